@@ -103,7 +103,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                     kubernetes_config()),
         mounters_(options, files_, shell_, kubernetes_),
         healer_(control_, *clock_, shell_, heal_config(options)),
-        fencer_(*clock_, *clusters_, [this](const std::string& id) { return monitors_of(options_, id); }),
+        fencer_(*clusters_, [this](const std::string& id) { return monitors_of(options_, id); }),
         csi_(control_, *clock_, shell_, csi_config()),
         drain_(control_, *clock_, files_, options.state_dir),
         vitals_(control_, *clock_,

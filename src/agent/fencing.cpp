@@ -39,7 +39,7 @@ class Fencing {
         gate_(control_, *clock_),
         clusters_(
             rbd::make_clusters(control_, *clock_, files_, {.incarnations_dir = options.runtime_dir + "/fencing"})),
-        fencer_(*clock_, *clusters_, [&options](const std::string& id) { return monitors_of(options, id); }),
+        fencer_(*clusters_, [&options](const std::string& id) { return monitors_of(options, id); }),
         server_(control_, *clock_, csi_config(options, fencer_)),
         signals_(io_, SIGTERM, SIGINT) {}
 

@@ -100,8 +100,7 @@ bool fill(const FencingCaller& asking, const Fencing& ask, v1::FenceRequest& req
   return true;
 }
 
-std::string changes(const v1::FenceResponse& done, const std::string& verb, const std::string& none) {
-  if (done.changed().empty()) return none + "\n";
+std::string changes(const v1::FenceResponse& done, const std::string& verb) {
   std::string text;
   for (const auto& entry : done.changed()) text += verb + ": " + entry + "\n";
   return text;
@@ -114,7 +113,7 @@ int add_fence(FencingCaller& asking, const Fencing& ask) {
   if (ask.output == "json") {
     if (!print(json_of(done))) return kFencingRefused;
   } else {
-    std::string text = changes(done, ask.yes_really ? "fenced" : "would fence", "fenced already, for long enough");
+    std::string text = changes(done, ask.yes_really ? "fenced" : "would fence");
     for (const auto& one : done.touched())
       text += "cuts off " + one.client() + " at " + one.address() + ", which has " + printable(one.image()) + " open\n";
     if (!ask.yes_really && done.touched().empty()) text += "no client in these blocks was seen with an image open\n";
@@ -133,10 +132,10 @@ int remove_fence(FencingCaller& asking, const Fencing& ask) {
   v1::FenceRequest request;
   v1::FenceResponse done;
   if (!fill(asking, ask, request) || !asking.answered(&Stub::Unfence, request, done)) return kFencingRefused;
-  const bool printed =
-      ask.output == "json"
-          ? print(json_of(done))
-          : print(changes(done, ask.yes_really ? "unfenced" : "would unfence", "these blocks are not fenced"));
+  const std::string changed = changes(done, ask.yes_really ? "unfenced" : "would unfence");
+  const bool printed = ask.output == "json"
+                           ? print(json_of(done))
+                           : print(changed.empty() ? "these blocks have no fence of their own\n" : changed);
   if (!printed) return kFencingRefused;
   for (const auto& entry : done.remain()) asking.tell("still fenced by " + entry);
   if (ask.yes_really) return 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <set>
 
 #include "corbd/core/text.hpp"
 
@@ -60,8 +61,8 @@ result<std::chrono::seconds> read_duration(std::string_view text) {
 }
 
 result<std::vector<BlocklistEntry>> to_block(const std::vector<AddressBlock>& blocks, const Blocklist& now,
-                                             std::chrono::system_clock::time_point until, bool forced) {
-  std::vector<BlocklistEntry> missing;
+                                             bool forced) {
+  std::vector<BlocklistEntry> all;
   for (const auto& block : blocks) {
     for (const auto& client : now.own) {
       const auto host = AddressBlock::host_of_client(client);
@@ -69,12 +70,9 @@ result<std::vector<BlocklistEntry>> to_block(const std::vector<AddressBlock>& bl
         return Error{errc::failed_precondition, "block " + block.text() + " has a Ceph client of this very agent, " +
                                                     client + ": fence it from another node. Nothing was fenced"};
     }
-    const auto covers = [&](const BlocklistEntry& entry) {
-      return entry.kind != Kind::client && entry.addresses.contains(block) && entry.until >= until;
-    };
-    if (std::ranges::none_of(now.entries, covers)) missing.push_back(image::entry_of_range(block));
+    all.push_back(image::entry_of_range(block));
   }
-  return missing;
+  return all;
 }
 
 namespace {
@@ -113,10 +111,10 @@ result<std::vector<BlocklistEntry>> to_unblock(const std::vector<AddressBlock>& 
   }
   for (const auto& block : blocks) {
     if (!entries_of(block, now).empty()) continue;
-    const auto left = remaining(block, now, gone);
-    if (!left.empty())
-      return Error{errc::failed_precondition, "block " + block.text() + " has no fence of its own, and is fenced by " +
-                                                  left.front().text() + ": unfence that. Nothing was unfenced"};
+    for (const auto& entry : remaining(block, now, gone))
+      if (entry.kind == Kind::host && block.contains(entry.addresses))
+        return Error{errc::failed_precondition, "block " + block.text() + " has no fence of its own, but its address " +
+                                                    entry.text() + " has one: unfence that. Nothing was unfenced"};
   }
   return gone;
 }
@@ -129,6 +127,21 @@ result<std::vector<BlocklistEntry>> each_address(const AddressBlock& block) {
   std::vector<BlocklistEntry> all;
   for (std::uint64_t i = 0; i < block.count(); ++i) all.push_back(image::entry_of_host(block.at(i)));
   return all;
+}
+
+std::chrono::seconds slack_of(std::chrono::seconds duration) {
+  return std::min<std::chrono::seconds>(duration / 2, std::chrono::hours(1));
+}
+
+std::vector<BlocklistEntry> unblocked(std::vector<BlocklistEntry> each, const Blocklist& now,
+                                      std::chrono::seconds duration) {
+  const auto first = std::ranges::find_if(now.entries, [&](const auto& one) { return one.same_target(each.front()); });
+  std::set<std::string> lasting;
+  if (first != now.entries.end())
+    for (const auto& entry : now.entries)
+      if (entry.kind == Kind::host && entry.until >= first->until - slack_of(duration)) lasting.insert(entry.text());
+  std::erase_if(each, [&](const auto& entry) { return lasting.contains(entry.text()); });
+  return each;
 }
 
 std::vector<AddressBlock> blocks_of(const Blocklist& now) {

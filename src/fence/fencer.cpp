@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "corbd/core/log.hpp"
 
@@ -69,40 +68,46 @@ task<result<Report>> Fencer::fence(Asker asker, Order order, Until until) {
   auto begun = co_await begin(asker, order, until);
   if (!begun) co_return begun.error();
   auto& [to, report] = *begun;
-  auto missing = to_block(report.blocks, report.before, clock_.wall() + order.duration, order.forced || order.dry_run);
-  if (!missing) co_return missing.error();
-  report.changed = std::move(*missing);
+  auto entries = to_block(report.blocks, report.before, order.forced || order.dry_run);
+  if (!entries) co_return entries.error();
+  report.changed = std::move(*entries);
   if (order.dry_run) co_return std::move(report);
   // Before it is done: a caller that leaves learns no end.
-  if (!report.changed.empty()) log_change("cluster.fencing", asker, report.changed);
-  // Also if nothing is missing: another node may have fenced it a moment ago, and our map may be older.
-  auto done = co_await block(to, report, order.duration, until);
+  log_change("cluster.fencing", asker, report.changed);
+  auto done = co_await block(to, report.changed, order.duration, until);
   if (!done) co_return done.error();
-  if (!report.changed.empty()) log_change("cluster.fence_added", asker, report.changed);
+  log_change("cluster.fence_added", asker, report.changed);
   co_return std::move(report);
 }
 
-/// Tries ranges first. A repeat of a block that takes a command for each address goes on where the last one was.
-task<result<>> Fencer::block(image::Access to, const Report& report, std::chrono::seconds duration, Until until) {
-  const auto& entries = report.changed;
+/// Tries ranges first.
+task<result<>> Fencer::block(image::Access to, std::vector<BlocklistEntry> entries, std::chrono::seconds duration,
+                             Until until) {
   auto results = co_await clusters_.block(to, entries, duration, until);
   if (!results) co_return results.error();
-  std::set<std::string> lasting;
-  for (const auto& entry : report.before.entries)
-    if (entry.kind == BlocklistEntry::Kind::host && entry.until >= clock_.wall() + duration / 2)
-      lasting.insert(entry.text());
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    if ((*results)[i] || (*results)[i].error().code != errc::unimplemented) continue;
-    auto each = each_address(entries[i].addresses);
-    if (!each) {
-      (*results)[i] = each.error();
-      continue;
-    }
-    std::erase_if(*each, [&](const auto& entry) { return lasting.contains(entry.text()); });
-    auto one_by_one = co_await clusters_.block(to, *each, duration, until);
-    (*results)[i] = one_by_one ? told("fenced", *each, *one_by_one) : result<>(one_by_one.error());
-  }
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (!(*results)[i] && (*results)[i].error().code == errc::unimplemented)
+      (*results)[i] = co_await block_each(to, entries[i].addresses, duration, until);
   co_return told("fenced", entries, *results);
+}
+
+/// A command for each address. A repeat goes on where the last one was.
+task<result<>> Fencer::block_each(image::Access to, AddressBlock block, std::chrono::seconds duration, Until until) {
+  const auto each = each_address(block);
+  if (!each) co_return each.error();
+  const auto longer = duration + slack_of(duration);
+  std::vector<BlocklistEntry> done{each->front()};
+  auto results = co_await clusters_.block(to, done, longer, until);
+  if (!results) co_return results.error();
+  if (!results->front()) co_return told("fenced", done, *results);
+  const auto now = co_await clusters_.blocklist(to, until);
+  if (!now) co_return now.error();
+  const auto rest = unblocked(*each, *now, duration);
+  const auto others = co_await clusters_.block(to, rest, longer, until);
+  if (!others) co_return others.error();
+  done.insert(done.end(), rest.begin(), rest.end());
+  results->insert(results->end(), others->begin(), others->end());
+  co_return told("fenced", done, *results);
 }
 
 task<result<Report>> Fencer::unfence(Asker asker, Order order, Until until) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <utility>
 
 #include "corbd/core/text.hpp"
 #include "corbd/image/values.hpp"
@@ -31,6 +33,23 @@ std::string host_of_mapped(const std::array<std::uint8_t, 16>& bytes) {
 void clear_below(std::array<std::uint8_t, 16>& bytes, int length) {
   for (int bit = length; bit < kBits6; ++bit)
     bytes[static_cast<std::size_t>(bit / 8)] &= static_cast<std::uint8_t>(~(0x80U >> (bit % 8)));
+}
+
+template <class Number>
+bool is_number(std::string_view text, Number& into) {
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), into);
+  return failed == std::errc() && end == text.data() + text.size();
+}
+
+/// Ceph takes an address without port and nonce, or with a nonce of 0, for every client of the host. It keeps 32 bits
+/// of a nonce.
+bool names_one_client(std::string_view client) {
+  const std::string_view rest = client.substr(host_of(client).size());
+  const auto slash = rest.find('/');
+  if (!rest.starts_with(':') || slash == rest.npos) return false;
+  std::uint16_t port = 0;
+  std::uint32_t nonce = 0;
+  return is_number(rest.substr(1, slash - 1), port) && is_number(rest.substr(slash + 1), nonce) && nonce != 0;
 }
 
 }  // namespace
@@ -124,11 +143,32 @@ std::string BlocklistEntry::text() const {
 result<BlocklistEntry> entry_of_client(std::string client) {
   auto host = AddressBlock::host_of_client(client);
   if (!host) return host.error();
+  if (!names_one_client(client))
+    return Error{errc::invalid_argument,
+                 "\"" + printable(client) + "\" does not name one Ceph client: it has no port, or no nonce but 0"};
   return BlocklistEntry{BlocklistEntry::Kind::client, std::move(client), *host};
 }
 
 BlocklistEntry entry_of_range(const AddressBlock& addresses) { return {BlocklistEntry::Kind::range, "", addresses}; }
 BlocklistEntry entry_of_host(const AddressBlock& address) { return {BlocklistEntry::Kind::host, "", address}; }
+
+std::vector<Shortened> shortened(const std::vector<BlocklistEntry>& added, const std::vector<BlocklistEntry>& before,
+                                 const std::vector<BlocklistEntry>& after) {
+  using Target = std::pair<BlocklistEntry::Kind, std::string>;
+  std::map<Target, std::chrono::system_clock::time_point> ends;
+  for (const auto& entry : after) ends.emplace(Target(entry.kind, entry.text()), entry.until);
+  std::map<Target, std::chrono::seconds> earlier;
+  for (const auto& entry : before) {
+    const auto end = ends.find(Target(entry.kind, entry.text()));
+    if (end == ends.end() || end->second >= entry.until) continue;
+    earlier[end->first] = std::chrono::ceil<std::chrono::seconds>(entry.until - end->second);
+  }
+  std::vector<Shortened> all;
+  for (const auto& entry : added)
+    if (const auto by = earlier.find(Target(entry.kind, entry.text())); by != earlier.end())
+      all.push_back({entry, by->second});
+  return all;
+}
 
 const BlocklistEntry* Blocklist::find(std::string_view client) const {
   const auto host = AddressBlock::host_of_client(client);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "adopt.hpp"
 #include "holders.hpp"
 #include "proof.hpp"
 
@@ -35,6 +36,7 @@ std::string what_it_has(const Holder& holder) {
 /// What a person can do about the holders.
 std::string way_out(const Situation& view, const std::vector<Holder>& holders) {
   const bool lockless = !view.record->exclusive_lock;
+  const auto& who = *view.seen.facts.ownership;
   bool dead = false, ready = false, unknown = false;
   for (const auto& holder : holders) {
     if (holder.blocked) continue;
@@ -43,6 +45,10 @@ std::string way_out(const Situation& view, const std::vector<Holder>& holders) {
     unknown |= holder.node.name.empty();
   }
   const std::string by_hand = "`corbd take " + view.id + "` shows what it would cut off";
+  if (!who.writer.empty() && !who.writer_signed && !watches(who, who.writer))
+    return "its writer's mark is not signed with the Ceph key that this volume has here, so nobody is cut off for it: "
+           "if that client is dead, " +
+           by_hand;
   if (ready) return "end its pods there; if that node does not answer all the same, " + by_hand;
   if (dead && lockless)
     return "the image has no exclusive-lock feature, so it is not taken over by itself: fence the node, or " + by_hand;
@@ -55,12 +61,13 @@ std::string way_out(const Situation& view, const std::vector<Holder>& holders) {
 
 bool may_take(const Situation& view, const Holder& holder) {
   if (holder.blocked) return true;
-  // Only its mark is left: Ceph has dropped its watch, as it drops that of a lock's owner whom librbd then cuts off. By
-  // the last look at the image: what is known of the holder may be older, and its watch be back.
+  // Only its lock or its mark is left: Ceph has dropped its watch, 30 s after its last sign of life. By the last look
+  // at the image: what is known of the holder may be older, and its watch be back. Anybody who may write the image can
+  // write a mark with any address.
   const auto& who = *view.seen.facts.ownership;
-  if (who.writer == holder.address &&
-      std::ranges::find(who.foreign_watchers, holder.address) == who.foreign_watchers.end())
-    return true;
+  const bool left_lock = who.lock == image::Ownership::Lock::other && who.owner == holder.address;
+  const bool left_mark = who.writer == holder.address && who.writer_signed;
+  if ((left_lock || left_mark) && !watches(who, holder.address)) return true;
   const auto& attachment = view.seen.facts.attachment;
   // This very node lives, whatever is said of it.
   if (image::host_of(holder.address) == image::host_of(view.seen.client)) return false;
@@ -121,13 +128,17 @@ bool is_proven_dead(const Holder& holder) {
 
 std::optional<Decision> take_from_holders(const Situation& view) {
   const auto& facts = view.seen.facts;
+  const auto& who = *facts.ownership;
   std::vector<std::string> left;
-  for (const auto& watcher : facts.ownership->foreign_watchers)
-    if (!facts.evicted.contains(watcher)) left.push_back(watcher);
+  const auto add = [&](const std::string& address) {
+    if (std::ranges::find(left, address) == left.end()) left.push_back(address);
+  };
+  for (const auto& watcher : who.foreign_watchers)
+    if (!facts.evicted.contains(watcher)) add(watcher);
   // A writer that ended well took its mark away.
-  const std::string& writer = facts.ownership->writer;
-  if (!writer.empty() && !facts.evicted.contains(writer) && std::ranges::find(left, writer) == left.end())
-    left.push_back(writer);
+  if (!who.writer.empty() && !facts.evicted.contains(who.writer)) add(who.writer);
+  // librbd, or the kernel, would break its lock, and put an hour in the place of any longer entry that it has.
+  if (who.lock == image::Ownership::Lock::other) add(who.owner);
   if (left.empty()) return std::nullopt;
   if (!facts.holders) return look(Fact::holders);
   const auto& holders = *facts.holders;

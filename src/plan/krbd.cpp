@@ -25,8 +25,7 @@ std::string names_of(std::uint64_t features) {
   return names;
 }
 
-/// A lock whose owner does not watch the image is a dead client's: the kernel has it blocklisted before it breaks the
-/// lock. An image that many nodes write may have any number of watchers.
+/// An image that many nodes write may have any number of watchers.
 bool has_other_users(const Situation& view) {
   const auto writes = [&](const std::string& watcher) { return !view.seen.facts.evicted.contains(watcher); };
   return !view.record->shared && std::ranges::any_of(view.seen.facts.ownership->foreign_watchers, writes);

@@ -200,15 +200,17 @@ bool rests_on_word(const Situation& view) {
 }
 
 std::optional<Decision> take_image(const Situation& view) {
+  // Its owner's node died, or is away: that node, or the one that has the volume now, may be fenced for a while.
+  const auto& who = *view.seen.facts.ownership;
+  if (who.lock == image::Ownership::Lock::other && !watches(who, who.owner))
+    if (auto refused = leave_to_attached(view)) return refused;
   auto answer = take_from_holders(view);
   const auto* step = answer ? std::get_if<Step>(&*answer) : nullptr;
   const bool evicts = step != nullptr && std::holds_alternative<step::Evict>(*step);
-  // Whoever has the lock may have no watch any more, as after the death of its node: librbd, or the kernel, has it
-  // blocklisted and then takes the lock. A free lock holds the image for nobody: a device may wait at the node which
-  // it is attached to, whose agent broke its own dead lock, or lost it to a controller.
+  // A free lock holds the image for nobody: a device may wait at the node which it is attached to, whose agent broke
+  // its own dead lock, or lost it to a controller.
   const bool writes = !view.record->read_only && !view.record->shared;
-  const bool left = view.seen.facts.ownership->lock == image::Ownership::Lock::other;
-  if (evicts || (!answer && (left || writes)))
+  if (evicts || (!answer && writes))
     if (auto refused = leave_to_attached(view)) return refused;
   return answer;
 }

@@ -6,8 +6,8 @@
 #include <array>
 #include <memory>
 #include <set>
-#include <thread>
 
+#include "at_once.hpp"
 #include "blocklist_json.hpp"
 #include "connections.hpp"
 #include "corbd/core/log.hpp"
@@ -103,14 +103,22 @@ std::vector<result<>> change_all(rados_t cluster, const std::vector<Entry>& entr
       results[i] = change(cluster, entries[i], block_for);
   };
   for (std::size_t from = 0; from < entries.size(); from += kCommandsAtOnce) {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = from; i < std::min(from + kCommandsAtOnce, entries.size()); ++i) threads.emplace_back(one, i);
-    threads.clear();
+    const std::size_t count = std::min(kCommandsAtOnce, entries.size() - from);
+    at_once(count, kCommandsAtOnce, [&](std::size_t i) { one(from + i); });
     if (entries.size() > 4 * kCommandsAtOnce)
-      log::info("blocklist.progress",
-                {{"done", std::min(from + kCommandsAtOnce, entries.size())}, {"of", entries.size()}});
+      log::info("blocklist.progress", {{"done", from + count}, {"of", entries.size()}});
   }
   return results;
+}
+
+/// The monitors put a new end in the place of an old one that may be later. Whoever wanted that one relies on it.
+result<> prolong(rados_t cluster, const std::vector<image::Shortened>& shorter, std::chrono::seconds blocked_for) {
+  std::vector<result<>> results(shorter.size(), result<>());
+  at_once(shorter.size(), kCommandsAtOnce,
+          [&](std::size_t i) { results[i] = change(cluster, shorter[i].entry, blocked_for + shorter[i].by); });
+  for (const auto& done : results)
+    if (!done) return with_context("an entry that lasted longer was made shorter, repeat the call", done.error());
+  return {};
 }
 
 /// A monitor's yes is believed when its list shows it.
@@ -119,9 +127,13 @@ result<std::vector<result<>>> change_and_look(rados_t cluster, const std::vector
   const bool has_ranges = std::ranges::any_of(entries, [](const auto& entry) { return entry.kind == Kind::range; });
   const auto ranges = has_ranges ? knows_ranges(cluster) : result<bool>(true);
   if (!ranges) return ranges.error();
+  const auto before = block_for ? list(cluster) : std::vector<Entry>();
+  if (!before) return before.error();
   auto results = change_all(cluster, entries, *ranges, block_for);
   const auto now = list(cluster);
   if (!now) return with_context("the monitors took the commands, but the blocklist cannot be looked at", now.error());
+  if (block_for)
+    if (auto done = prolong(cluster, image::shortened(entries, *before, *now), *block_for); !done) return done.error();
   std::set<std::pair<Kind, std::string>> listed;
   for (const auto& entry : *now) listed.emplace(entry.kind, entry.text());
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -134,6 +146,13 @@ result<std::vector<result<>>> change_and_look(rados_t cluster, const std::vector
 }
 
 }  // namespace
+
+result<bool> has_own_entry(rados_t cluster, const std::string& client) {
+  const auto entries = list(cluster);
+  if (!entries) return entries.error();
+  const auto names_it = [&](const Entry& entry) { return entry.kind == Kind::client && entry.client == client; };
+  return std::ranges::any_of(*entries, names_it);
+}
 
 std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
                                 const std::vector<std::string>& addresses) {

@@ -53,9 +53,10 @@ std::optional<image::BlocklistEntry> parse_range(std::string_view text) {
 /// Port and nonce of 0 stand for every client of the address (OSDMap::is_blocklisted).
 std::optional<image::BlocklistEntry> parse_client(std::string_view text) {
   const std::string bare = bare_address(text);
-  auto entry = image::entry_of_client(bare);
-  if (!entry) return std::nullopt;
-  return bare.ends_with(":0/0") ? image::entry_of_host(entry->addresses) : std::move(*entry);
+  const auto host = image::AddressBlock::host_of_client(bare);
+  if (!host) return std::nullopt;
+  if (bare.ends_with(":0/0")) return image::entry_of_host(*host);
+  return image::BlocklistEntry{image::BlocklistEntry::Kind::client, bare, *host};
 }
 
 result<> read_blocklist_entry(const boost::json::value& value, std::vector<image::BlocklistEntry>& into) {

@@ -26,6 +26,7 @@ struct Seen {
   Lockers lockers;
   std::vector<Watcher> watchers;
   std::string writer = {};
+  bool writer_signed = false;
   std::optional<std::uint64_t> modified = {};
 };
 
@@ -46,6 +47,7 @@ result<Seen> see_users(OpenImage& opened, bool with_writer) {
     auto mark = read_mark(opened);
     if (!mark) return mark.error();
     seen->writer = std::move(mark->writer);
+    seen->writer_signed = mark->is_signed;
     if (seen->writer.empty() || mark->version == seen->lockers.version) break;
     if (tries == kTries)
       return Error{errc::unavailable, "the header of image " + opened.text() + " changes all the time"};
@@ -70,6 +72,10 @@ result<std::string> take_lock(OpenImage& opened) {
   const std::string doing = "taking the lock of image " + opened.text();
   const auto seen = see(opened);
   if (!seen) return seen.error();
+  // librbd would break its lock, and have it cut off for an hour. A node may be away for longer, and its writes under
+  // way would then still arrive.
+  if (const auto dead = dead_owners(seen->lockers.all, seen->watchers, opened.connection.addresses); !dead.empty())
+    return Error{errc::in_use, doing + ": the client at " + dead.front() + ", which is dead or away, still holds it"};
   const int r = opened.connection.note(rbd_lock_acquire(opened.image, RBD_LOCK_MODE_EXCLUSIVE));
   if (r == -EROFS || r == -EBUSY || r == -EAGAIN)
     return Error{errc::in_use, doing + ": another client holds it and does not give it up"};
@@ -78,10 +84,6 @@ result<std::string> take_lock(OpenImage& opened) {
   if (!lockers) return lockers.error();
   if (lockers->all.size() != 1)
     return Error{errc::in_use, doing + ": it is locked by " + std::to_string(lockers->all.size()) + " clients"};
-  // librbd's hour may be shorter than the time for which that node is cut off. Its writes under way would then still
-  // arrive.
-  for (const auto& address : dead_owners(seen->lockers.all, seen->watchers, opened.connection.addresses))
-    if (auto longer = blocklist(opened.connection.cluster, address); !longer) return longer.error();
   return lockers->all.front().cookie;
 }
 
@@ -123,7 +125,10 @@ task<result<image::Ownership>> Image::ownership(Until until) {
       co_return Error{errc::unavailable, "image " + opened->text() +
                                              " is still being closed on another connection of this agent (" +
                                              seen->writer + ")"};
-    if (ours == nullptr) found->writer = std::move(seen->writer);
+    if (ours == nullptr) {
+      found->writer = std::move(seen->writer);
+      found->writer_signed = seen->writer_signed;
+    }
   }
   co_return found;
 }
@@ -133,9 +138,14 @@ task<result<>> Image::break_dead_lock(std::string owner, std::int64_t mark, Unti
   const std::string doing = "breaking the lock of " + owner + " on image " + opened->text();
   const auto* known = opened->connections.incarnations().find(opened->key.fsid, owner);
   using State = Incarnation::State;
-  if (known == nullptr || (known->state != State::fenced && known->state != State::yields))
+  if (known != nullptr && known->state != State::fenced && known->state != State::yields)
     co_return Error{errc::failed_precondition, doing + ": that client is not one that this agent has fenced"};
-  auto job = [&image = *opened, address = bare_address(owner), mark] { return break_lock_of(image, address, mark); };
+  auto job = [&image = *opened, address = bare_address(owner), mark, foreign = known == nullptr, doing]() -> result<> {
+    const auto fenced = foreign ? has_own_entry(image.connection.cluster, address) : result<bool>(true);
+    if (!fenced) return fenced.error();
+    if (!*fenced) return Error{errc::failed_precondition, doing + ": that client has no entry in the blocklist"};
+    return break_lock_of(image, address, mark);
+  };
   co_return co_await call(opened, std::move(job), until, doing);
 }
 

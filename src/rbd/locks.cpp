@@ -135,8 +135,9 @@ result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64
     const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
     rados_write_op_exec(operation.get(), "lock", "break_lock", request->data(), request->size(), nullptr);
     timespec time{mark, 0};
-    const int r = opened.connection.note(rados_write_op_operate2(
-        operation.get(), opened.pool.io.get(), opened.header().c_str(), &time, LIBRADOS_OPERATION_NOFLAG));
+    const int r =
+        opened.connection.note(rados_write_op_operate2(operation.get(), opened.pool.io.get(), opened.header().c_str(),
+                                                       mark == 0 ? nullptr : &time, LIBRADOS_OPERATION_NOFLAG));
     if (r < 0 && r != -ENOENT) return failure("breaking the lock of " + address + " on image " + opened.text(), r);
     broken |= r >= 0;
   }

@@ -20,7 +20,7 @@ struct Watcher {
 /// Each once.
 result<std::vector<Watcher>> list_watchers(OpenImage& opened);
 /// Breaks it, and sets the header's time of change to `mark` in the same operation: any later change of the header sets
-/// another.
+/// another. `mark` 0: the time is now.
 result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t mark);
 
 /// Gives the lock that this client holds the cookie of no watch. librbd then does not find it when it closes the image,
@@ -29,7 +29,7 @@ result<> keep_lock_of(OpenImage& opened);
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key);
 
-/// The lock's owners without a watch: dead clients. librbd breaks their lock once they are blocklisted. `watchers` are
+/// The lock's owners without a watch: dead clients, whose lock librbd would break. `watchers` are
 /// all watchers, rbd-mirror's too. `mine` is this client, whose own watch may be missing for a moment.
 std::vector<std::string> dead_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
                                      const std::vector<std::string>& mine);

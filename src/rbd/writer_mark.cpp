@@ -1,11 +1,15 @@
 #include "writer_mark.hpp"
 
+#include <openssl/crypto.h>
+#include <openssl/hmac.h>
+
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <memory>
 
 #include "async.hpp"
+#include "corbd/core/base64.hpp"
 #include "corbd/image/blocklist.hpp"
 #include "failure.hpp"
 #include "header.hpp"
@@ -17,11 +21,35 @@ const std::string kName = "corbd/writer";
 // Where cls_rbd keeps it, as it is.
 const std::string kOmapKey = "metadata_" + kName;
 
+std::string signature_of(std::string_view mark, const Secret& key) {
+  // Nothing else that the key may sign begins so.
+  const std::string text = kName + " " + std::string(mark);
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned length = 0;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+  if (HMAC(EVP_sha256(), key.reveal().data(), static_cast<int>(key.reveal().size()), bytes, text.size(), digest.data(),
+           &length) == nullptr)
+    return {};
+  return to_base64({reinterpret_cast<const char*>(digest.data()), length});
+}
+
 }  // namespace
 
 std::string new_mark(const OpenImage& opened) {
   static std::atomic<std::uint64_t> marks{0};
-  return opened.key.image_id + " " + opened.connection.addresses.front() + " " + std::to_string(++marks);
+  const std::string mark =
+      opened.key.image_id + " " + opened.connection.addresses.front() + " " + std::to_string(++marks);
+  return signed_mark(mark, opened.connection.group->access.key);
+}
+
+std::string signed_mark(const std::string& mark, const Secret& key) { return mark + " " + signature_of(mark, key); }
+
+bool is_signed(std::string_view mark, const Secret& key) {
+  const auto end = mark.rfind(' ');
+  if (end == mark.npos) return false;
+  const std::string right = signature_of(mark.substr(0, end), key);
+  const std::string_view has = mark.substr(end + 1);
+  return !right.empty() && has.size() == right.size() && CRYPTO_memcmp(has.data(), right.data(), right.size()) == 0;
 }
 
 std::string writer_in(const std::string& mark, const std::string& image_id) {
@@ -43,7 +71,8 @@ result<Mark> read_mark(OpenImage& opened) {
   constexpr std::size_t kLength = 4;
   if (static_cast<std::size_t>(r) < kLength) return Mark();
   const std::string text(reply.data() + kLength, static_cast<std::size_t>(r) - kLength);
-  return Mark{writer_in(text, opened.key.image_id), rados_get_last_version(opened.pool.io.get())};
+  return Mark{writer_in(text, opened.key.image_id), is_signed(text, opened.connection.group->access.key),
+              rados_get_last_version(opened.pool.io.get())};
 }
 
 result<> write_mark(OpenImage& opened, const std::string& mark, std::uint64_t seen) {

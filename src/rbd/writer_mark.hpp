@@ -10,13 +10,18 @@
 namespace corbd::rbd {
 
 /// What one open image writes: the image's ID, because a clone inherits the metadata of its parent; this client's
-/// address; and a number that no other open image of this client has.
+/// address; a number that no other open image of this client has; and a signature.
 std::string new_mark(const OpenImage& opened);
+/// With the signature by a Ceph key. Whoever may write the image can write any mark, but names nobody to be cut off
+/// without the key. Whoever has the key may cut off that client himself, by the mon caps 'profile rbd'.
+std::string signed_mark(const std::string& mark, const Secret& key);
+bool is_signed(std::string_view mark, const Secret& key);
 /// The address in a mark of that image; empty for another image's, or for no mark at all.
 std::string writer_in(const std::string& mark, const std::string& image_id);
 
 struct Mark {
   std::string writer;         ///< address of the client that left it; empty: there is none of this image
+  bool is_signed = false;     ///< with the key of this client
   std::uint64_t version = 0;  ///< of the header that has it
 };
 result<Mark> read_mark(OpenImage& opened);

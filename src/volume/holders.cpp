@@ -87,16 +87,11 @@ task<std::vector<Holder>> find_holders(const Ports& ports, image::Access access,
 }
 
 task<result<>> evict(const Ports& ports, image::Access access, std::vector<Holder> holders, Until until) {
-  const auto now = co_await ports.clusters.blocklist(access, until);
-  if (!now) co_return now.error();
-  const auto end = std::chrono::system_clock::now() + kEvictedFor;
   std::vector<image::BlocklistEntry> entries;
   for (const auto& holder : holders) {
     auto entry = image::entry_of_client(holder.address);
     if (!entry) co_return entry.error();
-    // Somebody fenced that very client for longer.
-    const auto lasts = [&](const auto& one) { return one.same_target(*entry) && one.until >= end; };
-    if (std::ranges::none_of(now->entries, lasts)) entries.push_back(std::move(*entry));
+    entries.push_back(std::move(*entry));
   }
   auto done = co_await ports.clusters.block(std::move(access), std::move(entries), kEvictedFor, until);
   if (!done) co_return done.error();

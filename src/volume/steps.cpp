@@ -42,7 +42,8 @@ std::vector<std::string> step_places() {
   std::vector<std::string> places;
   for (const auto step : plan::step_names)
     for (const char* when : {".before", ".after"}) places.push_back("step." + std::string(step) + when);
-  places.insert(places.end(), {"step.lock.broken", "step.new_key.added", "step.kernel_resize.asked"});
+  places.insert(places.end(),
+                {"step.lock.broken", "step.evict.fenced", "step.new_key.added", "step.kernel_resize.asked"});
   return places;
 }
 

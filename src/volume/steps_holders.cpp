@@ -1,9 +1,27 @@
 // The steps for an image that other clients have.
+#include <algorithm>
+#include <utility>
+
+#include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 #include "holders.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
+namespace {
+
+/// A client that had no watch, and is not blocklisted, has one again.
+bool is_one_back(const std::vector<plan::Holder>& holders, const std::vector<std::string>& before,
+                 const std::vector<std::string>& now) {
+  const auto in = [](const std::vector<std::string>& all, const std::string& address) {
+    return std::ranges::find(all, address) != all.end();
+  };
+  return std::ranges::any_of(holders, [&](const plan::Holder& holder) {
+    return !holder.blocked && !in(before, holder.address) && in(now, holder.address);
+  });
+}
+
+}  // namespace
 
 task<result<>> Steps::look_at_holders(Volume& live) {
   auto to = access(live);
@@ -17,10 +35,14 @@ task<result<>> Steps::look_at_holders(Volume& live) {
 task<result<>> Steps::evict(Volume& live, const step::Evict& step) {
   auto to = access(live);
   if (!to) co_return to.error();
+  // It took a while to learn whose they are. A living client that sets its watch anew has none for a moment.
+  const auto before = std::exchange(live.facts.ownership, std::nullopt);
+  const auto now = co_await live.image->ownership(soon());
+  if (!now) co_return now.error();
+  if (before && is_one_back(step.holders, before->foreign_watchers, now->foreign_watchers)) co_return result<>();
   auto done = co_await volume::evict(ports_, *to, step.holders, soon());
   if (!done) co_return done;
-  // It took a while, and somebody may have opened the image since.
-  live.facts.ownership.reset();
+  // Again it took a while, and somebody may have opened the image since.
   live.facts.holders.reset();
   for (const auto& holder : step.holders) {
     live.facts.evicted.insert(holder.address);
@@ -29,7 +51,12 @@ task<result<>> Steps::evict(Volume& live, const step::Evict& step) {
     notify_(live, {"VolumeTakenOver", true,
                    "The image was taken from " + who + ", and that client was cut off from the cluster for good."});
   }
-  co_return result<>();
+  if (auto stopped = failpoint::hit("step.evict.fenced"); !stopped) co_return stopped;
+  if (now->lock != image::Ownership::Lock::other || !live.facts.evicted.contains(now->owner)) co_return result<>();
+  auto broken = co_await live.image->break_dead_lock(now->owner, 0, soon());
+  // Somebody else has it since: the planner looks.
+  if (!broken && broken.error().code == errc::unproven) co_return result<>();
+  co_return broken;
 }
 
 }  // namespace corbd::volume

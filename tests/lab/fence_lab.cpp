@@ -53,8 +53,7 @@ constexpr const char* kFencing = "profile rbd, allow command \"osd blocklist\"";
 
 struct Scene {
   Agent agent;
-  std::unique_ptr<Clock> clock{make_real_clock(agent.io().get_executor())};
-  fence::Fencer fencer{*clock, *agent.clusters, [](const std::string&) -> result<std::vector<std::string>> {
+  fence::Fencer fencer{*agent.clusters, [](const std::string&) -> result<std::vector<std::string>> {
                          return Texts{env("CORBD_LAB_MON")};
                        }};
   result<fence::Report> fence(const fence::Asker& asker, Texts blocks,
@@ -147,6 +146,24 @@ TEST_CASE("once a successor has used the image after a fence, a fenced client's 
   CHECK(why.find("blocklisted") != std::string::npos);
   CHECK(admin.read("fenced", 0, 4096) == pattern(4096, 1));
   CHECK((admin.read("fenced", 4096, 4096) == std::vector<std::byte>(4096)));
+}
+
+TEST_CASE("a shorter fence leaves a longer one as it is on real monitors") {
+  Scene scene;
+  const auto client = image::entry_of_client("10.98.0.7:0/5").value();
+  const auto block = [&](std::chrono::seconds lasts) {
+    const auto done = scene.agent.run(scene.agent.clusters->block(access(), {client}, lasts, scene.agent.in(20s)));
+    REQUIRE(done);
+    REQUIRE(done->front());
+    const auto now = scene.agent.run(scene.agent.clusters->blocklist(access(), scene.agent.in(20s)));
+    REQUIRE(now);
+    const auto* entry = now->find(client.client);
+    REQUIRE(entry != nullptr);
+    return entry->until;
+  };
+  const auto longer = block(7200s);
+  CHECK(block(600s) >= longer);
+  CHECK(block(14400s) >= longer + 3600s);
 }
 
 // Five minutes: by name only, lab_rbd "[fence_compared]".

@@ -234,10 +234,20 @@ TEST_CASE("another node takes a kept lock as that of a dead client: its owner is
   const auto seen = other.ownership(**taken);
   REQUIRE(seen);
   CHECK(seen->lock == Lock::other);
+  const auto refused = other.run((*taken)->acquire_lock(other.in(60s)));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::in_use);
+  CHECK_FALSE(other.run((*taken)->break_dead_lock(seen->owner, 0, other.in(20s))));
+  const auto owner = image::entry_of_client(seen->owner).value();
+  CHECK(owner.client == before);
+  REQUIRE(other.run(other.clusters->block(access(), {owner}, std::chrono::hours(24), other.in(20s))));
+  REQUIRE(other.run((*taken)->break_dead_lock(seen->owner, 0, other.in(20s))));
   REQUIRE(other.run((*taken)->acquire_lock(other.in(60s))));
   const auto fenced = other.run(other.clusters->blocklist(access(), other.in(20s)));
   REQUIRE(fenced);
-  CHECK(fenced->find(before) != nullptr);
+  REQUIRE(fenced->find(before) != nullptr);
+  // librbd would have put an hour in its place.
+  CHECK(fenced->find(before)->until > std::chrono::system_clock::now() + std::chrono::hours(20));
   other.close(**taken);
 }
 

@@ -45,7 +45,7 @@ struct Held : Scene {
   bool served() { return !world.kernel.devices.empty() && device().alive; }
   /// Who is blocklisted besides the dead clients of this node.
   std::set<std::string> cut_off() {
-    std::set<std::string> others = world.cluster.blocklisted;
+    std::set<std::string> others = world.cluster.cut_off_clients();
     std::erase_if(others, [&](const auto& address) { return world.agent.clients.contains(address); });
     return others;
   }
@@ -174,6 +174,72 @@ TEST_CASE("a lock whose owner lost its watch to a fence is taken only when that 
   scene.world.cluster.unfence_host(kHost);
   scene.world.cluster.late_write("id-1", kHolder);
   CHECK(scene.image().blocks == before);
+}
+
+TEST_CASE("a write of a client that died with its lock does not land days after the image was taken from it") {
+  Held scene;
+  scene.image().watchers.clear();
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "break lock" || call == "acquire lock") CHECK(scene.cut_off() == std::set{kHolder});
+  };
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.notices("VolumeTakenOver") == 1);
+  scene.world.cluster.entries_age(6 * 24h);
+  const auto before = scene.image().blocks;
+  scene.world.cluster.late_write("id-1", kHolder);
+  CHECK(scene.image().blocks == before);
+}
+
+TEST_CASE("a client that died with its lock keeps it while it cannot be blocklisted") {
+  Held scene;
+  scene.image().watchers.clear();
+  scene.block_fails();
+  CHECK(scene.want(test::staged_wish(kId)) == errc::unreachable);
+  CHECK(scene.image().lock_owner == kHolder);
+  CHECK(scene.world.kernel.devices.empty());
+}
+
+TEST_CASE("a living client that sets its watch anew is not cut off, and keeps its image") {
+  Held scene(GENERATE(true, false));
+  scene.image().watchers.clear();
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "blocklist") scene.image().watchers.insert(kHolder);
+  };
+  CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
+  CHECK(scene.cut_off().empty());
+  CHECK(scene.image().watchers == std::set{kHolder});
+}
+
+TEST_CASE("a client that somebody cut off for an hour is cut off for good, whatever this node's clock shows") {
+  Held scene(GENERATE(true, false));
+  scene.loop.clock.wall_offset = GENERATE(-10'000h, 0h, 10'000h);
+  scene.world.cluster.monitors_ahead = GENERATE(-1'000h, 1'000h);
+  scene.world.cluster.blocklist(kHolder, 1h);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.cluster.entries_age(6 * 24h);
+  const auto before = scene.image().blocks;
+  scene.world.cluster.late_write("id-1", kHolder);
+  CHECK(scene.image().blocks == before);
+}
+
+TEST_CASE("an entry that lasts longer is not made shorter when its client is cut off") {
+  Held scene;
+  scene.world.cluster.blocklist(kHolder, 30 * 24h);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.cluster.entries_age(29 * 24h);
+  CHECK(scene.world.cluster.has_entry(kHolder));
+}
+
+TEST_CASE("a mark without the volume's signature has nobody cut off, and its image waits for an operator") {
+  Held scene(false);
+  scene.image().watchers.clear();
+  scene.image().writer_signs = false;
+  CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
+  CHECK(scene.error().find("corbd take") != std::string::npos);
+  CHECK(scene.cut_off().empty());
+  CHECK(scene.world.kernel.devices.empty());
+  scene.world.cluster.blocklist(kHolder);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 
 TEST_CASE("a dead writer of an image without a lock is cut off before anybody else writes, by the mark that it left") {

@@ -4,6 +4,7 @@
 using namespace corbd;
 using namespace corbd::test;
 using plan::Wish;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -108,12 +109,28 @@ TEST_CASE("a raw block volume that many nodes write is mapped beside them") {
   CHECK(scene.device().kind == device::Kind::krbd);
 }
 
-TEST_CASE("the lock of a client that died is broken by the kernel, which has it cut off first") {
+TEST_CASE("the lock of a client that died is broken before the map, and its client is cut off for good first") {
   Scene scene;
   scene.filled();
   scene.image().lock_owner = kStranger;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "break lock") CHECK(scene.world.cluster.has_entry(kStranger));
+    if (call == "map krbd") CHECK(scene.image().lock_owner.empty());
+  };
   CHECK(scene.want(krbd_staged()) == errc::ok);
-  CHECK(scene.world.cluster.blocklisted.contains(kStranger));
+  CHECK(scene.world.cluster.has_entry(kStranger));
+}
+
+TEST_CASE("a write of a client that died with its lock does not land hours after the kernel has mapped the image") {
+  Scene scene;
+  scene.filled();
+  scene.image().lock_owner = kStranger;
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
+  scene.world.cluster.entries_age(6 * 24h);
+  const auto before = scene.image().blocks;
+  scene.world.cluster.late_write("id-1", kStranger);
+  CHECK(scene.image().blocks == before);
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
 }
 
 TEST_CASE("an image that was made again under its name is not mapped for the old one") {

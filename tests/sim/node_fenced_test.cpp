@@ -56,7 +56,7 @@ TEST_CASE("a volume that is still this node's is served again when the node's fe
   CHECK(scene.device().alive);
   CHECK(scene.world.kernel.answered == 1);
   CHECK(scene.world.kernel.errors == 0);
-  CHECK(scene.world.cluster.blocklisted == std::set{scene.client});
+  CHECK(scene.world.cluster.cut_off_clients() == std::set{scene.client});
 }
 
 TEST_CASE("a fence that has ended when its node hears of it takes no proof away") {
@@ -86,7 +86,7 @@ TEST_CASE("an agent that starts on a fenced node waits for the end of the fence"
   scene.world.cluster.unfence_host(scene.world.agent.node_address);
   scene.loop.advance(2min);
   CHECK(scene.device().alive);
-  CHECK(scene.world.cluster.blocklisted == std::set{scene.client});
+  CHECK(scene.world.cluster.cut_off_clients() == std::set{scene.client});
 }
 
 TEST_CASE("a volume of a fenced node that another node took meanwhile is not served when the fence has ended") {

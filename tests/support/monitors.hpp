@@ -1,6 +1,8 @@
-// Monitors that keep a blocklist, and remember who asked. They may know no ranges, or refuse an entry.
+// Monitors that keep a blocklist by their own clock, and remember who asked. They may know no ranges, or refuse an
+// entry.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -22,8 +24,13 @@ class Monitors final : public still::Clusters {
     for (auto& entry : entries) {
       auto& done = results.emplace_back(may(entry));
       if (!done) continue;
-      entry.until = std::chrono::system_clock::time_point::max();
-      now.entries.push_back(entry);
+      ++added;
+      entry.until = clock + duration;
+      const auto known = std::ranges::find_if(now.entries, [&](const auto& one) { return one.same_target(entry); });
+      if (known == now.entries.end())
+        now.entries.push_back(entry);
+      else
+        known->until = std::max(known->until, entry.until);
     }
     co_return results;
   }
@@ -42,10 +49,24 @@ class Monitors final : public still::Clusters {
     return all;
   }
 
+  std::chrono::seconds left(const std::string& text) const {
+    for (const auto& entry : now.entries)
+      if (entry.text() == text) return std::chrono::duration_cast<std::chrono::seconds>(entry.until - clock);
+    return {};
+  }
+  /// So much later. Entries that have ended are gone.
+  void pass(std::chrono::seconds time) {
+    clock += time;
+    std::erase_if(now.entries, [&](const auto& entry) { return entry.until <= clock; });
+  }
+
   image::Blocklist now{"fsid"};
+  /// Days from the clocks of the nodes.
+  std::chrono::system_clock::time_point clock{std::chrono::hours(400000)};
   bool ranges = true;
   std::string refuses;  ///< an entry, as text
   int calls = 0;        ///< that block
+  int added = 0;        ///< entries, also those that were there
   std::chrono::seconds lasting{};
   std::string asked_as;  ///< user and key
 

@@ -26,19 +26,27 @@ result<std::vector<AddressBlock>> read_blocks(const std::vector<std::string>& te
 /// "90", "90s", "15m", "24h", "7d": at least a second, at most ten years.
 result<std::chrono::seconds> read_duration(std::string_view text);
 
-/// What is to be blocked: the blocks that no entry covers for that long. failed_precondition: a block has a client of
-/// this agent, which would end its own volumes; `forced` allows it.
+/// What is to be blocked: each block by an entry of its own. One that fences it already may be a wider one, which goes
+/// when somebody unfences that. failed_precondition: a block has a client of this agent, which would end its own
+/// volumes; `forced` allows it.
 result<std::vector<BlocklistEntry>> to_block(const std::vector<AddressBlock>& blocks, const Blocklist& now,
-                                             std::chrono::system_clock::time_point until, bool forced);
+                                             bool forced);
 /// What is to be taken away: the block's own entry, or the single addresses that stand for it where monitors know no
-/// ranges. Others' fences of single addresses, and entries of single clients, stay: they fence the dead.
-/// failed_precondition: a block has none of these, and other entries fence it or a part of it.
+/// ranges. Others' fences, and entries of single clients, stay: they fence the dead. A block without an entry of its
+/// own needs nothing. failed_precondition: only some of its addresses are fenced, one by one.
 result<std::vector<BlocklistEntry>> to_unblock(const std::vector<AddressBlock>& blocks, const Blocklist& now);
 /// The other entries that keep the block, or a part of it, fenced.
 std::vector<BlocklistEntry> remaining(const AddressBlock& block, const Blocklist& now,
                                       const std::vector<BlocklistEntry>& gone);
 /// One entry for each address, for monitors that know no ranges. out_of_range above kMostAddresses.
 result<std::vector<BlocklistEntry>> each_address(const AddressBlock& block);
+/// How much longer than asked each address is blocked then. So a repeat, within that time, need not block again what
+/// the call before it did.
+std::chrono::seconds slack_of(std::chrono::seconds duration);
+/// Which of them are still to be blocked for that long. The first one just was, for the duration and its slack: its end
+/// tells the monitors' clock.
+std::vector<BlocklistEntry> unblocked(std::vector<BlocklistEntry> each, const Blocklist& now,
+                                      std::chrono::seconds duration);
 
 /// The blocks that are fenced. Entries of single clients are none.
 std::vector<AddressBlock> blocks_of(const Blocklist& now);

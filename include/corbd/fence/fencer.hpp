@@ -36,10 +36,10 @@ class Fencer {
  public:
   /// The monitors of a cluster in config.json.
   using Monitors = std::function<result<std::vector<std::string>>(const std::string& cluster_id)>;
-  Fencer(Clock& clock, image::Clusters& clusters, Monitors monitors)
-      : clock_(clock), clusters_(clusters), monitors_(std::move(monitors)) {}
+  Fencer(image::Clusters& clusters, Monitors monitors) : clusters_(clusters), monitors_(std::move(monitors)) {}
 
-  /// When it has succeeded, every client of this agent has the OSD map with the fence.
+  /// Each block gets an entry of its own, for so long from now; one that lasts longer stays so. When it has succeeded,
+  /// every client of this agent has the OSD map with the fence.
   task<result<Report>> fence(Asker asker, Order order, Until until);
   task<result<Report>> unfence(Asker asker, Order order, Until until);
   task<result<Blocklist>> list(Asker asker, Until until);
@@ -59,8 +59,9 @@ class Fencer {
   /// Reads the order, and the blocklist as it is now.
   task<result<Begun>> begin(const Asker& asker, const Order& order, Until until);
   result<image::Access> access(const Asker& asker) const;
-  task<result<>> block(image::Access to, const Report& report, std::chrono::seconds duration, Until until);
-  Clock& clock_;
+  task<result<>> block(image::Access to, std::vector<BlocklistEntry> entries, std::chrono::seconds duration,
+                       Until until);
+  task<result<>> block_each(image::Access to, AddressBlock block, std::chrono::seconds duration, Until until);
   image::Clusters& clusters_;
   Monitors monitors_;
 };

@@ -52,10 +52,20 @@ struct BlocklistEntry {
   bool same_target(const BlocklistEntry& other) const { return kind == other.kind && text() == other.text(); }
 };
 
-/// An entry for one client. invalid_argument: that is no client's address.
+/// An entry for one client. invalid_argument: that is no client's address, or it stands for every client of its host.
 result<BlocklistEntry> entry_of_client(std::string client);
 BlocklistEntry entry_of_range(const AddressBlock& addresses);
 BlocklistEntry entry_of_host(const AddressBlock& address);
+
+/// An entry that would end earlier than it did, and by how much.
+struct Shortened {
+  BlocklistEntry entry;
+  std::chrono::seconds by;
+};
+/// Which of `added` the monitors let end earlier than before, because a new entry takes the place of an old one. Both
+/// lists have the monitors' own times, so no clock of this node counts.
+std::vector<Shortened> shortened(const std::vector<BlocklistEntry>& added, const std::vector<BlocklistEntry>& before,
+                                 const std::vector<BlocklistEntry>& after);
 
 struct Blocklist {
   std::string fsid;  ///< the cluster's

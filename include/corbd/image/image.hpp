@@ -66,12 +66,12 @@ class Image {
   virtual task<result<>> refresh(Until until) = 0;
   virtual task<result<Ownership>> ownership(Until until) = 0;
   /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and leaves the mark in the same
-  /// operation. `owner`: as ownership() gave it; unproven when that owner does not hold the lock any more. `mark`: from
-  /// 2^31 to 2^32 - 1.
+  /// operation; or of a foreign client that has an entry of its own in the blocklist. `owner`: as ownership() gave it;
+  /// unproven when that owner does not hold the lock any more. `mark`: from 2^31 to 2^32 - 1; 0: none.
   virtual task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) = 0;
-  /// Takes the exclusive lock and keeps it, also when a peer asks for it. An image without exclusive-lock gets a mark
-  /// of this client instead, which replaces any other and goes with close(). in_use: its header has changed since the
-  /// last ownership().
+  /// Takes the exclusive lock and keeps it, also when a peer asks for it. in_use: another client has it, dead or alive.
+  /// An image without exclusive-lock gets a mark of this client instead, which replaces any other and goes with
+  /// close(). in_use: its header has changed since the last ownership().
   virtual task<result<>> acquire_lock(Until until) = 0;
   /// Sets the image's modify timestamp, as a client that writes does from time to time, and tells it as ownership()
   /// does. Our clients' writes do not.
@@ -128,9 +128,10 @@ class Clusters {
   virtual task<result<ImageUsers>> users(Access access, std::int64_t pool_id, std::string ns, Until until) = 0;
   /// The cluster's blocklist, as its monitors have it now.
   virtual task<result<Blocklist>> blocklist(Access access, Until until) = 0;
-  /// Blocks each of them for that long; their `until` does not count. The answers are in the same order. When it
-  /// returns, every connection of this agent to the cluster has the OSD map with those that succeeded. unimplemented:
-  /// the monitors do not know ranges. A caller that leaves early learns no answer; the work goes on.
+  /// Blocks each of them for that long from now, by the monitors' clock. An entry of the same target that lasts longer
+  /// stays so; a wider one is none. Their `until` does not count. The answers are in the same order. When it returns,
+  /// every connection of this agent to the cluster has the OSD map with those that succeeded. unimplemented: the
+  /// monitors do not know ranges. A caller that leaves early learns no answer; the work goes on.
   virtual task<result<std::vector<result<>>>> block(Access access, std::vector<BlocklistEntry> entries,
                                                     std::chrono::seconds duration, Until until) = 0;
   /// The same for taking entries away. One that is not there is no error.

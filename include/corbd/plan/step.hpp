@@ -82,7 +82,8 @@ struct Inherit {
   std::string address;  ///< of that client
   bool operator==(const Inherit&) const = default;
 };
-/// Foreign clients that have the image are blocklisted, each by its very address.
+/// Foreign clients that have the image are blocklisted, each by its very address, and the lock of one of them is
+/// broken.
 struct Evict {
   static constexpr std::string_view name = "evict";
   static constexpr Asks asks = Asks::cluster;

@@ -83,6 +83,11 @@ History make_history(std::uint64_t seed);
 /// One volume and two nodes, each with a whole agent.
 History make_history_of_two(std::uint64_t seed);
 
+/// By how much the monitors' clock is before those of the nodes. By the seed: it takes no random number from the rest.
+constexpr std::chrono::hours monitors_ahead(const History& history) {
+  return std::chrono::hours(24) * (static_cast<int>(history.seed % 5) - 2);
+}
+
 /// What was broken; empty when all is well.
 struct Outcome {
   std::vector<std::string> broken;

@@ -32,6 +32,7 @@ const test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume) 
 Node::Node(const History& history, bool trace)
     : history_(history), trace_(trace), random_(history.seed * 2 + 1), start_(loop_.clock.now()) {
   world_.hazards = this;
+  world_.cluster.monitors_ahead = monitors_ahead(history);
   loop_.stand_beside(beside_loop_);
   for (test::World* process : {&world_, &beside_}) {
     process->agent.fence_out_of_service = history.fence_out_of_service;
@@ -71,6 +72,7 @@ Outcome Node::live() {
   settle();
   wait_for_agents();
   stage_what_the_dead_left();
+  the_dead_return();
   take_down();
   // Images of volumes that were given up are closed when they can be.
   for (const auto end = loop_.clock.now() + 2min;

@@ -77,6 +77,7 @@ class Node final : public test::Hazards {
   void dead_holder(const Fault& fault);
   void renamed_holder(const Fault& fault);
   void stage_what_the_dead_left();
+  void the_dead_return();
   // kubelet.cpp: those above
   void kubelet_looks(std::size_t i);
   void ask(std::size_t i, plan::Wish wish);
@@ -127,8 +128,9 @@ class Node final : public test::Hazards {
   std::map<std::string, std::string> waiting_;                    ///< image by other nodes' agents that wait for one
   std::set<std::string>
       vouched_;  ///< images for which an operator's word is under way: he sees to it that nobody comes
-  std::set<std::string> left_by_dead_;  ///< images that a dead node had
-  std::optional<time_point> moved_at_;  ///< since when the volume is attached elsewhere
+  std::set<std::string> left_by_dead_;               ///< images that a dead node had
+  std::map<std::string, std::string> dead_holders_;  ///< the clients of that node, and the ID of the image of each
+  std::optional<time_point> moved_at_;               ///< since when the volume is attached elsewhere
   int attachments_ = 1;
 };
 

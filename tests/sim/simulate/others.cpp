@@ -10,6 +10,9 @@ using namespace std::chrono_literals;
 
 const std::string kDeadHost = "10.0.0.4";
 
+/// ":0/3422". A nonce of 0 would stand for the whole host.
+std::string nonce_of(const Fault& fault) { return ":0/" + std::to_string(std::max<Millis::rep>(fault.at.count(), 1)); }
+
 }  // namespace
 
 /// Open, see tests/sim/heal_test.cpp: there only our watch keeps another node away, and not every program looks at
@@ -21,7 +24,7 @@ bool Node::is_between_break_and_lock(const test::FakeImage& image) const {
 
 void Node::visit(const Fault& fault, bool by_force) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string visitor = "10.0.0.2:0/" + std::to_string(fault.at.count());
+  const std::string visitor = "10.0.0.2" + nonce_of(fault);
   test::FakeImage& image = world_.cluster.images.at(name);
   // A rescue host, or another cluster of Kubernetes: the orchestrator does not hear of it. What it writes is seen if it
   // does not come within a minute of the stage.
@@ -53,7 +56,7 @@ void Node::moves_away(test::FakeImage& image) {
 
 void Node::maintain(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string tool = "10.0.0.9:0/" + std::to_string(fault.at.count());
+  const std::string tool = "10.0.0.9" + nonce_of(fault);
   if (vouched_.contains(name) || !world_.cluster.maintain(world_.cluster.images.at(name), tool)) return;
   visitors_[tool] = {name, fault.what % 5 != 0};
   loop_.outside_in(fault.lasts, [this, tool] {
@@ -67,7 +70,7 @@ void Node::maintain(const Fault& fault) {
 
 void Node::agent_waits(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string agent = "10.0.0.3:0/" + std::to_string(fault.at.count());
+  const std::string agent = "10.0.0.3" + nonce_of(fault);
   if (vouched_.contains(name) || !waiting_.emplace(agent, name).second) return;
   moves_away(world_.cluster.images.at(name));
   world_.cluster.other_agent_waits(name, agent);
@@ -124,7 +127,7 @@ void Node::dead_holder(const Fault& fault) {
   test::FakeImage& image = world_.cluster.images.at(name);
   const bool here = device_of(name) != nullptr ||
                     std::ranges::find(world_.disk.records, name, &plan::Record::volume_id) != world_.disk.records.end();
-  const std::string client = kDeadHost + ":0/" + std::to_string(fault.at.count());
+  const std::string client = kDeadHost + nonce_of(fault);
   if (here || !image.watchers.empty() || !world_.cluster.visit(image, client, false)) return;
   if (fault.what / 16 % 3 == 0) return renamed_holder(fault);
   world_.nodes.by_name["node-4"] = {.address = kDeadHost};
@@ -148,6 +151,13 @@ void Node::dead_holder(const Fault& fault) {
       if (one_in(3)) world_.nodes.by_name.erase("node-4");
     });
   left_by_dead_.insert(name);
+  dead_holders_[client] = image.id;
+}
+
+/// The dead node's network is back after hours. What its kernel had sent comes again.
+void Node::the_dead_return() {
+  world_.cluster.entries_age(3h);
+  for (const auto& [client, image_id] : dead_holders_) world_.cluster.late_write(image_id, client);
 }
 
 /// What a dead node had can be had here in the end: its watch ends by itself.

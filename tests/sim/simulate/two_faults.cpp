@@ -77,6 +77,8 @@ void TwoNodes::happen_to_node(const Fault& fault, Side& side) {
       tell_attachments();
       return at_end([this, &side] {
         if (pair_.now() < side.cut_until) return;
+        // It was away for hours, as far as the blocklist goes.
+        pair_.cluster.entries_age(3h);
         side.world->network.mend();
         tell_attachments();
       });

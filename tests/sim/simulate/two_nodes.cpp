@@ -22,6 +22,7 @@ TwoNodes::TwoNodes(const History& history, bool trace)
       forced_at_(time_point::max()) {
   cluster_.all = this;
   pair_.cluster.hazards = &cluster_;
+  pair_.cluster.monitors_ahead = monitors_ahead(history);
   make_image(pair_.cluster, volume_);
   for (Side& side : sides_) {
     side.all = this;

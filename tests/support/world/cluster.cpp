@@ -24,8 +24,24 @@ void Cluster::stamp(FakeImage& image) const {
   if (would_stamp(image)) image.modified = clock_of_osds();
 }
 
+void Cluster::entries_age(duration by) {
+  for (auto& [address, end] : blocklisted) end -= by;
+}
+
+bool Cluster::has_entry(const std::string& address) const {
+  const auto entry = blocklisted.find(address);
+  return entry != blocklisted.end() && loop_.clock.now() < entry->second;
+}
+
+std::set<std::string> Cluster::cut_off_clients() const {
+  std::set<std::string> all;
+  for (const auto& [address, end] : blocklisted)
+    if (has_entry(address)) all.insert(address);
+  return all;
+}
+
 bool Cluster::refuses(const std::string& address) const {
-  return blocklisted.contains(address) || refused_hosts_.contains(std::string(image::host_of(address)));
+  return has_entry(address) || refused_hosts_.contains(std::string(image::host_of(address)));
 }
 
 bool Cluster::may_write(const FakeImage& image, const std::string& address) const {
@@ -68,9 +84,10 @@ void Cluster::osds_get_map() {
 }
 
 /// An entry that is there already ends a watch all the same.
-void Cluster::blocklist(const std::string& address) {
+void Cluster::blocklist(const std::string& address, duration lasts) {
   osds_get_map();
-  if (blocklisted.insert(address).second) trace("blocklisted " + address);
+  if (!has_entry(address)) trace("blocklisted " + address);
+  blocklisted[address] = loop_.clock.now() + lasts;
   cut_off([&](const std::string& client) { return client == address; });
 }
 
@@ -173,7 +190,9 @@ void Cluster::late_write(const std::string& image_id, const std::string& by) {
   if (image == nullptr) return;
   trace("a late write of " + by + " to " + image_id + (refuses(by) ? " is refused" : " lands"));
   if (refuses(by)) return;
-  const bool ours = image->exclusive ? node_of(image->lock_owner) != nullptr : image->taken_from.contains(by);
+  const auto has_mapped = [&](const World* node) { return node->kernel.rbd_client() == image->lock_owner; };
+  const bool locked_here = node_of(image->lock_owner) != nullptr || std::ranges::any_of(nodes_, has_mapped);
+  const bool ours = image->exclusive ? locked_here : image->taken_from.contains(by);
   if (ours) broke("a write of " + by + " landed in " + image_id + ", which this node had taken from it");
   image->blocks[0] = new_number();
   image->acked[0] = 0;

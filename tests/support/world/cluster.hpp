@@ -27,6 +27,8 @@ inline constexpr std::uint64_t kBlockBytes = 4096;
 /// rbd_mtime_update_interval
 inline constexpr std::chrono::seconds kStampsEvery{60};
 inline constexpr std::chrono::seconds kWatch{30};  ///< outlives the last sign of its client
+/// How long an agent has a client blocklisted.
+inline constexpr std::chrono::hours kForGood{7 * 24};
 
 /// A LUKS header: what opens each key slot. Without any its format did not end.
 struct FakeLuks {
@@ -50,6 +52,7 @@ struct FakeImage {
   int lock_handle = 0;         ///< which of that client's open images has it, as its cookie tells; 0: any
   std::string writer;          ///< without exclusive-lock: the client whose mark is there; "" = none
   int writer_handle = 0;       ///< which of that client's open images left it; 0: any
+  bool writer_signs = true;    ///< with the key of the volume
   std::set<std::string> watchers;
   std::uint64_t version = 1;    ///< of the header
   std::int64_t break_mark = 0;  ///< of the header: its time of change
@@ -95,7 +98,8 @@ class Cluster {
   std::map<std::int64_t, std::string> pools{{1, "pool"}};
   /// A provisioner's, by pool and uuid: the keys of its omap.
   std::map<std::pair<std::int64_t, std::string>, std::map<std::string, std::string>> journals;
-  std::set<std::string> blocklisted;    ///< clients, by their very addresses
+  /// Clients, by their very addresses, and when each entry ends; also entries that have ended.
+  std::map<std::string, time_point> blocklisted;
   std::set<std::string> living;         ///< other nodes' clients that nobody may cut off, unless their host is fenced
   std::set<std::string> ended;          ///< clients that ended well: nothing of them arrives any more
   std::set<std::string> fenced_hosts;   ///< every client there, as the monitors have it
@@ -104,6 +108,10 @@ class Cluster {
   bool dead = false;
   duration slow{};
   int odd_error = 0;  ///< errno with which OSDs answer every read and write, and do nothing
+  /// Of an entry that names no time, as of librbd and the kernel when they break a lock:
+  /// mon_osd_blocklist_default_expire.
+  duration default_expiry = std::chrono::hours(1);
+  duration monitors_ahead{};  ///< of the nodes' clocks
 
   FakeImage* by_id(const std::string& image_id);
   void revive();
@@ -112,7 +120,14 @@ class Cluster {
   /// Whether such a client would stamp it now.
   bool would_stamp(const FakeImage& image) const;
   std::uint64_t clock_of_osds() const;
-  void blocklist(const std::string& address);
+  /// The new end takes the place of an old one, also of a later one.
+  void blocklist(const std::string& address, duration lasts = kForGood);
+  /// So much time passes for the entries alone.
+  void entries_age(duration by);
+  /// Whether an entry of its own refuses that client now.
+  bool has_entry(const std::string& address) const;
+  /// Those that an entry of their own refuses now.
+  std::set<std::string> cut_off_clients() const;
   /// Every client of that host is blocklisted, those to come too. OSDs go by it once they have the map that says so:
   /// after that time, or with the next entry for a client.
   void fence_host(const std::string& host, duration osds_know_in = {});

@@ -138,10 +138,13 @@ class Clusters final : public image::Clusters {
     const auto found = std::make_shared<image::Blocklist>();
     auto done = co_await world_.calls.ask_cluster("blocklist", "", until, [&world = world_, found]() -> result<> {
       found->fsid = "fsid";
-      for (const auto& client : world.cluster.blocklisted) {
+      for (const auto& [client, end] : world.cluster.blocklisted) {
+        if (!world.cluster.has_entry(client)) continue;
         auto entry = image::entry_of_client(client);
         if (!entry) return entry.error();
-        entry->until = std::chrono::system_clock::time_point::max();
+        const auto by_monitors = end.time_since_epoch() + world.cluster.monitors_ahead;
+        entry->until = std::chrono::system_clock::time_point(
+            std::chrono::duration_cast<std::chrono::system_clock::duration>(by_monitors));
         found->entries.push_back(std::move(*entry));
       }
       for (const auto& host : world.cluster.fenced_hosts) {
@@ -156,14 +159,17 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<std::vector<result<>>>> block(image::Access access, std::vector<image::BlocklistEntry> entries,
-                                            std::chrono::seconds, Until until) override {
+                                            std::chrono::seconds lasts, Until until) override {
     if (auto admitted = world_.agent.admits_to_monitors(access.key); !admitted) co_return admitted.error();
-    auto done = co_await world_.calls.ask_cluster("block", "", until, [&world = world_, entries]() -> result<> {
+    auto done = co_await world_.calls.ask_cluster("block", "", until, [&world = world_, entries, lasts]() -> result<> {
+      const auto end = world.loop().clock.now() + lasts;
       for (const auto& entry : entries) {
         const bool fenced = world.cluster.fenced_hosts.contains(std::string(image::host_of(entry.client)));
         if (world.cluster.living.contains(entry.client) && !fenced)
           world.broke("a client that lives, on a node that is not off, was cut off: " + entry.client);
-        world.cluster.blocklist(entry.client);
+        const auto known = world.cluster.blocklisted.find(entry.client);
+        const bool longer = known != world.cluster.blocklisted.end() && known->second > end;
+        world.cluster.blocklist(entry.client, longer ? known->second - world.loop().clock.now() : duration(lasts));
       }
       return {};
     });

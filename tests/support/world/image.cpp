@@ -159,6 +159,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
         seen = {found->foreign_watchers.begin(), found->foreign_watchers.end()};
         if (of->writer.empty() || world.agent.clients.contains(of->writer)) return {};
         found->writer = of->writer;
+        found->writer_signed = of->writer_signs;
         seen.insert(of->writer);
         return {};
       });
@@ -169,24 +170,28 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
 
 task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t mark, Until until) {
   const auto known = world_.agent.clients.find(owner);
-  if (known == world_.agent.clients.end()) world_.broke("a lock was to be broken that is not ours: " + owner);
+  const bool foreign = known == world_.agent.clients.end();
+  if (foreign && !world_.cluster.has_entry(owner))
+    world_.broke("a lock was to be broken that is neither ours nor that of a client that is cut off: " + owner);
   const bool yields = world_.agent.yields(owner);
-  if (known == world_.agent.clients.end() || (known->second != Client::fenced && !yields))
+  if (!foreign && known->second != Client::fenced && !yields)
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
-  co_return co_await ask("break lock", until, [&world = world_, id = key_.image_id, owner, mark, yields]() -> result<> {
-    FakeImage* of = world.cluster.by_id(id);
-    if (of == nullptr || of->lock_owner != owner)
-      return Error{errc::unproven, owner + " does not hold the lock any more"};
-    if (!world.cluster.blocklisted.contains(owner) && !world.cluster.ended.contains(owner) &&
-        (!yields || of->watchers.contains(owner)))
-      world.broke("a lock was broken whose owner is not fenced, and has not ended");
-    of->lock_owner.clear();
-    of->changed(mark);
-    // With a disk that keeps refusing its mark the break is done without, and
-    // proves nothing later.
-    if (!world.disk.mark_refused(id)) of->our_break = of->version;
-    return {};
-  });
+  co_return co_await ask("break lock", until,
+                         [&world = world_, id = key_.image_id, owner, mark, yields, foreign]() -> result<> {
+                           FakeImage* of = world.cluster.by_id(id);
+                           if (of == nullptr || of->lock_owner != owner)
+                             return Error{errc::unproven, owner + " does not hold the lock any more"};
+                           if (!world.cluster.has_entry(owner) && !world.cluster.ended.contains(owner) &&
+                               (!yields || of->watchers.contains(owner)))
+                             world.broke("a lock was broken whose owner is not fenced, and has not ended");
+                           of->lock_owner.clear();
+                           of->changed(mark);
+                           if (foreign) return {};
+                           // With a disk that keeps refusing its mark the break is done without, and
+                           // proves nothing later.
+                           if (!world.disk.mark_refused(id)) of->our_break = of->version;
+                           return {};
+                         });
 }
 
 task<result<>> FakeOpened::acquire_lock(Until until) {
@@ -202,13 +207,13 @@ task<result<>> FakeOpened::acquire_lock(Until until) {
           if (of->version != seen) return Error{errc::in_use, "the header has changed"};
           of->writer = by;
           of->writer_handle = serial;
+          of->writer_signs = true;
           note_new_owner(world, *of);
           of->changed();
           return {};
         }
-        // librbd breaks the lock of a client without a watch, once it is blocklisted.
-        if (of->watchers.contains(of->lock_owner)) return Error{errc::in_use, "locked by " + of->lock_owner};
-        if (!of->lock_owner.empty()) world.cluster.blocklist(of->lock_owner);
+        // librbd would have a client without a watch cut off for too short a time.
+        if (!of->lock_owner.empty()) return Error{errc::in_use, "locked by " + of->lock_owner};
         of->lock_owner = by;
         of->lock_handle = serial;
         note_new_owner(world, *of);

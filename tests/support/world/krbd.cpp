@@ -75,9 +75,10 @@ result<> Kernel::krbd_maps(const std::string& name, bool read_only) {
   for (const auto& known : devices)
     if (known.kind == device::Kind::krbd && known.image_id == image.id) world_.broke("an image was mapped twice");
   if (!read_only) {
-    // An owner that lives gives the lock when it is asked; a dead one is cut off first.
+    // An owner that lives gives the lock when it is asked; a dead one is cut off first, for as long as the cluster does
+    // by default.
     if (image.exclusive && !image.lock_owner.empty() && !image.watchers.contains(image.lock_owner))
-      world_.cluster.blocklist(image.lock_owner);
+      world_.cluster.blocklist(image.lock_owner, world_.cluster.default_expiry);
     if (image.exclusive) image.lock_owner = rbd_client();
     image.watchers.insert(rbd_client());
     image.changed();

@@ -47,7 +47,7 @@ void FakeLink::look_whom_it_is_taken_from() {
   const auto is_of_image = [&](const KernelDevice& device) { return device.image_id == image_id; };
   if (std::ranges::any_of(world_.kernel.devices, is_of_image)) return;
   for (const auto& client : of->taken_from)
-    if (!world_.cluster.blocklisted.contains(client))
+    if (!world_.cluster.has_entry(client))
       world_.broke(image_id + " was taken from " + client + ", which is not cut off");
 }
 

@@ -73,7 +73,7 @@ class Fencing {
   test::Folder folder_;
   test::ControlThread thread_;
   std::unique_ptr<corbd::Clock> clock_ = corbd::make_real_clock(thread_.control());
-  corbd::fence::Fencer fencer_{*clock_, monitors, [](const std::string& id) -> result<std::vector<std::string>> {
+  corbd::fence::Fencer fencer_{monitors, [](const std::string& id) -> result<std::vector<std::string>> {
                                  if (id != "lab") return Error{errc::not_found, "config.json has no cluster " + id};
                                  return std::vector<std::string>{"10.0.0.1"};
                                }};

@@ -15,14 +15,14 @@ namespace {
 struct Scene {
   test::Loop loop;
   test::Monitors monitors;
-  fence::Fencer fencer{loop.clock, monitors, [](const std::string& cluster) -> result<std::vector<std::string>> {
+  fence::Fencer fencer{monitors, [](const std::string& cluster) -> result<std::vector<std::string>> {
                          if (cluster != "lab") return Error{errc::not_found, "no cluster " + cluster};
                          return std::vector<std::string>{"10.0.0.1"};
                        }};
   fence::Asker asker{"lab", "admin", Secret("key")};
 
-  result<fence::Report> fence(Texts blocks) {
-    return test::Started<result<fence::Report>>(loop.io, fencer.fence(asker, {std::move(blocks)}, {})).get();
+  result<fence::Report> fence(Texts blocks, std::chrono::seconds lasts = fence::kLasting) {
+    return test::Started<result<fence::Report>>(loop.io, fencer.fence(asker, {std::move(blocks), lasts}, {})).get();
   }
   result<fence::Report> unfence(Texts blocks) {
     return test::Started<result<fence::Report>>(loop.io, fencer.unfence(asker, {std::move(blocks)}, {})).get();
@@ -33,12 +33,11 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 }  // namespace
 
-TEST_CASE("a fence is made once, lasts five years, and is taken away again") {
+TEST_CASE("a fence lasts five years, and is taken away again") {
   Scene scene;
   CHECK(scene.fence({"10.0.0.7/32", "fd00::/64"}));
   CHECK(scene.monitors.listed() == Texts{"10.0.0.7/32", "fd00::/64"});
   CHECK(scene.monitors.lasting == 157784760s);
-  CHECK(scene.fence({"10.0.0.7/32"}).value().changed.empty());
   CHECK(scene.unfence({"10.0.0.7/32"}));
   CHECK(scene.monitors.listed() == Texts{"fd00::/64"});
   CHECK(scene.unfence({"10.0.0.7/32"}).value().changed.empty());
@@ -49,6 +48,46 @@ TEST_CASE("a fence that another node has made is answered only after this node's
   CHECK(scene.fence({"10.0.0.7/32"}));
   CHECK(scene.fence({"10.0.0.7/32"}));
   CHECK(scene.monitors.calls == 2);
+}
+
+TEST_CASE("a repeat prolongs a fence, and a shorter one leaves it as it is") {
+  Scene scene;
+  CHECK(scene.fence({"10.0.0.7/32"}, 24h));
+  scene.monitors.pass(10h);
+  CHECK(scene.fence({"10.0.0.7/32"}, 24h));
+  CHECK(scene.monitors.left("10.0.0.7/32") == 24h);
+  CHECK(scene.fence({"10.0.0.7/32"}, 1h));
+  CHECK(scene.monitors.left("10.0.0.7/32") == 24h);
+}
+
+TEST_CASE("an address stays fenced for its own time when the wider fence around it is taken away") {
+  Scene scene;
+  CHECK(scene.fence({"10.0.0.0/24"}, 7 * 24h));
+  CHECK(scene.fence({"10.0.0.7/32"}, 24h));
+  CHECK(scene.unfence({"10.0.0.0/24"}));
+  scene.monitors.pass(23h);
+  CHECK(scene.monitors.now.find("10.0.0.7:0/1") != nullptr);
+  CHECK(scene.monitors.now.find("10.0.0.8:0/1") == nullptr);
+}
+
+TEST_CASE("an address stays fenced when the wider fence around it ends first") {
+  Scene scene;
+  CHECK(scene.fence({"10.0.0.0/24"}, 1h));
+  CHECK(scene.fence({"10.0.0.7/32"}, 24h));
+  scene.monitors.pass(2h);
+  CHECK(scene.monitors.now.find("10.0.0.7:0/1") != nullptr);
+}
+
+TEST_CASE("a fence can be taken away before and after the wider one around it, and after its own end") {
+  Scene scene;
+  CHECK(scene.fence({"10.0.0.0/24"}));
+  CHECK(scene.fence({"10.0.0.7/32"}, 24h));
+  const auto gone = scene.unfence({"10.0.0.7/32"});
+  REQUIRE(gone);
+  CHECK(gone->changed.size() == 1);
+  CHECK(gone->remain.size() == 1);
+  CHECK(scene.unfence({"10.0.0.7/32"}).value().changed.empty());
+  CHECK(scene.monitors.listed() == Texts{"10.0.0.0/24"});
 }
 
 TEST_CASE("monitors without ranges get each address of a block") {
@@ -67,7 +106,8 @@ TEST_CASE("a fence that was made by half says which half, and a repeat finishes 
   CHECK(half.error().code == errc::permission_denied);
   CHECK(has(half.error().text, "fenced: 10.0.0.7/32, 10.0.0.9/32; not fenced: 10.0.0.8/32: no caps"));
   scene.monitors.refuses.clear();
-  CHECK(scene.fence({"10.0.0.7/32", "10.0.0.8/32", "10.0.0.9/32"}).value().changed.size() == 1);
+  CHECK(scene.fence({"10.0.0.7/32", "10.0.0.8/32", "10.0.0.9/32"}));
+  CHECK(scene.monitors.listed().size() == 3);
   scene.monitors.refuses = "10.0.0.9/32";
   CHECK(has(scene.unfence({"10.0.0.7/32", "10.0.0.9/32"}).error().text,
             "unfenced: 10.0.0.7/32; not unfenced: 10.0.0.9/32"));
@@ -79,6 +119,20 @@ TEST_CASE("an address of an expanded block that failed is named") {
   scene.monitors.refuses = "10.0.0.7";
   const auto half = scene.fence({"10.0.0.6/31"});
   CHECK(has(half.error().text, "fenced: 10.0.0.6; not fenced: 10.0.0.7"));
+}
+
+TEST_CASE("a repeat for monitors without ranges goes on where the call before ended") {
+  Scene scene;
+  scene.monitors.ranges = false;
+  scene.monitors.refuses = "10.0.0.11";
+  CHECK_FALSE(scene.fence({"10.0.0.8/29"}, 24h));
+  scene.monitors.refuses.clear();
+  scene.monitors.pass(30min);
+  scene.monitors.added = 0;
+  CHECK(scene.fence({"10.0.0.8/29"}, 24h));
+  // The first, by which the monitors' clock is known, and the one that was refused.
+  CHECK(scene.monitors.added == 2);
+  for (const auto& entry : scene.monitors.now.entries) CHECK(scene.monitors.left(entry.text()) >= 24h);
 }
 
 TEST_CASE("a request that names no cluster, an unknown one, or nobody to ask as, changes nothing") {

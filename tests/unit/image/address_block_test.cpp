@@ -80,3 +80,29 @@ TEST_CASE("a blocklist finds the entry that refuses a client: its own, its addre
     CHECK(with.find(client)->text() == entry.text());
   }
 }
+
+TEST_CASE("an entry for one client names a port and a nonce, because Ceph takes anything else for its whole host") {
+  for (const char* one : {"10.0.0.7:0/5", "10.0.0.7:6800/4294967295", "[fd00::7]:0/1"})
+    CHECK(image::entry_of_client(one).value().text() == one);
+  for (const char* host :
+       {"10.0.0.7", "10.0.0.7:0", "10.0.0.7:0/0", "10.0.0.7:0/00", "10.0.0.7:0/4294967296", "10.0.0.7:0/",
+        "10.0.0.7:0/-1", "10.0.0.7:/5", "10.0.0.7:0/1/2", "10.0.0.7/5", "[fd00::7]:0/0"})
+    CHECK(image::entry_of_client(host).error().code == errc::invalid_argument);
+}
+
+TEST_CASE("an entry that ends earlier than before is told, by the monitors' own clock") {
+  const auto at = [](image::BlocklistEntry entry, int seconds) {
+    entry.until = std::chrono::system_clock::time_point(std::chrono::seconds(seconds));
+    return entry;
+  };
+  const auto wide = image::entry_of_range(AddressBlock::parse("10.0.0.0/24").value());
+  const auto narrow = image::entry_of_range(AddressBlock::parse("10.0.0.7/32").value());
+  const auto client = image::entry_of_client("10.0.0.7:0/5").value();
+  const auto shorter = image::shortened({narrow, client}, {at(wide, 900), at(narrow, 500), at(client, 100)},
+                                        {at(wide, 100), at(narrow, 200), at(client, 200)});
+  REQUIRE(shorter.size() == 1);
+  CHECK(shorter.front().entry.same_target(narrow));
+  CHECK(shorter.front().by == std::chrono::seconds(300));
+  CHECK(image::shortened({narrow}, {}, {at(narrow, 200)}).empty());
+  CHECK(image::shortened({narrow}, {at(narrow, 500)}, {}).empty());
+}

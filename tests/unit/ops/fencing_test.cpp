@@ -100,7 +100,7 @@ class Scene {
 
  private:
   heal::Healer healer_{thread_.control(), *clock_, volumes, {}};
-  fence::Fencer fencer_{*clock_, monitors, [](const std::string&) -> result<std::vector<std::string>> {
+  fence::Fencer fencer_{monitors, [](const std::string&) -> result<std::vector<std::string>> {
                           return std::vector<std::string>{"10.0.0.1"};
                         }};
   std::unique_ptr<ops::Admin> server_;
@@ -186,5 +186,5 @@ TEST_CASE("corbd fence ls has every entry, and fence rm takes one away when it i
   CHECK(scene.ask(What::remove, "", {"10.0.0.0/24"}).code == 1);
   CHECK(scene.monitors.now.entries.size() == 2);
   CHECK(scene.ask(What::remove, "", {"10.0.0.0/24"}, true).out == "unfenced: 10.0.0.0/24\n");
-  CHECK(scene.ask(What::remove, "", {"10.0.0.0/24"}, true).out == "these blocks are not fenced\n");
+  CHECK(scene.ask(What::remove, "", {"10.0.0.0/24"}, true).out == "these blocks have no fence of their own\n");
 }

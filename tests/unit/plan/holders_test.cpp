@@ -65,6 +65,7 @@ Model marked(bool watches) {
   Model model = lockless(held_by({writer}));
   if (!watches) model.ownership.foreign_watchers.clear();
   model.ownership.writer = writer.address;
+  model.ownership.writer_signed = true;
   return model;
 }
 
@@ -109,6 +110,9 @@ TEST_CASE("an image is taken only from clients that can write it no more, and on
        but(marked(false), [](Model& of) { of.holders.front().watches = true; }), stage, taken({kHolders, kAttachment})},
       {"a writer of an image without a lock, of which only its mark is left", without_flag(marked(false)), stage,
        taken({kHolders, kAttachment})},
+      {"the owner of a lock, whose watch has ended", left_its_lock(), stage, taken({kAttachment, kHolders})},
+      {"the owner of a lock, whose watch has ended, without the flag", without_flag(left_its_lock()), stage,
+       taken({kAttachment, kHolders})},
       {"out of service", held_by({on(State::out_of_service)}), stage, taken({kHolders, kAttachment})},
       {"gone, and detached", held_by({on(State::gone, false)}), stage, taken({kHolders, kAttachment})},
       {"fenced, and out of service",
@@ -128,6 +132,8 @@ TEST_CASE("an image is taken only from clients that can write it no more, and on
        errc::in_use},
       {"left its lock, attached elsewhere", attachment(left_its_lock(), At::away), stage, refused({kAttachment}),
        errc::in_use},
+      {"a mark that is not signed", but(marked(false), [](Model& of) { of.ownership.writer_signed = false; }), stage,
+       refused({kHolders}), errc::in_use},
       {"out of service, attached elsewhere", attachment(held_by({on(State::out_of_service)}), At::away), stage,
        refused({kHolders, kAttachment}), errc::in_use},
       {"out of service, not known where attached", attachment(held_by({on(State::out_of_service)}), At::unknown), stage,
@@ -186,6 +192,23 @@ TEST_CASE("a refusal names the client, its node, the node's state, and what to d
   CHECK(has(refusal(without_flag(held_by({on(State::out_of_service)}))), "--fence-out-of-service"));
   CHECK(has(refusal(lockless(held_by({on(State::out_of_service)}))), "no exclusive-lock feature"));
   CHECK(has(refusal(held_by({kHolder})), "of no known node"));
+}
+
+TEST_CASE("a lock whose break failed has its owner cut off again, so that no shorter entry takes its place") {
+  Model model = left_its_lock();
+  int evicted = 0;
+  for (int i = 0; i < 40 && evicted < 2; ++i) {
+    const Decision next = model.decide(Wish(staged_wish()));
+    REQUIRE(std::holds_alternative<Step>(next));
+    const Step& step = std::get<Step>(next);
+    REQUIRE_FALSE(std::holds_alternative<step::Lock>(step));
+    const auto before = model.ownership;
+    model.apply(step, Wish(staged_wish()));
+    if (!std::holds_alternative<step::Evict>(step)) continue;
+    model.ownership = before;
+    ++evicted;
+  }
+  CHECK(evicted == 2);
 }
 
 TEST_CASE("a refusal says for how long the volume has waited") {

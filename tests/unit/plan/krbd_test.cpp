@@ -95,6 +95,19 @@ TEST_CASE("a stage with the kernel's client, as a table") {
                   step::WriteRecord{}}})},
       {"of an image that another client has open", but(filled(), seen_elsewhere), Wish(krbd_wish()),
        sequence({opened(), {step::Look{Fact::holders}}}), errc::in_use},
+      {"of an image whose lock a dead client has left",
+       but(filled(),
+           [](Model& model) {
+             model.ownership.lock = Lock::other;
+             model.ownership.owner = "10.0.0.2:0/5";
+             model.holders = {Holder{.address = "10.0.0.2:0/5", .locks = true}};
+           }),
+       Wish(krbd_wish()),
+       sequence({opened(),
+                 {step::Look{Fact::attachment}, step::Look{Fact::holders}, step::Evict{}, step::Look{Fact::ownership}},
+                 map_and_name(),
+                 checked_and_mounted(),
+                 {step::CloseImage{}}})},
       {"of an image that another client has opened since the map",
        but(mapped(),
            [](Model& model) {

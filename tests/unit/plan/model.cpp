@@ -107,7 +107,12 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::WriteRecord& of) { record = of.record; },
                  [&](const step::Fence&) { seen.facts.fenced = true; },
                  [&](const step::Evict& of) {
-                   for (const auto& holder : of.holders) seen.facts.evicted.insert(holder.address);
+                   for (const auto& holder : of.holders) {
+                     seen.facts.evicted.insert(holder.address);
+                     if (ownership.owner != holder.address) continue;
+                     ownership.owner.clear();
+                     ownership.lock = Lock::none;
+                   }
                    seen.facts.ownership.reset();
                    seen.facts.holders.reset();
                  },

@@ -11,6 +11,7 @@ TEST_CASE("there is a failpoint before and after every step, one inside each tha
   const auto points = failpoint::names();
   CHECK(points.size() == 2 * std::variant_size_v<plan::Step> + 3);
   CHECK(std::ranges::count(points, "step.lock.broken") == 1);
+  CHECK(std::ranges::count(points, "step.evict.fenced") == 1);
   CHECK(std::ranges::count(points, "step.new_key.added") == 1);
   CHECK(std::ranges::count(points, "step.kernel_resize.asked") == 1);
   for (const auto name : plan::step_names) {
