@@ -124,6 +124,7 @@ class Connections {
   Gate& gate() { return gate_; }
   /// Nothing that uses this is under way.
   bool quiet() const { return gate_.count() == 0 && shuts_.count() == 0; }
+  bool is_leaving() const { return leaving_; }
   executor control() const { return control_; }
   Clock& clock() { return clock_; }
 

@@ -222,11 +222,16 @@ task<> close_image(std::shared_ptr<OpenImage> opened) {
   co_await opened->idle.future().get({}, "the last operation");
   // Now nothing of this client can reach the image any more. The mark goes before the watch: alone it would say that
   // the client is dead.
-  if (!opened->mark.empty())
-    if (const auto removed = co_await remove_mark(*opened); !removed) {
+  if (!opened->mark.empty()) {
+    Connections& all = opened->connections;
+    const auto removed = co_await persist(
+        all.control(), all.clock(), [&image = *opened] { return remove_mark(image); },
+        [&image = *opened] { return image.connection.blocklisted.load() || image.connections.is_leaving(); });
+    if (!removed) {
       opened->connection.clean = false;
       log::warning("image.mark_left", {{"image", opened->text()}, {"error", removed.error().text}});
     }
+  }
   if (opened->watch) co_await unwatch(*opened);
   auto submit = [raw = opened->image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
   const int r = opened->connection.note(

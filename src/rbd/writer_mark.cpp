@@ -104,4 +104,15 @@ task<result<>> remove_mark(OpenImage& opened) {
   co_return failure("removing metadata " + kName + " of image " + opened.text(), r);
 }
 
+task<result<>> persist(executor control, Clock& clock, std::function<task<result<>>()> remove,
+                       std::function<bool()> pointless) {
+  constexpr std::chrono::seconds kPause{2}, kLongest{60};
+  const auto end = clock.now() + kLongest;
+  for (;;) {
+    auto removed = co_await remove();
+    if (removed || pointless() || clock.now() >= end) co_return removed;
+    co_await sleep_until(control, clock, clock.now() + kPause);
+  }
+}
+
 }  // namespace corbd::rbd

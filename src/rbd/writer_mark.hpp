@@ -3,6 +3,7 @@
 // otherwise.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "open_image.hpp"
@@ -31,5 +32,9 @@ result<Mark> read_mark(OpenImage& opened);
 result<> write_mark(OpenImage& opened, const std::string& mark, std::uint64_t seen);
 /// Removes opened.mark; another one stays. It waits for the cluster, and takes no thread. Control thread.
 task<result<>> remove_mark(OpenImage& opened);
+/// Tries it for a minute, unless it became pointless. Meanwhile the image stays open: the mark of a client that lives,
+/// and no watch beside it, would have the next writer cut off that client with all its other images.
+task<result<>> persist(executor control, Clock& clock, std::function<task<result<>>()> remove,
+                       std::function<bool()> pointless);
 
 }  // namespace corbd::rbd
