@@ -345,6 +345,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     if (serving) serving = admin_.start();
     if (!serving) {
       exit_code_ = refuse(serving.error());
+      // What is served by now, after a handover for example.
+      co_await shell_.stop({clock_->now()});
       io_.stop();
       co_return;
     }

@@ -144,7 +144,10 @@ void Parting::go_into_reserve() const {
 
 task<bool> Parting::give(volume::Given one) {
   const std::string id = one.volume_id;
-  const auto given = co_await parts_.giver.give({std::move(one.volume_id), one.device, std::move(one.link)});
+  handover::Link link{std::move(one.volume_id), one.device, std::move(one.link)};
+  const auto given = co_await parts_.giver.pass(link);
+  // Nobody else has it. It ends as all links that nobody goes on with (Devices::end_links).
+  if (link.socket) parts_.devices.take(link.device, id, std::move(link.socket));
   static_cast<void>(failpoint::hit("handover.given"));
   if (!given) log::warning("volume.not_given", {{"volume", id}, {"error", given.error().text}});
   co_return given.has_value();

@@ -1,4 +1,4 @@
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -12,6 +12,7 @@
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/csi/topology.hpp"
+#include "corbd/device/link_end.hpp"
 #include "corbd/handover/reserve.hpp"
 
 namespace corbd {
@@ -89,12 +90,17 @@ result<Kept> what_is_kept(Fd keeper) {
   return kept;
 }
 
-/// The kernel sees that these links are dead.
+/// The kernel has seen the end of these links. If this process dies before, their books are empty: somebody goes on
+/// with the end, and nobody with the link.
 void let_go(Kept& kept) {
+  std::vector<int> sockets;
   for (const auto& held : kept.holdings.links) {
-    ::shutdown(held.socket.get(), SHUT_RDWR);
-    static_cast<void>(kept.keeper->drop(held.link.token));
+    if (::ftruncate(held.ledger.get(), 0) != 0)
+      log::warning("keeper.ledger_not_closed", {{"volume", held.link.backend}});
+    sockets.push_back(held.socket.get());
   }
+  device::end_links(sockets);
+  for (const auto& held : kept.holdings.links) static_cast<void>(kept.keeper->drop(held.link.token));
   for (const auto& memory : kept.holdings.memory) static_cast<void>(kept.keeper->drop(memory.token));
   kept.holdings.links.clear();
   kept.holdings.memory.clear();

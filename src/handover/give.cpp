@@ -188,11 +188,13 @@ result<> Giver::give_listener(Fd socket, bool registered) {
   return next_->say({.what = Word::What::listener, .registered = registered}, &socket);
 }
 
-task<result<>> Giver::give(Link link) {
+task<result<>> Giver::give(Link link) { co_return co_await pass(link); }
+
+task<result<>> Giver::pass(Link& link) {
   if (!next_) co_return has_no_next();
   const auto taken = taking_[link.device] = std::make_shared<Event>(control_, clock_);
   const auto sent = next_->say({Word::What::link, link.volume_id, link.device}, &link.socket);
-  link.socket.reset();
+  if (sent) link.socket.reset();
   Waited how = Waited::ready;
   if (sent) how = co_await taken->wait({clock_.now() + kTakesWithin});
   taking_.erase(link.device);

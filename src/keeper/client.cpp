@@ -61,11 +61,9 @@ result<> Client::hold_memory(std::uint64_t token, int file) {
   return say({Kind::memory, 0, token, 0}, {}, fds);
 }
 
-result<> Client::drop(std::uint64_t token) {
-  auto told = say({Kind::drop, 0, token, 0}, {}, {});
-  if (!told && told.error().code == errc::not_found) return {};
-  return told;
-}
+/// A keeper that does not hear has, for all that its agent knows, what it had. One that has ended takes the agent with
+/// it (PR_SET_PDEATHSIG).
+result<> Client::drop(std::uint64_t token) { return say({Kind::drop, 0, token, 0}, {}, {}); }
 
 result<> Client::say(const Note& note, const std::string& backend, std::span<const int> descriptors) {
   auto told = tell(socket_.get(), note, backend, descriptors);

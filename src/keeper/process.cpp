@@ -47,6 +47,7 @@ class Keeper {
     if (!signals_) return fails("waiting for signals");
     start();
     while (!code_) wait();
+    store_.let_go();
     return *code_;
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "corbd/core/log.hpp"
+#include "corbd/device/link_end.hpp"
 #include "corbd/keeper/keeper.hpp"
 #include "wire.hpp"
 
@@ -11,6 +12,13 @@ namespace corbd::keeper {
 namespace {
 // An agent that is killed while it starts is no sign of a bad link.
 constexpr int kMostAgents = 10;
+
+/// No agent lives, or one that never had them.
+void end_all(const std::vector<Held>& links) {
+  std::vector<int> sockets;
+  for (const Held& one : links) sockets.push_back(one.socket.get());
+  device::end_links(sockets);
+}
 }  // namespace
 
 void Store::give_all(int socket) {
@@ -18,19 +26,14 @@ void Store::give_all(int socket) {
     const int fds[] = {one.file.get()};
     return !tell(socket, {Kind::memory, 0, one.token, 0}, {}, fds);
   });
+  std::vector<Held> ends;
   std::erase_if(holdings_.links, [&](Held& one) {
-    if (one.given++ == kMostAgents) {
-      log::error("keeper.link_given_up", {{"volume", one.link.backend}, {"agents", kMostAgents}});
-      ::shutdown(one.socket.get(), SHUT_RDWR);
-      return true;
-    }
-    const int fds[] = {one.socket.get(), one.ledger.get()};
-    const auto told = tell(socket, {Kind::link, one.link.device, one.link.token, 0}, one.link.backend, fds);
-    if (told) return false;
-    log::warning("keeper.not_given", {{"volume", one.link.backend}, {"error", told.error().text}});
-    ::shutdown(one.socket.get(), SHUT_RDWR);
-    return true;
+    const bool given = give(socket, one);
+    if (!given) ends.push_back(std::move(one));
+    return !given;
   });
+  end_all(ends);
+  deaf_ = false;
   const auto& [count, signal, last, pause] = holdings_.deaths;
   const auto when = std::chrono::duration_cast<std::chrono::nanoseconds>(last.time_since_epoch()).count();
   static_cast<void>(tell(
@@ -38,6 +41,17 @@ void Store::give_all(int socket) {
   const auto paused = std::chrono::duration_cast<std::chrono::nanoseconds>(pause).count();
   static_cast<void>(tell(socket, {Kind::pause, 0, static_cast<std::uint64_t>(paused), 0}, {}, {}));
   static_cast<void>(tell(socket, {}, {}, {}));  // without it the agent says so
+}
+
+bool Store::give(int socket, Held& one) {
+  if (one.given++ == kMostAgents) {
+    log::error("keeper.link_given_up", {{"volume", one.link.backend}, {"agents", kMostAgents}});
+    return false;
+  }
+  const int fds[] = {one.socket.get(), one.ledger.get()};
+  const auto told = tell(socket, {Kind::link, one.link.device, one.link.token, 0}, one.link.backend, fds);
+  if (!told) log::warning("keeper.not_given", {{"volume", one.link.backend}, {"error", told.error().text}});
+  return told.has_value();
 }
 
 void Store::begin_anew() {
@@ -50,6 +64,11 @@ void Store::note_death(int signal, time_point when, duration pause) {
 }
 
 void Store::let_go() {
+  end_all(holdings_.links);
+  forget();
+}
+
+void Store::forget() {
   holdings_.links.clear();
   holdings_.memory.clear();
 }
@@ -58,18 +77,23 @@ void Store::hear(int socket) {
   for (;;) {
     auto heard = keeper::hear(socket, false);
     if (heard) {
-      take_in(*heard);
+      if (!deaf_) take_in(*heard);
     } else if (heard.error().code == errc::timed_out || heard.error().code == errc::not_found ||
                heard.error().code == errc::unavailable) {
       return;
     } else {
-      // Nobody knows what it took the place of. Nothing at all is better than a ledger that is not true any more. The
-      // agent notices when it has something to say.
-      let_go();
-      ::shutdown(socket, SHUT_RDWR);
-      log::warning("keeper.keeps_nothing", {{"error", heard.error().text}});
+      be_deaf(socket, heard.error());
     }
   }
+}
+
+/// Nobody knows what that message took the place of. Nothing at all is better than a ledger that is not true any more,
+/// or a link that its agent gives away. The agent, which has the links itself, notices when it has something to say.
+void Store::be_deaf(int socket, const Error& why) {
+  deaf_ = true;
+  forget();
+  ::shutdown(socket, SHUT_RDWR);  // no link: the agent's
+  log::warning("keeper.keeps_nothing", {{"error", why.text}});
 }
 
 void Store::take_in(Heard& heard) {

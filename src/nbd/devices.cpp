@@ -16,6 +16,7 @@ namespace corbd::nbd {
 namespace {
 
 constexpr std::chrono::seconds kBackendsFor{1};
+constexpr std::chrono::milliseconds kLooksForEnd{2};
 constexpr std::size_t kNumbers = 8;  ///< that are tried for a new device
 
 /// The lowest free number. The kernel would take any device that is there rather than fill a hole, and no hole may
@@ -131,7 +132,7 @@ class Devices final : public device::Devices {
         clock_(clock),
         probe_(config.slow_request),
         loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes, config.keep),
-        given_(clock, config),
+        given_(control, clock, *loops_.all().front(), config),
         lock_(config.commands_lock),
         helper_(std::move(config.helper)),
         known_(std::make_shared<Known>(control, clock, std::move(config.sysfs), std::move(config.commands_lock))),
@@ -166,6 +167,14 @@ class Devices final : public device::Devices {
     return known_->commands.find(backend);
   }
   task<Waited> end_commands(Until until) override { return end_all(known_, until); }
+  task<Waited> end_links(Until until) override {
+    given_.discard_all();
+    while (!loops_.all_ended()) {
+      if (clock_.now() >= until.deadline) co_return Waited::deadline;
+      co_await sleep_until(control_, clock_, clock_.now() + kLooksForEnd);
+    }
+    co_return Waited::ready;
+  }
 
   result<std::unique_ptr<device::Link>> serve(image::Image& image, device::ServeOptions options,
                                               std::function<void()> on_stopped) override {
@@ -223,6 +232,9 @@ class Devices final : public device::Devices {
     given_.discard(index);
     result<> done;
     if (!ours.given_for(index)) {
+      // Rule 4.
+      if (const Waited ended = co_await given_.ended(index, until); ended != Waited::ready)
+        co_return wait_error(ended, "the end of the link that " + device::path(index) + " had");
       auto prepare = [this, end = ours.kernel_end(), args = std::move(args)](Commands::Turn turn) {
         return in_turn<void>(std::move(turn),
                              [end, args](Netlink& netlink) { return give_back_to_kernel(*end, netlink, args); });
@@ -317,8 +329,10 @@ class Devices final : public device::Devices {
     Promise<T> promise(control_, clock_);
     auto future = promise.future();
     auto start = [this, promise, prepare = std::move(prepare), ended = std::move(ended)](Commands::Turn turn) {
-      netlink_.post([control = control_, known = known_, promise, ended, run = prepare(std::move(turn))] {
-        auto done = run();
+      netlink_.post([control = control_, known = known_, promise, ended,
+                     run = std::optional(prepare(std::move(turn)))]() mutable {
+        auto done = (*run)();
+        run.reset();  // the kernel's end of a link, which it shares
         asio::post(control, [known, ended, done] {
           if (ended) ended(done);
           known->commands.ended();

@@ -1,13 +1,13 @@
 #include "given_links.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <utility>
 
 #include "commands.hpp"
 #include "corbd/core/log.hpp"
+#include "ending.hpp"
 #include "link.hpp"
 
 namespace corbd::nbd {
@@ -15,8 +15,13 @@ namespace {
 constexpr std::chrono::seconds kGivenFor{60};
 }  // namespace
 
-GivenLinks::GivenLinks(Clock& clock, Config& config)
-    : clock_(clock), keep_(config.keep), max_request_(config.max_request_bytes), lock_(config.commands_lock) {
+GivenLinks::GivenLinks(executor control, Clock& clock, IoLoop& loop, Config& config)
+    : control_(std::move(control)),
+      clock_(clock),
+      loop_(loop),
+      keep_(config.keep),
+      max_request_(config.max_request_bytes),
+      lock_(config.commands_lock) {
   std::map<std::uint64_t, std::shared_ptr<const OldArena>> memory;
   for (auto& [token, file] : config.memory) {
     if (keep_ == nullptr) break;
@@ -43,10 +48,10 @@ void GivenLinks::add_kept(std::uint32_t index, One one) {
     discard(place);
     given_.emplace(index, std::move(one));
   } else if (hung_up(one.link.socket.get())) {
-    end(one.link);
+    end(index, std::move(one.link));
   } else {
     // Nobody knows which of them the kernel uses.
-    end(one.link);
+    end(index, std::move(one.link));
     refuse(place, {errc::failed_precondition, "the device has two links that have not ended"});
   }
 }
@@ -95,6 +100,17 @@ void GivenLinks::discard(const std::string& backend) {
     place = place->second.link.backend == backend ? discard(place) : std::next(place);
 }
 
+void GivenLinks::discard_all() {
+  for (auto place = given_.begin(); place != given_.end();) place = discard(place);
+}
+
+task<Waited> GivenLinks::ended(std::uint32_t index, Until until) {
+  const auto place = ends_.find(index);
+  if (place == ends_.end()) co_return Waited::ready;
+  const std::shared_ptr<Event> end = place->second;
+  co_return co_await end->wait(until);
+}
+
 void GivenLinks::forget_later() {
   clock_.cancel(forgets_);
   forgets_ = 0;
@@ -121,20 +137,28 @@ void GivenLinks::refuse(Given::iterator place, const Error& why) {
 }
 
 GivenLinks::Given::iterator GivenLinks::discard(Given::iterator place) {
-  end(place->second.link);
+  end(place->first, std::move(place->second.link));
   return given_.erase(place);
 }
 
-void GivenLinks::end(const GivenLink& link) {
-  ::shutdown(link.socket.get(), SHUT_RDWR);
-  if (keep_ != nullptr && link.token != 0) static_cast<void>(keep_->drop(link.token));
+/// As Session::hang_up(), for a link that no session has.
+void GivenLinks::end(std::uint32_t index, GivenLink link) {
+  close_ledger(link.ledger.get());
+  const auto seen = std::make_shared<Event>(control_, clock_);
+  ends_[index] = seen;
+  auto ended = [control = control_, seen, keep = keep_, token = link.token] {
+    if (keep != nullptr && token != 0) static_cast<void>(keep->drop(token));
+    asio::post(control, [seen] { seen->set(); });
+  };
+  auto ending = std::make_shared<Ending>(loop_, Ending::Stream(loop_.io().get_executor(), link.socket.release()));
+  asio::post(loop_.io(), [ending = std::move(ending), ended = std::move(ended)] { ending->begin(ended); });
 }
 
 /// An error: nobody may go on with it.
-result<std::unique_ptr<Left>> GivenLinks::read_left(std::uint32_t index, const One& one, const image::Image& image,
+result<std::unique_ptr<Left>> GivenLinks::read_left(std::uint32_t index, One& one, const image::Image& image,
                                                     bool read_only) const {
   if (keep_ == nullptr) return Error{errc::failed_precondition, "nobody keeps it"};
-  const GivenLink& given = one.link;
+  GivenLink& given = one.link;
   Expected expected{index, given.backend, {image.size(), read_only || image.read_only(), max_request_}, {}};
   if (one.arena) expected.arenas.emplace_back(one.arena->token(), one.arena->size());
   auto owed = read_ledger(given.ledger.get(), expected);
@@ -146,6 +170,7 @@ result<std::unique_ptr<Left>> GivenLinks::read_left(std::uint32_t index, const O
   left->device = index;
   left->backend = given.backend;
   left->token = given.token;
+  left->ledger = std::move(given.ledger);
   return left;
 }
 

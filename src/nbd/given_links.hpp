@@ -8,17 +8,18 @@
 
 #include "corbd/core/wait.hpp"
 #include "corbd/nbd/devices.hpp"
+#include "io_loop.hpp"
 #include "keeping.hpp"
 
 namespace corbd::nbd {
 
-/// One for each device. What nobody goes on with within a minute is shut: the kernel would wait for ever for it. Not
+/// One for each device. What nobody goes on with within a minute is ended: the kernel would wait for ever for it. Not
 /// while a command is under way on the node, which may be a resize that waits for its answers. Memory that none of them
 /// speaks of any more goes back to the system. Control thread.
 class GivenLinks {
  public:
-  /// Of `config` it takes what was kept, and the memory of that.
-  GivenLinks(Clock& clock, Config& config);
+  /// Of `config` it takes what was kept, and the memory of that. `loop` ends links.
+  GivenLinks(executor control, Clock& clock, IoLoop& loop, Config& config);
   ~GivenLinks() { clock_.cancel(forgets_); }
   GivenLinks(const GivenLinks&) = delete;
   GivenLinks& operator=(const GivenLinks&) = delete;
@@ -30,12 +31,15 @@ class GivenLinks {
     std::unique_ptr<Left> left;  ///< nothing if its last server owes nothing
   };
   /// The link of that device, for whoever goes on with it. Nothing: there is none that somebody may go on with, and
-  /// what there was is shut.
+  /// what there was is being ended.
   std::optional<Found> find(std::uint32_t index, const std::string& backend, const image::Image& image, bool read_only);
 
   /// Nobody goes on with it: the kernel gets to know, whoever else has the socket.
   void discard(std::uint32_t index);
   void discard(const std::string& backend);
+  void discard_all();
+  /// Of what was discarded the kernel has seen the end.
+  task<Waited> ended(std::uint32_t index, Until until);
 
  private:
   struct One {
@@ -48,15 +52,18 @@ class GivenLinks {
   /// Nobody goes on with it, and the log says why.
   void refuse(Given::iterator place, const Error& why);
   Given::iterator discard(Given::iterator place);
-  void end(const GivenLink& link);
-  result<std::unique_ptr<Left>> read_left(std::uint32_t index, const One& one, const image::Image& image,
+  void end(std::uint32_t index, GivenLink link);
+  result<std::unique_ptr<Left>> read_left(std::uint32_t index, One& one, const image::Image& image,
                                           bool read_only) const;
 
+  const executor control_;
   Clock& clock_;
+  IoLoop& loop_;
   device::Keep* const keep_;
   const std::uint32_t max_request_;
   const std::string lock_;  ///< of the node's commands
   Given given_;
+  std::map<std::uint32_t, std::shared_ptr<Event>> ends_;  ///< of the last link of that device that was discarded
   Clock::TimerId forgets_ = 0;
 };
 

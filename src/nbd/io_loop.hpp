@@ -85,6 +85,7 @@ class IoLoop {
   // Any thread reads these.
   std::atomic<std::uint64_t> sessions{0};
   std::atomic<std::uint64_t> serving{0};  ///< those whose link has not ended
+  std::atomic<std::uint64_t> ending{0};   ///< links whose end the kernel has not seen yet
 
  private:
   struct Wake;

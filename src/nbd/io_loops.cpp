@@ -16,6 +16,11 @@ IoLoop& IoLoops::next() {
   return **std::ranges::min_element(loops_, {}, [](const auto& loop) { return loop->serving.load(); });
 }
 
+/// One that leaves `serving` counts as `ending` before.
+bool IoLoops::all_ended() const {
+  return std::ranges::all_of(loops_, [](const auto& loop) { return loop->serving == 0 && loop->ending == 0; });
+}
+
 void IoLoops::add_to(device::Counters& counters) const {
   for (const auto& loop : loops_) {
     counters.budget += loop->budget.bytes();

@@ -20,6 +20,9 @@ class IoLoops {
   /// For the next link: the io thread that serves the fewest, and of those the first. Control thread.
   IoLoop& next();
 
+  /// No link is served, and the kernel has seen the end of each. Any thread.
+  bool all_ended() const;
+
   /// The present values of all together, in bytes. Any thread.
   void add_to(device::Counters& counters) const;
 

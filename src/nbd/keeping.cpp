@@ -75,6 +75,10 @@ result<Settled> read_ledger(int file, const Expected& expected) {
   return settle(memory, expected);
 }
 
+void close_ledger(int file) {
+  if (file >= 0 && ::ftruncate(file, 0) != 0) log::warning("nbd.ledger_not_closed", {{"error", std::strerror(errno)}});
+}
+
 std::uint64_t arena_of(int ledger) {
   ledger::Head head;
   if (!read_all(ledger, 0, std::as_writable_bytes(std::span(&head, 1)), "a ledger")) return 0;

@@ -41,6 +41,7 @@ struct Left {
   std::uint32_t device = 0;
   std::string backend;
   std::uint64_t token = 0;  ///< of the ledger that says so
+  Fd ledger = Fd();
 };
 
 /// Nobody goes on with the link of that device.
@@ -48,6 +49,8 @@ void log_not_resumed(const std::string& backend, std::uint32_t device, const Err
 
 /// Reads what a dead session left, or says why nobody may go on with it.
 result<Settled> read_ledger(int file, const Expected& expected);
+/// Of a dead session whose link nobody goes on with. Whoever gets the file from now on refuses it.
+void close_ledger(int file);
 /// The token of the arena that a ledger speaks of; 0 if it is none.
 std::uint64_t arena_of(int ledger);
 

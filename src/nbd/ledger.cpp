@@ -81,6 +81,8 @@ void Ledger::belongs_to(std::uint32_t device, std::string_view backend, std::uin
   head_->arena = arena;
 }
 
+void Ledger::close() { commit(head_->magic, std::uint64_t{0}); }
+
 void Ledger::taken(std::uint16_t number, const Request& request, std::uint64_t buffer) {
   ledger::Slot& one = slot(number);
   one.buffer = buffer;

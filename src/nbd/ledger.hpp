@@ -102,6 +102,8 @@ class Ledger {
   std::span<std::byte> input() const;
   /// Before anybody else gets the file.
   void belongs_to(std::uint32_t device, std::string_view backend, std::uint64_t arena);
+  /// Whoever gets the file from now on refuses it: nobody goes on with this link.
+  void close();
   /// -1: it is memory of this process.
   int file() const { return file_.get(); }
   std::uint64_t token() const { return head_->token; }

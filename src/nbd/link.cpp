@@ -8,11 +8,11 @@
 namespace corbd::nbd {
 
 struct Link::Events {
-  Events(executor control, Clock& clock) : idle(control, clock), drained(control, clock) {}
+  Events(executor control, Clock& clock) : ended(control, clock), idle(control, clock), drained(control, clock) {}
   static task<Waited> wait(std::shared_ptr<Events> events, Event Events::* which, Until until) {
     co_return co_await ((*events).*which).wait(until);
   }
-  Event idle, drained;
+  Event ended, idle, drained;
 };
 
 Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
@@ -27,6 +27,7 @@ Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, de
   notices.stopped = [control, on_stopped = std::move(on_stopped)] {
     if (on_stopped) asio::post(control, on_stopped);
   };
+  notices.ended = [control, events = events_] { asio::post(control, [events] { events->ended.set(); }); };
   notices.idle = [control, events = events_] { asio::post(control, [events] { events->idle.set(); }); };
   notices.drained = [control, events = events_] { asio::post(control, [events] { events->drained.set(); }); };
   notices.loss_told = [control, told = std::move(options.on_loss_told)] {
@@ -44,13 +45,22 @@ Link::~Link() {
   });
 }
 
+/// The kernel did not get it, and no command has it any more. Nobody else would end that side.
+void Link::close_unused_end() {
+  if (kernel_end_.use_count() == 1) kernel_end_->socket.reset();
+}
+
 void Link::shut() {
+  close_unused_end();
   asio::post(loop_.io(), [session = session_.get()] { session->shut(); });
 }
 
 void Link::hold() {
+  close_unused_end();
   asio::post(loop_.io(), [session = session_.get()] { session->hold(); });
 }
+
+task<Waited> Link::ended(Until until) { return Events::wait(events_, &Events::ended, until); }
 
 task<Waited> Link::idle(Until until) { return Events::wait(events_, &Events::idle, until); }
 

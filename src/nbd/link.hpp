@@ -7,9 +7,9 @@
 
 namespace corbd::nbd {
 
-/// The end of the pair that the kernel gets. The netlink thread shares it, and only that thread looks inside. A command
-/// outlives the wait for it. It must not name a descriptor that belongs to somebody else by then, and must not forget
-/// that the kernel took it.
+/// The end of the pair that the kernel gets. A command on the netlink thread shares it, and only that thread looks
+/// inside meanwhile. A command outlives the wait for it. It must not name a descriptor that belongs to somebody else by
+/// then, and must not forget that the kernel took it.
 struct KernelEnd {
   Fd socket;
   std::optional<std::uint32_t> index;  ///< of the device that has it
@@ -31,6 +31,7 @@ class Link final : public device::Link {
   device::Figures figures() const override { return session_->figures(); }
   void shut() override;
   void hold() override;
+  task<Waited> ended(Until until) override;
   task<Waited> idle(Until until) override;
   task<Waited> drain(Until until) override;
   task<result<Fd>> give(Until until) override;
@@ -50,6 +51,7 @@ class Link final : public device::Link {
 
  private:
   struct Events;
+  void close_unused_end();
   executor control_;
   Clock& clock_;
   IoLoop& loop_;

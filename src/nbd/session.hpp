@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "corbd/core/fd.hpp"
+#include "ending.hpp"
 #include "framer.hpp"
 #include "io_loop.hpp"
 #include "keeping.hpp"
@@ -30,6 +31,7 @@ class Session final : Budget::Waiter, Batched {
   /// Each is called at most once, on the io thread.
   struct Notices {
     std::function<void()> stopped;         ///< the state left `serving`
+    std::function<void()> ended;           ///< after that, and once the kernel has seen the end of the link
     std::function<void()> idle;            ///< after that, and once no operation of the image is under way
     std::function<void()> drained;         ///< after drain(): everything that was read is answered
     std::function<void()> loss_told = {};  ///< a request was answered with the error that a lost cache is worth
@@ -48,7 +50,7 @@ class Session final : Budget::Waiter, Batched {
   std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   /// Age of the oldest operation of the image under way, to a few milliseconds; zero when there is none.
   duration oldest() const { return vital_->oldest(); }
-  /// Only for reading its state. Closed with this object.
+  /// Only for reading its state. Closed with this object, or later.
   int socket() const { return fd_; }
   bool loss_told() const { return loss_told_.load(std::memory_order_acquire); }
   device::Figures figures() const { return tally_.read(); }
@@ -128,8 +130,8 @@ class Session final : Budget::Waiter, Batched {
   void batch_ended() override;
   void release_all(Reply* replies);
   void stop(State state, int error);
-  template <class Last>
-  void end(State state, int error, Last last);
+  void end(State state, int error, bool given);
+  void hang_up();
   bool quiet() const;
   /// Every entry ends with this call, which may destroy this object.
   void settle();
@@ -140,9 +142,10 @@ class Session final : Budget::Waiter, Batched {
   const bool read_only_;
   Notices notices_;
   Probe& probe_;
-  asio::posix::basic_stream_descriptor<asio::io_context::executor_type> stream_;
+  Ending::Stream stream_;
   const int fd_;
-  std::unique_ptr<Session> self_;  ///< once detached
+  std::shared_ptr<Ending> ending_;  ///< has the stream then, and stays until the kernel has seen the end
+  std::unique_ptr<Session> self_;   ///< once detached
 
   const std::shared_ptr<Vital> vital_ = std::make_shared<Vital>();
   std::atomic<int> error_{0};
@@ -166,8 +169,8 @@ class Session final : Budget::Waiter, Batched {
   const std::int64_t slow_us_;  ///< as Probe has it, but no line of the cache that other threads write
 
   Ledger ledger_;
-  bool kept_ = false;  ///< somebody has the socket and the ledger for a later process
-  std::unique_ptr<Left> left_;
+  bool kept_ = false;           ///< somebody has the socket and the ledger for a later process
+  std::unique_ptr<Left> left_;  ///< until this session has taken it over
   Framer framer_;
   Outbox outbox_;
   std::mutex sending_;          ///< has whoever sends, or makes the state leave `serving`. Guards the next two.

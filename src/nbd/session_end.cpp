@@ -71,21 +71,22 @@ void Session::release_all(Reply* replies) {
   }
 }
 
-/// The state leaves `serving` once. Nothing is sent from then on. Requests under way end without a reply, and the
-/// kernel repeats them. `last` says what becomes of the socket.
-template <class Last>
-void Session::end(State state, int error, Last last) {
+/// The state leaves `serving` once. Nothing is sent from then on. Requests under way end without a reply. The kernel
+/// repeats them, unless the link is given to the next server.
+void Session::end(State state, int error, bool given) {
   error_.store(error, std::memory_order_release);
-  --loop_.serving;
   {
     const std::lock_guard sole(sending_);
     vital_->state.store(state, std::memory_order_release);
-    last();
   }
-  static_cast<void>(let_go());
   boost::system::error_code ignored;
   stream_.cancel(ignored);
   slow_.cancel();
+  if (!given)
+    hang_up();
+  else if (notices_.ended)
+    notices_.ended();
+  --loop_.serving;
   loop_.budget.forget(*this);
   tally_.reads_on();
   pending_.reset();
@@ -94,8 +95,23 @@ void Session::end(State state, int error, Last last) {
   if (notices_.stopped) notices_.stopped();
 }
 
+/// The keeper has the socket until the kernel has seen the end. If this process dies before, somebody goes on with the
+/// end, and nobody with the link.
+void Session::hang_up() {
+  ledger_.close();
+  ending_ = std::make_shared<Ending>(loop_, std::move(stream_));
+  // This object may be gone by then.
+  auto ended = [keep = std::exchange(kept_, false) ? loop_.keep : nullptr, token = ledger_.token(),
+                left = std::shared_ptr<const Left>(std::move(left_)), told = notices_.ended] {
+    if (keep != nullptr) static_cast<void>(keep->drop(token));
+    if (left) static_cast<void>(left->keep->drop(left->token));
+    if (told) told();
+  };
+  ending_->begin(std::move(ended));
+}
+
 void Session::stop(State state, int error) {
-  if (serving()) end(state, error, [this] { ::shutdown(fd_, SHUT_RDWR); });
+  if (serving()) end(state, error, false);
 }
 
 Fd Session::give() {
@@ -103,7 +119,7 @@ Fd Session::give() {
   if (draining_ && serving() && quiet()) given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3));
   // The keeper lets go before anybody else has the socket.
   if (given && !let_go()) given.reset();
-  if (given) end(State::closed, 0, [] {});
+  if (given) end(State::closed, 0, true);
   settle();
   return given;
 }

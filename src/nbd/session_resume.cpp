@@ -9,13 +9,14 @@ namespace corbd::nbd {
 /// Nothing touches the socket before the new ledger is kept instead of the old one: until then the old one is right,
 /// and a death leaves everything as it was.
 void Session::resume() {
-  const std::unique_ptr<Left> left = std::move(left_);
+  std::unique_ptr<Left> left = std::move(left_);
   read_us_ = now_us();
   std::vector<Slot*> again;
   if (!take_over(*left, again) || !keep_instead_of(*left)) {
     for (Slot* slot : again) release(*slot);
+    close_ledger(left->ledger.get());
+    left_ = std::move(left);
     stop(State::closed, 0);
-    static_cast<void>(left->keep->drop(left->token));
     return;
   }
   log::info("nbd.resumed", {{"volume", left->backend},

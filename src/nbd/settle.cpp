@@ -35,7 +35,7 @@ class Look {
   result<> head() {
     if (memory_.size() < ledger::kHeadBytes) return off("it is cut off within its head");
     std::memcpy(&head_, memory_.data(), sizeof head_);
-    if (head_.magic != ledger::kMagic) return off("it is no ledger, or was never finished");
+    if (head_.magic != ledger::kMagic) return off("it is no ledger, or its link was being ended");
     if (head_.version != ledger::kVersion)
       return off("it has version " + std::to_string(head_.version) + " instead of " + std::to_string(ledger::kVersion));
     if (head_.slots != ledger::kSlots || head_.input != ledger::kInput) return off("its parts have other sizes");

@@ -88,6 +88,8 @@ class Shell::Impl {
   bool is_all_sent(const Volume& volume) const;
   task<> drain(Volume& volume, Until until);
   task<> drain_all(Until until);
+  task<> end_links();
+  task<result<>> close_for_next(Volume& volume, Until until);
   task<result<Given>> end_for_next(Volume& volume, Until until);
   task<> give_one(Volume& volume, Giving& giving);
   task<> give_some(Giving& giving);

@@ -14,6 +14,8 @@ constexpr std::chrono::seconds kAnswersWithin{1};
 constexpr std::chrono::milliseconds kSamplesEvery{100};
 // The device stands still meanwhile.
 constexpr std::chrono::milliseconds kGivesWithin{1600};
+// The kernel takes milliseconds.
+constexpr std::chrono::seconds kEndsWithin{1};
 // More at once would make each of them wait longer for the cluster.
 constexpr int kGiveAtOnce = 8;
 
@@ -95,6 +97,19 @@ task<> Shell::Impl::drain_all(Until until) {
   co_await drains.close({});
 }
 
+/// A process that ends with a link leaves the kernel no time to send what it is in the middle of. The end is no
+/// trouble.
+task<> Shell::Impl::end_links() {
+  for (const auto& [id, volume] : volumes_) {
+    if (!volume->link) continue;
+    volume->connected = false;
+    volume->link->shut();
+  }
+  const Waited ended = co_await ports_.devices.of(device::Kind::nbd).end_links({clock_.now() + kEndsWithin});
+  if (ended != Waited::ready)
+    log::warning("volume.links_not_ended", {{"effect", "the kernel may fail a request that it is sending"}});
+}
+
 /// Sessions are drained first and all at once, because an operation may wait for a cluster that does not answer. No
 /// operation begins a further step. The second drain is for links that the last steps made.
 task<> Shell::Impl::stop(Until until) {
@@ -103,6 +118,16 @@ task<> Shell::Impl::stop(Until until) {
   co_await drain_all(until);
   co_await gate_.close(until);
   co_await drain_all(until);
+  co_await end_links();
+}
+
+task<result<>> Shell::Impl::close_for_next(Volume& volume, Until until) {
+  if (const Waited idle = co_await volume.link->idle(until); idle != Waited::ready)
+    co_return wait_error(idle, "the link of volume " + volume.id);
+  static_cast<void>(take_link(volume));
+  auto closed = co_await volume.image->close(until);
+  if (closed) volume.image.reset();
+  co_return closed;
 }
 
 task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
@@ -114,11 +139,12 @@ task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
   volume.connected = volume.lock_held = false;
   auto socket = co_await volume.link->give(until);
   if (!socket) co_return socket.error();
-  if (const Waited idle = co_await volume.link->idle(until); idle != Waited::ready)
-    co_return wait_error(idle, "the link of volume " + volume.id);
-  static_cast<void>(take_link(volume));
-  if (auto closed = co_await volume.image->close(until); !closed) co_return closed.error();
-  volume.image.reset();
+  auto closed = co_await close_for_next(volume, until);
+  if (!closed) {
+    // Nobody else has it. It ends as all links that nobody goes on with (Devices::end_links).
+    ports_.devices.of(volume.record->kind).take(*volume.record->device, volume.id, std::move(*socket));
+    co_return closed.error();
+  }
   co_return Given{volume.id, *volume.record->device, std::move(*socket)};
 }
 
@@ -179,9 +205,8 @@ task<std::size_t> Shell::Impl::give(Recipient recipient) {
   for (int i = 0; i < kGiveAtOnce; ++i) givers.spawn(give_some(giving));
   co_await givers.close({});
   co_await drain_all({clock_.now() + kGivesWithin});
-  // The next agent may come to these before this process has ended.
-  for (const auto& [id, volume] : volumes_)
-    if (volume->link) volume->link->shut();
+  // The next agent may come to the rest before this process has ended.
+  co_await end_links();
   co_return giving.given;
 }
 

@@ -171,6 +171,9 @@ task<result<>> Steps::stop_session(Volume& live) {
   resume_stall(live);
   live.link->shut();
   live.connected = false;
+  // Rule 4.
+  if (const Waited ended = co_await live.link->ended(soon()); ended != Waited::ready)
+    co_return wait_error(ended, "the end of the link of volume " + live.id);
   // The volume was given up, perhaps because the cluster does not answer. The tombstone must not wait for the cluster.
   if (live.record && live.record->failed) {
     bury_(take_link(live), std::move(live.image));

@@ -1,10 +1,11 @@
 """An agent with a parent process that starts it again when it dies, and has its links meanwhile."""
+import mmap
 import os
 import signal
 import time
 
 from checks import Skip, check, long, now_us, say, wait_for
-from machine import CORBD, MIB, child_of, devices, processes, read
+from machine import CORBD, MIB, child_of, devices, processes, read, run
 from stories_handover import blocklisted, expect_silence, hand_over, told_by_nbd
 from writer import Writer
 
@@ -282,3 +283,87 @@ def story_keeper_crash_loop_120(lab):
 
 
 story_keeper_crash_loop_120.limit = 600
+
+
+class BigWrite:
+    """One direct write of 1 MiB, by a process of its own that handles SIGUSR1 and goes on."""
+    def __init__(self, path, place, letter):
+        self.path, self.place, self.letter, self.code = path, place, letter, None
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.write()
+
+    def write(self):
+        code = 255
+        try:
+            signal.signal(signal.SIGUSR1, lambda *_: None)
+            signal.siginterrupt(signal.SIGUSR1, False)
+            data = mmap.mmap(-1, MIB)
+            data.write(self.letter * MIB)
+            code = 0 if os.pwrite(os.open(self.path, os.O_WRONLY | os.O_DIRECT), data, self.place * MIB) == MIB else 254
+        except OSError as error:
+            code = error.errno
+        finally:
+            os._exit(code)
+
+    def ended(self):
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code is not None
+
+
+def io_errors():
+    return [line for line in run(["dmesg"]).splitlines() if "I/O error" in line and "nbd" in line]
+
+
+def half_sent(lab, rounds):
+    agent = lab.agent(flags=["--keeper"]).start()
+    volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
+    volume.stage()
+    said = io_errors()
+    for number in range(rounds):
+        letter = bytes([65 + number % 26])
+        if number > 0:
+            # A new keeper, which counts no deaths yet.
+            hand_over(agent, [volume])
+        healed, let_go = (len(agent.events(name)) for name in ("device.reconnected", "keeper.links_let_go"))
+        # Nobody reads, and the socket takes a few of these writes. One of the others is sent in part.
+        child = child_of(agent.process.pid)
+        os.kill(child, signal.SIGSTOP)
+        writes = [BigWrite(volume.staged_path, place, letter) for place in range(24)]
+        # Longer than the queue's timer.
+        time.sleep(2.5)
+        for write in writes:
+            os.kill(write.pid, signal.SIGUSR1)
+        time.sleep(0.5)
+        # The keeper trusts the first death, and not the second one. It lets the link go.
+        os.kill(child, signal.SIGKILL)
+        following = wait_for("the keeper's next agent", lambda: next((pid for pid in [child_of(agent.process.pid)] if pid not in (None, child)), None), 20, 0.005)
+        os.kill(following, signal.SIGSEGV)
+        wait_for("the keeper to let the link go", lambda: len(agent.events("keeper.links_let_go")) > let_go, 20)
+        wait_for("the device to be healed", lambda: len(agent.events("device.reconnected", volume=volume.id)) > healed, 60)
+        wait_for("the end of every write", lambda: all([write.ended() for write in writes]), 60)
+        check(all(write.code == 0 for write in writes), "writes ended with %s in round %d" % ([write.code for write in writes], number + 1))
+        with open(volume.staged_path, "rb") as file:
+            check(file.read(24 * MIB) == letter * (24 * MIB), "a write that was acknowledged is not there")
+        check(not agent.events("link.cut"), "a link was cut: %s" % agent.events("link.cut"))
+    check(io_errors() == said, "the kernel said: %s" % io_errors()[-3:])
+    say("%d times 24 writes of 1 MiB, interrupted while a dead agent's link was full: no error" % rounds)
+    volume.unstage(patience=30)
+    volume.expect_gone()
+    check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
+
+
+def story_keeper_half_sent(lab):
+    """a kept link full of requests, of which one is sent in part and interrupted by a signal, is let go by its keeper: no I/O error, and nothing is lost"""
+    half_sent(lab, 2)
+
+
+@long
+def story_keeper_half_sent_20(lab):
+    """20 times: a kept link full of requests, of which one is sent in part and interrupted by a signal, is let go by its keeper without an I/O error"""
+    half_sent(lab, 20)
+
+
+story_keeper_half_sent_20.limit = 900

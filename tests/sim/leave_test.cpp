@@ -1,4 +1,6 @@
 // SIGTERM: what was read is answered, whatever else is under way.
+#include <algorithm>
+
 #include "corbd/core/gate.hpp"
 #include "scene.hpp"
 #include "support/world/ports.hpp"
@@ -62,6 +64,34 @@ TEST_CASE(
   for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
   load.stopped = true;
   scene.world.agent.kill();
+  scene.world.hazards = nullptr;
+}
+
+TEST_CASE("an agent that leaves lets the kernel send what it is in the middle of") {
+  test::Calm calm;
+  Scene scene;
+  scene.world.hazards = &calm;
+  REQUIRE(scene.want(test::block_wish()) == errc::ok);
+  // Of the kernel's requests it interrupts every fourth (Kernel::send).
+  for (std::size_t block = 0; block < 3; ++block) scene.world.kernel.application_reads(scene.device(), block);
+  scene.loop.advance(1s);
+  scene.world.cluster.slow = 600ms;
+  // What is read last keeps the agent here. It reads nothing meanwhile.
+  bool half_sent = false;
+  std::size_t blocks = 0;
+  for (auto in = 0ms; in < 1500ms; in += 50ms)
+    scene.loop.outside_in(in, [&] {
+      if (blocks < test::kBlocks) ++blocks;
+      for (std::size_t block = 0; block < blocks; ++block) scene.world.kernel.application_writes(scene.device(), block);
+      half_sent |= std::ranges::any_of(scene.device().requests, &test::KernelRequest::half_sent);
+    });
+  scene.loop.advance(800ms);
+  scene.loop.run(scene.world.agent.leave_well());
+  CHECK(half_sent);
+  scene.world.agent.kill();
+  CHECK(scene.world.kernel.errors == 0);
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+  scene.loop.advance(1s);
   scene.world.hazards = nullptr;
 }
 

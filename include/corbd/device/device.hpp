@@ -25,17 +25,20 @@ class Link {
  public:
   enum class State {
     serving,  ///< answers the kernel
-    held,     ///< the image's connection failed: socket shut, requests in flight unanswered, for the kernel to repeat
+    held,     ///< the image's connection failed: link ended, requests in flight unanswered, for the kernel to repeat
               ///< (rule 9)
     closed    ///< the kernel's end is gone, the link was shut, or the image answered with an unknown error (error())
   };
   virtual ~Link() = default;  ///< shut() and idle() first: operations of the image must have ended
   virtual State state() const = 0;
   virtual int error() const = 0;  ///< the image's errno that ended the link; 0: something else ended it
-  /// Shuts the socket down: the kernel sees a dead link. Idempotent.
+  /// Ends the link (docs/devices.md#ending-a-link): the kernel sees a dead one. Nothing is sent from then on.
+  /// Idempotent.
   virtual void shut() = 0;
   /// The same, because the image's client is cut off: the state becomes held.
   virtual void hold() = 0;
+  /// Ready when the kernel has seen the end (after shut()). Rule 4.
+  virtual task<Waited> ended(Until) { co_return Waited::ready; }
   /// Ready when no operation of the image is under way any more (after shut()).
   virtual task<Waited> idle(Until until) = 0;
   /// Stops reading at a message boundary, answers everything that was read, and leaves the socket open. A clean end
@@ -90,8 +93,8 @@ struct Counters {
   std::array<std::uint64_t, 7> requests{};  ///< given to the image, by NBD command number
   std::uint64_t refused = 0;                ///< answered with an error without asking the image
   std::uint64_t image_errors = 0;           ///< answered with the image's error
-  std::uint64_t held = 0;                   ///< links shut because the image's connection failed
-  std::uint64_t broken = 0;                 ///< links shut because the peer did not speak the protocol
+  std::uint64_t held = 0;                   ///< links ended because the image's connection failed
+  std::uint64_t broken = 0;                 ///< links ended because the peer did not speak the protocol
   std::uint64_t budget_waits = 0;           ///< times a reader stopped because too much was in flight
   std::uint64_t links_dead = 0;             ///< dead links the kernel told of
   // The present values, in bytes.
@@ -129,12 +132,15 @@ class Devices {
   /// Begins no more commands (unavailable). Ready when none is under way. Needed for a clean end: a process that ends
   /// inside a command keeps its sockets.
   virtual task<Waited> end_commands(Until) { co_return Waited::ready; }
+  /// Before this process ends: every link was shut, and what nobody resumed is ended. Ready when the kernel has seen
+  /// the end of each.
+  virtual task<Waited> end_links(Until) { co_return Waited::ready; }
   /// Starts answering on one end of a new socket pair; the kernel gets the other with connect() or reconnect().
   /// The image outlives the link. on_stopped: the state left `serving`.
   virtual result<std::unique_ptr<Link>> serve(image::Image& image, ServeOptions options,
                                               std::function<void()> on_stopped) = 0;
-  /// The socket of a link that an earlier agent gave away, for resume(). It is closed if nobody resumes it within a
-  /// minute.
+  /// The socket of a link that an earlier agent gave away, for resume(). The link is ended if nobody resumes it within
+  /// a minute.
   virtual void take(std::uint32_t /*index*/, std::string /*backend*/, Fd /*socket*/) {}
   /// Goes on with the link of that device which an earlier agent gave away for this very identifier (Link::give). It
   /// needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing: nobody gave one, or the

@@ -97,6 +97,8 @@ class Giver {
   /// Afterwards the socket is not open here any more. Returns when the next agent serves the device, or when it has had
   /// 5 s for that. unavailable: it has ended, or does not read.
   task<result<>> give(Link link);
+  /// The same, but a socket that never left stays in `link`.
+  task<result<>> pass(Link& link);
   /// The last word: nothing is held here any more, but for the lock.
   result<> end();
   /// The next agent sees that this one has ended, as it does when this process ends.

@@ -57,7 +57,7 @@ class Client final : public device::Keep {
   result<Holdings> take();
   result<> hold(const Link& link, int socket, int ledger) override;
   result<> hold_memory(std::uint64_t token, int file) override;
-  /// A keeper that has ended has nothing any more: no error.
+  /// An error: the keeper may have it still.
   result<> drop(std::uint64_t token) override;
   /// As take() was told.
   const Deaths& deaths() const { return deaths_; }
@@ -74,23 +74,27 @@ class Client final : public device::Keep {
 /// The keeper's side.
 class Store {
  public:
-  /// To an agent that has not begun. What does not get through is not kept any longer: its stream ends here. So does
-  /// that of a link which ten agents had before: it may be what they died of.
+  /// To an agent that has not begun. What does not get through is not kept any longer: that link ends here. So does one
+  /// that ten agents had before: it may be what they died of.
   void give_all(int socket);
   /// Whatever the agent has said so far, also if it is dead by now.
   void hear(int socket);
   /// The agent was killed or crashed, or could not be started (signal 0).
   void note_death(int signal, time_point when, duration pause);
-  /// Has nothing any more. Of a link that nobody else has the kernel sees the end.
+  /// Has nothing any more: the kernel has seen the end of each link. No agent lives.
   void let_go();
   /// As with no agent so far.
   void begin_anew();
   const Holdings& holdings() const { return holdings_; }
 
  private:
+  bool give(int socket, Held& one);
+  void forget();
+  void be_deaf(int socket, const Error& why);
   void take_in(Heard& heard);
   void drop(std::uint64_t token);
   Holdings holdings_;
+  bool deaf_ = false;  ///< a message of this agent was not whole
 };
 
 /// The socket of this process's keeper, if a keeper started it. Later children of this process know nothing of it.

@@ -111,7 +111,8 @@ volume::Shell& Agent::shell() { return *life_->shell; }
 
 void Agent::begin() {
   ++lives_;
-  fenced_once = leaving = false;
+  fenced_once = leaving = ends_well_ = false;
+  leaves_by = {};
   client_.clear();
   connection();
   life_ = std::make_unique<Life>(world_);
@@ -255,7 +256,7 @@ void Agent::kill(bool with_keeper) {
   for (const auto& [serial, link] : mine) world_.kernel.links.erase(serial);
   std::erase_if(world_.cluster.opened, [this](const auto& one) { return &one.second->node() == &world_; });
   world_.calls.end();
-  for (const int link : ended) world_.kernel.link_ended(link);
+  for (const int link : ended) world_.kernel.link_cut(link, ends_well_);
   std::set<std::string> dead;
   for (const auto& address : own_clients_)
     if (const auto place = clients.find(address); place != clients.end() && place->second == Client::live) {
@@ -274,11 +275,9 @@ task<> Agent::leave_well() {
   const Until until{world_.loop().clock.now() + std::chrono::seconds(2)};
   leaving = true;
   if (life_->healer) co_await life_->healer->stop();
+  leaves_by = until.deadline;  // what the cluster did not answer in time has no answer
   co_await life_->shell->stop(until);
-  if (world_.loop().clock.now() >= until.deadline) co_return;  // what the cluster did not answer in time
-  for (const auto& [serial, link] : world_.kernel.links)
-    if (link->state() == device::Link::State::serving && link->in_flight() > 0)
-      world_.broke("the agent left before its time was up, and a request that it had read has no answer");
+  ends_well_ = true;
 }
 
 void Agent::stop() {
@@ -296,6 +295,7 @@ task<bool> Agent::settle() {
 
 task<> Agent::give(volume::Recipient recipient) {
   static_cast<void>(co_await life_->shell->give(std::move(recipient)));
+  ends_well_ = true;
   for (auto& [address, state] : clients) {
     if (!own_clients_.contains(address)) continue;
     const auto is_open = [&](const auto& one) {

@@ -99,6 +99,7 @@ class Agent {
   bool was_cut(const std::string& address) const { return node.cut.contains(address); }
   bool fenced_once = false;  ///< in this life
   bool leaving = false;      ///< this life was told to end
+  time_point leaves_by{};    ///< with everything answered, if the cluster answers by then
 
  private:
   void let_go_of_given();
@@ -109,7 +110,7 @@ class Agent {
   void begin();
   void make_healer();
   World& world_;
-  bool beside_ = false;
+  bool beside_ = false, ends_well_ = false;
   keeper::Policy policy_;
   int lives_ = 0;
   std::string client_;

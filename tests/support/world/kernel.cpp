@@ -99,12 +99,20 @@ void Kernel::ask_device(KernelDevice& device, KernelRequest request) {
 
 void Kernel::send(KernelDevice& device, KernelRequest& request) {
   request.sent_on = device.link;
+  request.half_sent =
+      world_.hazards != nullptr && request.id % 4 == 0 && device.kind == device::Kind::nbd && !is_read(device);
   // By value: an answer may come at once and end the request.
   const KernelRequest sent = request;
   if (const auto place = links.find(device.link); place != links.end()) return place->second->take(device.index, sent);
   if (world_.ceph_csi.daemons.contains(device.index))
     world_.loop().outside_in(std::chrono::milliseconds(2), [this, index = device.index, link = device.link,
                                                             id = sent.id] { world_.ceph_csi.serves(index, link, id); });
+}
+
+/// Not while it is kept, on its way to the next agent, or drained.
+bool Kernel::is_read(const KernelDevice& device) const {
+  const auto link = links.find(device.link);
+  return world_.ceph_csi.daemons.contains(device.index) || (link != links.end() && link->second->reads());
 }
 
 void Kernel::disconnect(std::uint32_t index) {
@@ -205,13 +213,28 @@ bool Kernel::is_served(const KernelDevice& device) const {
   return device.alive && link != links.end() && link->second->state() == FakeLink::State::serving;
 }
 
+void Kernel::link_cut(int link, bool well) {
+  for (auto& device : devices) {
+    if (device.link != link || !device.alive) continue;
+    const auto failed = std::erase_if(device.requests, [](const KernelRequest& one) { return one.half_sent; });
+    errors += failed;
+    if (failed > 0) world_.trace(device::path(device.index) + " fails what it was in the middle of sending");
+    if (failed > 0 && well) world_.broke("an agent ended, and the kernel failed a request that it was sending");
+  }
+  link_ended(link);
+}
+
 void Kernel::link_ended(int link) {
+  for (auto& device : devices)
+    if (device.link == link)
+      for (auto& request : device.requests) request.half_sent = false;
   const auto seen_in = world_.hazards == nullptr ? duration::zero() : world_.hazards->until_seen_dead();
   if (seen_in == duration::zero()) return seen_dead(link);
   world_.loop().outside_in(seen_in, [this, link] { seen_dead(link); });
 }
 
 void Kernel::seen_dead(int link) {
+  if (const auto ended = links.find(link); ended != links.end()) ended->second->seen_dead();
   for (auto& device : devices) {
     if (device.link != link || !device.alive) continue;
     device.alive = false;

@@ -27,6 +27,9 @@ struct KernelRequest {
   std::size_t block = 0;
   std::uint64_t number = 0;  ///< written; for a read: what the block held for certain when it was asked
   int sent_on = 0;           ///< link; 0: waits for one
+  /// Nobody read, and its thread got a signal while it slept in sendmsg(2). From Linux 6.14 on a worker sends the rest.
+  /// If the socket takes no more, the request fails.
+  bool half_sent = false;
 };
 
 struct KernelDevice {
@@ -141,7 +144,10 @@ class Kernel {
   std::vector<const World*> processes;  ///< the agents of this node
   /// After something of the device was closed.
   void let_go(std::uint32_t index);
+  /// Its server, or whoever has it, takes what is being sent.
   void link_ended(int link);
+  /// The process that had it is gone, by its own will or not.
+  void link_cut(int link, bool well);
   void connect_link(KernelDevice& device, int link);
   /// Another process goes on with the socket: what lies in it is read now.
   void resume_link(KernelDevice& device, int link);
@@ -161,6 +167,7 @@ class Kernel {
 
  private:
   void send(KernelDevice& device, KernelRequest& request);
+  bool is_read(const KernelDevice& device) const;
   void replay(std::uint32_t index, int link, std::uint64_t request);
   void look_at_data(const KernelDevice& device, const KernelRequest& request, std::uint64_t number);
   void ask_device(KernelDevice& device, KernelRequest request);

@@ -19,6 +19,7 @@ FakeLink::FakeLink(World& world, image::Image& image, device::ServeOptions optio
       options_(std::move(options)),
       lost_cache_(std::make_unique<nbd::LostCache>(options_.cache_lost)),
       on_stopped_(std::move(on_stopped)),
+      ended_(world.loop().control(), world.loop().clock),
       idle_(world.loop().control(), world.loop().clock),
       drained_(world.loop().control(), world.loop().clock) {
   world_.kernel.links[serial] = this;
@@ -150,6 +151,11 @@ void FakeLink::keep() {
   if (!kept_) world_.trace("link " + std::to_string(serial) + " is not kept");
 }
 
+void FakeLink::shut() {
+  if (state_ == State::serving && in_flight() > 0) shut_early_ = world_.loop().clock.now();
+  stop(State::closed, 0);
+}
+
 void FakeLink::stop(State state, int error) {
   if (state_ != State::serving) return;
   state_ = state;
@@ -157,7 +163,13 @@ void FakeLink::stop(State state, int error) {
   // The kernel sends those requests again, on the next link.
   owed_.clear();
   world_.trace("link " + std::to_string(serial) + (state == State::held ? " is held" : " is shut"));
-  if (given) world_.kernel.link_ended(serial);
+  given ? world_.kernel.link_ended(serial) : seen_dead();
+  // Nobody waits longer for the kernel.
+  if (!ended_.is_set())
+    world_.loop().outside_in(std::chrono::seconds(10), [&world = world_, serial = serial] {
+      if (const auto place = world.kernel.links.find(serial); place != world.kernel.links.end())
+        place->second->seen_dead();
+    });
   if (on_stopped_) asio::post(world_.loop().control(), on_stopped_);
   note_idle();
 }
@@ -171,6 +183,7 @@ task<result<Fd>> FakeLink::give(Until) {
   world_.kernel.links.erase(serial);
   if (on_stopped_) asio::post(world_.loop().control(), on_stopped_);
   idle_.set();
+  ended_.set();
   // The world knows the socket by its device.
   co_return Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }

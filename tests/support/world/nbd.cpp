@@ -179,6 +179,22 @@ class Devices final : public device::Devices {
     co_return Waited::ready;
   }
 
+  task<Waited> end_links(Until until) override {
+    const auto now = world_.loop().clock.now();
+    for (const auto& [index, given] : std::map(world_.kernel.given))
+      if (given.taken) discard(index);
+    for (const auto& [serial, link] : world_.kernel.links)
+      if (&link->process() == &world_ && link->shut_early_at(now) && now < world_.agent.leaves_by)
+        world_.broke("the agent left before its time was up, and a request that it had read has no answer");
+    const auto is_over = [&](const auto& one) { return &one.second->process() != &world_ || one.second->over(); };
+    while (!std::ranges::all_of(world_.kernel.links, is_over)) {
+      if (world_.loop().clock.now() >= until.deadline) co_return Waited::deadline;
+      co_await sleep_until(world_.loop().control(), world_.loop().clock,
+                           world_.loop().clock.now() + std::chrono::milliseconds(2));
+    }
+    co_return Waited::ready;
+  }
+
   void on_link_dead(std::function<void(std::uint32_t)> dead) override {
     world_.kernel.tell_dead[&world_] = std::move(dead);
   }

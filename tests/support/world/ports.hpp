@@ -97,8 +97,9 @@ class FakeLink final : public device::Link {
   ~FakeLink() override;
   State state() const override { return state_; }
   int error() const override { return error_; }
-  void shut() override { stop(State::closed, 0); }
+  void shut() override;
   void hold() override { stop(State::held, ESHUTDOWN); }
+  task<Waited> ended(Until until) override { return ended_.wait(until); }
   task<Waited> idle(Until until) override { return idle_.wait(until); }
   task<Waited> drain(Until until) override;
   task<result<Fd>> give(Until until) override;
@@ -109,6 +110,12 @@ class FakeLink final : public device::Link {
 
   void take(std::uint32_t device, const KernelRequest& request);
   void stop(State state, int error);
+  /// One that ends takes everything, and answers nothing.
+  bool reads() const { return state_ != State::serving || !draining_; }
+  void seen_dead() { ended_.set(); }
+  bool over() const { return state_ != State::serving && ended_.is_set(); }
+  /// Before everything that it had read was answered.
+  bool shut_early_at(time_point when) const { return shut_early_ == when; }
   /// Its keeper has it from now on, with its books.
   void keep();
   const World& process() const { return world_; }
@@ -149,7 +156,8 @@ class FakeLink final : public device::Link {
   std::list<SessionOp> ops_;
   std::vector<Reply> owed_;  ///< answered, and not sent
   time_point busy_since_{};
-  Event idle_, drained_;
+  std::optional<time_point> shut_early_;
+  Event ended_, idle_, drained_;
 };
 
 std::unique_ptr<image::Clusters> make_clusters(World& world);

@@ -207,6 +207,15 @@ TEST_CASE("a link counts as given once the next agent serves its device, and oth
   CHECK(first.get());
 }
 
+TEST_CASE("a link that cannot leave stays with the agent that wanted to give it") {
+  Serving serving;
+  auto [ours, kernel] = pair();
+  handover::Link link{"a", 0, std::move(ours)};
+  CHECK_FALSE(Started<result<>>(serving.control, serving.giver.pass(link)).get());
+  CHECK(link.socket);
+  CHECK_FALSE(hung_up(kernel));
+}
+
 TEST_CASE("an agent that gives a link to one that ends before it serves hears that it ended") {
   Serving serving;
   auto next = std::make_unique<Next>(serving, serving.heard());

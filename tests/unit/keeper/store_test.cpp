@@ -1,13 +1,18 @@
 // What an agent deposits, and what the next one gets.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
+#include <thread>
 
+#include "corbd/device/link_end.hpp"
 #include "corbd/keeper/keeper.hpp"
 #include "support/catch.hpp"
+#include "support/eventually.hpp"
 
 namespace corbd::test {
 namespace {
@@ -22,6 +27,7 @@ struct Line {
     auto pair = keeper::make_pair();
     REQUIRE(pair);
     ours = std::move(pair->first);
+    socket = pair->second.get();
     client.emplace(std::move(pair->second));
   }
   void hold(std::uint64_t token, std::uint64_t instead_of = 0) {
@@ -40,6 +46,7 @@ struct Line {
     return out;
   }
   Fd ours;
+  int socket = -1;  ///< the agent's
   std::optional<keeper::Client> client;
   using Tokens = std::vector<std::uint64_t>;
 };
@@ -64,6 +71,8 @@ TEST_CASE("a link that ten agents had, and none went on with, ends") {
   REQUIRE(line.client->hold({1, 7, "volume", 0}, ours.get(), something().get()));
   ours.reset();
   for (int agents = 0; agents < 10; ++agents) CHECK(line.tokens(store) == Line::Tokens{1});
+  // The kernel does so when it sees the end.
+  REQUIRE(::shutdown(kernel.get(), SHUT_WR) == 0);
   CHECK(line.tokens(store).empty());
   char byte;
   CHECK(::recv(kernel.get(), &byte, 1, MSG_DONTWAIT) == 0);
@@ -100,6 +109,74 @@ TEST_CASE("after a message that is not whole the keeper has nothing") {
   CHECK(store.holdings().links.empty());
   // So the agent knows that it is not kept when it has something to say.
   CHECK(::send(pair->second.get(), "?", 1, MSG_NOSIGNAL) == -1);
+}
+
+TEST_CASE("after a message that is not whole the keeper has nothing of what was said later either") {
+  keeper::Store store;
+  auto [ours, theirs] = keeper::make_pair().value();
+  const int agent = theirs.get();
+  keeper::Client client(std::move(theirs));
+  REQUIRE(::send(agent, "?", 1, 0) == 1);
+  REQUIRE(client.hold({1, 7, "volume", 0}, something().get(), something().get()));
+  REQUIRE(client.hold_memory(5, something().get()));
+  store.hear(ours.get());
+  CHECK(store.holdings().links.empty());
+  CHECK(store.holdings().memory.empty());
+}
+
+TEST_CASE("after a message that was not whole the keeper hears the next agent") {
+  keeper::Store store;
+  Line line;
+  REQUIRE(::send(line.socket, "?", 1, 0) == 1);
+  store.hear(line.ours.get());
+  Line next;
+  store.give_all(next.ours.get());
+  REQUIRE(next.client->take());
+  next.hold(1);
+  CHECK(next.tokens(store) == Line::Tokens{1});
+}
+
+TEST_CASE("a keeper that lets a link go takes the rest of a request that the kernel is in the middle of sending") {
+  const bool given_up = GENERATE(false, true);
+  Line line;
+  keeper::Store store;
+  int sockets[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+  Fd ours(sockets[0]), kernel(sockets[1]);
+  REQUIRE(line.client->hold({1, 7, "volume", 0}, ours.get(), something().get()));
+  ours.reset();
+  if (given_up)
+    for (int agents = 0; agents < 10; ++agents) REQUIRE(line.tokens(store) == Line::Tokens{1});
+  store.hear(line.ours.get());
+  std::atomic<std::size_t> sent = 0;
+  bool saw_end = false;
+  std::thread sends([&] {
+    const std::vector<char> bytes(1u << 20);
+    for (ssize_t now = 1; now > 0 && sent < 8u << 20; sent += static_cast<std::size_t>(std::max<ssize_t>(now, 0)))
+      now = ::send(kernel.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    char byte;
+    saw_end = ::recv(kernel.get(), &byte, 1, 0) == 0;
+    ::shutdown(kernel.get(), SHUT_RDWR);
+  });
+  pollfd room{kernel.get(), POLLOUT, 0};
+  CHECK(eventually([&] { return ::poll(&room, 1, 0) == 0; }));
+  if (given_up)
+    CHECK(line.tokens(store).empty());
+  else
+    store.let_go();
+  CHECK(store.holdings().links.empty());
+  sends.join();
+  CHECK(sent >= 8u << 20);
+  CHECK(saw_end);
+}
+
+TEST_CASE("a link whose kernel does not end its side in time is cut, so that nobody waits for ever") {
+  int sockets[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+  const Fd ours(sockets[0]), kernel(sockets[1]);
+  const int all[] = {ours.get()};
+  device::end_links(all, 20ms);
+  CHECK(::send(kernel.get(), "?", 1, MSG_NOSIGNAL) == -1);
 }
 
 TEST_CASE(
@@ -141,11 +218,11 @@ TEST_CASE("an agent whose keeper does not hear it knows that") {
   CHECK(line.client->deaf());
 }
 
-TEST_CASE("a keeper that has ended has nothing any more, so that its agent can give a link away") {
+TEST_CASE("an agent whose keeper does not hear it gives no link away: the keeper may have it still") {
   Line line;
   line.hold(1);
   line.ours.reset();
-  CHECK(line.client->drop(1));
+  CHECK_FALSE(line.client->drop(1));
 }
 
 TEST_CASE("a keeper that does not read may have a link still") {

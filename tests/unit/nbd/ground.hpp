@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
@@ -58,6 +59,32 @@ inline Bytes operator+(Bytes left, const Bytes& right) {
 struct GotReply {
   std::uint64_t cookie = 0;
   std::uint32_t error = 0;
+};
+
+/// A peer that is in the middle of sending more than the socket takes: the kernel's thread in sendmsg(2).
+class MidSend {
+ public:
+  static constexpr std::size_t kBytes = 24u << 20;
+  explicit MidSend(int socket)
+      : thread_([this, socket] {
+          const Bytes bytes(1u << 20);
+          for (ssize_t now = 1; now > 0 && sent_ < kBytes; sent_ += static_cast<std::size_t>(std::max<ssize_t>(now, 0)))
+            now = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+          done_.set_value(sent_);
+        }) {
+    pollfd room{socket, POLLOUT, 0};
+    REQUIRE(test::eventually([&] { return ::poll(&room, 1, 0) == 0; }));
+  }
+  ~MidSend() { thread_.join(); }
+  MidSend(const MidSend&) = delete;
+  MidSend& operator=(const MidSend&) = delete;
+  /// Soon, and without an error.
+  bool sends_all() { return done_.get_future().get() >= kBytes; }
+
+ private:
+  std::size_t sent_ = 0;
+  std::promise<std::size_t> done_;
+  std::thread thread_;
 };
 
 class Ground {
@@ -153,6 +180,7 @@ class Ground {
     return std::move(*out);
   }
   Waited drain() { return run(link->drain({clock->now() + kPatience, nullptr})); }
+  Waited ended() { return run(link->ended({clock->now() + kPatience, nullptr})); }
   Waited idle() { return run(link->idle({clock->now() + kPatience, nullptr})); }
 
   MemoryImage image;

@@ -133,8 +133,24 @@ TEST_CASE("a link is kept once the kernel has it, and dropped when it ends") {
   CHECK(keep.held[0].device == 3);
   CHECK(keep.held[0].backend == "volume");
   ground.end();
+  ground.peer.reset();
   REQUIRE(eventually([&] { return keep.count(&Diary::dropped) == 1; }));
   CHECK(keep.dropped[0] == keep.held[0].token);
+}
+
+TEST_CASE("a link that is being ended is kept until the kernel has seen that, and nobody can go on with it") {
+  Diary keep;
+  KeptGround ground(keep);
+  ground.link->keep(3, "volume");
+  REQUIRE(eventually([&] { return keep.holds() == 1; }));
+  ground.link->shut();
+  std::byte byte;
+  REQUIRE(::recv(ground.peer.get(), &byte, 1, 0) == 0);
+  CHECK(keep.count(&Diary::dropped) == 0);
+  nbd::Expected expected{3, "volume", {1u << 20, false, 1u << 20}, {}};
+  CHECK_FALSE(nbd::read_ledger(keep.ledger(), expected));
+  ground.peer.reset();
+  CHECK(eventually([&] { return keep.count(&Diary::dropped) == 1; }));
 }
 
 TEST_CASE("a link is dropped before it is given away, and stays if that fails") {
@@ -233,6 +249,7 @@ TEST_CASE("a session goes on with a dead one's requests, and its ledger takes th
     CHECK(image.calls().empty());
     std::byte byte;
     CHECK(::recv(pair->second.get(), &byte, 1, 0) == 0);
+    pair->second.reset();
   }
   keep.refuses = false;
   auto pair = nbd::make_socket_pair();

@@ -123,7 +123,7 @@ class SharedImage final : public image::Image {
   for (auto& one : held->links)
     config.kept.emplace_back(one.link.device, nbd::GivenLink{std::move(one.link.backend), std::move(one.socket),
                                                              std::move(one.ledger), one.link.token});
-  nbd::GivenLinks given(*clock, config);
+  nbd::GivenLinks given(control.get_executor(), *clock, loop, config);
   std::vector<std::unique_ptr<SharedImage>> images;
   std::vector<std::unique_ptr<nbd::Link>> links;
   for (std::size_t i = 0; i < play.links; ++i) {

@@ -81,6 +81,27 @@ TEST_CASE("shutting a link down ends the stream, and it is idle when its operati
   CHECK(ground.link->in_flight() == 0);
 }
 
+TEST_CASE("a link that ends takes the rest of a request that its peer is in the middle of sending") {
+  Ground ground;
+  REQUIRE(ground.drain() == Waited::ready);
+  MidSend sending(ground.peer.get());
+  ground.link->shut();
+  CHECK(sending.sends_all());
+  CHECK(ground.ends());
+}
+
+TEST_CASE("a link has ended once its peer has ended its side, too") {
+  Ground ground;
+  ground.link->shut();
+  CHECK(ground.ends());
+  const auto soon = ground.clock->now() + std::chrono::milliseconds(5);
+  CHECK(ground.run(ground.link->ended({soon, nullptr})) == Waited::deadline);
+  CHECK(ground.loop.ending == 1);
+  ground.peer.reset();
+  CHECK(ground.ended() == Waited::ready);
+  CHECK(ground.loop.ending == 0);
+}
+
 TEST_CASE("a link that is destroyed while an operation is under way lets it end") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::write, 1, 0, 512) + pattern(512));
