@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds kSamplesEvery{100};
 // The device stands still meanwhile.
 constexpr std::chrono::milliseconds kGivesWithin{1600};
 // The kernel takes milliseconds.
-constexpr std::chrono::seconds kEndsWithin{1};
+constexpr std::chrono::seconds kLinksEndWithin{1};
 // More at once would make each of them wait longer for the cluster.
 constexpr int kGiveAtOnce = 8;
 
@@ -105,7 +105,7 @@ task<> Shell::Impl::end_links() {
     volume->connected = false;
     volume->link->shut();
   }
-  const Waited ended = co_await ports_.devices.of(device::Kind::nbd).end_links({clock_.now() + kEndsWithin});
+  const Waited ended = co_await ports_.devices.of(device::Kind::nbd).end_links({clock_.now() + kLinksEndWithin});
   if (ended != Waited::ready)
     log::warning("volume.links_not_ended", {{"effect", "the kernel may fail a request that it is sending"}});
 }
