@@ -142,7 +142,7 @@ void Parting::go_into_reserve() const {
   begin_anew();
 }
 
-task<bool> Parting::give(volume::Given one) {
+task<volume::Taken> Parting::give(volume::Given one) {
   const std::string id = one.volume_id;
   handover::Link link{std::move(one.volume_id), one.device, std::move(one.link)};
   const auto given = co_await parts_.giver.pass(link);
@@ -150,7 +150,8 @@ task<bool> Parting::give(volume::Given one) {
   if (link.socket) parts_.devices.take(link.device, id, std::move(link.socket));
   static_cast<void>(failpoint::hit("handover.given"));
   if (!given) log::warning("volume.not_given", {{"volume", id}, {"error", given.error().text}});
-  co_return given.has_value();
+  if (!given) co_return volume::Taken::refused;
+  co_return *given ? volume::Taken::served : volume::Taken::later;
 }
 
 /// While devices are served: systemd may take its time.

@@ -57,7 +57,7 @@ class Parting {
   task<> end_commands();
   task<> begin_nothing();
   task<> end_callers(Until until, duration calls_within);
-  task<bool> give(volume::Given one);
+  task<volume::Taken> give(volume::Given one);
   struct Listening {
     Fd socket;
     bool registered = false;

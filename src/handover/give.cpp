@@ -188,9 +188,9 @@ result<> Giver::give_listener(Fd socket, bool registered) {
   return next_->say({.what = Word::What::listener, .registered = registered}, &socket);
 }
 
-task<result<>> Giver::give(Link link) { co_return co_await pass(link); }
+task<result<bool>> Giver::give(Link link) { co_return co_await pass(link); }
 
-task<result<>> Giver::pass(Link& link) {
+task<result<bool>> Giver::pass(Link& link) {
   if (!next_) co_return has_no_next();
   const auto taken = taking_[link.device] = std::make_shared<Event>(control_, clock_);
   const auto sent = next_->say({Word::What::link, link.volume_id, link.device}, &link.socket);
@@ -198,11 +198,11 @@ task<result<>> Giver::pass(Link& link) {
   Waited how = Waited::ready;
   if (sent) how = co_await taken->wait({clock_.now() + kTakesWithin});
   taking_.erase(link.device);
-  if (!sent) co_return sent;
+  if (!sent) co_return sent.error();
   if (!next_) co_return has_no_next();
   if (how != Waited::ready)
     log::warning("handover.slow", {{"volume", link.volume_id}, {"effect", "the next agent goes on with it alone"}});
-  co_return result<>();
+  co_return how == Waited::ready;
 }
 
 result<> Giver::end() {

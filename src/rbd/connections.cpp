@@ -5,7 +5,7 @@
 #include <boost/asio/post.hpp>
 
 #include "corbd/core/log.hpp"
-#include "open_image.hpp"
+#include "lock_watch.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -271,7 +271,10 @@ task<> Connections::shut(std::shared_ptr<Connection> connection) {
       Incarnation::State::fenced, connection->uuid, connection->fsid, connection->group->access.cluster_id,
       connection->addresses,      wall_seconds(),   config_.boot_id};
   auto end = [cluster, dir = config_.incarnations_dir, ended, recorded = connection->recorded,
-              well = connection->clean && !connection->dropped, keeps = connection->keeps_locks] {
+              well = connection->clean && !connection->dropped, keeps = connection->keeps_locks,
+              watches = std::exchange(connection->lock_watches, {})] {
+    // The cluster ends them later. Ending them here would change headers whose time says that we broke our own lock.
+    for (const auto& watch : watches) watch->silence();
     rados_shutdown(cluster);
     if (!recorded || !well) return result<>();
     return keeps ? save_incarnation(dir, ended) : forget_incarnation(dir, ended.uuid);

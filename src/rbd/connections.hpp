@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "blocking_calls.hpp"
 #include "connect.hpp"
@@ -21,6 +22,7 @@ namespace corbd::rbd {
 
 struct Group;
 struct OpenImage;
+struct LockWatch;
 
 struct Attempt;
 
@@ -38,8 +40,9 @@ struct Connection {
   std::shared_ptr<Attempt> recording;
   std::optional<Error> node_fenced;  ///< the cluster refuses this node: only its monitors answer
   std::atomic<bool> blocklisted{false};
-  std::set<OpenImage*> images;           ///< open ones; they are told when the connection is blocklisted
-  std::function<void()> on_blocklisted;  ///< any thread, once
+  std::set<OpenImage*> images;  ///< open ones; they are told when the connection is blocklisted
+  std::vector<std::shared_ptr<LockWatch>> lock_watches;  ///< librados calls them until the client has ended
+  std::function<void()> on_blocklisted;                  ///< any thread, once
 
   /// Passes on a library's answer, and notes -108. Any thread.
   int note(int r) {

@@ -6,6 +6,7 @@
 #include "connect.hpp"
 #include "emptiness.hpp"
 #include "failure.hpp"
+#include "lock_watch.hpp"
 #include "locks.hpp"
 #include "metadata.hpp"
 #include "mirror.hpp"
@@ -178,8 +179,18 @@ task<result<>> Image::keep_lock(Until until) {
   const auto opened = opened_;
   opened->held.reset();
   opened->connection.keeps_locks = true;
-  co_return co_await call(
-      opened, [&image = *opened] { return keep_lock_of(image); }, until, "keeping the lock of image " + opened->text());
+  if (!opened->lock_watch) {
+    opened->lock_watch = opened->connection.lock_watches.emplace_back(std::make_shared<LockWatch>());
+    opened->lock_watch_lease = Lease(opened->connections, opened->lease.connection());
+  }
+  auto job = [&image = *opened, watch = opened->lock_watch] { return keep_lock_of(image, *watch); };
+  co_return co_await call(opened, std::move(job), until, "keeping the lock of image " + opened->text());
+}
+
+task<> Image::lock_taken_over(Until until) {
+  const auto opened = opened_;
+  if (!opened->lock_watch || !opened->connections.gate().spawn(end_watch(opened))) co_return;
+  static_cast<void>(co_await opened->lock_watch_ended.wait(until));
 }
 
 task<result<>> Image::release_lock(Until until) {

@@ -29,6 +29,7 @@ class Image final : public image::Image {
   task<result<>> acquire_lock(Until until) override;
   task<result<std::optional<std::uint64_t>>> stamp(Until until) override;
   task<result<>> keep_lock(Until until) override;
+  task<> lock_taken_over(Until until) override;
   task<result<>> release_lock(Until until) override;
   task<result<bool>> has_data(Until until) override;
   task<result<std::optional<std::string>>> metadata(std::string name, Until until) override;

@@ -4,6 +4,8 @@
 
 namespace corbd::rbd {
 
+std::string kept_cookie(std::uint64_t watch) { return "auto " + std::to_string(watch) + " kept"; }
+
 bool still_held(const std::string& cookie, duration absent, const std::vector<Locker>& now,
                 const std::vector<std::string>& my_addresses) {
   if (now.size() != 1) return false;

@@ -16,6 +16,11 @@ struct Locker {
   std::string address;  ///< bare
 };
 
+/// The cookie of a lock whose owner keeps it for the next agent, and watches the header with that handle only for this.
+/// librbd and the kernel's client read the number, find the watch, and take the owner for alive. They ignore the rest,
+/// which tells the next agent that this watch is not that of an open image.
+std::string kept_cookie(std::uint64_t watch);
+
 struct Lockers {
   std::vector<Locker> all;    ///< a shared or foreign-made lock (`rbd lock add`) may have several
   std::uint64_t version = 0;  ///< of the header object when they were read; a watch does not change it, a lock does

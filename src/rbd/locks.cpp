@@ -75,7 +75,7 @@ result<std::vector<Watcher>> list_watchers(OpenImage& opened) {
   if (r < 0) return failure("asking who has image " + opened.text() + " open", r);
   std::vector<Watcher> watchers;
   for (std::size_t i = 0; i < count; ++i) {
-    Watcher watcher{bare_address(raw[i].addr), "client." + std::to_string(raw[i].id)};
+    Watcher watcher{bare_address(raw[i].addr), "client." + std::to_string(raw[i].id), raw[i].cookie};
     if (std::find(watchers.begin(), watchers.end(), watcher) == watchers.end()) watchers.push_back(std::move(watcher));
   }
   rbd_watchers_list_cleanup(raw.data(), count);
@@ -147,10 +147,9 @@ result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64
                                    " any more: the agent looks at the image again"};
 }
 
-result<> keep_lock_of(OpenImage& opened) {
-  // As librbd writes it, so that librbd and the kernel's client can read it. No watch has this number. If librbd takes
-  // the lock anew meanwhile, it does not break this one, because it may not blocklist itself (connect.cpp's settings).
-  constexpr std::string_view no_watch = "auto 0";
+// If librbd takes the lock anew meanwhile, it does not break this one, because it may not blocklist itself
+// (connect.cpp's settings).
+result<> keep_lock_of(OpenImage& opened, LockWatch& watch) {
   const std::string doing = "keeping the lock of image " + opened.text();
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
@@ -158,7 +157,10 @@ result<> keep_lock_of(OpenImage& opened) {
   const auto ours = std::ranges::find_if(
       lockers->all, [&](const Locker& locker) { return std::ranges::find(mine, locker.address) != mine.end(); });
   if (ours == lockers->all.end()) return Error{errc::failed_precondition, doing + ": this client does not hold it"};
-  const std::string request = encode_cookie(*ours, no_watch);
+  if (auto watches = set_watch(opened, watch); !watches) return with_context(doing, watches.error());
+  const std::string cookie = kept_cookie(watch.handle);
+  if (ours->cookie == cookie) return {};
+  const std::string request = encode_cookie(*ours, cookie);
   const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
   rados_write_op_exec(operation.get(), "lock", "set_cookie", request.data(), request.size(), nullptr);
   const int r = opened.connection.note(rados_write_op_operate2(
@@ -186,6 +188,13 @@ namespace {
 
 bool watches(const std::vector<Watcher>& watchers, const std::string& address) {
   return std::ranges::any_of(watchers, [&](const Watcher& watcher) { return watcher.address == address; });
+}
+
+/// It is only for a lock that the agent before keeps, and that agent has no image open by it.
+bool is_for_kept_lock(const Watcher& watcher, const std::vector<Locker>& lockers) {
+  return std::ranges::any_of(lockers, [&](const Locker& locker) {
+    return locker.address == watcher.address && locker.cookie == kept_cookie(watcher.handle);
+  });
 }
 
 }  // namespace
@@ -217,11 +226,14 @@ result<image::Ownership> classify(const std::vector<Locker>& lockers, const std:
     found.cookie = locker.cookie;
     found.clients[locker.address] = locker.client;
   }
+  const auto known_foreign = [&](const Watcher& watcher) {
+    return std::ranges::find(found.foreign_watchers, watcher.address) != found.foreign_watchers.end();
+  };
   for (const auto& watcher : watchers) {
     const auto* ours = known.find(fsid, watcher.address);
-    if (ours != nullptr && ours->state == Incarnation::State::yields)
+    if (ours != nullptr && ours->state == Incarnation::State::yields && !is_for_kept_lock(watcher, lockers))
       return Error{errc::unavailable, "the agent before has the image open still (" + watcher.address + ")"};
-    if (ours != nullptr) continue;
+    if (ours != nullptr || known_foreign(watcher)) continue;
     found.foreign_watchers.push_back(watcher.address);
     found.clients[watcher.address] = watcher.client;
   }

@@ -6,15 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "open_image.hpp"
+#include "lock_watch.hpp"
 
 namespace corbd::rbd {
 
 result<Lockers> list_lockers(OpenImage& opened);
 
 struct Watcher {
-  std::string address;  ///< bare
-  std::string client;   ///< "client.4119"
+  std::string address;       ///< bare
+  std::string client;        ///< "client.4119"
+  std::uint64_t handle = 0;  ///< which of that client's watches
   bool operator==(const Watcher&) const = default;
 };
 /// Each once.
@@ -23,9 +24,9 @@ result<std::vector<Watcher>> list_watchers(OpenImage& opened);
 /// another. `mark` 0: the time is now.
 result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t mark);
 
-/// Gives the lock that this client holds the cookie of no watch. librbd then does not find it when it closes the image,
-/// and other clients see the lock of a dead client.
-result<> keep_lock_of(OpenImage& opened);
+/// Sets the watch, and gives the lock that this client holds its cookie. librbd then does not find the lock when it
+/// closes the image, and other clients see the lock of a living client.
+result<> keep_lock_of(OpenImage& opened, LockWatch& watch);
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key);
 

@@ -42,6 +42,7 @@ OpenImage::OpenImage(Connections& all, Lease from, image::Key which, bool only_r
       connection(*lease.connection()),
       key(std::move(which)),
       read_only(only_reads),
+      lock_watch_ended(all.control(), all.clock()),
       calls(all.control(), all.clock()),
       turn(all.control(), all.clock(), "the call under way on this image", 1),
       idle(all.control(), all.clock()),

@@ -56,6 +56,10 @@ struct OpenImage {
   std::optional<Held> held;
   std::uint64_t seen_version = 0;  ///< of the header, when it was last seen who uses the image; control thread
   std::string mark;  ///< what it wrote as the writer of an image without exclusive-lock; empty: nothing. Control thread
+  /// Of the lock that it keeps for the next agent, and the client that has to live for it. Control thread.
+  std::shared_ptr<LockWatch> lock_watch;
+  Lease lock_watch_lease;
+  Event lock_watch_ended;
   bool refreshing = false, refresh_again = false;
   std::atomic<bool> stamps_writes{true};  ///< our own writes move the image's modify timestamp
 

@@ -125,9 +125,7 @@ task<result<>> Shell::Impl::close_for_next(Volume& volume, Until until) {
   if (const Waited idle = co_await volume.link->idle(until); idle != Waited::ready)
     co_return wait_error(idle, "the link of volume " + volume.id);
   static_cast<void>(take_link(volume));
-  auto closed = co_await volume.image->close(until);
-  if (closed) volume.image.reset();
-  co_return closed;
+  co_return co_await volume.image->close(until);
 }
 
 task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
@@ -160,11 +158,14 @@ task<> Shell::Impl::give_one(Volume& volume, Giving& giving) {
                                       {"effect", "its link ends, and the next agent heals it"}});
     co_return;
   }
+  // Other clients see that its lock has an owner, until the next agent has it.
+  const auto image = std::move(volume.image);
   const auto ended = clock_.now();
-  const bool taken = co_await giving.recipient(std::move(*given));
+  const Taken taken = co_await giving.recipient(std::move(*given));
   log::debug("volume.given",
              {{"volume", volume.id}, {"ended_ms", ms(ended - begun)}, {"served_ms", ms(clock_.now() - ended)}});
-  taken ? static_cast<void>(++giving.given) : static_cast<void>(giving.refused = true);
+  if (taken == Taken::served) co_await image->lock_taken_over({clock_.now() + kGivesWithin});
+  taken == Taken::refused ? static_cast<void>(giving.refused = true) : static_cast<void>(++giving.given);
 }
 
 task<> Shell::Impl::give_some(Giving& giving) {

@@ -16,6 +16,109 @@ std::string id_of(int number) { return "next-" + std::to_string(number); }
 
 }  // namespace
 
+namespace {
+
+void look_at_before(Agent& next) {
+  const auto look = [](Agent& of) -> task<bool> {
+    co_await of.clusters->look_at_before(false);
+    co_return true;
+  };
+  next.run(look(next));
+}
+
+/// A provisioner: its call waits as long as the lock's owner does not answer.
+struct Tool {
+  Tool(std::string of, std::function<int(rbd_image_t)> job)
+      : image(std::move(of)), work(std::move(job)), thread([this] { run(); }) {}
+  ~Tool() { thread.join(); }
+  void run() {
+    Admin other;
+    rbd_image_t opened = other.open(image);
+    answer = work(opened);
+    Admin::check(rbd_close(opened));
+  }
+  const std::string image;
+  const std::function<int(rbd_image_t)> work;
+  std::atomic<int> answer{1};  ///< 1: none yet
+  std::thread thread;
+};
+
+}  // namespace
+
+TEST_CASE("a snapshot and a resize by another client wait within a handover, and cut nobody off") {
+  Admin admin;
+  for (const char* name : {"passing", "passing-too", "staying"}) admin.create(name);
+  const test::Folder folder;
+  Agent before(folder.path());
+  std::vector<std::unique_ptr<image::Image>> images;
+  for (const char* name : {"passing", "passing-too", "staying"}) {
+    auto opened = before.open(name);
+    REQUIRE(opened);
+    REQUIRE(before.run((*opened)->acquire_lock(before.in(20s))));
+    images.push_back(std::move(*opened));
+  }
+  const std::string client = images[0]->client();
+  REQUIRE(images[2]->client() == client);
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(before.run(images[i]->keep_lock(before.in(20s))));
+    before.close(*images[i]);
+  }
+  const auto is_cut_off = [&](Agent& by) {
+    const auto fenced = by.run(by.clusters->blocklist(access(), by.in(20s)));
+    REQUIRE(fenced);
+    return fenced->find(client) != nullptr;
+  };
+  Tool snapshots("passing", [](rbd_image_t on) { return rbd_snap_create(on, "within"); });
+  Tool resizes("passing-too", [](rbd_image_t on) { return rbd_resize(on, 96 << 20); });
+  before.run_for(3s);
+  CHECK(snapshots.answer == 1);
+  CHECK(resizes.answer == 1);
+  CHECK_FALSE(is_cut_off(before));
+  CHECK(write(*images[2], 0, pattern(4096, 1)) == 0);
+
+  Agent next(folder.path(), 32, true);
+  look_at_before(next);
+  std::vector<std::unique_ptr<image::Image>> taken;
+  for (const char* name : {"passing", "passing-too"}) {
+    auto opened = next.open(name);
+    REQUIRE(opened);
+    const auto seen = next.ownership(**opened);
+    REQUIRE(seen);
+    CHECK(seen->lock == image::Ownership::Lock::our_dead);
+    CHECK(seen->owner == client);
+    REQUIRE(next.run((*opened)->break_dead_lock(seen->owner, kMark, next.in(20s))));
+    REQUIRE(next.run((*opened)->acquire_lock(next.in(20s))));
+    taken.push_back(std::move(*opened));
+  }
+  for (int i = 0; i < 2; ++i)
+    before.run([](image::Image& of, Until until) -> task<bool> {
+      co_await of.lock_taken_over(until);
+      co_return true;
+    }(*images[i], before.in(20s)));
+  for (int i = 0; i < 600 && (snapshots.answer == 1 || resizes.answer == 1); ++i) {
+    before.run_for(50ms);
+    next.run_for(50ms);
+  }
+  CHECK(snapshots.answer == 0);
+  CHECK(resizes.answer == 0);
+  CHECK_FALSE(is_cut_off(next));
+  CHECK(write(*images[2], 0, pattern(4096, 2)) == 0);
+  CHECK(write(*taken[0], 0, pattern(4096, 3)) == 0);
+  // The one before watches nothing more.
+  Agent stranger;
+  auto looked = stranger.open("passing", {true, {}, {}});
+  REQUIRE(looked);
+  CHECK(stranger.ownership(**looked)->foreign_watchers == std::vector{taken[0]->client()});
+  stranger.close(**looked);
+  for (auto& image : taken) next.close(*image);
+  rbd_image_t passing = admin.open("passing");
+  Admin::check(rbd_snap_remove(passing, "within"));
+  Admin::check(rbd_close(passing));
+  before.close(*images[2]);
+  images.clear();
+  REQUIRE(before.run(before.clusters->shutdown(before.in(20s))));
+}
+
 TEST_CASE("100 volumes go from an agent to the next one under writers, and no write is lost", "[.][many]") {
   Admin admin;
   for (int number = 0; number < kVolumes; ++number) admin.create(id_of(number), 16 << 20);

@@ -158,6 +158,7 @@ TEST_CASE("a volume whose kept lock another node took before the next agent came
   scene.world.calls.before_call = [&](const std::string& call) {
     if (call != "open") return;
     scene.world.calls.before_call = nullptr;
+    scene.world.cluster.end_watches_of(scene.world.agent.node_address);
     CHECK(scene.world.cluster.visit(scene.image(), "10.0.0.2:0/5", false));
     scene.world.cluster.leave(scene.image(), "10.0.0.2:0/5", true);
   };
@@ -187,6 +188,30 @@ TEST_CASE("a volume whose requests the cluster does not answer is not handed ove
   scene.loop.advance(30s);
   CHECK(scene.waiting() == 0);
   CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("another client that works on an image while it is handed over cuts nobody off") {
+  Scene scene;
+  std::vector<std::string> ids;
+  for (int i = 2; i <= 12; ++i) {
+    ids.push_back("v" + std::to_string(i));
+    scene.world.cluster.images[ids.back()].id = "id-" + ids.back();
+    REQUIRE(scene.want(test::staged_wish(ids.back()), ids.back()) == errc::ok);
+  }
+  int kept = 0, came = 0;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "keep lock") ++kept;
+    for (auto& [name, image] : scene.world.cluster.images)
+      if (kept > 3 && image.lock_handle == test::FakeImage::kKept) {
+        CHECK_FALSE(scene.world.cluster.maintain(image, "10.0.0.9:0/1"));
+        ++came;
+      }
+  };
+  scene.world.agent.hand_over();
+  CHECK(came > 3);
+  CHECK(scene.world.kernel.deaths == 0);
+  CHECK(scene.world.cluster.blocklisted.empty());
+  check_rules(scene);
 }
 
 TEST_CASE("a volume with an operation under way is healed after a handover, and its caller repeats") {

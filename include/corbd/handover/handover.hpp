@@ -95,10 +95,10 @@ class Giver {
   /// registration, and kubelet has taken the driver. Between begin() and end().
   result<> give_listener(Fd socket, bool registered);
   /// Afterwards the socket is not open here any more. Returns when the next agent serves the device, or when it has had
-  /// 5 s for that. unavailable: it has ended, or does not read.
-  task<result<>> give(Link link);
+  /// 5 s for that: whether it serves it. unavailable: it has ended, or does not read.
+  task<result<bool>> give(Link link);
   /// The same, but a socket that never left stays in `link`.
-  task<result<>> pass(Link& link);
+  task<result<bool>> pass(Link& link);
   /// The last word: nothing is held here any more, but for the lock.
   result<> end();
   /// The next agent sees that this one has ended, as it does when this process ends.

@@ -76,10 +76,12 @@ class Image {
   /// Sets the image's modify timestamp, as a client that writes does from time to time, and tells it as ownership()
   /// does. Our clients' writes do not.
   virtual task<result<std::optional<std::uint64_t>>> stamp(Until) { co_return std::nullopt; }
-  /// Gives the held exclusive lock another cookie, so that close() leaves it: as the lock of this client once that has
-  /// ended, it is the next agent's proof of ownership. Nothing may be written afterwards; close() is all that may
-  /// follow.
+  /// Makes close() leave the exclusive lock: it is the next agent's proof of ownership. Other clients see
+  /// the lock of a living client until lock_taken_over(), or until this client ends. Once it has succeeded, nothing may
+  /// be written, and close() is all that may follow.
   virtual task<result<>> keep_lock(Until) { co_return Error{errc::unimplemented, "this lock ends with its image"}; }
+  /// After keep_lock() and close(): the next agent has the lock.
+  virtual task<> lock_taken_over(Until) { co_return; }
   virtual task<result<>> release_lock(Until until) = 0;
   /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
   virtual task<result<bool>> has_data(Until until) = 0;
@@ -90,7 +92,7 @@ class Image {
   /// lock for it.
   virtual task<result<>> set_metadata(std::string name, std::string value, Until until) = 0;
   virtual task<result<>> remove_metadata(std::string name, Until until) = 0;
-  /// Waits for operations under way, then closes. Afterwards the object may only be destroyed.
+  /// Waits for operations under way, then closes. Afterwards lock_taken_over() may follow, and the destructor.
   virtual task<result<>> close(Until until) = 0;
 };
 

@@ -36,7 +36,12 @@ struct Given {
 };
 
 /// Whether the next agent could be given it. A few volumes at a time wait for this, while the others are served.
-using Recipient = std::function<task<bool>(Given)>;
+enum class Taken {
+  served,  ///< the next agent serves it
+  later,   ///< the next agent has it, and has not said yet that it serves it
+  refused  ///< nobody has it
+};
+using Recipient = std::function<task<Taken>(Given)>;
 
 /// Control thread only.
 class Shell final : public Volumes {

@@ -32,6 +32,8 @@ void Node::hand_over() {
     later(sometime(), [](test::Handover& of) {
       if (of.next.agent.running()) of.next.loop().crash();
     });
+  for (int tools = 0; tools < 8; ++tools)
+    if (one_in(2)) later(any(600ms), [this](test::Handover&) { tool_comes(); });
   if (one_in(6)) later(sometime(), [lost = one_in(2)](test::Handover& of) { of.end(lost); });
   if (one_in(4)) later(sometime(), [by = any(12s)](test::Handover& of) { of.late = by; });
   // A rollout that is undone. It is not drawn, so that it changes no other draw of a history.
@@ -40,6 +42,17 @@ void Node::hand_over() {
     later(Millis(now / 4 % 300), [](test::Handover& of) {
       if (of.next.agent.running() && !of.next_serves) of.tell_next_to_end();
     });
+}
+
+/// To an image that is on its way between the agents, if there is one.
+void Node::tool_comes() {
+  Fault fault{Fault::Kind::maintain, std::chrono::duration_cast<Millis>(loop_.clock.now().time_since_epoch()),
+              Millis(any(3s) / 1ms), 0};
+  for (; fault.what < history_.volumes.size(); ++fault.what) {
+    const auto image = world_.cluster.images.find(history_.volumes[fault.what].image);
+    if (image != world_.cluster.images.end() && image->second.lock_handle == test::FakeImage::kKept)
+      return maintain(fault);
+  }
 }
 
 /// Ends in one of three ways: the next one serves, the one before goes on, or both are gone.

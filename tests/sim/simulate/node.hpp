@@ -41,6 +41,7 @@ class Node final : public test::Hazards {
   void lifecycle();
   void agent_dies();
   void hand_over();
+  void tool_comes();
   void look_at_handover();
   void before_dies();
   void next_dies();

@@ -304,13 +304,15 @@ task<> Agent::give(volume::Recipient recipient) {
     if (state != Client::live || std::ranges::any_of(world_.cluster.opened, is_open)) continue;
     state = Client::fenced;
     world_.cluster.ended.insert(address);
+    world_.cluster.expire_watches({address});
   }
 }
 
 void Agent::hand_over(bool with_healer, bool next_lives) {
   try {
     // The world has its link.
-    if (world_.loop().run(settle())) world_.loop().run(give([](volume::Given) -> task<bool> { co_return true; }));
+    if (world_.loop().run(settle()))
+      world_.loop().run(give([](volume::Given) -> task<volume::Taken> { co_return volume::Taken::later; }));
   } catch (const Crash&) {
     if (!next_lives) throw;
   }

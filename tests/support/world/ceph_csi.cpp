@@ -38,7 +38,7 @@ std::uint32_t CephCsi::stages(const std::string& name, const std::string& stagin
   if (volume_id.empty()) volume_id = name;
   FakeImage& image = world_.cluster.images.at(name);
   const std::string client = world_.agent.node_address + ":0/9" + std::to_string(world_.cluster.new_serial());
-  image.lock_owner = client;
+  image.lock_by(client);
   image.watchers.insert(client);
   image.changed();
   image.data = true;
@@ -105,7 +105,7 @@ void CephCsi::heals(std::uint32_t index) {
   const std::string client = world_.agent.node_address + ":0/9" + std::to_string(world_.cluster.new_serial());
   world_.trace("rbd-nbd serves " + device::path(index) + " again");
   if (!image->lock_owner.empty()) world_.cluster.blocklist(image->lock_owner);
-  if (image->exclusive) image->lock_owner = client;
+  if (image->exclusive) image->lock_by(client);
   image->watchers.insert(client);
   image->changed();
   daemons[index] = client;

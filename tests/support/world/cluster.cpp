@@ -48,9 +48,16 @@ bool Cluster::may_write(const FakeImage& image, const std::string& address) cons
   return !refuses(address) && (!image.exclusive || image.shared || image.lock_owner == address);
 }
 
+void Cluster::end_watches(const std::function<bool(const std::string&)>& of) {
+  for (auto& [name, image] : images) {
+    std::erase_if(image.watchers, of);
+    if (of(image.lock_watcher)) image.lock_watcher.clear();
+  }
+}
+
 /// The OSDs end the watches of those clients, and the clients hear of it.
 void Cluster::cut_off(const std::function<bool(const std::string&)>& is_cut_off) {
-  for (auto& [name, image] : images) std::erase_if(image.watchers, is_cut_off);
+  end_watches(is_cut_off);
   for (const auto& [serial, image] : opened) {
     if (!is_cut_off(image->client())) continue;
     tell_cut_off(serial, image->node());
@@ -106,15 +113,20 @@ void Cluster::unfence_host(const std::string& host) {
 
 void Cluster::expire_watches(std::set<std::string> of) {
   if (of.empty()) return;
-  loop_.outside_in(kWatch, [this, of = std::move(of)] {
-    for (auto& [name, image] : images)
-      for (const auto& address : of) image.watchers.erase(address);
-  });
+  loop_.outside_in(
+      kWatch, [this, of = std::move(of)] { end_watches([&](const std::string& one) { return of.contains(one); }); });
 }
 
 void Cluster::end_watches_of(const std::string& host) {
-  for (auto& [name, image] : images)
-    std::erase_if(image.watchers, [&](const auto& watcher) { return image::host_of(watcher) == host; });
+  end_watches([&](const std::string& watcher) { return image::host_of(watcher) == host; });
+}
+
+/// That is an operation on the header.
+void Cluster::end_lock_watch(const std::string& image_id, const std::string& client) {
+  FakeImage* image = by_id(image_id);
+  if (image == nullptr || image->lock_watcher != client || image->lock_owner == client) return;
+  image->lock_watcher.clear();
+  image->break_mark = 0;
 }
 
 void Cluster::revive() {
@@ -126,12 +138,12 @@ void Cluster::revive() {
 bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force) {
   if (dead) return false;
   if (image.exclusive && !image.shared && !image.lock_owner.empty()) {
-    if (image.watchers.contains(image.lock_owner) && !by_force) return false;
+    if (image.owner_lives() && !by_force) return false;
     blocklist(image.lock_owner);
     image.changed();
   }
   trace("another node " + visitor + " writes into " + image.id);
-  if (image.exclusive) image.lock_owner = visitor;
+  if (image.exclusive) image.lock_by(visitor);
   // The agent there marks what has no lock; ceph-csi's would not.
   if (!image.exclusive && !image.shared) {
     if (!image.writer.empty() && !image.watchers.contains(image.writer)) blocklist(image.writer);
@@ -164,10 +176,19 @@ void Cluster::leave(FakeImage& image, const std::string& visitor, bool cleanly) 
   image.changed();
 }
 
+/// Whoever leaves its locks to the next agent serves other images still.
+void Cluster::look_whether_it_hands_over(const FakeImage& image) {
+  const World* of = node_of(image.lock_owner);
+  if (of == nullptr || image.lock_handle != FakeImage::kKept || refuses(image.lock_owner)) return;
+  if (of->agent.clients.at(image.lock_owner) == Client::live && !of->network.is_cut())
+    broke("a client was cut off while its agent handed over: the lock of " + image.id + " had no watch");
+}
+
 bool Cluster::maintain(FakeImage& image, const std::string& by) {
   if (dead) return false;
   if (image.exclusive && !image.lock_owner.empty()) {
-    if (image.watchers.contains(image.lock_owner)) return false;
+    if (image.owner_lives()) return false;
+    look_whether_it_hands_over(image);
     blocklist(image.lock_owner);
     // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief. The
     // agent may not have heard of it yet.
@@ -179,7 +200,7 @@ bool Cluster::maintain(FakeImage& image, const std::string& by) {
   }
   trace("a tool at " + by + " works on " + image.id);
   image.watchers.insert(by);
-  if (image.exclusive) image.lock_owner = by;
+  if (image.exclusive) image.lock_by(by);
   image.changed();
   return true;
 }
@@ -217,7 +238,7 @@ void Cluster::other_agent_looks(const std::string& name, const std::string& by, 
     const auto still = images.find(name);
     if (still == images.end()) return;
     FakeImage& image = still->second;
-    const bool alone = image.watchers.size() == 1;
+    const bool alone = image.watchers.size() == 1 && image.lock_watcher.empty();
     image.watchers.erase(by);
     if (!waiting_agents_.contains(by)) return;
     if (alone && visit(image, by, false)) {
@@ -232,7 +253,7 @@ void Cluster::other_agent_looks(const std::string& name, const std::string& by, 
 
 void Cluster::remove_image(const std::string& name) {
   const auto place = images.find(name);
-  if (place == images.end() || !place->second.watchers.empty()) return;
+  if (place == images.end() || place->second.is_watched()) return;
   trace("image " + name + " is removed");
   // One that was taken from us before has been lost since then.
   removed_[place->second.id] = place->second.taken.value_or(loop_.clock.now());
@@ -294,8 +315,7 @@ void Cluster::run_work(Work work) {
   }
   FakeImage* image = by_id(work.image_id);
   if (image != nullptr && image->shared && !refuses(work.client)) {
-    image->lock_owner = work.client;
-    image->lock_handle = 0;
+    image->lock_by(work.client);
   }
   int failed = 0;
   if (refuses(work.client))

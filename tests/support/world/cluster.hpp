@@ -54,6 +54,15 @@ struct FakeImage {
   int writer_handle = 0;       ///< which of that client's open images left it; 0: any
   bool writer_signs = true;    ///< with the key of the volume
   std::set<std::string> watchers;
+  /// The client that has kept the lock for the next agent, or had: it watches for that, whatever it has open.
+  std::string lock_watcher;
+  static constexpr int kKept = -1;  ///< as lock_handle: left by an image that is closed, or closes
+  /// As librbd sees it (BreakRequest): the lock has the cookie of a watch of its owner.
+  bool owner_lives() const {
+    return !lock_owner.empty() && (lock_handle == kKept ? lock_watcher == lock_owner : watchers.contains(lock_owner));
+  }
+  void lock_by(const std::string& client) { lock_owner = client, lock_handle = 0; }
+  bool is_watched() const { return !watchers.empty() || !lock_watcher.empty(); }
   std::uint64_t version = 1;    ///< of the header
   std::int64_t break_mark = 0;  ///< of the header: its time of change
   void changed(std::int64_t left = 0) {
@@ -171,6 +180,8 @@ class Cluster {
   void hold(std::function<void()> work) { held_.push_back(std::move(work)); }
   void expire_watches(std::set<std::string> of);
   void end_watches_of(const std::string& host);
+  /// Of an agent whose next one has the lock.
+  void end_lock_watch(const std::string& image_id, const std::string& client);
   /// A node can be reached again: its agent hears of its clients that are cut off, and the others watch anew.
   void watch_again(const World& node);
   /// Since when another node has it than that one.
@@ -185,7 +196,9 @@ class Cluster {
  private:
   void run_work(Work work);
   void osds_get_map();
+  void end_watches(const std::function<bool(const std::string& client)>& of);
   void cut_off(const std::function<bool(const std::string& client)>& is_cut_off);
+  void look_whether_it_hands_over(const FakeImage& image);
   void stored(const Work& work, FakeImage& image);
   void other_agent_looks(const std::string& image, const std::string& by, duration looks);
   /// Soon, unless nobody can tell it.

@@ -123,12 +123,12 @@ task<> Handover::give() {
   before_ended = true;
 }
 
-task<bool> Handover::give_one(volume::Given one) {
+task<volume::Taken> Handover::give_one(volume::Given one) {
   const auto device = one.device;
   const auto place = before.kernel.given.find(device);
   if (ended_ || place == before.kernel.given.end()) {
     discard(device);
-    co_return false;
+    co_return volume::Taken::refused;
   }
   // In its socket, and nobody else has it any more.
   place->second.of = &next;
@@ -138,7 +138,8 @@ task<bool> Handover::give_one(volume::Given one) {
     co_await pause(before);
     take_in_answers();
   }
-  co_return !ended_;
+  if (ended_) co_return volume::Taken::refused;
+  co_return served_.contains(device) ? volume::Taken::served : volume::Taken::later;
 }
 
 // --- The next one -------------------------------------------------------------------------------

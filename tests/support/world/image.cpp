@@ -150,7 +150,11 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
           found->lock = Ownership::Lock::our_dead;
         else if (!of->lock_owner.empty())
           found->lock = Ownership::Lock::other;
-        for (const auto& watcher : of->watchers)
+        const bool keeps = of->owner_lives() && of->lock_handle == FakeImage::kKept;
+        std::set<std::string> watchers = of->watchers;
+        if (!of->lock_watcher.empty() && !(keeps && world.agent.yields(of->lock_watcher)))
+          watchers.insert(of->lock_watcher);
+        for (const auto& watcher : watchers)
           if (world.agent.yields(watcher))
             return Error{errc::unavailable, "the agent before has the image open still"};
           else if (!world.agent.clients.contains(watcher))
@@ -238,13 +242,22 @@ task<result<>> FakeOpened::keep_lock(Until until) {
   co_return co_await ask("keep lock", until,
                          [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
                            FakeImage* of = world.cluster.by_id(id);
-                           if (of == nullptr || !has_lock(*of, by, serial))
+                           const bool again = of != nullptr && of->lock_watcher == by;
+                           if (of == nullptr || of->lock_owner != by || !(again || has_lock(*of, by, serial)))
                              return Error{errc::failed_precondition, by + " does not hold the lock of image " + id};
-                           constexpr int no_handle = -1;
-                           of->lock_handle = no_handle;
+                           of->lock_handle = FakeImage::kKept;
+                           of->lock_watcher = by;
                            of->changed();
                            return {};
                          });
+}
+
+task<> FakeOpened::lock_taken_over(Until until) {
+  static_cast<void>(
+      co_await ask("end lock watch", until, [&world = world_, id = key_.image_id, by = client_]() -> result<> {
+        world.cluster.end_lock_watch(id, by);
+        return {};
+      }));
 }
 
 task<result<>> FakeOpened::release_lock(Until until) {

@@ -77,9 +77,9 @@ result<> Kernel::krbd_maps(const std::string& name, bool read_only) {
   if (!read_only) {
     // An owner that lives gives the lock when it is asked; a dead one is cut off first, for as long as the cluster does
     // by default.
-    if (image.exclusive && !image.lock_owner.empty() && !image.watchers.contains(image.lock_owner))
+    if (image.exclusive && !image.lock_owner.empty() && !image.owner_lives())
       world_.cluster.blocklist(image.lock_owner, world_.cluster.default_expiry);
-    if (image.exclusive) image.lock_owner = rbd_client();
+    if (image.exclusive) image.lock_by(rbd_client());
     image.watchers.insert(rbd_client());
     image.changed();
   }

@@ -148,7 +148,8 @@ TEST_CASE("the next agent gets the lock, which both hold, and then every link, w
   for (std::uint32_t i = 0; i < 100; ++i) {
     auto [ours, theirs] = pair();
     kernel.push_back(std::move(theirs));
-    Started<result<>> giving(serving.control, serving.giver.give({"volume-" + std::to_string(i), i, std::move(ours)}));
+    Started<result<bool>> giving(serving.control,
+                                 serving.giver.give({"volume-" + std::to_string(i), i, std::move(ours)}));
     REQUIRE(eventually(serving.control, [&] { return next.links.size() == i + 1; }));
     next.served.back()();
     REQUIRE(giving.get());
@@ -197,8 +198,8 @@ TEST_CASE("a socket on which the one before listened is the next agent's, with t
 TEST_CASE("a link counts as given once the next agent serves its device, and others are given meanwhile") {
   Serving serving;
   Next next(serving, serving.heard());
-  Started<result<>> first(serving.control, serving.giver.give({"a", 0, pair().first}));
-  Started<result<>> second(serving.control, serving.giver.give({"b", 1, pair().first}));
+  Started<result<bool>> first(serving.control, serving.giver.give({"a", 0, pair().first}));
+  Started<result<bool>> second(serving.control, serving.giver.give({"b", 1, pair().first}));
   REQUIRE(eventually(serving.control, [&] { return next.links.size() == 2; }));
   next.served[1]();
   CHECK(second.get());
@@ -220,7 +221,7 @@ TEST_CASE("an agent that gives a link to one that ends before it serves hears th
   Serving serving;
   auto next = std::make_unique<Next>(serving, serving.heard());
   auto [ours, kernel] = pair();
-  Started<result<>> giving(serving.control, serving.giver.give({"a", 0, std::move(ours)}));
+  Started<result<bool>> giving(serving.control, serving.giver.give({"a", 0, std::move(ours)}));
   REQUIRE(eventually(serving.control, [&] { return next->links.size() == 1; }));
   CHECK_FALSE(hung_up(kernel));
   next.reset();

@@ -1,5 +1,7 @@
 #include "locks.hpp"
 
+#include <sstream>
+
 #include "support/catch.hpp"
 
 using namespace corbd;
@@ -63,6 +65,34 @@ TEST_CASE(
   const auto closed = rbd::classify(lockers, {}, "f", "serving", known);
   REQUIRE(closed);
   CHECK(closed->lock == Lock::our_dead);
+}
+
+TEST_CASE("the watch of a lock that the agent before keeps is not that of an open image") {
+  auto known = agent();
+  known.add({Incarnation::State::yields, "before", "f", "lab", {"10.0.0.1:0/5"}, 0});
+  const std::vector<Locker> kept{{"client.5", rbd::kept_cookie(7), "10.0.0.1:0/5"}};
+  const std::vector<rbd::Watcher> closed{{"10.0.0.1:0/5", "client.5", 7}}, open{{"10.0.0.1:0/5", "client.5", 6}};
+  const auto found = rbd::classify(kept, closed, "f", "serving", known);
+  REQUIRE(found);
+  CHECK(found->lock == Lock::our_dead);
+  CHECK(found->foreign_watchers.empty());
+  CHECK_FALSE(rbd::classify(kept, open, "f", "serving", known));
+  CHECK_FALSE(rbd::classify({{"client.5", "auto 7", "10.0.0.1:0/5"}}, closed, "f", "serving", known));
+  CHECK_FALSE(rbd::classify({}, closed, "f", "serving", known));
+}
+
+TEST_CASE("librbd reads the handle of the watch from the cookie of a kept lock") {
+  // managed_lock/Utils.cc of Ceph: decode_lock_cookie().
+  std::istringstream cookie(rbd::kept_cookie(140653669402400));
+  std::string prefix;
+  std::uint64_t handle = 0;
+  REQUIRE(cookie >> prefix >> handle);
+  CHECK(prefix == "auto");
+  CHECK(handle == 140653669402400);
+}
+
+TEST_CASE("a client that watches an image twice is one watcher") {
+  CHECK(seen({}, {"10.0.0.9:0/1", "10.0.0.9:0/1"})->foreign_watchers == std::vector<std::string>{"10.0.0.9:0/1"});
 }
 
 TEST_CASE("watchers of this agent, dead or alive, are not foreign") {

@@ -1,0 +1,79 @@
+#include "lock_watch.hpp"
+
+#include <algorithm>
+
+#include "async.hpp"
+#include "corbd/core/log.hpp"
+#include "failure.hpp"
+#include "locks.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+void acknowledge(void* argument, std::uint64_t notification, std::uint64_t handle, std::uint64_t, void*, std::size_t) {
+  auto& watch = *static_cast<LockWatch*>(argument);
+  const std::lock_guard sole(watch.answering);
+  if (watch.pool.io.get() != nullptr)
+    rados_notify_ack(watch.pool.io.get(), watch.header.c_str(), notification, handle, nullptr, 0);
+}
+
+/// The lock is then that of a dead client, which it is for whoever cannot reach this one.
+void watch_lost(void*, std::uint64_t, int) {}
+
+/// An error of the cluster counts as yes.
+task<bool> has_kept_lock(OpenImage& opened) {
+  auto look = [&image = opened] { return list_lockers(image); };
+  BlockingCalls& calls = opened.lock_watch_lease->group->threads->images;
+  const auto lockers = co_await calls.call_to_end(opened.connections.gate(), std::move(look),
+                                                  "asking who locks image " + opened.text(), false);
+  const auto& mine = opened.connection.addresses;
+  const auto is_mine = [&](const Locker& locker) { return std::ranges::find(mine, locker.address) != mine.end(); };
+  co_return !lockers || std::ranges::any_of(lockers->all, is_mine);
+}
+
+}  // namespace
+
+result<> set_watch(OpenImage& opened, LockWatch& watch) {
+  if (watch.handle != 0) return {};
+  if (watch.pool.io.get() == nullptr) {
+    auto pool = open_pool(opened.connection.cluster, opened.key.pool_id, opened.key.ns);
+    if (!pool) return pool.error();
+    watch.pool = std::move(*pool);
+    watch.header = opened.header();
+  }
+  std::uint64_t handle = 0;
+  const int r = opened.connection.note(
+      rados_watch2(watch.pool.io.get(), watch.header.c_str(), &handle, &acknowledge, &watch_lost, &watch));
+  if (r < 0) return failure("watching the header of image " + opened.text(), r);
+  watch.handle = handle;
+  return {};
+}
+
+task<> end_watch(std::shared_ptr<OpenImage> opened) {
+  // Whoever was given the image may have failed to take its lock.
+  if (const bool kept = co_await has_kept_lock(*opened); kept) {
+    opened->lock_watch_ended.set();
+    co_return;
+  }
+  const auto watch = opened->lock_watch;
+  Connection& connection = opened->connection;
+  const auto run = [&](auto submit) {
+    return completed<Librados>(opened->connections.control(), opened->connections.clock(), std::move(submit));
+  };
+  if (watch->handle != 0) {
+    const int r = connection.note(co_await run([&](rados_completion_t completion) {
+      return rados_aio_unwatch(watch->pool.io.get(), watch->handle, completion);
+    }));
+    if (r < 0) log::warning("lock.watch_not_ended", {{"image", opened->text()}, {"error", reason(r)}});
+    // A call of acknowledge() may be under way.
+    static_cast<void>(co_await run(
+        [&](rados_completion_t completion) { return rados_aio_watch_flush(connection.cluster, completion); }));
+  }
+  watch->silence();
+  std::erase(connection.lock_watches, watch);
+  opened->lock_watch.reset();
+  opened->lock_watch_lease = Lease();
+  opened->lock_watch_ended.set();
+}
+
+}  // namespace corbd::rbd

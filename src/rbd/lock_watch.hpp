@@ -1,0 +1,32 @@
+// The watch of a lock that is kept for the next agent. Other clients take a lock's owner for alive if it has the watch
+// that the lock's cookie names, and librbd's own watch ends with the image.
+#pragma once
+
+#include <mutex>
+
+#include "open_image.hpp"
+
+namespace corbd::rbd {
+
+/// A plain watch on an image's header, which acknowledges every notification and says nothing. librbd then finds no
+/// owner that answers, and asks again. It lasts until end_watch(), or until its client ends.
+struct LockWatch {
+  ~LockWatch() { silence(); }
+  /// It acknowledges nothing more. Any thread.
+  void silence() {
+    const std::lock_guard sole(answering);
+    pool.io = IoCtx();
+  }
+  OpenPool pool;
+  std::string header;
+  std::uint64_t handle = 0;  ///< 0: not set yet
+  std::mutex answering;      ///< guards `pool` once the watch is set
+};
+
+/// Sets it, unless it is set. Pool thread. The connection has `watch` from before this call until its client has ended.
+result<> set_watch(OpenImage& opened, LockWatch& watch);
+/// Ends it and takes it from the connection, unless this client has the lock still. Sets `lock_watch_ended`. Control
+/// thread.
+task<> end_watch(std::shared_ptr<OpenImage> opened);
+
+}  // namespace corbd::rbd
