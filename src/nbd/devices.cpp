@@ -190,6 +190,8 @@ class Devices final : public device::Devices {
     given_.add(index, {std::move(backend), std::move(socket)});
   }
 
+  bool has_given(const std::string& backend) const override { return given_.has(backend); }
+
   std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
                                        device::ServeOptions options, std::function<void()> on_stopped) override {
     auto found = given_.find(index, backend, image, options.read_only);

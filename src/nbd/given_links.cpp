@@ -63,6 +63,10 @@ void GivenLinks::add(std::uint32_t index, GivenLink link) {
   forget_later();
 }
 
+bool GivenLinks::has(const std::string& backend) const {
+  return std::ranges::any_of(given_, [&](const auto& one) { return one.second.link.backend == backend; });
+}
+
 std::optional<GivenLinks::Found> GivenLinks::find(std::uint32_t index, const std::string& backend,
                                                   const image::Image& image, bool read_only) {
   const auto place = given_.find(index);

@@ -25,6 +25,7 @@ class GivenLinks {
   GivenLinks& operator=(const GivenLinks&) = delete;
 
   void add(std::uint32_t index, GivenLink link);
+  bool has(const std::string& backend) const;
 
   struct Found {
     Fd socket;

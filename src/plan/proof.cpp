@@ -131,12 +131,22 @@ Decision prove_against_other(const Situation& view) {
   return unproven(view, locked_by(view) + hint);
 }
 
+/// An image without exclusive-lock: the agent before served it until a moment ago. Its mark stands, so no other agent
+/// has taken the image since. Its link still waits, which it does for a minute at most. A program that knows no marks
+/// could have written while that agent served, too: those seconds add nothing. Our own mark has replaced it on that
+/// very proof, if it was still there.
+bool handed_over(const Situation& view) {
+  const auto& who = *view.seen.facts.ownership;
+  const bool marked = who.handed_over || (view.seen.writer_marked && who.writer.empty());
+  return !view.record->exclusive_lock && view.seen.link_given && marked;
+}
+
 /// Nobody else has the image.
 bool proven_by_lock(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
   if (rests_on_word(view)) return false;
-  if (who.lock == Lock::mine || who.lock == Lock::our_dead) return true;
+  if (who.lock == Lock::mine || who.lock == Lock::our_dead || handed_over(view)) return true;
   // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
   const bool broken_by_us = view.record->freed == who.version;
   // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.

@@ -126,6 +126,7 @@ task<result<image::Ownership>> Image::ownership(Until until) {
       co_return Error{errc::unavailable, "image " + opened->text() +
                                              " is still being closed on another connection of this agent (" +
                                              seen->writer + ")"};
+    found->handed_over = ours != nullptr && (ours->state == Incarnation::State::yields || ours->gave);
     if (ours == nullptr) {
       found->writer = std::move(seen->writer);
       found->writer_signed = seen->writer_signed;
@@ -179,6 +180,9 @@ task<result<>> Image::keep_lock(Until until) {
   const auto opened = opened_;
   opened->held.reset();
   opened->connection.keeps_locks = true;
+  // The mark of an image without exclusive-lock stays by itself.
+  opened->mark.clear();
+  if (!exclusive_lock()) co_return result<>();
   if (!opened->lock_watch) {
     opened->lock_watch = opened->connection.lock_watches.emplace_back(std::make_shared<LockWatch>());
     opened->lock_watch_lease = Lease(opened->connections, opened->lease.connection());

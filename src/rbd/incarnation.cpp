@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "address.hpp"
@@ -247,8 +248,12 @@ void Incarnations::set_state(const std::string& uuid, Incarnation::State state, 
 void Incarnations::take_over(const std::vector<Incarnation>& files, bool ended) {
   using State = Incarnation::State;
   // Those that yielded are as their files say now.
+  std::set<std::string> yielded;
+  for (const auto& one : all_)
+    if (one.state == State::yields) yielded.insert(one.uuid);
   std::erase_if(all_, [](const Incarnation& one) { return one.state == State::yields; });
   for (auto one : files) {
+    one.gave = one.state == State::fenced && yielded.contains(one.uuid);
     if (std::ranges::any_of(all_, [&](const Incarnation& known) { return known.uuid == one.uuid; })) continue;
     if (!ended && one.state == State::dead) one.state = State::yields;
     add(std::move(one));

@@ -88,6 +88,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   }
   seen.connected = volume.connected;
   seen.loss_told = volume.link && volume.link->loss_told();
+  seen.link_given = ports.devices.has_given(volume.id);
   seen.image_open = volume.image != nullptr;
   seen.image_closing = volume.closing;
   if (volume.image) {

@@ -131,10 +131,10 @@ task<result<>> Shell::Impl::close_for_next(Volume& volume, Until until) {
 task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
   if (const Waited drained = co_await volume.link->drain(until); drained != Waited::ready)
     co_return wait_error(drained, "the requests of volume " + volume.id);
-  if (volume.lock_held)
+  if (volume.lock_held || volume.writer_marked)
     if (auto kept = co_await volume.image->keep_lock(until); !kept) co_return kept.error();
   // The end of its link is no trouble.
-  volume.connected = volume.lock_held = false;
+  volume.connected = volume.lock_held = volume.writer_marked = false;
   auto socket = co_await volume.link->give(until);
   if (!socket) co_return socket.error();
   auto closed = co_await close_for_next(volume, until);

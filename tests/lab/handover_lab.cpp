@@ -119,6 +119,40 @@ TEST_CASE("a snapshot and a resize by another client wait within a handover, and
   REQUIRE(before.run(before.clusters->shutdown(before.in(20s))));
 }
 
+TEST_CASE("the mark of a writer stays within a handover, and only the next agent takes it for a proof") {
+  Admin admin;
+  constexpr std::uint64_t kLayering = 1;
+  admin.create("marked", 64 << 20, kLayering);
+  const test::Folder folder;
+  Agent before(folder.path());
+  auto image = before.open("marked");
+  REQUIRE(image);
+  REQUIRE(before.ownership(**image));
+  REQUIRE(before.run((*image)->acquire_lock(before.in(20s))));
+  const std::string client = (*image)->client();
+  REQUIRE(before.run((*image)->keep_lock(before.in(20s))));
+  before.close(**image);
+  Agent stranger;
+  auto looked = stranger.open("marked", {true, {}, {}});
+  REQUIRE(looked);
+  const auto foreign = stranger.ownership(**looked);
+  REQUIRE(foreign);
+  CHECK(foreign->writer == client);
+  CHECK_FALSE(foreign->handed_over);
+  stranger.close(**looked);
+  Agent next(folder.path(), 32, true);
+  look_at_before(next);
+  auto taken = next.open("marked");
+  REQUIRE(taken);
+  const auto seen = next.ownership(**taken);
+  REQUIRE(seen);
+  CHECK(seen->handed_over);
+  CHECK(seen->writer.empty());
+  REQUIRE(next.run((*taken)->acquire_lock(next.in(20s))));
+  CHECK_FALSE(next.ownership(**taken)->handed_over);
+  next.close(**taken);
+}
+
 TEST_CASE("100 volumes go from an agent to the next one under writers, and no write is lost", "[.][many]") {
   Admin admin;
   for (int number = 0; number < kVolumes; ++number) admin.create(id_of(number), 16 << 20);

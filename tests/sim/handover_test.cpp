@@ -214,6 +214,36 @@ TEST_CASE("another client that works on an image while it is handed over cuts no
   check_rules(scene);
 }
 
+TEST_CASE("an image without exclusive-lock is served on after a handover where nobody knows its attachment") {
+  Scene scene;
+  scene.image().exclusive = false;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.world.attachment = {};
+  const auto before = scene.image().writer;
+  scene.world.agent.hand_over();
+  CHECK(scene.image().writer == before);
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.image().writer == scene.world.agent.client());
+  CHECK(scene.world.kernel.deaths == 0);
+  CHECK(scene.world.cluster.blocklisted.empty());
+}
+
+TEST_CASE("an image without exclusive-lock that another agent had within a handover is not served") {
+  Scene scene;
+  scene.image().exclusive = false;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.world.attachment = {};
+  const bool cleanly = GENERATE(true, false);
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call != "open") return;
+    scene.world.calls.before_call = nullptr;
+    CHECK(scene.world.cluster.visit(scene.image(), "10.0.0.2:0/5", false));
+    scene.world.cluster.leave(scene.image(), "10.0.0.2:0/5", cleanly);
+  };
+  scene.world.agent.hand_over();
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+}
+
 TEST_CASE("a volume with an operation under way is healed after a handover, and its caller repeats") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
@@ -230,7 +260,7 @@ TEST_CASE("a volume with an operation under way is healed after a handover, and 
   CHECK(scene.want(test::published(test::staged(), "/kubelet/pods/p/v")) == errc::ok);
 }
 
-TEST_CASE("a volume that is read only, and one without the exclusive-lock feature, are handed over too") {
+TEST_CASE("a volume that is read only is handed over too") {
   Scene scene;
   scene.filled();
   auto wish = test::staged();

@@ -142,6 +142,8 @@ class Devices {
   /// The socket of a link that an earlier agent gave away, for resume(). The link is ended if nobody resumes it within
   /// a minute.
   virtual void take(std::uint32_t /*index*/, std::string /*backend*/, Fd /*socket*/) {}
+  /// Whether somebody may still resume() the link of the device with this identifier.
+  virtual bool has_given(const std::string& /*backend*/) const { return false; }
   /// Goes on with the link of that device which an earlier agent gave away for this very identifier (Link::give). It
   /// needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing: nobody gave one, or the
   /// kernel has ended it.

@@ -1,6 +1,7 @@
 // The devices that this agent serves, of every kind.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ class Served {
     for (const auto& [kind, devices] : ports_)
       if (auto command = devices->under_way(backend)) return command;
     return std::nullopt;
+  }
+  bool has_given(const std::string& backend) const {
+    return std::ranges::any_of(ports_, [&](const auto& port) { return port.second->has_given(backend); });
   }
   void on_link_dead(const std::function<void(Kind kind, std::uint32_t index)>& dead) const {
     for (const auto& port : ports_)

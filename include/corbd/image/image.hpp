@@ -76,7 +76,7 @@ class Image {
   /// Sets the image's modify timestamp, as a client that writes does from time to time, and tells it as ownership()
   /// does. Our clients' writes do not.
   virtual task<result<std::optional<std::uint64_t>>> stamp(Until) { co_return std::nullopt; }
-  /// Makes close() leave the exclusive lock: it is the next agent's proof of ownership. Other clients see
+  /// Makes close() leave the exclusive lock, or the mark: it is the next agent's proof of ownership. Other clients see
   /// the lock of a living client until lock_taken_over(), or until this client ends. Once it has succeeded, nothing may
   /// be written, and close() is all that may follow.
   virtual task<result<>> keep_lock(Until) { co_return Error{errc::unimplemented, "this lock ends with its image"}; }

@@ -183,8 +183,10 @@ task<result<>> Agent::come_into() {
 }
 
 void Agent::look_at_before(bool ended) {
-  yields_.clear();
+  const auto before = std::exchange(yields_, {});
   beside_ = !ended;
+  for (const auto& address : before)
+    if (ended && clients.at(address) == Client::fenced) gave_.insert(address);
   if (ended) return;
   for (const auto& [address, state] : clients)
     if (state != Client::fenced && !own_clients_.contains(address) && node.recorded.contains(address))
@@ -265,6 +267,7 @@ void Agent::kill(bool with_keeper) {
     }
   own_clients_.clear();
   yields_.clear();
+  gave_.clear();
   beside_ = false;
   if (node.has_lock == this) node.has_lock = nullptr;
   world_.cluster.expire_watches(std::move(dead));
@@ -318,7 +321,11 @@ void Agent::hand_over(bool with_healer, bool next_lives) {
   }
   auto given = std::exchange(world_.kernel.given, {});
   // The keeper of one that died starts it again. The next one has the lock by then, so the rest is let go.
+  std::set<std::string> gave;
+  for (const auto& address : own_clients_)
+    if (clients.at(address) == Client::fenced) gave.insert(address);
   kill(true);
+  gave_ = std::move(gave);
   for (auto& [index, one] : given) one.taken = true;
   world_.kernel.given = std::move(given);
   start(with_healer);

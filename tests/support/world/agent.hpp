@@ -33,6 +33,8 @@ class Agent {
   void look_at_before(bool ended);
   /// Of the agent before, which lives.
   bool yields(const std::string& client) const { return yields_.contains(client); }
+  /// Of the agent before, which gave its images to this very process, and lives or has ended well.
+  bool gave(const std::string& client) const { return yields(client) || gave_.contains(client); }
   /// Alone from now on.
   void serve();
   /// The agent's process is gone: its clients are dead, and so are links that its keeper does not have.
@@ -116,6 +118,7 @@ class Agent {
   std::string client_;
   std::set<std::string> own_clients_;
   std::set<std::string> yields_;  ///< clients of the agent beside this one
+  std::set<std::string> gave_;    ///< those that have ended well
   std::unique_ptr<Life> life_;
 };
 

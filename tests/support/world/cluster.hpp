@@ -56,7 +56,7 @@ struct FakeImage {
   std::set<std::string> watchers;
   /// The client that has kept the lock for the next agent, or had: it watches for that, whatever it has open.
   std::string lock_watcher;
-  static constexpr int kKept = -1;  ///< as lock_handle: left by an image that is closed, or closes
+  static constexpr int kKept = -1;  ///< as lock_handle and writer_handle: left by an image that is closed, or closes
   /// As librbd sees it (BreakRequest): the lock has the cookie of a watch of its owner.
   bool owner_lives() const {
     return !lock_owner.empty() && (lock_handle == kKept ? lock_watcher == lock_owner : watchers.contains(lock_owner));

@@ -161,6 +161,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
             found->foreign_watchers.push_back(watcher);
         auto& seen = of->seen_by[world.agent.node_address];
         seen = {found->foreign_watchers.begin(), found->foreign_watchers.end()};
+        found->handed_over = world.agent.gave(of->writer);
         if (of->writer.empty() || world.agent.clients.contains(of->writer)) return {};
         found->writer = of->writer;
         found->writer_signed = of->writer_signs;
@@ -242,6 +243,9 @@ task<result<>> FakeOpened::keep_lock(Until until) {
   co_return co_await ask("keep lock", until,
                          [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
                            FakeImage* of = world.cluster.by_id(id);
+                           if (of != nullptr && of->writer == by && of->writer_handle == serial)
+                             of->writer_handle = FakeImage::kKept;
+                           if (of != nullptr && !of->exclusive) return {};
                            const bool again = of != nullptr && of->lock_watcher == by;
                            if (of == nullptr || of->lock_owner != by || !(again || has_lock(*of, by, serial)))
                              return Error{errc::failed_precondition, by + " does not hold the lock of image " + id};

@@ -41,6 +41,14 @@ class Devices final : public device::Devices {
     });
   }
 
+  bool has_given(const std::string& backend) const override {
+    const auto is_it = [&](const auto& entry) {
+      const KernelDevice* known = world_.kernel.by_index(entry.first);
+      return entry.second.of == &world_ && entry.second.taken && known != nullptr && known->backend == backend;
+    };
+    return std::ranges::any_of(world_.kernel.given, is_it);
+  }
+
   std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
                                        device::ServeOptions options, std::function<void()> on_stopped) override {
     const auto place = world_.kernel.given.find(index);

@@ -38,6 +38,48 @@ TEST_CASE(
   CHECK(std::get<Fail>(last).leaves == (model.ownership.lock != Lock::mine));
 }
 
+namespace {
+
+/// The agent before has just given its link, and has left its mark.
+Model given_without_lock() {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
+  model.exclusive_lock = model.record->exclusive_lock = false;
+  model.ownership.lock = Lock::none;
+  model.ownership.handed_over = model.seen.link_given = true;
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("an image without exclusive-lock is served on by the mark that the agent before left with its link") {
+  Model model = given_without_lock();
+  const auto steps = run(model, Wish(Healed{}));
+  REQUIRE(steps);
+  CHECK(*steps == std::vector<Step>{step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}, step::Lock{},
+                                    step::Look{Fact::ownership}, step::StartSession{}, step::KernelReconfigure{}});
+}
+
+TEST_CASE("the mark that the agent before left proves nothing alone") {
+  Model model = given_without_lock();
+  const int what = GENERATE(range(0, 6));
+  CAPTURE(what);
+  if (what == 0) model.seen.link_given = false;                               // nobody has answered for too long
+  if (what == 1) model.ownership.handed_over = false;                         // of an agent that did not give it here
+  if (what == 2) model.ownership.foreign_watchers = {"10.0.0.9:0/77"};        // somebody has it open
+  if (what == 3) model.exclusive_lock = model.record->exclusive_lock = true;  // its lock was to be left too
+  if (what == 4) model.record->on_word = true;                                // a try that failed
+  if (what == 5) {                                                            // another agent has replaced our own mark
+    model.ownership.handed_over = false;
+    model.seen.image_open = model.seen.writer_marked = true;
+    model.ownership.writer = "10.0.0.9:0/77";
+  }
+  Decision last;
+  REQUIRE(run(model, Wish(Healed{}), &last));
+  CHECK(failure(last) == errc::unproven);
+}
+
 TEST_CASE("without a key nothing is opened") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;

@@ -1,6 +1,7 @@
 #include "model.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "corbd/core/overloaded.hpp"
 
@@ -118,6 +119,12 @@ void Model::apply(const Step& step, const Wish& wish) {
                  },
                  [&](const step::OpenImage&) { seen.image_open = true; },
                  [&](const step::Lock&) {
+                   // Our own mark takes the place of the one that proved it.
+                   if (std::exchange(ownership.handed_over, false)) {
+                     seen.writer_marked = true;
+                     seen.facts.ownership.reset();
+                     return;
+                   }
                    seen.lock_held = true;
                    ownership.lock = Lock::mine;
                  },

@@ -225,6 +225,18 @@ TEST_CASE("clients of an agent that gives its images away yield until it has end
   CHECK(all.unfenced("fsid-1").size() == 2);
 }
 
+TEST_CASE("a client of the agent before gave its images if it ended well after this agent had seen it yield") {
+  using State = Incarnation::State;
+  rbd::Incarnations all;
+  auto before = sample("before"), crashed = sample("crashed"), earlier = sample("earlier");
+  before.state = crashed.state = State::dead;
+  earlier.state = State::fenced;
+  all.take_over({before, crashed, earlier}, false);
+  before.state = State::fenced;
+  all.take_over({before, crashed, earlier}, true);
+  for (const auto& one : all.all()) CHECK(one.gave == (one.uuid == "before"));
+}
+
 TEST_CASE("an address is recognised in every form, and only in its own cluster") {
   rbd::Incarnations all;
   all.add(sample("a"));
