@@ -7,13 +7,12 @@
 
 namespace corbd::nbd {
 
-struct Link::Events {
-  Events(executor control, Clock& clock) : ended(control, clock), idle(control, clock), drained(control, clock) {}
-  static task<Waited> wait(std::shared_ptr<Events> events, Event Events::* which, Until until) {
-    co_return co_await ((*events).*which).wait(until);
-  }
-  Event ended, idle, drained;
-};
+namespace {
+
+/// Outlives the link.
+task<Waited> wait_for(std::shared_ptr<Event> event, Until until) { co_return co_await event->wait(until); }
+
+}  // namespace
 
 Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
            Fd kernel_end, std::function<void()> on_stopped, Probe& probe, std::unique_ptr<Left> left)
@@ -21,15 +20,15 @@ Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, de
       clock_(clock),
       loop_(loop),
       kernel_end_(std::make_shared<KernelEnd>()),
-      events_(std::make_shared<Events>(control, clock)) {
+      ended_(std::make_shared<Event>(control, clock)),
+      idle_(std::make_shared<Event>(control, clock)) {
   kernel_end_->socket = std::move(kernel_end);
   Session::Notices notices;
   notices.stopped = [control, on_stopped = std::move(on_stopped)] {
     if (on_stopped) asio::post(control, on_stopped);
   };
-  notices.ended = [control, events = events_] { asio::post(control, [events] { events->ended.set(); }); };
-  notices.idle = [control, events = events_] { asio::post(control, [events] { events->idle.set(); }); };
-  notices.drained = [control, events = events_] { asio::post(control, [events] { events->drained.set(); }); };
+  notices.ended = [control, ended = ended_] { asio::post(control, [ended] { ended->set(); }); };
+  notices.idle = [control, idle = idle_] { asio::post(control, [idle] { idle->set(); }); };
   notices.loss_told = [control, told = std::move(options.on_loss_told)] {
     if (told) asio::post(control, told);
   };
@@ -60,13 +59,20 @@ void Link::hold() {
   asio::post(loop_.io(), [session = session_.get()] { session->hold(); });
 }
 
-task<Waited> Link::ended(Until until) { return Events::wait(events_, &Events::ended, until); }
+task<Waited> Link::ended(Until until) { return wait_for(ended_, until); }
 
-task<Waited> Link::idle(Until until) { return Events::wait(events_, &Events::idle, until); }
+task<Waited> Link::idle(Until until) { return wait_for(idle_, until); }
 
 task<Waited> Link::drain(Until until) {
-  asio::post(loop_.io(), [session = session_.get()] { session->drain(); });
-  return Events::wait(events_, &Events::drained, until);
+  if (!drained_) drained_ = std::make_shared<Event>(control_, clock_);
+  auto told = [control = control_, drained = drained_] { asio::post(control, [drained] { drained->set(); }); };
+  asio::post(loop_.io(), [session = session_.get(), told = std::move(told)] { session->drain(told); });
+  return wait_for(drained_, until);
+}
+
+void Link::undrain() {
+  drained_.reset();
+  asio::post(loop_.io(), [session = session_.get()] { session->undrain(); });
 }
 
 task<result<Fd>> Link::give(Until until) {

@@ -34,6 +34,7 @@ class Link final : public device::Link {
   task<Waited> ended(Until until) override;
   task<Waited> idle(Until until) override;
   task<Waited> drain(Until until) override;
+  void undrain() override;
   task<result<Fd>> give(Until until) override;
 
   const std::shared_ptr<KernelEnd>& kernel_end() const { return kernel_end_; }
@@ -50,14 +51,14 @@ class Link final : public device::Link {
   bool connected() const;
 
  private:
-  struct Events;
   void close_unused_end();
   executor control_;
   Clock& clock_;
   IoLoop& loop_;
   std::shared_ptr<KernelEnd> kernel_end_;
   std::optional<std::uint32_t> given_for_;
-  std::shared_ptr<Events> events_;
+  const std::shared_ptr<Event> ended_, idle_;
+  std::shared_ptr<Event> drained_;  ///< of the drain under way
   std::unique_ptr<Session> session_;
 };
 

@@ -33,7 +33,6 @@ class Session final : Budget::Waiter, Batched {
     std::function<void()> stopped;         ///< the state left `serving`
     std::function<void()> ended;           ///< after that, and once the kernel has seen the end of the link
     std::function<void()> idle;            ///< after that, and once no operation of the image is under way
-    std::function<void()> drained;         ///< after drain(): everything that was read is answered
     std::function<void()> loss_told = {};  ///< a request was answered with the error that a lost cache is worth
   };
   using State = device::Link::State;
@@ -65,7 +64,9 @@ class Session final : Budget::Waiter, Batched {
   void shut();
   /// The image is cut off from its cluster. The effect is that of an answer that says so.
   void hold();
-  void drain();
+  /// `told` once everything that was read is answered.
+  void drain(std::function<void()> told);
+  void undrain();
   /// After drain(), with nothing left to answer: ends without a word to the peer. A duplicate of the socket, for the
   /// next server; nothing if a request or a reply is left.
   Fd give();
@@ -156,7 +157,8 @@ class Session final : Budget::Waiter, Batched {
   Slot* newest_ = nullptr;
 
   bool draining_ = false, leaving_ = false;  ///< told to drain; the client sent NBD_CMD_DISC
-  bool told_drained_ = false, told_idle_ = false;
+  std::function<void()> drained_;            ///< to tell; empty: nobody asked, or it was told
+  bool told_idle_ = false;
   bool waits_readable_ = false, waits_writable_ = false, waits_turn_ = false;
   bool blocked_ = false;  ///< the reader waits for room
   bool freed_ = false;    ///< some of our own became free since the last look

@@ -134,8 +134,16 @@ void Session::hold() {
   settle();
 }
 
-void Session::drain() {
+void Session::drain(std::function<void()> told) {
   draining_ = true;
+  drained_ = std::move(told);
+  if (serving() && !blocked_) turn();
+  settle();
+}
+
+void Session::undrain() {
+  draining_ = false;
+  drained_ = nullptr;
   if (serving() && !blocked_) turn();
   settle();
 }
@@ -143,6 +151,7 @@ void Session::drain() {
 void Session::detach(std::unique_ptr<Session> self) {
   self_ = std::move(self);
   notices_ = {};
+  drained_ = nullptr;
   stop(State::closed, 0);
   settle();
 }
@@ -151,10 +160,7 @@ bool Session::quiet() const { return in_flight() == 0 && outbox_.empty() && !pen
 
 void Session::settle() {
   if (leaving_ && serving() && quiet()) stop(State::closed, 0);
-  if (draining_ && !told_drained_ && (serving() ? quiet() : in_flight() == 0)) {
-    told_drained_ = true;
-    if (notices_.drained) notices_.drained();
-  }
+  if (drained_ && (serving() ? quiet() : in_flight() == 0)) std::exchange(drained_, nullptr)();
   if (serving() || in_flight() > 0) return;
   if (!told_idle_) {
     told_idle_ = true;

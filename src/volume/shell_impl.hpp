@@ -1,6 +1,7 @@
 // The volumes of this node: wishes (shell.cpp), links (shell_links.cpp) and queries (shell_view.cpp).
 #pragma once
 
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -91,6 +92,7 @@ class Shell::Impl {
   task<> end_links();
   task<result<>> close_for_next(Volume& volume, Until until);
   task<result<Given>> end_for_next(Volume& volume, Until until);
+  void give_later(Volume& volume, const Error& why);
   task<> give_one(Volume& volume, Giving& giving);
   task<> give_some(Giving& giving);
   struct Warming;
@@ -112,7 +114,7 @@ class Shell::Impl {
   UsageReader usage_reader_{control_, clock_, ports_, gate_};
   std::map<std::string, std::unique_ptr<Volume>> volumes_;
   bool leaving_ = false;
-  std::vector<std::string> to_give_;  ///< since settle(); the last one first
+  std::deque<std::string> to_give_;  ///< since settle(); the last one first
 };
 
 }  // namespace corbd::volume

@@ -18,6 +18,8 @@ constexpr std::chrono::milliseconds kGivesWithin{1600};
 constexpr std::chrono::seconds kLinksEndWithin{1};
 // More at once would make each of them wait longer for the cluster.
 constexpr int kGiveAtOnce = 8;
+// Its device stands still in each of them.
+constexpr int kGiveTries = 3;
 
 /// Its lock, where one counts, is the next agent's proof.
 bool may_be_given(const Volume& volume) {
@@ -146,6 +148,18 @@ task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
   co_return Given{volume.id, *volume.record->device, std::move(*socket)};
 }
 
+/// One whose requests were not answered in time is served on, and comes again after all others.
+void Shell::Impl::give_later(Volume& volume, const Error& why) {
+  const bool serves = volume.served();
+  const bool again = serves && ++volume.tries_to_give < kGiveTries;
+  log::warning("volume.not_given", {{"volume", volume.id},
+                                    {"error", why.text},
+                                    {"effect", again ? "it is served on, and given after the others"
+                                                     : "its link ends, and the next agent heals it"}});
+  if (serves) volume.link->undrain();
+  if (again) to_give_.push_front(volume.id);
+}
+
 /// What is not given has a dead link as soon as this process ends.
 task<> Shell::Impl::give_one(Volume& volume, Giving& giving) {
   const auto begun = clock_.now();
@@ -153,9 +167,7 @@ task<> Shell::Impl::give_one(Volume& volume, Giving& giving) {
   auto given = co_await end_for_next(volume, {begun + kGivesWithin});
   --volume.users;
   if (!given) {
-    log::warning("volume.not_given", {{"volume", volume.id},
-                                      {"error", given.error().text},
-                                      {"effect", "its link ends, and the next agent heals it"}});
+    give_later(volume, given.error());
     co_return;
   }
   // Other clients see that its lock has an owner, until the next agent has it.

@@ -44,6 +44,7 @@ struct Volume {
   std::unique_ptr<device::Link> link;
   bool connected = false;
   const device::Link* drained = nullptr;  ///< the link that the leaving agent has drained: it takes no more requests
+  int tries_to_give = 0;                  ///< that ended in vain, in this handover
   bool untuned = false;                   ///< the device was connected, and still has its predecessor's queue settings
   bool tombstone = false;                 ///< `image` is a tombstone
   std::optional<std::uint64_t> modified;  ///< the image's modify timestamp when its lock was taken

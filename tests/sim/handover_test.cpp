@@ -22,6 +22,11 @@ void check_rules(const Scene& scene) {
   for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
 }
 
+task<volume::Taken> taken_in(Scene& scene, duration time) {
+  co_await sleep_until(scene.loop.control(), scene.loop.clock, scene.loop.clock.now() + time);
+  co_return volume::Taken::served;
+}
+
 /// Stages, writes, and hands over with a death before call number `at` of the port; then whoever lives heals.
 /// Whether anybody died.
 bool survives_death(int at, plan::Staged wish) {
@@ -188,6 +193,43 @@ TEST_CASE("a volume whose requests the cluster does not answer is not handed ove
   scene.loop.advance(30s);
   CHECK(scene.waiting() == 0);
   CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("a volume whose request takes long when its turn comes is served on, and given after the others") {
+  Scene scene;
+  std::vector<std::string> ids;
+  for (int i = 0; i < 30; ++i) {
+    ids.push_back("v" + std::to_string(10 + i));
+    scene.world.cluster.images[ids.back()].id = "id-" + ids.back();
+    REQUIRE(scene.want(test::staged_wish(ids.back()), ids.back()) == errc::ok);
+  }
+  REQUIRE(scene.loop.run(scene.world.agent.settle()));
+  auto& device = *std::ranges::find(scene.world.kernel.devices, ids.back(), &test::KernelDevice::backend);
+  scene.world.cluster.slow = 2s;
+  scene.world.kernel.application_writes(device, 0);
+  scene.world.cluster.slow = {};
+  std::vector<std::string> given;
+  scene.loop.run(scene.world.agent.give([&](volume::Given one) -> task<volume::Taken> {
+    given.push_back(one.volume_id);
+    return taken_in(scene, 200ms);
+  }));
+  REQUIRE(given.size() == ids.size());
+  CHECK(given.back() == ids.back());
+  CHECK(device.requests.empty());
+  CHECK(scene.world.kernel.deaths == 0);
+}
+
+TEST_CASE("a volume whose drain was taken back answers what came meanwhile") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  REQUIRE(scene.loop.run(scene.world.agent.settle()));
+  scene.world.cluster.slow = 1h;
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.world.cluster.slow = {};
+  const auto answered = scene.world.kernel.answered;
+  scene.loop.outside_in(1s, [&] { scene.world.kernel.application_writes(scene.device(), 1); });
+  scene.loop.run(scene.world.agent.give([&](volume::Given) -> task<volume::Taken> { return taken_in(scene, 0s); }));
+  CHECK(scene.world.kernel.answered == answered + 1);
 }
 
 TEST_CASE("another client that works on an image while it is handed over cuts nobody off") {

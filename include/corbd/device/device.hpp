@@ -44,6 +44,8 @@ class Link {
   /// Stops reading at a message boundary, answers everything that was read, and leaves the socket open. A clean end
   /// uses it.
   virtual task<Waited> drain(Until until) = 0;
+  /// Takes drain() back, also if it did not end: reads and answers again.
+  virtual void undrain() {}
   /// After drain(): ends the link without a word to the kernel, which goes on with whoever serves this socket next
   /// (Devices::resume of another process). unavailable if something is left to answer, or the link has ended.
   virtual task<result<Fd>> give(Until) { co_return Error{errc::unimplemented, "such a link cannot be given away"}; }

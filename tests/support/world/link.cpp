@@ -20,8 +20,7 @@ FakeLink::FakeLink(World& world, image::Image& image, device::ServeOptions optio
       lost_cache_(std::make_unique<nbd::LostCache>(options_.cache_lost)),
       on_stopped_(std::move(on_stopped)),
       ended_(world.loop().control(), world.loop().clock),
-      idle_(world.loop().control(), world.loop().clock),
-      drained_(world.loop().control(), world.loop().clock) {
+      idle_(world.loop().control(), world.loop().clock) {
   world_.kernel.links[serial] = this;
   look_whom_it_is_taken_from();
 }
@@ -141,7 +140,7 @@ void FakeLink::owe(std::vector<Reply> replies) {
 
 void FakeLink::note_idle() {
   if (ops_.empty() && state_ != State::serving) idle_.set();
-  if (!busy() && draining_) drained_.set();
+  if (!busy() && drained_) drained_->set();
 }
 
 /// Without memory for its books it is not kept, and dies with the agent.
@@ -190,8 +189,23 @@ task<result<Fd>> FakeLink::give(Until) {
 
 task<Waited> FakeLink::drain(Until until) {
   draining_ = true;
-  if (!busy()) drained_.set();
-  co_return co_await drained_.wait(until);
+  if (!drained_) drained_ = std::make_shared<Event>(world_.loop().control(), world_.loop().clock);
+  const auto drained = drained_;
+  note_idle();
+  co_return co_await drained->wait(until);
+}
+
+/// It reads what waits in the socket.
+void FakeLink::undrain() {
+  draining_ = false;
+  drained_.reset();
+  const KernelDevice* device = given ? world_.kernel.by_index(*given) : nullptr;
+  if (device == nullptr || device->link != serial) return;
+  const auto is_new = [this](const KernelRequest& one) {
+    return std::ranges::find(ops_, one.id, &SessionOp::request) == ops_.end();
+  };
+  for (const KernelRequest& request : std::vector(device->requests.begin(), device->requests.end()))
+    if (is_new(request)) take(*given, request);
 }
 
 }  // namespace corbd::test

@@ -103,6 +103,7 @@ class FakeLink final : public device::Link {
   task<Waited> ended(Until until) override { return ended_.wait(until); }
   task<Waited> idle(Until until) override { return idle_.wait(until); }
   task<Waited> drain(Until until) override;
+  void undrain() override;
   task<result<Fd>> give(Until until) override;
   std::uint64_t in_flight() const override { return ops_.size() + owed_.size(); }
   duration oldest() const override { return ops_.empty() ? duration::zero() : world_.loop().clock.now() - busy_since_; }
@@ -158,7 +159,8 @@ class FakeLink final : public device::Link {
   std::vector<Reply> owed_;  ///< answered, and not sent
   time_point busy_since_{};
   std::optional<time_point> shut_early_;
-  Event ended_, idle_, drained_;
+  Event ended_, idle_;
+  std::shared_ptr<Event> drained_;  ///< of the drain under way
 };
 
 std::unique_ptr<image::Clusters> make_clusters(World& world);

@@ -71,6 +71,26 @@ TEST_CASE("a link with a request that is not answered is not given away") {
   CHECK(ground.reply().cookie == 1);
 }
 
+TEST_CASE("a link whose drain is taken back answers what came meanwhile, and can be given away later") {
+  Ground ground(Ends::when_told);
+  ground.send(request(Command::read, 1, 0, 4096));
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
+  const auto soon = ground.clock->now() + std::chrono::milliseconds(5);
+  CHECK(ground.run(ground.link->drain({soon, nullptr})) == Waited::deadline);
+  ground.send(request(Command::flush, 2));
+  ground.settle();
+  CHECK(ground.image.waiting() == 1);
+  ground.link->undrain();
+  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 2; }));
+  CHECK(ground.run(ground.link->drain({ground.clock->now(), nullptr})) == Waited::deadline);
+  ground.image.release();
+  CHECK(ground.drain() == Waited::ready);
+  CHECK(ground.reply().cookie == 1);
+  CHECK(ground.receive(4096).size() == 4096);
+  CHECK(ground.reply().cookie == 2);
+  CHECK(give(ground));
+}
+
 TEST_CASE("a link that was not told to drain is not given away") {
   Ground ground;
   CHECK(give(ground).error().code == errc::unavailable);
