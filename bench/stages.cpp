@@ -139,8 +139,9 @@ int serve(int volumes, std::chrono::seconds idle, const std::function<int(const 
   log::set_level(log::Level::error);
   fake::Agent agent(dir);
   bool up = false;
+  rpc::Inherited none;
   asio::co_spawn(agent.io, agent.shell.start(), [&](std::exception_ptr, result<> done) {
-    up = done && agent.server.start();
+    up = done && agent.server.start(none);
     agent.healer.start();
   });
   const auto work = asio::make_work_guard(agent.io);

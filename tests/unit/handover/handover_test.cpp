@@ -212,7 +212,7 @@ TEST_CASE("a link that cannot leave stays with the agent that wanted to give it"
   Serving serving;
   auto [ours, kernel] = pair();
   handover::Link link{"a", 0, std::move(ours)};
-  CHECK_FALSE(Started<result<>>(serving.control, serving.giver.pass(link)).get());
+  CHECK_FALSE(Started<result<bool>>(serving.control, serving.giver.pass(link)).get());
   CHECK(link.socket);
   CHECK_FALSE(hung_up(kernel));
 }
