@@ -97,7 +97,7 @@ void Node::fence_node(const Fault& fault) {
 /// name or UID, or later; and the API server refuses lists of nodes for a while.
 void Node::renamed_holder(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string client = kDeadHost + ":0/" + std::to_string(fault.at.count());
+  const std::string client = kDeadHost + nonce_of(fault);
   auto& nodes = world_.nodes;
   nodes.by_name["node-4"] = {.address = kDeadHost};
   world_.cluster.living.insert(client);

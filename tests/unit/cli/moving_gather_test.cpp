@@ -85,6 +85,7 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
   host.put("/sys/block/nbd0/inflight", "       1        2\n");
   host.put("/proc/77/comm", "rbd-nbd\n");
   host.put("/proc/77/cmdline", std::string("rbd-nbd\0map\0", 12));
+  host.put("/proc/77/status", "CapEff:\t000001ffffffffff\n");
   host.put("/var/lib/kubelet/pods/u1/volumes/kubernetes.io~csi/pvc-1/vol_data.json", data_of("v1", "pvc-1"));
   const auto moving = host.gathered();
   REQUIRE(moving.staged.size() == 1);
@@ -108,6 +109,7 @@ TEST_CASE("the ceph.conf of an rbd-nbd is read where that process sees it, unles
   host.put("/sys/block/nbd0/pid", "77\n");
   host.put("/proc/77/comm", "rbd-nbd\n");
   host.put("/proc/77/cmdline", std::string("rbd-nbd\0--id\0app\0map\0", 21));
+  host.put("/proc/77/status", "CapEff:\t000001ffffffffff\n");
   host.put("/proc/77/environ", std::string("PATH=/usr/bin\0", 14));
   host.put("/proc/77/stat", "77 (rbd-nbd) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0");
   const auto cache_off = [&] { return host.gathered().nbd.at(0).cache_off; };

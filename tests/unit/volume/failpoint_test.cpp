@@ -9,7 +9,7 @@ using namespace corbd;
 
 TEST_CASE("there is a failpoint before and after every step, one inside each that has two effects, and no other") {
   const auto points = failpoint::names();
-  CHECK(points.size() == 2 * std::variant_size_v<plan::Step> + 3);
+  CHECK(points.size() == 2 * std::variant_size_v<plan::Step> + 4);
   CHECK(std::ranges::count(points, "step.lock.broken") == 1);
   CHECK(std::ranges::count(points, "step.evict.fenced") == 1);
   CHECK(std::ranges::count(points, "step.new_key.added") == 1);
