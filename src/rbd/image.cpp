@@ -75,8 +75,9 @@ result<std::string> take_lock(OpenImage& opened) {
   if (!seen) return seen.error();
   // librbd would break its lock, and have it cut off for an hour. A node may be away for longer, and its writes under
   // way would then still arrive.
-  if (const auto dead = dead_owners(seen->lockers.all, seen->watchers, opened.connection.addresses); !dead.empty())
-    return Error{errc::in_use, doing + ": the client at " + dead.front() + ", which is dead or away, still holds it"};
+  if (const auto silent = silent_owners(seen->lockers.all, seen->watchers, opened.connection.addresses);
+      !silent.empty())
+    return Error{errc::in_use, doing + ": the client at " + silent.front() + ", which is dead or away, still holds it"};
   const int r = opened.connection.note(rbd_lock_acquire(opened.image, RBD_LOCK_MODE_EXCLUSIVE));
   if (r == -EROFS || r == -EBUSY || r == -EAGAIN)
     return Error{errc::in_use, doing + ": another client holds it and does not give it up"};

@@ -20,15 +20,16 @@ void acknowledge(void* argument, std::uint64_t notification, std::uint64_t handl
 /// The lock is then that of a dead client, which it is for whoever cannot reach this one.
 void watch_lost(void*, std::uint64_t, int) {}
 
-/// An error of the cluster counts as yes.
-task<bool> has_kept_lock(OpenImage& opened) {
+/// A free lock is not taken: the next agent broke the kept one, and its proof is a header that nobody has changed
+/// since. An error of the cluster counts as not taken.
+task<bool> lock_has_new_owner(OpenImage& opened) {
   auto look = [&image = opened] { return list_lockers(image); };
   BlockingCalls& calls = opened.lock_watch_lease->group->threads->images;
   const auto lockers = co_await calls.call_to_end(opened.connections.gate(), std::move(look),
                                                   "asking who locks image " + opened.text(), false);
   const auto& mine = opened.connection.addresses;
   const auto is_mine = [&](const Locker& locker) { return std::ranges::find(mine, locker.address) != mine.end(); };
-  co_return !lockers || std::ranges::any_of(lockers->all, is_mine);
+  co_return lockers && !lockers->all.empty() && std::ranges::none_of(lockers->all, is_mine);
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ result<> set_watch(OpenImage& opened, LockWatch& watch) {
 
 task<> end_watch(std::shared_ptr<OpenImage> opened) {
   // Whoever was given the image may have failed to take its lock.
-  if (const bool kept = co_await has_kept_lock(*opened); kept) {
+  if (const bool taken = co_await lock_has_new_owner(*opened); !taken) {
     opened->lock_watch_ended.set();
     co_return;
   }

@@ -5,6 +5,7 @@
 namespace corbd::rbd {
 
 std::string kept_cookie(std::uint64_t watch) { return "auto " + std::to_string(watch) + " kept"; }
+bool is_kept_cookie(std::string_view cookie) { return cookie.ends_with(" kept"); }
 
 bool still_held(const std::string& cookie, duration absent, const std::vector<Locker>& now,
                 const std::vector<std::string>& my_addresses) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "corbd/core/clock.hpp"
@@ -20,6 +21,7 @@ struct Locker {
 /// librbd and the kernel's client read the number, find the watch, and take the owner for alive. They ignore the rest,
 /// which tells the next agent that this watch is not that of an open image.
 std::string kept_cookie(std::uint64_t watch);
+bool is_kept_cookie(std::string_view cookie);
 
 struct Lockers {
   std::vector<Locker> all;    ///< a shared or foreign-made lock (`rbd lock add`) may have several

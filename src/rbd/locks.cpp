@@ -199,14 +199,14 @@ bool is_for_kept_lock(const Watcher& watcher, const std::vector<Locker>& lockers
 
 }  // namespace
 
-std::vector<std::string> dead_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
-                                     const std::vector<std::string>& mine) {
-  std::vector<std::string> dead;
+std::vector<std::string> silent_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
+                                       const std::vector<std::string>& mine) {
+  std::vector<std::string> silent;
   for (const auto& locker : lockers) {
-    if (!watches(watchers, locker.address) && std::ranges::find(mine, locker.address) == mine.end())
-      dead.push_back(locker.address);
+    if (std::ranges::find(mine, locker.address) != mine.end()) continue;
+    if (!watches(watchers, locker.address) || is_kept_cookie(locker.cookie)) silent.push_back(locker.address);
   }
-  return dead;
+  return silent;
 }
 
 result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,

@@ -30,10 +30,11 @@ result<> keep_lock_of(OpenImage& opened, LockWatch& watch);
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key);
 
-/// The lock's owners without a watch: dead clients, whose lock librbd would break. `watchers` are
-/// all watchers, rbd-mirror's too. `mine` is this client, whose own watch may be missing for a moment.
-std::vector<std::string> dead_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
-                                     const std::vector<std::string>& mine);
+/// The lock's owners that give it to nobody who asks, so that librbd would break it: dead clients, which have no watch,
+/// and agents that keep it for the next one. `watchers` are all watchers, rbd-mirror's too. `mine` is this client,
+/// whose own watch may be missing for a moment.
+std::vector<std::string> silent_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
+                                       const std::vector<std::string>& mine);
 
 /// The findings of list_lockers and list_watchers, in the port's terms. `mine` is the serving connection's incarnation.
 result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,

@@ -124,7 +124,8 @@ void Cluster::end_watches_of(const std::string& host) {
 /// That is an operation on the header.
 void Cluster::end_lock_watch(const std::string& image_id, const std::string& client) {
   FakeImage* image = by_id(image_id);
-  if (image == nullptr || image->lock_watcher != client || image->lock_owner == client) return;
+  const bool taken = image != nullptr && !image->lock_owner.empty() && image->lock_owner != client;
+  if (!taken || image->lock_watcher != client) return;
   image->lock_watcher.clear();
   image->break_mark = 0;
 }

@@ -138,11 +138,14 @@ void Kernel::let_go(std::uint32_t index) {
   const KernelDevice* device = by_index(index);
   const auto automount = automounts.find(index);
   if (automount != automounts.end() && world_.hazards != nullptr)
-    world_.loop().outside_in(world_.hazards->any(std::chrono::milliseconds(3)),
-                             [this, index, target = automount->second] {
-                               const auto has_it = [&](const host::Mount& mount) { return shows_device(mount, index); };
-                               if (std::ranges::none_of(mounts, has_it)) mount_by_hand(index, target);
-                             });
+    world_.loop().outside_in(
+        world_.hazards->any(std::chrono::milliseconds(3)), [this, index, target = automount->second] {
+          const auto has_it = [&](const host::Mount& mount) { return shows_device(mount, index); };
+          // The program may have ended meanwhile.
+          const auto still = automounts.find(index);
+          if (still != automounts.end() && still->second == target && std::ranges::none_of(mounts, has_it))
+            mount_by_hand(index, target);
+        });
   if (device == nullptr || !device->disconnected || device->openers > 0 || device->mapping ||
       world_.ceph_csi.daemons.contains(index))
     return;

@@ -135,11 +135,12 @@ TEST_CASE("strangers are told by their client too") {
         std::map<std::string, std::string>{{"10.0.0.7:0/1", "client.1"}, {"10.0.0.8:0/1", "client.2"}});
 }
 
-TEST_CASE("the owner of a lock is dead without a watch, unless it is this client or watches the image") {
+TEST_CASE("the owner of a lock gives it to nobody if it has no watch, or keeps the lock for the next agent") {
   const std::vector<Locker> lockers{at("10.0.0.2:0/5")};
   const std::vector<rbd::Watcher> stranger{{"10.0.0.3:0/6", "client.6"}}, owner{{"10.0.0.2:0/5", "client.5"}};
-  CHECK(rbd::dead_owners(lockers, stranger, {"10.0.0.1:0/1"}) == std::vector<std::string>{"10.0.0.2:0/5"});
-  CHECK(rbd::dead_owners(lockers, owner, {"10.0.0.1:0/1"}).empty());
-  CHECK(rbd::dead_owners(lockers, stranger, {"10.0.0.2:0/5"}).empty());
-  CHECK(rbd::dead_owners({}, stranger, {}).empty());
+  CHECK(rbd::silent_owners(lockers, stranger, {"10.0.0.1:0/1"}) == std::vector<std::string>{"10.0.0.2:0/5"});
+  CHECK(rbd::silent_owners(lockers, owner, {"10.0.0.1:0/1"}).empty());
+  CHECK(rbd::silent_owners(lockers, stranger, {"10.0.0.2:0/5"}).empty());
+  CHECK(rbd::silent_owners({}, stranger, {}).empty());
+  CHECK(rbd::silent_owners({{"client.5", rbd::kept_cookie(7), "10.0.0.2:0/5"}}, owner, {"10.0.0.1:0/1"}).size() == 1);
 }
