@@ -165,7 +165,8 @@ class Clusters final : public image::Clusters {
       const auto end = world.loop().clock.now() + lasts;
       for (const auto& entry : entries) {
         const bool fenced = world.cluster.fenced_hosts.contains(std::string(image::host_of(entry.client)));
-        if (world.cluster.living.contains(entry.client) && !fenced)
+        const bool cut_off = fenced || world.cluster.has_entry(entry.client);
+        if (world.cluster.living.contains(entry.client) && !cut_off)
           world.broke("a client that lives, on a node that is not off, was cut off: " + entry.client);
         const auto known = world.cluster.blocklisted.find(entry.client);
         const bool longer = known != world.cluster.blocklisted.end() && known->second > end;
