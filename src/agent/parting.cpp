@@ -108,8 +108,11 @@ task<> Parting::hand_over() {
   listeners.clear();
   if (given) {
     links = co_await parts_.shell.give([this](volume::Given one) { return give(std::move(one)); });
-    if (auto closed = co_await parts_.clusters.shutdown({clock_.now() + kClientsEndWithin}, {clock_.now()}); !closed)
-      log::warning("clusters.not_closed", {{"error", closed.error().text}});
+    // If the next agent has died, nobody ends the watches of the locks that it did not take, and nobody answers them.
+    // So the next start fences these clients, as after a crash.
+    if (parts_.giver.has_next())
+      if (auto closed = co_await parts_.clusters.shutdown({clock_.now() + kClientsEndWithin}, {clock_.now()}); !closed)
+        log::warning("clusters.not_closed", {{"error", closed.error().text}});
     given = parts_.giver.end();
   } else {
     co_await parts_.shell.stop({clock_.now() + kVolumesLeaveWithin});
