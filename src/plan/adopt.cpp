@@ -77,10 +77,13 @@ std::optional<Decision> needs_daemon(const Situation& view) {
 }
 
 /// An rbd-nbd of this node died. Unless it is known to have had no cache, its device's next flush is to fail. That is
-/// on the disk before anything of that client is done away with, because its lock is what tells how it ended.
+/// on the disk before anything of that client is done away with, because its lock is what tells how it ended. A device
+/// with this agent's timeout was last served by corbd, whose client is not known any more: rbd-nbd sets its own.
 std::optional<Step> note_lost_cache(const Situation& view) {
   const Record& record = *view.record;
-  if (record.cache_lost || record.read_only || record.source.serving.cache_off || view.seen.devices.empty())
+  const auto* device = view.seen.device();
+  if (record.cache_lost || record.read_only || record.source.serving.cache_off || device == nullptr ||
+      device->io_timeout_ms == kIoTimeoutMs)
     return std::nullopt;
   step::WriteRecord step{record};
   step.record.cache_lost = true;

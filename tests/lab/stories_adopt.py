@@ -12,7 +12,8 @@ from writer import Writer
 def staged_by_ceph_csi(lab, image, *options):
     """The image mapped, formatted, mounted and noted as ceph-csi's NodeStageVolume leaves it."""
     agent = lab.agent()
-    volume = agent.volume(image)
+    # ceph-csi passes these options on.
+    volume = agent.volume(image, attributes=["mapOptions=nbd:" + ",".join(one.removeprefix("--") for one in options)] if options else ())
     peer = RbdNbd(lab, image)
     peer.map(*options)
     run(["mkfs.ext4", "-q", peer.device])

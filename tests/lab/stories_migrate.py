@@ -101,7 +101,7 @@ def story_migrated_and_back(lab):
     # Switch off rbd-nbd's cache, which loses acknowledged writes by itself.
     peer.map("--rbd_cache=false")
     volume = by_ceph_csi(lab, agent, image, True, peer.device)
-    known(server, lab, volume, mounter="rbd-nbd")
+    known(server, lab, volume, mounter="rbd-nbd", mapOptions="nbd:rbd_cache=false")
     writer = writer_on(lab, volume)
     before = foresee(agent, "migration", 1)[volume.id]
     check(not cache_of(before), "it is not seen that rbd-nbd runs without a cache: %s" % before)

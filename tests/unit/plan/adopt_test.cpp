@@ -122,6 +122,7 @@ TEST_CASE("the next flush is to fail where rbd-nbd may have died with writes in 
   const auto watched = [](Model& model) { model.ownership.foreign_watchers = {kPeer}; };
   CHECK(notes(rbd_nbd_died()));
   CHECK_FALSE(notes(adopted(), Wish(Adopted{})));
+  CHECK_FALSE(notes(but(rbd_nbd_died(), [](Model& model) { model.seen.devices.front().io_timeout_ms = 1000; })));
   CHECK_FALSE(notes(but(rbd_nbd_died(), [](Model& model) { model.record->source.serving.cache_off = true; })));
   CHECK_FALSE(notes(but(rbd_nbd_died(), [](Model& model) {
     model.ownership.lock = Lock::none;
