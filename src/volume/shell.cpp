@@ -273,7 +273,7 @@ task<result<>> Shell::Impl::pursue(Volume& volume, Wish wish) {
     }
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
     note_health(volume, std::string(name(wish)));
-    if (volume.stalled_since && !std::exchange(volume.stall_watched, true)) gate_.spawn(watch_stall(volume));
+    note_stall(volume);
     if (!done) co_return co_await step_failed(volume, wish, std::get<Step>(decision), done.error());
   }
   if (volume.image && !volume.link && !volume.lock_held) co_await leave_image(volume, wish);

@@ -85,6 +85,7 @@ class Shell::Impl {
   std::vector<std::uint32_t> numbers_of_others(const Volume& volume) const;
   void trouble(Volume& volume, std::string why);
   void link_dead(device::Kind kind, std::uint32_t index);
+  void note_stall(Volume& volume);
   task<> watch_stall(Volume& volume);
   bool is_all_sent(const Volume& volume) const;
   task<> drain(Volume& volume, Until until);

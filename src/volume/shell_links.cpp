@@ -63,6 +63,11 @@ bool Shell::Impl::is_all_sent(const Volume& volume) const {
   return !devices || devices->size() != 1 || devices->front().waiting <= at_link;
 }
 
+/// One that has just begun is watched until it ends.
+void Shell::Impl::note_stall(Volume& volume) {
+  if (volume.stalled_since && !std::exchange(volume.stall_watched, true)) gate_.spawn(watch_stall(volume));
+}
+
 /// A stall is over once the requests from before it are answered. Nothing tells which those are. But once the link has
 /// all that the kernel's device has, the old ones are among them.
 task<> Shell::Impl::watch_stall(Volume& volume) {
