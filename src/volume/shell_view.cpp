@@ -87,7 +87,8 @@ std::vector<std::uint32_t> Shell::Impl::numbers_of_others(const Volume& volume) 
   }
   // A pod may have been given a raw device of which no record tells.
   const std::string nodes = "/" + device::name(volume.record->kind, 0).substr(0, 3);
-  for (const auto& mount : *mounts_now()) {
+  const auto mounts = mounts_now();
+  for (const auto& mount : *mounts) {
     std::uint32_t number = 0;
     const bool shows_node = mount.fstype == "devtmpfs" && mount.root.starts_with(nodes);
     const char* const digits = mount.root.data() + nodes.size();

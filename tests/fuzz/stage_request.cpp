@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   }
   const std::string& id = request.volume_id();
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  if (id.empty() || id.size() > 128 || id.find('/') != id.npos || id.find("..") != id.npos ||
+  if (id.empty() || id.size() > 255 || id.find('/') != id.npos || id.find("..") != id.npos ||
       std::any_of(id.begin(), id.end(), control))
     std::abort();
   const auto& staged = std::get<corbd::plan::Staged>(*wish);
