@@ -378,6 +378,8 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   task<> hear_next() {
     co_await giver_.run();
     listens_ = false;
+    // It may have asked while another event was awaited.
+    if (giver_.has_next()) called_->set();
   }
 
   task<> give_to_next() {

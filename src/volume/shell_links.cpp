@@ -141,9 +141,16 @@ task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
   if (volume.lock_held || volume.writer_marked)
     if (auto kept = co_await volume.image->keep_lock(until); !kept) co_return kept.error();
   // The end of its link is no trouble.
-  volume.connected = volume.lock_held = volume.writer_marked = false;
-  auto socket = co_await volume.link->give(until);
-  if (!socket) co_return socket.error();
+  const bool held = std::exchange(volume.lock_held, false), marked = std::exchange(volume.writer_marked, false);
+  volume.connected = false;
+  // The io thread never waits. Nobody would end a socket that came after the time.
+  auto socket = co_await volume.link->give({});
+  if (!socket) {
+    volume.connected = volume.served();
+    volume.lock_held = held;
+    volume.writer_marked = marked;
+    co_return socket.error();
+  }
   auto closed = co_await close_for_next(volume, until);
   if (!closed) {
     // Nobody else has it. It ends as all links that nobody goes on with (Devices::end_links).

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <filesystem>
@@ -86,16 +85,14 @@ TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
 TEST_CASE("a record that cannot be read stays where it is and fails the load, which names the file") {
   Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
-  rlimit before{};
-  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
-  const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  ::close(next);
-  const rlimit for_the_folder_alone{static_cast<rlim_t>(next) + 1, before.rlim_max};
-  ::setrlimit(RLIMIT_NOFILE, &for_the_folder_alone);
+  const std::string path = kept.folder.path() + "/volumes/" + sha256_hex(test::sample_record().volume_id) + ".json";
+  std::filesystem::rename(path, path + ".away");
+  std::filesystem::create_directory(path);
   const auto loaded = kept.run(kept.store->load());
-  ::setrlimit(RLIMIT_NOFILE, &before);
   REQUIRE_FALSE(loaded);
-  CHECK_THAT(loaded.error().text, ContainsSubstring(sha256_hex(test::sample_record().volume_id) + ".json"));
+  CHECK_THAT(loaded.error().text, ContainsSubstring(path));
+  std::filesystem::remove(path);
+  std::filesystem::rename(path + ".away", path);
   const auto again = kept.run(kept.store->load());
   REQUIRE(again);
   CHECK(again->set_aside.empty());
