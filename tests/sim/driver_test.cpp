@@ -229,8 +229,8 @@ struct BusyDriver : test::Calm {
 }  // namespace
 
 TEST_CASE("a connect that waited for its turn takes no number that a volume was given and lost meanwhile") {
-  Scene scene;
   BusyDriver busy;
+  Scene scene;
   scene.world.hazards = &busy;
   for (const char* name : {"image-2", "image-3"}) scene.world.cluster.images[name].id = std::string("id-of-") + name;
   scene.filled();
