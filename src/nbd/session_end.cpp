@@ -75,6 +75,9 @@ void Session::release_all(Reply* replies) {
 /// repeats them, unless the link is given to the next server.
 void Session::end(State state, int error, bool given) {
   error_.store(error, std::memory_order_release);
+  // Before the state shows it, and without a gap in between: IoLoops::all_ended() looks at both.
+  ++loop_.ending;
+  --loop_.serving;
   {
     const std::lock_guard sole(sending_);
     vital_->state.store(state, std::memory_order_release);
@@ -86,7 +89,7 @@ void Session::end(State state, int error, bool given) {
     hang_up();
   else if (notices_.ended)
     notices_.ended();
-  --loop_.serving;
+  --loop_.ending;
   loop_.budget.forget(*this);
   tally_.reads_on();
   pending_.reset();

@@ -58,6 +58,8 @@ class Disks {
         disk->image.release();
         return disk->link->in_flight() == 0 && disk->link->state() != State::serving;
       });
+      // As the kernel does when it has seen the end.
+      disk->peer.reset();
       disk->link.reset();
     }
   }
