@@ -129,17 +129,14 @@ result<std::vector<BlocklistEntry>> each_address(const AddressBlock& block) {
   return all;
 }
 
-std::chrono::seconds slack_of(std::chrono::seconds duration) {
-  return std::min<std::chrono::seconds>(duration / 2, std::chrono::hours(1));
-}
-
 std::vector<BlocklistEntry> unblocked(std::vector<BlocklistEntry> each, const Blocklist& now,
                                       std::chrono::seconds duration) {
   const auto first = std::ranges::find_if(now.entries, [&](const auto& one) { return one.same_target(each.front()); });
   std::set<std::string> lasting;
   if (first != now.entries.end())
     for (const auto& entry : now.entries)
-      if (entry.kind == Kind::host && entry.until >= first->until - slack_of(duration)) lasting.insert(entry.text());
+      if (entry.kind == Kind::host && entry.until >= first->until - image::slack_of(duration))
+        lasting.insert(entry.text());
   std::erase_if(each, [&](const auto& entry) { return lasting.contains(entry.text()); });
   return each;
 }

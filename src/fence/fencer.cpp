@@ -95,7 +95,7 @@ task<result<>> Fencer::block(image::Access to, std::vector<BlocklistEntry> entri
 task<result<>> Fencer::block_each(image::Access to, AddressBlock block, std::chrono::seconds duration, Until until) {
   const auto each = each_address(block);
   if (!each) co_return each.error();
-  const auto longer = duration + slack_of(duration);
+  const auto longer = duration + image::slack_of(duration);
   std::vector<BlocklistEntry> done{each->front()};
   auto results = co_await clusters_.block(to, done, longer, until);
   if (!results) co_return results.error();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <utility>
 
 #include "corbd/core/text.hpp"
@@ -152,22 +151,12 @@ result<BlocklistEntry> entry_of_client(std::string client) {
 BlocklistEntry entry_of_range(const AddressBlock& addresses) { return {BlocklistEntry::Kind::range, "", addresses}; }
 BlocklistEntry entry_of_host(const AddressBlock& address) { return {BlocklistEntry::Kind::host, "", address}; }
 
-std::vector<Shortened> shortened(const std::vector<BlocklistEntry>& added, const std::vector<BlocklistEntry>& before,
-                                 const std::vector<BlocklistEntry>& after) {
-  using Target = std::pair<BlocklistEntry::Kind, std::string>;
-  std::map<Target, std::chrono::system_clock::time_point> ends;
-  for (const auto& entry : after) ends.emplace(Target(entry.kind, entry.text()), entry.until);
-  std::map<Target, std::chrono::seconds> earlier;
-  for (const auto& entry : before) {
-    const auto end = ends.find(Target(entry.kind, entry.text()));
-    if (end == ends.end() || end->second >= entry.until) continue;
-    earlier[end->first] = std::chrono::ceil<std::chrono::seconds>(entry.until - end->second);
-  }
-  std::vector<Shortened> all;
-  for (const auto& entry : added)
-    if (const auto by = earlier.find(Target(entry.kind, entry.text())); by != earlier.end())
-      all.push_back({entry, by->second});
-  return all;
+std::chrono::seconds slack_of(std::chrono::seconds asked) {
+  return std::min<std::chrono::seconds>(asked / 2, std::chrono::hours(1));
+}
+
+bool is_long_enough(std::chrono::seconds left, std::chrono::seconds asked) {
+  return left >= std::min<std::chrono::seconds>(asked, kLongestAway) - slack_of(asked);
 }
 
 const BlocklistEntry* Blocklist::find(std::string_view client) const {

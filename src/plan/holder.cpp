@@ -137,7 +137,7 @@ std::optional<Decision> take_from_holders(const Situation& view) {
     if (!facts.evicted.contains(watcher)) add(watcher);
   // A writer that ended well took its mark away.
   if (!who.writer.empty() && !facts.evicted.contains(who.writer)) add(who.writer);
-  // librbd, or the kernel, would break its lock, and put an hour in the place of any longer entry that it has.
+  // librbd, or the kernel, would break its lock, and cut it off for an hour only.
   if (who.lock == image::Ownership::Lock::other) add(who.owner);
   if (left.empty()) return std::nullopt;
   if (!facts.holders) return look(Fact::holders);

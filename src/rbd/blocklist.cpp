@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
-#include <set>
 
 #include "at_once.hpp"
 #include "blocklist_json.hpp"
@@ -70,7 +70,10 @@ result<bool> knows_ranges(rados_t cluster) {
   return false;
 }
 
-result<> change(rados_t cluster, const Entry& entry, std::optional<std::chrono::seconds> block_for) {
+using MonitorsTime = std::optional<std::chrono::system_clock::time_point>;
+
+/// The answer: the monitors' clock, as far as it is known.
+result<MonitorsTime> change(rados_t cluster, const Entry& entry, std::optional<std::chrono::seconds> block_for) {
   boost::json::object words{{"prefix", "osd blocklist"},
                             {"blocklistop", block_for ? "add" : "rm"},
                             {"addr", block_for || entry.spelled.empty() ? entry.text() : entry.spelled}};
@@ -90,12 +93,13 @@ result<> change(rados_t cluster, const Entry& entry, std::optional<std::chrono::
     if (!answer.text.empty()) error.text += " (" + answer.text + ")";
     return error;
   }
-  return {};
+  const auto end = block_for ? end_in_answer(answer.text) : std::nullopt;
+  return end ? MonitorsTime(*end - *block_for) : std::nullopt;
 }
 
-std::vector<result<>> change_all(rados_t cluster, const std::vector<Entry>& entries, bool ranges,
-                                 std::optional<std::chrono::seconds> block_for) {
-  std::vector<result<>> results(entries.size(), result<>());
+std::vector<result<MonitorsTime>> change_all(rados_t cluster, const std::vector<Entry>& entries, bool ranges,
+                                             std::optional<std::chrono::seconds> block_for) {
+  std::vector<result<MonitorsTime>> results(entries.size(), MonitorsTime());
   const auto one = [&](std::size_t i) {
     if (entries[i].kind == Kind::range && !ranges)
       results[i] = Error{errc::unimplemented, "the monitors know no ranges of addresses"};
@@ -111,38 +115,52 @@ std::vector<result<>> change_all(rados_t cluster, const std::vector<Entry>& entr
   return results;
 }
 
-/// The monitors put a new end in the place of an old one that may be later. Whoever wanted that one relies on it.
-result<> prolong(rados_t cluster, const std::vector<image::Shortened>& shorter, std::chrono::seconds blocked_for) {
-  std::vector<result<>> results(shorter.size(), result<>());
-  at_once(shorter.size(), kCommandsAtOnce,
-          [&](std::size_t i) { results[i] = change(cluster, shorter[i].entry, blocked_for + shorter[i].by); });
-  for (const auto& done : results)
-    if (!done) return with_context("an entry that lasted longer was made shorter, repeat the call", done.error());
-  return {};
+/// Ceph keeps the end of an entry that is there, so a fence that ends too early is none.
+Error ends_early(const Entry& there) {
+  return {errc::failed_precondition,
+          there.text() + " is in the blocklist already, until " + utc_text(there.until) +
+              ", and Ceph keeps that end. Fence it again after that; or remove the entry with `ceph osd blocklist " +
+              (there.kind == Kind::range ? "range " : "") + "rm " +
+              (there.spelled.empty() ? there.text() : there.spelled) +
+              "` first, which lets its clients in until it is fenced again"};
 }
 
 /// A monitor's yes is believed when its list shows it.
-result<std::vector<result<>>> change_and_look(rados_t cluster, const std::vector<Entry>& entries,
-                                              std::optional<std::chrono::seconds> block_for) {
+result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<Entry>& entries,
+                                        std::optional<std::chrono::seconds> block_for,
+                                        std::chrono::system_clock::time_point wall) {
   const bool has_ranges = std::ranges::any_of(entries, [](const auto& entry) { return entry.kind == Kind::range; });
   const auto ranges = has_ranges ? knows_ranges(cluster) : result<bool>(true);
   if (!ranges) return ranges.error();
-  const auto before = block_for ? list(cluster) : std::vector<Entry>();
-  if (!before) return before.error();
-  auto results = change_all(cluster, entries, *ranges, block_for);
-  const auto now = list(cluster);
-  if (!now) return with_context("the monitors took the commands, but the blocklist cannot be looked at", now.error());
-  if (block_for)
-    if (auto done = prolong(cluster, image::shortened(entries, *before, *now), *block_for); !done) return done.error();
-  std::set<std::pair<Kind, std::string>> listed;
-  for (const auto& entry : *now) listed.emplace(entry.kind, entry.text());
+  const auto changed = change_all(cluster, entries, *ranges, block_for);
+  const auto listed = list(cluster);
+  if (!listed)
+    return with_context("the monitors took the commands, but the blocklist cannot be looked at", listed.error());
+  std::map<std::pair<Kind, std::string>, const Entry*> found;
+  for (const auto& entry : *listed) found.emplace(std::pair(entry.kind, entry.text()), &entry);
+  BlocklistChange change;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const bool there = listed.contains({entries[i].kind, entries[i].text()});
-    if (results[i] && there != block_for.has_value())
-      results[i] = Error{errc::unavailable, entries[i].text() + (there ? " is still" : " is not") +
-                                                " in the blocklist, although the monitors took the command"};
+    auto& result_of_it = change.results.emplace_back();
+    if (!changed[i]) {
+      result_of_it = changed[i].error();
+      continue;
+    }
+    const auto there = found.find({entries[i].kind, entries[i].text()});
+    if ((there != found.end()) != block_for.has_value()) {
+      result_of_it = Error{errc::unavailable, entries[i].text() + (block_for ? " is not" : " is still") +
+                                                  " in the blocklist, although the monitors took the command"};
+      continue;
+    }
+    if (!block_for) continue;
+    if (*changed[i]) change.monitors_ahead = **changed[i] - wall;
+    const auto left = there->second->until - changed[i]->value_or(wall);
+    if (image::is_long_enough(std::chrono::ceil<std::chrono::seconds>(left), *block_for)) continue;
+    if (entries[i].kind == Kind::client)
+      change.ending_early.push_back(*there->second);
+    else
+      result_of_it = ends_early(*there->second);
   }
-  return results;
+  return change;
 }
 
 }  // namespace
@@ -189,20 +207,43 @@ task<result<image::Blocklist>> Connections::blocklist(Lease lease) {
 task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, std::vector<Entry> entries,
                                                                   std::optional<std::chrono::seconds> block_for) {
   const bool many = entries.size() > kCommandsAtOnce;
-  auto job = [held = lease.connection(), entries = std::move(entries), block_for] {
-    return change_and_look(held->cluster, entries, block_for);
+  auto job = [held = lease.connection(), entries = std::move(entries), block_for, wall = clock_.wall()] {
+    return change_and_look(held->cluster, entries, block_for, wall);
   };
   // Many commands take minutes. Healing needs the threads for the cluster.
   ClusterThreads& threads = *lease->group->threads;
   BlockingCalls& calls = many ? threads.looks : threads.cluster;
-  auto results = co_await calls.call_to_end(gate_, std::move(job), "changing the blocklist");
-  if (!results) co_return results;
+  auto changed = co_await calls.call_to_end(gate_, std::move(job), "changing the blocklist");
+  if (!changed) co_return changed.error();
+  co_await note_ending_early(lease, *changed);
   ++fencings_;
   // The caller acts on the fence: none of our clients may go on with an older map.
   if (auto awaited = co_await await_maps(lease->fsid); !awaited)
     co_return with_context(
         "the blocklist was changed, but not every client of this agent knows it yet, repeat the call", awaited.error());
-  co_return results;
+  co_return std::move(changed->results);
+}
+
+/// It is one of renewal.cpp's looks.
+result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<ShortEntry>& entries,
+                                          std::chrono::system_clock::time_point now, bool exact) {
+  const auto listed = list(cluster);
+  if (!listed) return listed.error();
+  RenewalLook look;
+  for (const auto& entry : entries) {
+    const auto next = next_renewal(entry, *listed, now, exact);
+    if (next.step == Renewal::Step::forget) {
+      look.forget.push_back(entry.uuid);
+      continue;
+    }
+    look.again_in = std::min(look.again_in, next.look_again);
+    if (next.step != Renewal::Step::add) continue;
+    const auto client = image::entry_of_client(entry.client);
+    if (!client) return client.error();
+    if (const auto added = change(cluster, *client, kBlocklistTime); !added) return added.error();
+    look.added.push_back(entry.client);
+  }
+  return look;
 }
 
 }  // namespace corbd::rbd

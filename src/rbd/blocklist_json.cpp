@@ -81,6 +81,14 @@ result<> read_blocklist_entry(const boost::json::value& value, std::vector<image
 
 }  // namespace
 
+std::optional<std::chrono::system_clock::time_point> end_in_answer(std::string_view text) {
+  constexpr std::string_view before = " until ";
+  const auto at = text.find(before);
+  if (at == text.npos) return std::nullopt;
+  text.remove_prefix(at + before.size());
+  return parse_time(std::string(text.substr(0, text.find(" ("))));
+}
+
 // Clients and ranges are two arrays, one after the other, without anything between (seen on 16.2.15).
 result<std::vector<image::BlocklistEntry>> parse_blocklist(std::string_view json) {
   std::vector<image::BlocklistEntry> entries;

@@ -1,6 +1,8 @@
 // What `osd blocklist ls` prints as JSON (docs/sources.md#blocklist). Pure.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -10,5 +12,9 @@ namespace corbd::rbd {
 
 /// unavailable when it is not understood: a fence that is not seen would count as none.
 result<std::vector<image::BlocklistEntry>> parse_blocklist(std::string_view json);
+
+/// When an entry ends that was added now, by the clock of the monitor that answers: "blocklisting 10.0.0.1:0/123 until
+/// 2026-11-23T04:16:17.295187+0000 (60 sec)". Nothing when it is not understood.
+std::optional<std::chrono::system_clock::time_point> end_in_answer(std::string_view text);
 
 }  // namespace corbd::rbd

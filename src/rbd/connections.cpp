@@ -47,6 +47,8 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
                                         "client's: blocklist its address by hand if you know it"}});
   if (!config_.beside) merge_fenced(config_.incarnations_dir, loaded->all);
   incarnations_.take_over(loaded->all, !config_.beside);
+  if (!config_.beside) short_entries_ = load_short_entries(config_.incarnations_dir);
+  renew_noted();
 }
 
 std::int64_t Connections::wall_seconds() const {
@@ -227,7 +229,7 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
       if (!connection->blocklisted.load(std::memory_order_relaxed)) continue;
       std::erase(group->serving, connection);
       connection->dropped = true;
-      // Another program's blocklisting may be short, so fence it again, for as long as ours last.
+      // Another program's blocklisting may be short, and have ended.
       if (connection->recorded)
         incarnations_.set_state(connection->uuid, Incarnation::State::dead);
       else
@@ -319,10 +321,20 @@ task<> Connections::look_at_before(bool ended) {
   config_.beside = false;
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
+  auto read_short = [dir = config_.incarnations_dir]() -> result<std::vector<ShortEntry>> {
+    return load_short_entries(dir);
+  };
+  const auto noted = co_await files_.run(std::move(read_short), {}, "reading notes of blocklist entries");
+  if (!noted) co_return;
+  for (const auto& entry : *noted)
+    if (std::ranges::none_of(short_entries_, [&](const auto& known) { return known.uuid == entry.uuid; }))
+      short_entries_.push_back(entry);
+  renew_noted();
 }
 
 task<result<>> Connections::shutdown(Until until, Until users) {
   leaving_ = true;
+  renewals_.cancel();
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
   // Calls whose callers have left end by themselves. The owners close the images.

@@ -17,6 +17,7 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "incarnation.hpp"
+#include "short_entries.hpp"
 
 namespace corbd::rbd {
 
@@ -91,6 +92,23 @@ struct Group {
   bool outdated = false;                                    ///< the same user has a newer key or other monitors
 };
 
+/// What a change of the blocklist came to.
+struct BlocklistChange {
+  std::vector<result<>> results;                    ///< in the order of the entries
+  std::vector<image::BlocklistEntry> ending_early;  ///< clients whose entry was there and ends before it should
+  std::optional<std::chrono::system_clock::duration> monitors_ahead = {};  ///< of this node's clock
+};
+
+/// What one look at short entries came to.
+struct RenewalLook {
+  std::vector<std::string> forget;  ///< by uuid
+  std::vector<std::string> added;   ///< clients
+  std::chrono::milliseconds again_in = std::chrono::seconds(30);
+};
+/// Adds those that have gone. Runs on a pool thread.
+result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<ShortEntry>& entries,
+                                          std::chrono::system_clock::time_point now, bool exact);
+
 /// Makes a client. Runs on a pool thread, for as long as the cluster takes.
 using Dial = std::function<result<Connected>(const image::Access& access, std::chrono::seconds mon_timeout)>;
 
@@ -147,6 +165,12 @@ class Connections {
   /// Every connection to that cluster has the OSD map of the last fencing.
   task<result<>> await_maps(std::string fsid);
   task<> record_fenced(Incarnation incarnation);
+  // renewal.cpp
+  task<> note_ending_early(const Lease& lease, const BlocklistChange& change);
+  void renew_noted();
+  task<> renew(std::string fsid);
+  task<std::chrono::milliseconds> look_at_short(std::string fsid);
+  std::optional<Lease> lease_of(const std::string& fsid);
   void drop_blocklisted();
   std::vector<std::shared_ptr<Connection>> take_blocklisted();
   void leave(const std::shared_ptr<Connection>& connection);
@@ -165,6 +189,10 @@ class Connections {
   std::optional<Error> unreadable_;  ///< of the incarnation files: we do not know whom to fence
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<ShortEntry> short_entries_;
+  std::set<std::string> renewing_;                                             ///< clusters, by fsid
+  std::map<std::string, std::chrono::system_clock::duration> monitors_ahead_;  ///< by fsid
+  CancelScope renewals_;                                                       ///< ends when this leaves
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;
   std::shared_ptr<Event> no_lease_;  ///< a shutdown waits for it

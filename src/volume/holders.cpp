@@ -10,9 +10,6 @@ namespace {
 
 using plan::Holder;
 
-// As rbd/incarnation.hpp has it for our own: longer than any node is away whose writes could still arrive.
-constexpr std::chrono::hours kEvictedFor{7 * 24};
-
 /// "node" of ".rbd.csi.ceph.com/clientaddress/<volume ID>/<node>".
 std::string node_of(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
@@ -93,7 +90,7 @@ task<result<>> evict(const Ports& ports, image::Access access, std::vector<Holde
     if (!entry) co_return entry.error();
     entries.push_back(std::move(*entry));
   }
-  auto done = co_await ports.clusters.block(std::move(access), std::move(entries), kEvictedFor, until);
+  auto done = co_await ports.clusters.block(std::move(access), std::move(entries), image::kLongestAway, until);
   if (!done) co_return done.error();
   for (const auto& one : *done)
     if (!one) co_return one;

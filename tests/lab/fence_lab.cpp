@@ -118,6 +118,47 @@ TEST_CASE("a user without the caps is told which ones it lacks, and nothing is h
   CHECK(refused.error().text.find("'profile rbd'") != std::string::npos);
 }
 
+TEST_CASE(
+    "a client that another tool cut off for seconds is cut off again once they are over, also by the next agent") {
+  Root root;
+  const auto client = image::entry_of_client("10.95.0.1:0/7").value();
+  const auto until_of = [&](Agent& agent) {
+    const auto now = agent.run(agent.clusters->blocklist(access(), agent.in(20s))).value();
+    const auto* entry = now.find(client.client);
+    return entry == nullptr ? std::chrono::system_clock::time_point() : entry->until;
+  };
+  const auto in_days = [] { return std::chrono::system_clock::now() + 6 * std::chrono::hours(24); };
+  const test::Folder folder;
+  const bool dies = GENERATE(false, true);
+  root.tell({{"prefix", "osd blocklist"}, {"blocklistop", "add"}, {"addr", client.client}, {"expire", 10.0}});
+  auto agent = std::make_unique<Agent>(folder.path());
+  const auto blocked = agent->run(agent->clusters->block(access(), {client}, image::kLongestAway, agent->in(20s)));
+  REQUIRE(blocked);
+  CHECK(blocked->front());
+  CHECK(until_of(*agent) < in_days());
+  if (dies) {
+    REQUIRE(agent->run(agent->clusters->shutdown(agent->in(20s))));
+    agent = std::make_unique<Agent>(folder.path());
+  }
+  for (int i = 0; i < 40 && until_of(*agent) < in_days(); ++i) agent->run_for(1s);
+  CHECK(until_of(*agent) > in_days());
+  agent->run_for(1s);
+  CHECK(std::filesystem::is_empty(folder.path()));
+  REQUIRE(agent->run(agent->clusters->shutdown(agent->in(20s))));
+}
+
+TEST_CASE("a fence of a block that ends too early is refused, with its end, and stays") {
+  Root root;
+  const auto user = root.user("corbd-fencer", kFencing);
+  Scene scene;
+  REQUIRE(scene.fence(user, {"10.94.0.0/24"}, 60s));
+  REQUIRE(scene.fence(user, {"10.94.0.0/24"}, 60s));
+  const auto longer = scene.fence(user, {"10.94.0.0/24"}, 7 * std::chrono::hours(24));
+  CHECK(longer.error().code == errc::failed_precondition);
+  CHECK(longer.error().text.find("10.94.0.0/24 is in the blocklist already, until 20") != std::string::npos);
+  CHECK(scene.fenced(user) == Texts{"10.94.0.0/24"});
+}
+
 // An OSD learns of a fence with the first request of a client that has the map.
 TEST_CASE("once a successor has used the image after a fence, a fenced client's writes arrive no more") {
   Root root;

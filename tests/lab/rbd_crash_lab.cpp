@@ -246,7 +246,7 @@ TEST_CASE("another node takes a kept lock as that of a dead client: its owner is
   const auto fenced = other.run(other.clusters->blocklist(access(), other.in(20s)));
   REQUIRE(fenced);
   REQUIRE(fenced->find(before) != nullptr);
-  // librbd would have put an hour in its place.
+  // librbd would have cut it off for an hour.
   CHECK(fenced->find(before)->until > std::chrono::system_clock::now() + std::chrono::hours(20));
   other.close(**taken);
 }

@@ -210,7 +210,8 @@ TEST_CASE("a living client that sets its watch anew is not cut off, and keeps it
   CHECK(scene.image().watchers == std::set{kHolder});
 }
 
-TEST_CASE("a client that somebody cut off for an hour is cut off for good, whatever this node's clock shows") {
+TEST_CASE(
+    "a client that somebody cut off for an hour is cut off again when that ends, whatever this node's clock shows") {
   Held scene(GENERATE(true, false));
   scene.loop.clock.wall_offset = GENERATE(-10'000h, 0h, 10'000h);
   scene.world.cluster.monitors_ahead = GENERATE(-1'000h, 1'000h);

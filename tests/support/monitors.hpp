@@ -1,5 +1,5 @@
-// Monitors that keep a blocklist by their own clock, and remember who asked. They may know no ranges, or refuse an
-// entry.
+// Monitors that keep a blocklist by their own clock, and remember who asked. An entry that is there keeps its end, as
+// with Ceph's. They may know no ranges, or refuse an entry.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ class Monitors final : public still::Clusters {
       const auto known = std::ranges::find_if(now.entries, [&](const auto& one) { return one.same_target(entry); });
       if (known == now.entries.end())
         now.entries.push_back(entry);
-      else
-        known->until = std::max(known->until, entry.until);
+      else if (!image::is_long_enough(left(entry.text()), duration))
+        done = Error{errc::failed_precondition, entry.text() + " keeps its end"};
     }
     co_return results;
   }

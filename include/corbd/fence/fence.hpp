@@ -40,11 +40,9 @@ std::vector<BlocklistEntry> remaining(const AddressBlock& block, const Blocklist
                                       const std::vector<BlocklistEntry>& gone);
 /// One entry for each address, for monitors that know no ranges. out_of_range above kMostAddresses.
 result<std::vector<BlocklistEntry>> each_address(const AddressBlock& block);
-/// How much longer than asked each address is blocked then. So a repeat, within that time, need not block again what
-/// the call before it did.
-std::chrono::seconds slack_of(std::chrono::seconds duration);
-/// Which of them are still to be blocked for that long. The first one just was, for the duration and its slack: its end
-/// tells the monitors' clock.
+/// Which of them are still to be blocked for that long. The first one just was, for the duration and its slack
+/// (image::slack_of), so that a repeat within that time need not block again what the call before it did. Its end tells
+/// the monitors' clock; one that was there ends earlier, and so do those that are left out then.
 std::vector<BlocklistEntry> unblocked(std::vector<BlocklistEntry> each, const Blocklist& now,
                                       std::chrono::seconds duration);
 

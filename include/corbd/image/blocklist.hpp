@@ -57,15 +57,13 @@ result<BlocklistEntry> entry_of_client(std::string client);
 BlocklistEntry entry_of_range(const AddressBlock& addresses);
 BlocklistEntry entry_of_host(const AddressBlock& address);
 
-/// An entry that would end earlier than it did, and by how much.
-struct Shortened {
-  BlocklistEntry entry;
-  std::chrono::seconds by;
-};
-/// Which of `added` the monitors let end earlier than before, because a new entry takes the place of an old one. Both
-/// lists have the monitors' own times, so no clock of this node counts.
-std::vector<Shortened> shortened(const std::vector<BlocklistEntry>& added, const std::vector<BlocklistEntry>& before,
-                                 const std::vector<BlocklistEntry>& after);
+/// Longer than any node is away whose writes could still arrive.
+inline constexpr std::chrono::hours kLongestAway{7 * 24};
+/// By how much a fence may be shorter than was asked: a call may be repeated so late.
+std::chrono::seconds slack_of(std::chrono::seconds asked);
+/// Ceph keeps the end of an entry that is there (docs/sources.md#blocklist). Whether an entry that ends in `left`
+/// serves who asked for so long: it lasts as long, or kLongestAway at least.
+bool is_long_enough(std::chrono::seconds left, std::chrono::seconds asked);
 
 struct Blocklist {
   std::string fsid;  ///< the cluster's

@@ -26,11 +26,15 @@ void Cluster::stamp(FakeImage& image) const {
 
 void Cluster::entries_age(duration by) {
   for (auto& [address, end] : blocklisted) end -= by;
+  for (auto& [address, end] : renewed) end -= by;
 }
 
 bool Cluster::has_entry(const std::string& address) const {
-  const auto entry = blocklisted.find(address);
-  return entry != blocklisted.end() && loop_.clock.now() < entry->second;
+  const auto lasts = [&](const std::map<std::string, time_point>& ends) {
+    const auto entry = ends.find(address);
+    return entry != ends.end() && loop_.clock.now() < entry->second;
+  };
+  return lasts(blocklisted) || lasts(renewed);
 }
 
 std::set<std::string> Cluster::cut_off_clients() const {
@@ -93,9 +97,17 @@ void Cluster::osds_get_map() {
 /// An entry that is there already ends a watch all the same.
 void Cluster::blocklist(const std::string& address, duration lasts) {
   osds_get_map();
-  if (!has_entry(address)) trace("blocklisted " + address);
-  blocklisted[address] = loop_.clock.now() + lasts;
+  const auto end = loop_.clock.now() + lasts;
+  if (!has_entry(address)) {
+    trace("blocklisted " + address);
+    blocklisted[address] = end;
+  }
   cut_off([&](const std::string& client) { return client == address; });
+}
+
+void Cluster::keep_blocked(const std::string& address, duration lasts) {
+  blocklist(address, lasts);
+  renewed[address] = std::max(renewed[address], loop_.clock.now() + lasts);
 }
 
 void Cluster::fence_host(const std::string& host, duration osds_know_in) {

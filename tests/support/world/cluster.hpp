@@ -109,6 +109,7 @@ class Cluster {
   std::map<std::pair<std::int64_t, std::string>, std::map<std::string, std::string>> journals;
   /// Clients, by their very addresses, and when each entry ends; also entries that have ended.
   std::map<std::string, time_point> blocklisted;
+  std::map<std::string, time_point> renewed;  ///< those that an agent keeps blocked, and until when
   std::set<std::string> living;         ///< other nodes' clients that nobody may cut off, unless their host is fenced
   std::set<std::string> ended;          ///< clients that ended well: nothing of them arrives any more
   std::set<std::string> fenced_hosts;   ///< every client there, as the monitors have it
@@ -129,8 +130,11 @@ class Cluster {
   /// Whether such a client would stamp it now.
   bool would_stamp(const FakeImage& image) const;
   std::uint64_t clock_of_osds() const;
-  /// The new end takes the place of an old one, also of a later one.
+  /// An entry that is there keeps its end.
   void blocklist(const std::string& address, duration lasts = kForGood);
+  /// As an agent has it done: it adds the entry again when one that was there ends. That is done here without a moment
+  /// in between, and whether or not the agent lives then.
+  void keep_blocked(const std::string& address, duration lasts);
   /// So much time passes for the entries alone.
   void entries_age(duration by);
   /// Whether an entry of its own refuses that client now.

@@ -162,15 +162,12 @@ class Clusters final : public image::Clusters {
                                             std::chrono::seconds lasts, Until until) override {
     if (auto admitted = world_.agent.admits_to_monitors(access.key); !admitted) co_return admitted.error();
     auto done = co_await world_.calls.ask_cluster("block", "", until, [&world = world_, entries, lasts]() -> result<> {
-      const auto end = world.loop().clock.now() + lasts;
       for (const auto& entry : entries) {
         const bool fenced = world.cluster.fenced_hosts.contains(std::string(image::host_of(entry.client)));
         const bool cut_off = fenced || world.cluster.has_entry(entry.client);
         if (world.cluster.living.contains(entry.client) && !cut_off)
           world.broke("a client that lives, on a node that is not off, was cut off: " + entry.client);
-        const auto known = world.cluster.blocklisted.find(entry.client);
-        const bool longer = known != world.cluster.blocklisted.end() && known->second > end;
-        world.cluster.blocklist(entry.client, longer ? known->second - world.loop().clock.now() : duration(lasts));
+        world.cluster.keep_blocked(entry.client, lasts);
       }
       return {};
     });

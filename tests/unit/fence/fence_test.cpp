@@ -120,7 +120,7 @@ TEST_CASE("a block without a fence of its own is unfenced already, and a wider o
 
 TEST_CASE("an address that was blocked for as long as asked is not blocked again, whatever this node's clock shows") {
   const auto each = fence::each_address(block("10.0.0.4/30")).value();
-  const auto slack = fence::slack_of(24h);
+  const auto slack = image::slack_of(24h);
   CHECK(slack == 1h);
   // The first was blocked a moment ago; two of the others by the call before, one of them too long ago.
   const auto now = list({until(each[0], 24h + slack), until(each[1], 24h), until(each[2], 24h - 1s)});

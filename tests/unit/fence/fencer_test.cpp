@@ -50,14 +50,23 @@ TEST_CASE("a fence that another node has made is answered only after this node's
   CHECK(scene.monitors.calls == 2);
 }
 
-TEST_CASE("a repeat prolongs a fence, and a shorter one leaves it as it is") {
+TEST_CASE("a fence that is there keeps its end, and one that is asked to last longer is refused") {
   Scene scene;
   CHECK(scene.fence({"10.0.0.7/32"}, 24h));
-  scene.monitors.pass(10h);
-  CHECK(scene.fence({"10.0.0.7/32"}, 24h));
-  CHECK(scene.monitors.left("10.0.0.7/32") == 24h);
   CHECK(scene.fence({"10.0.0.7/32"}, 1h));
-  CHECK(scene.monitors.left("10.0.0.7/32") == 24h);
+  scene.monitors.pass(10h);
+  const auto refused = scene.fence({"10.0.0.7/32"}, 24h);
+  CHECK(refused.error().code == errc::failed_precondition);
+  CHECK(scene.monitors.left("10.0.0.7/32") == 14h);
+}
+
+TEST_CASE("a fence for years may be repeated until its last week") {
+  Scene scene;
+  CHECK(scene.fence({"10.0.0.7/32"}));
+  scene.monitors.pass(fence::kLasting - 7 * 24h);
+  CHECK(scene.fence({"10.0.0.7/32"}));
+  scene.monitors.pass(24h);
+  CHECK(scene.fence({"10.0.0.7/32"}).error().code == errc::failed_precondition);
 }
 
 TEST_CASE("an address stays fenced for its own time when the wider fence around it is taken away") {

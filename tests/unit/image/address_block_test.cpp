@@ -4,6 +4,7 @@
 
 using namespace corbd;
 using image::AddressBlock;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -90,19 +91,12 @@ TEST_CASE("an entry for one client names a port and a nonce, because Ceph takes 
     CHECK(image::entry_of_client(host).error().code == errc::invalid_argument);
 }
 
-TEST_CASE("an entry that ends earlier than before is told, by the monitors' own clock") {
-  const auto at = [](image::BlocklistEntry entry, int seconds) {
-    entry.until = std::chrono::system_clock::time_point(std::chrono::seconds(seconds));
-    return entry;
-  };
-  const auto wide = image::entry_of_range(AddressBlock::parse("10.0.0.0/24").value());
-  const auto narrow = image::entry_of_range(AddressBlock::parse("10.0.0.7/32").value());
-  const auto client = image::entry_of_client("10.0.0.7:0/5").value();
-  const auto shorter = image::shortened({narrow, client}, {at(wide, 900), at(narrow, 500), at(client, 100)},
-                                        {at(wide, 100), at(narrow, 200), at(client, 200)});
-  REQUIRE(shorter.size() == 1);
-  CHECK(shorter.front().entry.same_target(narrow));
-  CHECK(shorter.front().by == std::chrono::seconds(300));
-  CHECK(image::shortened({narrow}, {}, {at(narrow, 200)}).empty());
-  CHECK(image::shortened({narrow}, {at(narrow, 500)}, {}).empty());
+TEST_CASE("an entry serves a fence if it lasts as long, or for a week, up to an hour less") {
+  CHECK(image::is_long_enough(24h, 24h));
+  CHECK(image::is_long_enough(23h, 24h));
+  CHECK_FALSE(image::is_long_enough(23h - 1s, 24h));
+  CHECK(image::is_long_enough(30s, 60s));
+  CHECK_FALSE(image::is_long_enough(29s, 60s));
+  CHECK(image::is_long_enough(7 * 24h, 5000 * 24h));
+  CHECK_FALSE(image::is_long_enough(6 * 24h, 5000 * 24h));
 }

@@ -47,3 +47,12 @@ TEST_CASE("a blocklist that is not understood is an error, never a shorter list"
         R"([7])", "nothing"})
     CHECK(rbd::parse_blocklist(text).error().code == errc::unavailable);
 }
+
+TEST_CASE("a monitor's answer tells its clock") {
+  // As Ceph 16.2.15 answers.
+  const auto end = rbd::end_in_answer("blocklisting 10.98.0.1:0/77 until 2026-11-23T03:17:52.108005+0000 (60 sec)");
+  REQUIRE(end);
+  CHECK(std::chrono::system_clock::to_time_t(*end) == 1795403872);
+  CHECK_FALSE(rbd::end_in_answer("done"));
+  CHECK_FALSE(rbd::end_in_answer("blocklisting x until tomorrow (60 sec)"));
+}

@@ -1,0 +1,87 @@
+// Blocks again what somebody else has blocked for too short a time.
+#include <algorithm>
+
+#include "connections.hpp"
+#include "corbd/core/log.hpp"
+#include "corbd/core/utc.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+// Without a connection, or an answer.
+constexpr std::chrono::seconds kTryAgain{10};
+
+}  // namespace
+
+task<> Connections::note_ending_early(const Lease& lease, const BlocklistChange& change) {
+  const std::string fsid = lease->fsid, cluster_id = lease->group->access.cluster_id;
+  if (change.monitors_ahead) monitors_ahead_[fsid] = *change.monitors_ahead;
+  for (const auto& entry : change.ending_early) {
+    const auto noted = std::ranges::find_if(
+        short_entries_, [&](const ShortEntry& one) { return one.fsid == fsid && one.client == entry.client; });
+    if (noted != short_entries_.end()) continue;
+    const ShortEntry made{make_uuid(), fsid, cluster_id, entry.client, entry.until};
+    short_entries_.push_back(made);
+    log::info("blocklist.ends_early",
+              {{"cluster", cluster_id},
+               {"client", entry.client},
+               {"until", utc_text(entry.until)},
+               {"hint", "Ceph keeps the end of an entry that is there, so the agent adds it again then"}});
+    auto save = [dir = config_.incarnations_dir, made] { return save_short_entry(dir, made); };
+    if (auto saved = co_await files_.run(std::move(save), {}, "noting a blocklist entry"); !saved)
+      log::warning("blocklist.not_noted", {{"client", made.client}, {"error", saved.error().text}});
+  }
+  renew_noted();
+}
+
+/// Each cluster by itself: one may not answer.
+void Connections::renew_noted() {
+  if (config_.beside || leaving_) return;
+  for (const auto& entry : short_entries_)
+    if (renewing_.insert(entry.fsid).second) gate_.spawn(renew(entry.fsid));
+}
+
+task<> Connections::renew(std::string fsid) {
+  const auto is_of = [&](const ShortEntry& entry) { return entry.fsid == fsid; };
+  while (!leaving_ && std::ranges::any_of(short_entries_, is_of)) {
+    const auto pause = co_await look_at_short(fsid);
+    static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + pause, &renewals_));
+  }
+  renewing_.erase(fsid);
+}
+
+std::optional<Lease> Connections::lease_of(const std::string& fsid) {
+  for (auto& group : groups_)
+    for (const auto& connection : group->serving)
+      if (connection->fsid == fsid && connection->cluster != nullptr) return Lease(*this, connection);
+  return std::nullopt;
+}
+
+task<std::chrono::milliseconds> Connections::look_at_short(std::string fsid) {
+  auto lease = lease_of(fsid);
+  if (!lease) co_return kTryAgain;
+  std::vector<ShortEntry> entries;
+  std::ranges::copy_if(short_entries_, std::back_inserter(entries), [&](const auto& one) { return one.fsid == fsid; });
+  const auto ahead = monitors_ahead_.find(fsid);
+  const bool exact = ahead != monitors_ahead_.end();
+  const auto now = clock_.wall() + (exact ? ahead->second : std::chrono::system_clock::duration::zero());
+  auto job = [held = lease->connection(), entries = std::move(entries), now, exact] {
+    return look_at_short_entries(held->cluster, entries, now, exact);
+  };
+  const auto look = co_await (*lease)->group->threads->cluster.call_to_end(gate_, std::move(job),
+                                                                           "looking at short blocklist entries");
+  if (!look) {
+    log::warning("blocklist.not_renewed", {{"fsid", fsid}, {"error", look.error().text}});
+    co_return kTryAgain;
+  }
+  for (const auto& client : look->added) log::warning("blocklist.renewed", {{"fsid", fsid}, {"client", client}});
+  for (const auto& uuid : look->forget) {
+    std::erase_if(short_entries_, [&](const ShortEntry& one) { return one.uuid == uuid; });
+    auto forget = [dir = config_.incarnations_dir, uuid] { return forget_short_entry(dir, uuid); };
+    if (auto gone = co_await files_.run(std::move(forget), {}, "forgetting a blocklist entry"); !gone)
+      log::warning("blocklist.not_forgotten", {{"error", gone.error().text}});
+  }
+  co_return look->again_in;
+}
+
+}  // namespace corbd::rbd

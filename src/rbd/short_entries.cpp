@@ -1,0 +1,109 @@
+#include "short_entries.hpp"
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <filesystem>
+
+#include "corbd/core/file.hpp"
+#include "corbd/core/log.hpp"
+
+namespace corbd::rbd {
+namespace {
+
+namespace json = boost::json;
+using std::chrono::system_clock;
+
+constexpr std::string_view kNoteSuffix = ".short";
+constexpr std::size_t kLargestNote = 4096;
+
+// A monitor that leads looks every 5 s (mon_tick_interval) which entries have ended. Until ours is there its client may
+// write, so we look often then.
+constexpr std::chrono::seconds kBefore{10}, kLate{60};
+constexpr std::chrono::milliseconds kOften{200}, kSeldom{30'000}, kStalled{5'000};
+
+std::string note_file(const std::string& dir, const std::string& uuid) {
+  return dir + "/" + uuid + std::string(kNoteSuffix);
+}
+
+std::string string_at(const json::object& object, std::string_view key) {
+  const auto* value = object.if_contains(key);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+Renewal wait_for_end(system_clock::duration left) {
+  const auto before = std::chrono::duration_cast<std::chrono::milliseconds>(left - kBefore);
+  if (left > kBefore) return {Renewal::Step::wait, std::clamp(before, kOften, kSeldom)};
+  return {Renewal::Step::wait, left < -kLate ? kStalled : kOften};
+}
+
+}  // namespace
+
+std::string to_json(const ShortEntry& entry) {
+  const auto until = std::chrono::duration_cast<std::chrono::seconds>(entry.until.time_since_epoch()).count();
+  return json::serialize(json::object{{"version", 1},
+                                      {"uuid", entry.uuid},
+                                      {"fsid", entry.fsid},
+                                      {"cluster_id", entry.cluster_id},
+                                      {"client", entry.client},
+                                      {"until", until}}) +
+         "\n";
+}
+
+result<ShortEntry> parse_short_entry(std::string_view text) {
+  boost::system::error_code failed;
+  const auto value = json::parse(text, failed);
+  if (failed || !value.is_object()) return Error{errc::state_corrupt, "not a JSON object"};
+  const auto& object = value.get_object();
+  ShortEntry entry{string_at(object, "uuid"), string_at(object, "fsid"), string_at(object, "cluster_id"),
+                   string_at(object, "client")};
+  const auto* until = object.if_contains("until");
+  if (entry.uuid.empty() || entry.fsid.empty() || until == nullptr || !until->is_int64())
+    return Error{errc::state_corrupt, "no uuid, fsid or end"};
+  if (const auto client = image::entry_of_client(entry.client); !client)
+    return Error{errc::state_corrupt, client.error().text};
+  entry.until = system_clock::time_point(std::chrono::seconds(until->get_int64()));
+  return entry;
+}
+
+result<> save_short_entry(const std::string& dir, const ShortEntry& entry) {
+  return write_durably(note_file(dir, entry.uuid), to_json(entry), 0600);
+}
+
+result<> forget_short_entry(const std::string& dir, const std::string& uuid) {
+  return remove_durably(note_file(dir, uuid));
+}
+
+std::vector<ShortEntry> load_short_entries(const std::string& dir) {
+  std::vector<ShortEntry> all;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator file(dir, failed), end; !failed && file != end; file.increment(failed)) {
+    const std::string path = file->path().string();
+    if (!path.ends_with(kNoteSuffix)) continue;
+    const auto text = read_file(path, kLargestNote);
+    auto entry = text ? parse_short_entry(*text) : result<ShortEntry>(text.error());
+    if (entry)
+      all.push_back(std::move(*entry));
+    else
+      log::error("blocklist.note_unreadable", {{"file", path}, {"error", entry.error().text}});
+  }
+  return all;
+}
+
+Renewal next_renewal(const ShortEntry& entry, const std::vector<image::BlocklistEntry>& listed,
+                     system_clock::time_point now, bool exact) {
+  const auto found = std::ranges::find_if(listed, [&](const image::BlocklistEntry& one) {
+    return one.kind == image::BlocklistEntry::Kind::client && one.client == entry.client;
+  });
+  if (found == listed.end()) {
+    const bool taken_away = exact && now + kLate < entry.until;
+    return {taken_away ? Renewal::Step::forget : Renewal::Step::add, kOften};
+  }
+  const auto left = found->until - now;
+  const bool is_new = found->until > entry.until + std::chrono::seconds(1);
+  if (is_new && image::is_long_enough(std::chrono::floor<std::chrono::seconds>(left), image::kLongestAway))
+    return {Renewal::Step::forget, {}};
+  return wait_for_end(left);
+}
+
+}  // namespace corbd::rbd

@@ -1,0 +1,44 @@
+// Entries of a cluster's blocklist that somebody else made, and that end before ours would. Ceph keeps the end of an
+// entry that is there, so ours is added once it has gone (renewal.cpp). A file for each tells the next agent.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/image/blocklist.hpp"
+
+namespace corbd::rbd {
+
+struct ShortEntry {
+  std::string uuid;  ///< the file's name
+  std::string fsid, cluster_id;
+  std::string client;  ///< "10.0.0.1:0/123"
+  std::chrono::system_clock::time_point until = {};
+};
+
+std::string to_json(const ShortEntry& entry);
+/// state_corrupt with the reason.
+result<ShortEntry> parse_short_entry(std::string_view json);
+
+/// In the folder of the incarnation files, with a suffix of their own. Durable when it returns.
+result<> save_short_entry(const std::string& dir, const ShortEntry& entry);
+result<> forget_short_entry(const std::string& dir, const std::string& uuid);
+/// Files that cannot be read are logged and left out.
+std::vector<ShortEntry> load_short_entries(const std::string& dir);
+
+/// What to do about a short entry, by the blocklist as it is now.
+struct Renewal {
+  enum class Step {
+    wait,
+    add,    ///< it has gone
+    forget  ///< it lasts long enough now, or somebody took it away before its end
+  } step = Step::wait;
+  std::chrono::milliseconds look_again{};  ///< after so long
+};
+/// `now`: of the monitors' clock. Where it is not known (`exact`), nobody can say that an entry went before its end.
+Renewal next_renewal(const ShortEntry& entry, const std::vector<image::BlocklistEntry>& listed,
+                     std::chrono::system_clock::time_point now, bool exact);
+
+}  // namespace corbd::rbd

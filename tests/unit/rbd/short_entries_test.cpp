@@ -1,0 +1,67 @@
+#include "short_entries.hpp"
+
+#include <fstream>
+
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using rbd::Renewal;
+using Step = Renewal::Step;
+
+namespace {
+
+const std::chrono::system_clock::time_point kEnd{std::chrono::seconds(1'800'000'000)};
+const rbd::ShortEntry kShort{"5e1f", "fsid", "lab", "10.0.0.7:0/5", kEnd};
+
+std::vector<image::BlocklistEntry> listed(std::chrono::seconds later = {}) {
+  auto entry = image::entry_of_client(kShort.client).value();
+  entry.until = kEnd + later;
+  return {entry};
+}
+
+}  // namespace
+
+TEST_CASE("a short entry is looked at seldom, and often around its end") {
+  CHECK(rbd::next_renewal(kShort, listed(), kEnd - 1h, true).step == Step::wait);
+  CHECK(rbd::next_renewal(kShort, listed(), kEnd - 1h, true).look_again == 30s);
+  CHECK(rbd::next_renewal(kShort, listed(), kEnd - 25s, true).look_again == 15s);
+  CHECK(rbd::next_renewal(kShort, listed(), kEnd - 5s, true).look_again == 200ms);
+  CHECK(rbd::next_renewal(kShort, listed(), kEnd + 5s, true).look_again == 200ms);
+}
+
+TEST_CASE("a short entry that no monitor takes away is looked at less often") {
+  CHECK(rbd::next_renewal(kShort, listed(), kEnd + 2min, true).look_again == 5s);
+}
+
+TEST_CASE("a short entry that has ended is added again") {
+  CHECK(rbd::next_renewal(kShort, {}, kEnd + 1s, true).step == Step::add);
+  CHECK(rbd::next_renewal(kShort, {}, kEnd + 24h, true).step == Step::add);
+}
+
+TEST_CASE("a short entry that somebody took away before its end is not added again") {
+  CHECK(rbd::next_renewal(kShort, {}, kEnd - 30min, true).step == Step::forget);
+}
+
+TEST_CASE("a short entry that is gone is added again if nobody knows the monitors' clock") {
+  CHECK(rbd::next_renewal(kShort, {}, kEnd - 30min, false).step == Step::add);
+}
+
+TEST_CASE("a short entry is forgotten once it lasts for a week, and not for another hour") {
+  CHECK(rbd::next_renewal(kShort, listed(7 * 24h), kEnd, true).step == Step::forget);
+  CHECK(rbd::next_renewal(kShort, listed(1h), kEnd, true).step == Step::wait);
+}
+
+TEST_CASE("notes of short entries are read as they were written, and one that is not understood is left out") {
+  const test::Folder folder;
+  REQUIRE(rbd::save_short_entry(folder.path(), kShort));
+  std::ofstream(folder.path() + "/odd.short") << "{}";
+  const auto all = rbd::load_short_entries(folder.path());
+  REQUIRE(all.size() == 1);
+  CHECK(all.front().client == kShort.client);
+  CHECK(all.front().fsid == kShort.fsid);
+  CHECK(all.front().until == kEnd);
+  REQUIRE(rbd::forget_short_entry(folder.path(), kShort.uuid));
+  CHECK(rbd::load_short_entries(folder.path()).empty());
+}
