@@ -69,6 +69,7 @@ class Node final : public test::Hazards {
   Error error_of(const std::string& call, std::uint32_t what) const;
   // others.cpp: other nodes
   bool is_between_break_and_lock(const test::FakeImage& image) const;
+  std::string new_nonce();
   void visit(const Fault& fault, bool by_force);
   void moves_away(test::FakeImage& image);
   void maintain(const Fault& fault);
@@ -76,7 +77,7 @@ class Node final : public test::Hazards {
   bool is_fenced() const;
   void fence_node(const Fault& fault);
   void dead_holder(const Fault& fault);
-  void renamed_holder(const Fault& fault);
+  void renamed_holder(const Fault& fault, const std::string& client);
   void stage_what_the_dead_left();
   void the_dead_return();
   // kubelet.cpp: those above
@@ -125,6 +126,7 @@ class Node final : public test::Hazards {
   bool leaves_well_ = false, hands_over_ = false, reboots_ = false, faults_over_ = false;
   std::optional<Millis> suspended_for_;
   time_point slow_death_until_, untold_until_, disk_full_until_, slow_until_, dead_until_;
+  std::uint32_t nonces_ = 0;                                      ///< of other nodes' clients
   std::map<std::string, std::pair<std::string, bool>> visitors_;  ///< image, and whether it leaves cleanly
   std::map<std::string, std::string> waiting_;                    ///< image by other nodes' agents that wait for one
   std::set<std::string>

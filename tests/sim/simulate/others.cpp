@@ -10,10 +10,10 @@ using namespace std::chrono_literals;
 
 const std::string kDeadHost = "10.0.0.4";
 
-/// ":0/3422". A nonce of 0 would stand for the whole host.
-std::string nonce_of(const Fault& fault) { return ":0/" + std::to_string(std::max<Millis::rep>(fault.at.count(), 1)); }
-
 }  // namespace
+
+/// ":0/42". A nonce of 0 would stand for the whole host.
+std::string Node::new_nonce() { return ":0/" + std::to_string(++nonces_); }
 
 /// Open, see tests/sim/heal_test.cpp: there only our watch keeps another node away, and not every program looks at
 /// that.
@@ -24,7 +24,7 @@ bool Node::is_between_break_and_lock(const test::FakeImage& image) const {
 
 void Node::visit(const Fault& fault, bool by_force) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string visitor = "10.0.0.2" + nonce_of(fault);
+  const std::string visitor = "10.0.0.2" + new_nonce();
   test::FakeImage& image = world_.cluster.images.at(name);
   // A rescue host, or another cluster of Kubernetes: the orchestrator does not hear of it. What it writes is seen if it
   // does not come within a minute of the stage.
@@ -56,7 +56,7 @@ void Node::moves_away(test::FakeImage& image) {
 
 void Node::maintain(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string tool = "10.0.0.9" + nonce_of(fault);
+  const std::string tool = "10.0.0.9" + new_nonce();
   if (vouched_.contains(name) || !world_.cluster.maintain(world_.cluster.images.at(name), tool)) return;
   visitors_[tool] = {name, fault.what % 5 != 0};
   loop_.outside_in(fault.lasts, [this, tool] {
@@ -70,7 +70,7 @@ void Node::maintain(const Fault& fault) {
 
 void Node::agent_waits(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string agent = "10.0.0.3" + nonce_of(fault);
+  const std::string agent = "10.0.0.3" + new_nonce();
   if (vouched_.contains(name) || !waiting_.emplace(agent, name).second) return;
   moves_away(world_.cluster.images.at(name));
   world_.cluster.other_agent_waits(name, agent);
@@ -95,9 +95,8 @@ void Node::fence_node(const Fault& fault) {
 
 /// Another node's client has an image, and lives. Meanwhile its Node object is deleted, and made again under another
 /// name or UID, or later; and the API server refuses lists of nodes for a while.
-void Node::renamed_holder(const Fault& fault) {
+void Node::renamed_holder(const Fault& fault, const std::string& client) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
-  const std::string client = kDeadHost + nonce_of(fault);
   auto& nodes = world_.nodes;
   nodes.by_name["node-4"] = {.address = kDeadHost};
   world_.cluster.living.insert(client);
@@ -127,9 +126,9 @@ void Node::dead_holder(const Fault& fault) {
   test::FakeImage& image = world_.cluster.images.at(name);
   const bool here = device_of(name) != nullptr ||
                     std::ranges::find(world_.disk.records, name, &plan::Record::volume_id) != world_.disk.records.end();
-  const std::string client = kDeadHost + nonce_of(fault);
+  const std::string client = kDeadHost + new_nonce();
   if (here || !image.watchers.empty() || !world_.cluster.visit(image, client, false)) return;
-  if (fault.what / 16 % 3 == 0) return renamed_holder(fault);
+  if (fault.what / 16 % 3 == 0) return renamed_holder(fault, client);
   world_.nodes.by_name["node-4"] = {.address = kDeadHost};
   const auto cut = duration(fault.lasts);
   loop_.outside_in(cut, [this, client] {
