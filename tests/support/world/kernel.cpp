@@ -166,11 +166,16 @@ void Kernel::close_device(std::uint32_t index) {
   let_go(index);
 }
 
+/// The first link whose client is not cut off begins it.
+void Kernel::begin_visit(KernelDevice& device) {
+  if (const auto place = links.find(device.link); device.visits == kNoVisit && place != links.end())
+    device.visits = place->second->visits;
+}
+
 void Kernel::connect_link(KernelDevice& device, int link) {
   device.link = link;
   device.alive = true;
-  if (const auto place = links.find(link); device.visits == kNoVisit && place != links.end())
-    device.visits = place->second->visits;
+  begin_visit(device);
   world_.trace(device::path(device.index) + " is served by link " + std::to_string(link));
   const auto timer = std::chrono::milliseconds(device.io_timeout_ms) + std::chrono::seconds(1);
   // What was in flight goes out again when its timer fires, in any order; what waited for a link, now.
@@ -186,6 +191,7 @@ void Kernel::connect_link(KernelDevice& device, int link) {
 
 void Kernel::resume_link(KernelDevice& device, int link) {
   device.link = link;
+  begin_visit(device);
   world_.trace(device::path(device.index) + " is served by link " + std::to_string(link) + ", which was given");
   for (const auto& request : device.requests)
     world_.loop().outside_in({}, [this, index = device.index, link, id = request.id] { replay(index, link, id); });

@@ -149,6 +149,7 @@ class Kernel {
   /// The process that had it is gone, by its own will or not.
   void link_cut(int link, bool well);
   void connect_link(KernelDevice& device, int link);
+  void begin_visit(KernelDevice& device);
   /// Another process goes on with the socket: what lies in it is read now.
   void resume_link(KernelDevice& device, int link);
   std::map<std::uint32_t, Given> given;  ///< by device
