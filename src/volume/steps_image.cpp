@@ -86,7 +86,8 @@ task<result<>> Steps::take_lock(Volume& live) {
   if (!locked) co_return locked;
   live.modified = ownership ? ownership->modified : std::nullopt;
   // Nobody has a proof of what is new. The stamp tells others who had the image that it is theirs no more.
-  if (!live.record->device) {
+  const auto devices = find_devices(live, ports_);
+  if (!live.record->device || (devices && devices->empty())) {
     const auto stamped = co_await live.image->stamp(soon());
     if (!stamped) co_return stamped.error();
     live.modified = *stamped;

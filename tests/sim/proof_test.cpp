@@ -74,6 +74,22 @@ TEST_CASE("a volume that a rescue host wrote is served on the operator's word, a
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
+TEST_CASE("a new device in the place of one that another program took away leaves a stamp, too") {
+  Scene scene;
+  scene.filled();
+  scene.image().exclusive = GENERATE(true, false);
+  REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
+  const auto before = scene.image().modified;
+  scene.world.agent.kill();
+  scene.world.kernel.devices.clear();
+  scene.world.kernel.mounts.clear();
+  scene.loop.advance(61s);
+  scene.world.agent.start();
+  REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
+  CHECK(scene.image().modified > before);
+  CHECK(scene.world.disk.records.front().modified == scene.image().modified);
+}
+
 TEST_CASE("what rbd-nbd of this node wrote in between is no evidence against a volume that stayed attached here") {
   Scene scene;
   scene.filled();
