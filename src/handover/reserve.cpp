@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@ namespace {
 
 constexpr std::size_t kLongestPod = 256;
 constexpr std::chrono::milliseconds kLooksEvery{200};
+// Each time another pod has begun in the very moment.
+constexpr int kMostTries = 10;
 
 std::string note_path(const std::string& runtime_dir) { return runtime_dir + "/in-reserve"; }
 std::string call_path(const std::string& runtime_dir) { return runtime_dir + "/reserve-called"; }
@@ -34,6 +37,18 @@ std::vector<std::string> pods_at(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
     pods.push_back(entry.path().filename().string());
   return pods;
+}
+
+bool is_file_at(const Fd& file, const std::string& path) {
+  struct stat open{}, there{};
+  return ::fstat(file.get(), &open) == 0 && ::stat(path.c_str(), &there) == 0 && open.st_dev == there.st_dev &&
+         open.st_ino == there.st_ino;
+}
+
+/// Not that of a pod which lives. One that begins to live waits for the lock, and makes its file anew.
+void remove_if_dead(const std::string& path) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
 }
 
 std::string pod_at(const std::string& path) {
@@ -92,11 +107,15 @@ Fd say_pod_lives(const std::string& runtime_dir, const std::string& pod) {
   const std::string folder = runtime_dir + "/pods";
   if (auto made = make_folder(folder, 0700); !made) return {};
   for (const auto& other : pods_at(folder))
-    if (other != pod && !pod_lives(runtime_dir, other)) ::unlink(pod_path(runtime_dir, other).c_str());
-  Fd file(::open(pod_path(runtime_dir, pod).c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  // Who asks whether it is locked has it for a moment.
-  if (file && ::flock(file.get(), LOCK_SH) != 0) return {};
-  return file;
+    if (other != pod) remove_if_dead(pod_path(runtime_dir, other));
+  const std::string path = pod_path(runtime_dir, pod);
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    Fd file(::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    // Who asks whether it is locked has it for a moment. Another pod that begins may have removed it in that moment.
+    if (!file || ::flock(file.get(), LOCK_SH) != 0) return {};
+    if (is_file_at(file, path)) return file;
+  }
+  return {};
 }
 
 bool pod_lives(const std::string& runtime_dir, const std::string& pod) {

@@ -82,4 +82,24 @@ TEST_CASE("a pod lives as long as one of its processes says so, and what others 
   CHECK_FALSE(std::filesystem::exists(folder.path() + "/pods/pod-1"));
 }
 
+TEST_CASE("a pod lives though another one took its file for that of a dead pod as it began") {
+  const Folder folder;
+  const std::string pods = folder.path() + "/pods", path = pods + "/pod-1";
+  REQUIRE(make_folder(pods, 0700));
+  Fd other(::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0600));
+  REQUIRE(::flock(other.get(), LOCK_EX) == 0);
+  Fd lives;
+  std::thread pod([&] { lives = say_pod_lives(folder.path(), "pod-1"); });
+  const bool waits = soon([] {
+    const auto locks = read_file("/proc/locks", 1u << 20);
+    return locks && locks->find("-> FLOCK") != std::string::npos;
+  });
+  ::unlink(path.c_str());
+  other.reset();
+  pod.join();
+  CHECK(waits);
+  REQUIRE(lives);
+  CHECK(pod_lives(folder.path(), "pod-1"));
+}
+
 }  // namespace corbd::test
