@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "corbd/core/log.hpp"
 #include "corbd/device/link_end.hpp"
@@ -22,6 +23,7 @@ void end_all(const std::vector<Held>& links) {
 }  // namespace
 
 void Store::give_all(int socket) {
+  end_all(std::exchange(unheard_, {}));
   std::erase_if(holdings_.memory, [&](const Memory& one) {
     const int fds[] = {one.file.get()};
     return !tell(socket, {Kind::memory, 0, one.token, 0}, {}, fds);
@@ -65,10 +67,7 @@ void Store::note_death(int signal, time_point when, duration pause) {
 
 void Store::let_go() {
   end_all(holdings_.links);
-  forget();
-}
-
-void Store::forget() {
+  end_all(std::exchange(unheard_, {}));
   holdings_.links.clear();
   holdings_.memory.clear();
 }
@@ -88,10 +87,13 @@ void Store::hear(int socket) {
 }
 
 /// Nobody knows what that message took the place of. Nothing at all is better than a ledger that is not true any more,
-/// or a link that its agent gives away. The agent, which has the links itself, notices when it has something to say.
+/// or a link that its agent gives away. The agent, which has the links itself, notices when it has something to say. It
+/// may be dead, and this the last end of its links: they end with the next one.
 void Store::be_deaf(int socket, const Error& why) {
   deaf_ = true;
-  forget();
+  for (Held& one : holdings_.links) unheard_.push_back(std::move(one));
+  holdings_.links.clear();
+  holdings_.memory.clear();
   ::shutdown(socket, SHUT_RDWR);  // no link: the agent's
   log::warning("keeper.keeps_nothing", {{"error", why.text}});
 }

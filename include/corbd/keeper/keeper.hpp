@@ -89,12 +89,12 @@ class Store {
 
  private:
   bool give(int socket, Held& one);
-  void forget();
   void be_deaf(int socket, const Error& why);
   void take_in(Heard& heard);
   void drop(std::uint64_t token);
   Holdings holdings_;
-  bool deaf_ = false;  ///< a message of this agent was not whole
+  bool deaf_ = false;          ///< a message of this agent was not whole
+  std::vector<Held> unheard_;  ///< what it had said before: given to nobody, and ended once it is dead
 };
 
 /// The socket of this process's keeper, if a keeper started it. Later children of this process know nothing of it.
