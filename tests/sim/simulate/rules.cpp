@@ -95,7 +95,10 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   if (std::any_of(image->second.watchers.begin(), image->second.watchers.end(), foreign)) return false;
   // A visit of which the orchestrator knows nothing.
   const bool visited = std::ranges::find_if(world_.kernel.devices, has_id)->visits != image->second.visits;
-  if (stayed_here(*record, image->second) && !visited) return true;
+  // What was written by a call that failed the agent does not count on until it reads it again.
+  const auto status = agent().running() ? agent().shell().status(id) : std::nullopt;
+  const bool is_known = !status || status->attachment_uid == record->attachment_uid;
+  if (is_known && stayed_here(*record, image->second) && !visited) return true;
   const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
   return record->exclusive_lock && (freed_by_us || agent().clients.contains(image->second.lock_owner));
 }
