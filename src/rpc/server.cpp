@@ -26,7 +26,9 @@ grpc::Status to_status(const Error& error) {
   return {static_cast<grpc::StatusCode>(grpc_code(error.code)), valid_utf8(error.text)};
 }
 
-// gRPC calls a connection that it was given "fd:<number>" (grpc_server_add_channel_from_fd).
+// gRPC calls a connection that it was given "fd:<number>" (grpc_server_add_channel_from_fd). The number is this
+// connection's as long as one of its calls exists: each call's stream refers to the transport, and only the transport's
+// destructor closes the descriptor (gRPC 1.51, chttp2_transport.cc). Later versions close it sooner; see peer_test.cpp.
 std::string peer_of(const grpc::ServerContextBase& context) {
   constexpr std::string_view prefix = "fd:";
   const std::string peer = context.peer();

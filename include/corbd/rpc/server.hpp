@@ -68,7 +68,8 @@ class Server {
   std::unique_ptr<Listener> listener_;
 };
 
-/// The caller on the unix socket: "uid 0, pid 4711" (pid 0: from another PID namespace); empty if not known.
+/// The caller on the unix socket: "uid 0, pid 4711" (pid 0: from another PID namespace); empty if not known. Only while
+/// the call has not ended.
 std::string peer_of(const grpc::ServerContextBase& context);
 
 /// The status a caller sees; the text is made valid UTF-8.
