@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "commands.hpp"
 #include "corbd/core/log.hpp"
@@ -13,6 +14,7 @@
 namespace corbd::nbd {
 namespace {
 constexpr std::chrono::seconds kGivenFor{60};
+constexpr std::chrono::seconds kLooksAgain{1};  // whether a command is still under way
 }  // namespace
 
 GivenLinks::GivenLinks(executor control, Clock& clock, IoLoop& loop, Config& config)
@@ -109,10 +111,15 @@ void GivenLinks::discard_all() {
 }
 
 task<Waited> GivenLinks::ended(std::uint32_t index, Until until) {
-  const auto place = ends_.find(index);
-  if (place == ends_.end()) co_return Waited::ready;
-  const std::shared_ptr<Event> end = place->second;
-  co_return co_await end->wait(until);
+  // A device has two if an agent died with two of its links: any of them may be the kernel's.
+  std::vector<std::shared_ptr<Event>> ends;
+  const auto [first, last] = ends_.equal_range(index);
+  for (auto place = first; place != last; ++place) ends.push_back(place->second);
+  for (const auto& end : ends) {
+    const Waited waited = co_await end->wait(until);
+    if (waited != Waited::ready) co_return waited;
+  }
+  co_return Waited::ready;
 }
 
 void GivenLinks::forget_later() {
@@ -127,7 +134,7 @@ void GivenLinks::forget_later() {
       if (now->second.link.until > clock_.now()) continue;
       // A resize of an agent that died may wait for what only this link can answer, and no other link can be made then.
       if (is_under_way(lock_))
-        now->second.link.until = clock_.now() + kGivenFor;
+        now->second.link.until = clock_.now() + kLooksAgain;
       else
         refuse(now, {errc::timed_out, "nobody went on with it within a minute"});
     }
@@ -149,7 +156,8 @@ GivenLinks::Given::iterator GivenLinks::discard(Given::iterator place) {
 void GivenLinks::end(std::uint32_t index, GivenLink link) {
   close_ledger(link.ledger.get());
   const auto seen = std::make_shared<Event>(control_, clock_);
-  ends_[index] = seen;
+  std::erase_if(ends_, [](const auto& one) { return one.second->is_set(); });
+  ends_.emplace(index, seen);
   auto ended = [control = control_, seen, keep = keep_, token = link.token] {
     if (keep != nullptr && token != 0) static_cast<void>(keep->drop(token));
     asio::post(control, [seen] { seen->set(); });

@@ -13,9 +13,9 @@
 
 namespace corbd::nbd {
 
-/// One for each device. What nobody goes on with within a minute is ended: the kernel would wait for ever for it. Not
-/// while a command is under way on the node, which may be a resize that waits for its answers. Memory that none of them
-/// speaks of any more goes back to the system. Control thread.
+/// One for each device. What nobody goes on with within a minute is ended: the kernel would wait for ever for it. If a
+/// command is under way on the node then, the end waits for that: it may be a resize that waits for its answers. Memory
+/// that none of them speaks of any more goes back to the system. Control thread.
 class GivenLinks {
  public:
   /// Of `config` it takes what was kept, and the memory of that. `loop` ends links.
@@ -39,7 +39,7 @@ class GivenLinks {
   void discard(std::uint32_t index);
   void discard(const std::string& backend);
   void discard_all();
-  /// Of what was discarded the kernel has seen the end.
+  /// Of all that was discarded the kernel has seen the end.
   task<Waited> ended(std::uint32_t index, Until until);
 
  private:
@@ -64,7 +64,7 @@ class GivenLinks {
   const std::uint32_t max_request_;
   const std::string lock_;  ///< of the node's commands
   Given given_;
-  std::map<std::uint32_t, std::shared_ptr<Event>> ends_;  ///< of the last link of that device that was discarded
+  std::multimap<std::uint32_t, std::shared_ptr<Event>> ends_;  ///< of discarded links, by device
   Clock::TimerId forgets_ = 0;
 };
 

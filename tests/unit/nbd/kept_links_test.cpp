@@ -1,6 +1,7 @@
 // What the next agent does with the links that a dead one left: the real port, with ledgers as a dead session leaves
 // them or otherwise.
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -305,6 +306,23 @@ TEST_CASE("a kept link that nobody goes on with within a minute is shut, and its
   CHECK_FALSE(node.resume());
 }
 
+TEST_CASE("a kept link that nobody goes on with is shut as soon as a command that was under way has ended") {
+  Node node;
+  const Folder folder;
+  const std::string lock = folder.path() + "/commands";
+  node.config.commands_lock = lock;
+  const Dead dead(node.arena);
+  node.start_with(dead);
+  // After the device port's own command, which listens to the driver.
+  Fd command(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  REQUIRE(::flock(command.get(), LOCK_EX) == 0);
+  node.control.advance(70s);
+  CHECK(dead.goes_on());
+  command.reset();
+  node.control.advance(2s);
+  CHECK(dead.shut());
+}
+
 TEST_CASE("a link that nobody goes on with takes the rest of a request that its peer is in the middle of sending") {
   Node node;
   const Dead dead(node.arena);
@@ -410,6 +428,20 @@ TEST_CASE("of two kept links of one device that have not ended nobody goes on wi
   CHECK(other.shut());
   CHECK(node.image.calls().empty());
   CHECK(said.has("two links"));
+}
+
+TEST_CASE("a device that was left with two links gets no new one before the kernel has ended both") {
+  Node node;
+  const Dead one(node.arena), other(node.arena);
+  node.config.kept.emplace_back(kIndex, one.given());
+  node.start_with(other);
+  REQUIRE(one.shut());
+  REQUIRE(node.keep.drops(one.token));
+  REQUIRE(node.serve());
+  const Until soon{node.control.clock.now() + 1s};
+  const auto done = node.control.run(node.devices->reconnect(*node.link, {kIndex, kVolume}, soon));
+  REQUIRE_FALSE(done);
+  CHECK_THAT(done.error().text, ContainsSubstring("the end of the link"));
 }
 
 TEST_CASE("a kept link whose payloads cannot be read is shut before the stream moves") {
