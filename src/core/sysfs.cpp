@@ -1,6 +1,7 @@
 #include "corbd/core/sysfs.hpp"
 
 #include <algorithm>
+#include <array>
 #include <sstream>
 
 #include "corbd/core/file.hpp"
@@ -42,6 +43,16 @@ std::uint32_t waiting_of(const fs::path& block) {
   std::istringstream counts(attribute(block / "inflight").value_or(""));
   for (std::uint32_t count; counts >> count;) waiting += count;
   return waiting;
+}
+
+std::uint64_t completed_of(const fs::path& block) {
+  constexpr std::array<std::size_t, 4> kCounts{0, 4, 11, 15};  // of reads, writes, discards and flushes
+  std::uint64_t completed = 0;
+  std::istringstream stat(attribute(block / "stat").value_or(""));
+  std::uint64_t number = 0;
+  for (std::size_t at = 0; stat >> number; ++at)
+    if (std::ranges::find(kCounts, at) != kCounts.end()) completed += number;
+  return completed;
 }
 
 }  // namespace corbd::sysfs

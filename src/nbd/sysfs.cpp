@@ -33,7 +33,11 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
   seen.size = device::size_of(folder);
   std::tie(seen.dev_major, seen.dev_minor) = device::parse_dev(*dev);
   seen.io_timeout_ms = number_of<std::uint32_t>(folder / "queue/io_timeout");
-  seen.waiting = sysfs::waiting_of(folder);
+  // Most devices are idle, and cost no further look.
+  if (sysfs::waiting_of(folder) > 0) {
+    seen.completed = sysfs::completed_of(folder);
+    seen.waiting = sysfs::waiting_of(folder);
+  }
   seen.holders = device::holders_of(folder);
   return seen;
 }

@@ -92,6 +92,9 @@ void volumes(Families& into, const Snapshot& snapshot) {
   per_volume(into, snapshot, "corbd_volume_oldest_request_seconds", MetricType::Gauge,
              "Age of the volume's oldest request that the cluster has not answered.",
              [](const auto& volume) { return seconds(volume.oldest); });
+  per_volume(into, snapshot, "corbd_volume_server_silent_seconds", MetricType::Gauge,
+             "For how long rbd-nbd, which serves the volume's device, has answered none of the requests that wait.",
+             [](const auto& volume) { return seconds(volume.other_silent); });
   per_volume(into, snapshot, "corbd_volume_links_lost_total", MetricType::Counter,
              "Times the volume's device lost its server.",
              [](const auto& volume) { return double{1} * volume.links_lost; });

@@ -1,5 +1,7 @@
 #include "corbd/volume/condition.hpp"
 
+#include "corbd/volume/silence.hpp"
+
 namespace corbd::volume {
 namespace {
 
@@ -7,6 +9,22 @@ using Kind = Condition::Kind;
 constexpr std::chrono::seconds kSlow{30};
 
 std::string because(const Status& status) { return status.last_error ? ": " + status.last_error->text : ""; }
+
+/// The agent does not end that process by itself: it may hold writes that it has acknowledged, and its client may still
+/// write.
+Condition silent(const Status& status) {
+  std::string who;
+  for (const int pid : status.other_pids) who += (who.empty() ? "process " : ", ") + std::to_string(pid);
+  const auto lasted = std::chrono::duration_cast<std::chrono::seconds>(status.other_silent).count();
+  return {
+      Kind::inaccessible, "ServerSilent",
+      "rbd-nbd" + (who.empty() ? "" : " (" + who + ")") + " has answered no request of " +
+          (status.device ? device::path(*status.device, status.kind) : "the device") + " for " +
+          std::to_string(lasted) +
+          " s, and I/O waits until rbd-nbd answers or ends. See whether the cluster answers and whether the process "
+          "is stopped. `corbd heal " +
+          status.volume_id + " --adopt` asks it to end, and serves the volume; if that fails, end the process by hand"};
+}
 
 Condition unserved(const Status& status) {
   const errc code = status.last_error ? status.last_error->code : errc::ok;
@@ -47,6 +65,7 @@ Condition condition_of(const Status& status) {
       break;
   }
   if (status.unserved) return unserved(status);
+  if (status.other_silent >= kServerSilent) return silent(status);
   if (status.oldest >= kSlow) {
     const auto waits = std::chrono::duration_cast<std::chrono::seconds>(status.oldest).count();
     return {Kind::inaccessible, "ClusterUnreachable",

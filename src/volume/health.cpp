@@ -97,6 +97,10 @@ Status status_of(const Volume& live, const device::Seen* seen, const std::vector
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
   status.cut_off = live.link && live.link->state() == device::Link::State::held;
   status.served_by_other = record.adopting && live.answers();
+  if (status.served_by_other) {
+    status.other_pids = live.other_pids;
+    status.other_silent = live.other_silence.lasted();
+  }
   status.unserved = seen != nullptr && !live.answers();
   status.unserved_since = live.unserved_since;
   status.waiting = seen != nullptr ? seen->waiting : 0;

@@ -99,6 +99,7 @@ class Steps {
   void admit_kernel(const Volume& live, image::Ownership& who) const;
   // steps_adopt.cpp
   task<result<>> look_at_other(Volume& live);
+  void watch_silence(Volume& live);
   task<result<>> dismiss(Volume& live);
   task<result<>> inherit(Volume& live, std::string address);
   // steps_luks.cpp

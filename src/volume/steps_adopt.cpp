@@ -1,5 +1,6 @@
 // The steps for a device that rbd-nbd made.
 #include "corbd/core/log.hpp"
+#include "corbd/volume/condition.hpp"
 #include "steps.hpp"
 
 namespace corbd::volume {
@@ -10,14 +11,32 @@ constexpr std::chrono::seconds kEndsWithin{60};
 
 }  // namespace
 
+/// Only tells: nobody but an operator can know that this process has nothing to write any more.
+void Steps::watch_silence(Volume& live) {
+  const auto devices = find_devices(live, ports_);
+  if (!live.record || !devices || devices->size() != 1) return;
+  live.other_silence.look(devices->front().completed, devices->front().waiting, clock_.now());
+  const Status status = status_of(live, &devices->front(), {});
+  const bool silent = status.other_silent >= kServerSilent;
+  if (std::exchange(live.silence_told, silent) || !silent) return;
+  const Condition condition = condition_of(status);
+  log::warning("device.server_silent",
+               {{"volume", live.id}, {"device", device::path(devices->front())}, {"why", condition.message}});
+  notify_(live, {condition.reason, true, condition.message});
+}
+
 task<result<>> Steps::look_at_other(Volume& live) {
   const auto index = device_index(live);
   if (!index) co_return index.error();
+  // First, because the look for the process may wait for that process.
+  watch_silence(live);
   auto serving = co_await ports_.daemons.serving(*index, live.id, soon());
   if (!serving) co_return serving.error();
-  live.facts.served_by_other = *serving;
-  const bool did = std::exchange(live.served_by_other, *serving);
-  if (*serving) {
+  const bool serves = !serving->empty();
+  live.facts.served_by_other = serves;
+  const bool did = std::exchange(live.served_by_other, serves);
+  live.other_pids = std::move(*serving);
+  if (serves) {
     // rbd-nbd lives on, so this is another one, with a link of its own.
     if (live.other_died && clock_.now() - *live.other_died > kEndsWithin) live.other_died.reset();
     if (!live.other_died) live.unserved_since.reset();
@@ -37,6 +56,7 @@ task<result<>> Steps::dismiss(Volume& live) {
   auto gone = co_await ports_.daemons.dismiss(*index, live.id, soon());
   if (!gone) co_return gone;
   live.served_by_other = false;
+  live.other_pids.clear();
   if (!live.unserved_since) live.unserved_since = clock_.now();
   live.facts.ownership.reset();
   live.facts.served_by_other.reset();

@@ -8,6 +8,7 @@
 
 #include "corbd/core/async_lock.hpp"
 #include "corbd/volume/shell.hpp"
+#include "corbd/volume/silence.hpp"
 
 namespace corbd::volume {
 
@@ -63,7 +64,10 @@ struct Volume {
   Health health = Health::absent;
   std::chrono::system_clock::time_point since;
   std::deque<Change> timeline;
-  bool served_by_other = false;          ///< at the last look, rbd-nbd served the device
+  bool served_by_other = false;  ///< at the last look, rbd-nbd served the device
+  std::vector<int> other_pids;   ///< of those rbd-nbd processes
+  Silence other_silence;
+  bool silence_told = false;
   std::optional<time_point> other_died;  ///< when the kernel reported the end of rbd-nbd's link
   bool gone = false;                     ///< the record is of an earlier boot, or the last look found no device
   bool disconnected = false;             ///< the device takes no link any more

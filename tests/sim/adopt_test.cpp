@@ -1,4 +1,8 @@
 // A device that rbd-nbd made for ceph-csi: left alone while rbd-nbd lives, taken over in place when it is dead.
+#include <algorithm>
+
+#include "corbd/volume/condition.hpp"
+#include "corbd/volume/silence.hpp"
 #include "scene.hpp"
 
 using namespace corbd;
@@ -46,6 +50,63 @@ TEST_CASE("a volume that rbd-nbd serves is staged as it is, and left alone") {
   CHECK(node.status().served_by_other);
   CHECK_FALSE(node.status().unserved);
   CHECK(node.status().health == Health::staged);
+}
+
+TEST_CASE("a volume whose rbd-nbd answers nothing for two minutes is inaccessible, and left alone until it answers") {
+  Adopting node;
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  node.world.ceph_csi.stops(true);
+  node.world.kernel.application_writes(node.device(), 0);
+  node.loop.advance(std::chrono::seconds(110));
+  CHECK(volume::condition_of(node.status()).kind == volume::Condition::Kind::healthy);
+  node.loop.advance(std::chrono::seconds(70));
+  const auto silent = volume::condition_of(node.status());
+  CHECK(silent.kind == volume::Condition::Kind::inaccessible);
+  CHECK_THAT(silent.message, ContainsSubstring("process 4000"));
+  CHECK(node.world.ceph_csi.daemons.contains(node.index));
+  CHECK(node.image().lock_owner == node.world.ceph_csi.daemons.at(node.index));
+  node.world.ceph_csi.stops(false);
+  node.loop.advance(std::chrono::seconds(31));
+  CHECK(volume::condition_of(node.status()).kind == volume::Condition::Kind::healthy);
+  CHECK(node.world.kernel.answered == 1);
+}
+
+TEST_CASE("an rbd-nbd that answers nothing is told of once for each silence") {
+  Adopting node;
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  const auto told = [&] {
+    return std::ranges::count_if(node.world.notices,
+                                 [](const auto& one) { return one.second.reason == "ServerSilent"; });
+  };
+  node.world.ceph_csi.stops(true);
+  node.world.kernel.application_writes(node.device(), 0);
+  node.loop.advance(std::chrono::minutes(10));
+  CHECK(told() == 1);
+  node.world.ceph_csi.stops(false);
+  node.loop.advance(std::chrono::minutes(1));
+  node.world.ceph_csi.stops(true);
+  node.world.kernel.application_writes(node.device(), 0);
+  node.loop.advance(std::chrono::minutes(10));
+  CHECK(told() == 2);
+}
+
+TEST_CASE("an rbd-nbd that answers slowly, or has nothing to answer, is not silent") {
+  Adopting node;
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  for (int minutes = 0; minutes < 5; ++minutes) {
+    node.world.ceph_csi.stops(true);
+    node.world.kernel.application_writes(node.device(), 0);
+    node.loop.advance(std::chrono::minutes(1));
+    node.world.ceph_csi.stops(false);
+    node.loop.advance(std::chrono::milliseconds(10));
+    CHECK(node.status().other_silent < volume::kServerSilent);
+  }
+  node.loop.advance(std::chrono::minutes(5));
+  CHECK(node.status().other_silent == duration::zero());
+  CHECK(node.world.notices.empty());
 }
 
 TEST_CASE("a volume that rbd-nbd serves is expanded once rbd-nbd has made its device larger") {

@@ -36,5 +36,7 @@ std::vector<std::string> names_in(const std::filesystem::path& folder);
 std::vector<std::filesystem::path> holders_of(const std::filesystem::path& block);
 /// By a block device's folder: the requests that the driver has and has not answered yet.
 std::uint32_t waiting_of(const std::filesystem::path& block);
+/// By a block device's folder: reads, writes, discards and flushes that have ended (Documentation/block/stat.rst).
+std::uint64_t completed_of(const std::filesystem::path& block);
 
 }  // namespace corbd::sysfs

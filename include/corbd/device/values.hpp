@@ -55,6 +55,9 @@ struct Seen {
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::uint32_t io_timeout_ms = 0;
   std::uint32_t waiting = 0;  ///< requests given to the driver and not answered yet
+  /// nbd, while requests wait (else 0): requests answered since the kernel made the device. Read before `waiting`: the
+  /// same number twice means that what waited still waits.
+  std::uint64_t completed = 0;
   bool disconnected =
       false;  ///< by a command of this process. It takes no link any more, and stays as long as somebody has it open
   std::vector<Holder> holders;  ///< of its partitions too

@@ -16,10 +16,10 @@ namespace corbd::host {
 class Daemons {
  public:
   virtual ~Daemons() = default;
-  /// Whether an rbd-nbd process serves /dev/nbd<index>. Its command line shows it (the device, or the cookie, which is
-  /// the device's identifier), or the kernel names it as the process that connected the device. It must be one that can
-  /// serve a device at all, by its capabilities.
-  virtual task<result<bool>> serving(std::uint32_t index, std::string backend, Until until) = 0;
+  /// The IDs of the rbd-nbd processes that serve /dev/nbd<index>; empty: none does. A process' command line shows it
+  /// (the device, or the cookie, which is the device's identifier), or the kernel names it as the process that
+  /// connected the device. It must be one that can serve a device at all, by its capabilities.
+  virtual task<result<std::vector<int>>> serving(std::uint32_t index, std::string backend, Until until) = 0;
   /// Asks them to end (SIGTERM: what they have read is answered and stored, and the image is closed) and waits for
   /// their end. Succeeds too when there is none.
   virtual task<result<>> dismiss(std::uint32_t index, std::string backend, Until until) = 0;

@@ -48,6 +48,8 @@ struct Status {
   bool turned_read_only = false;             ///< the filesystem turned read-only by itself
   bool cut_off = false;                      ///< the cluster cut its client off: it needs another client
   bool served_by_other = false;              ///< by rbd-nbd; this agent takes over once that is dead
+  std::vector<int> other_pids;               ///< of those rbd-nbd processes
+  duration other_silent{};                   ///< Silence::lasted() of them
   bool unserved = false;                     ///< the kernel has its device and nobody answers for it
   std::optional<time_point> unserved_since;  ///< since the agent's start at the earliest
   std::uint32_t waiting = 0;                 ///< requests that the kernel waits for

@@ -6,18 +6,20 @@
 namespace corbd::test {
 namespace {
 
+int pid_of(std::uint32_t index) { return 4000 + static_cast<int>(index); }
+
 class Daemons final : public host::Daemons {
  public:
   explicit Daemons(World& world) : world_(world) {}
-  task<result<bool>> serving(std::uint32_t index, std::string, Until until) override {
-    const auto found = std::make_shared<bool>(false);
+  task<result<std::vector<int>>> serving(std::uint32_t index, std::string, Until until) override {
+    const auto found = std::make_shared<std::vector<int>>();
     auto done =
         co_await world_.calls.ask_node("look for rbd-nbd", until, [&world = world_, index, found]() -> result<> {
-          *found = world.ceph_csi.daemons.contains(index);
+          if (world.ceph_csi.daemons.contains(index)) found->push_back(pid_of(index));
           return {};
         });
     if (!done) co_return done.error();
-    co_return *found;
+    co_return std::move(*found);
   }
   task<result<>> dismiss(std::uint32_t index, std::string, Until until) override {
     co_return co_await world_.calls.ask_node("dismiss rbd-nbd", until, [&world = world_, index]() -> result<> {
@@ -125,8 +127,17 @@ void CephCsi::store(std::uint32_t index, FakeImage& image) {
   cache_.erase(index);
 }
 
+void CephCsi::stops(bool stopped) {
+  stopped_ = stopped;
+  for (const auto& [index, link, id] : std::exchange(unread_, {})) serves(index, link, id);
+}
+
 /// At once.
 void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
+  if (stopped_) {
+    unread_.push_back({index, link, id});
+    return;
+  }
   KernelDevice* device = world_.kernel.by_index(index);
   if (device == nullptr || !daemons.contains(index) || device->link != link || world_.cluster.dead) return;
   FakeImage* image = world_.cluster.by_id(device->image_id);

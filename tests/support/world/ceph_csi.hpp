@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace corbd::test {
 
@@ -26,6 +27,9 @@ class CephCsi {
   /// An rbd-nbd ends by SIGKILL (its lock stays, its watch for a while), or cleanly as on SIGTERM.
   void ends(std::uint32_t index, bool cleanly);
 
+  /// Every rbd-nbd gets SIGSTOP, or SIGCONT: meanwhile it lives, and answers nothing.
+  void stops(bool stopped);
+
   /// For the kernel.
   void serves(std::uint32_t index, int link, std::uint64_t request);
 
@@ -33,6 +37,13 @@ class CephCsi {
   void store(std::uint32_t index, FakeImage& image);
   std::map<std::uint32_t, std::map<std::size_t, std::uint64_t>> cache_;  ///< by device: numbers by block
   void mounts(std::uint32_t index, const std::string& target);
+  struct Unread {
+    std::uint32_t index = 0;
+    int link = 0;
+    std::uint64_t request = 0;
+  };
+  bool stopped_ = false;
+  std::vector<Unread> unread_;
   World& world_;
 };
 

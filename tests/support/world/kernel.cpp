@@ -268,6 +268,7 @@ void Kernel::answer(std::uint32_t index, int link, const Reply& reply) {
     return world_.broke("the kernel was answered a request that it does not wait for");
   const KernelRequest request = *place;
   device->requests.erase(place);
+  ++device->completed;
   if (request.flush) {
     flush_answered(*device, request, reply);
     return thaw_if_idle(index);

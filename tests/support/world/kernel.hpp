@@ -57,6 +57,7 @@ struct KernelDevice {
   /// Of its image when its first link was made that was no kNoVisit: pages above it are as old.
   std::uint64_t visits = 0;
   std::list<KernelRequest> requests;
+  std::uint64_t completed = 0;  ///< requests that ended since the device was made
 };
 
 /// device-mapper's major number; the minor is the index of the device below.

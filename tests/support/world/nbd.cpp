@@ -240,6 +240,7 @@ class Devices final : public device::Devices {
       seen.dev_minor = known.index * 32;
       seen.io_timeout_ms = known.io_timeout_ms;
       seen.waiting = static_cast<std::uint32_t>(known.requests.size());
+      seen.completed = seen.waiting > 0 ? known.completed : 0;
       seen.disconnected =
           known.disconnected && world_.kernel.disconnected_by_us.contains({&world_, known.index, known.link});
       if (known.mapping)

@@ -62,6 +62,19 @@ TEST_CASE("a configured device is seen with everything the planner asks for") {
         std::vector<device::Holder>{{"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}, {"dm-0", "", 0, 0, 0}});
 }
 
+TEST_CASE("what a device with requests in flight has answered is seen, and nothing more is read of an idle one") {
+  constexpr const char* stat = "10 1 80 5 20 2 160 9 2 14 14 30 0 240 1 40 3";  // reads, writes, discards, flushes
+  Tree tree;
+  tree.device(3).file("block/nbd3/pid", "42").file("block/nbd3/stat", stat).file("block/nbd3/inflight", "0 2");
+  tree.device(4).file("block/nbd4/pid", "43").file("block/nbd4/stat", stat).file("block/nbd4/inflight", "0 0");
+  const auto all = nbd::read_inventory(tree.root()).value();
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].waiting == 2);
+  CHECK(all[0].completed == 100);
+  CHECK(all[1].waiting == 0);
+  CHECK(all[1].completed == 0);
+}
+
 TEST_CASE(
     "a new device gets the lowest number that is free and not to be avoided, also one whose device is there "
     "unconfigured") {

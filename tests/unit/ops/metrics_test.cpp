@@ -38,6 +38,7 @@ TEST_CASE("a volume's times are in seconds, and zero while it is served") {
   down.unserved_since = t0;
   down.oldest = 1500ms;
   down.links_lost = 3;
+  down.other_silent = 150s;
   down.longest_stall = 250ms;
   snapshot.volumes = {down, status("up")};
   const auto text = ops::render(snapshot);
@@ -46,6 +47,7 @@ TEST_CASE("a volume's times are in seconds, and zero while it is served") {
   CHECK_THAT(text, ContainsSubstring("corbd_volume_abnormal{volume=\"down\"} 1\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_abnormal{volume=\"up\"} 0\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_oldest_request_seconds{volume=\"down\"} 1.5\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_volume_server_silent_seconds{volume=\"down\"} 150\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_links_lost_total{volume=\"down\"} 3\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_volume_longest_stall_seconds{volume=\"down\"} 0.25\n"));
 }

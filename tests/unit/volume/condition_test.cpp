@@ -54,6 +54,22 @@ TEST_CASE("each state that keeps a volume from being served has its reason") {
   }
 }
 
+TEST_CASE("of a silent rbd-nbd the message says which process, which device, for how long, and what to do") {
+  Status status = status_of(Health::staged);
+  status.volume_id = "image-1";
+  status.device = 3;
+  status.served_by_other = true;
+  status.other_pids = {4711};
+  status.other_silent = std::chrono::seconds(119);
+  CHECK(condition_of(status).kind == Kind::healthy);
+  status.other_silent = std::chrono::seconds(150);
+  const auto silent = condition_of(status);
+  CHECK(silent.kind == Kind::inaccessible);
+  CHECK(silent.reason == "ServerSilent");
+  for (const char* part : {"process 4711", "/dev/nbd3", "150 s", "`corbd heal image-1 --adopt`"})
+    CHECK_THAT(silent.message, ContainsSubstring(part));
+}
+
 TEST_CASE("what the last try said is in the message") {
   CHECK_THAT(condition_of(status_of(Health::lost, errc::lost)).message, ContainsSubstring("what was tried last"));
 }
