@@ -3,8 +3,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "corbd/core/ini.hpp"
 #include "corbd/core/text.hpp"
-#include "corbd/rbd/ceph_conf.hpp"
 #include "moving.hpp"
 
 namespace corbd::cli {
@@ -72,7 +72,7 @@ result<bool> cache_is_off(const DaemonSeen& daemon) {
   const auto user = given(daemon.arguments, "id");
   if (!user) return not_known("rbd-nbd was started without --id");
   if (!daemon.conf) return daemon.conf.error();
-  const auto value = rbd::option_for(*daemon.conf, "rbd_cache", *user);
+  const auto value = option_for(*daemon.conf, "rbd_cache", *user);
   if (!value) return with_context("the ceph.conf of rbd-nbd", value.error());
   return *value && is_false(**value);
 }

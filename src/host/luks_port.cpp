@@ -10,10 +10,10 @@ namespace {
 namespace json = boost::json;
 
 /// argon2 beside others on a slow machine, over a slow cluster.
-constexpr std::chrono::seconds kPatience{120};
+constexpr std::chrono::seconds kLuksPatience{120};
 
 HelperRequest luks_request(std::string what, json::object body, HelperOwner owner) {
-  return {std::move(what), std::move(body), std::move(owner), kPatience};
+  return {std::move(what), std::move(body), std::move(owner), kLuksPatience};
 }
 
 class HelperLuks final : public Luks {

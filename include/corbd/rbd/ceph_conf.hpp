@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,9 +20,6 @@ struct CephConf {
 
 /// failed_precondition: no fsid, or no mon_host. invalid_argument: a line that is none of such a file, by its number.
 result<CephConf> parse_ceph_conf(std::string_view text);
-/// An option (spelt with '_') as Ceph finds it in the file for client.<user>: in that user's section, else in [client],
-/// else in [global]. Nothing: in none of them.
-result<std::optional<std::string>> option_for(std::string_view text, std::string_view option, std::string_view user);
 /// Every client's key in a keyring, by its user's name without "client.".
 result<std::map<std::string, Secret>> client_keys(std::string_view text);
 /// The key of client.<user>. not_found names the users that the keyring has.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "corbd/core/ini.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 
@@ -47,7 +48,7 @@ TEST_CASE("a configuration without a cluster says what is missing, one that is n
 }
 
 TEST_CASE("an option is taken from the user's section before [client], and from that before [global]") {
-  const auto of = [](const std::string& text) { return rbd::option_for(text, "rbd_cache", "app")->value_or("(none)"); };
+  const auto of = [](const std::string& text) { return option_for(text, "rbd_cache", "app")->value_or("(none)"); };
   const std::string global = "[global]\nrbd cache = all\n", clients = "[client]\nrbd \t cache = clients\n";
   const std::string own = "[client.app]\nrbd_cache = own ; why\n", other = "[client.other]\nrbd_cache = other\n";
   CHECK(of(own + clients + global + other) == "own");
@@ -58,7 +59,7 @@ TEST_CASE("an option is taken from the user's section before [client], and from 
   CHECK(of("") == "(none)");
   // Ceph does not know these.
   CHECK(of("[global]\nrbd-cache = no\n[ client ]\nrbd_cache = no\n[client.app]\nrbd__cache = no\n") == "(none)");
-  CHECK_FALSE(rbd::option_for("[global\n", "rbd_cache", "app"));
+  CHECK_FALSE(option_for("[global\n", "rbd_cache", "app"));
 }
 
 TEST_CASE("a key is its user's, and an error names users but no key") {
