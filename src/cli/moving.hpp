@@ -22,7 +22,7 @@ struct NbdUser {
   std::string backend;      ///< its identifier; empty: it has none
   std::vector<int> others;  ///< IDs of the rbd-nbd processes that serve it
   std::uint32_t waiting = 0;
-  /// Each of `others` runs without librbd's cache, by its command line or its ceph.conf. An error: not known.
+  /// Each of `others` acknowledges only what is stored, by its command line or its ceph.conf. An error: not known.
   result<bool> cache_off = Error{errc::not_found, "no process of rbd-nbd was seen"};
 };
 /// A device of the kernel's own RBD client.
@@ -107,18 +107,6 @@ struct MountLine {
 std::vector<MountLine> mount_lines(std::string_view mountinfo);
 /// Of a node-stage secret, as kubelet hands it over.
 StageSecret read_stage_secret(const std::map<std::string, Secret>& data);
-
-/// What an rbd-nbd process was started with.
-struct DaemonSeen {
-  std::vector<std::string> arguments;
-  result<std::vector<std::string>> environment = std::vector<std::string>();  ///< "NAME=value"
-  result<std::string> conf = std::string();  ///< text of its /etc/ceph/ceph.conf; empty: there is none
-};
-/// An error: what was seen does not tell.
-result<bool> cache_is_off(const DaemonSeen& daemon);
-/// When a process was started, by /proc/PID/stat, /proc/stat and the clock ticks in a second.
-std::optional<std::chrono::system_clock::time_point> started_at(std::string_view process, std::string_view system,
-                                                                long ticks);
 
 Outlook before_migration(const Moving& moving);
 Outlook before_rollback(const Moving& moving);

@@ -48,6 +48,8 @@ result<> tune(const std::string& queue);
 /// Pids of the rbd-nbd processes that serve /dev/nbd<index> (host/daemons.hpp). `root`: "", or where another /proc and
 /// /sys are.
 result<std::vector<int>> daemons(const std::string& root, std::uint32_t index, const std::string& backend);
+/// OtherServer::uncached of those processes.
+std::string uncached_process(const std::string& root, const std::vector<int>& serving);
 result<> dismiss(std::uint32_t index, const std::string& backend);
 
 }  // namespace corbd::host::ops

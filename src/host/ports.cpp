@@ -133,25 +133,26 @@ class HelperFilesystems final : public Filesystems {
   HelperPool& helpers_;
 };
 
-task<result<std::vector<int>>> perform_daemons(HelperPool& helpers, HelperRequest wanted, Until until) {
+task<result<OtherServer>> perform_daemons(HelperPool& helpers, HelperRequest wanted, Until until) {
   const auto reply = co_await helpers.call(std::move(wanted), until);
   if (!reply) co_return reply.error();
   const auto* serving = reply->if_contains("serving");
+  const auto* uncached = reply->if_contains("uncached");
   const Error unclear{errc::internal, "the helper's reply about rbd-nbd is not understood"};
-  if (serving == nullptr || !serving->is_array()) co_return unclear;
-  std::vector<int> pids;
+  if (serving == nullptr || !serving->is_array() || uncached == nullptr || !uncached->is_string()) co_return unclear;
+  OtherServer other{{}, std::string(uncached->get_string())};
   for (const auto& pid : serving->get_array()) {
     if (!pid.is_int64()) co_return unclear;
-    pids.push_back(static_cast<int>(pid.get_int64()));
+    other.pids.push_back(static_cast<int>(pid.get_int64()));
   }
-  co_return pids;
+  co_return other;
 }
 
 class HelperDaemons final : public Daemons {
  public:
   explicit HelperDaemons(HelperPool& helpers) : helpers_(helpers) {}
 
-  task<result<std::vector<int>>> serving(std::uint32_t index, std::string backend, Until until) override {
+  task<result<OtherServer>> serving(std::uint32_t index, std::string backend, Until until) override {
     json::object body{{"op", "daemons"}, {"index", index}, {"backend", backend}};
     return perform_daemons(helpers_,
                            request("look for rbd-nbd", std::move(body), HelperOwner("", "rbd-nbd"), kPatience), until);

@@ -128,7 +128,8 @@ std::uint32_t index(const json::object& request) { return request.at("index").to
 result<json::object> do_daemons(const json::object& request) {
   const auto found = ops::daemons("", index(request), text(request, "backend"));
   if (!found) return found.error();
-  return json::object{{"serving", json::array(found->begin(), found->end())}};
+  return json::object{{"serving", json::array(found->begin(), found->end())},
+                      {"uncached", ops::uncached_process("", *found)}};
 }
 
 result<json::object> do_dismiss(const json::object& request) {

@@ -94,7 +94,7 @@ std::optional<Step> note_lost_cache(const Situation& view) {
 /// tells, for as long as that of a dead client would stand.
 bool ended_cleanly(const Situation& view, bool just_died) {
   const auto& who = *view.seen.facts.ownership;
-  const auto here = [&](const auto& watcher) { return on_this_node(who, watcher); };
+  const auto here = [&](const auto& watcher) { return on_this_node(who, watcher) && watcher != view.record->uncached; };
   return view.record->exclusive_lock || view.seen.facts.dismissed ||
          (just_died && std::ranges::none_of(who.foreign_watchers, here));
 }
@@ -115,8 +115,29 @@ bool left_by_this_node(const Situation& view) {
 }
 
 Step inherit(const Situation& view) {
-  if (auto step = note_lost_cache(view)) return *step;
-  return step::Inherit{view.seen.facts.ownership->owner};
+  // Whoever serves the device after a client takes the lock from it to write. So nobody did, if that client has it.
+  const std::string& owner = view.seen.facts.ownership->owner;
+  if (view.record->uncached != owner)
+    if (auto step = note_lost_cache(view)) return *step;
+  return step::Inherit{owner};
+}
+
+std::optional<Step> note_uncached(const Situation& view) {
+  const auto& who = view.seen.facts.uncached;
+  if (!who) return std::nullopt;
+  // It has the image open. A second client of the node, or another owner, may be the one.
+  std::string client;
+  for (const auto& watcher : who->foreign_watchers) {
+    if (!on_this_node(*who, watcher)) continue;
+    if (!client.empty()) return std::nullopt;
+    client = watcher;
+  }
+  if (client.empty() || client == view.record->uncached || (!who->owner.empty() && who->owner != client))
+    return std::nullopt;
+  step::WriteRecord step{*view.record};
+  step.record.uncached = client;
+  step.may_fail = true;
+  return step;
 }
 
 Decision close_for_other(const Situation& view) {

@@ -13,6 +13,9 @@ std::optional<Decision> unstage_other(const Situation& view, const std::string& 
 /// What rbd-nbd's client still needs before the image is ours to prove; nothing when that is done, or is not rbd-nbd's.
 /// Image open, ownership known.
 std::optional<Decision> end_other_client(const Situation& view);
+/// An rbd-nbd that lives acknowledges nothing before it is stored. Its client is noted, because a dead process does not
+/// show that any more.
+std::optional<Step> note_uncached(const Situation& view);
 /// The device is another than the record names: if the stash names it too, the record is closed, and the volume is one
 /// that ceph-csi staged.
 Decision close_for_other(const Situation& view);

@@ -200,6 +200,7 @@ Answer does_rbd_nbd_serve_it(const Situation& view) {
   if (view.seen.other_dead_for) return Wait{"rbd-nbd ends"};
   if (view.take_over) return std::nullopt;
   if (view.seen.image_open) return Step(step::CloseImage{});
+  if (auto step = note_uncached(view)) return step;
   return Done{};
 }
 

@@ -87,6 +87,7 @@ json::object to_json(const Record& record) {
                    {"publishes", std::move(publishes)}};
   if (record.kind != Record().kind) out["kind"] = traits(record.kind).record;
   if (record.cache_lost) out["cache_lost"] = true;
+  if (!record.uncached.empty()) out["uncached"] = record.uncached;
   if (!record.signed_as.empty()) out["signed_as"] = record.signed_as;
   if (!record.kms_id.empty()) out["kms_id"] = record.kms_id;
   if (record.device) out["device"] = *record.device;
@@ -171,6 +172,7 @@ Record record_of(const json::object& from) {
   record.shared = from.contains("shared") && from.at("shared").as_bool();
   record.adopting = from.contains("adopting") && from.at("adopting").as_bool();
   record.cache_lost = from.contains("cache_lost") && from.at("cache_lost").as_bool();
+  if (from.contains("uncached")) record.uncached = string_at(from, "uncached");
   record.failed = from.contains("failed") && from.at("failed").as_bool();
   record.boot_id = string_at(from, "boot_id");
   record.attachment_uid = string_at(from, "attachment_uid");

@@ -44,6 +44,7 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   step.record.on_word = false;  // it is served
   step.record.device = index;
   step.record.adopting = false;
+  step.record.uncached.clear();
   step.record.modified = index ? view.seen.modified : std::nullopt;
   if (view.seen.facts.noted) step.record.note = view.seen.facts.noted;
   return step;

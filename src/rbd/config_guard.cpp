@@ -40,6 +40,16 @@ std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view
                                         who_and_remedy(*found, std::string(pool), std::string(image))};
 }
 
+std::optional<Error> decides_cache(const std::vector<Option>& options, std::string_view pool, std::string_view image) {
+  constexpr std::string_view deciding[] = {"rbd_cache", "rbd_cache_policy", "rbd_cache_max_dirty"};
+  for (const auto& option : options)
+    if (option.source != Option::Source::client && std::ranges::find(deciding, option.name) != std::end(deciding))
+      return Error{errc::unsafe_config, "image " + std::string(pool) + "/" + std::string(image) + " has " +
+                                            option.name + "=" + option.value + ", set by " +
+                                            who_and_remedy(option, std::string(pool), std::string(image))};
+  return unsafe(options, pool, image);
+}
+
 bool stamps_writes(const std::vector<Option>& options) {
   const auto interval = std::ranges::find(options, "rbd_mtime_update_interval", &Option::name);
   return interval == options.end() || interval->value != "0";

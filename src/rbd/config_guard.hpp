@@ -21,6 +21,10 @@ struct Option {
 /// removes the option. `pool` is as in commands, with the namespace. `image` is the image's name.
 std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view pool, std::string_view image);
 
+/// unsafe_config if the image or its pool has metadata that decide whether a client has a cache, or the configuration
+/// of all clients may. What a client was started with does not tell then.
+std::optional<Error> decides_cache(const std::vector<Option>& options, std::string_view pool, std::string_view image);
+
 /// Whether our own writes set the image's modify timestamp, although connect.cpp says that they shall not.
 bool stamps_writes(const std::vector<Option>& options);
 

@@ -106,6 +106,7 @@ result<> settle(OpenImage& opened) {
   opened.features = details->features;
   opened.size = details->size;
   if (details->unsafe && !opened.read_only) return *details->unsafe;
+  if (details->decides_cache && opened.refuse_cache_metadata) return *details->decides_cache;
   if (auto primary = check_primary(opened); !primary) return primary;
   std::uint64_t handle = 0;
   if (const int r = rbd_update_watch(opened.image, &handle, &UpdateSignal::raise, opened.signal.get()); r < 0)
@@ -181,6 +182,7 @@ result<Details> read_details(OpenImage& opened, bool with_lockers) {
   auto options = read_options(opened.image);
   if (!options) return options.error();
   details.unsafe = unsafe(*options, opened.pool.text, details.name);
+  details.decides_cache = decides_cache(*options, opened.pool.text, details.name);
   opened.stamps_writes = stamps_writes(*options);
   if (!with_lockers) return details;
   auto lockers = list_lockers(opened);
@@ -193,6 +195,7 @@ task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Le
                                                     image::OpenOptions options) {
   const bool read_only = options.read_only || key.snap_id != 0;
   const auto opened = std::make_shared<OpenImage>(connections, std::move(lease), std::move(key), read_only);
+  opened->refuse_cache_metadata = options.refuse_cache_metadata;
   opened->on_resized = std::move(options.on_resized);
   opened->on_lost = std::move(options.on_lost);
   auto find = [&image = *opened] { return open_pool(image.connection.cluster, image.key.pool_id, image.key.ns); };

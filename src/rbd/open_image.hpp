@@ -38,6 +38,7 @@ struct OpenImage {
   Connection& connection;
   const image::Key key;
   const bool read_only;
+  bool refuse_cache_metadata = false;
   OpenPool pool;
   rbd_image_t image = nullptr;
   std::string name;  ///< at the time of opening
@@ -93,7 +94,7 @@ void lose(OpenImage& opened, const std::string& why);
 struct Details {
   std::uint64_t size = 0, features = 0;
   std::string name;
-  std::optional<Error> unsafe;
+  std::optional<Error> unsafe, decides_cache;
   std::optional<Lockers> lockers;  ///< if asked for
 };
 result<Details> read_details(OpenImage& opened, bool with_lockers = false);

@@ -100,6 +100,7 @@ class Steps {
   // steps_adopt.cpp
   task<result<>> look_at_other(Volume& live);
   void watch_silence(Volume& live);
+  task<> look_at_uncached(Volume& live, std::uint32_t index, std::string process);
   task<result<>> dismiss(Volume& live);
   task<result<>> inherit(Volume& live, std::string address);
   // steps_luks.cpp

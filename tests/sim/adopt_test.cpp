@@ -143,7 +143,7 @@ namespace {
 
 /// rbd-nbd has acknowledged a write that is in its cache only, and two flushes are under way.
 void flush_out_of_cache(Adopting& node) {
-  node.world.ceph_csi.caches = true;
+  node.world.ceph_csi.caching.insert(node.index);
   node.world.kernel.application_writes(node.device(), 0);
   node.loop.advance(std::chrono::milliseconds(3));
   REQUIRE(node.world.kernel.answered == 1);
@@ -185,6 +185,63 @@ TEST_CASE("no flush fails after rbd-nbd's clean end, nor where it had no cache")
   CHECK(node.ours());
   CHECK(node.world.kernel.flushed == (cleanly ? 2 : 1));
   CHECK(node.world.kernel.flushes_failed == 0);
+}
+
+TEST_CASE("no flush fails for an rbd-nbd that was seen to have no cache, nor if the agent dies beside it") {
+  const bool agent_dies = GENERATE(true, false);
+  Adopting node;
+  node.loop.advance(std::chrono::seconds(61));
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  REQUIRE(node.world.disk.records.front().uncached == node.world.ceph_csi.daemons.at(node.index));
+  node.world.kernel.application_writes(node.device(), 0);
+  if (agent_dies) node.world.agent.kill();
+  node.world.ceph_csi.ends(node.index, false);
+  node.world.kernel.application_flushes(node.device());
+  if (agent_dies) node.world.agent.start(true);
+  node.loop.advance(std::chrono::minutes(2));
+  CHECK(node.device().alive);
+  CHECK(node.world.kernel.flushed == 1);
+  CHECK(node.world.kernel.flushes_failed == 0);
+  CHECK(node.world.disk.records.front().uncached.empty());
+}
+
+TEST_CASE("a flush fails for an rbd-nbd with a cache, although one that was seen before it had none") {
+  Adopting node;
+  node.loop.advance(std::chrono::seconds(61));
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  REQUIRE_FALSE(node.world.disk.records.front().uncached.empty());
+  node.world.agent.kill();
+  node.world.ceph_csi.ends(node.index, false);
+  node.loop.advance(std::chrono::seconds(40));
+  node.world.ceph_csi.heals(node.index);
+  flush_out_of_cache(node);
+  node.world.ceph_csi.ends(node.index, false);
+  node.world.agent.start(true);
+  node.loop.advance(std::chrono::minutes(2));
+  CHECK(node.ours());
+  CHECK(node.world.kernel.flushes_failed == 2);
+}
+
+TEST_CASE("which rbd-nbd has no cache is not noted beside another client of the node, nor with the cluster away") {
+  const bool away = GENERATE(true, false);
+  Adopting node;
+  node.loop.advance(std::chrono::seconds(61));
+  node.world.agent.start(true);
+  if (!away) node.image().watchers.insert(node.world.agent.node_address + ":0/77");
+  if (away) {
+    REQUIRE(node.stage() == errc::ok);
+    node.world.disk.records.front().uncached.clear();
+    node.world.agent.kill();
+    node.world.cluster.dead = true;
+    node.world.agent.start(true);
+    CHECK(node.want(Wish(plan::Healed{})) == errc::ok);
+  } else {
+    CHECK(node.stage() == errc::ok);
+  }
+  CHECK(node.world.disk.records.front().uncached.empty());
+  CHECK(node.status().served_by_other);
 }
 
 TEST_CASE("the failed flush is owed over a handover, and over the agent's death at any call") {

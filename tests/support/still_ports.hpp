@@ -113,7 +113,7 @@ class KernelClient final : public device::KernelClient {
 
 class Daemons final : public host::Daemons {
  public:
-  task<result<std::vector<int>>> serving(std::uint32_t, std::string, Until) override { co_return std::vector<int>(); }
+  task<result<host::OtherServer>> serving(std::uint32_t, std::string, Until) override { co_return host::OtherServer{}; }
   task<result<>> dismiss(std::uint32_t, std::string, Until) override { co_return result<>(); }
 };
 

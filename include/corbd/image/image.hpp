@@ -98,6 +98,8 @@ class Image {
 
 struct OpenOptions {
   bool read_only = false;
+  /// unsafe_config where the metadata of the image or its pool decide over the cache of other clients.
+  bool refuse_cache_metadata = false;
   std::function<void()> on_resized;  ///< control thread: size() has changed
   /// Called once, on the control thread: the cluster cut its client off, or its lock was lost. Any earlier proof is
   /// void from now on.

@@ -50,6 +50,7 @@ struct Facts {
   std::optional<bool> unused;                 ///< a helper could open the device O_EXCL
   std::optional<std::optional<Stash>> stash;  ///< ceph-csi's, at the wish's staging path
   std::optional<bool> served_by_other;        ///< an rbd-nbd process serves the device
+  std::optional<image::Ownership> uncached;   ///< seen while that process lived, and was known to have no cache
   bool dismissed = false;                     ///< that process was asked to end, and did, in this operation
   bool disconnected = false;                  ///< the device takes no link any more; whoever has it open still keeps it
   bool gone = false;                          ///< the very image does not exist any more

@@ -54,6 +54,8 @@ struct Record {
       false;  ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
   bool cache_lost = false;     ///< rbd-nbd died, perhaps with acknowledged writes in its cache, and no flush has failed
                                ///< since: the next one does, so that its caller hears of that
+  std::string uncached;        ///< address of an rbd-nbd's client that acknowledged nothing before it was stored, by
+                               ///< what was seen while it lived; "": none
   bool failed = false;         ///< given up: it is never served again, its device answers EIO until it is unstaged
   std::string boot_id;         ///< the boot whose kernel has the device
   std::string attachment_uid;  ///< of the VolumeAttachment under which it was served last; empty: not known

@@ -1,5 +1,6 @@
 // rbd-nbd on this node, and what ceph-csi leaves for it.
 #include <algorithm>
+#include <cerrno>
 
 #include "support/world/ports.hpp"
 
@@ -11,11 +12,12 @@ int pid_of(std::uint32_t index) { return 4000 + static_cast<int>(index); }
 class Daemons final : public host::Daemons {
  public:
   explicit Daemons(World& world) : world_(world) {}
-  task<result<std::vector<int>>> serving(std::uint32_t index, std::string, Until until) override {
-    const auto found = std::make_shared<std::vector<int>>();
+  task<result<host::OtherServer>> serving(std::uint32_t index, std::string, Until until) override {
+    const auto found = std::make_shared<host::OtherServer>();
     auto done =
         co_await world_.calls.ask_node("look for rbd-nbd", until, [&world = world_, index, found]() -> result<> {
-          if (world.ceph_csi.daemons.contains(index)) found->push_back(pid_of(index));
+          if (world.ceph_csi.daemons.contains(index)) found->pids.push_back(pid_of(index));
+          found->uncached = world.ceph_csi.uncached(index);
           return {};
         });
     if (!done) co_return done.error();
@@ -57,7 +59,7 @@ std::uint32_t CephCsi::stages(const std::string& name, const std::string& stagin
   device.link = world_.cluster.new_serial();
   device.visits = image.visits;
   world_.kernel.devices.push_back(device);
-  daemons[device.index] = client;
+  begins(device.index, client);
   mounts(device.index, plan::staging_target(volume_id, staging_path));
   cephcsi::Stash stash;
   stash.pool = "pool";
@@ -110,19 +112,33 @@ void CephCsi::heals(std::uint32_t index) {
   if (image->exclusive) image->lock_by(client);
   image->watchers.insert(client);
   image->changed();
-  daemons[index] = client;
+  begins(index, client);
   device->request_timeout = true;
   device->io_timeout_ms = KernelDevice().io_timeout_ms;
   world_.kernel.connect_link(*device, world_.cluster.new_serial());
 }
 
-/// Its client may have been cut off.
+void CephCsi::begins(std::uint32_t index, const std::string& client) {
+  daemons[index] = client;
+  begun_[index] = world_.loop().clock.now();
+}
+
+std::string CephCsi::uncached(std::uint32_t index) const {
+  const auto place = daemons.find(index);
+  if (place == daemons.end() || caching.contains(index) ||
+      world_.loop().clock.now() - begun_.at(index) < std::chrono::seconds(60))
+    return "";
+  return "the process of " + place->second;
+}
+
+/// Its client may have been cut off before its end.
 void CephCsi::store(std::uint32_t index, FakeImage& image) {
   const auto client = daemons.find(index);
   if (client == daemons.end() || world_.cluster.refuses(client->second)) return;
-  for (const auto& [block, number] : cache_[index]) {
-    image.blocks[block] = number;
-    image.stored.insert(number);
+  if (!cache_[index].empty()) world_.cluster.stamp(image);
+  for (const auto& [block, numbers] : cache_[index]) {
+    image.blocks[block] = numbers.back();
+    image.stored.insert(numbers.begin(), numbers.end());
   }
   cache_.erase(index);
 }
@@ -144,16 +160,19 @@ void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
   const auto place = std::find_if(device->requests.begin(), device->requests.end(),
                                   [&](const auto& request) { return request.id == id; });
   if (image == nullptr || place == device->requests.end()) return;
+  // Its own error, as a tombstone's is.
+  if (world_.cluster.refuses(daemons.at(index)))
+    return world_.kernel.answer(index, link, {.request = id, .failed = -ESHUTDOWN, .tombstone = true});
   if (place->flush) {
     store(index, *image);
     return world_.kernel.answer(index, link, {id});
   }
-  if (place->write && caches) {
-    cache_[index][place->block] = place->number;
+  if (place->write && caching.contains(index)) {
+    cache_[index][place->block].push_back(place->number);
     return world_.kernel.answer(index, link, {.request = id, .cached = true});
   }
   if (const auto cached = cache_[index].find(place->block); !place->write && cached != cache_[index].end())
-    return world_.kernel.answer(index, link, {id, 0, cached->second});
+    return world_.kernel.answer(index, link, {id, 0, cached->second.back()});
   if (place->write) {
     image->blocks[place->block] = place->number;
     image->stored.insert(place->number);
@@ -172,6 +191,7 @@ void CephCsi::ends(std::uint32_t index, bool cleanly) {
     store(index, *image);
   if (device != nullptr) device->cache_died |= !cleanly;
   cache_.erase(index);
+  caching.erase(index);
   daemons.erase(place);
   // With a boot in between its device is gone, and it died as well.
   if (cleanly && device != nullptr) {

@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "corbd/core/time.hpp"
 
 namespace corbd::test {
 
@@ -15,7 +18,8 @@ class CephCsi {
  public:
   explicit CephCsi(World& world) : world_(world) {}
 
-  bool caches = false;  ///< rbd-nbd acknowledges a write that only its memory has, as it does by default
+  /// The indexes of devices whose rbd-nbd acknowledges a write that only its memory has, as it does by default.
+  std::set<std::uint32_t> caching;
   std::map<std::uint32_t, std::string> daemons;  ///< rbd-nbd's client address by the index of the device it serves
   /// The image is mapped by rbd-nbd, and its filesystem staged at the path. The device's index.
   std::uint32_t stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
@@ -29,13 +33,18 @@ class CephCsi {
 
   /// Every rbd-nbd gets SIGSTOP, or SIGCONT: meanwhile it lives, and answers nothing.
   void stops(bool stopped);
+  /// As the node shows it: host::OtherServer::uncached.
+  std::string uncached(std::uint32_t index) const;
 
   /// For the kernel.
   void serves(std::uint32_t index, int link, std::uint64_t request);
 
  private:
+  void begins(std::uint32_t index, const std::string& client);
   void store(std::uint32_t index, FakeImage& image);
-  std::map<std::uint32_t, std::map<std::size_t, std::uint64_t>> cache_;  ///< by device: numbers by block
+  std::map<std::uint32_t, time_point> begun_;
+  /// By device: the numbers of each block since it was stored last. Only the last one need be stored.
+  std::map<std::uint32_t, std::map<std::size_t, std::vector<std::uint64_t>>> cache_;
   void mounts(std::uint32_t index, const std::string& target);
   struct Unread {
     std::uint32_t index = 0;

@@ -201,8 +201,9 @@ void FakeLink::undrain() {
   drained_.reset();
   const KernelDevice* device = given ? world_.kernel.by_index(*given) : nullptr;
   if (device == nullptr || device->link != serial) return;
+  // The kernel holds a flush back while another is under way.
   const auto is_new = [this](const KernelRequest& one) {
-    return std::ranges::find(ops_, one.id, &SessionOp::request) == ops_.end();
+    return one.sent_on == serial && std::ranges::find(ops_, one.id, &SessionOp::request) == ops_.end();
   };
   for (const KernelRequest& request : std::vector(device->requests.begin(), device->requests.end()))
     if (is_new(request)) take(*given, request);

@@ -150,67 +150,6 @@ TEST_CASE("before a migration the cache of rbd-nbd is no trouble where the proce
   CHECK_THAT(named(only(before_migration(moving)), "cache").said, ContainsSubstring("not known (Permission denied)"));
 }
 
-TEST_CASE("rbd-nbd runs without a cache by its command line before all else, otherwise by its user's ceph.conf") {
-  struct Case {
-    std::vector<std::string> more;
-    std::string conf;
-    bool off;
-  };
-  const auto [more, conf, off] = GENERATE(values<Case>({
-      {{"--rbd_cache=false"}, "[global]\nrbd_cache = true\n", true},
-      {{"--rbd-cache=0"}, "", true},
-      {{"--rbd-cache", "false"}, "[global]\nrbd_cache = false\n", false},
-      {{"--rbd-cache=False"}, "[global]\nrbd_cache = false\n", false},
-      {{"--rbd_cache=true"}, "[global]\nrbd_cache = false\n", false},
-      {{"--rbd_cache=false", "--rbd_cache=true"}, "", false},
-      {{"--rbd_cache=false,io-timeout=330"}, "[global]\nrbd_cache = false\n", false},
-      {{}, "[global]\nrbd_cache = false\n", true},
-      {{}, "[global]\nrbd cache = False\n[client]\nrbd_cache = 0\n", true},
-      {{}, "[global]\nrbd_cache = false\n[client.app]\nrbd_cache = true\n", false},
-      {{}, "[client.other]\nrbd_cache = false\n", false},
-      {{}, "[global]\nrbd-cache = false\n", false},
-      {{}, "[global]\nrbd__cache = false\n", false},
-      {{}, "[ global ]\nrbd_cache = false\n", false},
-      {{}, "[global]\nrbd_cache = no\n", false},
-      {{}, "", false},
-  }));
-  CAPTURE(more, conf);
-  DaemonSeen daemon;
-  daemon.arguments = {"rbd-nbd", "--id", "app", "-m", "m1", "map", "rbd/a"};
-  daemon.arguments.insert(daemon.arguments.end(), more.begin(), more.end());
-  daemon.conf = conf;
-  REQUIRE(cache_is_off(daemon));
-  CHECK(*cache_is_off(daemon) == off);
-}
-
-TEST_CASE("what may lead rbd-nbd to another file or section, or cannot be read, leaves its cache unknown") {
-  DaemonSeen daemon;
-  daemon.arguments = {"rbd-nbd", "--id=app", "map", "rbd/a"};
-  daemon.conf = "[global]\nrbd_cache = false\n";
-  REQUIRE(cache_is_off(daemon));
-  SECTION("another file, by option") { daemon.arguments.insert(daemon.arguments.end(), {"-c", "/other"}); }
-  SECTION("another cluster") { daemon.arguments.push_back("--cluster=other"); }
-  SECTION("no user") { daemon.arguments.erase(daemon.arguments.begin() + 1); }
-  SECTION("another file, by environment") { daemon.environment = std::vector<std::string>{"A=b", "CEPH_CONF=/other"}; }
-  SECTION("arguments, by environment") { daemon.environment = std::vector<std::string>{"CEPH_ARGS=--rbd-cache=true"}; }
-  SECTION("an environment that cannot be read") { daemon.environment = Error{errc::unavailable, "no"}; }
-  SECTION("a file that cannot be read") { daemon.conf = Error{errc::unavailable, "no"}; }
-  SECTION("a file that is none") { daemon.conf = "rbd_cache"; }
-  CHECK_FALSE(cache_is_off(daemon));
-}
-
-TEST_CASE("when a process was started is read behind its name, whatever that is") {
-  const std::string system = "cpu 1 2\nbtime 1000\nprocesses 3\n";
-  const std::string after = " S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0";
-  const auto at = [](long long seconds) {
-    return std::chrono::system_clock::time_point(std::chrono::seconds(seconds));
-  };
-  CHECK(started_at("77 (rbd-nbd)" + after, system, 100) == at(1123));
-  CHECK(started_at("77 (a) b) S" + after.substr(2), system, 100) == at(1123));
-  CHECK_FALSE(started_at("77 (rbd-nbd) S 1", system, 100));
-  CHECK_FALSE(started_at("77 (rbd-nbd)" + after, "cpu 1 2\n", 100));
-}
-
 TEST_CASE("before a migration a volume that is not attached here fails: corbd would not serve it by itself") {
   auto moving = by_rbd_nbd();
   CHECK(migration_of(moving, "attachment") == Grade::ok);

@@ -135,6 +135,44 @@ TEST_CASE("the next flush is to fail where rbd-nbd may have died with writes in 
   CHECK_FALSE(notes(but(adopted(), no_lock), Wish(Adopted{})));
 }
 
+TEST_CASE("no flush is to fail for the client that was noted, nor for one of which the node shows that it died alone") {
+  const auto notes = [](Model model) {
+    model.record->uncached = kPeer;
+    REQUIRE(run(model, Wish(Healed{})));
+    return model.record->cache_lost;
+  };
+  CHECK_FALSE(notes(rbd_nbd_died()));
+  CHECK(notes(but(rbd_nbd_died(), [](Model& model) { model.ownership.owner = "10.0.0.1:0/10"; })));
+  const auto no_lock = [](Model& model) {
+    model.record->exclusive_lock = false;
+    model.ownership.lock = Lock::none;
+    model.ownership.owner.clear();
+    model.seen.other_dead_for = std::chrono::seconds(2);
+    model.ownership.foreign_watchers = {kPeer};
+  };
+  CHECK_FALSE(notes(but(rbd_nbd_died(), no_lock)));
+  const auto another = [](Model& model) { model.ownership.foreign_watchers.push_back("10.0.0.1:0/10"); };
+  CHECK(notes(but(but(rbd_nbd_died(), no_lock), another)));
+}
+
+TEST_CASE("an rbd-nbd without a cache is noted by the only client of this node that has the image open") {
+  const auto noted = [](std::vector<std::string> watchers, std::string owner) {
+    Model model = adopted();
+    model.seen.facts.uncached.emplace();
+    model.seen.facts.uncached->self = "10.0.0.1:0/1";
+    model.seen.facts.uncached->foreign_watchers = std::move(watchers);
+    model.seen.facts.uncached->owner = std::move(owner);
+    REQUIRE(run(model, Wish(Healed{})));
+    return model.record->uncached;
+  };
+  CHECK(noted({kPeer}, kPeer) == kPeer);
+  CHECK(noted({kPeer, "10.0.0.2:0/5"}, "") == kPeer);
+  CHECK(noted({}, kPeer).empty());
+  CHECK(noted({"10.0.0.2:0/5"}, "").empty());
+  CHECK(noted({kPeer, "10.0.0.1:0/10"}, kPeer).empty());
+  CHECK(noted({kPeer}, "10.0.0.1:0/10").empty());
+}
+
 TEST_CASE("the record owes a failed flush until one has failed") {
   Model model = staged_model();
   model.record->cache_lost = true;

@@ -56,6 +56,13 @@ TEST_CASE("the names of the claim and of the pods are part of the record, and ab
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
+TEST_CASE("a client of rbd-nbd without a cache is part of the record, and absent from others") {
+  Record record = test::sample_record();
+  CHECK(plan::encode(record).find("uncached") == std::string::npos);
+  record.uncached = "10.0.0.1:0/9";
+  CHECK(*plan::decode(plan::encode(record)) == record);
+}
+
 TEST_CASE("when the image was modified last is part of the record, and absent where it is not known") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("modified") == std::string::npos);

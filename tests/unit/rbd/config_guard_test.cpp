@@ -46,6 +46,19 @@ TEST_CASE("the refusal names the level and the command that removes it") {
   CHECK_THAT(text(Source::client), ContainsSubstring("ceph.conf"));
 }
 
+TEST_CASE(
+    "the metadata of an image or its pool decide over the cache of every client, the client's own options do not") {
+  CHECK_FALSE(rbd::decides_cache(defaults(), "pool", "image"));
+  const Source source = GENERATE(Source::pool, Source::image);
+  const auto [name, value] = GENERATE(table<std::string, std::string>(
+      {{"rbd_cache", "false"}, {"rbd_cache_policy", "writeback"}, {"rbd_cache_max_dirty", "1048576"}}));
+  auto options = defaults();
+  options.push_back({source, name, value});
+  const auto refused = rbd::decides_cache(options, "pool", "image");
+  REQUIRE(refused);
+  CHECK(refused->code == errc::unsafe_config);
+}
+
 TEST_CASE("our own writes move an image's modify timestamp unless it is known that they do not") {
   const auto stamps = [](std::vector<Option> more) {
     auto options = defaults();
