@@ -232,7 +232,7 @@ void Node::there_and_back(const Fault& fault) {
   });
 }
 
-void Node::ceph_csi_heals(std::uint32_t) {
+void Node::ceph_csi_heals(std::uint32_t what) {
   if (agent().running() || world_.cluster.dead || faults_over_ || is_fenced() ||
       world_.attachment.state != plan::Attachment::State::here)
     return;
@@ -243,6 +243,8 @@ void Node::ceph_csi_heals(std::uint32_t) {
         record == world_.disk.records.end() || record->failed || record->read_only)
       continue;
     world_.ceph_csi.heals(device.index);
+    if (history_.caches && what % 5 < 3 && world_.ceph_csi.daemons.contains(device.index))
+      world_.ceph_csi.caching.insert(device.index);
   }
 }
 

@@ -132,6 +132,18 @@ void add_growth(Draw& draw, History& history) {
                             Millis(draw.below(weight_of(Kind::grow_under_load).lasts_ms)), draw.below(1000)});
 }
 
+/// Only where rbd-nbd serves for a while: mostly until after the agent is back, which then sees it alive.
+void add_caches(Draw& draw, History& history) {
+  // Nothing shows an agent that comes later that an rbd-nbd had an image without exclusive-lock.
+  if (!history.orchestrated || !draw.one_in(2) || !history.volumes.front().exclusive) return;
+  if (std::ranges::find(history.faults, Kind::visit_by_force, &Fault::kind) != history.faults.end()) return;
+  history.caches = true;
+  history.volumes.front().read_only = false;
+  history.length = std::max<Millis>(history.length, std::chrono::minutes(5));
+  history.faults.push_back({Kind::there_and_back, Millis(5000 + draw.below(20'000)),
+                            Millis(draw.below(weight_of(Kind::there_and_back).lasts_ms)), draw.below(1000)});
+}
+
 }  // namespace
 
 std::string text(const Fault& fault) {
@@ -185,6 +197,7 @@ History make_history(std::uint64_t seed) {
   add_keepers(draw, history);
   add_handovers(draw, history);
   add_growth(draw, history);
+  add_caches(draw, history);
   return history;
 }
 

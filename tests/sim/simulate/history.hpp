@@ -76,6 +76,7 @@ struct History {
   std::vector<Fault> faults;
   bool orchestrated = false;  ///< there are VolumeAttachments: who else writes has one, and ours is gone from then on
   bool fence_out_of_service = false;  ///< the agent's flag
+  bool caches = false;                ///< rbd-nbd has a cache every other time, and the applications flush
   std::uint32_t keepers = 0;          ///< nodes whose agent has one, by their bits
   Millis length{};                    ///< until the faults stop
 };

@@ -118,6 +118,7 @@ void Node::application_asks(std::size_t i) {
   const Kubelet& kubelet = kubelets_[i];
   auto* device = device_of(kubelet.volume.image);
   if (device == nullptr || !kubelet.published || !kubelet.wants_up) return;
+  if (history_.caches && one_in(6)) return world_.kernel.application_flushes(*device);
   const std::size_t block = random_() % test::kBlocks;
   if (!kubelet.volume.read_only && !one_in(4))
     world_.kernel.application_writes(*device, block);
