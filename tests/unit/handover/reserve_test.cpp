@@ -41,6 +41,7 @@ TEST_CASE("a pod is seen to wait in reserve though somebody looked at its note a
   REQUIRE(::flock(looks.get(), LOCK_EX | LOCK_NB) == 0);
   const pid_t reserve = ::fork();
   if (reserve == 0) {
+    looks.reset();  // a lock ends with the last copy of its descriptor
     const auto called = wait_in_reserve(folder.path(), folder.path(), "pod-1", 0s);
     ::_exit(called && !*called ? 0 : 1);
   }
