@@ -1,11 +1,13 @@
 // Agents after each other on one state folder, as systemd's unit and two pods have them. No device is there to be
 // given.
+#include <poll.h>
 #include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 #include <array>
+#include <optional>
 
 #include "agent.hpp"
 #include "corbd/core/process.hpp"
@@ -53,6 +55,32 @@ bool holds_lock(const Ground& ground, const Agent& agent) {
   const int holder = std::atoi(ground.read("state/lock").c_str());
   return holder == agent.pid() || parent_of("/proc", holder) == agent.pid();
 }
+
+/// Plays the agent that serves: it has the lock, answers one next agent, and then says nothing.
+class SilentServer {
+ public:
+  explicit SilentServer(const Ground& ground)
+      : lock_(lock_folder(ground.at("state")).value()), listener_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    std::filesystem::create_directory(ground.at("state/volumes"));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    ground.at("runtime/handover.sock").copy(address.sun_path, sizeof address.sun_path - 1);
+    REQUIRE(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    REQUIRE(::listen(listener_.get(), 1) == 0);
+  }
+  void answer() {
+    pollfd asks{listener_.get(), POLLIN, 0};
+    REQUIRE(::poll(&asks, 1, 30'000) == 1);
+    next_ = Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    std::array<char, 4096> hello;
+    REQUIRE(::recv(next_.get(), hello.data(), hello.size(), 0) > 0);
+    constexpr std::string_view yes = R"({"answer":"yes"})";
+    REQUIRE(::send(next_.get(), yes.data(), yes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(yes.size()));
+  }
+
+ private:
+  Fd lock_, listener_, next_;
+};
 
 }  // namespace
 
@@ -146,6 +174,23 @@ TEST_CASE("a container of a pod in reserve that kubelet starts again stays in re
   }));
   CHECK(holds_lock(ground, third));
   CHECK(lives(again.pid()));
+}
+
+TEST_CASE("a pod that leaves the reserve counts as waiting there until its agent has the lock") {
+  const Ground ground;
+  const std::string note = ground.at("runtime/in-reserve");
+  std::optional<SilentServer> serves(std::in_place, ground);
+  std::ofstream(note) << "pod-2";
+  std::ofstream(ground.at("log")).close();
+  const Agent next(ground, handed_over("pod-2"));
+  REQUIRE(soon([&] { return next.log().find("handover.in_reserve") != std::string::npos; }));
+  std::ofstream(ground.at("runtime/reserve-called")) << "pod-2";
+  serves->answer();
+  REQUIRE(soon([&] { return next.log().find("handover.waits") != std::string::npos; }));
+  CHECK(ground.read("runtime/in-reserve") == "pod-2");
+  serves.reset();
+  REQUIRE(soon([&] { return holds_lock(ground, next); }));
+  CHECK(soon([&] { return !std::filesystem::exists(note); }));
 }
 
 TEST_CASE("an agent that is told to end gives its devices to the pod in reserve, and ends") {
