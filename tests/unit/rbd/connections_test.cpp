@@ -281,3 +281,23 @@ TEST_CASE("a disk that takes nothing keeps a client from writing, and not from r
   std::filesystem::create_directory(scene.folder.path());
   CHECK(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
 }
+
+TEST_CASE("short entries that the agent before noted are looked after from the start, beside it once it has ended") {
+  const bool beside = GENERATE(false, true);
+  Scene scene;
+  REQUIRE(rbd::save_short_entry(scene.folder.path(), {"5e1f", "fsid of lab", "lab", "10.0.0.7:0/5"}));
+  scene.connections =
+      std::make_unique<Connections>(scene.loop.control(), scene.loop.clock, scene.files,
+                                    rbd::Config{.incarnations_dir = scene.folder.path(), .beside = beside},
+                                    [&scene](const image::Access& to, std::chrono::seconds) { return scene.dial(to); });
+  const auto looks_after = [&] { return !scene.connections->quiet(); };
+  CHECK(looks_after() == !beside);
+  if (!beside) return;
+  Started<bool>(scene.loop.io,
+                [](Connections& of) -> task<bool> {
+                  co_await of.look_at_before(true);
+                  co_return true;
+                }(*scene.connections))
+      .get();
+  CHECK(looks_after());
+}
