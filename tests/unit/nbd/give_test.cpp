@@ -112,6 +112,25 @@ TEST_CASE("a link that was given away ends without a word to its client") {
 }
 
 // Where the kernel has no nbd driver, any command to it fails.
+TEST_CASE("a given link waits for its own volume, until a session goes on with it") {
+  asio::io_context control;
+  const auto clock = make_real_clock(control.get_executor());
+  MemoryImage image(1u << 20);
+  auto pair = nbd::make_socket_pair();
+  REQUIRE(pair);
+  const auto devices = nbd::make_devices(control.get_executor(), *clock, {});
+  CHECK_FALSE(devices->has_given("volume"));
+  devices->take(7, "volume", std::move(pair->first));
+  CHECK(devices->has_given("volume"));
+  CHECK_FALSE(devices->has_given("another"));
+  auto link = devices->resume(7, "volume", image, false, {});
+  REQUIRE(link);
+  CHECK_FALSE(devices->has_given("volume"));
+  link->shut();
+  pair->second.reset();
+  while (link->state() != device::Link::State::closed) control.run_one_for(kPatience);
+}
+
 TEST_CASE("a link that was given to this agent is its device's without a command to the kernel") {
   asio::io_context control;
   const auto clock = make_real_clock(control.get_executor());
