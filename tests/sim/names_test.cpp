@@ -50,3 +50,13 @@ TEST_CASE("a publish is the same one although an older agent did not record its 
   publish.pod = "shop/db-0";
   CHECK(scene.want(publish) == errc::ok);
 }
+
+TEST_CASE("a volume whose image cannot be opened names it as people do") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.agent.kill();
+  scene.image().secondary = true;
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) == errc::failed_precondition);
+  CHECK_THAT(scene.error(), ContainsSubstring("image pool/image-1"));
+}
