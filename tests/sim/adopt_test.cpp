@@ -183,7 +183,11 @@ TEST_CASE("no flush fails after rbd-nbd's clean end, nor where it had no cache")
   }
   node.loop.advance(std::chrono::minutes(1));
   CHECK(node.ours());
+  CHECK_FALSE(node.world.disk.records.front().cache_lost);
   CHECK(node.world.kernel.flushed == (cleanly ? 2 : 1));
+  node.world.kernel.application_flushes(node.device());
+  node.loop.advance(std::chrono::seconds(1));
+  CHECK(node.world.kernel.flushed == (cleanly ? 3 : 2));
   CHECK(node.world.kernel.flushes_failed == 0);
 }
 
