@@ -156,6 +156,35 @@ TEST_CASE("a stall lasts until a request that waited is answered, not until the 
 }
 
 namespace {
+/// Nothing comes at a moment at which the agent looks.
+struct Uneven : test::Calm {
+  duration any(duration most) override { return std::min<duration>(most, 37ms); }
+};
+}  // namespace
+
+TEST_CASE("a stall lasts as long as the cluster takes to answer the request that waited") {
+  Uneven uneven;
+  Scene scene;
+  scene.world.hazards = &uneven;
+  scene.filled();
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.cluster.dead = true;
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.loop.advance(1s);
+  scene.world.cluster.dead = false;
+  scene.kill_and_start();
+  scene.loop.advance(5s);
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  scene.world.cluster.slow = 20s;
+  scene.loop.advance(10s);
+  CHECK(scene.world.agent.shell().status(kId)->longest_stall == duration::zero());
+  scene.loop.advance(30s);
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.agent.shell().status(kId)->longest_stall >= 5s + 20s);
+  scene.world.hazards = nullptr;
+}
+
+namespace {
 
 /// A resize is under way in the kernel, which waits for a write that the cluster does not answer.
 void grow_and_stall(Scene& scene) {
