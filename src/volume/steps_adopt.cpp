@@ -25,6 +25,8 @@ void Steps::watch_silence(Volume& live) {
   log::warning("device.server_silent",
                {{"volume", live.id}, {"device", device::path(devices->front())}, {"why", condition.message}});
   notify_(live, {condition.reason, true, condition.message});
+}
+
 /// Which client that process is. Nothing is known where the cluster does not tell, or the process may be another one.
 task<> Steps::look_at_uncached(Volume& live, std::uint32_t index, std::string process) {
   if (live.key.empty() || (process == live.uncached_process && !live.record->uncached.empty())) co_return;
