@@ -3,6 +3,7 @@
 #include "agent/surroundings.hpp"
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/core/process.hpp"
+#include "corbd/handover/reserve.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/keeper/keeper.hpp"
 #include "corbd/krbd/kernel_client.hpp"
@@ -48,7 +49,10 @@ int main(int argc, char** argv) {
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, work);
   const auto& agent = std::get<cli::Run>(command);
   Fd keeper = keeper::socket_of_keeper();
-  if (agent.keeper && !agent.fencing_only && !keeper)
+  if (agent.keeper && !agent.fencing_only && !keeper) {
+    // While it pauses after an agent's death, nobody else of the pod lives.
+    const Fd lives = agent.pod.empty() ? Fd() : handover::say_keeper_lives(agent.runtime_dir, agent.pod);
     return keeper::run(std::span(argv, static_cast<std::size_t>(argc)));
+  }
   return start_agent(agent, std::move(keeper));
 }

@@ -106,6 +106,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         fencer_(*clusters_, [this](const std::string& id) { return monitors_of(options_, id); }),
         csi_(control_, *clock_, shell_, csi_config()),
         drain_(control_, *clock_, files_, options.state_dir),
+        lives_(std::move(start.lives)),
         vitals_(control_, *clock_,
                 {.files = files_,
                  .names = names_,
@@ -114,6 +115,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
                  .api = api(),
                  .devices = *devices_,
                  .keeper = keeper_.get(),
+                 .pod_file = lives_.get(),
                  .drain = drain_,
                  .registrar = registrar_}),
         admin_(control_, *clock_, admin_sources(), admin_config(options)),
@@ -501,6 +503,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   csi::Server csi_;
   std::optional<csi::Registrar> registrar_;
   ops::Drain drain_;
+  const Fd lives_;
   Vitals vitals_;
   ops::Admin admin_;
   ops::Web web_;

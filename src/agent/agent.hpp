@@ -27,6 +27,7 @@ int start_agent(const cli::Run& options, Fd keeper);
 struct Start {
   Fd lock;
   Fd before;  ///< as handover::ask() gave it
+  Fd lives;   ///< of handover::say_pod_lives(); invalid: this agent is in no pod
 };
 
 /// Its folders are the caller's. Does not return.

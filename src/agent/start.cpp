@@ -39,11 +39,11 @@ result<Start> try_to_begin(const cli::Run& options, bool asks) {
   if (asks) {
     auto before = handover::ask(options.runtime_dir, handover_side(options));
     if (!before) return with_context("--handover", before.error());
-    if (*before) return Start{{}, std::move(*before)};
+    if (*before) return Start{{}, std::move(*before), {}};
   }
   auto lock = lock_folder(options.state_dir);
   if (!lock) return lock.error();
-  return Start{std::move(*lock), {}};
+  return Start{std::move(*lock), {}, {}};
 }
 
 /// An agent that ends beside this one may have a keeper, if this one has.
@@ -57,7 +57,7 @@ result<Start> begin(const cli::Run& options, bool again) {
   if (options.handover && !options.pod.empty() && handover::pod_in_reserve(options.runtime_dir) == options.pod) {
     auto lock = handover::wait_in_reserve(options.state_dir, options.runtime_dir, options.pod, others_wait(options));
     if (!lock) return lock.error();
-    if (*lock) return Start{std::move(*lock), {}};
+    if (*lock) return Start{std::move(*lock), {}, {}};
   }
   // An agent that died while it handed over shall not have it all back, as the program that it was. In a pod the note
   // of the reserve keeps it from that.
@@ -119,7 +119,7 @@ result<Start> begin_with(const cli::Run& options, Kept& kept) {
       std::this_thread::sleep_for(kPause);
       lock = lock_folder(options.state_dir);
     }
-    if (lock) return Start{std::move(*lock), {}};
+    if (lock) return Start{std::move(*lock), {}, {}};
     log::warning("keeper.links_let_go", {{"links", kept.holdings.links.size()}, {"why", lock.error().text}});
   }
   // Memory of which no link speaks.
@@ -156,7 +156,7 @@ int start_agent(const cli::Run& options, Fd keeper) {
   if (auto made = make_private_folder(options.runtime_dir); !made) return refuse(made.error());
   if (auto memory = check_tmpfs(options.runtime_dir); !memory) return refuse(memory.error());
   // Until this process ends.
-  const Fd lives = options.pod.empty() ? Fd() : handover::say_pod_lives(options.runtime_dir, options.pod);
+  Fd lives = options.pod.empty() ? Fd() : handover::say_pod_lives(options.runtime_dir, options.pod);
   const auto boot_id = read_boot_id();
   if (!boot_id) return refuse(boot_id.error());
   auto kept = what_is_kept(std::move(keeper));
@@ -164,6 +164,7 @@ int start_agent(const cli::Run& options, Fd keeper) {
   auto start = begin_with(options, *kept);
   if (!start) return refuse(start.error());
   if (!options.pod.empty() && start->lock) handover::leave_reserve(options.runtime_dir, options.pod);
+  start->lives = std::move(lives);
   run_agent(options, *boot_id, *registrar, std::move(*start), std::move(*kept));
 }
 

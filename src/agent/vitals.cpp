@@ -1,5 +1,6 @@
 #include "vitals.hpp"
 
+#include "corbd/handover/reserve.hpp"
 #include "corbd/host/system.hpp"
 #include "corbd/rpc/calls.hpp"
 
@@ -9,6 +10,8 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kAskBusEvery{60}, kAskApiEvery{30}, kAnnounceEvery{10};
+/// A pod is ready so much later than its agent.
+constexpr seconds kBeatEvery{2};
 /// So the whole fleet asks an API server that answers for next to nothing.
 constexpr std::chrono::minutes kAnswerIsFresh{5};
 constexpr std::chrono::milliseconds kBusPatience{500};
@@ -49,6 +52,7 @@ Vitals::Vitals(executor control, Clock& clock, const Needs& needs)
 }
 
 void Vitals::start() {
+  beat();
   lag_.start();
   state_dir_.start();
   system_bus_.start();
@@ -57,6 +61,8 @@ void Vitals::start() {
 
 task<> Vitals::stop() {
   clock_.cancel(announces_);
+  clock_.cancel(beats_);
+  if (needs_.pod_file >= 0) handover::end_pulse(needs_.pod_file);
   lag_.stop();
   co_await state_dir_.stop();
   co_await system_bus_.stop();
@@ -78,6 +84,18 @@ void Vitals::announce(std::function<void(const volume::Notice&)> tell) {
 void Vitals::look_again() {
   if (const auto notice = announcement_.step(ops::judge(facts()), clock_.now())) tell_(*notice);
   announces_ = clock_.schedule(clock_.now() + kAnnounceEvery, [this] { look_again(); });
+}
+
+void Vitals::beat() {
+  if (needs_.pod_file < 0) return;
+  std::string why;
+  // Until then another agent may answer on this one's sockets.
+  if (!tell_)
+    why = "this pod's agent does not serve yet: it takes over, or waits for the agent that serves";
+  else
+    for (const auto& reason : ops::judge(facts()).not_ready()) why += (why.empty() ? "" : "; ") + reason;
+  handover::note_pulse(needs_.pod_file, why);
+  beats_ = clock_.schedule(clock_.now() + kBeatEvery, [this] { beat(); });
 }
 
 std::optional<ops::KeeperFacts> Vitals::keeper() const {

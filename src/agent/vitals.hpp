@@ -25,6 +25,7 @@ class Vitals {
     result<kube::Api*> api;  ///< failed_precondition: this node has none, and needs none
     const device::Devices& devices;
     const keeper::Client* keeper;  ///< may be null: this agent has none
+    int pod_file;                  ///< of handover::say_pod_lives(), for `corbd-probe`; -1: none
     const ops::Drain& drain;
     const std::optional<csi::Registrar>& registrar;
   };
@@ -34,13 +35,14 @@ class Vitals {
   ops::NodeFacts facts() const;
   std::optional<ops::KeeperFacts> keeper() const;
   /// Calls `tell` when people should hear of the node, until stop(). No volume keeps the node from being ready, so none
-  /// is looked at.
+  /// is looked at. From now on this agent serves, and may be ready.
   void announce(std::function<void(const volume::Notice&)> tell);
   duration worst_lag() const { return lag_.worst(); }
 
  private:
   ops::Outsider api_server() const;
   void look_again();
+  void beat();
 
   Clock& clock_;
   const Needs needs_;
@@ -50,7 +52,7 @@ class Vitals {
   std::optional<ops::Watched> api_server_;
   std::function<void(const volume::Notice&)> tell_;
   ops::Announcement announcement_;
-  Clock::TimerId announces_ = 0;
+  Clock::TimerId announces_ = 0, beats_ = 0;
 };
 
 }  // namespace corbd

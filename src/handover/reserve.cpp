@@ -6,8 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -17,6 +20,7 @@
 #include "corbd/core/file.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
+#include "corbd/handover/pulse.hpp"
 
 namespace corbd::handover {
 namespace {
@@ -39,16 +43,27 @@ std::vector<std::string> pods_at(const std::string& folder) {
   return pods;
 }
 
-bool is_file_at(const Fd& file, const std::string& path) {
-  struct stat open{}, there{};
-  return ::fstat(file.get(), &open) == 0 && ::stat(path.c_str(), &there) == 0 && open.st_dev == there.st_dev &&
-         open.st_ino == there.st_ino;
-}
-
-/// Not that of a pod which lives. One that begins to live waits for the lock, and makes its file anew.
-void remove_if_dead(const std::string& path) {
+/// Under its lock: whoever opened it meanwhile waits for that, and then sees that it is gone.
+void remove_unless_locked(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+}
+
+bool is_at(const Fd& file, const std::string& path) {
+  struct stat opened{}, there{};
+  return ::fstat(file.get(), &opened) == 0 && ::lstat(path.c_str(), &there) == 0 && opened.st_dev == there.st_dev &&
+         opened.st_ino == there.st_ino;
+}
+
+/// Its processes share the lock: one that ends may still have it when the next one starts.
+Fd lock_for_life(const std::string& path) {
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    // Who asks whether it is locked has it for a moment.
+    if (!file || ::flock(file.get(), LOCK_SH) != 0) return {};
+    if (is_at(file, path)) return file;
+  }
+  return {};
 }
 
 std::string pod_at(const std::string& path) {
@@ -102,20 +117,32 @@ void leave_reserve(const std::string& runtime_dir, const std::string& pod) {
   if (pod_in_reserve(runtime_dir) == pod) ::unlink(note_path(runtime_dir).c_str());
 }
 
-/// Its processes share the lock: one that ends may still have it when the next one starts.
 Fd say_pod_lives(const std::string& runtime_dir, const std::string& pod) {
   const std::string folder = runtime_dir + "/pods";
   if (auto made = make_folder(folder, 0700); !made) return {};
   for (const auto& other : pods_at(folder))
-    if (other != pod) remove_if_dead(pod_path(runtime_dir, other));
-  const std::string path = pod_path(runtime_dir, pod);
-  for (int tries = 0; tries < kMostTries; ++tries) {
-    Fd file(::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    // Who asks whether it is locked has it for a moment. Another pod that begins may have removed it in that moment.
-    if (!file || ::flock(file.get(), LOCK_SH) != 0) return {};
-    if (is_file_at(file, path)) return file;
-  }
-  return {};
+    if (other != pod) remove_unless_locked(pod_path(runtime_dir, other));
+  Fd file = lock_for_life(pod_path(runtime_dir, pod));
+  if (file) end_pulse(file.get());
+  return file;
+}
+
+Fd say_keeper_lives(const std::string& runtime_dir, const std::string& pod) {
+  return say_pod_lives(runtime_dir, pod + ".keeper");
+}
+
+void note_pulse(int pod_file, const std::string& why_not_ready) {
+  Pulse pulse;
+  pulse.at_ms = monotonic_ms();
+  pulse.ready = why_not_ready.empty();
+  std::snprintf(pulse.why, sizeof pulse.why, "%s", why_not_ready.c_str());
+  char line[Pulse::kSize];
+  write_line(pulse, line);
+  if (::pwrite(pod_file, line, sizeof line, 0) != static_cast<ssize_t>(sizeof line)) end_pulse(pod_file);
+}
+
+void end_pulse(int pod_file) {
+  if (::ftruncate(pod_file, 0) != 0) log::warning("handover.pulse_not_ended", {{"error", std::strerror(errno)}});
 }
 
 bool pod_lives(const std::string& runtime_dir, const std::string& pod) {

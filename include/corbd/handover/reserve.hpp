@@ -18,8 +18,16 @@ result<> note_pod_in_reserve(const std::string& runtime_dir, const std::string& 
 /// `pod` serves from now on.
 void leave_reserve(const std::string& runtime_dir, const std::string& pod);
 
-/// Says that a process of this pod lives, for as long as that has it open. Between two agents nobody else says so.
+/// Says that an agent's process of this pod lives, for as long as that has it open: its own file,
+/// <runtime_dir>/pods/UID, which is empty then. Invalid: it cannot be made, and nobody sees that this pod lives.
 Fd say_pod_lives(const std::string& runtime_dir, const std::string& pod);
+/// The same for its keeper, in a file of its own: an agent may be dead meanwhile.
+Fd say_keeper_lives(const std::string& runtime_dir, const std::string& pod);
+/// Writes into the file of say_pod_lives() that the control thread runs, for `corbd-probe` (handover/pulse.hpp).
+/// `why_not_ready`: empty if it is. It never waits: that folder is on tmpfs.
+void note_pulse(int pod_file, const std::string& why_not_ready);
+/// From now on the control thread may take long: the process is alive as long as it has the file.
+void end_pulse(int pod_file);
 bool pod_lives(const std::string& runtime_dir, const std::string& pod);
 
 /// The agent that serves is told to end: the pod in reserve shall ask for the devices. False: no other pod is there.

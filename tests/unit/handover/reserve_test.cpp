@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -13,6 +14,7 @@
 
 #include "corbd/core/file.hpp"
 #include "corbd/core/process.hpp"
+#include "corbd/handover/pulse.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 
@@ -101,6 +103,50 @@ TEST_CASE("a pod lives though another one took its file for that of a dead pod a
   CHECK(waits);
   REQUIRE(lives);
   CHECK(pod_lives(folder.path(), "pod-1"));
+}
+
+TEST_CASE("a keeper says so in a file of its own, and a pulse lasts until its agent's next one begins") {
+  const Folder folder;
+  const Fd keeper = say_keeper_lives(folder.path(), "pod-1");
+  REQUIRE(keeper);
+  CHECK_FALSE(pod_lives(folder.path(), "pod-1"));
+  const std::string file = folder.path() + "/pods/pod-1";
+  Fd agent = say_pod_lives(folder.path(), "pod-1");
+  REQUIRE(agent);
+  CHECK(std::filesystem::exists(file + ".keeper"));
+  Pulse pulse;
+  const auto reads = [&] {
+    const auto line = read_file(file, 1 << 12);
+    return line && read_line(line->c_str(), pulse);
+  };
+  CHECK_FALSE(reads());
+  note_pulse(agent.get(), "nbd: " + std::string(1000, 'x'));
+  REQUIRE(reads());
+  CHECK_FALSE(pulse.ready);
+  CHECK_THAT(pulse.why, ContainsSubstring("nbd: xxx"));
+  note_pulse(agent.get(), "");
+  REQUIRE(reads());
+  CHECK(pulse.ready);
+  CHECK(std::string(pulse.why).empty());
+  CHECK(monotonic_ms() - pulse.at_ms < 60'000);
+  const Fd next = say_pod_lives(folder.path(), "pod-1");
+  CHECK_FALSE(reads());
+}
+
+TEST_CASE("a pod's file is the one at its path, though another pod's agent removed what it took for a dead pod's") {
+  const Folder folder;
+  std::atomic<bool> go_on{true};
+  std::thread other([&] {
+    while (go_on) say_pod_lives(folder.path(), "pod-2");
+  });
+  int lost = 0;
+  for (int times = 0; times < 2000; ++times) {
+    const Fd mine = say_pod_lives(folder.path(), "pod-1");
+    lost += pod_lives(folder.path(), "pod-1") ? 0 : 1;
+  }
+  go_on = false;
+  other.join();
+  CHECK(lost == 0);
 }
 
 }  // namespace corbd::test
