@@ -92,11 +92,12 @@ class InItsPlace(unittest.TestCase):
         own = helm.only("DaemonSet", helm.objects())["spec"]["template"]["spec"]
         container = own["containers"][0]
         self.assertEqual(self.pod["terminationGracePeriodSeconds"], own["terminationGracePeriodSeconds"])
-        for probe in ("startupProbe", "livenessProbe"):
-            theirs, ours = copy.deepcopy(container[probe]), copy.deepcopy(self.plugin[probe])
-            words = ours.pop("exec")["command"]
-            self.assertEqual([one for one in words if "runtime-dir" not in one], ["cephcsi"] + theirs.pop("exec")["command"][1:])
-            self.assertEqual(ours, theirs)
+        theirs, ours = copy.deepcopy(container["livenessProbe"]), copy.deepcopy(self.plugin["livenessProbe"])
+        words = ours.pop("exec")["command"]
+        self.assertEqual([one for one in words if "runtime-dir" not in one], theirs.pop("exec")["command"])
+        self.assertEqual(ours, theirs)
+        own_pod = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+        self.assertIn(own_pod, self.plugin["env"])
         self.assertIn({"name": "dbus", "mountPath": "/run/dbus", "readOnly": True}, self.plugin["volumeMounts"])
         runtime, = [one for one in own["volumes"] if one["name"] == "runtime"]
         keys, = [one for one in self.pod["volumes"] if one["name"] == "keys-tmp-dir"]

@@ -6,7 +6,7 @@ import re
 MIGRATING, RUNBOOK, README, KUBERNETES = "docs/migrating-from-ceph-csi.md", "docs/runbook.md", "README.md", "deploy/kubernetes/README.md"
 
 # What a command begins with.
-PROGRAMS = ("ceph", "cephcsi", "corbd", "crictl", "helm", "kubectl", "modprobe", "nbd-client", "pkill", "podman", "rbd", "scripts/manifests", "sed", "ssh",
+PROGRAMS = ("ceph", "cephcsi", "corbd", "corbd-probe", "crictl", "helm", "kubectl", "modprobe", "nbd-client", "pkill", "podman", "rbd", "scripts/manifests", "sed", "ssh",
             "systemctl", "umount", "until")
 # Their sections are looked at. Of other documents and sections other tests of tests/house look at what they show.
 SECTIONS = {
@@ -64,7 +64,7 @@ ELSEWHERE = {
         "corbd fail ID --yes-really": ("tests/lab/stories_heal.py", '"fail", volume.id, "--yes-really"'),
         "corbd holders VOLUME": ("tests/lab/stories_fence.py", '"holders", volume.id'), "corbd fence ls": ("tests/lab/stories_fence.py", '"fence", "ls"'),
         "corbd drain": (MOVED, '"drain"'), "corbd drain --undo": ("tests/unit/cli/drain_test.cpp", "undo"),
-        "corbd alive": ("tests/unit/ops/command_test.cpp", "corbd alive ends with 0"),
+        "corbd alive": ("tests/unit/ops/command_test.cpp", "corbd alive ends with 0"), "corbd-probe": ("tests/process/probe_test.cpp", 'probes(ground, "alive"'),
         "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "corbd doctor --bundle FILE": ("tests/lab/stories_container.py", '"--bundle"'),
         "rbd status": ("tests/lab/stories_owner.py", '"rbd", "status"'), "rbd lock ls": ("tests/lab/stories_fence.py", '"rbd", "lock", "ls"'),
         "rbd resize": ("tests/lab/stories_accept.py", '"rbd", "resize"'), "rbd info": CEPHS_OWN, "rbd export": CEPHS_OWN, "rbd config image ls": CEPHS_OWN,
@@ -91,7 +91,7 @@ ELSEWHERE = {
         "kubectl corbd -l app=csi-rbdplugin": "the story runs it as the page on migrations has it", "kubectl apply": IN_PASSING,
         "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'), "corbd drain": (MOVED, '"drain"'),
         "kubectl kustomize deploy/kubernetes/base | sed": ("tests/lab/stories_docs.py", "kubectl kustomize deploy/kubernetes/base | sed"),
-        "corbd alive": "the story's kubelet runs it as a probe", "scripts/manifests --text": ("scripts/manifests", "--text")},
+        "corbd-probe": "the story's kubelet runs it as a probe", "scripts/manifests --text": ("scripts/manifests", "--text")},
     (KUBERNETES, "Rook"): {"kubectl": NO_ROOK, "scripts/manifests": NO_ROOK},
 }
 

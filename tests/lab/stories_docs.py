@@ -86,7 +86,7 @@ class Cluster:
 
     def make_images(self):
         """A folder for each: its programs, and the access of the pod's service account, which this server mounts nowhere."""
-        for image, programs in (("corbd", {"corbd": "corbd", "cephcsi": "corbd"}), ("writer", {"corbd-writer": "corbd-writer"})):
+        for image, programs in (("corbd", {"corbd": "corbd", "corbd-probe": "corbd-probe", "cephcsi": "corbd"}), ("writer", {"corbd-writer": "corbd-writer"})):
             self.image(image, {name: os.path.join(BUILD, program) for name, program in programs.items()})
         for image in ("cephcsi", "csi-node-driver-registrar"):
             self.image(image, {image: os.path.join(self.bin, "lab")})

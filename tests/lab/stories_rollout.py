@@ -75,6 +75,17 @@ def logged(pod):
     return "".join(read(os.path.join(folder, name)) for name in sorted(os.listdir(folder)))
 
 
+def expect_no_warnings(server, what):
+    """Kubernetes keeps an event for each probe that fails, and for whatever else kubelet cannot do with a pod."""
+    events = server.get("/api/v1/namespaces/ceph-csi/events")["items"]
+    seen = [one for one in events if one["involvedObject"]["kind"] == "Pod" and one["involvedObject"]["name"].startswith("corbd")]
+    check(seen, "there is no event at all about corbd's pods")
+    # The lab's kubelet has no name server of a cluster, and says so of each pod.
+    warnings = [one for one in seen if one["type"] == "Warning" and one["reason"] != "MissingClusterDNS"]
+    found = ["%s: %s: %s" % (one["involvedObject"]["name"], one["reason"], one["message"]) for one in warnings]
+    check(not found, "%s left warnings: %s" % (what, found))
+
+
 def rolled(lab, cluster):
     operator = Operator(cluster, {"NODE": NODE})
     operator.type(HANDING_OVER)
@@ -97,6 +108,7 @@ def rolled(lab, cluster):
     say("the next pod is ready after %.1f s" % ((now_us() - begin) / 1e6))
     roll.expect_as_it_was("corbd", 0)
     say("longest stall with the handover: %.2f s" % expect_unnoticed())
+    expect_no_warnings(cluster.server, "the rollout")
     # Its container goes on, with a process that holds nothing.
     reserve = child_of(first)
     check(reserve and len(os.listdir("/proc/%d/task" % reserve)) < 5, "the agent in reserve has more threads than it needs")
@@ -221,6 +233,7 @@ def deleted(lab, cluster):
         node.wait_settled(node.first)
         check(holder() != agent, "%s still serves" % pod)
         node.expect_unnoticed(what)
+        expect_no_warnings(node.server, what)
     node.end(cluster)
 
 
@@ -230,6 +243,34 @@ def story_rollout_deleted(lab):
 
 
 story_rollout_deleted.limit = 420
+
+
+def busy(lab, cluster):
+    node = Node(lab, cluster, "rb")
+    # Each wants the whole processor. They outrank nobody, and nobody outranks them.
+    spins = [lab.start(["sh", "-c", "while :; do :; done"]) for _ in range(4 * os.cpu_count())]
+    agent = holder()
+    node.controller.apply("next", node.template)
+    node.wait_settled("next")
+    check(holder() != agent, "the first pod's agent still serves")
+    # Some more probes of the pod that serves now.
+    time.sleep(60)
+    expect_no_warnings(node.server, "a rollout on a busy processor")
+    check([one["restartCount"] for one in node.pods()[0]["status"]["containerStatuses"]] == [0], "a probe had the agent killed")
+    for spin in spins:
+        check(spin.poll() is None, "a processor was not busy")
+        spin.kill()
+        spin.wait(20)
+    node.expect_unnoticed("a rollout on a busy processor")
+    node.end(cluster)
+
+
+def story_rollout_busy(lab):
+    """a rollout while every processor has four programs that want all of it: no probe fails, and no container is started again"""
+    on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", busy)
+
+
+story_rollout_busy.limit = 600
 
 
 def stalled(lab, cluster):
