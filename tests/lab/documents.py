@@ -78,6 +78,9 @@ ELSEWHERE = {
     (RUNBOOK, "CorbdServesBeyondItsEnd"): {
         "kubectl -n ceph-csi rollout undo": ("tests/lab/stories_rollout.py", "node.controller.apply(node.first"),
         "kubectl -n ceph-csi get pods": KUBES_OWN, "kubectl -n ceph-csi describe pod": KUBES_OWN},
+    (RUNBOOK, "CorbdRolloutStalled"): {
+        "kubectl -n ceph-csi rollout undo": ("tests/lab/stories_rollout.py", "node.controller.apply(node.first"),
+        "kubectl -n ceph-csi get pods": KUBES_OWN, "kubectl -n ceph-csi describe pod": KUBES_OWN},
     (RUNBOOK, "Going back to ceph-csi"): {
         "corbd doctor --before-rollback": (MOVED, 'foresee(agent, "rollback"'), "kubectl drain": "the story runs it as the page on migrations has it",
         "kubectl uncordon": "the story runs it as the page on migrations has it",
