@@ -28,7 +28,7 @@ namespace {
 constexpr std::size_t kLongestPod = 256;
 constexpr std::chrono::milliseconds kLooksEvery{200};
 // Each time another pod has begun in the very moment.
-constexpr int kMostTries = 10;
+constexpr int kMostTries = 100;
 
 std::string note_path(const std::string& runtime_dir) { return runtime_dir + "/in-reserve"; }
 std::string call_path(const std::string& runtime_dir) { return runtime_dir + "/reserve-called"; }

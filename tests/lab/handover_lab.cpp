@@ -106,7 +106,9 @@ TEST_CASE("a snapshot and a resize by another client wait within a handover, and
   CHECK(write(*taken[0], 0, pattern(4096, 3)) == 0);
   // The one before watches nothing more.
   Agent stranger;
-  auto looked = stranger.open("passing", {true, {}, {}});
+  image::OpenOptions reads;
+  reads.read_only = true;
+  auto looked = stranger.open("passing", reads);
   REQUIRE(looked);
   CHECK(stranger.ownership(**looked)->foreign_watchers == std::vector{taken[0]->client()});
   stranger.close(**looked);
@@ -133,7 +135,9 @@ TEST_CASE("the mark of a writer stays within a handover, and only the next agent
   REQUIRE(before.run((*image)->keep_lock(before.in(20s))));
   before.close(**image);
   Agent stranger;
-  auto looked = stranger.open("marked", {true, {}, {}});
+  image::OpenOptions reads;
+  reads.read_only = true;
+  auto looked = stranger.open("marked", reads);
   REQUIRE(looked);
   const auto foreign = stranger.ownership(**looked);
   REQUIRE(foreign);

@@ -104,7 +104,7 @@ struct Answering {
   test::Folder folder;
   std::string path = folder.path() + "/socket";
   Service service;
-  std::unique_ptr<rpc::Listener> listener = std::move(*rpc::Listener::open(path));
+  std::unique_ptr<rpc::Listener> listener = *rpc::Listener::open(path);
   std::unique_ptr<grpc::Server> server = [this] {
     grpc::ServerBuilder builder;
     builder.RegisterCallbackGenericService(&service);
