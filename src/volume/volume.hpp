@@ -64,9 +64,9 @@ struct Volume {
   Health health = Health::absent;
   std::chrono::system_clock::time_point since;
   std::deque<Change> timeline;
-  bool served_by_other = false;          ///< at the last look, rbd-nbd served the device
-  std::vector<int> other_pids;           ///< of those rbd-nbd processes
-  std::string uncached_process;          ///< whose client was looked for (host::OtherServer::uncached)
+  bool served_by_other = false;  ///< at the last look, rbd-nbd served the device
+  std::vector<int> other_pids;   ///< of those rbd-nbd processes
+  std::string uncached_process;  ///< whose client was looked for (host::OtherServer::uncached)
   Silence other_silence;
   bool silence_told = false;
   std::optional<time_point> other_died;  ///< when the kernel reported the end of rbd-nbd's link
