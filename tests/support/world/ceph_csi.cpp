@@ -165,6 +165,10 @@ void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
     return world_.kernel.answer(index, link, {.request = id, .failed = -ESHUTDOWN, .tombstone = true});
   if (place->flush) {
     store(index, *image);
+    // What the rbd-nbd before it has lost this one calls stored, and nobody can mend that.
+    const auto is_lost = [&](const auto& write) { return !image->stored.contains(write.second); };
+    std::erase_if(place->covers, is_lost);
+    std::erase_if(device->unflushed, is_lost);
     return world_.kernel.answer(index, link, {id});
   }
   if (place->write && caching.contains(index)) {
