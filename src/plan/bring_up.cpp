@@ -256,6 +256,15 @@ Answer needs_note(const Situation& view) {
   return std::nullopt;
 }
 
+/// Whoever waited for the flushes of a device that is gone had an error of that device. A new one has nothing to tell.
+Answer is_loss_over(const Situation& view) {
+  if (view.seen.link != Link::none || view.seen.device() != nullptr || !view.record->cache_lost) return std::nullopt;
+  step::WriteRecord step{*view.record};
+  step.record.cache_lost = false;
+  step.may_fail = true;
+  return step;
+}
+
 Answer needs_session(const Situation& view) {
   if (view.seen.link == Link::none) return Step(step::StartSession{});
   return std::nullopt;
@@ -306,6 +315,7 @@ constexpr Question kDevice[] = {
     needs_image,
     is_taken_over_with_mark,
     needs_note,
+    is_loss_over,
     needs_session,
     needs_link,
     is_recorded_gone,

@@ -40,7 +40,8 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   // Nothing kept other nodes away between two devices. So a format that was begun on the first counts no more.
   if (index != view.record->device) step.record.format.clear();
   // Whoever waited for the old device's flushes had an error of that device.
-  if (index != view.record->device || view.seen.loss_told) step.record.cache_lost = false;
+  const bool another = view.record->device && index != view.record->device;
+  if (another || view.seen.loss_told) step.record.cache_lost = false;
   step.record.on_word = false;  // it is served
   step.record.device = index;
   step.record.adopting = false;

@@ -29,7 +29,10 @@ void Node::visit(const Fault& fault, bool by_force) {
   // A rescue host, or another cluster of Kubernetes: the orchestrator does not hear of it. What it writes is seen if it
   // does not come within a minute of the stage.
   const auto knows_stamp = [&](const auto& record) { return record.volume_id == name && record.modified; };
-  const bool unheard = by_force && fault.what / 8 % 2 == 0 && image.exclusive && !image.shared &&
+  // Nor if rbd-nbd served the device last: it stamps the image as well.
+  const auto* device = device_of(name);
+  const bool by_corbd = device != nullptr && device->io_timeout_ms != test::KernelDevice().io_timeout_ms;
+  const bool unheard = by_force && fault.what / 8 % 2 == 0 && image.exclusive && !image.shared && by_corbd &&
                        world_.cluster.would_stamp(image) && std::ranges::any_of(world_.disk.records, knows_stamp);
   if (vouched_.contains(name) || is_between_break_and_lock(image) || !world_.cluster.visit(image, visitor, by_force))
     return;
@@ -57,6 +60,10 @@ void Node::moves_away(test::FakeImage& image) {
 void Node::maintain(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const std::string tool = "10.0.0.9" + new_nonce();
+  // Open (docs/migrating-from-ceph-csi.md): a tool that breaks the lock of an rbd-nbd that died with a cache leaves no
+  // trace of it.
+  const auto* device = device_of(name);
+  if (device != nullptr && device->cache_died && !device->alive) return;
   if (vouched_.contains(name) || !world_.cluster.maintain(world_.cluster.images.at(name), tool)) return;
   visitors_[tool] = {name, fault.what % 5 != 0};
   loop_.outside_in(fault.lasts, [this, tool] {

@@ -183,6 +183,31 @@ TEST_CASE("the record owes a failed flush until one has failed") {
   CHECK_FALSE(model.record->cache_lost);
 }
 
+TEST_CASE("a flush that is to fail is owed by a device whose index no record had yet") {
+  Model model = staged_model();
+  model.record->device.reset();
+  model.record->cache_lost = true;
+  REQUIRE(run(model, Wish(Healed{})));
+  CHECK(model.record->device);
+  CHECK(model.record->cache_lost);
+}
+
+TEST_CASE("a new device owes no flush that was to fail on the one before") {
+  Model model = staged_model();
+  model.seen.devices.clear();
+  model.seen.link = Observation::Link::none;
+  model.seen.connected = false;
+  model.record->cache_lost = true;
+  const Wish wish = Staged(staged_wish());
+  for (int steps = 0; steps < 30; ++steps) {
+    const Decision next = model.decide(wish);
+    REQUIRE(std::holds_alternative<Step>(next));
+    if (std::holds_alternative<step::StartSession>(std::get<Step>(next))) break;
+    model.apply(std::get<Step>(next), wish);
+  }
+  CHECK_FALSE(model.record->cache_lost);
+}
+
 TEST_CASE("what ceph-csi staged is taken down by its stash, or by our record") {
   const std::vector<Step> without_server{step::Umount{kTarget}, step::Look{Fact::unused}, step::Disconnect{},
                                          step::DropStash{kPath}};
