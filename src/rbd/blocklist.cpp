@@ -152,7 +152,7 @@ result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<Entry
       continue;
     }
     if (!block_for) continue;
-    if (*changed[i]) change.monitors_ahead = **changed[i] - wall;
+    if (*changed[i]) change.monitors_now = *changed[i];
     const auto left = there->second->until - changed[i]->value_or(wall);
     if (image::is_long_enough(std::chrono::ceil<std::chrono::seconds>(left), *block_for)) continue;
     if (entries[i].kind == Kind::client)
@@ -207,7 +207,7 @@ task<result<image::Blocklist>> Connections::blocklist(Lease lease) {
 task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, std::vector<Entry> entries,
                                                                   std::optional<std::chrono::seconds> block_for) {
   const bool many = entries.size() > kCommandsAtOnce;
-  auto job = [held = lease.connection(), entries = std::move(entries), block_for, wall = clock_.wall()] {
+  auto job = [held = lease.connection(), entries, block_for, wall = clock_.wall()] {
     return change_and_look(held->cluster, entries, block_for, wall);
   };
   // Many commands take minutes. Healing needs the threads for the cluster.
@@ -216,6 +216,7 @@ task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, s
   auto changed = co_await calls.call_to_end(gate_, std::move(job), "changing the blocklist");
   if (!changed) co_return changed.error();
   co_await note_ending_early(lease, *changed);
+  if (!block_for) co_await forget_unblocked(lease->fsid, entries, changed->results);
   ++fencings_;
   // The caller acts on the fence: none of our clients may go on with an older map.
   if (auto awaited = co_await await_maps(lease->fsid); !awaited)
@@ -239,9 +240,11 @@ result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<Sho
     look.again_in = std::min(look.again_in, next.look_again);
     if (next.step != Renewal::Step::add) continue;
     const auto client = image::entry_of_client(entry.client);
-    if (!client) return client.error();
-    if (const auto added = change(cluster, *client, kBlocklistTime); !added) return added.error();
-    look.added.push_back(entry.client);
+    const auto added = client ? change(cluster, *client, kBlocklistTime) : result<MonitorsTime>(client.error());
+    if (added)
+      look.added.push_back(entry.client);
+    else
+      look.failed = added.error();
   }
   return look;
 }

@@ -96,13 +96,14 @@ struct Group {
 struct BlocklistChange {
   std::vector<result<>> results;                    ///< in the order of the entries
   std::vector<image::BlocklistEntry> ending_early;  ///< clients whose entry was there and ends before it should
-  std::optional<std::chrono::system_clock::duration> monitors_ahead = {};  ///< of this node's clock
+  std::optional<std::chrono::system_clock::time_point> monitors_now = {};  ///< by their clock, as far as it is known
 };
 
 /// What one look at short entries came to.
 struct RenewalLook {
-  std::vector<std::string> forget;  ///< by uuid
-  std::vector<std::string> added;   ///< clients
+  std::vector<std::string> forget;   ///< by uuid
+  std::vector<std::string> added;    ///< clients
+  std::optional<Error> failed = {};  ///< of one that could not be added
   std::chrono::milliseconds again_in = std::chrono::seconds(30);
 };
 /// Adds those that have gone. Runs on a pool thread.
@@ -167,6 +168,8 @@ class Connections {
   task<> record_fenced(Incarnation incarnation);
   // renewal.cpp
   task<> note_ending_early(const Lease& lease, const BlocklistChange& change);
+  task<> forget_unblocked(std::string fsid, std::vector<image::BlocklistEntry> entries, std::vector<result<>> results);
+  task<> forget_short(std::string uuid);
   void renew_noted();
   task<> renew(std::string fsid);
   task<std::chrono::milliseconds> look_at_short(std::string fsid);
@@ -190,9 +193,13 @@ class Connections {
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<ShortEntry> short_entries_;
-  std::set<std::string> renewing_;                                             ///< clusters, by fsid
-  std::map<std::string, std::chrono::system_clock::duration> monitors_ahead_;  ///< by fsid
-  CancelScope renewals_;                                                       ///< ends when this leaves
+  std::set<std::string> renewing_;  ///< clusters, by fsid
+  struct MonitorsClock {
+    std::chrono::system_clock::time_point showed;
+    time_point at;
+  };
+  std::map<std::string, MonitorsClock> monitors_clocks_;  ///< by fsid; this node's own may be set
+  CancelScope renewals_;                                  ///< ends when this leaves
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;
   std::shared_ptr<Event> no_lease_;  ///< a shutdown waits for it

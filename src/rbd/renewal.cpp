@@ -15,7 +15,7 @@ constexpr std::chrono::seconds kTryAgain{10};
 
 task<> Connections::note_ending_early(const Lease& lease, const BlocklistChange& change) {
   const std::string fsid = lease->fsid, cluster_id = lease->group->access.cluster_id;
-  if (change.monitors_ahead) monitors_ahead_[fsid] = *change.monitors_ahead;
+  if (change.monitors_now) monitors_clocks_[fsid] = {*change.monitors_now, clock_.now()};
   for (const auto& entry : change.ending_early) {
     const auto noted = std::ranges::find_if(
         short_entries_, [&](const ShortEntry& one) { return one.fsid == fsid && one.client == entry.client; });
@@ -62,9 +62,9 @@ task<std::chrono::milliseconds> Connections::look_at_short(std::string fsid) {
   if (!lease) co_return kTryAgain;
   std::vector<ShortEntry> entries;
   std::ranges::copy_if(short_entries_, std::back_inserter(entries), [&](const auto& one) { return one.fsid == fsid; });
-  const auto ahead = monitors_ahead_.find(fsid);
-  const bool exact = ahead != monitors_ahead_.end();
-  const auto now = clock_.wall() + (exact ? ahead->second : std::chrono::system_clock::duration::zero());
+  const auto known = monitors_clocks_.find(fsid);
+  const bool exact = known != monitors_clocks_.end();
+  const auto now = exact ? known->second.showed + (clock_.now() - known->second.at) : clock_.wall();
   auto job = [held = lease->connection(), entries = std::move(entries), now, exact] {
     return look_at_short_entries(held->cluster, entries, now, exact);
   };
@@ -75,13 +75,28 @@ task<std::chrono::milliseconds> Connections::look_at_short(std::string fsid) {
     co_return kTryAgain;
   }
   for (const auto& client : look->added) log::warning("blocklist.renewed", {{"fsid", fsid}, {"client", client}});
-  for (const auto& uuid : look->forget) {
-    std::erase_if(short_entries_, [&](const ShortEntry& one) { return one.uuid == uuid; });
-    auto forget = [dir = config_.incarnations_dir, uuid] { return forget_short_entry(dir, uuid); };
-    if (auto gone = co_await files_.run(std::move(forget), {}, "forgetting a blocklist entry"); !gone)
-      log::warning("blocklist.not_forgotten", {{"error", gone.error().text}});
+  for (const auto& uuid : look->forget) co_await forget_short(uuid);
+  if (!look->failed) co_return look->again_in;
+  log::warning("blocklist.not_renewed", {{"fsid", fsid}, {"error", look->failed->text}});
+  co_return std::min<std::chrono::milliseconds>(look->again_in, kTryAgain);
+}
+
+task<> Connections::forget_short(std::string uuid) {
+  std::erase_if(short_entries_, [&](const ShortEntry& one) { return one.uuid == uuid; });
+  auto forget = [dir = config_.incarnations_dir, uuid] { return forget_short_entry(dir, uuid); };
+  if (auto gone = co_await files_.run(std::move(forget), {}, "forgetting a blocklist entry"); !gone)
+    log::warning("blocklist.not_forgotten", {{"error", gone.error().text}});
+}
+
+/// Whoever has a client let in again wants no entry of ours for it.
+task<> Connections::forget_unblocked(std::string fsid, std::vector<image::BlocklistEntry> entries,
+                                     std::vector<result<>> results) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (!results[i] || entries[i].kind != image::BlocklistEntry::Kind::client) continue;
+    const auto noted = std::ranges::find_if(
+        short_entries_, [&](const ShortEntry& one) { return one.fsid == fsid && one.client == entries[i].client; });
+    if (noted != short_entries_.end()) co_await forget_short(noted->uuid);
   }
-  co_return look->again_in;
 }
 
 }  // namespace corbd::rbd
