@@ -76,7 +76,8 @@ void Store::hear(int socket) {
   for (;;) {
     auto heard = keeper::hear(socket, false);
     if (heard) {
-      if (!deaf_) take_in(*heard);
+      // What an agent gives away is another's, whatever else was not heard.
+      if (!deaf_ || heard->note.kind == Kind::drop) take_in(*heard);
     } else if (heard.error().code == errc::timed_out || heard.error().code == errc::not_found ||
                heard.error().code == errc::unavailable) {
       return;
@@ -112,7 +113,9 @@ void Store::take_in(Heard& heard) {
 }
 
 void Store::drop(std::uint64_t token) {
-  std::erase_if(holdings_.links, [&](const Held& one) { return one.link.token == token; });
+  const auto is_it = [&](const Held& one) { return one.link.token == token; };
+  std::erase_if(holdings_.links, is_it);
+  std::erase_if(unheard_, is_it);
   std::erase_if(holdings_.memory, [&](const Memory& one) { return one.token == token; });
 }
 

@@ -172,6 +172,22 @@ TEST_CASE("a keeper that lets a link go takes the rest of a request that the ker
   CHECK(saw_end);
 }
 
+TEST_CASE("a link that an agent gave away does not end, though its keeper heard a message that was not whole") {
+  Line line;
+  keeper::Store store;
+  int sockets[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+  const Fd given(sockets[0]), kernel(sockets[1]);
+  REQUIRE(line.client->hold({1, 7, "volume", 0}, given.get(), something().get()));
+  store.hear(line.ours.get());
+  REQUIRE(::send(line.socket, "?", 1, 0) == 1);
+  REQUIRE(line.client->drop(1));
+  store.hear(line.ours.get());
+  store.let_go();
+  char byte;
+  CHECK(::recv(kernel.get(), &byte, 1, MSG_DONTWAIT) == -1);
+}
+
 TEST_CASE("a link whose kernel does not end its side in time is cut, so that nobody waits for ever") {
   int sockets[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
