@@ -123,7 +123,13 @@ Fd say_pod_lives(const std::string& runtime_dir, const std::string& pod) {
   for (const auto& other : pods_at(folder))
     if (other != pod) remove_unless_locked(pod_path(runtime_dir, other));
   Fd file = lock_for_life(pod_path(runtime_dir, pod));
-  if (file) end_pulse(file.get());
+  if (file)
+    end_pulse(file.get());
+  else
+    log::error("handover.pod_not_noted",
+               {{"file", pod_path(runtime_dir, pod)},
+                {"error", std::strerror(errno)},
+                {"effect", "kubelet's probes take this pod's agent for dead, and kubelet starts it again"}});
   return file;
 }
 
