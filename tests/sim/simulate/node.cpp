@@ -152,6 +152,9 @@ void Node::start_agent() {
 result<> Node::want(const std::string& id, const Wish& wish) {
   trace(std::string(plan::name(wish)) + " of " + id);
   if (std::holds_alternative<plan::Failed>(wish)) agent().given_up.insert(id);
+  start_agent();
+  // One agent ends, and the next does not serve yet.
+  if (!agent().running()) return Error{errc::unavailable, "nobody serves"};
   result<> done;
   try {
     done = serving_->loop().run(agent().shell().want(id, wish, {loop_.clock.now() + 2min}));
