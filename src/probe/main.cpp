@@ -91,7 +91,8 @@ Verdict judge(const Asked& asked, const Pulse* pulse, long long age_ms) {
     return no("the agent's control thread has not run for %lld s: its log and `top -H` say what holds it up",
               age_ms / 1000);
   if (!asked.ready || in_reserve(asked)) return {};
-  if (pulse == nullptr) return no("this pod's agent does not serve yet: another one does, or it has just begun");
+  if (pulse == nullptr)
+    return no("this pod's agent does not serve yet: another agent serves, or this one has just started");
   return pulse->ready ? Verdict{} : no("%s", static_cast<const char*>(pulse->why));
 }
 
@@ -161,7 +162,7 @@ int read_words(int argc, char** argv, Asked& into) {
   if (optind + 1 != argc) return misused("say what to ask: alive or ready");
   into.what = argv[optind];
   into.ready = std::strcmp(into.what, "ready") == 0;
-  if (!into.ready && std::strcmp(into.what, "alive") != 0) return misused("it is alive or ready");
+  if (!into.ready && std::strcmp(into.what, "alive") != 0) return misused("unknown question: ask alive or ready");
   if (*into.pod == '\0' || std::strchr(into.pod, '/') != nullptr || std::strlen(into.pod) > 255)
     return misused("set POD_UID to the pod's UID (metadata.uid), for the agent too, or give --pod");
   return kUnderstood;

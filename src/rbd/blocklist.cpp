@@ -119,10 +119,11 @@ std::vector<result<MonitorsTime>> change_all(rados_t cluster, const std::vector<
 Error ends_early(const Entry& there) {
   return {errc::failed_precondition,
           there.text() + " is in the blocklist already, until " + utc_text(there.until) +
-              ", and Ceph keeps that end. Fence it again after that; or remove the entry with `ceph osd blocklist " +
+              ", and Ceph does not extend it. Fence it again after that time, or first remove the entry with `ceph osd "
+              "blocklist " +
               (there.kind == Kind::range ? "range " : "") + "rm " +
               (there.spelled.empty() ? there.text() : there.spelled) +
-              "` first, which lets its clients in until it is fenced again"};
+              "`: its clients can write until you fence it again"};
 }
 
 /// A monitor's yes is believed when its list shows it.

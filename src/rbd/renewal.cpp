@@ -26,7 +26,7 @@ task<> Connections::note_ending_early(const Lease& lease, const BlocklistChange&
               {{"cluster", cluster_id},
                {"client", entry.client},
                {"until", utc_text(entry.until)},
-               {"hint", "Ceph keeps the end of an entry that is there, so the agent adds it again then"}});
+               {"hint", "Ceph does not extend an existing entry, so the agent adds its own when this one ends"}});
     auto save = [dir = config_.incarnations_dir, made] { return save_short_entry(dir, made); };
     if (auto saved = co_await files_.run(std::move(save), {}, "noting a blocklist entry"); !saved)
       log::warning("blocklist.not_noted", {{"client", made.client}, {"error", saved.error().text}});

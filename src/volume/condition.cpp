@@ -23,7 +23,9 @@ Condition silent(const Status& status) {
           std::to_string(lasted) +
           " s, and I/O waits until rbd-nbd answers or ends. See whether the cluster answers and whether the process "
           "is stopped. `corbd heal " +
-          status.volume_id + " --adopt` asks it to end, and serves the volume; if that fails, end the process by hand"};
+          status.volume_id +
+          " --adopt` asks it to end, and serves the volume. If that fails, kill the process: writes that only its "
+          "cache holds are lost"};
 }
 
 Condition unserved(const Status& status) {

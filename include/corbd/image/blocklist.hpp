@@ -59,7 +59,7 @@ BlocklistEntry entry_of_host(const AddressBlock& address);
 
 /// Longer than any node is away whose writes could still arrive.
 inline constexpr std::chrono::hours kLongestAway{7 * 24};
-/// By how much a fence may be shorter than was asked: a call may be repeated so late.
+/// A fence may end this much earlier than asked, so that a call that is repeated later still succeeds.
 std::chrono::seconds slack_of(std::chrono::seconds asked);
 /// Ceph keeps the end of an entry that is there (docs/sources.md#blocklist). Whether an entry that ends in `left`
 /// serves who asked for so long: it lasts as long, or kLongestAway at least.

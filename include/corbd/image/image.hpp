@@ -132,12 +132,12 @@ class Clusters {
   virtual task<result<ImageUsers>> users(Access access, std::int64_t pool_id, std::string ns, Until until) = 0;
   /// The cluster's blocklist, as its monitors have it now.
   virtual task<result<Blocklist>> blocklist(Access access, Until until) = 0;
-  /// Blocks each of them for that long from now, by the monitors' clock. An entry of the same target keeps its end; a
-  /// wider one is none. Where that end is too early (is_long_enough()), a client is blocked again once it has come, by
-  /// this agent or the next one here; a host or a range is failed_precondition. Their `until` does not count. The
-  /// answers are in the same order. When it returns, every connection of this agent to the cluster has the OSD map with
-  /// those that succeeded. unimplemented: the monitors do not know ranges. A caller that leaves early learns no answer;
-  /// the work goes on.
+  /// Blocks each of them for that long from now, by the monitors' clock. An existing entry of the same target keeps
+  /// its end; a wider entry does not count. If that end is too early (is_long_enough()), this agent or the next one
+  /// here blocks a client again after it; for a host or a range the answer is failed_precondition. The `until` of
+  /// `entries` does not count. The answers are in the same order. When it returns, every connection of this agent to
+  /// the cluster has the OSD map with those that succeeded. unimplemented: the monitors do not know ranges. A caller
+  /// that leaves early learns no answer; the work goes on.
   virtual task<result<std::vector<result<>>>> block(Access access, std::vector<BlocklistEntry> entries,
                                                     std::chrono::seconds duration, Until until) = 0;
   /// The same for taking entries away. One that is not there is no error.
