@@ -172,7 +172,7 @@ class Connections {
   task<> forget_short(std::string uuid);
   void renew_noted();
   task<> renew(std::string fsid);
-  task<std::chrono::milliseconds> look_at_short(std::string fsid);
+  task<std::chrono::milliseconds> look_at_short(Lease lease);
   std::optional<Lease> lease_of(const std::string& fsid);
   void drop_blocklisted();
   std::vector<std::shared_ptr<Connection>> take_blocklisted();

@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "corbd/core/result.hpp"
+#include "corbd/image/blocklist.hpp"
 
 namespace corbd::rbd {
 
 /// How long a blocklisting lasts, and how long we remember a fenced incarnation.
-inline constexpr std::chrono::seconds kBlocklistTime = std::chrono::hours(7 * 24);
+inline constexpr std::chrono::seconds kBlocklistTime = image::kLongestAway;
 
 struct Incarnation {
   enum class State {

@@ -1,5 +1,6 @@
 // Blocks again what somebody else has blocked for too short a time.
 #include <algorithm>
+#include <utility>
 
 #include "connections.hpp"
 #include "corbd/core/log.hpp"
@@ -9,7 +10,7 @@ namespace corbd::rbd {
 namespace {
 
 // Without a connection, or an answer.
-constexpr std::chrono::seconds kTryAgain{10};
+constexpr std::chrono::milliseconds kTryAgain{10'000};
 
 }  // namespace
 
@@ -43,8 +44,17 @@ void Connections::renew_noted() {
 
 task<> Connections::renew(std::string fsid) {
   const auto is_of = [&](const ShortEntry& entry) { return entry.fsid == fsid; };
+  bool told = false;
   while (!leaving_ && std::ranges::any_of(short_entries_, is_of)) {
-    const auto pause = co_await look_at_short(fsid);
+    auto lease = lease_of(fsid);
+    if (!lease && !std::exchange(told, true))
+      log::warning("blocklist.renewal_waits",
+                   {{"fsid", fsid},
+                    {"for", "a connection to that cluster, which the next volume of it brings"},
+                    {"effect", "clients whose blocklist entry ends before that can write again"}});
+    auto pause = kTryAgain;
+    if (lease) pause = co_await look_at_short(std::move(*lease));
+    lease.reset();
     static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + pause, &renewals_));
   }
   renewing_.erase(fsid);
@@ -57,19 +67,18 @@ std::optional<Lease> Connections::lease_of(const std::string& fsid) {
   return std::nullopt;
 }
 
-task<std::chrono::milliseconds> Connections::look_at_short(std::string fsid) {
-  auto lease = lease_of(fsid);
-  if (!lease) co_return kTryAgain;
+task<std::chrono::milliseconds> Connections::look_at_short(Lease lease) {
+  const std::string fsid = lease->fsid;
   std::vector<ShortEntry> entries;
   std::ranges::copy_if(short_entries_, std::back_inserter(entries), [&](const auto& one) { return one.fsid == fsid; });
   const auto known = monitors_clocks_.find(fsid);
   const bool exact = known != monitors_clocks_.end();
   const auto now = exact ? known->second.showed + (clock_.now() - known->second.at) : clock_.wall();
-  auto job = [held = lease->connection(), entries = std::move(entries), now, exact] {
+  auto job = [held = lease.connection(), entries = std::move(entries), now, exact] {
     return look_at_short_entries(held->cluster, entries, now, exact);
   };
-  const auto look = co_await (*lease)->group->threads->cluster.call_to_end(gate_, std::move(job),
-                                                                           "looking at short blocklist entries");
+  const auto look =
+      co_await lease->group->threads->cluster.call_to_end(gate_, std::move(job), "looking at short blocklist entries");
   if (!look) {
     log::warning("blocklist.not_renewed", {{"fsid", fsid}, {"error", look.error().text}});
     co_return kTryAgain;
@@ -78,7 +87,7 @@ task<std::chrono::milliseconds> Connections::look_at_short(std::string fsid) {
   for (const auto& uuid : look->forget) co_await forget_short(uuid);
   if (!look->failed) co_return look->again_in;
   log::warning("blocklist.not_renewed", {{"fsid", fsid}, {"error", look->failed->text}});
-  co_return std::min<std::chrono::milliseconds>(look->again_in, kTryAgain);
+  co_return std::min(look->again_in, kTryAgain);
 }
 
 task<> Connections::forget_short(std::string uuid) {

@@ -7,6 +7,7 @@
 
 #include "corbd/core/file.hpp"
 #include "corbd/core/log.hpp"
+#include "incarnation.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -101,7 +102,7 @@ Renewal next_renewal(const ShortEntry& entry, const std::vector<image::Blocklist
   }
   const auto left = found->until - now;
   const bool is_new = found->until > entry.until + std::chrono::seconds(1);
-  if (is_new && image::is_long_enough(std::chrono::floor<std::chrono::seconds>(left), image::kLongestAway))
+  if (is_new && image::is_long_enough(std::chrono::floor<std::chrono::seconds>(left), kBlocklistTime))
     return {Renewal::Step::forget, {}};
   return wait_for_end(left);
 }
