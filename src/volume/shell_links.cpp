@@ -11,7 +11,9 @@ constexpr std::chrono::seconds kWritesEndWithin{30};
 constexpr std::chrono::milliseconds kLooksAgain{20};
 // An older request says that the cluster does not answer it.
 constexpr std::chrono::seconds kAnswersWithin{1};
-constexpr std::chrono::milliseconds kSamplesEvery{100}, kMoment{20};
+constexpr std::chrono::milliseconds kSamplesEvery{100};
+// A request that began so shortly after a look may have begun before it.
+constexpr std::chrono::milliseconds kAtTheLook{20};
 // The device stands still meanwhile.
 constexpr std::chrono::milliseconds kGivesWithin{1600};
 // The kernel takes milliseconds.
@@ -79,8 +81,7 @@ task<> Shell::Impl::watch_stall(Volume& volume) {
     // Another link: the stall has begun anew.
     if (std::exchange(resent_by, volume.resent_by) != volume.resent_by) all_sent.reset();
     if (!all_sent && (now >= volume.resent_by || is_all_sent(volume))) all_sent = now;
-    // One that began in the moment of that look may be an old one.
-    if (all_sent && volume.link->oldest() < now - *all_sent - kMoment) end_stall(volume, now);
+    if (all_sent && volume.link->oldest() < now - *all_sent - kAtTheLook) end_stall(volume, now);
     if (volume.stalled_since) co_await sleep_until(control_, clock_, now + kSamplesEvery);
   }
   volume.stall_watched = false;
