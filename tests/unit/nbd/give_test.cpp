@@ -111,35 +111,46 @@ TEST_CASE("a link that was given away ends without a word to its client") {
   CHECK(::recv(ground.peer.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0);
 }
 
+namespace {
+
+/// An agent to which a link is given.
+struct Taker {
+  Taker() {
+    auto pair = nbd::make_socket_pair();
+    REQUIRE(pair);
+    ours = std::move(pair->first);
+    kernel = std::move(pair->second);
+  }
+  asio::io_context control;
+  std::unique_ptr<Clock> clock = make_real_clock(control.get_executor());
+  MemoryImage image{1u << 20};
+  Fd ours, kernel;
+  std::unique_ptr<device::Devices> devices = nbd::make_devices(control.get_executor(), *clock, {});
+};
+
+}  // namespace
+
 // Where the kernel has no nbd driver, any command to it fails.
 TEST_CASE("a given link waits for its own volume, until a session goes on with it") {
-  asio::io_context control;
-  const auto clock = make_real_clock(control.get_executor());
-  MemoryImage image(1u << 20);
-  auto pair = nbd::make_socket_pair();
-  REQUIRE(pair);
-  const auto devices = nbd::make_devices(control.get_executor(), *clock, {});
+  Taker taker;
+  const auto& devices = taker.devices;
   CHECK_FALSE(devices->has_given("volume"));
-  devices->take(7, "volume", std::move(pair->first));
+  devices->take(7, "volume", std::move(taker.ours));
   CHECK(devices->has_given("volume"));
   CHECK_FALSE(devices->has_given("another"));
-  auto link = devices->resume(7, "volume", image, false, {});
+  auto link = devices->resume(7, "volume", taker.image, false, {});
   REQUIRE(link);
   CHECK_FALSE(devices->has_given("volume"));
   link->shut();
-  pair->second.reset();
-  while (link->state() != device::Link::State::closed) control.run_one_for(kPatience);
+  taker.kernel.reset();
+  while (link->state() != device::Link::State::closed) taker.control.run_one_for(kPatience);
 }
 
 TEST_CASE("a link that was given to this agent is its device's without a command to the kernel") {
-  asio::io_context control;
-  const auto clock = make_real_clock(control.get_executor());
-  MemoryImage image(1u << 20);
-  auto pair = nbd::make_socket_pair();
-  REQUIRE(pair);
-  const auto devices = nbd::make_devices(control.get_executor(), *clock, {});
-  devices->take(7, "volume", std::move(pair->first));
-  auto link = devices->resume(7, "volume", image, false, {});
+  Taker taker;
+  const auto& devices = taker.devices;
+  devices->take(7, "volume", std::move(taker.ours));
+  auto link = devices->resume(7, "volume", taker.image, false, {});
   REQUIRE(link);
   device::ReconnectArgs args;
   args.index = 7;
@@ -151,8 +162,8 @@ TEST_CASE("a link that was given to this agent is its device's without a command
     with.shut();
     static_cast<void>(co_await with.idle({}));
   };
-  asio::co_spawn(control, reconnect(*devices, *link, args, done), asio::detached);
-  while (!done || link->state() != device::Link::State::closed) control.run_one_for(kPatience);
+  asio::co_spawn(taker.control, reconnect(*devices, *link, args, done), asio::detached);
+  while (!done || link->state() != device::Link::State::closed) taker.control.run_one_for(kPatience);
   CHECK(done->has_value());
   link.reset();
 }

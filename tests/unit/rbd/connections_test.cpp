@@ -216,6 +216,17 @@ TEST_CASE("the monitors of a cluster that has fenced this node are asked all the
   CHECK(scene.lease(access("lab"))->get().error().code == errc::node_fenced);
 }
 
+namespace {
+void before_ends(Scene& scene) {
+  Started<bool>(scene.loop.io,
+                [](Connections& of) -> task<bool> {
+                  co_await of.look_at_before(true);
+                  co_return true;
+                }(*scene.connections))
+      .get();
+}
+}  // namespace
+
 TEST_CASE("connections for the images of the agent before are made beside it, and stay until it has ended") {
   Scene scene;
   scene.connections = std::make_unique<Connections>(
@@ -234,12 +245,7 @@ TEST_CASE("connections for the images of the agent before are made beside it, an
   }
   const auto files = [&] { return rbd::load_incarnations(scene.folder.path(), 0, "")->all.size(); };
   CHECK(files() == 3);
-  Started<bool>(scene.loop.io,
-                [](Connections& of) -> task<bool> {
-                  co_await of.look_at_before(true);
-                  co_return true;
-                }(*scene.connections))
-      .get();
+  before_ends(scene);
   CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
 }
 
@@ -293,11 +299,6 @@ TEST_CASE("short entries that the agent before noted are looked after from the s
   const auto looks_after = [&] { return !scene.connections->quiet(); };
   CHECK(looks_after() == !beside);
   if (!beside) return;
-  Started<bool>(scene.loop.io,
-                [](Connections& of) -> task<bool> {
-                  co_await of.look_at_before(true);
-                  co_return true;
-                }(*scene.connections))
-      .get();
+  before_ends(scene);
   CHECK(looks_after());
 }
