@@ -18,6 +18,8 @@
 namespace corbd {
 namespace {
 
+const failpoint::Places kStartPlaces({"agent.starts"});
+
 result<> check_labels(const cli::Run& options) {
   const auto by_hand = csi::parse_labels(options.topology);
   if (!by_hand) return by_hand.error();
@@ -164,6 +166,9 @@ int start_agent(const cli::Run& options, Fd keeper) {
   auto start = begin_with(options, *kept);
   if (!start) return refuse(start.error());
   if (!options.pod.empty() && start->lock) handover::leave_reserve(options.runtime_dir, options.pod);
+  // From here on its control thread must run soon, or it hangs.
+  if (lives) handover::note_pulse(lives.get(), "this pod's agent starts");
+  static_cast<void>(failpoint::hit("agent.starts"));
   start->lives = std::move(lives);
   run_agent(options, *boot_id, *registrar, std::move(*start), std::move(*kept));
 }

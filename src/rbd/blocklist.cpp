@@ -190,6 +190,21 @@ std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
   return std::nullopt;
 }
 
+std::vector<Entry> find_ending_early(rados_t cluster, const std::vector<std::string>& clients,
+                                     std::chrono::system_clock::time_point now) {
+  const auto entries = list(cluster);
+  if (!entries) {
+    log::warning("blocklist.unread", {{"clients", clients.size()}, {"error", entries.error().text}});
+    return {};
+  }
+  std::vector<Entry> early;
+  for (const auto& entry : *entries)
+    if (entry.kind == Kind::client && std::ranges::find(clients, entry.client) != clients.end() &&
+        !image::is_long_enough(std::chrono::ceil<std::chrono::seconds>(entry.until - now), kBlocklistTime))
+      early.push_back(entry);
+  return early;
+}
+
 task<result<image::Blocklist>> Connections::blocklist(Lease lease) {
   auto job = [held = lease.connection()] { return list(held->cluster); };
   auto entries = co_await lease->group->threads->cluster.call_to_end(gate_, std::move(job), "reading the blocklist");
@@ -216,7 +231,8 @@ task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, s
   BlockingCalls& calls = many ? threads.looks : threads.cluster;
   auto changed = co_await calls.call_to_end(gate_, std::move(job), "changing the blocklist");
   if (!changed) co_return changed.error();
-  co_await note_ending_early(lease, *changed);
+  if (changed->monitors_now) monitors_clocks_[lease->fsid] = {*changed->monitors_now, clock_.now()};
+  co_await note_ending_early(lease->fsid, lease->group->access.cluster_id, changed->ending_early);
   if (!block_for) co_await forget_unblocked(lease->fsid, entries, changed->results);
   ++fencings_;
   // The caller acts on the fence: none of our clients may go on with an older map.

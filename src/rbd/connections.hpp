@@ -99,6 +99,11 @@ struct BlocklistChange {
   std::optional<std::chrono::system_clock::time_point> monitors_now = {};  ///< by their clock, as far as it is known
 };
 
+/// Of clients that were blocked for kBlocklistTime a moment ago: those whose entry ends before it should. Empty too if
+/// the monitors do not say. Runs on a pool thread.
+std::vector<image::BlocklistEntry> find_ending_early(rados_t cluster, const std::vector<std::string>& clients,
+                                                     std::chrono::system_clock::time_point now);
+
 /// What one look at short entries came to.
 struct RenewalLook {
   std::vector<std::string> forget;   ///< by uuid
@@ -167,7 +172,7 @@ class Connections {
   task<result<>> await_maps(std::string fsid);
   task<> record_fenced(Incarnation incarnation);
   // renewal.cpp
-  task<> note_ending_early(const Lease& lease, const BlocklistChange& change);
+  task<> note_ending_early(std::string fsid, std::string cluster_id, std::vector<image::BlocklistEntry> clients);
   task<> forget_unblocked(std::string fsid, std::vector<image::BlocklistEntry> entries, std::vector<result<>> results);
   task<> forget_short(std::string uuid);
   void renew_noted();

@@ -13,7 +13,8 @@ constexpr std::size_t kAtOnce = 16;
 
 struct Fenced {
   std::vector<Incarnation> done;
-  std::optional<Error> failed;  ///< the first failure
+  std::optional<Error> failed;                      ///< the first failure
+  std::vector<image::BlocklistEntry> ending_early;  ///< somebody else had blocked them for less
 };
 
 /// One monitor command per address. Each is a commit of the monitors, and commands that are under way together share
@@ -24,7 +25,8 @@ std::vector<result<>> blocklist_all(rados_t cluster, const std::vector<std::stri
   return results;
 }
 
-result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnation>& dead) {
+result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnation>& dead,
+                                    std::chrono::system_clock::time_point wall) {
   std::vector<std::string> addresses;
   for (const auto& one : dead) addresses.insert(addresses.end(), one.addresses.begin(), one.addresses.end());
   const auto results = blocklist_all(cluster, addresses);
@@ -39,6 +41,7 @@ result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnati
     }
     if (all) fenced.done.push_back(one);
   }
+  if (!addresses.empty()) fenced.ending_early = find_ending_early(cluster, addresses, wall);
   return fenced;
 }
 
@@ -95,14 +98,15 @@ task<> Connections::fence_all(Lease lease, std::shared_ptr<Attempt> attempt) {
 
 task<result<>> Connections::fence_dead_of(const Connection& through) {
   BlockingCalls& calls = through.group->threads->cluster;
-  auto job = [cluster = through.cluster, dead = incarnations_.unfenced(through.fsid)] {
-    return fence_on_pool_thread(cluster, dead);
+  auto job = [cluster = through.cluster, dead = incarnations_.unfenced(through.fsid), wall = clock_.wall()] {
+    return fence_on_pool_thread(cluster, dead, wall);
   };
   auto fenced = co_await calls.call_to_end(gate_, std::move(job), "blocklisting");
   if (!fenced) co_return fenced.error();
   // A connection that is made from now on has the map. The others wait for it.
   if (!fenced->done.empty()) ++fencings_;
   for (auto& one : fenced->done) co_await record_fenced(std::move(one));
+  co_await note_ending_early(through.fsid, through.group->access.cluster_id, std::move(fenced->ending_early));
   auto awaited = co_await await_maps(through.fsid);
   if (fenced->failed) co_return *fenced->failed;
   co_return awaited;

@@ -14,10 +14,9 @@ constexpr std::chrono::milliseconds kTryAgain{10'000};
 
 }  // namespace
 
-task<> Connections::note_ending_early(const Lease& lease, const BlocklistChange& change) {
-  const std::string fsid = lease->fsid, cluster_id = lease->group->access.cluster_id;
-  if (change.monitors_now) monitors_clocks_[fsid] = {*change.monitors_now, clock_.now()};
-  for (const auto& entry : change.ending_early) {
+task<> Connections::note_ending_early(std::string fsid, std::string cluster_id,
+                                      std::vector<image::BlocklistEntry> clients) {
+  for (const auto& entry : clients) {
     const auto noted = std::ranges::find_if(
         short_entries_, [&](const ShortEntry& one) { return one.fsid == fsid && one.client == entry.client; });
     if (noted != short_entries_.end()) continue;

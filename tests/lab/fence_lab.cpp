@@ -147,6 +147,23 @@ TEST_CASE(
   REQUIRE(agent->run(agent->clusters->shutdown(agent->in(20s))));
 }
 
+TEST_CASE("a dead client that is taken over is cut off again, if another tool cut it off for seconds") {
+  Root root;
+  const std::string client = "10.95.0.2:0/8";
+  root.tell({{"prefix", "osd blocklist"}, {"blocklistop", "add"}, {"addr", client}, {"expire", 10.0}});
+  Agent agent;
+  REQUIRE(agent.run(agent.clusters->inherit(access(), client, agent.in(20s))));
+  REQUIRE(agent.run(agent.clusters->fence_dead(access(), agent.in(20s))));
+  const auto lasts_for_days = [&] {
+    const auto now = agent.run(agent.clusters->blocklist(access(), agent.in(20s))).value();
+    const auto* entry = now.find(client);
+    return entry != nullptr && entry->until > std::chrono::system_clock::now() + 6 * std::chrono::hours(24);
+  };
+  CHECK_FALSE(lasts_for_days());
+  for (int i = 0; i < 40 && !lasts_for_days(); ++i) agent.run_for(1s);
+  CHECK(lasts_for_days());
+}
+
 TEST_CASE("a fence of a block that ends too early is refused, with its end, and stays") {
   Root root;
   const auto user = root.user("corbd-fencer", kFencing);

@@ -90,6 +90,16 @@ TEST_CASE("an agent that gets no processor time is alive, and one that has had n
   CHECK(probes(ground, "alive", "pod-1", {"--hung-after", "10", "--wait", "60"}) == 0);
 }
 
+TEST_CASE("an agent that hangs before its control thread has begun is hung") {
+  const Ground ground;
+  auto options = in_pod("pod-1");
+  options.more.insert(options.more.end(), {"--failpoint", "agent.starts=hang"});
+  const Agent agent(ground, options);
+  REQUIRE(probes(ground, "alive", "pod-1", kPatient) == 0);
+  CHECK(soon([&] { return probes(ground, "alive", "pod-1", {"--hung-after", "1"}) == 1; }));
+  CHECK_THAT(ground.read("said"), ContainsSubstring("the agent's control thread has not run for"));
+}
+
 TEST_CASE("a pod whose agent is dead is alive while its keeper pauses, and is not ready") {
   const Ground ground;
   Agent agent(ground, in_pod("pod-1", true));

@@ -199,18 +199,24 @@ void Cluster::look_whether_it_hands_over(const FakeImage& image) {
 
 bool Cluster::maintain(FakeImage& image, const std::string& by) {
   if (dead) return false;
+  const World* robbed = nullptr;
   if (image.exclusive && !image.lock_owner.empty()) {
     if (image.owner_lives()) return false;
     look_whether_it_hands_over(image);
     blocklist(image.lock_owner);
-    // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief. The
-    // agent may not have heard of it yet.
     const World* of = node_of(image.lock_owner);
     const bool lived = of != nullptr &&
                        (of->agent.clients.at(image.lock_owner) == Client::live || of->agent.was_cut(image.lock_owner));
-    if (lived && of->attachment.state == plan::Attachment::State::unknown && !image.taken)
-      image.taken = loop_.clock.now();
+    if (lived) robbed = of;
+  } else if (image.exclusive && image.our_break == image.version) {
+    // The agent has broken the lock of its own client, and has not taken it yet.
+    const auto locked_there = [&](const World* node) { return node->agent.node_address == image.locked_at; };
+    if (const auto place = std::ranges::find_if(nodes_, locked_there); place != nodes_.end()) robbed = *place;
   }
+  // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief. The agent
+  // may not have heard of it yet.
+  if (robbed != nullptr && robbed->attachment.state == plan::Attachment::State::unknown && !image.taken)
+    image.taken = loop_.clock.now();
   trace("a tool at " + by + " works on " + image.id);
   image.watchers.insert(by);
   if (image.exclusive) image.lock_by(by);

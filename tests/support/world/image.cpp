@@ -204,9 +204,12 @@ task<result<>> FakeOpened::acquire_lock(Until until) {
   if (now != nullptr && has_lock(*now, client_, serial_)) co_return result<>();
   co_return co_await ask(
       "acquire lock", until,
-      [&world = world_, id = key_.image_id, by = client_, serial = serial_, seen = seen_version_]() -> result<> {
+      [&world = world_, id = key_.image_id, by = client_, serial = serial_, gone = gone_,
+       seen = seen_version_]() -> result<> {
         FakeImage* of = world.cluster.by_id(id);
         if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+        // A close waits for it, and releases what it took.
+        if (*gone) return Error{errc::cancelled, "the image is closed"};
         if (has_lock(*of, by, serial)) return {};
         if (!of->exclusive) {
           if (of->version != seen) return Error{errc::in_use, "the header has changed"};
