@@ -27,6 +27,12 @@ void make_real(Wish& wish, const NodeFiles& files) {
   if (auto* trimmed = std::get_if<Trimmed>(&wish)) each(trimmed->path);
 }
 
+/// Success must be on the disk too: a write that failed may have happened. Healing does not need it, because a full
+/// disk must not keep a device from its server.
+bool must_be_durable(const Wish& wish) {
+  return !std::holds_alternative<Healed>(wish) && !std::holds_alternative<Adopted>(wish);
+}
+
 bool published_at(const std::optional<Record>& record, const std::string& target) {
   return record && std::any_of(record->publishes.begin(), record->publishes.end(),
                                [&](const auto& publish) { return publish.target == target; });
@@ -169,6 +175,12 @@ task<result<>> Shell::Impl::fulfil(Volume& volume, Wish wish) {
   if (!ready) co_return ready;
   const auto before = volume.record;
   auto outcome = co_await pursue(volume, wish);
+  if (outcome && volume.record && volume.unsure && must_be_durable(wish)) {
+    const Step again = step::WriteRecord{*volume.record};
+    outcome = co_await steps_.run(volume, again, wish);
+    // Meanwhile another program may have taken the device away.
+    if (outcome) outcome = co_await pursue(volume, wish);
+  }
   if (outcome) {
     auto durable = co_await make_durable(volume, wish, before.has_value());
     co_return durable ? what_stays(volume, wish) : durable;
@@ -185,14 +197,8 @@ task<result<>> Shell::Impl::fulfil(Volume& volume, Wish wish) {
   co_return Error{errc::unavailable, outcome.error().text + "; undoing it failed: " + undone.error().text};
 }
 
-/// Success must be on the disk too: a write that failed may have happened, and a stage may have left a key without a
-/// record. Healing does not need it, because a full disk must not keep a device from its server.
+/// A stage may have left a key without a record.
 task<result<>> Shell::Impl::make_durable(Volume& volume, const Wish& wish, bool had_record) {
-  if (std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish)) co_return result<>();
-  if (volume.record && volume.unsure) {
-    const Step again = step::WriteRecord{*volume.record};
-    co_return co_await steps_.run(volume, again, wish);
-  }
   if (volume.record || had_record || !std::holds_alternative<Unstaged>(wish)) co_return result<>();
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   // A device without a record belongs to another agent, perhaps of a newer version. Its files are not ours to drop.

@@ -16,6 +16,24 @@ TEST_CASE("a stage after an unstage whose record was written and whose write fai
   CHECK(scene.world.disk.records.front().stagings.size() == 1);
 }
 
+TEST_CASE("a stage whose device goes while its record is written again is served by another one") {
+  Scene scene;
+  auto wish = test::staged_wish(kId);
+  wish.capability.block = true;
+  REQUIRE(scene.want(wish) == errc::ok);
+  scene.world.disk.state = test::Disk::State::full;
+  REQUIRE(scene.want(plan::Published{wish.path, "/pods/1", false, wish.capability}) == errc::state_write);
+  scene.world.disk.state = test::Disk::State::good;
+  bool disconnected = false;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "save record" && !std::exchange(disconnected, true)) scene.world.kernel.disconnect(0);
+  };
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(disconnected);
+  REQUIRE(scene.world.kernel.devices.size() == 1);
+  CHECK(scene.world.kernel.is_served(scene.world.kernel.devices.front()));
+}
+
 TEST_CASE("an unstage leaves neither key nor record of a stage that the agent did not survive") {
   Scene scene;
   scene.world.calls.error = {errc::state_write, "fsync failed"};

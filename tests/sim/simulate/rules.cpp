@@ -95,6 +95,8 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   if (std::any_of(image->second.watchers.begin(), image->second.watchers.end(), foreign)) return false;
   // A visit of which the orchestrator knows nothing.
   const bool visited = std::ranges::find_if(world_.kernel.devices, has_id)->visits != image->second.visits;
+  // rbd-nbd wrote in between, and the record that allows for that never reached the disk.
+  if (world_.disk.outdated.contains(id) && record->modified && record->modified != image->second.modified) return false;
   // What was written by a call that failed the agent does not count on until it reads it again.
   const auto status = agent().running() ? agent().shell().status(id) : std::nullopt;
   const bool is_known = !status || status->attachment_uid == record->attachment_uid;

@@ -253,6 +253,13 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
     return;
   }
   const bool needs_device = !job->syncs || (device != nullptr && !device->requests.empty());
+  // Nobody reads its request, and the kernel has not seen that yet.
+  const bool unread = device != nullptr && device->alive && device->kind == device::Kind::nbd &&
+                      !device->disconnected && !world_.kernel.is_read(*device);
+  if (unread && needs_device && world_.hazards != nullptr) {
+    world_.loop().outside_in(std::chrono::milliseconds(1), [job] { job->of.run_helper(job); });
+    return;
+  }
   if (device != nullptr && !device->alive && !device->disconnected && needs_device && world_.hazards != nullptr) {
     job->waits = true;
     world_.trace(job->asked->call + " waits for " + device::path(device->index));

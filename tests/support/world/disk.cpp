@@ -47,6 +47,10 @@ class Store final : public volume::RecordStore {
         });
     int& refused = world_.disk.refused[record.volume_id];
     refused = saved ? 0 : refused + 1;
+    if (saved)
+      world_.disk.outdated.erase(record.volume_id);
+    else
+      world_.disk.outdated.insert(record.volume_id);
     co_return saved;
   }
   task<result<>> drop(std::string id) override {

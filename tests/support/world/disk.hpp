@@ -24,6 +24,7 @@ class Disk {
   std::set<std::string> torn_records, newer_records;  ///< volumes whose file is damaged, or of a newer version
   std::vector<std::string> set_aside;                 ///< volumes whose damaged file was found
   std::map<std::string, int> refused;  ///< writes of a volume's record that failed one after another in this life
+  std::set<std::string> outdated;      ///< volumes whose record could not be written when it last was to be
   int spares = 16;                     ///< files made before, for the addresses of so many clients more
   std::map<std::string, Secret> keys;
   std::map<std::string, cephcsi::Stash> stashes;  ///< by staging path

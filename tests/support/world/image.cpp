@@ -202,32 +202,31 @@ task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t mark,
 task<result<>> FakeOpened::acquire_lock(Until until) {
   const FakeImage* now = world_.cluster.by_id(key_.image_id);
   if (now != nullptr && has_lock(*now, client_, serial_)) co_return result<>();
-  co_return co_await ask(
-      "acquire lock", until,
-      [&world = world_, id = key_.image_id, by = client_, serial = serial_, gone = gone_,
-       seen = seen_version_]() -> result<> {
-        FakeImage* of = world.cluster.by_id(id);
-        if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
-        // A close waits for it, and releases what it took.
-        if (*gone) return Error{errc::cancelled, "the image is closed"};
-        if (has_lock(*of, by, serial)) return {};
-        if (!of->exclusive) {
-          if (of->version != seen) return Error{errc::in_use, "the header has changed"};
-          of->writer = by;
-          of->writer_handle = serial;
-          of->writer_signs = true;
-          note_new_owner(world, *of);
-          of->changed();
-          return {};
-        }
-        // librbd would have a client without a watch cut off for too short a time.
-        if (!of->lock_owner.empty()) return Error{errc::in_use, "locked by " + of->lock_owner};
-        of->lock_owner = by;
-        of->lock_handle = serial;
-        note_new_owner(world, *of);
-        of->changed();
-        return {};
-      });
+  co_return co_await ask("acquire lock", until,
+                         [&world = world_, id = key_.image_id, by = client_, serial = serial_, gone = gone_,
+                          seen = seen_version_]() -> result<> {
+                           FakeImage* of = world.cluster.by_id(id);
+                           if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+                           // A close waits for it, and releases what it took.
+                           if (*gone) return Error{errc::cancelled, "the image is closed"};
+                           if (has_lock(*of, by, serial)) return {};
+                           if (!of->exclusive) {
+                             if (of->version != seen) return Error{errc::in_use, "the header has changed"};
+                             of->writer = by;
+                             of->writer_handle = serial;
+                             of->writer_signs = true;
+                             note_new_owner(world, *of);
+                             of->changed();
+                             return {};
+                           }
+                           // librbd would have a client without a watch cut off for too short a time.
+                           if (!of->lock_owner.empty()) return Error{errc::in_use, "locked by " + of->lock_owner};
+                           of->lock_owner = by;
+                           of->lock_handle = serial;
+                           note_new_owner(world, *of);
+                           of->changed();
+                           return {};
+                         });
 }
 
 task<result<std::optional<std::uint64_t>>> FakeOpened::stamp(Until until) {

@@ -109,7 +109,6 @@ void Kernel::send(KernelDevice& device, KernelRequest& request) {
                                                             id = sent.id] { world_.ceph_csi.serves(index, link, id); });
 }
 
-/// Not while it is kept, on its way to the next agent, or drained.
 bool Kernel::is_read(const KernelDevice& device) const {
   const auto link = links.find(device.link);
   return world_.ceph_csi.daemons.contains(device.index) || (link != links.end() && link->second->reads());

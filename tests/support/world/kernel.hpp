@@ -158,6 +158,8 @@ class Kernel {
   void discard_given(std::uint32_t index);
   /// A process reads from its link. One that a keeper has is alive, and nobody reads from it.
   bool is_served(const KernelDevice& device) const;
+  /// Not while its link is kept, on its way to the next agent, or drained.
+  bool is_read(const KernelDevice& device) const;
   int deaths = 0;  ///< links that it saw dead
   /// By whoever has that link.
   void answer(std::uint32_t index, int link, const Reply& reply);
@@ -169,7 +171,6 @@ class Kernel {
 
  private:
   void send(KernelDevice& device, KernelRequest& request);
-  bool is_read(const KernelDevice& device) const;
   void replay(std::uint32_t index, int link, std::uint64_t request);
   void look_at_data(const KernelDevice& device, const KernelRequest& request, std::uint64_t number);
   void ask_device(KernelDevice& device, KernelRequest request);
