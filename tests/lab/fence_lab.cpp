@@ -162,6 +162,7 @@ TEST_CASE("a dead client that is taken over is cut off again, if another tool cu
   CHECK_FALSE(lasts_for_days());
   for (int i = 0; i < 40 && !lasts_for_days(); ++i) agent.run_for(1s);
   CHECK(lasts_for_days());
+  REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
 }
 
 TEST_CASE("a fence of a block that ends too early is refused, with its end, and stays") {
