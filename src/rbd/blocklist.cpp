@@ -126,7 +126,8 @@ Error ends_early(const Entry& there) {
               "`: its clients can write until you fence it again"};
 }
 
-/// A monitor's yes is believed when its list shows it.
+}  // namespace
+
 result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<Entry>& entries,
                                         std::optional<std::chrono::seconds> block_for,
                                         std::chrono::system_clock::time_point wall) {
@@ -164,8 +165,6 @@ result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<Entry
   return change;
 }
 
-}  // namespace
-
 result<bool> has_own_entry(rados_t cluster, const std::string& client) {
   const auto entries = list(cluster);
   if (!entries) return entries.error();
@@ -188,21 +187,6 @@ std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
                                           ", and this node's clients have " + address +
                                           ". Nothing of that cluster is served here until somebody unfences it"};
   return std::nullopt;
-}
-
-std::vector<Entry> find_ending_early(rados_t cluster, const std::vector<std::string>& clients,
-                                     std::chrono::system_clock::time_point now) {
-  const auto entries = list(cluster);
-  if (!entries) {
-    log::warning("blocklist.unread", {{"clients", clients.size()}, {"error", entries.error().text}});
-    return {};
-  }
-  std::vector<Entry> early;
-  for (const auto& entry : *entries)
-    if (entry.kind == Kind::client && std::ranges::find(clients, entry.client) != clients.end() &&
-        !image::is_long_enough(std::chrono::ceil<std::chrono::seconds>(entry.until - now), kBlocklistTime))
-      early.push_back(entry);
-  return early;
 }
 
 task<result<image::Blocklist>> Connections::blocklist(Lease lease) {
@@ -231,8 +215,7 @@ task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, s
   BlockingCalls& calls = many ? threads.looks : threads.cluster;
   auto changed = co_await calls.call_to_end(gate_, std::move(job), "changing the blocklist");
   if (!changed) co_return changed.error();
-  if (changed->monitors_now) monitors_clocks_[lease->fsid] = {*changed->monitors_now, clock_.now()};
-  co_await note_ending_early(lease->fsid, lease->group->access.cluster_id, changed->ending_early);
+  co_await note_ending_early(lease->fsid, lease->group->access.cluster_id, *changed);
   if (!block_for) co_await forget_unblocked(lease->fsid, entries, changed->results);
   ++fencings_;
   // The caller acts on the fence: none of our clients may go on with an older map.
@@ -244,24 +227,35 @@ task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, s
 
 /// It is one of renewal.cpp's looks.
 result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<ShortEntry>& entries,
-                                          std::chrono::system_clock::time_point now, bool exact) {
+                                          std::optional<std::chrono::system_clock::time_point> monitors_now,
+                                          std::chrono::system_clock::time_point wall) {
+  RenewalLook look;
+  const auto block = [&](const ShortEntry& entry) {
+    const auto client = image::entry_of_client(entry.client);
+    return client ? change(cluster, *client, kBlocklistTime) : result<MonitorsTime>(client.error());
+  };
+  if (!monitors_now && !entries.empty()) {
+    // That changes nothing as long as the entry is there, and tells the time.
+    const auto told = block(entries.front());
+    if (!told) return told.error();
+    look.monitors_now = monitors_now = *told;
+  }
   const auto listed = list(cluster);
   if (!listed) return listed.error();
-  RenewalLook look;
   for (const auto& entry : entries) {
-    const auto next = next_renewal(entry, *listed, now, exact);
+    const auto next = next_renewal(entry, *listed, monitors_now.value_or(wall), monitors_now.has_value());
     if (next.step == Renewal::Step::forget) {
       look.forget.push_back(entry.uuid);
       continue;
     }
-    look.again_in = std::min(look.again_in, next.look_again);
-    if (next.step != Renewal::Step::add) continue;
-    const auto client = image::entry_of_client(entry.client);
-    const auto added = client ? change(cluster, *client, kBlocklistTime) : result<MonitorsTime>(client.error());
-    if (added)
+    if (next.step == Renewal::Step::add) {
+      if (const auto added = block(entry); !added) {
+        look.failed = added.error();
+        continue;
+      }
       look.added.push_back(entry.client);
-    else
-      look.failed = added.error();
+    }
+    look.again_in = std::min(look.again_in, next.look_again);
   }
   return look;
 }

@@ -149,16 +149,6 @@ result<Connected> connect(const image::Access& access, std::chrono::seconds mon_
   return done.error();
 }
 
-result<> blocklist(rados_t cluster, const std::string& address) {
-  std::string text = address;
-  const int r = rados_blocklist_add(cluster, text.data(), static_cast<std::uint32_t>(kBlocklistTime.count()));
-  if (r == -EACCES || r == -EPERM)
-    return Error{errc::permission_denied,
-                 "blocklisting " + address + ": " + reason(r) + ": give the user the mon caps 'profile rbd'"};
-  if (r < 0) return failure("blocklisting " + address, r);
-  return {};
-}
-
 result<std::int64_t> pool_id(rados_t cluster, const std::string& name) {
   const std::int64_t id = rados_pool_lookup(cluster, name.c_str());
   if (id == -ENOENT)

@@ -40,9 +40,6 @@ std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
 /// Whether the blocklist has an entry for that very client. A wider one may go before the client's last write.
 result<bool> has_own_entry(rados_t cluster, const std::string& client);
 
-/// Blocklists one client address for kBlocklistTime. When it returns, the client has the OSD map that says so.
-result<> blocklist(rados_t cluster, const std::string& address);
-
 /// A pool of a cluster, and a namespace in it. Never blocks after its construction.
 class IoCtx {
  public:

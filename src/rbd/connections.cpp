@@ -32,7 +32,8 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
       config_(std::move(config)),
       dial_(std::move(dial)),
       gate_(control, clock),
-      shuts_(control, clock) {
+      shuts_(control, clock),
+      looks_again_(std::make_shared<Event>(control, clock)) {
   auto loaded = load_incarnations(config_.incarnations_dir, wall_seconds(), config_.boot_id);
   if (!loaded) {
     unreadable_ =
@@ -164,6 +165,7 @@ task<result<>> Connections::connect_and_add(Group& group) {
   incarnations_.add({Incarnation::State::live, connection->uuid, made->fsid, group.access.cluster_id, made->addresses});
   group.serving.push_back(connection);
   outdate_others(group);
+  look_again();
   log::info("cluster.connected", {{"cluster", group.access.cluster_id},
                                   {"fsid", connection->fsid},
                                   {"user", group.access.user},

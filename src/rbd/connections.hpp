@@ -99,21 +99,24 @@ struct BlocklistChange {
   std::optional<std::chrono::system_clock::time_point> monitors_now = {};  ///< by their clock, as far as it is known
 };
 
-/// Of clients that were blocked for kBlocklistTime a moment ago: those whose entry ends before it should. Empty too if
-/// the monitors do not say. Runs on a pool thread.
-std::vector<image::BlocklistEntry> find_ending_early(rados_t cluster, const std::vector<std::string>& clients,
-                                                     std::chrono::system_clock::time_point now);
+/// Adds these entries for so long, or removes them (nullopt), and believes the monitors when their list shows it.
+/// `wall`: this node's clock, for monitors that do not tell theirs. Runs on a pool thread.
+result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<image::BlocklistEntry>& entries,
+                                        std::optional<std::chrono::seconds> block_for,
+                                        std::chrono::system_clock::time_point wall);
 
 /// What one look at short entries came to.
 struct RenewalLook {
-  std::vector<std::string> forget;   ///< by uuid
-  std::vector<std::string> added;    ///< clients
-  std::optional<Error> failed = {};  ///< of one that could not be added
+  std::vector<std::string> forget = {};  ///< by uuid
+  std::vector<std::string> added = {};   ///< clients
+  std::optional<Error> failed = {};      ///< of one that could not be added
   std::chrono::milliseconds again_in = std::chrono::seconds(30);
+  std::optional<std::chrono::system_clock::time_point> monitors_now = {};  ///< learned by this look
 };
-/// Adds those that have gone. Runs on a pool thread.
+/// Adds those that have gone. `monitors_now`: if it is known. `wall`: this node's clock. Runs on a pool thread.
 result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<ShortEntry>& entries,
-                                          std::chrono::system_clock::time_point now, bool exact);
+                                          std::optional<std::chrono::system_clock::time_point> monitors_now,
+                                          std::chrono::system_clock::time_point wall);
 
 /// Makes a client. Runs on a pool thread, for as long as the cluster takes.
 using Dial = std::function<result<Connected>(const image::Access& access, std::chrono::seconds mon_timeout)>;
@@ -172,13 +175,17 @@ class Connections {
   task<result<>> await_maps(std::string fsid);
   task<> record_fenced(Incarnation incarnation);
   // renewal.cpp
-  task<> note_ending_early(std::string fsid, std::string cluster_id, std::vector<image::BlocklistEntry> clients);
+  /// Also learns the monitors' clock from it.
+  task<> note_ending_early(std::string fsid, std::string cluster_id, BlocklistChange change);
+  /// What a renewal waits for has changed.
+  void look_again();
   task<> forget_unblocked(std::string fsid, std::vector<image::BlocklistEntry> entries, std::vector<result<>> results);
   task<> forget_short(std::string uuid);
   void renew_noted();
   task<> renew(std::string fsid);
-  task<std::chrono::milliseconds> look_at_short(Lease lease);
-  std::optional<Lease> lease_of(const std::string& fsid);
+  task<RenewalLook> look_at_short(Lease lease);
+  /// Of one of its connections, each in its turn.
+  std::optional<Lease> lease_of(const std::string& fsid, std::size_t turn);
   void drop_blocklisted();
   std::vector<std::shared_ptr<Connection>> take_blocklisted();
   void leave(const std::shared_ptr<Connection>& connection);
@@ -198,13 +205,10 @@ class Connections {
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<ShortEntry> short_entries_;
-  std::set<std::string> renewing_;  ///< clusters, by fsid
-  struct MonitorsClock {
-    std::chrono::system_clock::time_point showed;
-    time_point at;
-  };
+  std::set<std::string> renewing_;                        ///< clusters, by fsid
   std::map<std::string, MonitorsClock> monitors_clocks_;  ///< by fsid; this node's own may be set
   CancelScope renewals_;                                  ///< ends when this leaves
+  std::shared_ptr<Event> looks_again_;                    ///< renewals wait for it beside their time
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;
   std::shared_ptr<Event> no_lease_;  ///< a shutdown waits for it

@@ -2,36 +2,33 @@
 #include <algorithm>
 
 #include "address.hpp"
-#include "at_once.hpp"
 #include "connections.hpp"
 #include "corbd/core/log.hpp"
 
 namespace corbd::rbd {
 namespace {
 
-constexpr std::size_t kAtOnce = 16;
-
 struct Fenced {
   std::vector<Incarnation> done;
-  std::optional<Error> failed;                      ///< the first failure
-  std::vector<image::BlocklistEntry> ending_early;  ///< somebody else had blocked them for less
+  std::optional<Error> failed = {};  ///< the first failure
+  BlocklistChange change = {};
 };
-
-/// One monitor command per address. Each is a commit of the monitors, and commands that are under way together share
-/// one commit.
-std::vector<result<>> blocklist_all(rados_t cluster, const std::vector<std::string>& addresses) {
-  std::vector<result<>> results(addresses.size(), result<>());
-  at_once(addresses.size(), kAtOnce, [&](std::size_t i) { results[i] = blocklist(cluster, addresses[i]); });
-  return results;
-}
 
 result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnation>& dead,
                                     std::chrono::system_clock::time_point wall) {
-  std::vector<std::string> addresses;
-  for (const auto& one : dead) addresses.insert(addresses.end(), one.addresses.begin(), one.addresses.end());
-  const auto results = blocklist_all(cluster, addresses);
+  std::vector<image::BlocklistEntry> entries;
+  for (const auto& one : dead)
+    for (const auto& address : one.addresses) {
+      auto entry = image::entry_of_client(address);
+      if (!entry) return entry.error();
+      entries.push_back(std::move(*entry));
+    }
   Fenced fenced;
-  auto next = results.begin();
+  if (entries.empty()) return fenced;
+  auto changed = change_and_look(cluster, entries, kBlocklistTime, wall);
+  if (!changed) return changed.error();
+  fenced.change = std::move(*changed);
+  auto next = fenced.change.results.begin();
   for (const auto& one : dead) {
     bool all = true;
     for (std::size_t i = 0; i < one.addresses.size(); ++i, ++next) {
@@ -41,7 +38,6 @@ result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnati
     }
     if (all) fenced.done.push_back(one);
   }
-  if (!addresses.empty()) fenced.ending_early = find_ending_early(cluster, addresses, wall);
   return fenced;
 }
 
@@ -105,8 +101,9 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
   if (!fenced) co_return fenced.error();
   // A connection that is made from now on has the map. The others wait for it.
   if (!fenced->done.empty()) ++fencings_;
+  // First, or a crash in between would leave it unsaid.
+  co_await note_ending_early(through.fsid, through.group->access.cluster_id, std::move(fenced->change));
   for (auto& one : fenced->done) co_await record_fenced(std::move(one));
-  co_await note_ending_early(through.fsid, through.group->access.cluster_id, std::move(fenced->ending_early));
   auto awaited = co_await await_maps(through.fsid);
   if (fenced->failed) co_return *fenced->failed;
   co_return awaited;

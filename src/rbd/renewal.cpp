@@ -14,9 +14,11 @@ constexpr std::chrono::milliseconds kTryAgain{10'000};
 
 }  // namespace
 
-task<> Connections::note_ending_early(std::string fsid, std::string cluster_id,
-                                      std::vector<image::BlocklistEntry> clients) {
-  for (const auto& entry : clients) {
+void Connections::look_again() { std::exchange(looks_again_, std::make_shared<Event>(control_, clock_))->set(); }
+
+task<> Connections::note_ending_early(std::string fsid, std::string cluster_id, BlocklistChange change) {
+  if (change.monitors_now) monitors_clocks_[fsid] = {*change.monitors_now, clock_.now(), clock_.wall()};
+  for (const auto& entry : change.ending_early) {
     const auto noted = std::ranges::find_if(
         short_entries_, [&](const ShortEntry& one) { return one.fsid == fsid && one.client == entry.client; });
     if (noted != short_entries_.end()) continue;
@@ -31,7 +33,9 @@ task<> Connections::note_ending_early(std::string fsid, std::string cluster_id,
     if (auto saved = co_await files_.run(std::move(save), {}, "noting a blocklist entry"); !saved)
       log::warning("blocklist.not_noted", {{"client", made.client}, {"error", saved.error().text}});
   }
+  if (change.ending_early.empty()) co_return;
   renew_noted();
+  look_again();
 }
 
 /// Each cluster by itself: one may not answer.
@@ -43,50 +47,60 @@ void Connections::renew_noted() {
 
 task<> Connections::renew(std::string fsid) {
   const auto is_of = [&](const ShortEntry& entry) { return entry.fsid == fsid; };
+  const auto begun = clock_.now();
   bool told = false;
-  while (!leaving_ && std::ranges::any_of(short_entries_, is_of)) {
-    auto lease = lease_of(fsid);
-    if (!lease && !std::exchange(told, true))
+  for (std::size_t turn = 0; !leaving_ && std::ranges::any_of(short_entries_, is_of);) {
+    auto lease = lease_of(fsid, turn);
+    if (!lease && clock_.now() >= begun + kTryAgain && !std::exchange(told, true))
       log::warning("blocklist.renewal_waits",
                    {{"fsid", fsid},
                     {"for", "a connection to that cluster, which the next volume of it brings"},
                     {"effect", "clients whose blocklist entry ends before that can write again"}});
+    const auto changes = looks_again_;
     auto pause = kTryAgain;
-    if (lease) pause = co_await look_at_short(std::move(*lease));
+    if (lease) {
+      const auto look = co_await look_at_short(std::move(*lease));
+      pause = look.failed ? std::min(look.again_in, kTryAgain) : look.again_in;
+      // Another connection may be of a user who has the caps.
+      if (look.failed) ++turn;
+    }
     lease.reset();
-    static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + pause, &renewals_));
+    static_cast<void>(co_await changes->wait({clock_.now() + pause, &renewals_}));
   }
   renewing_.erase(fsid);
 }
 
-std::optional<Lease> Connections::lease_of(const std::string& fsid) {
-  for (auto& group : groups_)
+std::optional<Lease> Connections::lease_of(const std::string& fsid, std::size_t turn) {
+  std::vector<std::shared_ptr<Connection>> all;
+  for (const auto& group : groups_)
     for (const auto& connection : group->serving)
-      if (connection->fsid == fsid && connection->cluster != nullptr) return Lease(*this, connection);
-  return std::nullopt;
+      if (connection->fsid == fsid && connection->cluster != nullptr) all.push_back(connection);
+  if (all.empty()) return std::nullopt;
+  return Lease(*this, all[turn % all.size()]);
 }
 
-task<std::chrono::milliseconds> Connections::look_at_short(Lease lease) {
+task<RenewalLook> Connections::look_at_short(Lease lease) {
   const std::string fsid = lease->fsid;
   std::vector<ShortEntry> entries;
   std::ranges::copy_if(short_entries_, std::back_inserter(entries), [&](const auto& one) { return one.fsid == fsid; });
-  const auto known = monitors_clocks_.find(fsid);
-  const bool exact = known != monitors_clocks_.end();
-  const auto now = exact ? known->second.showed + (clock_.now() - known->second.at) : clock_.wall();
-  auto job = [held = lease.connection(), entries = std::move(entries), now, exact] {
-    return look_at_short_entries(held->cluster, entries, now, exact);
+  std::optional<std::chrono::system_clock::time_point> monitors_now;
+  if (const auto known = monitors_clocks_.find(fsid); known != monitors_clocks_.end())
+    monitors_now = known->second.now(clock_.now(), clock_.wall());
+  auto job = [held = lease.connection(), entries = std::move(entries), monitors_now, wall = clock_.wall()] {
+    return look_at_short_entries(held->cluster, entries, monitors_now, wall);
   };
-  const auto look =
+  auto looked =
       co_await lease->group->threads->cluster.call_to_end(gate_, std::move(job), "looking at short blocklist entries");
-  if (!look) {
-    log::warning("blocklist.not_renewed", {{"fsid", fsid}, {"error", look.error().text}});
-    co_return kTryAgain;
-  }
-  for (const auto& client : look->added) log::warning("blocklist.renewed", {{"fsid", fsid}, {"client", client}});
-  for (const auto& uuid : look->forget) co_await forget_short(uuid);
-  if (!look->failed) co_return look->again_in;
-  log::warning("blocklist.not_renewed", {{"fsid", fsid}, {"error", look->failed->text}});
-  co_return std::min(look->again_in, kTryAgain);
+  RenewalLook look;
+  if (looked)
+    look = std::move(*looked);
+  else
+    look.failed = looked.error();
+  if (look.monitors_now) monitors_clocks_[fsid] = {*look.monitors_now, clock_.now(), clock_.wall()};
+  for (const auto& client : look.added) log::warning("blocklist.renewed", {{"fsid", fsid}, {"client", client}});
+  for (const auto& uuid : look.forget) co_await forget_short(uuid);
+  if (look.failed) log::warning("blocklist.not_renewed", {{"fsid", fsid}, {"error", look.failed->text}});
+  co_return look;
 }
 
 task<> Connections::forget_short(std::string uuid) {

@@ -2,11 +2,13 @@
 // entry that is there, so ours is added once it has gone (renewal.cpp). A file for each tells the next agent.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "corbd/core/clock.hpp"
 #include "corbd/image/blocklist.hpp"
 
 namespace corbd::rbd {
@@ -27,6 +29,18 @@ result<> save_short_entry(const std::string& dir, const ShortEntry& entry);
 result<> forget_short_entry(const std::string& dir, const std::string& uuid);
 /// Files that cannot be read are logged and left out.
 std::vector<ShortEntry> load_short_entries(const std::string& dir);
+
+/// What the monitors' clock showed, and this node's clocks at that moment.
+struct MonitorsClock {
+  std::chrono::system_clock::time_point showed;
+  time_point at;
+  std::chrono::system_clock::time_point wall_at;
+  /// While a machine sleeps only its wall clock goes on. To be ahead is safe: then an entry is added in vain.
+  std::chrono::system_clock::time_point now(time_point steady, std::chrono::system_clock::time_point wall) const {
+    const auto awake = std::chrono::duration_cast<std::chrono::system_clock::duration>(steady - at);
+    return showed + std::max(awake, wall - wall_at);
+  }
+};
 
 /// What to do about a short entry, by the blocklist as it is now.
 struct Renewal {

@@ -140,7 +140,7 @@ task<result<Holding>> Shell::Impl::look_at_holders(const image::Access& to, cons
     if (listener_ != nullptr && !at.volume_id.empty())
       listener_->notify(at.volume_id, {"VolumeTakenByHand", true,
                                        "An operator took the image from " + text(holder) +
-                                           ", and that client was cut off from the cluster for good."});
+                                           ", and the cluster refuses that client from now on."});
   }
   co_return found;
 }

@@ -49,7 +49,7 @@ task<result<>> Steps::evict(Volume& live, const step::Evict& step) {
     const std::string who = plan::text(holder);
     log::warning("volume.taken_over", {{"volume", live.id}, {"from", who}});
     notify_(live, {"VolumeTakenOver", true,
-                   "The image was taken from " + who + ", and that client was cut off from the cluster for good."});
+                   "The image was taken from " + who + ", and the cluster refuses that client from now on."});
   }
   if (auto stopped = failpoint::hit("step.evict.fenced"); !stopped) co_return stopped;
   if (now->lock != image::Ownership::Lock::other || !live.facts.evicted.contains(now->owner)) co_return result<>();

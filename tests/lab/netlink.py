@@ -4,6 +4,7 @@ Run as a program, it disconnects every device of the lab. Their identifiers begi
 """
 import glob
 import os
+import re
 import socket
 import struct
 
@@ -46,13 +47,17 @@ def disconnect(index):
         _ask(sock, number, NBD_CMD_DISCONNECT, _attribute(NBD_ATTR_INDEX, struct.pack("=I", index)))
 
 
+# A volume of a story, or one with a handle of ceph-csi's whose cluster ID is "lab" or "lab-old". Others' devices are left alone.
+LABS = re.compile(r"lab-|0001-[0-9a-f]{4}-lab-")
+
+
 def lab_devices():
     """Indexes of the connected devices that carry an identifier of the lab."""
     found = []
     for path in glob.glob("/sys/block/nbd*"):
         try:
             with open(path + "/backend") as file:
-                if "lab-" in file.read() and os.path.exists(path + "/pid"):
+                if LABS.match(file.read()) and os.path.exists(path + "/pid"):
                     found.append(int(os.path.basename(path)[3:]))
         except OSError:
             continue

@@ -40,6 +40,14 @@ TEST_CASE("a short entry that has ended is added again") {
   CHECK(rbd::next_renewal(kShort, {}, kEnd + 24h, true).step == Step::add);
 }
 
+TEST_CASE("the monitors' clock goes on while this machine sleeps") {
+  const rbd::MonitorsClock read{kEnd - 1h, time_point(10s), kEnd - 2h};
+  CHECK(read.now(time_point(20s), kEnd - 2h + 10s) == kEnd - 1h + 10s);
+  CHECK(read.now(time_point(20s), kEnd - 2h + 50min) == kEnd - 10min);
+  // Somebody set the wall clock back.
+  CHECK(read.now(time_point(40s), kEnd - 5h) == kEnd - 1h + 30s);
+}
+
 TEST_CASE("a short entry that somebody took away before its end is not added again") {
   CHECK(rbd::next_renewal(kShort, {}, kEnd - 30min, true).step == Step::forget);
 }
