@@ -21,7 +21,6 @@
 #include "corbd/handover/reserve.hpp"
 #include "corbd/heal/farewell.hpp"
 #include "corbd/heal/healer.hpp"
-#include "corbd/heal/kubernetes.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/service.hpp"
 #include "corbd/host/system.hpp"
@@ -32,6 +31,7 @@
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/drain.hpp"
 #include "corbd/ops/web.hpp"
+#include "corbd/orchestrator/kubernetes.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "corbd/volume/shell.hpp"
@@ -181,7 +181,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     return api_.get();
   }
 
-  heal::Kubernetes::Config kubernetes_config() {
+  orchestrator::Kubernetes::Config kubernetes_config() {
     return {.driver = options_.drivername,
             .node = options_.nodeid,
             .kubelet_dir = node_files_.folder(),
@@ -496,7 +496,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   ClusterDirectory directory_;
   NodeFiles node_files_;
   volume::Shell shell_;
-  heal::Kubernetes kubernetes_;
+  orchestrator::Kubernetes kubernetes_;
   Mounters mounters_;
   heal::Healer healer_;
   fence::Fencer fencer_;

@@ -7,7 +7,7 @@
 #include "corbd/cephcsi/mounters.hpp"
 #include "corbd/cli/options.hpp"
 #include "corbd/core/blocking_pool.hpp"
-#include "corbd/heal/kubernetes.hpp"
+#include "corbd/orchestrator/kubernetes.hpp"
 #include "corbd/volume/volumes.hpp"
 
 namespace corbd {
@@ -15,7 +15,8 @@ namespace corbd {
 /// Control thread only.
 class Mounters {
  public:
-  Mounters(const cli::Run& options, BlockingPool& files, const volume::Volumes& volumes, heal::Kubernetes& kubernetes)
+  Mounters(const cli::Run& options, BlockingPool& files, const volume::Volumes& volumes,
+           orchestrator::Kubernetes& kubernetes)
       : options_(options), files_(files), volumes_(volumes), kubernetes_(kubernetes) {}
 
   /// A volume that has a client keeps it, so neither a wrong file nor a silent API server refuses its stage. For any
@@ -29,7 +30,7 @@ class Mounters {
   const cli::Run& options_;
   BlockingPool& files_;
   const volume::Volumes& volumes_;
-  heal::Kubernetes& kubernetes_;
+  orchestrator::Kubernetes& kubernetes_;
 };
 
 }  // namespace corbd

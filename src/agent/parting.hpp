@@ -11,10 +11,10 @@
 #include "corbd/device/device.hpp"
 #include "corbd/handover/handover.hpp"
 #include "corbd/heal/healer.hpp"
-#include "corbd/heal/kubernetes.hpp"
 #include "corbd/image/image.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/web.hpp"
+#include "corbd/orchestrator/kubernetes.hpp"
 #include "corbd/volume/shell.hpp"
 #include "vitals.hpp"
 
@@ -32,7 +32,7 @@ class Parting {
     device::Devices& devices;
     image::Clusters& clusters;
     heal::Healer& healer;
-    heal::Kubernetes& kubernetes;
+    orchestrator::Kubernetes& kubernetes;
     kube::OwnNode& node;
     csi::Server& csi;
     std::optional<csi::Registrar>& registrar;

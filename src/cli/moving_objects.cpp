@@ -43,7 +43,7 @@ task<result<kube::VolumeAttachment>> find_attachment(const Question& asking, std
   co_return kube::volume_attachment_of(*attachment);
 }
 
-/// As the agent judges it (heal::Finder), with a volume that ceph-csi staged.
+/// As the agent judges it (orchestrator::Finder), with a volume that ceph-csi staged.
 result<> stayed_here(const Question& asking, const kube::VolumeAttachment& attachment, const StagedAt& at) {
   if (auto here = kube::check_attached(attachment, asking.driver, asking.node); !here)
     return Error{errc::failed_precondition, here.error().text};

@@ -18,7 +18,7 @@ result<Mode::Mode> mode_of(const std::string& access_mode) {
 
 }  // namespace
 
-result<plan::Wish> stage_wish(const heal::StageArguments& arguments) {
+result<plan::Wish> stage_wish(const orchestrator::StageArguments& arguments) {
   const auto mode = mode_of(arguments.access_mode);
   if (!mode) return mode.error();
   ::csi::v1::NodeStageVolumeRequest request;

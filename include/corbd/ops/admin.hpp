@@ -37,7 +37,7 @@ struct AdminSources {
   /// 4711"; empty: not known.
   std::function<void(const std::string& volume_id, const std::string& by, const result<>& done)> vouched =
       [](const std::string&, const std::string&, const result<>&) {};
-  /// heal::Finder::left
+  /// orchestrator::Finder::left
   std::function<std::map<std::string, std::string>()> left = [] { return std::map<std::string, std::string>(); };
 };
 

@@ -60,7 +60,7 @@ class Orchestrator final : public volume::Orchestrator {
  private:
   World& world_;
   CancelScope leaving_;
-  heal::HolderNodes nodes_;
+  orchestrator::HolderNodes nodes_;
 };
 
 }  // namespace

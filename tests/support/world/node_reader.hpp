@@ -3,11 +3,11 @@
 
 #include <memory>
 
-#include "corbd/heal/holder_nodes.hpp"
+#include "corbd/orchestrator/holder_nodes.hpp"
 #include "support/world/nodes.hpp"
 
 namespace corbd::test {
 
-std::unique_ptr<heal::NodeReader> read_nodes(const FakeNodes& nodes);
+std::unique_ptr<orchestrator::NodeReader> read_nodes(const FakeNodes& nodes);
 
 }  // namespace corbd::test

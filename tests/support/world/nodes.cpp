@@ -19,7 +19,7 @@ kube::Node object_of(const std::string& name, const FakeNode& node) {
   return object;
 }
 
-class Reader final : public heal::NodeReader {
+class Reader final : public orchestrator::NodeReader {
  public:
   explicit Reader(const FakeNodes& nodes) : nodes_(nodes) {}
 
@@ -50,6 +50,6 @@ class Reader final : public heal::NodeReader {
 
 }  // namespace
 
-std::unique_ptr<heal::NodeReader> read_nodes(const FakeNodes& nodes) { return std::make_unique<Reader>(nodes); }
+std::unique_ptr<orchestrator::NodeReader> read_nodes(const FakeNodes& nodes) { return std::make_unique<Reader>(nodes); }
 
 }  // namespace corbd::test

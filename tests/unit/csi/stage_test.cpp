@@ -7,8 +7,8 @@ using plan::Staged;
 
 namespace {
 
-heal::StageArguments arguments(const std::string& access_mode = "ReadWriteOnce") {
-  heal::StageArguments made;
+orchestrator::StageArguments arguments(const std::string& access_mode = "ReadWriteOnce") {
+  orchestrator::StageArguments made;
   made.volume_id = "0001-0009-rook-ceph-0000000000000001-15df6447-688b-11ea-9afc-1ed3ac041a33";
   made.staging_path = "/k/globalmount";
   made.access_mode = access_mode;

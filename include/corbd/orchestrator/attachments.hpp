@@ -14,7 +14,7 @@
 #include "corbd/plan/wish.hpp"
 #include "corbd/volume/volumes.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 /// Judges the VolumeAttachment that has the volume's computed name. Pure.
 plan::Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
@@ -69,4 +69,4 @@ class Attachments {
   Gate gate_;
 };
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

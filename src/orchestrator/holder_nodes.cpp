@@ -1,11 +1,11 @@
-#include "corbd/heal/holder_nodes.hpp"
+#include "corbd/orchestrator/holder_nodes.hpp"
 
 #include <algorithm>
 
 #include "corbd/core/log.hpp"
 #include "corbd/core/utc.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 namespace {
 
 using plan::HolderNode;
@@ -190,4 +190,4 @@ task<> HolderNodes::ask_attachment(HolderNode& node, std::string volume_id, Unti
   if (attachment->created) node.attached_since = utc_text(*attachment->created);
 }
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

@@ -1,5 +1,5 @@
 // Under which VolumeAttachment the volumes of this node are here.
-#include "corbd/heal/attachments.hpp"
+#include "corbd/orchestrator/attachments.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -35,7 +35,7 @@ struct Scene {
             : R"({"kind":"Status","message":"no"})");
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
-  heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
+  orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
   Scripted volumes;
   Scene() { volumes.all.emplace_back().volume_id = "v"; }
   std::string& uid() { return volumes.all.front().attachment_uid; }
@@ -143,7 +143,7 @@ struct Waiting {
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   std::vector<std::string> changed;
   test::ScriptedVolumes volumes;
-  heal::Attachments attachments;
+  orchestrator::Attachments attachments;
   explicit Waiting(bool watch_all = false)
       : attachments(loop.control(), loop.clock, &api,
                     {"driver", "node-1", 10s, watch_all, [this](const std::string& id) { changed.push_back(id); }}) {
@@ -239,7 +239,7 @@ struct Unattached {
     peer.answer(404, R"({"kind":"Status","message":"no attachment"})");
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
-  heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
+  orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
   Unattached(unsigned answers, std::string object) : status(answers), driver(std::move(object)) {}
   ~Unattached() { test::Started<bool>(loop.io, stopped(*this)).get(); }
   static task<bool> stopped(Unattached& self) {

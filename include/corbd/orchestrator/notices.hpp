@@ -11,7 +11,7 @@
 #include "corbd/kube/recorder.hpp"
 #include "corbd/volume/status.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 /// The notice about an operator's word in place of a proof: HealedByWord, or HealByWordRefused with the reason.
 kube::Notice vouched_notice(const std::string& by, const result<>& done);
@@ -46,4 +46,4 @@ class Notices {
   std::map<std::string, Stall> stalls_;
 };
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

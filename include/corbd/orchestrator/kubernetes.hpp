@@ -1,17 +1,17 @@
-// Everything that healing uses Kubernetes for: proofs of ownership, volumes that only the API server knows, volumes
+// Everything that the agent uses Kubernetes for: proofs of ownership, volumes that only the API server knows, volumes
 // that kubelet forgot, and events for people. Without an API server none of it does anything. A volume that has its
 // proof never waits for the API server.
 #pragma once
 
-#include "corbd/heal/attachments.hpp"
-#include "corbd/heal/finder.hpp"
-#include "corbd/heal/holder_nodes.hpp"
-#include "corbd/heal/orphans.hpp"
-#include "corbd/heal/reporter.hpp"
 #include "corbd/kube/own_node.hpp"
+#include "corbd/orchestrator/attachments.hpp"
+#include "corbd/orchestrator/finder.hpp"
+#include "corbd/orchestrator/holder_nodes.hpp"
+#include "corbd/orchestrator/orphans.hpp"
+#include "corbd/orchestrator/reporter.hpp"
 #include "corbd/volume/ports.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 /// Control thread only; stop() before it is destroyed.
 class Kubernetes {
@@ -64,4 +64,4 @@ class Kubernetes {
   Orphans orphans_;
 };
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

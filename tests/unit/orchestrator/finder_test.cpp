@@ -1,5 +1,5 @@
 // Volumes that no record names, against a scripted API server.
-#include "corbd/heal/finder.hpp"
+#include "corbd/orchestrator/finder.hpp"
 
 #include <algorithm>
 #include <ctime>
@@ -47,7 +47,7 @@ struct Scene {
            "nodeStageSecretRef":{"name":"s","namespace":"n"}},"accessModes":["ReadWriteOnce"],"claimRef":{"name":"data","namespace":"shop"},"mountOptions":["discard"]},"status":{"phase":"Bound"}})"},
       {"/api/v1/namespaces/n/secrets/s", R"({"data":{"userID":"YWRtaW4="}})"}};
   std::string headers;  ///< of what the server answers
-  std::vector<heal::StageArguments> asked;
+  std::vector<orchestrator::StageArguments> asked;
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
@@ -58,20 +58,20 @@ struct Scene {
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   Scripted volumes;
-  heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
-  heal::Finder finder{loop.control(),
-                      loop.clock,
-                      pool,
-                      &api,
-                      attachments,
-                      volumes,
-                      [this](const heal::StageArguments& arguments) -> result<plan::Wish> {
-                        asked.push_back(arguments);
-                        plan::Staged wish;
-                        wish.path = arguments.staging_path;
-                        return plan::Wish(std::move(wish));
-                      },
-                      {"driver", "node-1", folder.path()}};
+  orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
+  orchestrator::Finder finder{loop.control(),
+                              loop.clock,
+                              pool,
+                              &api,
+                              attachments,
+                              volumes,
+                              [this](const orchestrator::StageArguments& arguments) -> result<plan::Wish> {
+                                asked.push_back(arguments);
+                                plan::Staged wish;
+                                wish.path = arguments.staging_path;
+                                return plan::Wish(std::move(wish));
+                              },
+                              {"driver", "node-1", folder.path()}};
   Scene() {
     REQUIRE(make_folder(path, 0700));
     std::ofstream(path + "/image-meta.json") << "{}";

@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "corbd/core/file.hpp"
-#include "corbd/heal/kubernetes.hpp"
+#include "corbd/orchestrator/kubernetes.hpp"
 #include "support/api_server.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
@@ -53,18 +53,19 @@ struct Scene {
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   kube::OwnNode own{loop.control(), loop.clock, &api, "node-1"};
   Scripted volumes;
-  heal::Kubernetes kubernetes{loop.control(),
-                              loop.clock,
-                              {.pool = pool,
-                               .api = &api,
-                               .own = own,
-                               .volumes = volumes,
-                               .make_wish = [](const heal::StageArguments& arguments) -> result<plan::Wish> {
-                                 plan::Staged wish;
-                                 wish.path = arguments.staging_path;
-                                 return plan::Wish(std::move(wish));
-                               }},
-                              {"driver", "node-1", folder.path()}};
+  orchestrator::Kubernetes kubernetes{
+      loop.control(),
+      loop.clock,
+      {.pool = pool,
+       .api = &api,
+       .own = own,
+       .volumes = volumes,
+       .make_wish = [](const orchestrator::StageArguments& arguments) -> result<plan::Wish> {
+         plan::Staged wish;
+         wish.path = arguments.staging_path;
+         return plan::Wish(std::move(wish));
+       }},
+      {"driver", "node-1", folder.path()}};
   Scene() {
     objects["/api/v1/namespaces/n/secrets/s"] = R"({"data":{"userID":"YWRtaW4="}})";
     for (int number = 0; number < kVolumes; ++number) {

@@ -11,10 +11,10 @@
 #include "corbd/core/async_lock.hpp"
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/gate.hpp"
-#include "corbd/heal/attachments.hpp"
 #include "corbd/kube/attachment.hpp"
+#include "corbd/orchestrator/attachments.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 /// What kubelet would pass to NodeStageVolume. access_mode is in a PersistentVolume's form.
 struct StageArguments {
@@ -80,4 +80,4 @@ class Finder {
   Gate gate_;
 };
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

@@ -11,7 +11,7 @@
 #include "corbd/kube/objects.hpp"
 #include "corbd/plan/holder.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 /// What a Node object says of its node. Pure.
 plan::HolderNode judge_node(std::string name, const kube::answer<kube::Node>& node);
@@ -86,4 +86,4 @@ class HolderNodes {
   std::map<std::string, Sighting> seen_;  ///< by the client's address
 };
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

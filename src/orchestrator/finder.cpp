@@ -1,11 +1,11 @@
-#include "corbd/heal/finder.hpp"
+#include "corbd/orchestrator/finder.hpp"
 
 #include <algorithm>
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 namespace {
 
 /// Pause between two looks at a device that is not ours to serve. The answers change only when its pod does.
@@ -130,4 +130,4 @@ task<> Finder::stop(Until until) {
   co_await gate_.close(until);
 }
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

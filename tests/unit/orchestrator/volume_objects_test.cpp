@@ -1,4 +1,4 @@
-#include "corbd/heal/volume_objects.hpp"
+#include "corbd/orchestrator/volume_objects.hpp"
 
 #include "support/api_server.hpp"
 #include "support/catch.hpp"
@@ -26,7 +26,7 @@ struct Scene {
     place == objects.end() ? peer.answer(404, "{}") : peer.answer(200, place->second);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
-  heal::VolumeObjects volumes{loop.clock, &api, {"driver", "node-1", 1s}};
+  orchestrator::VolumeObjects volumes{loop.clock, &api, {"driver", "node-1", 1s}};
   result<kube::PersistentVolume> find() {
     return test::Started<result<kube::PersistentVolume>>(loop.io, volumes.find("v", {})).get();
   }

@@ -1,8 +1,8 @@
-#include "corbd/heal/notices.hpp"
+#include "corbd/orchestrator/notices.hpp"
 
 #include <algorithm>
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 namespace {
 
 using volume::Health;
@@ -123,4 +123,4 @@ time_point Notices::next() const {
   return next;
 }
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

@@ -1,10 +1,10 @@
-#include "corbd/heal/orphans.hpp"
+#include "corbd/orchestrator/orphans.hpp"
 
 #include <algorithm>
 
 #include "corbd/core/log.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 Orphans::Orphans(executor control, Clock& clock, Attachments& attachments,
                  std::function<std::optional<kube::Node>()> own, volume::Volumes& volumes, Config config)
@@ -114,4 +114,4 @@ task<> Orphans::stop(Until until) {
   co_await gate_.close(until);
 }
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

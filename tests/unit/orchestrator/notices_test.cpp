@@ -1,11 +1,11 @@
 // What people are told of a volume, and when.
-#include "corbd/heal/notices.hpp"
+#include "corbd/orchestrator/notices.hpp"
 
 #include "support/catch.hpp"
 
 using namespace corbd;
 using namespace std::chrono_literals;
-using heal::Notices;
+using orchestrator::Notices;
 using volume::Health;
 
 namespace {
@@ -100,11 +100,11 @@ TEST_CASE("a volume whose device another program disconnected in use is told onc
 }
 
 TEST_CASE("an operator's word is told as a warning, with who gave it and what came of it") {
-  const auto served = heal::vouched_notice("uid 0, pid 7", {});
+  const auto served = orchestrator::vouched_notice("uid 0, pid 7", {});
   CHECK(served.reason == "HealedByWord");
   CHECK(served.warning);
   CHECK_THAT(served.message, ContainsSubstring("uid 0, pid 7"));
-  const auto refused = heal::vouched_notice("", Error{errc::lost, "it is attached elsewhere"});
+  const auto refused = orchestrator::vouched_notice("", Error{errc::lost, "it is attached elsewhere"});
   CHECK(refused.reason == "HealByWordRefused");
   CHECK_THAT(refused.message, ContainsSubstring("it is attached elsewhere"));
 }

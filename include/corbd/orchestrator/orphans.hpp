@@ -7,10 +7,10 @@
 #include <map>
 #include <string>
 
-#include "corbd/heal/attachments.hpp"
 #include "corbd/kube/recorder.hpp"
+#include "corbd/orchestrator/attachments.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 /// Control thread only; stop() before it is destroyed.
 class Orphans {
@@ -58,4 +58,4 @@ class Orphans {
   Gate gate_;
 };
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

@@ -5,11 +5,11 @@
 #include <boost/json/parse.hpp>
 
 #include "corbd/core/file.hpp"
-#include "corbd/heal/finder.hpp"
+#include "corbd/orchestrator/finder.hpp"
 #include "corbd/plan/planner.hpp"
 #include "corbd/volume/stash_file.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 namespace {
 
 constexpr std::size_t kMaxFile = 65536;
@@ -49,4 +49,4 @@ result<Traces> read_traces(const std::string& staging_path) {
   return traces;
 }
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

@@ -1,6 +1,6 @@
-#include "corbd/heal/kubernetes.hpp"
+#include "corbd/orchestrator/kubernetes.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 namespace {
 
 Finder::Config finder_config(const Kubernetes::Config& config, VolumeObjects& objects) {
@@ -73,4 +73,4 @@ task<> Kubernetes::stop(Until until) {
   co_await reporter_.stop(until);
 }
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

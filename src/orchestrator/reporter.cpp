@@ -1,8 +1,8 @@
-#include "corbd/heal/reporter.hpp"
+#include "corbd/orchestrator/reporter.hpp"
 
 #include <algorithm>
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 namespace {
 
 kube::Involved object_of(const kube::PersistentVolume& volume) {
@@ -74,4 +74,4 @@ task<> Reporter::stop(Until until) {
   if (recorder_) co_await recorder_->stop(until);
 }
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

@@ -1,5 +1,5 @@
 // Volumes that kubelet has forgotten.
-#include "corbd/heal/orphans.hpp"
+#include "corbd/orchestrator/orphans.hpp"
 
 #include "support/api_server.hpp"
 #include "support/catch.hpp"
@@ -22,21 +22,21 @@ struct Scene {
         200, R"({"metadata":{"uid":"u"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})");
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
-  heal::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1", 10min}};
+  orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1", 10min}};
   std::optional<kube::Node> node;
   std::vector<std::string> told;
   test::ScriptedVolumes volumes;
-  std::unique_ptr<heal::Orphans> orphans;
+  std::unique_ptr<orchestrator::Orphans> orphans;
   explicit Scene(bool unstage = true) {
     auto& volume = volumes.all.emplace_back();
     volume.volume_id = "v";
     volume.staged_at = {"/staging"};
     volume.attachment_uid = "u";
-    heal::Orphans::Config config;
+    orchestrator::Orphans::Config config;
     config.driver = "driver";
     config.unstage = unstage;
     config.tell = [this](const std::string&, const kube::Notice& notice) { told.push_back(notice.reason); };
-    orphans = std::make_unique<heal::Orphans>(
+    orphans = std::make_unique<orchestrator::Orphans>(
         loop.control(), loop.clock, attachments, [this] { return node; }, volumes, config);
     orphans->start();
   }
@@ -138,9 +138,9 @@ TEST_CASE("a volume whose question ends at once is asked about again") {
   volume.attachment_uid = "u";
   test::Loop loop;
   const Error no_server{errc::unavailable, "no API server is known"};
-  heal::Attachments attachments(loop.control(), loop.clock, no_server, {"driver", "node-1", 10min});
-  heal::Orphans orphans(loop.control(), loop.clock, attachments, [] { return std::optional<kube::Node>(); }, volumes,
-                        {});
+  orchestrator::Attachments attachments(loop.control(), loop.clock, no_server, {"driver", "node-1", 10min});
+  orchestrator::Orphans orphans(loop.control(), loop.clock, attachments, [] { return std::optional<kube::Node>(); },
+                                volumes, {});
   orphans.start();
   loop.advance(20min);
   CHECK(volumes.asked > 1);
@@ -168,11 +168,11 @@ TEST_CASE("a volume whose unstage takes long is neither asked about nor unstaged
     peer.answer(404, R"({"kind":"Status","message":"gone"})");
   });
   kube::Api api(loop.control(), loop.clock, pool, server.access());
-  heal::Attachments attachments(loop.control(), loop.clock, &api, {"driver", "node-1", 10min});
-  heal::Orphans::Config config;
+  orchestrator::Attachments attachments(loop.control(), loop.clock, &api, {"driver", "node-1", 10min});
+  orchestrator::Orphans::Config config;
   config.driver = "driver";
   config.unstage = true;
-  heal::Orphans orphans(
+  orchestrator::Orphans orphans(
       loop.control(), loop.clock, attachments, [] { return std::optional<kube::Node>(); }, volumes, config);
   orphans.start();
   const auto minutes = [&](int count) {
@@ -193,7 +193,7 @@ TEST_CASE("a volume whose unstage takes long is neither asked about nor unstaged
   volumes.done.set();
   minutes(10);
   CHECK(volumes.wishes.size() > 1);
-  const auto stopped = [](heal::Orphans& one, heal::Attachments& other) -> task<bool> {
+  const auto stopped = [](orchestrator::Orphans& one, orchestrator::Attachments& other) -> task<bool> {
     co_await one.stop({});
     co_await other.stop({});
     co_return true;

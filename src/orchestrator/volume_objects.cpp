@@ -1,6 +1,6 @@
-#include "corbd/heal/volume_objects.hpp"
+#include "corbd/orchestrator/volume_objects.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 task<result<kube::PersistentVolume>> VolumeObjects::find(std::string volume_id, Until until) {
   if (const auto known = known_.find(volume_id); known != known_.end()) co_return known->second;
@@ -18,4 +18,4 @@ task<result<kube::PersistentVolume>> VolumeObjects::find(std::string volume_id, 
   co_return volume;
 }
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

@@ -5,13 +5,13 @@
 #include <string>
 
 #include "corbd/core/gate.hpp"
-#include "corbd/heal/notices.hpp"
-#include "corbd/heal/volume_objects.hpp"
 #include "corbd/kube/objects.hpp"
+#include "corbd/orchestrator/notices.hpp"
+#include "corbd/orchestrator/volume_objects.hpp"
 #include "corbd/plan/wish.hpp"
 #include "corbd/volume/volumes.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 /// Control thread only; stop() before it is destroyed.
 class Reporter {
@@ -48,4 +48,4 @@ class Reporter {
   Gate gate_;
 };
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

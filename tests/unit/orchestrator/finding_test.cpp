@@ -4,8 +4,8 @@
 #include <boost/json/parse.hpp>
 #include <fstream>
 
-#include "corbd/heal/attachments.hpp"
-#include "corbd/heal/finder.hpp"
+#include "corbd/orchestrator/attachments.hpp"
+#include "corbd/orchestrator/finder.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 
@@ -31,25 +31,27 @@ kube::PersistentVolume a_volume() {
 kube::VolumeAttachment attachment(const std::string& text) {
   return kube::volume_attachment_of(boost::json::parse(text).as_object());
 }
-Attachment judged(const std::string& text) { return heal::judge(attachment(text), "rbd.csi.ceph.com", "node-1"); }
+Attachment judged(const std::string& text) {
+  return orchestrator::judge(attachment(text), "rbd.csi.ceph.com", "node-1");
+}
 
 }  // namespace
 
 TEST_CASE("a volume is looked for where kubelets stage it, from 1.24 on and before") {
-  CHECK(*heal::staging_path_of(a_volume(), "/k", {"/elsewhere", kHashed + "/" + kHandle}) == kHashed);
-  CHECK(*heal::staging_path_of(a_volume(), "/k", {kBelow + "pv/pv-1/globalmount/" + kHandle}) ==
+  CHECK(*orchestrator::staging_path_of(a_volume(), "/k", {"/elsewhere", kHashed + "/" + kHandle}) == kHashed);
+  CHECK(*orchestrator::staging_path_of(a_volume(), "/k", {kBelow + "pv/pv-1/globalmount/" + kHandle}) ==
         kBelow + "pv/pv-1/globalmount");
 }
 
 TEST_CASE("a block volume is looked for by the volume's mode, at its own path") {
   auto block = a_volume();
   block.mode = "Block";
-  CHECK(*heal::staging_path_of(block, "/k", {kBelow + "volumeDevices/staging/pv-1/" + kHandle}) ==
+  CHECK(*orchestrator::staging_path_of(block, "/k", {kBelow + "volumeDevices/staging/pv-1/" + kHandle}) ==
         kBelow + "volumeDevices/staging/pv-1");
 }
 
 TEST_CASE("a device that is mounted at none of them is left to kubelet") {
-  const auto found = heal::staging_path_of(a_volume(), "/k", {"/k/pods/p/mount"});
+  const auto found = orchestrator::staging_path_of(a_volume(), "/k", {"/k/pods/p/mount"});
   REQUIRE_FALSE(found);
   CHECK(found.error().code == errc::not_found);
 }
@@ -61,21 +63,21 @@ TEST_CASE("the time of the stash and kubelet's SELinux context are read beside t
   std::ofstream(path + "/image-meta.json") << "{}";
   std::ofstream(folder.path() + "/vol_data.json")
       << R"({"driverName":"d","seLinuxMountContext":"system_u:object_r:container_file_t:s0:c1,c2"})";
-  const auto traces = heal::read_traces(path);
+  const auto traces = orchestrator::read_traces(path);
   REQUIRE(traces);
   CHECK(traces->staged);
   CHECK(traces->selinux_context == "system_u:object_r:container_file_t:s0:c1,c2");
   std::ofstream(folder.path() + "/vol_data.json") << "[";
-  CHECK(heal::read_traces(path)->selinux_context == "");
-  CHECK_FALSE(heal::read_traces(folder.path() + "/none")->staged);
+  CHECK(orchestrator::read_traces(path)->selinux_context == "");
+  CHECK_FALSE(orchestrator::read_traces(folder.path() + "/none")->staged);
 }
 
 TEST_CASE("the VolumeAttachment of the stash is read, and of a stash that is damaged none") {
   test::Folder folder;
   std::ofstream(folder.path() + "/image-meta.json") << R"({"Version":3,"image":"i","corbdAttachmentUID":"uid-1"})";
-  CHECK(heal::read_traces(folder.path())->attachment == "uid-1");
+  CHECK(orchestrator::read_traces(folder.path())->attachment == "uid-1");
   std::ofstream(folder.path() + "/image-meta.json") << R"({"Version":3,"corbdAttachmentUID":"ui)";
-  CHECK(heal::read_traces(folder.path())->attachment == "");
+  CHECK(orchestrator::read_traces(folder.path())->attachment == "");
 }
 
 TEST_CASE("only a VolumeAttachment that is attached and stays so says that a volume is here") {
@@ -94,8 +96,8 @@ TEST_CASE("only a VolumeAttachment that is attached and stays so says that a vol
 TEST_CASE(
     "a VolumeAttachment that is gone says that the volume is not here, a server that does not answer says nothing") {
   const auto judged = [](errc code) {
-    return heal::judge(kube::Failure{kube::Failure::Kind::other, {code, "why"}, std::nullopt}, "rbd.csi.ceph.com",
-                       "node-1");
+    return orchestrator::judge(kube::Failure{kube::Failure::Kind::other, {code, "why"}, std::nullopt},
+                               "rbd.csi.ceph.com", "node-1");
   };
   CHECK(judged(errc::not_found).state == State::away);
   CHECK(judged(errc::unavailable).state == State::unknown);

@@ -1,5 +1,5 @@
 // On which node a foreign client runs, by an API server that knows some nodes.
-#include "corbd/heal/holder_nodes.hpp"
+#include "corbd/orchestrator/holder_nodes.hpp"
 
 #include <map>
 
@@ -35,7 +35,7 @@ struct Scene {
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) { answer(request, peer); }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
-  heal::HolderNodes finder{loop.clock, heal::read_nodes(&api, "driver")};
+  orchestrator::HolderNodes finder{loop.clock, orchestrator::read_nodes(&api, "driver")};
   CancelScope leaving;
 
   void answer(const ApiServer::Request& request, ApiServer::Peer& peer) {
@@ -145,7 +145,8 @@ TEST_CASE("an API server that refuses or is not there leaves the node unknown, a
   CHECK(refused.state == State::unknown);
   CHECK_FALSE(refused.why.empty());
   CHECK_FALSE(plan::is_proven_dead({.address = "10.0.0.7:0/1", .node = refused}));
-  heal::HolderNodes alone{scene.loop.clock, heal::read_nodes(Error{errc::unavailable, "no API server"}, "driver")};
+  orchestrator::HolderNodes alone{scene.loop.clock,
+                                  orchestrator::read_nodes(Error{errc::unavailable, "no API server"}, "driver")};
   const plan::HolderQuery query{"v", "10.0.0.7:0/1", "10.0.0.7", {{"n7"}, {}}};
   const auto none = test::Started<plan::HolderNode>(scene.loop.io, alone.find(query, scene.leaving)).get();
   CHECK(none.name == "n7");

@@ -1,5 +1,5 @@
 // Events on the object that people look at, against a scripted API server.
-#include "corbd/heal/reporter.hpp"
+#include "corbd/orchestrator/reporter.hpp"
 
 #include <boost/json/parse.hpp>
 
@@ -31,8 +31,8 @@ struct Scene {
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   test::ScriptedVolumes volumes;
-  heal::VolumeObjects objects_of_volumes{loop.clock, &api, {"driver", "node-1"}};
-  heal::Reporter reporter{loop.control(), loop.clock, &api, objects_of_volumes, volumes, {"node-1"}};
+  orchestrator::VolumeObjects objects_of_volumes{loop.clock, &api, {"driver", "node-1"}};
+  orchestrator::Reporter reporter{loop.control(), loop.clock, &api, objects_of_volumes, volumes, {"node-1"}};
   ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
   static task<bool> stopped(Scene& self) {
     co_await self.reporter.stop({});

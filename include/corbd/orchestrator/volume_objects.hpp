@@ -7,7 +7,7 @@
 #include "corbd/core/wait.hpp"
 #include "corbd/kube/objects.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 /// Control thread only.
 class VolumeObjects {
@@ -32,4 +32,4 @@ class VolumeObjects {
   std::map<std::string, kube::PersistentVolume> known_;  ///< by volume ID
 };
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator

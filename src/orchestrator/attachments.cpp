@@ -1,10 +1,10 @@
-#include "corbd/heal/attachments.hpp"
+#include "corbd/orchestrator/attachments.hpp"
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/kube/attachment.hpp"
 
-namespace corbd::heal {
+namespace corbd::orchestrator {
 
 using plan::Attachment;
 
@@ -171,4 +171,4 @@ task<> Attachments::stop(Until until) {
   co_await gate_.close(until);
 }
 
-}  // namespace corbd::heal
+}  // namespace corbd::orchestrator
