@@ -70,7 +70,7 @@ result<kube::Access> api_access(const cli::Run& options) {
 }
 
 /// One agent process. Its members may be destroyed from the last to the first.
-class Agent final : private volume::Listener, private volume::Orchestrator {
+class Agent final {
  public:
   Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar, Start start,
         Kept kept)
@@ -97,9 +97,15 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
         node_files_(options, files_),
+        evidence_(control_, *clock_, api(), attachments_config()),
         shell_(control_, *clock_, ports(), shell_config(options, boot_id)),
         kubernetes_(control_, *clock_,
-                    {.pool = files_, .api = api(), .own = node_, .volumes = shell_, .make_wish = csi::stage_wish},
+                    {.pool = files_,
+                     .api = api(),
+                     .own = node_,
+                     .evidence = evidence_,
+                     .volumes = shell_,
+                     .make_wish = csi::stage_wish},
                     kubernetes_config()),
         mounters_(options, files_, shell_, kubernetes_),
         healer_(control_, *clock_, shell_, heal_config(options)),
@@ -161,21 +167,6 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   }
 
  private:
-  void trouble(const std::string& volume_id, std::string why) override { healer_.heal(volume_id, std::move(why)); }
-  task<plan::Attachment> attachment(std::string volume_id) override {
-    return kubernetes_.attachment(std::move(volume_id));
-  }
-  task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
-    return kubernetes_.holder_node(std::move(query));
-  }
-  void notify(const std::string& volume_id, const volume::Notice& notice) override {
-    kubernetes_.notify(volume_id, notice);
-  }
-  void changed(const volume::Change& change) override {
-    admin_.note(change);
-    kubernetes_.note(change);
-  }
-
   result<kube::Api*> api() const {
     if (!access_) return access_.error();
     return api_.get();
@@ -185,9 +176,14 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     return {.driver = options_.drivername,
             .node = options_.nodeid,
             .kubelet_dir = node_files_.folder(),
-            .unstage_orphans = options_.unstage_orphans,
-            .watch_all_attachments = options_.watch_all_attachments,
-            .listener = this};
+            .unstage_orphans = options_.unstage_orphans};
+  }
+
+  orchestrator::Attachments::Config attachments_config() {
+    return {.driver = options_.drivername,
+            .node = options_.nodeid,
+            .watch_all = options_.watch_all_attachments,
+            .changed = [this](const std::string& id) { healer_.report_failure(id, "its VolumeAttachment changed"); }};
   }
 
   csi::Config csi_config() {
@@ -267,14 +263,14 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
             .records = *records_,
             .directory = directory_,
             .files = node_files_,
-            .orchestrator = *this};
+            .orchestrator = evidence_};
   }
 
   /// Until this agent alone has the state folder, with its records read.
   task<result<>> come_into() {
     begun_ = !before_;
     if (begun_) {
-      shell_.tell(*this);
+      shell_.tell({&admin_, &kubernetes_, &healer_});
       web_.start();
       auto read = co_await shell_.start();
       // Beside the start of the sockets, which takes the control thread some time.
@@ -285,7 +281,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
     auto done = co_await heir_.run(std::move(before_));
     lock_ = heir_.take_lock();
     if (done && !options_.pod.empty()) done = co_await leave_reserve();
-    shell_.tell(*this);
+    shell_.tell({&admin_, &kubernetes_, &healer_});
     web_.start();
     co_return done;
   }
@@ -495,6 +491,7 @@ class Agent final : private volume::Listener, private volume::Orchestrator {
   std::unique_ptr<device::KernelClient> kernel_;
   ClusterDirectory directory_;
   NodeFiles node_files_;
+  orchestrator::Evidence evidence_;
   volume::Shell shell_;
   orchestrator::Kubernetes kubernetes_;
   Mounters mounters_;

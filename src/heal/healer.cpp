@@ -57,9 +57,9 @@ void Healer::admit(const volume::Status& status, std::string why) {
   ward_.admit(std::move(patient), clock_.now());
 }
 
-void Healer::heal(const std::string& volume_id, std::string why) {
+void Healer::report_failure(const std::string& volume_id, const std::string& why) {
   if (stopping_.cancelled()) return;
-  if (const auto status = volumes_.status(volume_id)) admit(*status, std::move(why));
+  if (const auto status = volumes_.status(volume_id)) admit(*status, why);
   go_on();
 }
 

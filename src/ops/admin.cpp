@@ -69,7 +69,7 @@ class Desk {
         run_(static_cast<std::uint64_t>(
             std::chrono::duration_cast<std::chrono::microseconds>(clock.wall().time_since_epoch()).count())) {}
 
-  void note(const volume::Change& change) { events_.push(change); }
+  void changed(const volume::Change& change) { events_.push(change); }
   void leave() { leaving_.cancel(); }
 
   NodeFacts facts() const {
@@ -320,7 +320,7 @@ class Admin::Impl {
     return server_.start(services);
   }
   NodeHealth health() const { return judge(desk_.facts()); }
-  void note(const volume::Change& change) { desk_.note(change); }
+  void changed(const volume::Change& change) { desk_.changed(change); }
   task<> stop(Until until) {
     desk_.leave();
     co_await server_.stop(until);
@@ -339,7 +339,7 @@ Admin::Admin(executor control, Clock& clock, AdminSources sources, AdminConfig c
 Admin::~Admin() = default;
 result<> Admin::start() { return impl_->start(); }
 NodeHealth Admin::health() const { return impl_->health(); }
-void Admin::note(const volume::Change& change) { impl_->note(change); }
+void Admin::changed(const volume::Change& change) { impl_->changed(change); }
 task<> Admin::stop(Until until) { return impl_->stop(until); }
 
 }  // namespace corbd::ops

@@ -12,17 +12,6 @@ Finder::Config finder_config(const Kubernetes::Config& config, VolumeObjects& ob
   return made;
 }
 
-Attachments::Config attachments_config(const Kubernetes::Config& config) {
-  Attachments::Config made;
-  made.driver = config.driver;
-  made.node = config.node;
-  made.watch_all = config.watch_all_attachments;
-  made.changed = [listener = config.listener](const std::string& id) {
-    if (listener != nullptr) listener->trouble(id, "its VolumeAttachment changed");
-  };
-  return made;
-}
-
 Orphans::Config orphans_config(const Kubernetes::Config& config, Reporter& reporter) {
   Orphans::Config made;
   made.driver = config.driver;
@@ -36,24 +25,24 @@ Orphans::Config orphans_config(const Kubernetes::Config& config, Reporter& repor
 Kubernetes::Kubernetes(executor control, Clock& clock, const Needs& needs, const Config& config)
     : own_(needs.own),
       volumes_(needs.volumes),
-      attachments_(control, clock, needs.api, attachments_config(config)),
-      holder_nodes_(clock, read_nodes(needs.api, config.driver)),
+      evidence_(needs.evidence),
       objects_(clock, needs.api, {config.driver, config.node}),
       reporter_(control, clock, needs.api, objects_, volumes_, {config.node}),
-      finder_(control, clock, needs.pool, needs.api, attachments_, volumes_, needs.make_wish,
+      finder_(control, clock, needs.pool, needs.api, evidence_.attachments(), volumes_, needs.make_wish,
               finder_config(config, objects_)),
       orphans_(
-          control, clock, attachments_, [this] { return own_.now(); }, volumes_, orphans_config(config, reporter_)) {}
+          control, clock, evidence_.attachments(), [this] { return own_.now(); }, volumes_,
+          orphans_config(config, reporter_)) {}
 
 void Kubernetes::start() {
   own_.start();
-  attachments_.start(volumes_);
+  evidence_.attachments().start(volumes_);
   finder_.start();
   orphans_.start();
 }
 
-void Kubernetes::note(const volume::Change& change) {
-  attachments_.note(change);
+void Kubernetes::changed(const volume::Change& change) {
+  evidence_.attachments().note(change);
   reporter_.note(change);
 }
 
@@ -66,10 +55,9 @@ task<result<std::string>> Kubernetes::storage_class(std::string volume_id, Until
 }
 
 task<> Kubernetes::stop(Until until) {
-  stopping_.cancel();
   co_await finder_.stop(until);
   co_await orphans_.stop(until);
-  co_await attachments_.stop(until);
+  co_await evidence_.stop(until);
   co_await reporter_.stop(until);
 }
 

@@ -334,7 +334,7 @@ std::optional<Status> Shell::status(const std::string& volume_id) const { return
 std::vector<Unclaimed> Shell::unclaimed() const { return impl_->unclaimed(); }
 std::vector<Unclaimed> Shell::left_to_kernel() const { return impl_->left_to_kernel(); }
 std::vector<Change> Shell::timeline(const std::string& volume_id) const { return impl_->timeline(volume_id); }
-void Shell::tell(Listener& listener) { impl_->listener_ = &listener; }
+void Shell::tell(std::vector<Listener*> listeners) { impl_->listeners_ = std::move(listeners); }
 void Shell::drain(bool on) { impl_->draining_ = on; }
 bool Shell::draining() const { return impl_->draining_; }
 task<> Shell::stop(Until until) { return impl_->stop(until); }

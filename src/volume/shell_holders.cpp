@@ -46,13 +46,13 @@ task<> Shell::Impl::outlast_holders(Volume& volume, Operation& operation, Until 
 
 /// The pod that waits shows kubelet's Event; those that write already would show nothing.
 void Shell::Impl::tell_read_only(const Volume& volume, const Operation& operation) const {
-  if (operation.outcome || !std::holds_alternative<Published>(operation.wish) || listener_ == nullptr) return;
+  if (operation.outcome || !std::holds_alternative<Published>(operation.wish)) return;
   const auto now = status(volume.id);
-  if (now && now->turned_read_only)
-    listener_->notify(volume.id,
-                      {"FilesystemReadOnly", true,
-                       "The filesystem turned read-only after an error, and another pod may not have it. End "
-                       "its pods on this node, so that it is unstaged; its next stage runs fsck."});
+  if (!now || !now->turned_read_only) return;
+  for (auto* listener : listeners_)
+    listener->notify(volume.id, {"FilesystemReadOnly", true,
+                                 "The filesystem turned read-only after an error, and another pod may not have it. End "
+                                 "its pods on this node, so that it is unstaged; its next stage runs fsck."});
 }
 
 void Shell::Impl::note_outcome(Volume& volume, const Operation& operation) {
@@ -71,7 +71,7 @@ void Shell::Impl::note_outcome(Volume& volume, const Operation& operation) {
     for (const auto& holder : *volume.facts.holders) who.insert(holder.address);
     if (std::exchange(volume.in_use_by, who) != who) {
       log::warning("volume.in_use", {{"volume", volume.id}, {"why", volume.last_error->text}});
-      if (listener_ != nullptr) listener_->notify(volume.id, {"VolumeInUse", true, volume.last_error->text});
+      for (auto* listener : listeners_) listener->notify(volume.id, {"VolumeInUse", true, volume.last_error->text});
     }
   }
   tell_read_only(volume, operation);
@@ -137,10 +137,11 @@ task<result<Holding>> Shell::Impl::look_at_holders(const image::Access& to, cons
   for (auto& holder : found.holders) {
     holder.blocked = true;
     log::warning("volume.taken_by_hand", {{"image", key.text()}, {"volume", at.volume_id}, {"from", text(holder)}});
-    if (listener_ != nullptr && !at.volume_id.empty())
-      listener_->notify(at.volume_id, {"VolumeTakenByHand", true,
-                                       "An operator took the image from " + text(holder) +
-                                           ", and the cluster refuses that client from now on."});
+    if (at.volume_id.empty()) continue;
+    for (auto* listener : listeners_)
+      listener->notify(at.volume_id, {"VolumeTakenByHand", true,
+                                      "An operator took the image from " + text(holder) +
+                                          ", and the cluster refuses that client from now on."});
   }
   co_return found;
 }

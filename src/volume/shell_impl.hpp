@@ -32,11 +32,11 @@ class Shell::Impl {
         gate_(control, clock),
         steps_(
             control_, clock_, ports_, config_,
-            [this](Volume& volume, std::string why) { trouble(volume, std::move(why)); },
+            [this](Volume& volume, const std::string& why) { report_failure(volume, why); },
             [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); },
             [this](const Volume& volume) { return numbers_of_others(volume); },
             [this](const Volume& volume, const Notice& notice) {
-              if (listener_ != nullptr) listener_->notify(volume.id, notice);
+              for (auto* listener : listeners_) listener->notify(volume.id, notice);
             }) {}
 
   task<result<>> start();
@@ -56,7 +56,7 @@ class Shell::Impl {
   task<bool> settle();
   task<std::size_t> give(Recipient recipient);
   bool draining_ = false;
-  Listener* listener_ = nullptr;
+  std::vector<Listener*> listeners_;
 
  private:
   Volume& live(const std::string& id);
@@ -83,7 +83,7 @@ class Shell::Impl {
   std::string device_owner(const Volume& volume, const std::vector<host::Mount>& there,
                            const std::string& staging_path) const;
   std::vector<std::uint32_t> numbers_of_others(const Volume& volume) const;
-  void trouble(Volume& volume, std::string why);
+  void report_failure(Volume& volume, const std::string& why);
   void link_dead(device::Kind kind, std::uint32_t index);
   void note_stall(Volume& volume);
   task<> watch_stall(Volume& volume);

@@ -34,10 +34,10 @@ std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::mi
 
 }  // namespace
 
-void Shell::Impl::trouble(Volume& volume, std::string why) {
+void Shell::Impl::report_failure(Volume& volume, const std::string& why) {
   if (!volume.served()) volume.link_ended();
   note_health(volume, why);
-  if (listener_ != nullptr) listener_->trouble(volume.id, std::move(why));
+  for (auto* listener : listeners_) listener->report_failure(volume.id, why);
 }
 
 task<> Shell::Impl::bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image) {
@@ -53,7 +53,7 @@ void Shell::Impl::link_dead(device::Kind kind, std::uint32_t index) {
   if (place == volumes_.end() || !place->second->record || place->second->served()) return;
   Volume& volume = *place->second;
   if (volume.served_by_other && !volume.other_died) volume.other_died = volume.unserved_since = clock_.now();
-  trouble(volume, "the kernel reports a dead link");
+  report_failure(volume, "the kernel reports a dead link");
 }
 
 /// Whether the link has all requests that the kernel's device has.
@@ -107,7 +107,7 @@ task<> Shell::Impl::drain_all(Until until) {
 }
 
 /// A process that ends with a link leaves the kernel no time to send what it is in the middle of. The end is no
-/// trouble.
+/// failure.
 task<> Shell::Impl::end_links() {
   for (const auto& [id, volume] : volumes_) {
     if (!volume->link) continue;
@@ -142,7 +142,7 @@ task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
     co_return wait_error(drained, "the requests of volume " + volume.id);
   if (volume.lock_held || volume.writer_marked)
     if (auto kept = co_await volume.image->keep_lock(until); !kept) co_return kept.error();
-  // The end of its link is no trouble.
+  // The end of its link is no failure.
   const bool held = std::exchange(volume.lock_held, false), marked = std::exchange(volume.writer_marked, false);
   volume.connected = false;
   // The io thread never waits. Nobody would end a socket that came after the time.

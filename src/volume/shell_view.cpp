@@ -208,7 +208,7 @@ void Shell::Impl::note_health(Volume& volume, const std::string& why) {
   volume.timeline.push_back(change);
   if (volume.timeline.size() > kTimeline) volume.timeline.pop_front();
   log::info("volume.state", {{"volume", volume.id}, {"from", name(change.from)}, {"to", name(now)}, {"why", why}});
-  if (listener_ != nullptr) listener_->changed(change);
+  for (auto* listener : listeners_) listener->changed(change);
 }
 
 }  // namespace corbd::volume

@@ -17,18 +17,18 @@ std::vector<std::string> step_places();
 
 class Steps {
  public:
-  using Trouble = std::function<void(Volume& live, std::string why)>;
+  using ReportFailure = std::function<void(Volume& live, const std::string& why)>;
   /// Waits for the requests in flight, however long that takes, then closes. Nobody waits for it.
   using Bury = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
   /// The numbers of other volumes' nbd devices: records have them, and paths that show a raw device.
   using Numbers = std::function<std::vector<std::uint32_t>(const Volume& live)>;
   using Notify = std::function<void(const Volume& live, Notice notice)>;
-  Steps(executor control, Clock& clock, const Ports& ports, const Config& config, Trouble trouble, Bury bury,
-        Numbers numbers, Notify notify)
+  Steps(executor control, Clock& clock, const Ports& ports, const Config& config, ReportFailure report_failure,
+        Bury bury, Numbers numbers, Notify notify)
       : clock_(clock),
         ports_(ports),
         config_(config),
-        trouble_(std::move(trouble)),
+        report_failure_(std::move(report_failure)),
         bury_(std::move(bury)),
         numbers_(std::move(numbers)),
         notify_(std::move(notify)),
@@ -150,7 +150,7 @@ class Steps {
   Clock& clock_;
   const Ports& ports_;
   const Config& config_;
-  Trouble trouble_;
+  ReportFailure report_failure_;
   Bury bury_;
   Numbers numbers_;
   Notify notify_;

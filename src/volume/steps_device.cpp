@@ -33,7 +33,7 @@ device::Kind kind_of(const Volume& live) { return live.record ? live.record->kin
 }  // namespace
 
 task<result<>> Steps::start_session(Volume& live) {
-  // While a volume is taken down, the end of its link is no trouble.
+  // While a volume is taken down, the end of its link is no failure.
   auto report = [this, &live, alive = std::weak_ptr<char>(live.alive)] {
     if (alive.expired()) return;
     const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
@@ -41,7 +41,7 @@ task<result<>> Steps::start_session(Volume& live) {
     ++live.links_lost;
     resume_stall(live);
     if (!live.unserved_since) live.unserved_since = clock_.now();
-    trouble_(live, why_ended(live.link ? live.link->error() : 0));
+    report_failure_(live, why_ended(live.link ? live.link->error() : 0));
   };
   device::ServeOptions options(live.record->read_only);
   options.cache_lost = live.record->cache_lost;
@@ -54,7 +54,7 @@ task<result<>> Steps::start_session(Volume& live) {
           "fails, so that fsync does not claim that they are stored"}});
   // Healing writes into the record that it was told.
   options.on_loss_told = [this, &live, alive = std::weak_ptr<char>(live.alive)] {
-    if (!alive.expired()) trouble_(live, "a flush failed, because rbd-nbd had lost writes");
+    if (!alive.expired()) report_failure_(live, "a flush failed, because rbd-nbd had lost writes");
   };
   auto& devices = ports_.devices.of(kind_of(live));
   std::unique_ptr<device::Link> link;

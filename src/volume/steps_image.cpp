@@ -31,7 +31,8 @@ task<result<>> Steps::open_image(Volume& live) {
   const auto opening = ++live.opening;
   const auto alive = std::weak_ptr<char>(live.alive);
   options.on_resized = [this, &live, alive, opening] {
-    if (!alive.expired() && live.connected && live.opening == opening) trouble_(live, "the size of its image changed");
+    if (!alive.expired() && live.connected && live.opening == opening)
+      report_failure_(live, "the size of its image changed");
   };
   options.on_lost = [this, &live, alive, opening](const std::string& why) {
     if (alive.expired() || live.opening != opening) return;
@@ -40,7 +41,7 @@ task<result<>> Steps::open_image(Volume& live) {
     if (live.link)
       live.link->hold();
     else
-      trouble_(live, why);
+      report_failure_(live, why);
   };
   auto opened = co_await ports_.clusters.open(*to, live.record->key, options, soon());
   if (!opened && is_gone(live, opened.error())) {

@@ -8,7 +8,7 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/heal/ward.hpp"
 #include "corbd/plan/wish.hpp"
-#include "corbd/volume/volumes.hpp"
+#include "corbd/volume/ports.hpp"
 
 namespace corbd::heal {
 
@@ -21,15 +21,15 @@ struct Config {
 };
 
 /// Control thread only; stop() before it is destroyed.
-class Healer {
+class Healer final : public volume::Listener {
  public:
   Healer(executor control, Clock& clock, volume::Volumes& volumes, Config config);
-  ~Healer();
+  ~Healer() override;
 
   /// Looks at every volume, now and from then on.
   void start();
   /// Something happened to the volume: try it until it answers. Cheap if nothing is wrong.
-  void heal(const std::string& volume_id, std::string why);
+  void report_failure(const std::string& volume_id, const std::string& why) override;
   /// An operator's request: try now, whatever failed before. Empty: every volume without a server.
   void hurry(const std::string& volume_id);
   const Ward& ward() const { return ward_; }

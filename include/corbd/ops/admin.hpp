@@ -12,6 +12,7 @@
 #include "corbd/fence/fencer.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/ops/node_health.hpp"
+#include "corbd/volume/ports.hpp"
 
 namespace corbd::ops {
 
@@ -41,17 +42,17 @@ struct AdminSources {
   std::function<std::map<std::string, std::string>()> left = [] { return std::map<std::string, std::string>(); };
 };
 
-class Admin {
+class Admin final : public volume::Listener {
  public:
   Admin(executor control, Clock& clock, AdminSources sources, AdminConfig config);
-  ~Admin();
+  ~Admin() override;
 
   /// in_use when another agent answers on the socket.
   result<> start();
   /// Of the facts that `facts` has, and those that this server adds: the one truth for everybody.
   NodeHealth health() const;
-  /// Passes on a change of a volume's health to those who follow. Control thread, also before start().
-  void note(const volume::Change& change);
+  /// Passes it on to those who follow. Control thread, also before start().
+  void changed(const volume::Change& change) override;
   /// Ends every wait of a caller at once, then the server.
   task<> stop(Until until);
 

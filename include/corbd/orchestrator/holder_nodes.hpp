@@ -47,7 +47,7 @@ class HolderNodes {
       : clock_(clock), nodes_(std::move(nodes)), config_(config) {}
   HolderNodes(Clock& clock, std::unique_ptr<NodeReader> nodes) : HolderNodes(clock, std::move(nodes), Config()) {}
 
-  /// volume::Orchestrator::holder_node. `leaving` ends it.
+  /// `leaving` ends it.
   task<plan::HolderNode> find(plan::HolderQuery query, CancelScope& leaving);
 
  private:

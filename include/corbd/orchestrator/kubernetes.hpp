@@ -1,12 +1,10 @@
-// Everything that the agent uses Kubernetes for: proofs of ownership, volumes that only the API server knows, volumes
-// that kubelet forgot, and events for people. Without an API server none of it does anything. A volume that has its
-// proof never waits for the API server.
+// What follows this node's volumes with the API server: their attachments, volumes that only it knows, volumes that
+// kubelet forgot, and events for people. Without an API server none of it does anything.
 #pragma once
 
 #include "corbd/kube/own_node.hpp"
-#include "corbd/orchestrator/attachments.hpp"
+#include "corbd/orchestrator/evidence.hpp"
 #include "corbd/orchestrator/finder.hpp"
-#include "corbd/orchestrator/holder_nodes.hpp"
 #include "corbd/orchestrator/orphans.hpp"
 #include "corbd/orchestrator/reporter.hpp"
 #include "corbd/volume/ports.hpp"
@@ -14,31 +12,27 @@
 namespace corbd::orchestrator {
 
 /// Control thread only; stop() before it is destroyed.
-class Kubernetes {
+class Kubernetes final : public volume::Listener {
  public:
   struct Config {
     std::string driver, node, kubelet_dir;
-    bool unstage_orphans = false, watch_all_attachments = false;
-    volume::Listener* listener = nullptr;  ///< told of a volume about which the API server may have a new answer
+    bool unstage_orphans = false;
   };
   struct Needs {
     BlockingPool& pool;
     result<kube::Api*> api;  ///< an error if there is no API server
     kube::OwnNode& own;
+    Evidence& evidence;
     volume::Volumes& volumes;
     Finder::MakeWish make_wish;
   };
   Kubernetes(executor control, Clock& clock, const Needs& needs, const Config& config);
 
   void start();
-  void note(const volume::Change& change);
-  task<plan::Attachment> attachment(std::string volume_id) { return attachments_.ask(std::move(volume_id)); }
-  task<plan::HolderNode> holder_node(plan::HolderQuery query) {
-    return holder_nodes_.find(std::move(query), stopping_);
-  }
+  void changed(const volume::Change& change) override;
   /// Of the PersistentVolume of a volume that is not staged here; empty: it has none.
   task<result<std::string>> storage_class(std::string volume_id, Until until);
-  void notify(const std::string& volume_id, const volume::Notice& notice) {
+  void notify(const std::string& volume_id, const volume::Notice& notice) override {
     reporter_.tell(volume_id, {notice.reason, notice.warning, notice.message});
   }
   void notify_node(const volume::Notice& notice) {
@@ -55,9 +49,7 @@ class Kubernetes {
  private:
   kube::OwnNode& own_;
   volume::Volumes& volumes_;
-  CancelScope stopping_;
-  Attachments attachments_;
-  HolderNodes holder_nodes_;
+  Evidence& evidence_;
   VolumeObjects objects_;
   Reporter reporter_;
   Finder finder_;

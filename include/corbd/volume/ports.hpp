@@ -79,16 +79,17 @@ struct Ports {
   Orchestrator& orchestrator;
 };
 
-/// Whom the shell tells, on the control thread. It outlives the shell, and may call it back at once.
+/// Whom the shell tells, on the control thread, each of what it overrides. It outlives the shell, and may call it back
+/// at once.
 class Listener {
  public:
   virtual ~Listener() = default;
   /// The volume may need healing: its device lost its server, its client was cut off, or its image's size changed.
-  virtual void trouble(const std::string& volume_id, std::string why) = 0;
+  virtual void report_failure(const std::string& /*volume_id*/, const std::string& /*why*/) {}
   /// Something besides a change of health that people should read: an Event of Kubernetes.
-  virtual void notify(const std::string& volume_id, const Notice& notice) = 0;
+  virtual void notify(const std::string& /*volume_id*/, const Notice& /*notice*/) {}
   /// The volume's health changed.
-  virtual void changed(const Change& change) = 0;
+  virtual void changed(const Change& /*change*/) {}
 };
 
 }  // namespace corbd::volume

@@ -68,8 +68,8 @@ class Shell final : public Volumes {
   std::vector<Unclaimed> left_to_kernel() const override;
   /// The last changes of the volume's health, oldest first.
   std::vector<Change> timeline(const std::string& volume_id) const;
-  /// Call it before start(). Without it nobody is told.
-  void tell(Listener& listener);
+  /// Call it before start(). Without it nobody is told. They are told in this order.
+  void tell(std::vector<Listener*> listeners);
   /// While the agent is drained, a volume without a record is not staged (unavailable). kubelet asks again, and other
   /// nodes are free to take the volume.
   void drain(bool on);

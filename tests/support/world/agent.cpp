@@ -80,9 +80,7 @@ struct Agent::Life final : volume::Listener {
         directory(world),
         files(world),
         orchestrator(world) {}
-  void trouble(const std::string& id, std::string why) override { healer->heal(id, std::move(why)); }
   void notify(const std::string& id, const volume::Notice& notice) override { world.notices.push_back({id, notice}); }
-  void changed(const volume::Change&) override {}
   World& world;
   std::unique_ptr<image::Clusters> clusters;
   std::unique_ptr<device::Devices> devices;
@@ -169,7 +167,7 @@ void Agent::make_healer() {
   heal::Config healing;
   healing.jitter = repeatable_jitter(static_cast<std::uint64_t>(lives_));
   life_->healer = std::make_unique<heal::Healer>(world_.loop().control(), world_.loop().clock, *life_->shell, healing);
-  life_->shell->tell(*life_);
+  life_->shell->tell({life_.get(), life_->healer.get()});
 }
 
 void Agent::begin_beside() {

@@ -260,7 +260,7 @@ TEST_CASE("a volume whose try failed shows how often, when the next comes and wh
   scene.volumes.add("1", Health::reconnecting);
   scene.volumes.outcome = Error{errc::in_use, "a foreign watcher"};
   scene.start();
-  scene.thread.call([&] { scene.healer.heal("1", "its link died"); });
+  scene.thread.call([&] { scene.healer.report_failure("1", "its link died"); });
   v1::GetVolumeResponse said;
   while (said.volume().healing().attempts() == 0) REQUIRE(scene.call(&Stub::GetVolume, volume_request("1"), said).ok());
   CHECK(said.volume().healing().why() == "its link died");
@@ -273,7 +273,7 @@ TEST_CASE("a cluster that gave no answer is shown as such, with the volumes that
   scene.volumes.add("1", Health::reconnecting);
   scene.volumes.outcome = Error{errc::unreachable, "no monitor answers"};
   scene.start();
-  scene.thread.call([&] { scene.healer.heal("1", "its link died"); });
+  scene.thread.call([&] { scene.healer.report_failure("1", "its link died"); });
   v1::GetStatusResponse said;
   do {
     REQUIRE(scene.call(&Stub::GetStatus, v1::GetStatusRequest(), said).ok());

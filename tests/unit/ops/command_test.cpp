@@ -256,7 +256,8 @@ TEST_CASE("corbd events shows all that is kept, page by page, and ends") {
   Scene scene;
   scene.start();
   scene.thread.call([&] {
-    for (int i = 0; i < 600; ++i) scene.server->note({{}, std::to_string(i), Health::staged, Health::lost, "because"});
+    for (int i = 0; i < 600; ++i)
+      scene.server->changed({{}, std::to_string(i), Health::staged, Health::lost, "because"});
   });
   const auto text = ask(scene, What::events);
   CHECK(text.code == 0);

@@ -70,7 +70,7 @@ TEST_CASE("a slow follower is told how many it missed") {
   scene.note("0", Health::lost);
   const auto first = ask(scene, v1::NextEventsRequest());
   scene.thread.call([&] {
-    for (int i = 1; i <= 1500; ++i) scene.server->note({{}, std::to_string(i), Health::staged, Health::lost, ""});
+    for (int i = 1; i <= 1500; ++i) scene.server->changed({{}, std::to_string(i), Health::staged, Health::lost, ""});
   });
   auto page = ask(scene, after(first));
   CHECK(page.missed() == 1500 - 1024);

@@ -87,7 +87,7 @@ class Scene {
   }
   void stop() { thread.finish(server->stop({clock_->now() + 4s})); }
   void note(const std::string& id, volume::Health to, const std::string& why = "because") {
-    thread.call([&] { server->note({clock_->wall(), id, volume::Health::staged, to, why}); });
+    thread.call([&] { server->changed({clock_->wall(), id, volume::Health::staged, to, why}); });
   }
   std::string socket() const { return folder_.path() + "/admin.sock"; }
   std::unique_ptr<v1::Admin::Stub> stub() const {

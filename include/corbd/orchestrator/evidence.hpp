@@ -1,0 +1,33 @@
+// What the shell asks the API server: who has a volume. Only a volume that has no other proof waits for the answer.
+#pragma once
+
+#include "corbd/orchestrator/attachments.hpp"
+#include "corbd/orchestrator/holder_nodes.hpp"
+#include "corbd/volume/ports.hpp"
+
+namespace corbd::orchestrator {
+
+/// Control thread only; stop() before it is destroyed.
+class Evidence final : public volume::Orchestrator {
+ public:
+  /// `api`: an error if there is no API server.
+  Evidence(executor control, Clock& clock, const result<kube::Api*>& api, const Attachments::Config& config)
+      : attachments_(std::move(control), clock, api, config), holder_nodes_(clock, read_nodes(api, config.driver)) {}
+
+  task<plan::Attachment> attachment(std::string volume_id) override { return attachments_.ask(std::move(volume_id)); }
+  task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
+    return holder_nodes_.find(std::move(query), stopping_);
+  }
+  Attachments& attachments() { return attachments_; }
+  task<> stop(Until until) {
+    stopping_.cancel();
+    return attachments_.stop(until);
+  }
+
+ private:
+  CancelScope stopping_;
+  Attachments attachments_;
+  HolderNodes holder_nodes_;
+};
+
+}  // namespace corbd::orchestrator
