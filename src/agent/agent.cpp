@@ -224,7 +224,7 @@ class Agent final {
       ops::Snapshot now;
       now.version = CORBD_VERSION;
       now.volumes = shell_.status();
-      now.ward = &healer_.ward();
+      now.heal_queue = &healer_.queue();
       now.devices = devices_->counters();
       now.volume_metrics = ops::volume_metrics_of(options_.volume_metrics).value_or(ops::VolumeMetrics::counters);
       now.calls_in_flight = csi_.in_flight();

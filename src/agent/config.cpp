@@ -63,7 +63,7 @@ volume::Config shell_config(const cli::Run& options, const std::string& boot_id)
 
 heal::Config heal_config(const cli::Run& options) {
   heal::Config config;
-  config.ward.at_once = static_cast<std::size_t>(options.heal_at_once);
+  config.queue.at_once = static_cast<std::size_t>(options.heal_at_once);
   return config;
 }
 

@@ -33,7 +33,7 @@ Healer::Healer(executor control, Clock& clock, volume::Volumes& volumes, Config 
       clock_(clock),
       volumes_(volumes),
       config_(std::move(config)),
-      ward_(config_.ward),
+      queue_(config_.queue),
       gate_(control, clock) {}
 
 Healer::~Healer() {
@@ -48,13 +48,13 @@ void Healer::start() {
 }
 
 void Healer::admit(const volume::Status& status, std::string why) {
-  Patient patient;
-  patient.volume_id = status.volume_id;
-  patient.cluster_id = status.cluster_id;
-  patient.why = std::move(why);
-  patient.blocked = status.waiting > 0;
-  patient.since = status.unserved_since.value_or(clock_.now());
-  ward_.admit(std::move(patient), clock_.now());
+  HealEntry entry;
+  entry.volume_id = status.volume_id;
+  entry.cluster_id = status.cluster_id;
+  entry.why = std::move(why);
+  entry.blocked = status.waiting > 0;
+  entry.since = status.unserved_since.value_or(clock_.now());
+  queue_.add(std::move(entry), clock_.now());
 }
 
 void Healer::report_failure(const std::string& volume_id, const std::string& why) {
@@ -68,7 +68,7 @@ void Healer::hurry(const std::string& volume_id) {
     if (!volume_id.empty() && status.volume_id != volume_id) continue;
     if (volume_id.empty() && !status.unserved) continue;
     admit(status, "an operator asked for it");
-    ward_.hurry(status.volume_id, clock_.now());
+    queue_.hurry(status.volume_id, clock_.now());
   }
   go_on();
 }
@@ -118,9 +118,9 @@ void Healer::arm(time_point at, Clock::TimerId& timer, void (Healer::*then)()) {
 }
 
 void Healer::go_on() {
-  auto chosen = ward_.start(clock_.now());
+  auto chosen = queue_.start(clock_.now());
   // Before the tries begin: a try that ends at once arms the timer for now.
-  arm(ward_.next(clock_.now()), next_timer_, &Healer::go_on);
+  arm(queue_.next(clock_.now()), next_timer_, &Healer::go_on);
   for (auto& volume_id : chosen) gate_.spawn(attempt(std::move(volume_id)));
 }
 
@@ -135,16 +135,16 @@ task<> Healer::attempt(std::string volume_id) {
   if (healed) told_.erase(volume_id);
   // A volume that is given up is not healed: only its tombstone answers.
   if (outcome == Outcome::healed && after && after->health != volume::Health::failed)
-    log::info("volume.healed", {{"volume", volume_id}, {"attempts", ward_.patients().at(volume_id).attempts + 1}});
-  ward_.ended(volume_id, outcome, clock_.now(), config_.jitter());
+    log::info("volume.healed", {{"volume", volume_id}, {"attempts", queue_.entries().at(volume_id).attempts + 1}});
+  queue_.ended(volume_id, outcome, clock_.now(), config_.jitter());
   // Through the timer: direct calls of tries that end at once would nest, one for each volume of the node.
   arm(clock_.now(), next_timer_, &Healer::go_on);
 }
 
 /// Logs each new reason at once, and a repeated one only at attempts 2, 4, 8 ...
 void Healer::tell(const std::string& volume_id, const Error& error) {
-  const Patient& patient = ward_.patients().at(volume_id);
-  const std::uint32_t attempt = patient.attempts + 1;
+  const HealEntry& entry = queue_.entries().at(volume_id);
+  const std::uint32_t attempt = entry.attempts + 1;
   auto& told = told_[volume_id];
   const bool again = told == error.text;
   told = error.text;
@@ -153,8 +153,8 @@ void Healer::tell(const std::string& volume_id, const Error& error) {
                                       {"code", name(error.code)},
                                       {"error", error.text},
                                       {"attempt", attempt},
-                                      {"why", patient.why},
-                                      {"unserved_ms", ms(clock_.now() - patient.since)}});
+                                      {"why", entry.why},
+                                      {"unserved_ms", ms(clock_.now() - entry.since)}});
 }
 
 task<> Healer::stop() {

@@ -74,7 +74,7 @@ class Desk {
 
   NodeFacts facts() const {
     auto all = sources_.facts();
-    tally(all, sources_.volumes.status(), sources_.healer.ward());
+    tally(all, sources_.volumes.status(), sources_.healer.queue());
     for (const auto& one : sources_.stuck_helpers())
       all.hanging.push_back({one.what, one.pid, clock_.now() - one.since});
     for (const auto& device : unclaimed()) ++(traits(device.kind).served ? all.unclaimed_nbd : all.unclaimed_krbd);
@@ -104,7 +104,7 @@ class Desk {
     auto all = sources_.volumes.status();
     std::sort(all.begin(), all.end(),
               [](const auto& one, const auto& other) { return one.volume_id < other.volume_id; });
-    for (const auto& status : all) *response.add_volumes() = to_message(status, sources_.healer.ward(), clock_.now());
+    for (const auto& status : all) *response.add_volumes() = to_message(status, sources_.healer.queue(), clock_.now());
     const auto left = sources_.left();
     for (const auto& device : unclaimed()) {
       const auto why = left.find(device.volume_id);
@@ -133,7 +133,7 @@ class Desk {
   task<result<>> answer(const v1::GetVolumeRequest& request, v1::GetVolumeResponse& response, Until) {
     const auto status = sources_.volumes.status(request.id());
     if (!status) co_return unknown(request.id());
-    *response.mutable_volume() = to_message(*status, sources_.healer.ward(), clock_.now());
+    *response.mutable_volume() = to_message(*status, sources_.healer.queue(), clock_.now());
     for (const auto& change : sources_.timeline(request.id())) *response.add_timeline() = to_message(change);
     co_return result<>();
   }

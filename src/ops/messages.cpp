@@ -57,17 +57,17 @@ void name_image(v1::Volume& into, const std::string& text) {
   into.set_image(valid_utf8(text.substr(last + 1)));
 }
 
-void fill(v1::Healing& into, const heal::Patient& patient, const heal::Ward& ward, time_point now) {
-  into.set_attempts(patient.attempts);
-  into.set_under_way(patient.under_way);
-  into.set_next_try_ms(patient.under_way ? 0 : std::max<std::int64_t>(0, ms(patient.due - now)));
-  into.set_why(valid_utf8(patient.why));
-  into.set_waits_for_cluster(ward.waits_for_cluster(patient.cluster_id));
+void fill(v1::Healing& into, const heal::HealEntry& entry, const heal::HealQueue& queue, time_point now) {
+  into.set_attempts(entry.attempts);
+  into.set_under_way(entry.under_way);
+  into.set_next_try_ms(entry.under_way ? 0 : std::max<std::int64_t>(0, ms(entry.due - now)));
+  into.set_why(valid_utf8(entry.why));
+  into.set_waits_for_cluster(queue.waits_for_cluster(entry.cluster_id));
 }
 
 }  // namespace
 
-v1::Volume to_message(const volume::Status& status, const heal::Ward& ward, time_point now) {
+v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue, time_point now) {
   v1::Volume out;
   out.set_id(valid_utf8(status.volume_id));
   out.set_health(to_message(status.health));
@@ -97,8 +97,8 @@ v1::Volume to_message(const volume::Status& status, const heal::Ward& ward, time
     out.mutable_last_error()->set_code(std::string(name(status.last_error->code)));
     out.mutable_last_error()->set_text(valid_utf8(status.last_error->text));
   }
-  const auto patient = ward.patients().find(status.volume_id);
-  if (patient != ward.patients().end()) fill(*out.mutable_healing(), patient->second, ward, now);
+  const auto entry = queue.entries().find(status.volume_id);
+  if (entry != queue.entries().end()) fill(*out.mutable_healing(), entry->second, queue, now);
   return out;
 }
 

@@ -3,14 +3,14 @@
 
 #include <vector>
 
-#include "corbd/heal/ward.hpp"
+#include "corbd/heal/heal_queue.hpp"
 #include "corbd/ops/node_health.hpp"
 #include "corbd/v1/admin.pb.h"
 #include "corbd/volume/status.hpp"
 
 namespace corbd::ops {
 
-v1::Volume to_message(const volume::Status& status, const heal::Ward& ward, time_point now);
+v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue, time_point now);
 v1::Activity activity_of(const volume::Status& status);
 v1::Change to_message(const volume::Change& change);
 

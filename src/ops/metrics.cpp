@@ -168,11 +168,11 @@ void volume_io(Families& into, const Snapshot& snapshot) {
 }
 
 void healing(Families& into, const Snapshot& snapshot) {
-  if (snapshot.ward == nullptr) return;
-  into.gauge("corbd_heal_patients", "Volumes that wait for healing or are being healed.",
-             static_cast<double>(snapshot.ward->patients().size()));
+  if (snapshot.heal_queue == nullptr) return;
+  into.gauge("corbd_heal_queue_length", "Volumes that wait for healing or are being healed.",
+             static_cast<double>(snapshot.heal_queue->entries().size()));
   into.family("corbd_heal_attempts_total", MetricType::Counter, "Ended tries to heal a volume, by result.");
-  const auto& ended = snapshot.ward->ended();
+  const auto& ended = snapshot.heal_queue->ended();
   for (std::size_t i = 0; i < ended.size(); ++i)
     into.sample({{"result", std::string(heal::name(static_cast<heal::Outcome>(i)))}}, static_cast<double>(ended.at(i)));
   into.family("corbd_heal_waiting_for_cluster", MetricType::Gauge,
@@ -180,7 +180,7 @@ void healing(Families& into, const Snapshot& snapshot) {
   std::set<std::string> clusters;
   for (const auto& volume : snapshot.volumes) clusters.insert(volume.cluster_id);
   for (const auto& cluster : clusters)
-    into.sample({{"cluster", cluster}}, snapshot.ward->waits_for_cluster(cluster) ? 1 : 0);
+    into.sample({{"cluster", cluster}}, snapshot.heal_queue->waits_for_cluster(cluster) ? 1 : 0);
   into.family("corbd_node_fenced", MetricType::Gauge, "1 while the cluster refuses every client of this node.");
   std::set<std::string> fenced;
   for (const auto& volume : snapshot.volumes)

@@ -177,7 +177,7 @@ Verdict verdict(volume::Health health) {
   return Verdict::critical;
 }
 
-void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::Ward& ward) {
+void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::HealQueue& queue) {
   for (const auto& status : all) {
     ++into.volumes[status.health];
     auto& cluster = into.clusters[status.cluster_id];
@@ -187,7 +187,7 @@ void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::
     if (status.last_error && status.last_error->code == errc::node_fenced)
       cluster.node_fenced = status.last_error->text;
   }
-  for (auto& [id, cluster] : into.clusters) cluster.does_not_answer = ward.waits_for_cluster(id);
+  for (auto& [id, cluster] : into.clusters) cluster.does_not_answer = queue.waits_for_cluster(id);
 }
 
 Verdict NodeHealth::verdict() const {

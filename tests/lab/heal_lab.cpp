@@ -71,7 +71,7 @@ TEST_CASE("100 volumes of a killed agent are proven, locked and served by the ne
   asio::co_spawn(node.io, node.shell.start(), [&](std::exception_ptr, result<>) { started = true; });
   node.run_until([&] { return started; });
   node.healer.start();
-  node.run_until([&] { return node.healer.ward().patients().empty(); });
+  node.run_until([&] { return node.healer.queue().entries().empty(); });
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
   for (const auto& status : node.shell.status()) {
     INFO(status.volume_id << (status.last_error ? ": " + status.last_error->text : ""));

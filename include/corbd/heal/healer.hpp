@@ -1,19 +1,19 @@
-// Watches which volumes need healing, and tries until each answers or is given up. Ward decides whom to try and when.
-// This is the thin shell that waits and asks.
+// Watches which volumes need healing, and tries until each answers or is given up. HealQueue decides whom to try and
+// when. This is the thin shell that waits and asks.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "corbd/core/gate.hpp"
-#include "corbd/heal/ward.hpp"
+#include "corbd/heal/heal_queue.hpp"
 #include "corbd/plan/wish.hpp"
 #include "corbd/volume/ports.hpp"
 
 namespace corbd::heal {
 
 struct Config {
-  Ward::Config ward{};
+  HealQueue::Config queue{};
   std::chrono::seconds look_every{30};   ///< between two looks at all volumes
   std::chrono::seconds try_limit{120};   ///< for one try of one volume
   std::chrono::seconds stuck_after{60};  ///< an older request is reported as stuck
@@ -32,7 +32,7 @@ class Healer final : public volume::Listener {
   void report_failure(const std::string& volume_id, const std::string& why) override;
   /// An operator's request: try now, whatever failed before. Empty: every volume without a server.
   void hurry(const std::string& volume_id);
-  const Ward& ward() const { return ward_; }
+  const HealQueue& queue() const { return queue_; }
   task<> stop();
 
  private:
@@ -48,7 +48,7 @@ class Healer final : public volume::Listener {
   Clock& clock_;
   volume::Volumes& volumes_;
   Config config_;
-  Ward ward_;
+  HealQueue queue_;
   Gate gate_;
   CancelScope stopping_;
   Clock::TimerId look_timer_ = 0, next_timer_ = 0;

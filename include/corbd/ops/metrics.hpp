@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "corbd/device/device.hpp"
-#include "corbd/heal/ward.hpp"
+#include "corbd/heal/heal_queue.hpp"
 #include "corbd/ops/node_health.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "corbd/volume/status.hpp"
@@ -58,7 +58,7 @@ struct Snapshot {
   std::string version;
   std::vector<volume::Status> volumes;
   VolumeMetrics volume_metrics = VolumeMetrics::counters;
-  const heal::Ward* ward = nullptr;
+  const heal::HealQueue* heal_queue = nullptr;
   device::Counters devices;
   const Calls* calls = nullptr;
   std::size_t calls_in_flight = 0;

@@ -10,7 +10,7 @@
 
 #include "corbd/core/result.hpp"
 #include "corbd/core/time.hpp"
-#include "corbd/heal/ward.hpp"
+#include "corbd/heal/heal_queue.hpp"
 #include "corbd/volume/status.hpp"
 
 namespace corbd::ops {
@@ -92,7 +92,7 @@ struct NodeFacts {
 };
 
 /// Fills in `volumes` and `clusters`.
-void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::Ward& ward);
+void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::HealQueue& queue);
 
 struct Component {
   enum class Holds {

@@ -61,7 +61,7 @@ TEST_CASE("a start looks at twenty thousand volumes that need nothing, each once
   test::Loop loop;
   ManyVolumes volumes(20'000);
   heal::Config config;
-  config.ward.at_once = 2000;
+  config.queue.at_once = 2000;
   heal::Healer healer(loop.control(), loop.clock, volumes, config);
   healer.start();
   loop.poll();

@@ -20,30 +20,30 @@ volume::Status staged(const std::string& image) {
 }  // namespace
 
 TEST_CASE("pool, namespace and image are told apart") {
-  const heal::Ward ward({});
-  const auto with = to_message(staged("pool/space/image"), ward, now);
+  const heal::HealQueue queue({});
+  const auto with = to_message(staged("pool/space/image"), queue, now);
   CHECK(with.pool() == "pool");
   CHECK(with.namespace_() == "space");
   CHECK(with.image() == "image");
-  const auto without = to_message(staged("pool/image"), ward, now);
+  const auto without = to_message(staged("pool/image"), queue, now);
   CHECK(without.pool() == "pool");
   CHECK(without.namespace_().empty());
   CHECK(without.image() == "image");
 }
 
 TEST_CASE("every health has a message of the same word") {
-  const heal::Ward ward({});
+  const heal::HealQueue queue({});
   for (int i = 0; i <= static_cast<int>(volume::Health::unstaging); ++i) {
     auto status = staged("pool/image");
     status.health = static_cast<volume::Health>(i);
-    std::string word = v1::Health_Name(to_message(status, ward, now).health());
+    std::string word = v1::Health_Name(to_message(status, queue, now).health());
     for (auto& c : word) c = static_cast<char>(std::tolower(c));
     CHECK(word == "health_" + std::string(name(status.health)));
   }
 }
 
 TEST_CASE("what a volume does not have is absent from its message") {
-  const auto message = to_message(staged("pool/image"), heal::Ward({}), now);
+  const auto message = to_message(staged("pool/image"), heal::HealQueue({}), now);
   CHECK_FALSE(message.has_device());
   CHECK_FALSE(message.has_unserved_ms());
   CHECK_FALSE(message.has_last_error());
@@ -53,7 +53,7 @@ TEST_CASE("what a volume does not have is absent from its message") {
 TEST_CASE("a volume that the kernel's client serves is told as such") {
   auto status = staged("pool/image");
   status.kind = device::Kind::krbd;
-  CHECK(to_message(status, heal::Ward({}), now).by_kernel());
+  CHECK(to_message(status, heal::HealQueue({}), now).by_kernel());
 }
 
 TEST_CASE("all that is known of a volume is in its message") {
@@ -72,7 +72,7 @@ TEST_CASE("all that is known of a volume is in its message") {
   status.links_lost = 5;
   status.longest_stall = 6s;
   status.last_error = Error{errc::lost, "gone"};
-  const auto message = to_message(status, heal::Ward({}), now);
+  const auto message = to_message(status, heal::HealQueue({}), now);
   CHECK(message.since_at_ms() == 5000);
   CHECK(message.cluster_id() == "a");
   CHECK(message.image_key() == "fsid/1//id");
@@ -92,17 +92,17 @@ TEST_CASE("all that is known of a volume is in its message") {
 }
 
 TEST_CASE("a try under way has no time of the next one") {
-  heal::Ward ward({});
-  heal::Patient patient;
-  patient.volume_id = "1";
-  patient.why = "its link died";
-  ward.admit(patient, now);
-  REQUIRE(ward.start(now).size() == 1);
-  const auto trying = to_message(staged("pool/image"), ward, now).healing();
+  heal::HealQueue queue({});
+  heal::HealEntry entry;
+  entry.volume_id = "1";
+  entry.why = "its link died";
+  queue.add(entry, now);
+  REQUIRE(queue.start(now).size() == 1);
+  const auto trying = to_message(staged("pool/image"), queue, now).healing();
   CHECK(trying.under_way());
   CHECK(trying.next_try_ms() == 0);
-  ward.ended("1", heal::Outcome::failed, now, 0.5);
-  const auto waiting = to_message(staged("pool/image"), ward, now).healing();
+  queue.ended("1", heal::Outcome::failed, now, 0.5);
+  const auto waiting = to_message(staged("pool/image"), queue, now).healing();
   CHECK(waiting.attempts() == 1);
   CHECK(waiting.next_try_ms() == 500);
   CHECK(waiting.why() == "its link died");

@@ -89,20 +89,20 @@ TEST_CASE("calls are counted in the bucket of their time and in all above it") {
   CHECK_THAT(text, ContainsSubstring("corbd_csi_operations_in_flight 2\n"));
 }
 
-TEST_CASE("healing shows its patients, how tries ended and which cluster is waited for") {
-  heal::Ward ward({});
-  heal::Patient patient;
-  patient.volume_id = "v1";
-  patient.cluster_id = "prod";
-  ward.admit(patient, t0);
-  ward.start(t0);
-  ward.ended("v1", heal::Outcome::unreachable, t0, 0.5);
+TEST_CASE("healing shows its queue, how tries ended and which cluster is waited for") {
+  heal::HealQueue queue({});
+  heal::HealEntry entry;
+  entry.volume_id = "v1";
+  entry.cluster_id = "prod";
+  queue.add(entry, t0);
+  queue.start(t0);
+  queue.ended("v1", heal::Outcome::unreachable, t0, 0.5);
   ops::Snapshot snapshot;
-  snapshot.ward = &ward;
+  snapshot.heal_queue = &queue;
   snapshot.volumes = {status("v1"), status("v2")};
   snapshot.volumes.back().cluster_id = "other";
   const auto text = ops::render(snapshot);
-  CHECK_THAT(text, ContainsSubstring("corbd_heal_patients 1\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_heal_queue_length 1\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_heal_attempts_total{result=\"unreachable\"} 1\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_heal_attempts_total{result=\"healed\"} 0\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_heal_waiting_for_cluster{cluster=\"prod\"} 1\n"));

@@ -275,7 +275,7 @@ TEST_CASE("the facts of volumes and clusters are those of their statuses") {
   all[2].health = Health::staged;
   all[2].cluster_id = "b";
   NodeFacts facts;
-  ops::tally(facts, all, heal::Ward({}));
+  ops::tally(facts, all, heal::HealQueue({}));
   CHECK(facts.volumes == std::map<Health, std::uint32_t>{{Health::staged, 2}, {Health::reconnecting, 1}});
   REQUIRE(facts.clusters.size() == 2);
   CHECK(facts.clusters["a"].volumes == 2);

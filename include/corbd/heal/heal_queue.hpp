@@ -1,5 +1,5 @@
-// Decides which volumes are tried next. Pure: the caller passes the time and how tries ended. The ward says whom to try
-// and when to ask again.
+// Decides which volumes are tried next. Pure: the caller passes the time and how tries ended. The queue says whom
+// to try and when to ask again.
 //
 // Volumes with requests that wait in the kernel come first, then the device whose dead-connection time ends next. At
 // most `at_once` volumes are tried together. Each volume has its own backoff, which starts over only after two minutes
@@ -15,7 +15,7 @@
 
 namespace corbd::heal {
 
-struct Patient {
+struct HealEntry {
   std::string volume_id;
   std::string cluster_id;
   std::string why;             ///< why it needs healing
@@ -36,7 +36,7 @@ enum class Outcome {
 };
 std::string_view name(Outcome outcome);
 
-class Ward {
+class HealQueue {
  public:
   struct Config {
     std::size_t at_once = 16;
@@ -45,22 +45,22 @@ class Ward {
     /// If a volume is down again within this time after it was healed, the try counts as failed.
     std::chrono::seconds at_once_again{5};
   };
-  explicit Ward(Config config) : config_(config) {}
+  explicit HealQueue(Config config) : config_(config) {}
 
-  /// Uses only found's volume_id, cluster_id, why, blocked and since. A known patient keeps its attempts and due time.
-  void admit(Patient found, time_point now);
+  /// Uses only found's volume_id, cluster_id, why, blocked and since. A known entry keeps its attempts and due time.
+  void add(HealEntry found, time_point now);
   /// Makes the volume due now, whatever failed before.
   void hurry(const std::string& volume_id, time_point now);
   /// The volume is healthy or gone.
-  void discharge(const std::string& volume_id, time_point now);
+  void remove(const std::string& volume_id, time_point now);
 
   /// Whom to try now. They count as under way until ended().
   std::vector<std::string> start(time_point now);
   void ended(const std::string& volume_id, Outcome outcome, time_point now, double random);
-  /// When start() may have more to say without an admit() or ended() before; max() if never.
+  /// When start() may have more to say without an add() or ended() before; max() if never.
   time_point next(time_point now) const;
 
-  const std::map<std::string, Patient>& patients() const { return patients_; }
+  const std::map<std::string, HealEntry>& entries() const { return entries_; }
   /// Whether the cluster's breaker is open, so that one volume asks for all.
   bool waits_for_cluster(const std::string& cluster_id) const;
   /// How many tries ended with each Outcome.
@@ -78,7 +78,7 @@ class Ward {
   Config config_;
   std::size_t under_way_ = 0;
   Counts ended_{};
-  std::map<std::string, Patient> patients_;
+  std::map<std::string, HealEntry> entries_;
   std::map<std::string, Past> healed_;       ///< volumes that have not been healthy for reset_after yet
   std::map<std::string, Breaker> breakers_;  ///< by cluster ID
 };

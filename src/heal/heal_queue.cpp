@@ -1,4 +1,4 @@
-#include "corbd/heal/ward.hpp"
+#include "corbd/heal/heal_queue.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -7,8 +7,8 @@ namespace corbd::heal {
 namespace {
 
 /// The order of the heap, whose front is tried first.
-bool after(const Patient* one, const Patient* other) {
-  const auto rank = [](const Patient& of) {
+bool after(const HealEntry* one, const HealEntry* other) {
+  const auto rank = [](const HealEntry& of) {
     return std::tuple<time_point, bool, time_point, const std::string&>(of.unheard, !of.blocked, of.since,
                                                                         of.volume_id);
   };
@@ -33,9 +33,9 @@ std::string_view name(Outcome outcome) {
   return "";
 }
 
-void Ward::admit(Patient found, time_point now) {
-  const auto known = patients_.find(found.volume_id);
-  if (known != patients_.end()) {
+void HealQueue::add(HealEntry found, time_point now) {
+  const auto known = entries_.find(found.volume_id);
+  if (known != entries_.end()) {
     known->second.blocked = found.blocked;
     known->second.since = found.since;
     return;
@@ -52,52 +52,52 @@ void Ward::admit(Patient found, time_point now) {
     if (found.attempts > 0) found.due = past->second.healed_at + config_.backoff.after(found.attempts, 0.5);
     healed_.erase(past);
   }
-  patients_.emplace(found.volume_id, std::move(found));
+  entries_.emplace(found.volume_id, std::move(found));
 }
 
-void Ward::hurry(const std::string& volume_id, time_point now) {
-  if (const auto place = patients_.find(volume_id); place != patients_.end()) place->second.due = now;
+void HealQueue::hurry(const std::string& volume_id, time_point now) {
+  if (const auto place = entries_.find(volume_id); place != entries_.end()) place->second.due = now;
 }
 
-void Ward::discharge(const std::string& volume_id, time_point now) {
-  const auto place = patients_.find(volume_id);
-  if (place == patients_.end() || place->second.under_way) return;
+void HealQueue::remove(const std::string& volume_id, time_point now) {
+  const auto place = entries_.find(volume_id);
+  if (place == entries_.end() || place->second.under_way) return;
   healed_[volume_id] = {place->second.attempts, now, false};
-  patients_.erase(place);
+  entries_.erase(place);
 }
 
-std::vector<std::string> Ward::start(time_point now) {
-  std::vector<Patient*> waiting;
-  for (auto& [id, patient] : patients_)
-    if (!patient.under_way && patient.due <= now) waiting.push_back(&patient);
+std::vector<std::string> HealQueue::start(time_point now) {
+  std::vector<HealEntry*> waiting;
+  for (auto& [id, entry] : entries_)
+    if (!entry.under_way && entry.due <= now) waiting.push_back(&entry);
   // A heap, because only the first few of perhaps thousands are needed.
   std::make_heap(waiting.begin(), waiting.end(), after);
   std::vector<std::string> chosen;
   for (; !waiting.empty() && under_way_ < config_.at_once; waiting.pop_back()) {
     std::pop_heap(waiting.begin(), waiting.end(), after);
-    Patient* patient = waiting.back();
-    Breaker& of = breaker(patient->cluster_id);
+    HealEntry* entry = waiting.back();
+    Breaker& of = breaker(entry->cluster_id);
     if (!of.allows(now)) continue;
     of.began();
-    patient->under_way = true;
+    entry->under_way = true;
     ++under_way_;
-    chosen.push_back(patient->volume_id);
+    chosen.push_back(entry->volume_id);
   }
   return chosen;
 }
 
-void Ward::ended(const std::string& volume_id, Outcome outcome, time_point now, double random) {
-  const auto place = patients_.find(volume_id);
-  if (place == patients_.end() || !place->second.under_way) return;
-  Patient& patient = place->second;
+void HealQueue::ended(const std::string& volume_id, Outcome outcome, time_point now, double random) {
+  const auto place = entries_.find(volume_id);
+  if (place == entries_.end() || !place->second.under_way) return;
+  HealEntry& entry = place->second;
   --under_way_;
   ++ended_.at(static_cast<std::size_t>(outcome));
-  patient.under_way = false;
-  Breaker& of = breaker(patient.cluster_id);
+  entry.under_way = false;
+  Breaker& of = breaker(entry.cluster_id);
   if (outcome == Outcome::unreachable) {
     // The volume's own backoff stays as it is, because the cluster's breaker decides when to try again.
     of.unanswered(now, random);
-    patient.due = patient.unheard = now;
+    entry.due = entry.unheard = now;
     return;
   }
   if (outcome == Outcome::well || outcome == Outcome::not_asked)
@@ -105,32 +105,32 @@ void Ward::ended(const std::string& volume_id, Outcome outcome, time_point now, 
   else
     of.answered();
   if (outcome == Outcome::healed || outcome == Outcome::well) {
-    discharge(volume_id, now);
+    remove(volume_id, now);
     healed_.at(volume_id).by_a_try = outcome == Outcome::healed;
     return;
   }
-  patient.due = now + config_.backoff.after(patient.attempts++, random);
+  entry.due = now + config_.backoff.after(entry.attempts++, random);
 }
 
-time_point Ward::next(time_point now) const {
+time_point HealQueue::next(time_point now) const {
   time_point soonest = time_point::max();
-  for (const auto& [id, patient] : patients_) {
-    if (patient.under_way) continue;
-    const auto place = breakers_.find(patient.cluster_id);
+  for (const auto& [id, entry] : entries_) {
+    if (entry.under_way) continue;
+    const auto place = breakers_.find(entry.cluster_id);
     const bool shut = place != breakers_.end() && !place->second.allows(now);
-    const time_point at = shut ? place->second.next(now) : patient.due;
+    const time_point at = shut ? place->second.next(now) : entry.due;
     // A volume that is due already waits for another try to end, not for a time.
-    if (at > now) soonest = std::min(soonest, std::max(at, shut ? patient.due : at));
+    if (at > now) soonest = std::min(soonest, std::max(at, shut ? entry.due : at));
   }
   return soonest;
 }
 
-bool Ward::waits_for_cluster(const std::string& cluster_id) const {
+bool HealQueue::waits_for_cluster(const std::string& cluster_id) const {
   const auto place = breakers_.find(cluster_id);
   return place != breakers_.end() && place->second.open();
 }
 
-Breaker& Ward::breaker(const std::string& cluster_id) {
+Breaker& HealQueue::breaker(const std::string& cluster_id) {
   return breakers_.try_emplace(cluster_id, config_.backoff).first->second;
 }
 

@@ -1,0 +1,192 @@
+#include "corbd/heal/heal_queue.hpp"
+
+#include <algorithm>
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+using namespace corbd::heal;
+using std::chrono::seconds;
+
+namespace {
+
+const time_point t0 = time_point() + std::chrono::hours(1);
+
+HealEntry entry(const std::string& id, const std::string& cluster = "a", bool blocked = false, seconds since = {}) {
+  HealEntry made;
+  made.volume_id = id;
+  made.cluster_id = cluster;
+  made.blocked = blocked;
+  made.since = t0 + since;
+  return made;
+}
+
+using Ids = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("volumes with requests that wait come first, then those longest without a server") {
+  HealQueue queue({});
+  queue.add(entry("idle-late", "a", false, seconds(2)), t0);
+  queue.add(entry("idle-early", "a", false, seconds(1)), t0);
+  queue.add(entry("blocked-late", "a", true, seconds(9)), t0);
+  queue.add(entry("blocked-early", "a", true, seconds(8)), t0);
+  CHECK(queue.start(t0) == Ids{"blocked-early", "blocked-late", "idle-early", "idle-late"});
+}
+
+TEST_CASE("tries that ended are counted by how") {
+  HealQueue queue({});
+  queue.add(entry("1"), t0);
+  queue.start(t0);
+  queue.ended("1", Outcome::unreachable, t0, 0.5);
+  queue.start(t0 + seconds(60));
+  queue.ended("1", Outcome::healed, t0 + seconds(60), 0.5);
+  queue.ended("1", Outcome::healed, t0 + seconds(60), 0.5);  // not under way any more
+  CHECK(queue.ended() == HealQueue::Counts{1, 0, 0, 0, 1});
+}
+
+TEST_CASE("no more than at_once are under way, and the next comes when one ends") {
+  HealQueue queue({.at_once = 2});
+  for (const char* id : {"1", "2", "3"}) queue.add(entry(id), t0);
+  CHECK(queue.start(t0) == Ids{"1", "2"});
+  CHECK(queue.start(t0).empty());
+  queue.ended("1", Outcome::healed, t0, 0.5);
+  CHECK(queue.start(t0) == Ids{"3"});
+}
+
+TEST_CASE("a volume that fails waits for its backoff, which grows, while others go on") {
+  HealQueue queue({});
+  queue.add(entry("1"), t0);
+  REQUIRE(queue.start(t0) == Ids{"1"});
+  queue.ended("1", Outcome::failed, t0, 0.5);
+  queue.add(entry("2"), t0);
+  CHECK(queue.start(t0) == Ids{"2"});
+  const auto first = queue.next(t0);
+  CHECK(first == t0 + std::chrono::milliseconds(500));
+  REQUIRE(queue.start(first) == Ids{"1"});
+  queue.ended("1", Outcome::failed, first, 0.5);
+  CHECK(queue.next(first) == first + seconds(1));
+}
+
+TEST_CASE("a cluster that does not answer is asked by one volume at a time, another cluster is not held up") {
+  HealQueue queue({});
+  for (const char* id : {"a1", "a2", "a3"}) queue.add(entry(id, "a"), t0);
+  REQUIRE(queue.start(t0).size() == 3);
+  for (const char* id : {"a1", "a2", "a3"}) queue.ended(id, Outcome::unreachable, t0, 0.5);
+  CHECK(queue.waits_for_cluster("a"));
+  CHECK(queue.start(t0).empty());
+  queue.add(entry("b1", "b"), t0);
+  CHECK(queue.start(t0) == Ids{"b1"});
+  const auto again = queue.next(t0);
+  REQUIRE(again == t0 + std::chrono::milliseconds(500));
+  CHECK(queue.start(again) == Ids{"a1"});
+  CHECK(queue.start(again + seconds(100)).empty());
+}
+
+TEST_CASE(
+    "a volume whose own placement group does not answer does not ask for its cluster again and again: the next does") {
+  HealQueue queue({});
+  queue.add(entry("hangs", "a", true, seconds(-60)), t0);
+  REQUIRE(queue.start(t0) == Ids{"hangs"});
+  queue.ended("hangs", Outcome::unreachable, t0, 0.5);
+  queue.add(entry("healthy", "a", false, seconds(1)), t0);
+  const auto again = queue.next(t0);
+  REQUIRE(queue.start(again) == Ids{"healthy"});
+  queue.ended("healthy", Outcome::healed, again, 0.5);
+  CHECK_FALSE(queue.waits_for_cluster("a"));
+}
+
+TEST_CASE("when the cluster answers, all that waited for it go at once") {
+  HealQueue queue({});
+  for (const char* id : {"1", "2", "3"}) queue.add(entry(id), t0);
+  for (const auto& id : queue.start(t0)) queue.ended(id, Outcome::unreachable, t0, 0.5);
+  const auto again = queue.next(t0);
+  REQUIRE(queue.start(again) == Ids{"1"});
+  queue.ended("1", Outcome::healed, again, 0.5);
+  CHECK_FALSE(queue.waits_for_cluster("a"));
+  CHECK(queue.start(again) == Ids{"2", "3"});
+}
+
+TEST_CASE("a volume that failed for a reason of its own keeps the breaker as it is") {
+  HealQueue queue({});
+  for (const char* id : {"1", "2"}) queue.add(entry(id), t0);
+  for (const auto& id : queue.start(t0)) queue.ended(id, Outcome::unreachable, t0, 0.5);
+  const auto again = queue.next(t0);
+  REQUIRE(queue.start(again) == Ids{"1"});
+  queue.ended("1", Outcome::not_asked, again, 0.5);
+  CHECK(queue.waits_for_cluster("a"));
+  CHECK(queue.start(again) == Ids{"2"});
+}
+
+TEST_CASE("the backoff starts over after two minutes of health, and goes on before") {
+  HealQueue queue({});
+  queue.add(entry("1"), t0);
+  auto now = t0;
+  for (int failure = 0; failure < 3; ++failure) {
+    REQUIRE(queue.start(now) == Ids{"1"});
+    queue.ended("1", Outcome::failed, now, 0.5);
+    now = queue.next(now);
+  }
+  REQUIRE(queue.start(now) == Ids{"1"});
+  queue.ended("1", Outcome::healed, now, 0.5);
+  const bool long_healthy = GENERATE(true, false);
+  now += long_healthy ? seconds(121) : seconds(1);
+  queue.add(entry("1"), now);
+  CHECK(queue.start(now).empty() != long_healthy);
+}
+
+TEST_CASE("a volume that is down again as soon as it is healed is tried ever more seldom") {
+  HealQueue queue({});
+  auto now = t0;
+  std::vector<duration> waits;
+  for (int round = 0; round < 12; ++round) {
+    queue.add(entry("1"), now);
+    const auto due = std::max(now, queue.next(now) == time_point::max() ? now : queue.next(now));
+    waits.push_back(due - now);
+    now = due;
+    REQUIRE(queue.start(now) == Ids{"1"});
+    queue.ended("1", Outcome::healed, now, 0.5);
+  }
+  CHECK(waits.front() == duration::zero());
+  CHECK(std::ranges::is_sorted(waits));
+  CHECK(waits.back() >= seconds(20));
+  // One that nothing was done to was not healed in vain.
+  queue.add(entry("2"), now);
+  REQUIRE(queue.start(now) == Ids{"2"});
+  queue.ended("2", Outcome::well, now, 0.5);
+  queue.add(entry("2"), now);
+  CHECK(queue.start(now) == Ids{"2"});
+}
+
+TEST_CASE("a volume asked for by hand is tried at once") {
+  HealQueue queue({});
+  queue.add(entry("1"), t0);
+  REQUIRE(queue.start(t0) == Ids{"1"});
+  queue.ended("1", Outcome::failed, t0, 0.9);
+  REQUIRE(queue.start(t0).empty());
+  queue.hurry("1", t0);
+  CHECK(queue.start(t0) == Ids{"1"});
+}
+
+TEST_CASE("300 volumes of a dead cluster cost it one question at a time, and none is forgotten") {
+  HealQueue queue({});
+  for (int i = 0; i < 300; ++i) queue.add(entry(std::to_string(i)), t0);
+  auto now = t0;
+  int asked = 0;
+  for (const auto end = t0 + std::chrono::minutes(10); now < end;) {
+    const auto ids = queue.start(now);
+    asked += static_cast<int>(ids.size());
+    for (const auto& id : ids) queue.ended(id, Outcome::unreachable, now, 0.5);
+    const auto next = queue.next(now);
+    REQUIRE(next != time_point::max());
+    now = next;
+  }
+  CHECK(asked < 16 + 40);
+  int healed = 0;
+  for (auto ids = queue.start(now); !ids.empty(); ids = queue.start(now))
+    for (const auto& id : ids) {
+      queue.ended(id, Outcome::healed, now, 0.5);
+      ++healed;
+    }
+  CHECK(healed == 300);
+}
