@@ -29,7 +29,7 @@
 #include "corbd/lifecycle/leaving.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
-#include "corbd/ops/drain.hpp"
+#include "corbd/ops/cordon.hpp"
 #include "corbd/ops/web.hpp"
 #include "corbd/orchestrator/kubernetes.hpp"
 #include "corbd/rbd/clusters.hpp"
@@ -111,7 +111,7 @@ class Agent final {
         healer_(control_, *clock_, shell_, heal_config(options)),
         fencer_(*clusters_, [this](const std::string& id) { return monitors_of(options_, id); }),
         csi_(control_, *clock_, shell_, csi_config()),
-        drain_(control_, *clock_, files_, options.state_dir),
+        cordon_(control_, *clock_, files_, options.state_dir),
         lives_(std::move(start.lives)),
         vitals_(control_, *clock_,
                 {.files = files_,
@@ -122,7 +122,7 @@ class Agent final {
                  .devices = *devices_,
                  .keeper = keeper_.get(),
                  .pod_file = lives_.get(),
-                 .drain = drain_,
+                 .cordon = cordon_,
                  .registrar = registrar_}),
         admin_(control_, *clock_, admin_sources(), admin_config(options)),
         web_(control_, *clock_, web_config(options), web_sources()),
@@ -211,7 +211,7 @@ class Agent final {
     sources.left = [this] { return kubernetes_.left(); };
     sources.timeline = [this](const std::string& id) { return shell_.timeline(id); };
     sources.stuck_helpers = [this] { return helpers_.stuck(); };
-    sources.drain = [this](bool on, Until until) { return drain(on, until); };
+    sources.set_cordoned = [this](bool on, Until until) { return set_cordoned(on, until); };
     sources.facts = [this] { return facts(); };
     sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) {
       kubernetes_.vouched(id, by, done);
@@ -245,9 +245,9 @@ class Agent final {
     return facts;
   }
 
-  task<result<>> drain(bool on, Until until) {
-    auto remembered = co_await drain_.set(on, until);
-    if (remembered) shell_.drain(on);
+  task<result<>> set_cordoned(bool on, Until until) {
+    auto remembered = co_await cordon_.set(on, until);
+    if (remembered) shell_.set_cordoned(on);
     co_return remembered;
   }
 
@@ -337,8 +337,8 @@ class Agent final {
     vitals_.start();
     listen_to_signals();
     auto serving = co_await come_into();
-    co_await drain_.load();
-    shell_.drain(drain_.now().has_value());
+    co_await cordon_.load();
+    shell_.set_cordoned(cordon_.now().has_value());
     if (serving) serving = csi_.start(heir_.listeners());
     if (serving) serving = admin_.start();
     if (!serving) {
@@ -499,7 +499,7 @@ class Agent final {
   fence::Fencer fencer_;
   csi::Server csi_;
   std::optional<csi::Registrar> registrar_;
-  ops::Drain drain_;
+  ops::Cordon cordon_;
   const Fd lives_;
   Vitals vitals_;
   ops::Admin admin_;

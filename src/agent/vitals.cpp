@@ -109,7 +109,7 @@ std::optional<ops::KeeperFacts> Vitals::keeper() const {
 ops::NodeFacts Vitals::facts() const {
   ops::NodeFacts facts;
   facts.loop_lag = lag_.now();
-  if (needs_.drain.now()) facts.drained = needs_.drain.now()->text();
+  if (needs_.cordon.now()) facts.cordoned = needs_.cordon.now()->text();
   facts.csi = rpc::answers(needs_.endpoint);
   facts.nbd = needs_.devices.ready();
   facts.state_dir = state_dir_.state();

@@ -9,7 +9,7 @@
 #include "corbd/device/device.hpp"
 #include "corbd/keeper/keeper.hpp"
 #include "corbd/kube/api.hpp"
-#include "corbd/ops/drain.hpp"
+#include "corbd/ops/cordon.hpp"
 #include "corbd/ops/health.hpp"
 
 namespace corbd {
@@ -26,7 +26,7 @@ class Vitals {
     const device::Devices& devices;
     const keeper::Client* keeper;  ///< may be null: this agent has none
     int pod_file;                  ///< of handover::say_pod_lives(), for `corbd-probe`; -1: none
-    const ops::Drain& drain;
+    const ops::Cordon& cordon;
     const std::optional<csi::Registrar>& registrar;
   };
   Vitals(executor control, Clock& clock, const Needs& needs);

@@ -93,7 +93,7 @@ class Desk {
     const auto known = facts();
     count(response, known);
     add_stuck(response, known.hanging);
-    response.set_draining(known.drained.has_value());
+    response.set_draining(known.cordoned.has_value());
     response.set_unclaimed_nbd(known.unclaimed_nbd);
     response.set_unclaimed_krbd(known.unclaimed_krbd);
     add_health(response, judge(known));
@@ -168,9 +168,9 @@ class Desk {
   }
 
   task<result<>> answer(const v1::DrainRequest& request, v1::DrainResponse& response, Until until) {
-    const bool drained = sources_.facts().drained.has_value();
-    if (auto done = co_await sources_.drain(!request.undo(), until); !done) co_return done.error();
-    if (drained == request.undo()) log::warning("admin.drain", {{"draining", !request.undo()}});
+    const bool was_cordoned = sources_.facts().cordoned.has_value();
+    if (auto done = co_await sources_.set_cordoned(!request.undo(), until); !done) co_return done.error();
+    if (was_cordoned == request.undo()) log::warning("admin.cordon", {{"cordoned", !request.undo()}});
     for (const auto& status : sources_.volumes.status()) response.add_volume_ids(rpc::valid_utf8(status.volume_id));
     co_return result<>();
   }

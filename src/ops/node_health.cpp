@@ -48,8 +48,8 @@ Component agent_itself(const NodeFacts& facts) {
                         " s late: the log and `top -H` say what holds it up",
                     Holds::living);
   if (facts.told_to_end) return told_to_end(*facts.told_to_end);
-  if (facts.drained)
-    return warning("agent", "drained since " + *facts.drained +
+  if (facts.cordoned)
+    return warning("agent", "drained since " + *facts.cordoned +
                                 ": stages no new volume, also after a restart (corbd drain --undo ends that)");
   return good("agent", "stages and serves volumes");
 }

@@ -132,7 +132,7 @@ task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   if (leaving_) co_return stopping();
   make_real(wish, ports_.files);
   Volume& volume = live(id);
-  if (draining_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
+  if (cordoned_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
     forget_if_idle(id);
     co_return Error{errc::unavailable, "the agent is drained and stages no new volume: `corbd drain --undo` ends that"};
   }
@@ -335,8 +335,7 @@ std::vector<Unclaimed> Shell::unclaimed() const { return impl_->unclaimed(); }
 std::vector<Unclaimed> Shell::left_to_kernel() const { return impl_->left_to_kernel(); }
 std::vector<Change> Shell::timeline(const std::string& volume_id) const { return impl_->timeline(volume_id); }
 void Shell::tell(std::vector<Listener*> listeners) { impl_->listeners_ = std::move(listeners); }
-void Shell::drain(bool on) { impl_->draining_ = on; }
-bool Shell::draining() const { return impl_->draining_; }
+void Shell::set_cordoned(bool on) { impl_->cordoned_ = on; }
 task<> Shell::stop(Until until) { return impl_->stop(until); }
 std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {
   return impl_->answering(volume_ids);

@@ -38,7 +38,7 @@ task<> Shell::Impl::outlast_holders(Volume& volume, Operation& operation, Until 
     if (!waits || until.deadline == time_point::max() || now >= until.deadline) co_return;
     const auto next = std::min(now + pause, until.deadline);
     while (clock_.now() < next) {
-      if (leaving_ || draining_ || volume.operations.size() > 1) co_return;
+      if (leaving_ || cordoned_ || volume.operations.size() > 1) co_return;
       co_await sleep_until(control_, clock_, std::min(next, clock_.now() + kLookUp));
     }
   }

@@ -55,7 +55,7 @@ class Shell::Impl {
   std::vector<std::string> answering(const std::vector<std::string>& ids) const;
   task<bool> settle();
   task<std::size_t> give(Recipient recipient);
-  bool draining_ = false;
+  bool cordoned_ = false;
   std::vector<Listener*> listeners_;
 
  private:

@@ -151,7 +151,7 @@ TEST_CASE("a drain outlives the agent's kill, and its undoing too") {
   {
     const Agent agent(ground);
     CHECK(drained(agent));
-    CHECK_THAT(agent.log(), ContainsSubstring("\"agent.drained\""));
+    CHECK_THAT(agent.log(), ContainsSubstring("\"agent.cordoned\""));
     CHECK_THAT(corbd_says(ground, "status").out, ContainsSubstring("drained since 20"));
     CHECK(corbd_says(ground, "drain --undo").code == 0);
     CHECK_FALSE(drained(agent));

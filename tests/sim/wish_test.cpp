@@ -133,14 +133,14 @@ TEST_CASE("an agent that is drained stages nothing new, and serves, repeats and 
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.cluster.images["image-2"].id = "id-2";
-  scene.world.agent.shell().drain(true);
+  scene.world.agent.shell().set_cordoned(true);
   CHECK(scene.want(test::staged_wish("image-2"), "image-2") == errc::unavailable);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.want(published_at("/t1")) == errc::ok);
   CHECK(scene.want(plan::Unpublished{"/t1"}) == errc::ok);
   CHECK(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
-  scene.world.agent.shell().drain(false);
+  scene.world.agent.shell().set_cordoned(false);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 

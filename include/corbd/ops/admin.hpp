@@ -30,7 +30,8 @@ struct AdminSources {
   heal::Healer& healer;
   std::function<std::vector<volume::Change>(const std::string& volume_id)> timeline;
   std::function<std::vector<HelperPool::Stuck>()> stuck_helpers;
-  std::function<task<result<>>(bool on, Until until)> drain;  ///< Drain::set, and volume::Shell::drain
+  /// Cordon::set, and volume::Shell::set_cordoned.
+  std::function<task<result<>>(bool on, Until until)> set_cordoned;
   /// All facts but what this server knows itself: volumes, clusters, unclaimed devices, helpers.
   std::function<NodeFacts()> facts;
   fence::Fencer* fencer = nullptr;  ///< for the service Fencing; null: there is none

@@ -78,10 +78,10 @@ inline constexpr std::chrono::seconds kNextComesWithin{15};
 
 /// What an error stands in for is not there. Every fact has a value that means "well".
 struct NodeFacts {
-  duration loop_lag{};                 ///< of the control thread
-  std::optional<std::string> drained;  ///< since when; text
-  result<> csi, nbd, state_dir;        ///< the CSI socket answers; the driver is there; its folder can be written
-  Registration registration;           ///< with kubelet
+  duration loop_lag{};                  ///< of the control thread
+  std::optional<std::string> cordoned;  ///< by `corbd drain`: since when; text
+  result<> csi, nbd, state_dir;         ///< the CSI socket answers; the driver is there; its folder can be written
+  Registration registration;            ///< with kubelet
   Outsider api_server, system_bus;
   std::optional<KeeperFacts> keeper;  ///< nothing: this agent has none
   std::optional<ToldFacts> told_to_end;

@@ -70,10 +70,9 @@ class Shell final : public Volumes {
   std::vector<Change> timeline(const std::string& volume_id) const;
   /// Call it before start(). Without it nobody is told. They are told in this order.
   void tell(std::vector<Listener*> listeners);
-  /// While the agent is drained, a volume without a record is not staged (unavailable). kubelet asks again, and other
-  /// nodes are free to take the volume.
-  void drain(bool on);
-  bool draining() const;
+  /// While the agent is cordoned (`corbd drain`), a volume without a record is not staged (unavailable). kubelet asks
+  /// again, and other nodes are free to take the volume.
+  void set_cordoned(bool on);
   /// Leaves: refuses new wishes and further steps, answers what was read from every link, all at once, and then waits
   /// for the steps under way. Locks stay held, because they are the next start's proof of ownership.
   task<> stop(Until until);

@@ -123,7 +123,7 @@ TEST_CASE("the status has the judgement that the probes have") {
 
 TEST_CASE("a drain that cannot be remembered is refused with its reason") {
   Scene scene;
-  scene.drained = Error{errc::state_write, "the disk is full"};
+  scene.set_cordoned_ends = Error{errc::state_write, "the disk is full"};
   scene.start();
   v1::DrainResponse said;
   const auto ended = scene.call(&Stub::Drain, v1::DrainRequest(), said);

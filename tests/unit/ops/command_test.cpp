@@ -217,7 +217,7 @@ TEST_CASE("corbd drain waits until the last volume is gone, and says who is left
   scene.volumes.add("1");
   scene.start();
   std::thread unstages([&] {
-    while (!scene.draining) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (!scene.cordoned) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     scene.thread.call([&] { scene.volumes.all.clear(); });
   });
   const auto answer = ask(scene, What::drain);

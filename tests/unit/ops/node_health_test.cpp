@@ -38,7 +38,7 @@ NodeFacts facts_with(unsigned wrong) {
   if (bit(5)) facts.registration = {Registration::State::refused, "no"};
   if (bit(6)) facts.api_server = {Outsider::State::silent, "no"};
   if (bit(7)) facts.system_bus = {Outsider::State::silent, "no"};
-  if (bit(8)) facts.drained = "yesterday";
+  if (bit(8)) facts.cordoned = "yesterday";
   if (bit(9)) facts.volumes[Health::lost] = 1;
   if (bit(11)) facts.told_to_end = ops::ToldFacts{1s, 200s};
   if (bit(10)) facts.keeper = ops::KeeperFacts{.deaths = 1, .signal = 9, .since_last = 5min};
@@ -165,7 +165,7 @@ TEST_CASE(
 
 TEST_CASE("a drained node is a warning that says since when and how it ends, and stays ready") {
   NodeFacts facts;
-  facts.drained = "2026-01-31T12:00:00Z";
+  facts.cordoned = "2026-01-31T12:00:00Z";
   CHECK(verdict_of(facts) == Verdict::warning);
   CHECK_THAT(component(facts, "agent").text,
              ContainsSubstring("drained since 2026-01-31T12:00:00Z") && ContainsSubstring("corbd drain --undo"));

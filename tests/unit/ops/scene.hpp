@@ -60,13 +60,13 @@ class Scene {
     ops::AdminSources sources{volumes, healer, {}, {}, {}, {}};
     sources.timeline = [this](const std::string& id) { return timelines[id]; };
     sources.stuck_helpers = [this] { return stuck; };
-    sources.drain = [this](bool on, Until) -> task<result<>> {
-      draining = on;
-      co_return drained;
+    sources.set_cordoned = [this](bool on, Until) -> task<result<>> {
+      cordoned = on;
+      co_return set_cordoned_ends;
     };
     sources.facts = [this] {
       auto known = facts;
-      if (draining) known.drained = "2026-01-31T12:00:00Z";
+      if (cordoned) known.cordoned = "2026-01-31T12:00:00Z";
       return known;
     };
     sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) {
@@ -115,8 +115,8 @@ class Scene {
   Scripted volumes;
   heal::Healer healer;
   std::map<std::string, std::vector<volume::Change>> timelines;
-  std::atomic<bool> draining{false};
-  result<> drained;                  ///< what a drain ends with
+  std::atomic<bool> cordoned{false};
+  result<> set_cordoned_ends;        ///< with this
   ops::NodeFacts facts;              ///< of the node
   std::vector<std::string> vouched;  ///< volume, by whom, error
   std::vector<HelperPool::Stuck> stuck;

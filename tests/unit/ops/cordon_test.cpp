@@ -1,4 +1,4 @@
-#include "corbd/ops/drain.hpp"
+#include "corbd/ops/cordon.hpp"
 
 #include <fstream>
 
@@ -9,21 +9,21 @@
 
 using namespace corbd;
 using namespace std::chrono_literals;
-using ops::Drain;
-using ops::Drained;
+using ops::Cordon;
+using ops::Cordoned;
 
 namespace {
 
 /// A state folder, and one agent after another in it.
 struct Node {
   // The pool's thread is real, so time must not run ahead of it.
-  result<> set(Drain& drain, bool on) { return test::Started<result<>>(loop.io, drain.set(on, {})).get(); }
-  void load(Drain& drain) {
+  result<> set(Cordon& cordon, bool on) { return test::Started<result<>>(loop.io, cordon.set(on, {})).get(); }
+  void load(Cordon& cordon) {
     static_cast<void>(test::Started<result<>>(loop.io,
-                                              [](Drain& of) -> task<result<>> {
+                                              [](Cordon& of) -> task<result<>> {
                                                 co_await of.load();
                                                 co_return result<>();
-                                              }(drain))
+                                              }(cordon))
                           .get());
   }
   std::string file() const { return folder.path() + "/drained.json"; }
@@ -37,35 +37,35 @@ struct Node {
 
 TEST_CASE("a node that nobody drained is not drained") {
   Node node;
-  Drain drain(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
-  node.load(drain);
-  CHECK_FALSE(drain.now());
+  Cordon cordon(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
+  node.load(cordon);
+  CHECK_FALSE(cordon.now());
 }
 
 TEST_CASE("a drain outlives the agent, with its time, until it is undone") {
   Node node;
-  Drain first(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
+  Cordon first(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
   const auto since = node.loop.clock.wall();
   REQUIRE(node.set(first, true));
   node.loop.advance(10min);
-  Drain second(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
+  Cordon second(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
   node.load(second);
   REQUIRE(second.now());
   CHECK(second.now()->since == since);
   REQUIRE(node.set(second, false));
   CHECK_FALSE(second.now());
-  Drain third(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
+  Cordon third(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
   node.load(third);
   CHECK_FALSE(third.now());
 }
 
 TEST_CASE("a drain of a week ago does not bind an agent that starts, and its file goes") {
   Node node;
-  Drain first(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
+  Cordon first(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
   REQUIRE(node.set(first, true));
   node.loop.advance(7 * 24h);
   CHECK(first.now());
-  Drain second(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
+  Cordon second(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
   node.load(second);
   CHECK_FALSE(second.now());
   CHECK_FALSE(std::filesystem::exists(node.file()));
@@ -73,15 +73,15 @@ TEST_CASE("a drain of a week ago does not bind an agent that starts, and its fil
 
 TEST_CASE("who asks for a drain again within the hour writes nothing, and later renews it") {
   Node node;
-  Drain drain(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
-  REQUIRE(node.set(drain, true));
-  const auto since = drain.now()->since;
+  Cordon cordon(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
+  REQUIRE(node.set(cordon, true));
+  const auto since = cordon.now()->since;
   node.loop.advance(59min);
-  REQUIRE(node.set(drain, true));
-  CHECK(drain.now()->since == since);
+  REQUIRE(node.set(cordon, true));
+  CHECK(cordon.now()->since == since);
   node.loop.advance(1min);
-  REQUIRE(node.set(drain, true));
-  CHECK(drain.now()->since == *since + 1h);
+  REQUIRE(node.set(cordon, true));
+  CHECK(cordon.now()->since == *since + 1h);
 }
 
 TEST_CASE("a file that cannot be read counts as a drain, and does not tell since when") {
@@ -91,29 +91,29 @@ TEST_CASE("a file that cannot be read counts as a drain, and does not tell since
         std::string(4096, ' ')}) {
     Node node;
     std::ofstream(node.file()) << text;
-    Drain drain(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
-    node.load(drain);
-    REQUIRE(drain.now());
-    CHECK_FALSE(drain.now()->since);
-    CHECK_THAT(drain.now()->text(), ContainsSubstring("does not tell"));
-    REQUIRE(node.set(drain, false));
+    Cordon cordon(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
+    node.load(cordon);
+    REQUIRE(cordon.now());
+    CHECK_FALSE(cordon.now()->since);
+    CHECK_THAT(cordon.now()->text(), ContainsSubstring("does not tell"));
+    REQUIRE(node.set(cordon, false));
     CHECK_FALSE(std::filesystem::exists(node.file()));
   }
 }
 
 TEST_CASE("a drain that cannot be remembered is refused, and changes nothing") {
   Node node;
-  Drain drain(node.loop.control(), node.loop.clock, node.pool, node.folder.path() + "/gone");
-  const auto refused = node.set(drain, true);
+  Cordon cordon(node.loop.control(), node.loop.clock, node.pool, node.folder.path() + "/gone");
+  const auto refused = node.set(cordon, true);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::state_write);
-  CHECK_FALSE(drain.now());
+  CHECK_FALSE(cordon.now());
 }
 
 TEST_CASE("a drain of the future counts, for the clock may have been set back") {
   const auto now = std::chrono::system_clock::time_point(1000h);
-  CHECK(ops::still_drained({now + 48h}, now));
-  CHECK(ops::still_drained({now - 167h}, now));
-  CHECK_FALSE(ops::still_drained({now - 168h}, now));
-  CHECK(ops::still_drained({}, now));
+  CHECK(ops::still_cordoned({now + 48h}, now));
+  CHECK(ops::still_cordoned({now - 167h}, now));
+  CHECK_FALSE(ops::still_cordoned({now - 168h}, now));
+  CHECK(ops::still_cordoned({}, now));
 }

@@ -1,4 +1,4 @@
-#include "corbd/ops/drain.hpp"
+#include "corbd/ops/cordon.hpp"
 
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
@@ -21,22 +21,22 @@ constexpr std::int64_t kLatestMs = 9'000'000'000'000;  // in the year 2255; the 
 
 }  // namespace
 
-std::string Drained::text() const {
-  return since ? utc_text(*since) + " (until " + utc_text(*since + kDrainFor) + ")"
+std::string Cordoned::text() const {
+  return since ? utc_text(*since) + " (until " + utc_text(*since + kCordonFor) + ")"
                : "a time that its file does not tell";
 }
 
-bool still_drained(const Drained& drained, std::chrono::system_clock::time_point now) {
-  return !drained.since || now - *drained.since < kDrainFor;
+bool still_cordoned(const Cordoned& cordoned, std::chrono::system_clock::time_point now) {
+  return !cordoned.since || now - *cordoned.since < kCordonFor;
 }
 
-std::string drain_json(std::chrono::system_clock::time_point since) {
+std::string cordon_json(std::chrono::system_clock::time_point since) {
   return json::serialize(json::object{
              {"drained_at_ms", std::chrono::duration_cast<milliseconds>(since.time_since_epoch()).count()}}) +
          "\n";
 }
 
-Drained read_drain(std::string_view text) {
+Cordoned read_cordon(std::string_view text) {
   boost::system::error_code bad;
   const auto parsed = json::parse(text, bad);
   const auto* object = bad ? nullptr : parsed.if_object();
@@ -45,33 +45,33 @@ Drained read_drain(std::string_view text) {
   return {std::chrono::system_clock::time_point(milliseconds(at->get_int64()))};
 }
 
-Drain::Drain(executor control, Clock& clock, BlockingPool& pool, const std::string& state_dir)
+Cordon::Cordon(executor control, Clock& clock, BlockingPool& pool, const std::string& state_dir)
     : clock_(clock),
       pool_(pool),
       path_(state_dir + "/drained.json"),
       lock_(std::move(control), clock, "the file of the drain") {}
 
-task<> Drain::load() {
-  // A disk that is slow while the node boots is waited for, as the records on it are: it says nothing of a drain.
+task<> Cordon::load() {
+  // A disk that is slow while the node boots is waited for, as the records on it are: it says nothing of a cordon.
   const auto text = co_await pool_.run([path = path_] { return read_file(path, kMostBytes); }, {}, "reading " + path_);
   if (!text && text.error().code == errc::not_found) co_return;
-  const Drained found = text ? read_drain(*text) : Drained();
-  if (still_drained(found, clock_.wall())) {
+  const Cordoned found = text ? read_cordon(*text) : Cordoned();
+  if (still_cordoned(found, clock_.wall())) {
     now_ = found;
-    log::warning("agent.drained", {{"since", found.text()},
-                                   {"error", text ? std::string() : text.error().text},
-                                   {"effect", "no new volume is staged"},
-                                   {"hint", "corbd drain --undo"}});
+    log::warning("agent.cordoned", {{"since", found.text()},
+                                    {"error", text ? std::string() : text.error().text},
+                                    {"effect", "no new volume is staged"},
+                                    {"hint", "corbd drain --undo"}});
     co_return;
   }
-  log::warning("agent.drain_over",
+  log::warning("agent.cordon_expired",
                {{"since", found.text()}, {"hint", "a drain counts for a week; repeat `corbd drain` to prolong it"}});
   const auto removed = co_await pool_.run([path = path_] { return remove_durably(path); },
                                           {clock_.now() + kRemoveWithin}, "removing " + path_);
-  if (!removed) log::warning("agent.drain_stays", {{"error", removed.error().text}});
+  if (!removed) log::warning("agent.cordon_not_removed", {{"error", removed.error().text}});
 }
 
-task<result<>> Drain::set(bool on, Until until) {
+task<result<>> Cordon::set(bool on, Until until) {
   const auto guard = co_await lock_.lock(until);
   if (!guard) co_return guard.error();
   const auto since = clock_.wall();
@@ -80,12 +80,12 @@ task<result<>> Drain::set(bool on, Until until) {
   if (on ? fresh : !now_) co_return result<>();
   // It is waited for to its end, so that what is on the disk is what is in memory.
   auto written = co_await pool_.run(
-      [path = path_, text = on ? drain_json(since) : std::string()] {
+      [path = path_, text = on ? cordon_json(since) : std::string()] {
         return text.empty() ? remove_durably(path) : write_durably(path, text, 0600);
       },
       {}, "writing " + path_);
   if (!written) co_return with_context("remembering the drain", written.error());
-  now_ = on ? std::optional(Drained{since}) : std::nullopt;
+  now_ = on ? std::optional(Cordoned{since}) : std::nullopt;
   co_return result<>();
 }
 

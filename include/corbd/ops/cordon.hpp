@@ -1,4 +1,4 @@
-// A drain that outlives a restart: a small file in the state folder. The agent stages no new volume while it is there.
+// What `corbd drain` sets: the agent stages no new volume. A small file in the state folder lets it outlive a restart.
 #pragma once
 
 #include <optional>
@@ -12,36 +12,36 @@ namespace corbd::ops {
 /// An agent that starts later than this after the last `corbd drain` does not honour it any more. Otherwise an agent
 /// that comes back after months, as after a way back from ceph-csi, would refuse every stage for a reason that nobody
 /// remembers.
-inline constexpr std::chrono::hours kDrainFor{7 * 24};
+inline constexpr std::chrono::hours kCordonFor{7 * 24};
 
 /// What the file says. Without a time it cannot be read, and counts: to stage nothing can be undone, to stage cannot.
-struct Drained {
+struct Cordoned {
   std::optional<std::chrono::system_clock::time_point> since;
   /// "2026-11-22T12:03:04Z (until 2026-11-29T12:03:04Z)", or that nobody knows.
   std::string text() const;
 };
 
 /// Pure. A time in the future counts: the clock may have been set back.
-bool still_drained(const Drained& drained, std::chrono::system_clock::time_point now);
-std::string drain_json(std::chrono::system_clock::time_point since);
-Drained read_drain(std::string_view json);
+bool still_cordoned(const Cordoned& cordoned, std::chrono::system_clock::time_point now);
+std::string cordon_json(std::chrono::system_clock::time_point since);
+Cordoned read_cordon(std::string_view json);
 
 /// Control thread only.
-class Drain {
+class Cordon {
  public:
-  Drain(executor control, Clock& clock, BlockingPool& pool, const std::string& state_dir);
+  Cordon(executor control, Clock& clock, BlockingPool& pool, const std::string& state_dir);
   /// Reads the file, at the agent's start. An old one is removed.
   task<> load();
   /// Durable before it returns. state_write: nothing has changed.
   task<result<>> set(bool on, Until until);
-  const std::optional<Drained>& now() const { return now_; }
+  const std::optional<Cordoned>& now() const { return now_; }
 
  private:
   Clock& clock_;
   BlockingPool& pool_;
   const std::string path_;
   AsyncLock lock_;
-  std::optional<Drained> now_;
+  std::optional<Cordoned> now_;
 };
 
 }  // namespace corbd::ops
