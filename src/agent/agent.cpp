@@ -213,8 +213,8 @@ class Agent final {
     sources.stuck_helpers = [this] { return helpers_.stuck(); };
     sources.set_cordoned = [this](bool on, Until until) { return set_cordoned(on, until); };
     sources.facts = [this] { return facts(); };
-    sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) {
-      kubernetes_.vouched(id, by, done);
+    sources.on_override = [this](const std::string& id, const std::string& by, const result<>& done) {
+      kubernetes_.report_override(id, by, done);
     };
     return sources;
   }

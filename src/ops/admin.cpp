@@ -146,7 +146,7 @@ class Desk {
       co_return Error{errc::invalid_argument, "only one volume at a time can be taken over from rbd-nbd: give its ID"};
     if (request.without_proof()) {
       response.add_volume_ids(id);
-      co_return co_await vouch(request, std::move(by), until);
+      co_return co_await override_proof(request, std::move(by), until);
     }
     log::info("admin.heal", {{"volume", id.empty() ? "all that have no server" : id}, {"adopt", request.adopt()}});
     sources_.healer.hurry(id);
@@ -215,19 +215,19 @@ class Desk {
             "volume " + id + " has no record on this node: `corbd volumes` lists the volumes that have one"};
   }
 
-  /// The word is part of the wish and ends with it. No later try has it.
-  task<result<>> vouch(const v1::HealRequest& request, std::string by, Until until) {
+  /// An override is part of the wish and ends with it. No later try has it.
+  task<result<>> override_proof(const v1::HealRequest& request, std::string by, Until until) {
     const std::string& id = request.id();
     if (id.empty() || request.adopt())
-      co_return Error{
-          errc::invalid_argument,
-          "an operator's word counts for one volume that rbd-nbd does not serve: give that volume's ID, without adopt"};
+      co_return Error{errc::invalid_argument,
+                      "an operator override counts for one volume that rbd-nbd does not serve: give that volume's ID, "
+                      "without adopt"};
     log::warning(
         "admin.heal_without_proof",
         {{"volume", id}, {"by", by}, {"effect", "unless somebody says otherwise, the waiting writes are written"}});
     auto done = co_await want(id, plan::Wish(plan::Healed{true}), until);
-    log::warning("volume.vouched", {{"volume", id}, {"by", by}, {"error", done ? "" : done.error().text}});
-    sources_.vouched(id, by, done);
+    log::warning("volume.operator_override", {{"volume", id}, {"by", by}, {"error", done ? "" : done.error().text}});
+    sources_.on_override(id, by, done);
     co_return done;
   }
 

@@ -44,7 +44,7 @@ task<Attachment> Attachments::look(std::string volume_id) {
 }
 
 /// A missing attachment proves nothing if the driver's volumes are never attached. Only a CSIDriver that says so
-/// counts. Otherwise an operator's word could reach a volume that is really away.
+/// counts. Otherwise an operator override could reach a volume that is really away.
 task<Attachment> Attachments::judged(const kube::answer<kube::VolumeAttachment>& found) {
   auto attachment = judge(found, config_.driver, config_.node);
   if (found || attachment.state != Attachment::State::away) co_return attachment;

@@ -19,15 +19,15 @@ std::string last_error(const volume::Status& status) {
 
 }  // namespace
 
-kube::Notice vouched_notice(const std::string& by, const result<>& done) {
+kube::Notice override_notice(const std::string& by, const result<>& done) {
   const std::string who = by.empty() ? "An operator" : "An operator (" + by + " on the node)";
   if (done)
-    return {"HealedByWord", true,
+    return {"HealedByOverride", true,
             who +
-                " vouched that no other node used the image, and the volume is served. The writes that waited on this "
+                " stated that no other node used the image, and the volume is served. The writes that waited on this "
                 "node were written."};
-  return {"HealByWordRefused", true,
-          who + " vouched that no other node used the image, but the volume is not served: " + done.error().text};
+  return {"OverrideRefused", true,
+          who + " stated that no other node used the image, but the volume is not served: " + done.error().text};
 }
 
 std::vector<Notices::Told> Notices::changed(const volume::Change& change, const volume::Status& status,

@@ -196,7 +196,7 @@ std::optional<Decision> yield_to_other(const Situation& view) {
   if (auto step = ask_restaged(view)) return step;
   step::WriteRecord step{*view.record};
   step.record.adopting = true;
-  step.record.on_word = false;  // its lock is rbd-nbd's now
+  step.record.operator_override = false;  // its lock is rbd-nbd's now
   step.record.modified.reset();
   step.record.format.clear();
   return step;

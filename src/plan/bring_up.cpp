@@ -114,7 +114,7 @@ Answer needs_opening(const Situation& view) {
 }
 
 Answer needs_no_proof(const Situation& view) {
-  if (view.record->read_only || (view.seen.lock_held && !rests_on_word(view))) return Done{};
+  if (view.record->read_only || (view.seen.lock_held && !rests_on_override(view))) return Done{};
   // librbd takes the lock of a shared image for a write, and gives it to whoever asks.
   if (view.record->shared && !view.record->adopting) return Done{};
   return std::nullopt;
@@ -207,7 +207,7 @@ Answer does_rbd_nbd_serve_it(const Situation& view) {
 Answer does_wrong_session_run(const Situation& view) {
   if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step(step::StopSession{});
   // An earlier try had the word, began this session and did not come to its end.
-  if (!view.record->failed && view.seen.link == Link::serving && !view.seen.connected && rests_on_word(view))
+  if (!view.record->failed && view.seen.link == Link::serving && !view.seen.connected && rests_on_override(view))
     return Step(step::StopSession{});
   return std::nullopt;
 }
@@ -225,7 +225,7 @@ Answer note_modified(const Situation& view) {
 Answer does_it_answer(const Situation& view) {
   const auto* device = view.seen.device();
   if (view.seen.link != Link::serving || device == nullptr || !view.seen.connected) return std::nullopt;
-  if (view.record->device != device->index || view.record->adopting || view.record->on_word ||
+  if (view.record->device != device->index || view.record->adopting || view.record->operator_override ||
       (view.record->cache_lost && view.seen.loss_told))
     return name_device(view, device->index);
   if (auto step = note_modified(view)) return step;

@@ -100,7 +100,7 @@ Decision decide(const Situation& view, const Wish& wish) {
       [&](const Published& wanted) { return publish(view, wanted); },
       [&](const Unpublished& wanted) { return unpublish(view, wanted); },
       [&](const Healed& wanted) {
-        return wanted.vouched && view.record && view.record->failed ? given_up(view) : heal(view);
+        return wanted.operator_override && view.record && view.record->failed ? given_up(view) : heal(view);
       },
       [&](const Adopted&) { return heal(view); },
       [&](const Failed&) { return give_up(view); },
@@ -115,10 +115,10 @@ Decision decide(const Situation& view, const Wish& wish) {
 /// The image was only looked at. It is another client's, or may be.
 bool leaves(const Situation& view, errc why) {
   const Observation& seen = view.seen;
-  // Closing the image would give back the lock, which proves that it is ours, unless it was taken on a mere word.
+  // Closing the image would give back the lock, which proves that it is ours, unless it was taken on an override alone.
   const bool ours =
       (seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine)) &&
-      !(view.record && view.record->on_word);
+      !(view.record && view.record->operator_override);
   return !ours && seen.image_open && !seen.tombstone && seen.link == Observation::Link::none &&
          (why == errc::in_use || why == errc::unproven || why == errc::lost);
 }
@@ -128,8 +128,12 @@ bool leaves(const Situation& view, errc why) {
 Decision decide(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish,
                 const Observation& seen, const Policy& policy) {
   const auto* healed = std::get_if<Healed>(&wish);
-  const Situation view{
-      volume_id, record, seen, policy, std::holds_alternative<Adopted>(wish), healed != nullptr && healed->vouched};
+  const Situation view{volume_id,
+                       record,
+                       seen,
+                       policy,
+                       std::holds_alternative<Adopted>(wish),
+                       healed != nullptr && healed->operator_override};
   Decision decision = decide(view, wish);
   if (auto* failed = std::get_if<Fail>(&decision)) failed->leaves = leaves(view, failed->error.code);
   return decision;

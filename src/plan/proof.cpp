@@ -41,23 +41,24 @@ std::string stamp_text(std::uint64_t nanoseconds) {
       std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(nanoseconds))));
 }
 
-/// The operator's word fills in what nobody knows.
-bool word_counts(const Situation& view) { return view.seen.facts.attachment->state != Attachment::State::away; }
-bool vouched_for(const Situation& view) { return view.vouched && word_counts(view); }
+/// An operator override fills in what nobody knows.
+bool override_counts(const Situation& view) { return view.seen.facts.attachment->state != Attachment::State::away; }
+bool is_overridden(const Situation& view) { return view.operator_override && override_counts(view); }
 
-/// Written before anything is done on the word alone. A later try must not take that for a proof, nor repeat a format.
-std::optional<Step> note_word(const Situation& view) {
-  if (view.record->on_word) return std::nullopt;
+/// Written before anything is done on the override alone. A later try must not take that for a proof, nor repeat a
+/// format.
+std::optional<Step> note_override(const Situation& view) {
+  if (view.record->operator_override) return std::nullopt;
   step::WriteRecord step{*view.record};
-  step.record.on_word = true;
+  step.record.operator_override = true;
   step.record.format.clear();
   step.may_fail = true;  // a full disk keeps no volume from its server; this process remembers
   return step;
 }
 
 Decision unproven(const Situation& view, const std::string& why) {
-  const std::string word = view.vouched ? ". --without-proof does not override that" : "";
-  return fail(errc::unproven, image_of(view) + " is not proven ours: " + why + word);
+  const std::string more = view.operator_override ? ". --without-proof does not override that" : "";
+  return fail(errc::unproven, image_of(view) + " is not proven ours: " + why + more);
 }
 
 /// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". The holder may be a tool that mends the image, rbd-nbd
@@ -77,8 +78,8 @@ Decision nothing_proves(const Situation& view) {
   std::string why;
   if (who.lock == image::Ownership::Lock::other)
     why = locked_by(view);
-  else if (view.record->on_word && who.lock != image::Ownership::Lock::none)
-    why = "an operator's word let a try take its lock; that try failed, and the word counted for it only";
+  else if (view.record->operator_override && who.lock != image::Ownership::Lock::none)
+    why = "an operator override let a try take its lock; that try failed, and the override counted for it only";
   else if (stayed_here(view) && was_written_since(view))
     why = "another client wrote into it at " + stamp_text(*who.modified) + ", after this node had served it";
   else if (view.record->exclusive_lock)
@@ -89,10 +90,12 @@ Decision nothing_proves(const Situation& view) {
          : attachment.state == Attachment::State::here ? ", and nobody knows under which VolumeAttachment it was staged"
          : attachment.why.empty()                      ? ""
                                   : ", and its VolumeAttachment does not show it: " + attachment.why;
-  if (view.vouched) return unproven(view, why);
-  if (!word_counts(view))
-    return unproven(view, why + ". It is not attached to this node, so no word counts: give it up with `corbd fail " +
-                              view.id + " --yes-really`");
+  if (view.operator_override) return unproven(view, why);
+  if (!override_counts(view))
+    return unproven(
+        view, why +
+                  ". It is not attached to this node, so --without-proof does not count: give it up with `corbd fail " +
+                  view.id + " --yes-really`");
   return unproven(view, why + ". If no other node used it: `corbd heal " + view.id + " --without-proof`");
 }
 
@@ -113,8 +116,8 @@ Decision prove_against_other(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   if (left_by_this_node(view) && who.foreign_watchers.empty()) {
     if (stayed_here(view)) return inherit(view);
-    if (!vouched_for(view)) return nothing_proves(view);
-    if (auto step = note_word(view)) return *step;
+    if (!is_overridden(view)) return nothing_proves(view);
+    if (auto step = note_override(view)) return *step;
     return inherit(view);
   }
   if (was_taken_while_writing(view))
@@ -145,7 +148,7 @@ bool handed_over(const Situation& view) {
 bool proven_by_lock(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
-  if (rests_on_word(view)) return false;
+  if (rests_on_override(view)) return false;
   if (who.lock == Lock::mine || who.lock == Lock::our_dead || handed_over(view)) return true;
   // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
   const bool broken_by_us = view.record->freed == who.version;
@@ -202,11 +205,11 @@ Decision lost(const Situation& view, const std::string& why) {
                               " s its device answers with I/O errors");
 }
 
-bool rests_on_word(const Situation& view) {
+bool rests_on_override(const Situation& view) {
   const bool needs_proof = !view.seen.devices.empty() && !view.record->read_only && !view.record->shared;
-  if (!view.record->on_word || !needs_proof || view.seen.facts.dismissed) return false;
+  if (!view.record->operator_override || !needs_proof || view.seen.facts.dismissed) return false;
   return !view.seen.facts.attachment ||
-         !((stayed_here(view) && !was_written_since(view)) || (vouched_for(view) && taken_away(view) == nullptr));
+         !((stayed_here(view) && !was_written_since(view)) || (is_overridden(view) && taken_away(view) == nullptr));
 }
 
 std::optional<Decision> take_image(const Situation& view) {
@@ -233,19 +236,19 @@ std::optional<Decision> prove(const Situation& view) {
   if (alone && proven_by_lock(view)) return take_from_holders(view);
   if (!alone && !view.record->adopting)
     if (auto step = yield_to_other(view)) return step;
-  // Asked before a foreign client counts as a thief, and before anybody's word counts.
+  // Asked before a foreign client counts as a thief, and before an override counts.
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) return prove_after_detach(view, why);
   if (!alone) return prove_against_other(view);
   if (stayed_here(view) && !was_written_since(view)) return take_from_holders(view);
   if (was_taken_while_writing(view))
     return lost(view, "was taken from this node while it wrote, by the client at " + taker(who));
-  if (!vouched_for(view)) return nothing_proves(view);
+  if (!is_overridden(view)) return nothing_proves(view);
   // A mark of this very node was left by an agent whose files are gone.
   if (!who.writer.empty() && !on_this_node(who, who.writer))
     return unproven(view, "the client at " + who.writer + " marked it as its own to write, so another node had it");
   if (auto answer = take_from_holders(view)) return answer;
-  return note_word(view);
+  return note_override(view);
 }
 
 }  // namespace corbd::plan

@@ -16,8 +16,8 @@ std::optional<Decision> take_image(const Situation& view);
 Decision lost(const Situation& view, const std::string& why);
 /// Why the orchestrator knows that the volume may be another node's; null: it knows of nothing. Attachment known.
 const char* taken_away(const Situation& view);
-/// The lock shows what an earlier try did on an operator's word without serving the device. This try has neither that
-/// word nor a VolumeAttachment.
-bool rests_on_word(const Situation& view);
+/// The lock shows what an earlier try did on an operator override without serving the device. This try has neither that
+/// override nor a VolumeAttachment.
+bool rests_on_override(const Situation& view);
 
 }  // namespace corbd::plan

@@ -96,7 +96,7 @@ json::object to_json(const Record& record) {
   if (record.modified) out["modified"] = *record.modified;
   if (!record.format.empty()) out["format"] = record.format;
   if (record.format_version) out["format_version"] = *record.format_version;
-  if (record.on_word) out["on_word"] = true;
+  if (record.operator_override) out["on_word"] = true;
   if (record.provisioned) out["provisioned"] = true;
   if (!record.claim.empty()) out["claim"] = to_json(record.claim);
   if (record.note) out["note"] = json::object{{"user", record.note->user}, {"address", record.note->address}};
@@ -185,7 +185,7 @@ Record record_of(const json::object& from) {
   if (from.contains("modified")) record.modified = number_at<std::uint64_t>(from, "modified");
   if (from.contains("format")) record.format = string_at(from, "format");
   if (from.contains("format_version")) record.format_version = number_at<std::uint64_t>(from, "format_version");
-  record.on_word = from.contains("on_word") && from.at("on_word").as_bool();
+  record.operator_override = from.contains("on_word") && from.at("on_word").as_bool();
   record.provisioned = from.contains("provisioned") && from.at("provisioned").as_bool();
   if (from.contains("note")) {
     const auto& note = from.at("note").as_object();

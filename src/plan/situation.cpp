@@ -42,7 +42,7 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   // Whoever waited for the old device's flushes had an error of that device.
   const bool another = view.record->device && index != view.record->device;
   if (another || view.seen.loss_told) step.record.cache_lost = false;
-  step.record.on_word = false;  // it is served
+  step.record.operator_override = false;  // it is served
   step.record.device = index;
   step.record.adopting = false;
   step.record.uncached.clear();

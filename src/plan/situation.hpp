@@ -13,8 +13,8 @@ struct Situation {
   const std::optional<Record>& record;
   const Observation& seen;
   const Policy& policy;
-  bool take_over = false;  ///< rbd-nbd is asked to leave the device
-  bool vouched = false;    ///< the operator's word that no other node used the image
+  bool take_over = false;          ///< rbd-nbd is asked to leave the device
+  bool operator_override = false;  ///< an operator says that no other node used the image
 };
 
 /// "rbd/csi-vol-1 (image ID 1018aa17d94d)"

@@ -40,7 +40,7 @@ def story_image_recreated(lab):
 
 
 def story_unproven(lab):
-    """an image without exclusive-lock is not served again by itself after a kill -9, but is on the operator's word"""
+    """an image without exclusive-lock is not served again by itself after a kill -9, but is on an operator override"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=256 * MIB, features="layering"), block=True)
     volume.stage()
@@ -60,7 +60,7 @@ def story_unproven(lab):
     say("stage meanwhile: %s: %s" % (answer["code"], answer["message"]))
     say(ask(agent, "heal", volume.id, "--without-proof").strip())
     agent.wait_event("device.reconnected", 60, volume=volume.id)
-    check(agent.events("admin.heal_without_proof", volume=volume.id), "the word is not in the log")
+    check(agent.events("admin.heal_without_proof", volume=volume.id), "the override is not in the log")
     writer.wait_more(20)
     writer.stop()
     writer.expect_nothing_lost(kills)

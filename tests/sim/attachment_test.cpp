@@ -97,9 +97,9 @@ TEST_CASE("rbd-nbd's device without a lock is taken over by the word that came w
   auto wish = test::staged_wish(kId);
   wish.attachment = {GENERATE(State::here, State::unknown), "uid-1", ""};
   scene.loop.advance(std::chrono::minutes(1));
-  const bool vouched = wish.attachment.state == State::here;
-  CHECK((scene.want(wish) == errc::ok) == vouched);
-  CHECK(scene.device().alive == vouched);
+  const bool attached_here = wish.attachment.state == State::here;
+  CHECK((scene.want(wish) == errc::ok) == attached_here);
+  CHECK(scene.device().alive == attached_here);
 }
 
 TEST_CASE("a volume whose key is gone is shown as one that only a stage can serve, until that brings the key") {
@@ -117,7 +117,7 @@ TEST_CASE("a volume whose key is gone is shown as one that only a stage can serv
   CHECK(scene.world.agent.shell().unclaimed().empty());
 }
 
-TEST_CASE("the operator's word overrules no orchestrator that has the volume elsewhere") {
+TEST_CASE("an operator override overrules no orchestrator that has the volume elsewhere") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);

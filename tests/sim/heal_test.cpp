@@ -61,7 +61,7 @@ TEST_CASE(
   CHECK(world.kernel.devices.front().alive != another_came);
 }
 
-TEST_CASE("an image without exclusive-lock waits unproven until the operator gives his word") {
+TEST_CASE("an image without exclusive-lock waits unproven until an operator overrides the proof") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, false);
@@ -69,7 +69,7 @@ TEST_CASE("an image without exclusive-lock waits unproven until the operator giv
   CHECK(world.agent.want(kId, Wish(plan::Healed{true})));
 }
 
-TEST_CASE("the operator's word does not reach over a client that has the image open") {
+TEST_CASE("an operator override does not reach over a client that has the image open") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, false);

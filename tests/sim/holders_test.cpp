@@ -288,7 +288,7 @@ TEST_CASE("an image without a lock has its writer's mark from before its device 
   CHECK(scene.image().writer.empty());
 }
 
-TEST_CASE("no word lets an agent serve an image without a lock that another client marked since") {
+TEST_CASE("no operator override lets an agent serve an image without a lock that another client marked since") {
   Held scene(false);
   scene.world.cluster.leave(scene.image(), kHolder, true);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -301,7 +301,7 @@ TEST_CASE("no word lets an agent serve an image without a lock that another clie
   CHECK_FALSE(scene.device().alive);
 }
 
-TEST_CASE("a word counts against a mark that an agent of this very node left, whose files are gone") {
+TEST_CASE("an operator override counts against a mark that an agent of this very node left, whose files are gone") {
   Held scene(false);
   scene.world.cluster.leave(scene.image(), kHolder, true);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);

@@ -1,11 +1,11 @@
-// What the operator's word counts for, and what it does not (rule 2a).
+// What an operator override counts for, and what it does not (rule 2a).
 #include "dead.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("the operator's word counts in one try, and is forgotten with it") {
+TEST_CASE("an operator override counts in one try, and is forgotten with it") {
   Scene scene;
   scene.image().exclusive = false;
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
@@ -20,7 +20,7 @@ TEST_CASE("the operator's word counts in one try, and is forgotten with it") {
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
-TEST_CASE("what was done on the operator's word in a try that failed proves nothing to the next one") {
+TEST_CASE("what was done on an operator override in a try that failed proves nothing to the next one") {
   Dead scene(false);
   scene.world.agent.clients.clear();  // the dead client's file was damaged
   scene.forgotten();
@@ -48,7 +48,7 @@ TEST_CASE("what was done on the operator's word in a try that failed proves noth
   const bool stayed = GENERATE(true, false);
   if (stayed) scene.world.disk.records.front().attachment_uid = "uid-1";
   CHECK(scene.want(plan::Healed{true}) == errc::ok);
-  CHECK_FALSE(scene.world.disk.records.front().on_word);
+  CHECK_FALSE(scene.world.disk.records.front().operator_override);
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
@@ -69,7 +69,7 @@ TEST_CASE("what the orchestrator said before a wait is asked again after it") {
   CHECK_FALSE(scene.device().alive);
 }
 
-TEST_CASE("where volumes of the driver are not attached, the operator's word counts") {
+TEST_CASE("where volumes of the driver are not attached, an operator override counts") {
   Dead scene(false);
   scene.forgotten();
   scene.image().lock_owner.clear();
@@ -103,7 +103,7 @@ TEST_CASE(
   CHECK(scene.world.kernel.answered == 1);
 }
 
-TEST_CASE("the operator's word reaches over no client, no attachment and no volume that was given up") {
+TEST_CASE("an operator override reaches over no client, no attachment and no volume that was given up") {
   Dead scene;
   scene.image().lock_owner.clear();
   const int what = GENERATE(range(0, 6));
@@ -123,7 +123,7 @@ TEST_CASE("the operator's word reaches over no client, no attachment and no volu
   if (what != 5) CHECK_FALSE(scene.device().alive);
 }
 
-TEST_CASE("the operator's word is advised where it counts, and nowhere else") {
+TEST_CASE("an operator override is advised where it counts, and nowhere else") {
   Dead scene(false);
   scene.image().lock_owner.clear();
   const int which = GENERATE(range(0, 3));

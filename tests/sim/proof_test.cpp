@@ -59,7 +59,7 @@ TEST_CASE("what this node itself wrote, for hours and until its client was cut o
   CHECK(scene.device().alive);
 }
 
-TEST_CASE("a volume that a rescue host wrote is served on the operator's word, and then as any other") {
+TEST_CASE("a volume that a rescue host wrote is served on an operator override, and then as any other") {
   Dead scene;
   scene.loop.advance(61s);
   REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
@@ -161,7 +161,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a dead client of this node that no file tells of proves nothing by itself, but the operator's word lets it be "
+    "a dead client of this node that no file tells of proves nothing by itself, but an operator override lets it be "
     "fenced") {
   Dead scene(false);
   const std::string client = scene.image().lock_owner;
@@ -175,7 +175,7 @@ TEST_CASE(
   CHECK(scene.world.cluster.blocklisted.contains(client));
 }
 
-TEST_CASE("a client of this node that watches lives, and is not fenced whoever vouches") {
+TEST_CASE("a client of this node that watches lives, and is not fenced by an operator override") {
   Dead scene;
   scene.forgotten();
   const std::string tool = "10.0.0.1:0/4711";  // `rbd` on this host

@@ -35,9 +35,9 @@ struct AdminSources {
   /// All facts but what this server knows itself: volumes, clusters, unclaimed devices, helpers.
   std::function<NodeFacts()> facts;
   fence::Fencer* fencer = nullptr;  ///< for the service Fencing; null: there is none
-  /// An operator gave the word for a volume (HealRequest.without_proof), and the try ended like this. `by`: "uid 0, pid
-  /// 4711"; empty: not known.
-  std::function<void(const std::string& volume_id, const std::string& by, const result<>& done)> vouched =
+  /// An operator override (HealRequest.without_proof), and how its try ended. `by`: "uid 0, pid 4711";
+  /// empty: not known.
+  std::function<void(const std::string& volume_id, const std::string& by, const result<>& done)> on_override =
       [](const std::string&, const std::string&, const result<>&) {};
   /// orchestrator::Finder::left
   std::function<std::map<std::string, std::string>()> left = [] { return std::map<std::string, std::string>(); };

@@ -38,9 +38,9 @@ class Kubernetes final : public volume::Listener {
   void notify_node(const volume::Notice& notice) {
     reporter_.tell_node({notice.reason, notice.warning, notice.message});
   }
-  /// Reports that an operator gave their word for the volume, and how the try ended. `by`: who; empty: not known.
-  void vouched(const std::string& volume_id, const std::string& by, const result<>& done) {
-    reporter_.tell(volume_id, vouched_notice(by, done));
+  /// Reports an operator override, and how its try ended. `by`: who; empty: not known.
+  void report_override(const std::string& volume_id, const std::string& by, const result<>& done) {
+    reporter_.tell(volume_id, override_notice(by, done));
   }
   /// Why an unclaimed device is not served, by volume ID.
   const std::map<std::string, std::string>& left() const { return finder_.left(); }

@@ -13,8 +13,8 @@
 
 namespace corbd::orchestrator {
 
-/// The notice about an operator's word in place of a proof: HealedByWord, or HealByWordRefused with the reason.
-kube::Notice vouched_notice(const std::string& by, const result<>& done);
+/// HealedByOverride, or OverrideRefused with the reason.
+kube::Notice override_notice(const std::string& by, const result<>& done);
 
 /// VolumeStalled, VolumeFenced, NodeFenced, HealingFailed, VolumeLost and VolumeHealed, each at most once per stall. A
 /// stall that ends within stalled_after, as after a restart of the agent, is not worth a notice.

@@ -73,9 +73,10 @@ struct Record {
                        ///< not end; "": none
   std::optional<std::uint64_t> format_version;  ///< of krbd: header's version (image::Ownership) since that marker
                                                 ///< stands; as long as it is the same, nobody else had the image's lock
-  bool on_word = false;  ///< an operator's word was acted on, and its try did not serve the device: what the lock shows
-                         ///< rests on that word, and proves nothing to a later try
-  Claim claim;           ///< for people: as it was told when the volume was staged first
+  /// A try acted on one (`on_word` on disk) and did not serve the device: what the lock shows rests on that override,
+  /// and proves nothing to a later try.
+  bool operator_override = false;
+  Claim claim;  ///< for people: as it was told when the volume was staged first
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 

@@ -98,9 +98,9 @@ struct Unpublished {
 };
 /// A staged volume that nobody serves is served again.
 struct Healed {
-  /// The operator's word that no other node used the image. It counts in this one try, and only where nobody says
-  /// otherwise.
-  bool vouched = false;
+  /// An operator says that no other node used the image (`corbd heal ID --without-proof`). It counts in this one try,
+  /// and only where nobody says otherwise.
+  bool operator_override = false;
   bool operator==(const Healed&) const = default;
 };
 /// The same, and rbd-nbd is asked to leave the volume to this agent if it serves it.

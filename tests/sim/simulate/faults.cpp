@@ -178,8 +178,8 @@ void Node::happen_to_image(const Fault& fault) {
       return agent_waits(fault);
     case Kind::dead_holder:
       return dead_holder(fault);
-    case Kind::vouch:
-      return vouch(fault.what % history_.volumes.size());
+    case Kind::override_proof:
+      return override_proof(fault.what % history_.volumes.size());
     case Kind::remove_image:
       return world_.cluster.remove_image(name);
     case Kind::grow:
@@ -249,7 +249,7 @@ void Node::ceph_csi_heals(std::uint32_t what) {
 }
 
 /// An operator who knows what he says, or one whom the agent must not believe.
-void Node::vouch(std::size_t i) {
+void Node::override_proof(std::size_t i) {
   const std::string& name = history_.volumes[i].image;
   const auto* device = device_of(name);
   if (faults_over_ || !world_.cluster.images.contains(name) || device == nullptr || device->alive || !agent().running())
@@ -258,7 +258,7 @@ void Node::vouch(std::size_t i) {
     if (of == name && !moved_at_) return;
   const bool true_word = device->visits == world_.cluster.images.at(name).visits;
   if (!true_word && !moved_at_) return;
-  vouched_.insert(name);
+  overridden_.insert(name);
   ask(i, plan::Healed{true});
 }
 

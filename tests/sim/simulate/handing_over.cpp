@@ -82,7 +82,7 @@ void Node::before_dies() {
   trace("the agent before ends");
   now.end(false);
   for (auto& kubelet : kubelets_) kubelet.asking = false;
-  vouched_.clear();
+  overridden_.clear();
   const bool comes_again = !now.before_ended && !now.lock_said && one_in(2);
   if (!comes_again || !now.before.agent.keeper) return now.before.agent.kill(true);
   if (!now.before.agent.die()) return;

@@ -51,7 +51,7 @@ constexpr std::array kWeights{
     Weight{Kind::maintain, "a tool of the cluster works on an image", 4, 300'000},
     Weight{Kind::agent_waits, "another node's agent waits for an image", 3, 1},
     Weight{Kind::there_and_back, "ceph-csi is there for a while", 4, 90'000},
-    Weight{Kind::vouch, "an operator gives his word for a volume", 4, 1},
+    Weight{Kind::override_proof, "an operator says that nobody else used a volume", 4, 1},
     Weight{Kind::leave_in_call, "the agent is told to leave in the middle of a call", 6, 10'000},
     // Drawn apart: add_fences().
     Weight{Kind::fence_node, "the cluster fences this node", 0, 150'000},

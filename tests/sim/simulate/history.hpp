@@ -41,7 +41,7 @@ struct Fault {
     maintain,
     agent_waits,
     there_and_back,
-    vouch,
+    override_proof,
     odd_error,
     late_command,
     leave_in_call,

@@ -90,7 +90,7 @@ task<> Node::asking(Node& node, std::size_t i, Wish wish) {
 void Node::answered(std::size_t i, const Wish& wish, const result<>& done) {
   Kubelet& kubelet = kubelets_[i];
   kubelet.asking = false;
-  if (std::holds_alternative<plan::Healed>(wish)) vouched_.erase(kubelet.volume.image);
+  if (std::holds_alternative<plan::Healed>(wish)) overridden_.erase(kubelet.volume.image);
   trace(std::string(plan::name(wish)) + " of " + kubelet.volume.image + (done ? " done" : ": " + done.error().text));
   // What may be there must be taken down, also when it is not known to be there.
   if (std::holds_alternative<plan::Staged>(wish)) kubelet.staged = done.has_value();

@@ -132,7 +132,7 @@ void Node::lifecycle() {
     for (auto& kubelet : kubelets_) kubelet.staged = kubelet.published = false;
   }
   for (auto& kubelet : kubelets_) kubelet.asking = false;
-  vouched_.clear();
+  overridden_.clear();
   if (!down_for_) return;
   const auto back_in = *std::exchange(down_for_, std::nullopt);
   loop_.outside_in(back_in + 100ms, [this] { start_agent(); });

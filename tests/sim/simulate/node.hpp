@@ -63,7 +63,7 @@ class Node final : public test::Hazards {
   void happen_to_device(const Fault& fault);
   void there_and_back(const Fault& fault);
   void ceph_csi_heals(std::uint32_t what);
-  void vouch(std::size_t i);
+  void override_proof(std::size_t i);
   void leave_in_call(Millis comes_back_in);
   void stop_faults();
   Error error_of(const std::string& call, std::uint32_t what) const;
@@ -129,8 +129,7 @@ class Node final : public test::Hazards {
   std::uint32_t nonces_ = 0;                                      ///< of other nodes' clients
   std::map<std::string, std::pair<std::string, bool>> visitors_;  ///< image, and whether it leaves cleanly
   std::map<std::string, std::string> waiting_;                    ///< image by other nodes' agents that wait for one
-  std::set<std::string>
-      vouched_;  ///< images for which an operator's word is under way: he sees to it that nobody comes
+  std::set<std::string> overridden_;                 ///< images whose operator sees to it that nobody comes meanwhile
   std::set<std::string> left_by_dead_;               ///< images that a dead node had
   std::map<std::string, std::string> dead_holders_;  ///< the clients of that node, and the ID of the image of each
   std::optional<time_point> moved_at_;               ///< since when the volume is attached elsewhere

@@ -34,12 +34,12 @@ void Node::visit(const Fault& fault, bool by_force) {
   const bool by_corbd = device != nullptr && device->io_timeout_ms != test::KernelDevice().io_timeout_ms;
   const bool unheard = by_force && fault.what / 8 % 2 == 0 && image.exclusive && !image.shared && by_corbd &&
                        world_.cluster.would_stamp(image) && std::ranges::any_of(world_.disk.records, knows_stamp);
-  if (vouched_.contains(name) || is_between_break_and_lock(image) || !world_.cluster.visit(image, visitor, by_force))
+  if (overridden_.contains(name) || is_between_break_and_lock(image) || !world_.cluster.visit(image, visitor, by_force))
     return;
   if (!unheard) moves_away(image);
   // Nobody told the operator.
   if (history_.orchestrated && one_in(2))
-    loop_.outside_in(any(90s), [this, i = fault.what % history_.volumes.size()] { vouch(i); });
+    loop_.outside_in(any(90s), [this, i = fault.what % history_.volumes.size()] { override_proof(i); });
   visitors_[visitor] = {name, fault.what % 5 != 0};
   loop_.outside_in(fault.lasts, [this, visitor] {
     const auto place = visitors_.find(visitor);
@@ -64,7 +64,7 @@ void Node::maintain(const Fault& fault) {
   // trace of it.
   const auto* device = device_of(name);
   if (device != nullptr && device->cache_died && !device->alive) return;
-  if (vouched_.contains(name) || !world_.cluster.maintain(world_.cluster.images.at(name), tool)) return;
+  if (overridden_.contains(name) || !world_.cluster.maintain(world_.cluster.images.at(name), tool)) return;
   visitors_[tool] = {name, fault.what % 5 != 0};
   loop_.outside_in(fault.lasts, [this, tool] {
     const auto place = visitors_.find(tool);
@@ -78,7 +78,7 @@ void Node::maintain(const Fault& fault) {
 void Node::agent_waits(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const std::string agent = "10.0.0.3" + new_nonce();
-  if (vouched_.contains(name) || !waiting_.emplace(agent, name).second) return;
+  if (overridden_.contains(name) || !waiting_.emplace(agent, name).second) return;
   moves_away(world_.cluster.images.at(name));
   world_.cluster.other_agent_waits(name, agent);
 }

@@ -213,7 +213,7 @@ TEST_CASE("healing one volume ends with the try's own error") {
   CHECK_THAT(status.error_message(), ContainsSubstring("the lock is free"));
 }
 
-TEST_CASE("a word for one volume goes with one wish, and is told with who gave it and how it ended") {
+TEST_CASE("an operator override of one volume goes with one wish, and is told with who gave it and how it ended") {
   Scene scene;
   scene.volumes.add("1", Health::reconnecting);
   const bool refused = GENERATE(true, false);
@@ -225,12 +225,12 @@ TEST_CASE("a word for one volume goes with one wish, and is told with who gave i
   CHECK(scene.call(&Stub::Heal, request, said).ok() != refused);
   scene.thread.call([&] {
     CHECK(scene.volumes.asked == Texts{"heal 1 without proof"});
-    CHECK(scene.vouched == Texts{"1", "uid " + std::to_string(::getuid()) + ", pid " + std::to_string(::getpid()),
-                                 refused ? "it is locked by another" : ""});
+    CHECK(scene.overridden == Texts{"1", "uid " + std::to_string(::getuid()) + ", pid " + std::to_string(::getpid()),
+                                    refused ? "it is locked by another" : ""});
   });
 }
 
-TEST_CASE("a word for all volumes, or for one that rbd-nbd is to leave, is refused") {
+TEST_CASE("an operator override of all volumes, or of one that rbd-nbd is to leave, is refused") {
   Scene scene;
   scene.volumes.add("1", Health::reconnecting);
   scene.start();

@@ -25,7 +25,7 @@ class Scripted final : public ScriptedVolumes {
   task<result<>> want(std::string id, plan::Wish wish, Until until) override {
     const auto* healed = std::get_if<plan::Healed>(&wish);
     asked.push_back(std::string(name(wish)) + " " + id +
-                    (healed != nullptr && healed->vouched ? " without proof" : ""));
+                    (healed != nullptr && healed->operator_override ? " without proof" : ""));
     if (!held) co_return outcome;
     const Waited how = co_await never_.wait(until);
     co_return wait_error(how, "the scripted volume");
@@ -69,8 +69,8 @@ class Scene {
       if (cordoned) known.cordoned = "2026-01-31T12:00:00Z";
       return known;
     };
-    sources.vouched = [this](const std::string& id, const std::string& by, const result<>& done) {
-      vouched = {id, by, done ? "" : done.error().text};
+    sources.on_override = [this](const std::string& id, const std::string& by, const result<>& done) {
+      overridden = {id, by, done ? "" : done.error().text};
     };
     server = std::make_unique<ops::Admin>(thread.control(), *clock_, sources, config);
   }
@@ -116,9 +116,9 @@ class Scene {
   heal::Healer healer;
   std::map<std::string, std::vector<volume::Change>> timelines;
   std::atomic<bool> cordoned{false};
-  result<> set_cordoned_ends;        ///< with this
-  ops::NodeFacts facts;              ///< of the node
-  std::vector<std::string> vouched;  ///< volume, by whom, error
+  result<> set_cordoned_ends;           ///< with this
+  ops::NodeFacts facts;                 ///< of the node
+  std::vector<std::string> overridden;  ///< volume, by whom, error
   std::vector<HelperPool::Stuck> stuck;
   std::unique_ptr<ops::Admin> server;
 };

@@ -99,13 +99,13 @@ TEST_CASE("a volume whose device another program disconnected in use is told onc
   CHECK(scene.becomes(Health::staged).empty());
 }
 
-TEST_CASE("an operator's word is told as a warning, with who gave it and what came of it") {
-  const auto served = orchestrator::vouched_notice("uid 0, pid 7", {});
-  CHECK(served.reason == "HealedByWord");
+TEST_CASE("an operator override is told as a warning, with who gave it and what came of it") {
+  const auto served = orchestrator::override_notice("uid 0, pid 7", {});
+  CHECK(served.reason == "HealedByOverride");
   CHECK(served.warning);
   CHECK_THAT(served.message, ContainsSubstring("uid 0, pid 7"));
-  const auto refused = orchestrator::vouched_notice("", Error{errc::lost, "it is attached elsewhere"});
-  CHECK(refused.reason == "HealByWordRefused");
+  const auto refused = orchestrator::override_notice("", Error{errc::lost, "it is attached elsewhere"});
+  CHECK(refused.reason == "OverrideRefused");
   CHECK_THAT(refused.message, ContainsSubstring("it is attached elsewhere"));
 }
 

@@ -69,7 +69,7 @@ TEST_CASE("the mark that the agent before left proves nothing alone") {
   if (what == 1) model.ownership.handed_over = false;                         // of an agent that did not give it here
   if (what == 2) model.ownership.foreign_watchers = {"10.0.0.9:0/77"};        // somebody has it open
   if (what == 3) model.exclusive_lock = model.record->exclusive_lock = true;  // its lock was to be left too
-  if (what == 4) model.record->on_word = true;                                // a try that failed
+  if (what == 4) model.record->operator_override = true;                      // a try that failed
   if (what == 5) {                                                            // another agent has replaced our own mark
     model.ownership.handed_over = false;
     model.seen.image_open = model.seen.writer_marked = true;

@@ -212,7 +212,7 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   if (flip()) model.marker = "mkfs by 10.0.0.1:0/1";
   if (model.record && flip()) model.record->format = "mkfs by 10.0.0.1:0/1";
   if (model.record && random() % 4 == 0) model.record->format_version = 0;
-  if (model.record) model.record->on_word = random() % 4 == 0;
+  if (model.record) model.record->operator_override = random() % 4 == 0;
   if (model.record && flip()) model.record->attachment_uid = "uid-1";
   model.attachment = {static_cast<Attachment::State>(random() % 4), flip() ? "uid-1" : "uid-2", ""};
   model.ownership.lock = static_cast<Lock>(random() % 4);

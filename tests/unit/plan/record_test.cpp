@@ -123,12 +123,12 @@ TEST_CASE("a record holds no key") {
   CHECK_THAT(bytes, !ContainsSubstring("userKey"));
 }
 
-TEST_CASE("what a format and an operator's word left is part of the record, and absent from others") {
+TEST_CASE("what a format and an operator override left is part of the record, and absent from others") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("format_version") == std::string::npos);
   CHECK(plan::encode(record).find("on_word") == std::string::npos);
   record.format_version = 7;
-  record.on_word = true;
+  record.operator_override = true;
   record.signed_as = "uid-1";
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
