@@ -286,7 +286,7 @@ int memory(int count, int depth, unsigned bytes) {
   const auto wanted = static_cast<std::size_t>(depth);
   asio::io_context control;
   const auto clock = make_real_clock(control.get_executor());
-  nbd::Probe probe;
+  nbd::Counters counters;
   nbd::IoLoop loop(512ull << 20, 32u << 20);
   std::vector<std::unique_ptr<Holding>> images;
   std::vector<Fd> peers;
@@ -297,7 +297,7 @@ int memory(int count, int depth, unsigned bytes) {
     images.push_back(std::make_unique<Holding>(1));
     peers.push_back(std::move(pair->second));
     links.push_back(
-        nbd::serve_socket(control.get_executor(), *clock, loop, *images.back(), std::move(pair->first), probe));
+        nbd::serve_socket(control.get_executor(), *clock, loop, *images.back(), std::move(pair->first), counters));
   }
   const auto rest = [](auto time) { std::this_thread::sleep_for(time); };
   rest(std::chrono::milliseconds(200));

@@ -98,7 +98,7 @@ class Server {
       if (!test::newstyle_handshake(socket.get(), image.size())) continue;
       asio::post(control_, [this, &image, fd = socket.release()] {
         links_.push_back(
-            nbd::serve_socket(control_.get_executor(), *clock_, loops_.next(), image, Fd(fd), probe_, false, [] {}));
+            nbd::serve_socket(control_.get_executor(), *clock_, loops_.next(), image, Fd(fd), counters_, false, [] {}));
       });
     }
   }
@@ -111,7 +111,7 @@ class Server {
   std::unique_ptr<image::Clusters> clusters_ =
       rbd::make_clusters(control_.get_executor(), *clock_, pool_, {.incarnations_dir = incarnations_.path()});
   nbd::IoLoops loops_;
-  nbd::Probe probe_;
+  nbd::Counters counters_;
   std::vector<std::unique_ptr<image::Image>> images_;
   std::vector<std::unique_ptr<device::Link>> links_;
 };

@@ -50,10 +50,10 @@ int serve(bool kept) {
   const auto clock = make_real_clock(control.get_executor());
   NoKeep keep;
   nbd::IoLoop loop(256u << 20, 32u << 20, 1u << 20, nbd::kKeptBuffers, kept ? &keep : nullptr);
-  nbd::Probe probe;
+  nbd::Counters counters;
   const auto stop = [&] { control.stop(); };
   const auto link =
-      nbd::serve_socket(control.get_executor(), *clock, loop, image, Fd(::dup(STDIN_FILENO)), probe, false, stop);
+      nbd::serve_socket(control.get_executor(), *clock, loop, image, Fd(::dup(STDIN_FILENO)), counters, false, stop);
   control.run();
   link->shut();
   while (link->state() == device::Link::State::serving || link->in_flight() > 0) std::this_thread::yield();

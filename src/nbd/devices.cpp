@@ -130,13 +130,13 @@ class Devices final : public device::Devices {
   Devices(executor control, Clock& clock, Config config)
       : control_(control),
         clock_(clock),
-        probe_(config.slow_request),
+        counters_(config.slow_request),
         loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes, config.keep),
         given_(control, clock, *loops_.all().front(), config),
         lock_(config.commands_lock),
         helper_(std::move(config.helper)),
         known_(std::make_shared<Known>(control, clock, std::move(config.sysfs), std::move(config.commands_lock))),
-        netlink_(probe_, [control, known = known_](std::uint32_t index) {
+        netlink_(counters_, [control, known = known_](std::uint32_t index) {
           asio::post(control, [known, index] {
             if (known->dead) known->dead(index);
           });
@@ -182,7 +182,7 @@ class Devices final : public device::Devices {
     if (!pair) return pair.error();
     std::unique_ptr<device::Link> link =
         std::make_unique<Link>(control_, clock_, loops_.next(), image, std::move(options), std::move(pair->first),
-                               std::move(pair->second), std::move(on_stopped), probe_);
+                               std::move(pair->second), std::move(on_stopped), counters_);
     return link;
   }
 
@@ -199,7 +199,7 @@ class Devices final : public device::Devices {
     const bool resumed = found->left != nullptr;
     auto link =
         std::make_unique<Link>(control_, clock_, loops_.next(), image, std::move(options), std::move(found->socket),
-                               Fd(), std::move(on_stopped), probe_, std::move(found->left));
+                               Fd(), std::move(on_stopped), counters_, std::move(found->left));
     link->was_given(index);
     link->name(backend);
     if (!resumed) link->keep(index, backend);
@@ -287,7 +287,7 @@ class Devices final : public device::Devices {
 
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { known_->dead = std::move(dead); }
   device::Counters counters() const override {
-    device::Counters now = probe_.read();
+    device::Counters now = counters_.read();
     loops_.add_to(now);
     return now;
   }
@@ -353,7 +353,7 @@ class Devices final : public device::Devices {
 
   executor control_;
   Clock& clock_;
-  Probe probe_;
+  Counters counters_;
   IoLoops loops_;
   GivenLinks given_;
   const std::string lock_;

@@ -18,7 +18,7 @@ struct KernelEnd {
 class Link final : public device::Link {
  public:
   Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
-       Fd kernel_end, std::function<void()> on_stopped, Probe& probe, std::unique_ptr<Left> left = nullptr);
+       Fd kernel_end, std::function<void()> on_stopped, Counters& counters, std::unique_ptr<Left> left = nullptr);
   ~Link() override;
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -67,9 +67,10 @@ bool hung_up(int socket);
 
 /// Serves the peer of a connected stream socket.
 inline std::unique_ptr<Link> serve_socket(executor control, Clock& clock, IoLoop& loop, image::Image& image, Fd socket,
-                                          Probe& probe, bool read_only = false, std::function<void()> on_stopped = {}) {
+                                          Counters& counters, bool read_only = false,
+                                          std::function<void()> on_stopped = {}) {
   return std::make_unique<Link>(std::move(control), clock, loop, image, read_only, std::move(socket), Fd(),
-                                std::move(on_stopped), probe);
+                                std::move(on_stopped), counters);
 }
 
 }  // namespace corbd::nbd

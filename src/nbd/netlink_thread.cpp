@@ -8,8 +8,8 @@
 
 namespace corbd::nbd {
 
-NetlinkThread::NetlinkThread(Probe& probe, std::function<void(std::uint32_t)> dead)
-    : probe_(probe), dead_(std::move(dead)), work_(io_.get_executor()), thread_([this] { io_.run(); }) {
+NetlinkThread::NetlinkThread(Counters& counters, std::function<void(std::uint32_t)> dead)
+    : counters_(counters), dead_(std::move(dead)), work_(io_.get_executor()), thread_([this] { io_.run(); }) {
   pthread_setname_np(thread_.native_handle(), "corbd-netlink");
 }
 
@@ -40,7 +40,7 @@ void NetlinkThread::wait() {
     const auto again = std::ranges::unique(dead);
     dead.erase(again.begin(), again.end());
     for (const std::uint32_t index : dead) {
-      Probe::add(probe_.links_dead);
+      counters_.add(device::Count::links_dead);
       log::info("nbd.link_dead", {{"device", device::path(index)}});
       dead_(index);
     }

@@ -9,15 +9,15 @@
 #include <optional>
 #include <thread>
 
+#include "counters.hpp"
 #include "netlink.hpp"
-#include "probe.hpp"
 
 namespace corbd::nbd {
 
 class NetlinkThread {
  public:
   /// `dead` is called on the netlink thread with the index of every device whose link the kernel reports dead.
-  NetlinkThread(Probe& probe, std::function<void(std::uint32_t)> dead);
+  NetlinkThread(Counters& counters, std::function<void(std::uint32_t)> dead);
   /// Waits for the command under way, and drops those behind it.
   ~NetlinkThread();
   NetlinkThread(const NetlinkThread&) = delete;
@@ -34,7 +34,7 @@ class NetlinkThread {
  private:
   void wait();
 
-  Probe& probe_;
+  Counters& counters_;
   const std::function<void(std::uint32_t)> dead_;
   asio::io_context io_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_;

@@ -19,17 +19,17 @@ constexpr std::size_t kMaxRequests = ledger::kSlots;
 }  // namespace
 
 Session::Session(IoLoop& loop, image::Image& image, const device::ServeOptions& options, Fd socket, Notices notices,
-                 Probe& probe, std::unique_ptr<Left> left)
+                 Counters& counters, std::unique_ptr<Left> left)
     : loop_(loop),
       image_(image),
       read_only_(options.read_only || image.read_only()),
       notices_(std::move(notices)),
-      probe_(probe),
+      counters_(counters),
       stream_(loop.io().get_executor(), socket.get()),
       fd_(socket.release()),
       lost_cache_(options.cache_lost),
       slow_(loop.io()),
-      slow_us_(probe.slow_us),
+      slow_us_(counters.slow_us),
       ledger_(loop.make_ledger()),
       left_(std::move(left)),
       framer_(ledger_.input()) {
@@ -136,7 +136,7 @@ Session::Read Session::take(const Framer::Event& event) {
       if (!framer_.at_boundary()) stop(State::closed, 0);
       return Read::ended;
     case Framer::Kind::broken:
-      Probe::add(probe_.broken);
+      counters_.add(device::Count::links_broken);
       log::warning("nbd.broken_stream", {{"image", image_.key().text()}});
       stop(State::closed, 0);
       return Read::ended;
@@ -152,7 +152,7 @@ bool Session::begin(const Pending& pending) {
   const Request& request = pending.request;
   const bool nothing_to_do = request.length == 0 && request.command != Command::flush;
   if (pending.error != 0 || nothing_to_do) {
-    if (pending.error != 0) Probe::add(probe_.refused);
+    if (pending.error != 0) counters_.add(device::Count::refused);
     Slot& slot = take_slot(request);
     ledger_.taken(slot.number, request, Arena::kElsewhere);
     answer(slot, pending.error);
@@ -161,7 +161,7 @@ bool Session::begin(const Pending& pending) {
   }
   const std::size_t bytes = request.has_data() ? Buffers::rounded(request.length) : 0;
   if (bytes > 0 && !loop_.budget.take(*this, bytes, budget_used_)) {
-    Probe::add(probe_.budget_waits);
+    counters_.add(device::Count::budget_waits);
     loop_.budget.wait(*this, bytes);
     tally_.stands_still();
     return false;

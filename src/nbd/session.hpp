@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "corbd/core/fd.hpp"
+#include "counters.hpp"
 #include "ending.hpp"
 #include "framer.hpp"
 #include "io_loop.hpp"
@@ -20,7 +21,6 @@
 #include "ledger.hpp"
 #include "lost_cache.hpp"
 #include "outbox.hpp"
-#include "probe.hpp"
 #include "tally.hpp"
 #include "vital.hpp"
 
@@ -37,9 +37,9 @@ class Session final : Budget::Waiter, Batched {
   };
   using State = device::Link::State;
 
-  /// The socket is a connected stream. Probe and image outlive this object. `left`: what a dead server of it owes.
+  /// The socket is a connected stream. Counters and image outlive this object. `left`: what a dead server of it owes.
   Session(IoLoop& loop, image::Image& image, const device::ServeOptions& options, Fd socket, Notices notices,
-          Probe& probe, std::unique_ptr<Left> left = nullptr);
+          Counters& counters, std::unique_ptr<Left> left = nullptr);
   ~Session();
 
   // Any thread.
@@ -142,7 +142,7 @@ class Session final : Budget::Waiter, Batched {
   image::Image& image_;
   const bool read_only_;
   Notices notices_;
-  Probe& probe_;
+  Counters& counters_;
   Ending::Stream stream_;
   const int fd_;
   std::shared_ptr<Ending> ending_;  ///< has the stream then, and stays until the kernel has seen the end
@@ -168,7 +168,7 @@ class Session final : Budget::Waiter, Batched {
   std::string name_;
   asio::steady_timer slow_;
   bool waits_slow_ = false;
-  const std::int64_t slow_us_;  ///< as Probe has it, but no line of the cache that other threads write
+  const std::int64_t slow_us_;  ///< as Counters has it, but no line of the cache that other threads write
 
   Ledger ledger_;
   bool kept_ = false;           ///< somebody has the socket and the ledger for a later process

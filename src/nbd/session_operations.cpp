@@ -24,7 +24,7 @@ Session::Slot& Session::take_slot(const Request& request) {
 }
 
 void Session::submit(Slot& slot) {
-  Probe::add(probe_.requests.at(static_cast<std::size_t>(slot.request.command)));
+  counters_.add_request(static_cast<std::size_t>(slot.request.command));
   note_begin(slot);
   slot.piece_left = slot.request.length;
   slot.piece_offset = slot.request.offset;
@@ -88,7 +88,7 @@ void Session::finish(Slot& slot) {
   loop_.at_batch_end(*this);
   const Verdict verdict = judge(slot.result);
   if (verdict.hold && serving()) {
-    Probe::add(probe_.held);
+    counters_.add(device::Count::links_held);
     const char* hint =
         "the kernel repeats the request on the next link; if the error persists, `corbd fail` gives the volume up";
     if (verdict.doubtful)
@@ -103,7 +103,7 @@ void Session::finish(Slot& slot) {
   tally_.ended(slot.request, took_us, error != 0);
   if (slow_us_ > 0 && took_us >= slow_us_) note_slow(slot, took_us);
   if (slot.sent > 0) return answered_alone(slot);
-  if (verdict.error != 0) Probe::add(probe_.image_errors);
+  if (verdict.error != 0) counters_.add(device::Count::image_errors);
   answer(slot, error);
 }
 

@@ -91,8 +91,8 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
   if (status.unserved_since) out.set_unserved_ms(ms(now - *status.unserved_since));
   out.set_waiting(status.waiting);
   out.set_oldest_request_ms(ms(status.oldest));
-  out.set_links_lost(status.links_lost);
-  out.set_longest_stall_ms(ms(status.longest_stall));
+  out.set_links_lost(status.counts.links_lost);
+  out.set_longest_stall_ms(ms(status.counts.longest_stall));
   if (status.last_error) {
     out.mutable_last_error()->set_code(std::string(name(status.last_error->code)));
     out.mutable_last_error()->set_text(valid_utf8(status.last_error->text));

@@ -97,10 +97,10 @@ void volumes(Families& into, const Snapshot& snapshot) {
              [](const auto& volume) { return seconds(volume.other_silent); });
   per_volume(into, snapshot, "corbd_volume_links_lost_total", MetricType::Counter,
              "Times the volume's device lost its server.",
-             [](const auto& volume) { return double{1} * volume.links_lost; });
+             [](const auto& volume) { return double{1} * volume.counts.links_lost; });
   per_volume(into, snapshot, "corbd_volume_longest_stall_seconds", MetricType::Gauge,
              "Longest time that the volume was without a server since the agent's start.",
-             [](const auto& volume) { return seconds(volume.longest_stall); });
+             [](const auto& volume) { return seconds(volume.counts.longest_stall); });
   into.family("corbd_volume_info", MetricType::Gauge,
               "The volume's other names, to join with the volume's other metrics; always 1.");
   for (const auto& volume : snapshot.volumes)
@@ -196,15 +196,7 @@ void devices(Families& into, const device::Counters& counters) {
   for (std::size_t i = 0; i < commands.size(); ++i)
     if (i != 2 && !commands.at(i).empty())
       into.sample({{"command", std::string(commands.at(i))}}, static_cast<double>(counters.requests.at(i)));
-  into.counter("corbd_nbd_refused_total", "Requests answered with an error without asking the image.",
-               counters.refused);
-  into.counter("corbd_nbd_image_errors_total", "Requests answered with the image's error.", counters.image_errors);
-  into.counter("corbd_nbd_links_held_total", "Links shut because the image's connection failed.", counters.held);
-  into.counter("corbd_nbd_links_broken_total", "Links shut because the peer did not speak the protocol.",
-               counters.broken);
-  into.counter("corbd_nbd_links_dead_total", "Dead links that the kernel reported.", counters.links_dead);
-  into.counter("corbd_nbd_budget_waits_total",
-               "Times the agent stopped reading a device because too much was in flight.", counters.budget_waits);
+  for (const auto& metric : device::kCountMetrics) into.counter(metric.name, metric.help, counters.of(metric.count));
   const auto gauge = [&](const char* name, const char* help, std::uint64_t value) {
     into.gauge(name, help, static_cast<double>(value));
   };

@@ -32,7 +32,7 @@ std::string_view name(Health health) {
 }
 
 void end_stall(Volume& live, time_point now) {
-  if (live.stalled_since) live.longest_stall = std::max(live.longest_stall, now - *live.stalled_since);
+  if (live.stalled_since) live.counts.longest_stall = std::max(live.counts.longest_stall, now - *live.stalled_since);
   live.stalled_since.reset();
 }
 
@@ -105,8 +105,7 @@ Status status_of(const Volume& live, const device::Seen* seen, const std::vector
   status.unserved_since = live.unserved_since;
   status.waiting = seen != nullptr ? seen->waiting : 0;
   status.oldest = live.link ? live.link->oldest() : duration::zero();
-  status.links_lost = live.links_lost;
-  status.longest_stall = live.longest_stall;
+  status.counts = live.counts;
   status.figures = figures_of(live);
   status.in_flight = live.link ? live.link->in_flight() : 0;
   status.last_error = live.last_error;

@@ -38,7 +38,7 @@ task<result<>> Steps::start_session(Volume& live) {
     if (alive.expired()) return;
     const bool used = live.record && !(live.record->stagings.empty() && live.record->publishes.empty());
     if (!used || !live.connected) return;
-    ++live.links_lost;
+    ++live.counts.links_lost;
     resume_stall(live);
     if (!live.unserved_since) live.unserved_since = clock_.now();
     report_failure_(live, why_ended(live.link ? live.link->error() : 0));

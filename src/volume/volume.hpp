@@ -80,8 +80,7 @@ struct Volume {
   std::optional<time_point> stalled_since;
   time_point resent_by;        ///< the kernel has sent all of those again by then
   bool stall_watched = false;  ///< Shell::Impl::watch_stall() runs
-  std::uint32_t links_lost = 0;
-  duration longest_stall{};
+  Counts counts;
   device::Figures ended_links;  ///< what the links before this one did
 
   void link_ended() {

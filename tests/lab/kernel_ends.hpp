@@ -54,14 +54,14 @@ class Devices final : public test::still::Devices {
 
  private:
   std::unique_ptr<device::Link> session_on(image::Image& image, Fd socket, std::function<void()> on_stopped) {
-    return nbd::serve_socket(*control_, *clock_, loops_.next(), image, std::move(socket), probe_, false,
+    return nbd::serve_socket(*control_, *clock_, loops_.next(), image, std::move(socket), counters_, false,
                              std::move(on_stopped));
   }
   KernelEnds& kernel_;
   std::optional<executor> control_;
   Clock* clock_ = nullptr;
   nbd::IoLoops loops_{1, 512u << 20, 32u << 20};
-  nbd::Probe probe_;
+  nbd::Counters counters_;
   std::map<const device::Link*, Fd> waiting_;
   std::map<std::string, Fd> given_;
 };

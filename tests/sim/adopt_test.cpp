@@ -284,14 +284,14 @@ TEST_CASE("after rbd-nbd's death a stall lasts until the last request from befor
   node.world.kernel.application_writes(node.device(), 1);
   node.loop.advance(std::chrono::seconds(10));
   CHECK(node.world.kernel.answered == 1);
-  CHECK(node.status().longest_stall == duration::zero());
+  CHECK(node.status().counts.longest_stall == duration::zero());
   // Others go on meanwhile.
   for (int second = 0; second < 50; ++second) {
     node.world.kernel.application_writes(node.device(), 2);
     node.loop.advance(std::chrono::seconds(1));
   }
-  CHECK(node.status().longest_stall > std::chrono::seconds(30));
-  CHECK(node.status().longest_stall < std::chrono::seconds(35));
+  CHECK(node.status().counts.longest_stall > std::chrono::seconds(30));
+  CHECK(node.status().counts.longest_stall < std::chrono::seconds(35));
 }
 
 TEST_CASE("rbd-nbd that died before the agent came is fenced only after its watch is gone") {

@@ -93,7 +93,7 @@ TEST_CASE(
   const auto told = [](const volume::Change& change) { return change.why.find("errno 52") != std::string::npos; };
   CHECK(std::ranges::any_of(timeline, told));
   // Not as fast as the requests fail.
-  CHECK(scene.world_status().links_lost < 60);
+  CHECK(scene.world_status().counts.links_lost < 60);
   scene.world.cluster.odd_error = 0;
   scene.loop.advance(2min);
   CHECK(scene.world.kernel.answered == 1);

@@ -146,9 +146,9 @@ TEST_CASE("a stall lasts until a request that waited is answered, not until the 
   scene.loop.advance(5s);
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   // The kernel sends what was in flight again when its timer has fired.
-  const auto at_reconnect = scene.world.agent.shell().status(kId)->longest_stall;
+  const auto at_reconnect = scene.world.agent.shell().status(kId)->counts.longest_stall;
   scene.loop.advance(5s);
-  const auto in_the_end = scene.world.agent.shell().status(kId)->longest_stall;
+  const auto in_the_end = scene.world.agent.shell().status(kId)->counts.longest_stall;
   if (waits)
     CHECK(in_the_end >= 5s + 1s);
   else
@@ -177,10 +177,10 @@ TEST_CASE("a stall lasts as long as the cluster takes to answer the request that
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   scene.world.cluster.slow = 20s;
   scene.loop.advance(10s);
-  CHECK(scene.world.agent.shell().status(kId)->longest_stall == duration::zero());
+  CHECK(scene.world.agent.shell().status(kId)->counts.longest_stall == duration::zero());
   scene.loop.advance(30s);
   CHECK(scene.world.kernel.answered == 1);
-  CHECK(scene.world.agent.shell().status(kId)->longest_stall >= 5s + 20s);
+  CHECK(scene.world.agent.shell().status(kId)->counts.longest_stall >= 5s + 20s);
   scene.world.hazards = nullptr;
 }
 

@@ -14,6 +14,7 @@
 #include "corbd/core/result.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/device/counters.hpp"
 #include "corbd/device/figures.hpp"
 #include "corbd/device/values.hpp"
 #include "corbd/image/image.hpp"
@@ -88,22 +89,6 @@ struct ReconnectArgs {
   std::uint64_t dead_conn_timeout_s = 86400;
   bool foreign =
       false;  ///< another program made it: its request timeout is removed, because it would fail slow requests
-};
-
-/// What happened on all devices since the agent's start.
-struct Counters {
-  std::array<std::uint64_t, 7> requests{};  ///< given to the image, by NBD command number
-  std::uint64_t refused = 0;                ///< answered with an error without asking the image
-  std::uint64_t image_errors = 0;           ///< answered with the image's error
-  std::uint64_t held = 0;                   ///< links ended because the image's connection failed
-  std::uint64_t broken = 0;                 ///< links ended because the peer did not speak the protocol
-  std::uint64_t budget_waits = 0;           ///< times a reader stopped because too much was in flight
-  std::uint64_t links_dead = 0;             ///< dead links the kernel told of
-  // The present values, in bytes.
-  std::uint64_t budget = 0;     ///< what requests in flight of all devices together may take
-  std::uint64_t reserved = 0;   ///< what they may take beyond that: one largest request for each device that is served
-  std::uint64_t in_flight = 0;  ///< what they take
-  std::uint64_t buffers = 0;    ///< memory for that, and memory that is kept for the next requests
 };
 
 class Devices {

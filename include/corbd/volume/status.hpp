@@ -28,6 +28,12 @@ enum class Health {
 };
 std::string_view name(Health health);
 
+/// What happened to a volume since the agent's start, for metrics and people.
+struct Counts {
+  std::uint32_t links_lost = 0;
+  duration longest_stall{};  ///< longest time without a server
+};
+
 struct Status {
   std::string volume_id;
   Health health = Health::absent;
@@ -54,8 +60,7 @@ struct Status {
   std::optional<time_point> unserved_since;  ///< since the agent's start at the earliest
   std::uint32_t waiting = 0;                 ///< requests that the kernel waits for
   duration oldest{};                         ///< age of the oldest request that the cluster has not answered
-  std::uint32_t links_lost = 0;              ///< since the agent's start
-  duration longest_stall{};                  ///< longest time without a server, since the agent's start
+  Counts counts;
   device::Figures figures;      ///< of its links, since the agent's start; all zero if the kernel serves it
   std::uint64_t in_flight = 0;  ///< requests that the cluster has not answered
   std::optional<Error> last_error;

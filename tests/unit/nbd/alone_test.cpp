@@ -110,7 +110,7 @@ TEST_CASE("a reply that left in part from the image's thread goes on with its ne
   auto [ours, peer] = tcp_pair(4096);
   MemoryImage image(1u << 20, Ends::when_told);
   auto link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, image, std::move(ours),
-                                ground.probe);
+                                ground.counters);
   std::swap(ground.peer, peer);
   ground.send(request(Command::write, 1, 0, kLength) + pattern(kLength));
   REQUIRE(ground.eventually([&] { return image.waiting() == 1; }));
@@ -146,7 +146,7 @@ TEST_CASE("replies of the io thread do not come between the parts of one that th
   auto [ours, peer] = tcp_pair(4096);
   MemoryImage image(1u << 20, Ends::when_told);
   auto link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, image, std::move(ours),
-                                ground.probe);
+                                ground.counters);
   std::swap(ground.peer, peer);
   for (int round = 0; round < 200; ++round) {
     ground.send(request(Command::read, 1, 0, kLength));

@@ -32,7 +32,7 @@ struct Other {
     REQUIRE(pair);
     peer = std::move(pair->second);
     link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, image, std::move(pair->first),
-                             ground.probe);
+                             ground.counters);
   }
   ~Other() {
     link->shut();
@@ -206,7 +206,8 @@ TEST_CASE(
   Ground ground(Ends::when_told, 20 * kRequest, kRequest);
   Other well(ground, Ends::when_told, "another");
   ground.send(reads(20));
-  REQUIRE(ground.eventually([&] { return ground.image.waiting() == 16 && ground.probe.budget_waits == 1; }));
+  REQUIRE(ground.eventually(
+      [&] { return ground.image.waiting() == 16 && ground.counters.of(device::Count::budget_waits) == 1; }));
   well.send(reads(4));
   CHECK(ground.eventually([&] { return well.image.waiting() == 3; }));
 }
@@ -216,7 +217,7 @@ TEST_CASE("a device that spent the budget is not read from until it answers") {
   Bytes batch;
   for (unsigned i = 0; i < 6; ++i) batch = batch + request(Command::write, i, 0, kRequest) + pattern(kRequest, i);
   ground.send(batch);
-  REQUIRE(ground.eventually([&] { return ground.probe.budget_waits == 1; }));
+  REQUIRE(ground.eventually([&] { return ground.counters.of(device::Count::budget_waits) == 1; }));
   ground.settle();
   CHECK(ground.image.waiting() == 2);
   for (unsigned i = 0; i < 6; ++i) {
@@ -234,7 +235,8 @@ TEST_CASE("a device goes on when another one gives its share back") {
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 4; }));
   other.send(reads(2));
   // One by its own reservation.
-  REQUIRE(ground.eventually([&] { return other.image.waiting() == 1 && ground.probe.budget_waits == 1; }));
+  REQUIRE(ground.eventually(
+      [&] { return other.image.waiting() == 1 && ground.counters.of(device::Count::budget_waits) == 1; }));
   ground.image.release();
   CHECK(ground.eventually([&] { return other.image.waiting() == 2; }));
 }
@@ -247,7 +249,7 @@ TEST_CASE("the time for which a device is not read from grows while it waits for
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 4; }));
   CHECK(still() == 0);
   other.send(reads(2));
-  REQUIRE(ground.eventually([&] { return ground.probe.budget_waits == 1; }));
+  REQUIRE(ground.eventually([&] { return ground.counters.of(device::Count::budget_waits) == 1; }));
   REQUIRE(ground.eventually([&] { return still() > 0; }));
   const auto before = still();
   REQUIRE(ground.eventually([&] { return still() > before; }));
@@ -303,7 +305,8 @@ TEST_CASE("a link that is destroyed while it waits for the budget is not told an
   {
     Other other(ground);
     other.send(reads(2));
-    REQUIRE(ground.eventually([&] { return other.image.waiting() == 1 && ground.probe.budget_waits == 1; }));
+    REQUIRE(ground.eventually(
+        [&] { return other.image.waiting() == 1 && ground.counters.of(device::Count::budget_waits) == 1; }));
   }
   ground.image.release();
   CHECK(ground.receive(4 * (kRequest + nbd::reply_bytes)).size() == 4 * (kRequest + nbd::reply_bytes));
@@ -312,7 +315,7 @@ TEST_CASE("a link that is destroyed while it waits for the budget is not told an
 TEST_CASE("a link shut while it waits for the budget leaves nothing behind") {
   Ground ground(Ends::when_told, kRequest, kRequest);
   ground.send(request(Command::read, 1, 0, kRequest) + request(Command::read, 2, 0, kRequest));
-  REQUIRE(ground.eventually([&] { return ground.probe.budget_waits == 1; }));
+  REQUIRE(ground.eventually([&] { return ground.counters.of(device::Count::budget_waits) == 1; }));
   ground.link->shut();
   ground.image.release();
   CHECK(ground.idle() == Waited::ready);
@@ -321,7 +324,7 @@ TEST_CASE("a link shut while it waits for the budget leaves nothing behind") {
 TEST_CASE("a drain while the reader waits for the budget answers what was read") {
   Ground ground(Ends::when_told, kRequest, kRequest);
   ground.send(request(Command::read, 1, 0, kRequest) + request(Command::read, 2, 0, kRequest));
-  REQUIRE(ground.eventually([&] { return ground.probe.budget_waits == 1; }));
+  REQUIRE(ground.eventually([&] { return ground.counters.of(device::Count::budget_waits) == 1; }));
   const auto soon = ground.clock->now() + std::chrono::milliseconds(5);
   CHECK(ground.run(ground.link->drain({soon, nullptr})) == Waited::deadline);
   ground.image.set_ends(Ends::at_once);

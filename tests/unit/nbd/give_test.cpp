@@ -14,8 +14,8 @@ result<Fd> give(Ground& ground) { return ground.run(ground.link->give({ground.cl
 /// The server after that one.
 struct Next {
   Next(Ground& before, Fd socket) : ground(before), image(1u << 20), loop(64u << 20, 1u << 20, 1u << 20) {
-    link =
-        nbd::serve_socket(ground.control.get_executor(), *ground.clock, loop, image, std::move(socket), ground.probe);
+    link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, loop, image, std::move(socket),
+                             ground.counters);
   }
   ~Next() {
     link->shut();

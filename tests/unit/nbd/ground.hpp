@@ -93,12 +93,12 @@ class Ground {
                   std::uint32_t max_request = 1u << 20, bool read_only = false, duration slow = {})
       : image(1u << 20, ends),
         clock(make_real_clock(control.get_executor())),
-        probe(slow),
+        counters(slow),
         loop(budget, max_request, max_request) {
     auto pair = nbd::make_socket_pair();
     REQUIRE(pair);
     peer = std::move(pair->second);
-    link = nbd::serve_socket(control.get_executor(), *clock, loop, image, std::move(pair->first), probe, read_only,
+    link = nbd::serve_socket(control.get_executor(), *clock, loop, image, std::move(pair->first), counters, read_only,
                              [this] { ++stopped; });
   }
   ~Ground() {
@@ -186,7 +186,7 @@ class Ground {
   MemoryImage image;
   asio::io_context control;
   std::unique_ptr<Clock> clock;
-  nbd::Probe probe;
+  nbd::Counters counters;
   nbd::IoLoop loop;
   Fd peer;
   std::unique_ptr<nbd::Link> link;

@@ -88,7 +88,7 @@ class Node {
       REQUIRE(pair);
       disk.peer = std::move(pair->second);
       disk.link = nbd::serve_socket(disks.control.get_executor(), *disks.clock, loops.next(), disk.image,
-                                    std::move(pair->first), probe);
+                                    std::move(pair->first), counted);
     });
   }
   std::vector<std::uint64_t> served() const {
@@ -103,7 +103,7 @@ class Node {
   }
 
   Disks disks;
-  nbd::Probe probe;
+  nbd::Counters counted;
   nbd::IoLoops loops;
   const Ending ending{disks};
 };
@@ -214,7 +214,8 @@ TEST_CASE("a request that is longer than its io thread's part of the budget is a
   Disk& modest = node.serve(Ends::when_told);
   REQUIRE(node.served() == std::vector<std::uint64_t>{2, 1, 1, 1});
   greedy.send(reads(1, kShort) + reads(1, kLong));
-  REQUIRE(node.disks.eventually([&] { return greedy.image.waiting() == 1 && node.probe.budget_waits == 1; }));
+  REQUIRE(node.disks.eventually(
+      [&] { return greedy.image.waiting() == 1 && node.counted.of(device::Count::budget_waits) == 1; }));
   modest.send(reads(1, kShort));
   REQUIRE(node.disks.eventually([&] { return modest.image.waiting() == 1; }));
   greedy.image.release();
@@ -236,7 +237,7 @@ TEST_CASE("the figures of several io threads are their sums") {
   CHECK(now.reserved == 3 * kShort);
   CHECK(now.in_flight == 6 * kShort);
   CHECK(now.buffers == 6 * kShort);
-  CHECK(node.probe.read().requests[0] == 6);
+  CHECK(node.counted.read().requests[0] == 6);
 }
 
 TEST_CASE("a drain of all links answers what was read, whichever io thread has it") {
@@ -284,7 +285,7 @@ TEST_CASE("every io thread of the devices has its part of the budget, and they s
              })
         .send(reads(2, kShort));
   }
-  REQUIRE(disks.eventually([&] { return devices->counters().budget_waits == 2; }));
+  REQUIRE(disks.eventually([&] { return devices->counters().of(device::Count::budget_waits) == 2; }));
   for (const auto& disk : disks.all) CHECK(disk->image.waiting() == 1);
   const auto now = devices->counters();
   CHECK(now.budget == 2 * kShort);

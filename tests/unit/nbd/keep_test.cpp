@@ -77,7 +77,7 @@ struct KeptGround {
   }
   void serve(Fd end, std::unique_ptr<nbd::Left> left) {
     link = std::make_unique<nbd::Link>(control.get_executor(), *clock, loop, image, false, std::move(end), Fd(),
-                                       std::function<void()>(), probe, std::move(left));
+                                       std::function<void()>(), counters, std::move(left));
   }
   void end() {
     image.set_ends(Ends::at_once);
@@ -115,7 +115,7 @@ struct KeptGround {
   MemoryImage image;
   asio::io_context control;
   std::unique_ptr<Clock> clock = make_real_clock(control.get_executor());
-  nbd::Probe probe;
+  nbd::Counters counters;
   nbd::IoLoop loop;
   Fd peer, socket;
   std::unique_ptr<nbd::Link> link;
@@ -244,7 +244,7 @@ TEST_CASE("a session goes on with a dead one's requests, and its ledger takes th
     REQUIRE(pair);
     nbd::IoLoop refused(64u << 20, 1u << 20, 1u << 20, 1u << 20, &keep);
     nbd::Link link(before.control.get_executor(), *before.clock, refused, image, false, std::move(pair->first), Fd(),
-                   std::function<void()>(), before.probe, std::move(again));
+                   std::function<void()>(), before.counters, std::move(again));
     REQUIRE(eventually([&] { return link.state() == State::closed; }));
     CHECK(image.calls().empty());
     std::byte byte;

@@ -112,7 +112,7 @@ class SharedImage final : public image::Image {
   if (!held) refuse_to_serve(held.error().text);
   asio::io_context control;
   const auto clock = make_real_clock(control.get_executor());
-  nbd::Probe probe;
+  nbd::Counters counters;
   nbd::IoLoop loop(play.budgets.at(seed % play.budgets.size()), play.limits().max_request, play.reserved,
                    nbd::kKeptBuffers, &keep);
   nbd::Config config;
@@ -133,7 +133,7 @@ class SharedImage final : public image::Image {
     if (!first && !(found = given.find(device, backend_of(i), image, false))) refuse_to_serve("nothing to go on with");
     links.push_back(std::make_unique<nbd::Link>(
         control.get_executor(), *clock, loop, image, false, found ? std::move(found->socket) : std::move(fresh.at(i)),
-        Fd(), [] { ::_exit(4); }, probe, found ? std::move(found->left) : nullptr));
+        Fd(), [] { ::_exit(4); }, counters, found ? std::move(found->left) : nullptr));
     if (first) links.back()->keep(device, backend_of(i));
   }
   const auto work = asio::make_work_guard(control);

@@ -25,7 +25,7 @@ struct Client {
     REQUIRE(connected == 0);
     REQUIRE(agreed);
     link = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image, std::move(server),
-                             ground.probe, read_only);
+                             ground.counters, read_only);
   }
   nbd_handle* nbd() const { return handle.get(); }
 

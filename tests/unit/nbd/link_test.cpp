@@ -17,7 +17,7 @@ TEST_CASE("a wrong magic ends the link, for the stream is lost") {
   CHECK(ground.ends());
   CHECK(ground.link->state() == State::closed);
   CHECK(ground.link->error() == 0);
-  CHECK(ground.probe.broken == 1);
+  CHECK(ground.counters.of(device::Count::links_broken) == 1);
 }
 
 TEST_CASE("the end of the peer closes the link while operations are under way") {
@@ -149,7 +149,7 @@ TEST_CASE("the next server answers on the socket of a drained link") {
   CHECK(ground.silent());
   Fd taken(::dup(ground.link->socket()));
   const auto next = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image,
-                                      std::move(taken), ground.probe);
+                                      std::move(taken), ground.counters);
   CHECK(ground.reply().cookie == 1);
 }
 

@@ -24,7 +24,7 @@ class LossyGround : public Ground {
     options.on_loss_told = [this] { ++told; };
     link->shut();
     link = std::make_unique<nbd::Link>(control.get_executor(), *clock, loop, image, std::move(options),
-                                       std::move(pair->first), Fd(), std::function<void()>(), probe);
+                                       std::move(pair->first), Fd(), std::function<void()>(), counters);
     peer = std::move(pair->second);
   }
   int told = 0;

@@ -80,7 +80,7 @@ TEST_CASE("an unknown command is refused, and the request after it answered") {
   Ground ground;
   CHECK(ground.ask(request(static_cast<Command>(9), 1, 0, 512), 1) == nbd::wire_einval);
   CHECK(ground.ask(request(Command::flush, 2), 2) == 0);
-  CHECK(ground.probe.refused == 1);
+  CHECK(ground.counters.of(device::Count::refused) == 1);
 }
 
 TEST_CASE("more refusals than there is room for are all sent") {
@@ -164,7 +164,7 @@ TEST_CASE("an error of the connection ends the stream without a reply, then or l
     CHECK(ground.idle() == Waited::ready);
     CHECK(ground.ends());
     CHECK(ground.eventually([&] { return ground.stopped == 1; }));
-    CHECK(ground.probe.held == 1);
+    CHECK(ground.counters.of(device::Count::links_held) == 1);
   }
 }
 

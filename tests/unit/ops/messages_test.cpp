@@ -69,8 +69,8 @@ TEST_CASE("all that is known of a volume is in its message") {
   status.unserved_since = now - 3s;
   status.waiting = 2;
   status.oldest = 4s;
-  status.links_lost = 5;
-  status.longest_stall = 6s;
+  status.counts.links_lost = 5;
+  status.counts.longest_stall = 6s;
   status.last_error = Error{errc::lost, "gone"};
   const auto message = to_message(status, heal::HealQueue({}), now);
   CHECK(message.since_at_ms() == 5000);

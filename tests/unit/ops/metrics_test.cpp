@@ -37,9 +37,9 @@ TEST_CASE("a volume's times are in seconds, and zero while it is served") {
   down.unserved = true;
   down.unserved_since = t0;
   down.oldest = 1500ms;
-  down.links_lost = 3;
+  down.counts.links_lost = 3;
   down.other_silent = 150s;
-  down.longest_stall = 250ms;
+  down.counts.longest_stall = 250ms;
   snapshot.volumes = {down, status("up")};
   const auto text = ops::render(snapshot);
   CHECK_THAT(text, ContainsSubstring("corbd_volume_unserved_seconds{volume=\"down\"} 90\n"));
@@ -112,7 +112,7 @@ TEST_CASE("healing shows its queue, how tries ended and which cluster is waited 
 TEST_CASE("the devices' counters have the commands' names") {
   ops::Snapshot snapshot;
   snapshot.devices.requests = {10, 20, 0, 30, 40, 0, 50};
-  snapshot.devices.image_errors = 7;
+  snapshot.devices.of(device::Count::image_errors) = 7;
   snapshot.devices.budget = 512;
   snapshot.devices.reserved = 3;
   snapshot.devices.in_flight = 4;

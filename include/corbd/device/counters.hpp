@@ -1,0 +1,50 @@
+// What is counted on all devices together.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace corbd::device {
+
+enum class Count { refused, image_errors, links_held, links_broken, links_dead, budget_waits };
+
+/// As the metrics show a count.
+struct CountMetric {
+  Count count;
+  const char* name;
+  const char* help;
+};
+
+/// In the order of Count.
+inline constexpr std::array kCountMetrics{
+    CountMetric{Count::refused, "corbd_nbd_refused_total", "Requests answered with an error without asking the image."},
+    CountMetric{Count::image_errors, "corbd_nbd_image_errors_total", "Requests answered with the image's error."},
+    CountMetric{Count::links_held, "corbd_nbd_links_held_total", "Links shut because the image's connection failed."},
+    CountMetric{Count::links_broken, "corbd_nbd_links_broken_total",
+                "Links shut because the peer did not speak the protocol."},
+    CountMetric{Count::links_dead, "corbd_nbd_links_dead_total", "Dead links that the kernel reported."},
+    CountMetric{Count::budget_waits, "corbd_nbd_budget_waits_total",
+                "Times the agent stopped reading a device because too much was in flight."},
+};
+static_assert(kCountMetrics.back().count == Count{kCountMetrics.size() - 1}, "a row for each Count, in its order");
+
+/// Of each Count, and of requests by NBD command number.
+template <class Number>
+struct Counts {
+  std::array<Number, 7> requests{};  ///< given to the image
+  std::array<Number, kCountMetrics.size()> by{};
+  Number& of(Count count) { return by.at(static_cast<std::size_t>(count)); }
+  const Number& of(Count count) const { return by.at(static_cast<std::size_t>(count)); }
+};
+
+/// Since the agent's start.
+struct Counters : Counts<std::uint64_t> {
+  // The present values, in bytes.
+  std::uint64_t budget = 0;     ///< what requests in flight of all devices together may take
+  std::uint64_t reserved = 0;   ///< what they may take beyond that: one largest request for each device that is served
+  std::uint64_t in_flight = 0;  ///< what they take
+  std::uint64_t buffers = 0;    ///< memory for that, and memory that is kept for the next requests
+};
+
+}  // namespace corbd::device
