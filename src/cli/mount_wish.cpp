@@ -5,6 +5,7 @@
 
 #include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
+#include "corbd/host/values.hpp"
 #include "corbd/rbd/ceph_conf.hpp"
 
 namespace corbd::cli {
@@ -128,7 +129,7 @@ result<manager::Mount> mount_of(const Mounts::Wish& wish) {
   mount.usage.access_mode = wish.read_only ? "MULTI_NODE_READER_ONLY" : "SINGLE_NODE_MULTI_WRITER";
   mount.usage.attachment = wish.block ? manager::Attachment::block : manager::Attachment::filesystem;
   mount.usage.read_only = wish.read_only;
-  mount.usage.fstype = wish.block || !wish.fstype.empty() ? wish.fstype : "ext4";
+  mount.usage.fstype = wish.block || !wish.fstype.empty() ? wish.fstype : std::string(host::kDefaultFilesystem);
   for (const auto option : pieces(wish.options, ','))
     if (!option.empty()) mount.usage.mount_options.emplace_back(option);
   if (auto added = add_attributes(wish, *name, mount); !added) return added.error();

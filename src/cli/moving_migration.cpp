@@ -234,7 +234,7 @@ void judge_encryption(const Case& of, Prospect& into, const cephcsi::Parameters&
                                                 : " does not say that it is encrypted, its attributes do"),
          kMoveAway);
   // It needs no config.
-  if (read.kms_id.empty() || read.kms_id == "default") return;
+  if (read.kms_id.empty() || read.kms_id == kms::kDefaultKms) return;
   const auto kind = of.moving.kms_config ? kms::kind_of(*of.moving.kms_config, read.kms_id)
                                          : result<kms::Kind>(of.moving.kms_config.error());
   if (!kind) find(into, Grade::failure, "encryption", kind.error().text, kForLife);

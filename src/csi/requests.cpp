@@ -101,7 +101,7 @@ result<plan::Capability> capability_of(const VolumeCapability& from) {
       return invalid("volume capability has no known access mode");
   }
   if (capability.block) return capability;
-  capability.fstype = from.mount().fs_type().empty() ? "ext4" : from.mount().fs_type();
+  capability.fstype = from.mount().fs_type().empty() ? std::string(host::kDefaultFilesystem) : from.mount().fs_type();
   const auto offered = host::offered_filesystems();
   if (std::ranges::find(offered, capability.fstype) == offered.end())
     return invalid("filesystem type '" + capability.fstype + "' is not supported: use " +

@@ -1,8 +1,8 @@
-// config.json of the KMS folder, as ceph-csi's ConfigMap has it.
+#include "config.hpp"
+
 #include <boost/json/parse.hpp>
 
 #include "corbd/core/text.hpp"
-#include "corbd/kms/kms.hpp"
 
 namespace corbd::kms {
 namespace {
@@ -16,26 +16,24 @@ std::string type_of(const json::object& section) {
   return {};
 }
 
-result<Kind> kind_of_section(const json::object& section, const std::string& id) {
-  const std::string type = type_of(section);
-  if (type == "default") return Kind::shared;
-  if (type == "metadata" && section.contains("secretName"))
-    return Error{errc::unimplemented,
-                 "KMS \"" + id +
-                     "\" of type metadata takes its passphrase from a Secret of its own (secretName), which is not "
-                     "supported yet: put encryptionPassphrase into the node-stage secret"};
-  if (type == "metadata") return Kind::per_volume;
-  if (type.empty())
+result<Found> served(const json::object& section, const std::string& id) {
+  const std::string name = type_of(section);
+  if (name.empty())
     return Error{
         errc::failed_precondition,
         "KMS \"" + id + "\" has neither encryptionKMSType nor KMS_PROVIDER in the KMS config: add one of them"};
-  return Error{errc::unimplemented, "KMS \"" + id + "\" has the type " + printable(type) +
-                                        ", which is not supported: use default or metadata"};
+  const auto* type = kms_type(name);
+  if (type == nullptr)
+    return Error{errc::unimplemented, "KMS \"" + id + "\" has the type " + printable(name) +
+                                          ", which is not supported: use " + known_types()};
+  if (type->check != nullptr)
+    if (auto checked = type->check(section, id); !checked) return checked.error();
+  return Found{type, section};
 }
 
 }  // namespace
 
-result<Kind> kind_of(std::string_view config, std::string_view kms_id) {
+result<Found> find_kms(std::string_view config, std::string_view kms_id) {
   boost::system::error_code failed;
   const auto value = json::parse(json::string_view(config.data(), config.size()), failed);
   if (failed || !value.is_object())
@@ -43,7 +41,7 @@ result<Kind> kind_of(std::string_view config, std::string_view kms_id) {
   const auto& all = value.get_object();
   const auto* section = all.if_contains(json::string_view(kms_id.data(), kms_id.size()));
   const std::string id = printable(kms_id);
-  if (section != nullptr && section->is_object()) return kind_of_section(section->get_object(), id);
+  if (section != nullptr && section->is_object()) return served(section->get_object(), id);
   if (section != nullptr)
     return Error{errc::failed_precondition,
                  "KMS \"" + id + "\" in the KMS config is not a JSON object: correct it in the ConfigMap"};
@@ -51,6 +49,12 @@ result<Kind> kind_of(std::string_view config, std::string_view kms_id) {
   for (const auto& entry : all) others += (others.empty() ? "" : ", ") + printable(entry.key());
   return Error{errc::failed_precondition,
                "the KMS config has no \"" + id + "\"; it has: " + (others.empty() ? "nothing" : others)};
+}
+
+result<Kind> kind_of(std::string_view config, std::string_view kms_id) {
+  const auto found = find_kms(config, kms_id);
+  if (!found) return found.error();
+  return found->type->kind;
 }
 
 }  // namespace corbd::kms

@@ -1,5 +1,4 @@
-// The key of one volume, wrapped as ceph-csi's metadata KMS does (internal/kms/secretskms.go).
-#include "corbd/kms/kms.hpp"
+#include "wrapped_key.hpp"
 
 #include <openssl/evp.h>
 #include <openssl/rand.h>
@@ -12,6 +11,7 @@
 
 #include "corbd/core/base64.hpp"
 #include "corbd/core/text.hpp"
+#include "corbd/kms/kms.hpp"
 
 namespace corbd::kms {
 namespace {

@@ -43,13 +43,14 @@ task<result<Secret>> Steps::volume_key(Volume& live, const Wish& wish) {
   if (*kind == kms::Kind::shared) co_return passphrase;
   const auto wrapped = co_await kept_metadata(live, kVolumeKey);
   if (!wrapped) co_return wrapped.error();
-  if (*wrapped) co_return co_await ports_.kms.unwrap(live.id, **wrapped, std::move(passphrase), soon());
+  if (*wrapped)
+    co_return co_await ports_.kms.unwrap(live.record->kms_id, live.id, **wrapped, std::move(passphrase), soon());
   co_return Error{errc::not_found, std::string("the image of volume ") + live.id + " has no metadata " + kVolumeKey +
                                        ", which must hold the volume's key"};
 }
 
 task<result<>> Steps::store_key(Volume& live, Secret key, Secret passphrase) {
-  auto wrapped = co_await ports_.kms.wrap(live.id, std::move(key), std::move(passphrase), soon());
+  auto wrapped = co_await ports_.kms.wrap(live.record->kms_id, live.id, std::move(key), std::move(passphrase), soon());
   if (!wrapped) co_return wrapped.error();
   co_return co_await live.image->set_metadata(kVolumeKey, std::move(*wrapped), soon());
 }

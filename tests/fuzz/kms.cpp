@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "corbd/kms/kms.hpp"
+#include "wrapped_key.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace corbd;

@@ -51,6 +51,9 @@ struct Probe {
 
 /// The filesystem types that a volume may ask for.
 std::vector<std::string> offered_filesystems();
+/// As ceph-csi's, for whoever names no type.
+inline constexpr std::string_view kDefaultFilesystem = "ext4";
+
 /// "ext4:-m1 -b4096;xfs:-K", by type. invalid_argument: a type that is not offered, or no options.
 result<std::map<std::string, std::string>> options_by_type(std::string_view text);
 

@@ -29,14 +29,16 @@ class Kms final : public kms::Kms {
     if (place == world_.disk.kms.end()) return Error{errc::unimplemented, "KMS " + kms_id + " is of type vault"};
     return place->second;
   }
-  task<result<Secret>> unwrap(std::string volume_id, std::string wrapped, Secret passphrase, Until until) override {
+  task<result<Secret>> unwrap(std::string, std::string volume_id, std::string wrapped, Secret passphrase,
+                              Until until) override {
     auto done = co_await world_.calls.ask_node("unwrap key", until, [] { return result<>(); });
     if (!done) co_return done.error();
     const std::string prefix = begin_of_wrapped(volume_id, passphrase.reveal());
     if (!wrapped.starts_with(prefix)) co_return Error{errc::unauthenticated, "the passphrase does not open the key"};
     co_return Secret(wrapped.substr(prefix.size()));
   }
-  task<result<std::string>> wrap(std::string volume_id, Secret key, Secret passphrase, Until until) override {
+  task<result<std::string>> wrap(std::string, std::string volume_id, Secret key, Secret passphrase,
+                                 Until until) override {
     auto done = co_await world_.calls.ask_node("wrap key", until, [] { return result<>(); });
     if (!done) co_return done.error();
     co_return begin_of_wrapped(volume_id, passphrase.reveal()) + std::string(key.reveal());

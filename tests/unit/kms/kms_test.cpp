@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
+#include "wrapped_key.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -95,4 +96,18 @@ TEST_CASE("the KMS named default needs no config, any other does, and its file i
   CHECK(kms->kind("mine").error().code == errc::failed_precondition);
   std::ofstream(folder.path() + "/config.json") << kConfig;
   CHECK(kms->kind("mine").value() == kms::Kind::per_volume);
+}
+
+TEST_CASE("a volume key goes to the type of its KMS, and a KMS with one passphrase for all volumes has none") {
+  const Folder folder;
+  Loop loop;
+  BlockingPool pool(loop.control(), loop.clock, 1);
+  const auto kms = kms::make_kms(pool, folder.path());
+  std::ofstream(folder.path() + "/config.json") << kConfig;
+  const auto unwrap = [&](const char* id) {
+    return Started<result<Secret>>(loop.io, kms->unwrap(id, kVolume, kWrapped, kPassphrase, {})).get();
+  };
+  CHECK(unwrap("mine").value().reveal() == kKey.reveal());
+  CHECK(unwrap("far").error().code == errc::unimplemented);
+  CHECK(unwrap("plain").error().code == errc::failed_precondition);
 }
