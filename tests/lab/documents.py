@@ -51,7 +51,6 @@ ELSEWHERE = {
         "cephcsi drain --undo": "the story leaves the node to ceph-csi", "corbd drain --undo": ("tests/unit/cli/drain_test.cpp", "undo")},
     (MIGRATING, "What is different"): {"corbd volumes": (SEEN, '"volumes"')},
     (README, "Operations"): {
-        "corbd fail": IN_PASSING,
         "corbd heal ID --without-proof": ("tests/lab/stories_owner.py", '"heal", volume.id, "--without-proof"'),
         "corbd fail ID --yes-really": ("tests/lab/stories_heal.py", '"fail", volume.id, "--yes-really"'),
         "corbd take ID --yes-really": (UNIT, "scene.ask(What::take, \"volume-1\", {}, true)"),
