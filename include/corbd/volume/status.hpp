@@ -16,16 +16,7 @@
 namespace corbd::volume {
 
 /// The state of a volume (docs/glossary.md#states).
-enum class Health {
-  absent,  ///< there is no record, or its device is gone: after a reboot, or because another program took it away
-  staging,
-  staged,
-  reconnecting,  ///< its device has no server; healing is under way
-  unproven,      ///< as reconnecting, but nothing proves that the image is still ours: it is not served
-  lost,          ///< the image is proven another node's, or gone: it is not served
-  failed,        ///< given up: every request gets EIO, so that pods end and unmounts return
-  unstaging
-};
+enum class Health { absent, staging, staged, reconnecting, unproven, lost, failed, unstaging };
 std::string_view name(Health health);
 
 /// What happened to a volume since the agent's start, for metrics and people.
