@@ -331,7 +331,7 @@ class Agent final {
   }
 
   /// The records are read before the first call is taken, and calls are taken before anything is healed. Nothing waits
-  /// for Kubernetes, so it comes after that. kubelet hears of the socket last (docs/architecture.md).
+  /// for Kubernetes, so it comes after that. kubelet hears of the socket last (docs/agent.md#start-and-end).
   task<> main() {
     labels_.want();
     vitals_.start();

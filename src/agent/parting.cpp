@@ -63,7 +63,7 @@ task<> Parting::end_callers(Until until, duration calls_within) {
 /// The end goes the other way: no reader of the metrics, no new healing, no step of a volume, then whoever still
 /// waits for an answer, and the registration last.
 ///
-/// Answers what was read, and keeps the locks: they are the next start's proof of ownership (docs/architecture.md).
+/// Answers what was read, and keeps the locks: they are the next start's proof of ownership (docs/healing.md#leaving).
 /// So the images stay open, and the process ends without the destructors that would close them.
 task<> Parting::leave() {
   log::info("agent.leaving");

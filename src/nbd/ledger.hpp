@@ -1,6 +1,6 @@
 // What a session owes its client, in memory that may outlive the process: how far the stream is read, which requests
 // are unanswered, and which bytes of a reply are out. A SIGKILL at any instruction leaves memory from which settle()
-// knows all of that, to the byte (docs/architecture.md, "What a SIGKILL leaves").
+// knows all of that, to the byte (docs/keeper.md#what-a-sigkill-leaves).
 //
 // Three things make it so:
 // - recvmmsg(2) and sendmmsg(2) store the length in the caller's memory within the system call that moves the bytes.

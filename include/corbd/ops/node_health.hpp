@@ -55,7 +55,7 @@ struct Hanging {
   duration since{};  ///< for how long
 };
 
-/// The process that starts this agent again when it dies (docs/healing.md).
+/// The process that starts this agent again when it dies (docs/keeper.md).
 struct KeeperFacts {
   bool deaf = false;  ///< it was told something that it did not hear
   std::uint32_t deaths = 0;

@@ -101,7 +101,7 @@ void Node::lifecycle() {
     trace("the machine sleeps for " + std::to_string(slept.count()) + " ms");
     loop_.leap(slept);
   }
-  // What docs/architecture.md says remains: the link of a device ends while its resize waits.
+  // What docs/devices.md#growing says remains: the link of a device ends while its resize waits.
   if (world_.kernel.stands() && !reboots_) {
     trace("nbd of the node stands until it boots");
     reboots_ = agent().keeper_goes_too = true;
