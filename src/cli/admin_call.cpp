@@ -9,11 +9,11 @@
 #include "admin_socket.hpp"
 #include "caller.hpp"
 #include "corbd/cli/options.hpp"
+#include "corbd/core/display.hpp"
 #include "corbd/handover/reserve.hpp"
+#include "corbd/rpc/json.hpp"
 #include "corbd/v1/admin.grpc.pb.h"
 #include "handover_call.hpp"
-#include "json.hpp"
-#include "text.hpp"
 #include "top_watch.hpp"
 #include "view.hpp"
 
@@ -46,14 +46,14 @@ using Asking = Caller<v1::Admin>;
 int status(Asking& asking, const Admin& ask) {
   v1::GetStatusResponse response;
   if (!asking.answered(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), response)) return kCritical;
-  ask.output == "json" ? print(json_of(response)) : print(status_screen(response));
+  ask.output == "json" ? print(rpc::json_of(response)) : print(status_screen(response));
   return exit_code(response);
 }
 
 int volumes(Asking& asking, const Admin& ask) {
   v1::ListVolumesResponse response;
   if (!asking.answered(&v1::Admin::Stub::ListVolumes, v1::ListVolumesRequest(), response)) return kRefused;
-  ask.output == "json" ? print(json_of(response)) : print(volumes_table(response, ask.output == "wide", now_ms()));
+  ask.output == "json" ? print(rpc::json_of(response)) : print(volumes_table(response, ask.output == "wide", now_ms()));
   return 0;
 }
 
@@ -62,7 +62,7 @@ int volume(Asking& asking, const Admin& ask) {
   request.set_id(ask.volume_id);
   v1::GetVolumeResponse response;
   if (!asking.answered(&v1::Admin::Stub::GetVolume, request, response)) return kRefused;
-  ask.output == "json" ? print(json_of(response)) : print(volume_page(response, now_ms()));
+  ask.output == "json" ? print(rpc::json_of(response)) : print(volume_page(response, now_ms()));
   return 0;
 }
 
@@ -85,7 +85,7 @@ int say_state(Asking& asking, const Admin& ask) {
   if (!asking.answered(&v1::Admin::Stub::GetVolume, request, response)) return kRefused;
   const std::string health = word(response.volume().health());
   return say(ask, {{"volume_ids", json::array{ask.volume_id}}, {"health", health}},
-             "tried to heal volume " + printable(ask.volume_id) + ": it is now " + health + "\n");
+             "tried to heal volume " + for_terminal(ask.volume_id) + ": it is now " + health + "\n");
 }
 
 int heal(Asking& asking, const Admin& ask) {
@@ -99,13 +99,13 @@ int heal(Asking& asking, const Admin& ask) {
   const json::object object{{"volume_ids", ids_of(response.volume_ids())}, {"health", nullptr}};
   if (response.volume_ids().empty()) return say(ask, object, "no volume needs healing\n");
   std::string text = "being healed now (corbd events -f shows the results):\n";
-  for (const auto& id : response.volume_ids()) text += printable(id) + "\n";
+  for (const auto& id : response.volume_ids()) text += for_terminal(id) + "\n";
   return say(ask, object, text);
 }
 
 int fail(Asking& asking, const Admin& ask) {
   if (!ask.yes_really) {
-    asking.tell("nothing was done. This gives volume " + printable(ask.volume_id) +
+    asking.tell("nothing was done. This gives volume " + for_terminal(ask.volume_id) +
                 " up: every request to its device, waiting or new, gets EIO. Then its pods can end, and its mounts can "
                 "be removed. Writes that are not acknowledged yet are lost. Only unstage and stage bring the volume "
                 "back. Confirm with --yes-really");
@@ -116,7 +116,7 @@ int fail(Asking& asking, const Admin& ask) {
   v1::FailResponse response;
   if (!asking.answered(&v1::Admin::Stub::Fail, request, response)) return kRefused;
   return say(ask, {{"volume_ids", json::array{ask.volume_id}}, {"health", "failed"}},
-             "volume " + printable(ask.volume_id) + " is given up: every request gets EIO until it is unstaged\n");
+             "volume " + for_terminal(ask.volume_id) + " is given up: every request gets EIO until it is unstaged\n");
 }
 
 /// Whether the node is still drained, and what is left. It sets nothing: to drain again would undo somebody's undo.
@@ -154,7 +154,7 @@ int drain(Asking& asking, const Admin& ask) {
     if (response.volume_ids().empty())
       return say(ask, object, "no volume is left, and no new one can be staged: you can remove the agent\n");
     std::string left = std::to_string(response.volume_ids_size()) + " left:";
-    for (const auto& id : response.volume_ids()) left += " " + printable(id);
+    for (const auto& id : response.volume_ids()) left += " " + for_terminal(id);
     if (std::exchange(said, left) != left && ask.output != "json" && !print(left + "\n")) return kRefused;
     if (std::chrono::steady_clock::now() >= end) break;
     std::this_thread::sleep_for(kAskAgain);
@@ -179,7 +179,7 @@ bool show(const Asking& asking, const v1::NextEventsResponse& page, bool json) {
   if (page.missed() > 0)
     asking.tell(std::to_string(page.missed()) + " events came too fast to be shown here; the agent's log has them");
   for (const auto& change : page.events())
-    if (!(json ? print(json_of(change)) : print(event_line(change) + "\n"))) return false;
+    if (!(json ? print(rpc::json_of(change)) : print(event_line(change) + "\n"))) return false;
   return true;
 }
 
@@ -220,12 +220,12 @@ int own_pod_ready(Asking& asking, const Admin& ask) {
   v1::GetStatusResponse response;
   if (!asking.answered(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest(), response)) return kRefused;
   if (!ask.pod.empty() && response.pod() != ask.pod) {
-    asking.tell("the agent of another pod serves (" + printable(response.pod()) + "): this one's has not begun yet");
+    asking.tell("the agent of another pod serves (" + for_terminal(response.pod()) + "): this one's has not begun yet");
     return kRefused;
   }
   if (response.ready()) return 0;
   for (const auto& part : response.components())
-    if (part.keeps_from_serving()) asking.tell(printable(part.name()) + ": " + printable(part.text()));
+    if (part.keeps_from_serving()) asking.tell(for_terminal(part.name()) + ": " + for_terminal(part.text()));
   return kRefused;
 }
 

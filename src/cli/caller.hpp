@@ -11,13 +11,13 @@
 #include <thread>
 
 #include "admin_socket.hpp"
-#include "json.hpp"
-#include "text.hpp"
+#include "corbd/core/display.hpp"
+#include "corbd/rpc/json.hpp"
 
 namespace corbd::cli {
 
 inline std::string said_of(const grpc::Status& status, std::chrono::seconds limit) {
-  if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return printable(status.error_message());
+  if (status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) return for_terminal(status.error_message());
   return "no answer within " + std::to_string(limit.count()) +
          " s: the agent's log says what it waits for; a longer --timeout waits longer";
 }
@@ -71,6 +71,6 @@ class Caller {
 
 /// Returns false when nobody reads any more.
 inline bool print(const std::string& text) { return static_cast<bool>(std::cout << text << std::flush); }
-inline bool print(const boost::json::object& line) { return print(boost::json::serialize(document(line)) + "\n"); }
+inline bool print(const boost::json::object& line) { return print(boost::json::serialize(rpc::document(line)) + "\n"); }
 
 }  // namespace corbd::cli

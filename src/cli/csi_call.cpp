@@ -11,9 +11,9 @@
 
 #include "corbd/cli/options.hpp"
 #include "corbd/core/file.hpp"
+#include "corbd/rpc/json.hpp"
 #include "csi/v1/csi.grpc.pb.h"
 #include "csiaddons/reclaimspace.grpc.pb.h"
-#include "json.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -201,7 +201,7 @@ int call_csi(const CsiCall& call) {
   boost::json::object line{{"code", code_name(status.error_code())},
                            {"message", status.ok() ? said : status.error_message()}};
   if (status.ok() && !answer.is_null()) line["answer"] = answer;
-  std::cout << boost::json::serialize(document(line)) << std::endl;
+  std::cout << boost::json::serialize(rpc::document(line)) << std::endl;
   return status.ok() ? 0 : 1;
 }
 

@@ -7,7 +7,7 @@
 #include <iomanip>
 #include <iostream>
 
-#include "json.hpp"
+#include "corbd/rpc/json.hpp"
 #include "moving.hpp"
 
 namespace corbd::cli {
@@ -64,7 +64,7 @@ int diagnose(const Doctor& options, const std::string& version, const Surroundin
   if (options.before != Doctor::Before::nothing) return foresee(options);
   const auto findings = judge(gather(options, around));
   if (options.output == "json")
-    std::cout << boost::json::serialize(document({{"findings", report(findings)}})) << "\n";
+    std::cout << boost::json::serialize(rpc::document({{"findings", report(findings)}})) << "\n";
   else
     print_findings(findings);
   std::cout.flush();

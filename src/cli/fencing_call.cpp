@@ -3,8 +3,8 @@
 #include "corbd/cli/options.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
+#include "corbd/rpc/json.hpp"
 #include "corbd/v1/fencing.grpc.pb.h"
-#include "json.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -42,12 +42,12 @@ bool fill(const FencingCaller& asking, const Fencing& ask, v1::ImageAt& at) {
 std::string line_of(const v1::Holder& holder) {
   std::string has = holder.watches() ? holder.locks() ? "has it open and locked" : "has it open"
                                      : "has its lock, and does not have it open";
-  if (!holder.cookie().empty()) has += ", lock " + printable(holder.cookie());
-  return printable(holder.text()) + ": " + has;
+  if (!holder.cookie().empty()) has += ", lock " + for_terminal(holder.cookie());
+  return for_terminal(holder.text()) + ": " + has;
 }
 
 bool show_holders(const v1::GetHoldersResponse& found) {
-  std::string text = "image " + printable(found.image()) +
+  std::string text = "image " + for_terminal(found.image()) +
                      (found.exclusive_lock() ? ", with exclusive-lock" : ", without exclusive-lock") + "\n";
   if (found.holders().empty()) text += "no other client has it open or locked\n";
   for (const auto& holder : found.holders()) text += line_of(holder) + "\n";
@@ -63,14 +63,14 @@ bool look(FencingCaller& asking, const Fencing& ask, v1::GetHoldersResponse& fou
 int show_who(FencingCaller& asking, const Fencing& ask) {
   v1::GetHoldersResponse found;
   if (!look(asking, ask, found)) return kFencingRefused;
-  return (ask.output == "json" ? print(json_of(found)) : show_holders(found)) ? 0 : kFencingRefused;
+  return (ask.output == "json" ? print(rpc::json_of(found)) : show_holders(found)) ? 0 : kFencingRefused;
 }
 
 int take(FencingCaller& asking, const Fencing& ask) {
   if (!ask.yes_really) {
     v1::GetHoldersResponse found;
     if (!look(asking, ask, found)) return kFencingRefused;
-    if (!(ask.output == "json" ? print(json_of(found)) : show_holders(found))) return kFencingRefused;
+    if (!(ask.output == "json" ? print(rpc::json_of(found)) : show_holders(found))) return kFencingRefused;
     asking.tell(
         "nothing was done. This cuts these clients off from the whole cluster, each by its address, for seven days. "
         "Writes that they have not stored are lost to them, and every other image that they have open fails too. "
@@ -81,10 +81,10 @@ int take(FencingCaller& asking, const Fencing& ask) {
   request.set_force(ask.force);
   v1::TakeResponse done;
   if (!fill(asking, ask, *request.mutable_at()) || !asking.answered(&Stub::Take, request, done)) return kFencingRefused;
-  if (ask.output == "json") return print(json_of(done)) ? 0 : kFencingRefused;
+  if (ask.output == "json") return print(rpc::json_of(done)) ? 0 : kFencingRefused;
   std::string text;
-  for (const auto& holder : done.cut_off()) text += "cut off: " + printable(holder.text()) + "\n";
-  return print(text + "image " + printable(done.image()) + " can be staged here now\n") ? 0 : kFencingRefused;
+  for (const auto& holder : done.cut_off()) text += "cut off: " + for_terminal(holder.text()) + "\n";
+  return print(text + "image " + for_terminal(done.image()) + " can be staged here now\n") ? 0 : kFencingRefused;
 }
 
 bool fill(const FencingCaller& asking, const Fencing& ask, v1::FenceRequest& request) {
@@ -111,14 +111,15 @@ int add_fence(FencingCaller& asking, const Fencing& ask) {
   v1::FenceResponse done;
   if (!fill(asking, ask, request) || !asking.answered(&Stub::Fence, request, done)) return kFencingRefused;
   if (ask.output == "json") {
-    if (!print(json_of(done))) return kFencingRefused;
+    if (!print(rpc::json_of(done))) return kFencingRefused;
   } else {
     std::string text = changes(done, ask.yes_really ? "fenced" : "would fence");
     for (const auto& one : done.touched())
-      text += "cuts off " + one.client() + " at " + one.address() + ", which has " + printable(one.image()) + " open\n";
+      text +=
+          "cuts off " + one.client() + " at " + one.address() + ", which has " + for_terminal(one.image()) + " open\n";
     if (!ask.yes_really && done.touched().empty()) text += "no client in these blocks was seen with an image open\n";
     for (const auto& own : done.own()) text += "has this very agent's own client " + own + ": needs --force\n";
-    for (const auto& why : done.not_looked()) text += "not looked at: " + printable(why) + "\n";
+    for (const auto& why : done.not_looked()) text += "not looked at: " + for_terminal(why) + "\n";
     if (!print(text)) return kFencingRefused;
   }
   if (ask.yes_really) return 0;
@@ -134,7 +135,7 @@ int remove_fence(FencingCaller& asking, const Fencing& ask) {
   if (!fill(asking, ask, request) || !asking.answered(&Stub::Unfence, request, done)) return kFencingRefused;
   const std::string changed = changes(done, ask.yes_really ? "unfenced" : "would unfence");
   const bool printed = ask.output == "json"
-                           ? print(json_of(done))
+                           ? print(rpc::json_of(done))
                            : print(changed.empty() ? "these blocks have no fence of their own\n" : changed);
   if (!printed) return kFencingRefused;
   for (const auto& entry : done.remain()) asking.tell("still fenced by " + entry);
@@ -152,10 +153,11 @@ int list_fences(FencingCaller& asking, const Fencing& ask) {
   request.set_key(*key);
   v1::ListFencesResponse found;
   if (!asking.answered(&Stub::ListFences, request, found)) return kFencingRefused;
-  if (ask.output == "json") return print(json_of(found)) ? 0 : kFencingRefused;
+  if (ask.output == "json") return print(rpc::json_of(found)) ? 0 : kFencingRefused;
   std::vector<std::vector<std::string>> rows{{"ENTRY", "KIND", "UNTIL", "THIS-AGENT"}};
   for (const auto& entry : found.entries())
-    rows.push_back({printable(entry.what()), entry.kind(), time_text(entry.until_at_ms()), entry.own() ? "yes" : "no"});
+    rows.push_back(
+        {for_terminal(entry.what()), entry.kind(), time_text(entry.until_at_ms()), entry.own() ? "yes" : "no"});
   return print(table(rows)) ? 0 : kFencingRefused;
 }
 

@@ -4,13 +4,13 @@
 
 #include "corbd/cli/mounts.hpp"
 #include "corbd/cli/options.hpp"
+#include "corbd/core/display.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/rpc/calls.hpp"
-#include "json.hpp"
+#include "corbd/rpc/json.hpp"
 #include "mount_view.hpp"
 #include "mount_wish.hpp"
 #include "mount_work.hpp"
-#include "text.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -25,7 +25,7 @@ int failed(const std::string& text) {
 int list_mounts(Mounter& mounter, const Mounts& ask) {
   const auto held = mounter.run(mounter.manager().list(mounter.within(limit_of(ask))));
   if (!held) return failed(held.error().text);
-  std::cout << (ask.output == "json" ? boost::json::serialize(document({{"mounts", mounts_json(*held)}})) + "\n"
+  std::cout << (ask.output == "json" ? boost::json::serialize(rpc::document({{"mounts", mounts_json(*held)}})) + "\n"
                                      : mounts_table(*held))
             << std::flush;
   return kDone;
@@ -79,7 +79,7 @@ std::string wrong_with(const Mounts& ask) {
 
 }  // namespace
 
-void complain(const std::string& text) { std::cerr << "corbd: " << printable(text) << std::endl; }
+void complain(const std::string& text) { std::cerr << "corbd: " << for_terminal(text) << std::endl; }
 
 int limit_of(const Mounts& ask) {
   constexpr int stop = 80, otherwise = 300;

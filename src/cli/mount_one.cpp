@@ -1,6 +1,6 @@
+#include "corbd/core/display.hpp"
 #include "mount_wish.hpp"
 #include "mount_work.hpp"
-#include "text.hpp"
 
 namespace corbd::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <boost/json/object.hpp>
 
-#include "text.hpp"
+#include "corbd/core/display.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -21,7 +21,7 @@ std::string usage_text(const manager::Usage& usage) {
 
 MountState state_of(const manager::Manager::Held& held) {
   const auto& [claim, sight, another] = held;
-  const std::string dir = printable(claim.target);
+  const std::string dir = for_terminal(claim.target);
   if (sight.at == At::unknown) return {"unknown", sight.text + "; look at `corbd volumes`"};
   if (another)
     return {"hidden", "another mount is there, and not this volume's: unmount that, then `corbd mount --all`"};
@@ -41,7 +41,7 @@ std::string mounts_table(const std::vector<manager::Manager::Held>& all) {
   for (const auto& held : all) {
     const auto state = state_of(held);
     rows.push_back({cell(held.claim.target), cell(held.claim.volume.name), state.word, cell(held.sight.mount),
-                    cell(usage_text(held.claim.usage)), printable(state.hint)});
+                    cell(usage_text(held.claim.usage)), for_terminal(state.hint)});
   }
   return table(rows);
 }

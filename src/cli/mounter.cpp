@@ -5,8 +5,8 @@
 
 #include <iostream>
 
+#include "corbd/core/display.hpp"
 #include "corbd/core/process.hpp"
-#include "text.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -34,8 +34,8 @@ class Mounter::Ear final : public manager::Listener {
  public:
   void heard(const manager::Event& event) override {
     if (event.what != manager::Event::What::progress) return;
-    std::cerr << "corbd: " << printable(event.target.empty() ? "" : event.target + ": ") << printable(event.message)
-              << std::endl;
+    std::cerr << "corbd: " << for_terminal(event.target.empty() ? "" : event.target + ": ")
+              << for_terminal(event.message) << std::endl;
   }
 };
 

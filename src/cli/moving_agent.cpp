@@ -2,9 +2,9 @@
 #include <chrono>
 
 #include "caller.hpp"
+#include "corbd/rpc/json.hpp"
 #include "corbd/v1/admin.grpc.pb.h"
 #include "moving.hpp"
-#include "view.hpp"
 
 namespace corbd::cli {
 
@@ -17,7 +17,8 @@ result<std::map<std::string, std::string>> ask_agent(const std::string& endpoint
   const auto status = asking.call(&v1::Admin::Stub::ListVolumes, v1::ListVolumesRequest(), response, limit);
   if (!status.ok()) return Error{errc::unavailable, "asking the agent for its volumes: " + said_of(status, limit)};
   std::map<std::string, std::string> states;
-  for (const auto& volume : response.volumes()) states[volume.id()] = word(volume.health());
+  for (const auto& volume : response.volumes())
+    states[volume.id()] = rpc::enum_word(*v1::Health_descriptor(), volume.health());
   return states;
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text.hpp"
+#include "corbd/core/display.hpp"
 
 namespace corbd::cli {
 namespace {

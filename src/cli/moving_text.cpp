@@ -6,9 +6,9 @@
 #include <iostream>
 
 #include "corbd/core/base64.hpp"
-#include "json.hpp"
+#include "corbd/core/display.hpp"
+#include "corbd/rpc/json.hpp"
 #include "moving.hpp"
-#include "text.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -25,8 +25,8 @@ Grade worst_of(const std::vector<Finding>& findings) { return static_cast<Grade>
 void print_finding(const Finding& finding, const std::string& indent) {
   std::string word = grade_word(finding.verdict);
   word.resize(6, ' ');
-  std::cout << indent << word << printable(finding.check) << ": " << printable(finding.said) << "\n";
-  if (!finding.way_out.empty()) std::cout << indent << "      -> " << printable(finding.way_out) << "\n";
+  std::cout << indent << word << for_terminal(finding.check) << ": " << for_terminal(finding.said) << "\n";
+  if (!finding.way_out.empty()) std::cout << indent << "      -> " << for_terminal(finding.way_out) << "\n";
 }
 
 void print_volume(const Prospect& volume) {
@@ -36,7 +36,7 @@ void print_volume(const Prospect& volume) {
   const auto row = [](std::string name, const std::string& value) {
     if (value.empty()) return;
     name.resize(12, ' ');
-    std::cout << "      " << name << printable(value) << "\n";
+    std::cout << "      " << name << for_terminal(value) << "\n";
   };
   row("claim", volume.claim);
   row("volume", volume.persistent_volume);
@@ -64,10 +64,10 @@ json::object json_of_volume(const Prospect& volume) {
 void print_json(const Outlook& outlook, bool back) {
   json::array volumes;
   for (const auto& volume : outlook.volumes) volumes.push_back(json_of_volume(volume));
-  std::cout << json::serialize(document({{"before", back ? "rollback" : "migration"},
-                                         {"verdict", json_word(static_cast<Grade>(exit_code(outlook)))},
-                                         {"node", report(outlook.node)},
-                                         {"volumes", std::move(volumes)}}))
+  std::cout << json::serialize(rpc::document({{"before", back ? "rollback" : "migration"},
+                                              {"verdict", json_word(static_cast<Grade>(exit_code(outlook)))},
+                                              {"node", report(outlook.node)},
+                                              {"volumes", std::move(volumes)}}))
             << "\n";
 }
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <map>
 
-#include "text.hpp"
+#include "corbd/core/display.hpp"
 #include "view.hpp"
 
 namespace corbd::cli {

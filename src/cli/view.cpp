@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "json.hpp"
-#include "text.hpp"
+#include "corbd/core/display.hpp"
+#include "corbd/rpc/json.hpp"
 
 namespace corbd::cli {
 namespace {
@@ -19,7 +19,7 @@ std::string many(std::uint64_t count, const std::string& what) {
 
 std::string joined(const google::protobuf::RepeatedPtrField<std::string>& texts, const char* between) {
   std::string out;
-  for (const auto& text : texts) out += (out.empty() ? "" : between) + printable(text);
+  for (const auto& text : texts) out += (out.empty() ? "" : between) + for_terminal(text);
   return out;
 }
 
@@ -82,20 +82,20 @@ int exit_code(const v1::GetStatusResponse& status) {
   return status.verdict() == v1::VERDICT_OK ? 0 : status.verdict() == v1::VERDICT_CRITICAL ? 2 : 1;
 }
 
-std::string word(v1::Health health) { return word(*v1::Health_descriptor(), health); }
+std::string word(v1::Health health) { return rpc::enum_word(*v1::Health_descriptor(), health); }
 
 std::string status_screen(const v1::GetStatusResponse& status) {
   Rows rows{{"COMPONENT", "VERDICT", "DETAILS"}};
   for (const auto& component : status.components()) {
-    std::string details = printable(component.text());
+    std::string details = for_terminal(component.text());
     if (component.name() == "agent")
-      details = "corbd " + printable(status.version()) + " on node " + cell(status.node_id()) + ", pid " +
+      details = "corbd " + for_terminal(status.version()) + " on node " + cell(status.node_id()) + ", pid " +
                 std::to_string(status.pid()) + ", up " + age(status.uptime_ms()) + "; " + details;
     rows.push_back({cell(component.name()), word(component.verdict()), details});
   }
   if (status.components().empty())
     rows.push_back({"agent", word(status.verdict()),
-                    "corbd " + printable(status.version()) +
+                    "corbd " + for_terminal(status.version()) +
                         " is older than this program and judges nothing: restart it to bring it up to date"});
   return table(rows) + "\nOverall: " + word(status.verdict()) +
          (status.ready() || status.components().empty() ? "" : ", not ready") + "\n";

@@ -2,7 +2,7 @@
 
 #include <boost/json/serialize.hpp>
 
-#include "json.hpp"
+#include "corbd/rpc/json.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
@@ -191,7 +191,7 @@ TEST_CASE("JSON has every field by its name, numbers as numbers, null for what i
   auto volume = staged("v1");
   volume.set_size_bytes(1ULL << 40);
   volume.add_staged_at("/s");
-  const auto json = json_of(volume);
+  const auto json = rpc::json_of(volume);
   CHECK(json.at("id").as_string() == "v1");
   CHECK(json.at("health").as_string() == "staged");
   CHECK(json.at("size_bytes").as_uint64() == 1ULL << 40);
@@ -203,5 +203,5 @@ TEST_CASE("JSON has every field by its name, numbers as numbers, null for what i
 }
 
 TEST_CASE("what is printed as JSON begins with the version of its schema") {
-  CHECK(boost::json::serialize(document({{"a", 1}})) == "{\"schema_version\":1,\"a\":1}");
+  CHECK(boost::json::serialize(rpc::document({{"a", 1}})) == "{\"schema_version\":1,\"a\":1}");
 }

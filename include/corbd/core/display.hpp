@@ -1,4 +1,4 @@
-// Pieces of text for people. Pure.
+// How values are shown to people on a terminal. Pure.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace corbd::cli {
+namespace corbd {
 
 /// The two largest units that matter: "0s", "850ms", "12s", "3m20s", "5h12m", "4d3h".
 std::string duration_text(std::chrono::milliseconds of);
@@ -15,11 +15,11 @@ std::string size_text(std::uint64_t bytes);
 /// UTC: "2026-01-31T12:00:00Z".
 std::string time_text(std::int64_t ms_since_1970);
 /// Makes text safe for a terminal: a question mark replaces each control character.
-std::string printable(std::string text);
-/// The printable text, or "<none>" if it is empty.
+std::string for_terminal(std::string text);
+/// The text for a terminal, or "<none>" if it is empty.
 std::string cell(const std::string& text);
 
 /// The first row is the header. Columns are left-aligned, three spaces apart; no row ends in spaces.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 
-}  // namespace corbd::cli
+}  // namespace corbd

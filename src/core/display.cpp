@@ -1,4 +1,4 @@
-#include "text.hpp"
+#include "corbd/core/display.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "corbd/core/utc.hpp"
 
-namespace corbd::cli {
+namespace corbd {
 namespace {
 
 /// Counts characters, not bytes. Each takes one column.
@@ -52,7 +52,7 @@ std::string time_text(std::int64_t ms_since_1970) {
   return utc_text(std::chrono::system_clock::time_point(std::chrono::milliseconds(ms_since_1970)));
 }
 
-std::string printable(std::string text) {
+std::string for_terminal(std::string text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if (c < 0x20 || c == 0x7F) text[i] = '?';
@@ -62,7 +62,7 @@ std::string printable(std::string text) {
   return text;
 }
 
-std::string cell(const std::string& text) { return text.empty() ? "<none>" : printable(text); }
+std::string cell(const std::string& text) { return text.empty() ? "<none>" : for_terminal(text); }
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
@@ -80,4 +80,4 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
   return out;
 }
 
-}  // namespace corbd::cli
+}  // namespace corbd

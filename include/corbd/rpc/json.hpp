@@ -7,7 +7,7 @@
 #include <boost/json/object.hpp>
 #include <string>
 
-namespace corbd::cli {
+namespace corbd::rpc {
 
 /// Rises when a field goes, or means something else. A new field does not change it (docs/serving.md#json).
 inline constexpr int kSchemaVersion = 1;
@@ -18,6 +18,6 @@ boost::json::object document(boost::json::object of);
 boost::json::object json_of(const google::protobuf::Message& message);
 
 /// HEALTH_STAGED of enum Health: "staged". For a value that this version does not know, the number itself.
-std::string word(const google::protobuf::EnumDescriptor& of, int number);
+std::string enum_word(const google::protobuf::EnumDescriptor& of, int number);
 
-}  // namespace corbd::cli
+}  // namespace corbd::rpc

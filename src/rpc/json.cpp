@@ -1,4 +1,4 @@
-#include "json.hpp"
+#include "corbd/rpc/json.hpp"
 
 #include <google/protobuf/descriptor.h>
 
@@ -6,7 +6,7 @@
 #include <boost/json/array.hpp>
 #include <cctype>
 
-namespace corbd::cli {
+namespace corbd::rpc {
 namespace {
 
 using google::protobuf::EnumDescriptor;
@@ -33,7 +33,7 @@ boost::json::value one(const Message& message, const Reflection& get, const Fiel
     case FieldDescriptor::CPPTYPE_STRING:
       return boost::json::string(get.GetString(message, field));
     case FieldDescriptor::CPPTYPE_ENUM:
-      return boost::json::string(word(*field->enum_type(), get.GetEnumValue(message, field)));
+      return boost::json::string(enum_word(*field->enum_type(), get.GetEnumValue(message, field)));
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return json_of(get.GetMessage(message, field));
   }
@@ -53,7 +53,7 @@ boost::json::array all(const Message& message, const Reflection& get, const Fiel
 
 }  // namespace
 
-std::string word(const EnumDescriptor& of, int number) {
+std::string enum_word(const EnumDescriptor& of, int number) {
   const auto* value = of.FindValueByNumber(number);
   if (value == nullptr) return std::to_string(number);
   std::string text = value->name().substr(of.name().size() + 1);
@@ -84,4 +84,4 @@ boost::json::object json_of(const Message& message) {
   return out;
 }
 
-}  // namespace corbd::cli
+}  // namespace corbd::rpc

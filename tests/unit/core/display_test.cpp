@@ -1,8 +1,8 @@
-#include "text.hpp"
+#include "corbd/core/display.hpp"
 
 #include "support/catch.hpp"
 
-using namespace corbd::cli;
+using namespace corbd;
 using namespace std::chrono_literals;
 
 TEST_CASE("a duration is said in its two largest units") {
@@ -30,10 +30,10 @@ TEST_CASE("a size is said in the unit it was made in") {
 TEST_CASE("a time is said in UTC") { CHECK(time_text(1769860800999) == "2026-01-31T12:00:00Z"); }
 
 TEST_CASE("control characters do not reach the terminal") {
-  CHECK(printable("a\x1b[2Jb\n\x7f") == "a?[2Jb??");
-  CHECK(printable("a\xC2\x9B"
-                  "2J") == "a?2J");
-  CHECK(printable("K\xC3\xA4se \xC2\xA0") == "K\xC3\xA4se \xC2\xA0");
+  CHECK(for_terminal("a\x1b[2Jb\n\x7f") == "a?[2Jb??");
+  CHECK(for_terminal("a\xC2\x9B"
+                     "2J") == "a?2J");
+  CHECK(for_terminal("K\xC3\xA4se \xC2\xA0") == "K\xC3\xA4se \xC2\xA0");
 }
 
 TEST_CASE("an empty cell says so") {
