@@ -1,6 +1,5 @@
 // One binary: the agent, its helper processes, and the commands that ask it.
 #include "agent/agent.hpp"
-#include "agent/surroundings.hpp"
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/handover/reserve.hpp"
@@ -8,6 +7,7 @@
 #include "corbd/keeper/keeper.hpp"
 #include "corbd/krbd/kernel_client.hpp"
 #include "corbd/manager/node.hpp"
+#include "corbd/mounting/mounting.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "version.hpp"
 
@@ -43,9 +43,9 @@ int main(int argc, char** argv) {
   if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
   if (const auto* ask = std::get_if<cli::Admin>(&command)) return cli::call_admin(*ask);
   if (const auto* ask = std::get_if<cli::Fencing>(&command)) return cli::call_fencing(*ask);
-  if (const auto* mounts = std::get_if<cli::Mounts>(&command)) return cli::call_mounts(*mounts);
-  if (const auto* doctor = std::get_if<cli::Doctor>(&command))
-    return cli::diagnose(*doctor, CORBD_VERSION, surroundings());
+  if (const auto* mounts = std::get_if<mounting::Options>(&command)) return mounting::run(*mounts);
+  if (const auto* node = std::get_if<doctor::Options>(&command)) return doctor::diagnose(*node, CORBD_VERSION);
+  if (const auto* change = std::get_if<migration::Options>(&command)) return migration::foresee(*change);
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, work);
   const auto& agent = std::get<cli::Run>(command);
   Fd keeper = keeper::socket_of_keeper();

@@ -59,14 +59,9 @@ constexpr std::chrono::seconds kNextWarmsWithin{120};
 // If this agent is told to end meanwhile, and may not wait for longer.
 constexpr std::chrono::seconds kNextHurriesFor{5};
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 result<kube::Access> api_access(const cli::Run& options) {
   if (options.standalone) return Error{errc::failed_precondition, "--standalone: this host has no API server"};
-  return kube::find_access(variable("KUBERNETES_CONFIG_PATH"), variable);
+  return kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment);
 }
 
 /// One agent process. Its members may be destroyed from the last to the first.

@@ -158,10 +158,7 @@ Command parse_cephcsi(std::span<const std::string> arguments, const std::string&
     return Exit{0};
   }
   Node node;
-  node.variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
+  node.variable = environment;
   node.in_memory = [](const std::string& folder) { return check_tmpfs(folder).has_value(); };
   auto command = cephcsi_command(*given, node);
   if (!command) return refuse(command.error());

@@ -3,7 +3,8 @@
 namespace corbd::cli {
 namespace {
 
-CLI::App* add_mounting(CLI::App& app, Mounts& into, Mounts::What what, const char* name, const char* description) {
+CLI::App* add_mounting(CLI::App& app, mounting::Options& into, mounting::Options::What what, const char* name,
+                       const char* description) {
   auto* command = app.add_subcommand(name, description);
   command->callback([&into, what] { into.what = what; });
   command->add_option("--endpoint", into.endpoint, "CSI socket of the agent, or of another plugin, unix:///path")
@@ -16,34 +17,34 @@ CLI::App* add_mounting(CLI::App& app, Mounts& into, Mounts::What what, const cha
   return command;
 }
 
-void add_waiting(CLI::App* command, Mounts& into, const char* limit) {
+void add_waiting(CLI::App* command, mounting::Options& into, const char* limit) {
   command->add_flag("--wait", into.wait, "Wait for an agent that does not answer yet");
   command->add_option("--timeout", into.timeout_s, limit)->check(CLI::Range(1, 86400));
 }
 
 }  // namespace
 
-void add_mounts(CLI::App& app, Mounts& into) {
-  using What = Mounts::What;
-  Mounts::Wish& wish = into.wish;
+void add_mounts(CLI::App& app, mounting::Options& into) {
+  using What = mounting::Options::What;
+  mounting::MountSpec& spec = into.spec;
   auto* mount = add_mounting(app, into, What::mount, "mount",
                              "Mount an image on this host, without an orchestrator: corbd mount rbd/db /srv/db");
-  mount->add_option("image", wish.image,
+  mount->add_option("image", spec.image,
                     "POOL/IMAGE, IMAGE in the pool rbd, or the ID of a volume that ceph-csi's provisioner made");
-  mount->add_option("dir", wish.dir, "Folder to mount it on; with --block, the file to bind the device on");
-  mount->add_option("--cluster", wish.cluster, "Cluster ID in config.json [the fsid of --conf]");
-  mount->add_option("--conf", wish.conf, "Ceph's configuration file")->capture_default_str();
-  mount->add_option("--user", wish.user, "Ceph user, without the prefix client.")->capture_default_str();
-  mount->add_option("--keyring", wish.keyring,
+  mount->add_option("dir", spec.dir, "Folder to mount it on; with --block, the file to bind the device on");
+  mount->add_option("--cluster", spec.cluster, "Cluster ID in config.json [the fsid of --conf]");
+  mount->add_option("--conf", spec.conf, "Ceph's configuration file")->capture_default_str();
+  mount->add_option("--user", spec.user, "Ceph user, without the prefix client.")->capture_default_str();
+  mount->add_option("--keyring", spec.keyring,
                     "File with the user's key [/etc/ceph/ceph.client.USER.keyring, or /etc/ceph/keyring]");
-  mount->add_option("--fstype", wish.fstype, "Filesystem type of an empty image [ext4]");
-  mount->add_option("-o,--options", wish.options, "Mount options, comma-separated");
-  mount->add_flag("--read-only", wish.read_only, "Mount read-only; other hosts may do so too");
-  mount->add_flag("--block", wish.block, "Give the raw block device, without a filesystem");
-  mount->add_option("--encrypted", wish.kms, "KMS of an encrypted volume; default: the passphrase opens it");
-  mount->add_option("--passphrase-file", wish.passphrase_file,
+  mount->add_option("--fstype", spec.fstype, "Filesystem type of an empty image [ext4]");
+  mount->add_option("-o,--options", spec.options, "Mount options, comma-separated");
+  mount->add_flag("--read-only", spec.read_only, "Mount read-only; other hosts may do so too");
+  mount->add_flag("--block", spec.block, "Give the raw block device, without a filesystem");
+  mount->add_option("--encrypted", spec.kms, "KMS of an encrypted volume; default: the passphrase opens it");
+  mount->add_option("--passphrase-file", spec.passphrase_file,
                     "File with the passphrase of an encrypted volume; every byte counts, a line end too");
-  mount->add_option("--attribute", wish.attributes, "Another volume attribute, name=value; may be repeated")
+  mount->add_option("--attribute", spec.attributes, "Another volume attribute, name=value; may be repeated")
       ->allow_extra_args(false);
   mount->add_flag("--all", into.all, "Mount what --mounts-dir lists, and what was mounted before a reboot");
   mount->add_option("--mounts-dir", into.mounts_dir, "Folder of files, one mount each: docs/standalone.md")
@@ -56,7 +57,7 @@ void add_mounts(CLI::App& app, Mounts& into) {
 
   auto* unmount = add_mounting(app, into, What::unmount, "unmount",
                                "Unmount what corbd mount has mounted there. Files are never removed");
-  unmount->add_option("dir", wish.dir, "Where it is mounted");
+  unmount->add_option("dir", spec.dir, "Where it is mounted");
   unmount->add_flag("--all", into.all, "Unmount all, and keep in mind what `corbd mount --all` mounts again");
   unmount->add_option("--parallel", into.parallel, "With --all, how many at the same time")
       ->check(CLI::Range(1, 64))
@@ -65,7 +66,7 @@ void add_mounts(CLI::App& app, Mounts& into) {
 
   auto* expand = add_mounting(app, into, What::expand, "expand",
                               "Give a mounted volume, and its filesystem, the size that its image has");
-  expand->add_option("dir", wish.dir, "Where it is mounted")->required();
+  expand->add_option("dir", spec.dir, "Where it is mounted")->required();
   add_waiting(expand, into, "Seconds to wait [300]");
 
   auto* list = add_mounting(app, into, What::list, "mounts", "List what corbd mount has mounted, and its state");

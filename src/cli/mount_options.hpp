@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "corbd/cli/mounts.hpp"
+#include "corbd/mounting/mounting.hpp"
 
 namespace corbd::cli {
 
-void add_mounts(CLI::App& app, Mounts& into);
+void add_mounts(CLI::App& app, mounting::Options& into);
 
 }  // namespace corbd::cli

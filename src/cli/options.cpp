@@ -10,6 +10,7 @@
 #include "admin_options.hpp"
 #include "admin_socket.hpp"
 #include "cephcsi.hpp"
+#include "corbd/cephcsi/serving.hpp"
 #include "corbd/core/failpoint.hpp"
 #include "describe.hpp"
 #include "fencing_options.hpp"
@@ -97,17 +98,20 @@ CLI::App* add_csi(CLI::App& app, CsiCall& call) {
   return command;
 }
 
+/// What `corbd doctor` has beside the flags of `corbd run`.
+struct DoctorFlags {
+  std::string admin_endpoint, runtime_dir, default_mounter, root, bundle, output = "text";
+  bool before_migration = false, before_rollback = false;
+};
+
 /// What a change of the node plugin would do, on a node with either of the two.
-void add_before(CLI::App& command, Run& run, Doctor& doctor) {
-  const auto say = [&doctor](Doctor::Before before) {
-    return [&doctor, before](std::int64_t) { doctor.before = before; };
-  };
+void add_before(CLI::App& command, Run& run, DoctorFlags& doctor) {
   auto* migration =
-      command.add_flag_function("--before-migration", say(Doctor::Before::migration),
-                                "Instead: what becomes of each staged volume when this agent replaces ceph-csi here");
+      command.add_flag("--before-migration", doctor.before_migration,
+                       "Instead: what becomes of each staged volume when this agent replaces ceph-csi here");
   command
-      .add_flag_function("--before-rollback", say(Doctor::Before::rollback),
-                         "Instead: what becomes of each staged volume when ceph-csi replaces this agent here")
+      .add_flag("--before-rollback", doctor.before_rollback,
+                "Instead: what becomes of each staged volume when ceph-csi replaces this agent here")
       ->excludes(migration);
   command.add_option("--nodeid", run.nodeid, "Name of this node, to ask the API server for volumes")
       ->envname("NODE_ID");
@@ -122,7 +126,7 @@ void add_before(CLI::App& command, Run& run, Doctor& doctor) {
                      "Where the host's root folder is seen, as /host in a pod of `kubectl debug node` [/]");
 }
 
-CLI::App* add_doctor(CLI::App& app, Run& run, Doctor& doctor) {
+CLI::App* add_doctor(CLI::App& app, Run& run, DoctorFlags& doctor) {
   auto* command = app.add_subcommand("doctor", "Check this node: what the agent needs, and what stands in its way");
   command->add_option("--endpoint", run.endpoint, "CSI socket, unix:///path")
       ->envname("CSI_ENDPOINT")
@@ -165,19 +169,36 @@ void add_describe(CLI::App& app, const std::string& version) {
   command->require_subcommand(1);
 }
 
-Doctor complete(Doctor doctor, const Run& run, bool is_cephcsi) {
-  doctor.endpoint = run.endpoint;
-  doctor.kubelet_dir = run.kubelet_dir;
-  doctor.state_dir = run.state_dir;
-  doctor.runtime_dir = agents_folder(doctor.runtime_dir);
-  doctor.config_dir = run.config_dir;
-  doctor.ceph_conf = run.ceph_conf;
-  doctor.kms_config_dir = run.kms_config_dir;
-  doctor.driver = run.drivername;
-  doctor.node = run.nodeid;
-  if (doctor.default_mounter.empty()) doctor.default_mounter = is_cephcsi ? kMounters[0] : kMounters[1];
-  if (doctor.admin_endpoint.empty()) doctor.admin_endpoint = "unix://" + admin_socket(doctor.runtime_dir);
-  return doctor;
+Command complete(const DoctorFlags& given, const Run& run, bool is_cephcsi) {
+  const std::string runtime_dir = agents_folder(given.runtime_dir);
+  const std::string admin_endpoint =
+      given.admin_endpoint.empty() ? "unix://" + admin_socket(runtime_dir) : given.admin_endpoint;
+  const bool by_kernel = given.default_mounter.empty() ? is_cephcsi : given.default_mounter == kMounters[0];
+  const auto mounter = by_kernel ? cephcsi::Mounter::krbd : cephcsi::Mounter::nbd;
+  if (given.before_migration || given.before_rollback)
+    return migration::Options{.admin_endpoint = admin_endpoint,
+                              .kubelet_dir = run.kubelet_dir,
+                              .state_dir = run.state_dir,
+                              .config_dir = run.config_dir,
+                              .kms_config_dir = run.kms_config_dir,
+                              .ceph_conf = run.ceph_conf,
+                              .driver = run.drivername,
+                              .node = run.nodeid,
+                              .default_mounter = mounter,
+                              .root = given.root,
+                              .rollback = given.before_rollback,
+                              .output = given.output};
+  return doctor::Options{.endpoint = run.endpoint,
+                         .admin_endpoint = admin_endpoint,
+                         .kubelet_dir = run.kubelet_dir,
+                         .state_dir = run.state_dir,
+                         .runtime_dir = runtime_dir,
+                         .config_dir = run.config_dir,
+                         .ceph_conf = run.ceph_conf,
+                         .driver = run.drivername,
+                         .default_mounter = mounter,
+                         .bundle = given.bundle,
+                         .output = given.output};
 }
 
 /// Prints help, or what is wrong. The exit code.
@@ -225,8 +246,8 @@ Command parse(int argc, char** argv, const std::string& version) {
   CsiCall call;
   Admin ask;
   Fencing fencing;
-  Doctor doctor;
-  Mounts mounts;
+  DoctorFlags doctor;
+  mounting::Options mounts;
   std::vector<std::string> values;
   bool list = false;
   const auto* run_command = add_run(app, run, values, list);
@@ -247,7 +268,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   if (*csi_command) return call;
   if (ask.what != Admin::What::none) return ask;
   if (fencing.what != Fencing::What::none) return fencing;
-  if (mounts.what != Mounts::What::none) return mounts;
+  if (mounts.what != mounting::Options::What::none) return mounts;
   if (*run_command && list) {
     for (const auto& point : failpoint::names()) std::cout << point << "\n";
     return Exit{0};

@@ -98,6 +98,11 @@ result<> note_lock_holder(const std::string& folder, const Fd& lock) {
   return {};
 }
 
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 pid_t parent_of(const std::string& proc, pid_t pid) {
   const auto stat = read_file(proc + "/" + std::to_string(pid) + "/stat", 4096);
   // Its name may have anything in it (proc(5)). Then come its state and its parent.

@@ -4,15 +4,15 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
-#include "corbd/cli/mounts.hpp"
-#include "corbd/core/result.hpp"
+#include "corbd/doctor/doctor.hpp"
+#include "corbd/migration/migration.hpp"
+#include "corbd/mounting/mounting.hpp"
 
 namespace corbd::cli {
 
@@ -124,38 +124,8 @@ struct Fencing {
   int timeout_s = 60;
 };
 
-/// What the doctor asks of rooms that the command line does not know.
-struct Surroundings {
-  struct Tool {
-    std::string name, package;
-  };
-  struct ApiRight {
-    std::string what;             ///< "get secrets"
-    std::string without;          ///< what does not work without it
-    std::optional<bool> allowed;  ///< absent: the API server did not say
-    std::string text;             ///< why not
-    bool by_namespace = false;    ///< a no is for all namespaces at once; Roles may grant it in some
-  };
-  std::vector<Tool> tools;               ///< that helpers start
-  std::function<result<>()> system_bus;  ///< failed_precondition: the host has none that would tell of a shutdown
-  /// failed_precondition: there is no API server.
-  std::function<result<std::vector<ApiRight>>(const std::string& driver)> api_rights;
-};
-
-/// `corbd doctor`: looks at the node. Flags have the names of `corbd run`.
-struct Doctor {
-  std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir, kms_config_dir;
-  std::string ceph_conf;        ///< names the cluster where there is no config.json; empty: none does
-  std::string driver, node;     ///< node: its name; empty: not known
-  std::string default_mounter;  ///< one of kMounters
-  std::string root;             ///< where the host's /proc, /sys and folders of kubelet are seen; empty: here
-  /// What is about to happen to this node's volumes. Otherwise the node itself is looked at.
-  enum class Before { nothing, migration, rollback } before = Before::nothing;
-  std::string bundle;           ///< file to pack into; empty: none
-  std::string output = "text";  ///< or "json"
-};
-
-using Command = std::variant<Run, Liveness, Helper, CsiCall, Admin, Fencing, Doctor, Mounts, Exit>;
+using Command = std::variant<Run, Liveness, Helper, CsiCall, Admin, Fencing, doctor::Options, migration::Options,
+                             mounting::Options, Exit>;
 
 /// Fills in what was not given and follows from the rest, with --standalone also from the host's name.
 void complete(Run& run);
@@ -175,7 +145,5 @@ int call_csi(const CsiCall& call);
 int call_admin(const Admin& ask);
 /// The same about other clients.
 int call_fencing(const Fencing& ask);
-/// Prints what it found. Exit code: 0 ok, 1 warnings, 2 failures.
-int diagnose(const Doctor& options, const std::string& version, const Surroundings& around);
 
 }  // namespace corbd::cli

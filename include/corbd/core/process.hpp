@@ -36,6 +36,8 @@ result<> note_lock_holder(const std::string& folder, const Fd& lock);
 /// Becomes this program anew, with the same arguments and nothing else: every thread ends, every descriptor but stdin,
 /// stdout and stderr is closed, memory goes. Returns only if the kernel refuses.
 void begin_anew();
+/// A variable of the environment; empty: unset.
+std::string environment(const char* name);
 /// The parent of process `pid`; 0: it has ended, or nobody knows. `proc`: "/proc".
 pid_t parent_of(const std::string& proc, pid_t pid);
 /// The ID of the running boot.

@@ -318,19 +318,32 @@ TEST_CASE("a program called cephcsi takes ceph-csi's command line, but also a su
   CHECK(std::holds_alternative<cli::Liveness>(parsed({"/usr/local/bin/cephcsi", "-type=liveness"})));
   CHECK(std::holds_alternative<cli::Helper>(parsed({"/usr/local/bin/cephcsi", "helper"})));
   // The agent that it asks about has the default of its own name.
-  CHECK(std::get<cli::Doctor>(parsed({"/usr/local/bin/cephcsi", "doctor"})).default_mounter == "rbd");
-  CHECK(std::get<cli::Doctor>(parsed({"/usr/bin/corbd", "doctor"})).default_mounter == "rbd-nbd");
+  CHECK(std::get<doctor::Options>(parsed({"/usr/local/bin/cephcsi", "doctor"})).default_mounter ==
+        cephcsi::Mounter::krbd);
+  CHECK(std::get<doctor::Options>(parsed({"/usr/bin/corbd", "doctor"})).default_mounter == cephcsi::Mounter::nbd);
 }
 
 TEST_CASE("the doctor of a host without an orchestrator looks where its agent is") {
   Words words{"corbd", "doctor", "--standalone", "--runtime-dir", "/r"};
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
-  const auto doctor = std::get<cli::Doctor>(cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0"));
-  CHECK(doctor.endpoint == "unix:///r/csi.sock");
-  CHECK(doctor.state_dir == "/var/lib/corbd/agent");
-  CHECK(doctor.ceph_conf == "/etc/ceph/ceph.conf");
-  CHECK(doctor.kubelet_dir == "/");
+  const auto options = std::get<doctor::Options>(cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0"));
+  CHECK(options.endpoint == "unix:///r/csi.sock");
+  CHECK(options.state_dir == "/var/lib/corbd/agent");
+  CHECK(options.ceph_conf == "/etc/ceph/ceph.conf");
+  CHECK(options.kubelet_dir == "/");
+}
+
+TEST_CASE("the doctor before a change of the node plugin is asked about that, and about nothing else") {
+  const std::string change = GENERATE("--before-migration", "--before-rollback");
+  Words words{"corbd", "doctor", change, "--default-mounter", "rbd", "--nodeid", "n"};
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  const auto options =
+      std::get<migration::Options>(cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0"));
+  CHECK(options.rollback == (change == "--before-rollback"));
+  CHECK(options.default_mounter == cephcsi::Mounter::krbd);
+  CHECK(options.node == "n");
 }
 
 TEST_CASE("`corbd run` takes ceph-csi's flags too, and knows which of them mean nothing to it") {

@@ -1,0 +1,24 @@
+// `corbd doctor`: looks at the node. A thin part gathers facts, pure functions judge them, and another part shows and
+// packs them.
+#pragma once
+
+#include <string>
+
+#include "corbd/cephcsi/serving.hpp"
+
+namespace corbd::doctor {
+
+/// Flags have the names of `corbd run`.
+struct Options {
+  std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir;
+  std::string ceph_conf;  ///< names the cluster where there is no config.json; empty: none does
+  std::string driver;
+  cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;
+  std::string bundle;           ///< file to pack into; empty: none
+  std::string output = "text";  ///< or "json"
+};
+
+/// Prints what it found. Exit code: 0 ok, 1 warnings, 2 failures.
+int diagnose(const Options& options, const std::string& version);
+
+}  // namespace corbd::doctor

@@ -1,0 +1,49 @@
+// What both the doctor and the check before a migration read of a node.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "corbd/cephcsi/mounters.hpp"
+#include "corbd/core/result.hpp"
+#include "corbd/rbd/config_json.hpp"
+
+namespace corbd::doctor {
+
+/// What is known of a module of the kernel, which only some volumes need.
+enum class Module { present, loadable, absent };
+/// The kernel's own RBD client. `root`: where the host's root folder is seen; empty: here.
+Module rbd_module(const std::string& root, const std::string& kernel);
+
+/// uname -r
+std::string kernel_release();
+/// (major, minor) of "6.1.0-13-amd64"; (0, 0) for any other text.
+std::pair<unsigned, unsigned> kernel_version(std::string_view release);
+/// Whether the kernel's RBD client knows keys of type aes256k.
+bool kernel_knows_aes256k(std::string_view release);
+
+/// linux/proc_ns.h: the first PID namespace always has this inode.
+inline constexpr std::string_view kHostPids = "pid:[4026531836]";
+/// Of this process: "pid:[4026531836]".
+std::string pid_namespace();
+
+/// A line of mountinfo (proc_pid_mountinfo(5)), with its escapes undone.
+struct MountLine {
+  std::string dev;  ///< "43:0"
+  std::string root, target, fstype, source;
+};
+std::vector<MountLine> mount_lines(std::string_view mountinfo);
+
+/// Of config.json; without one the cluster of `ceph_conf`, unless that is empty.
+result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir, const std::string& ceph_conf);
+/// None if there is no mounters.json.
+result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir);
+/// The volume IDs of an agent's records.
+std::set<std::string> read_recorded(const std::string& state_dir);
+/// The same, if each can be read. A folder that is not there has none.
+result<std::set<std::string>> read_all_recorded(const std::string& state_dir);
+
+}  // namespace corbd::doctor

@@ -1,0 +1,28 @@
+// `corbd doctor --before-migration` and `--before-rollback`: what becomes of each volume that is staged on this node
+// when the agent takes the place of ceph-csi's node plugin, or the other way round. Gathered, judged and shown in three
+// parts, like the doctor's other checks.
+#pragma once
+
+#include <string>
+
+#include "corbd/cephcsi/serving.hpp"
+
+namespace corbd::migration {
+
+/// Flags have the names of `corbd run`.
+struct Options {
+  std::string admin_endpoint, kubelet_dir, state_dir, config_dir, kms_config_dir;
+  std::string ceph_conf;     ///< names the cluster where there is no config.json; empty: none does
+  std::string driver, node;  ///< node: its name; empty: not known
+  cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;
+  std::string root;             ///< where the host's /proc, /sys and folders of kubelet are seen; empty: here
+  bool rollback = false;        ///< ceph-csi replaces this agent
+  std::string output = "text";  ///< or "json"
+};
+
+/// Gathers, judges and prints. Exit code, of everything that was found: 0 ok; 1: I/O waits for a while, or something is
+/// not known; 2: I/O waits until somebody acts, an unstage would say that it is done and is not, or acknowledged writes
+/// would be lost.
+int foresee(const Options& options);
+
+}  // namespace corbd::migration

@@ -1,0 +1,33 @@
+// `corbd mount`, `corbd unmount`, `corbd expand` and `corbd mounts`: volumes of a host without an orchestrator.
+#pragma once
+
+#include <string>
+
+#include "corbd/mounting/spec.hpp"
+
+namespace corbd::mounting {
+
+inline constexpr const char* kMountsDir = "/etc/corbd/mounts.d";
+
+struct Options {
+  enum class What { none, mount, unmount, expand, list };
+  What what = What::none;
+
+  MountSpec spec;
+  bool all = false;         ///< every claim; to mount, every file of mounts_dir, too
+  bool write_unit = false;  ///< print a unit, and mount nothing
+  bool wait = false;        ///< for a plugin that does not answer yet
+  std::string endpoint = "unix:///run/corbd/csi.sock", runtime_dir = "/run/corbd";
+  std::string root = "/var/lib/corbd/mounts";  ///< claims and staging paths
+  std::string mounts_dir = kMountsDir;
+  std::string output = "text";             ///< or "json"
+  int parallel = 4;                        ///< of all, at the same time
+  int timeout_s = 0;                       ///< 0: see limit_of
+  std::string program = "/proc/self/exe";  ///< whose subcommand helper looks at mounts
+};
+
+/// Carries out what was asked. Progress and problems go to stderr, answers to stdout. Exit code: 0 done, 1 failed, 3 no
+/// plugin answers, EX_USAGE for options that contradict each other.
+int run(const Options& ask);
+
+}  // namespace corbd::mounting

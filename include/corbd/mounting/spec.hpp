@@ -1,0 +1,43 @@
+// From what a person writes to a mount of the manager, and back from its claim. No call but reading key files.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/manager/values.hpp"
+
+namespace corbd::mounting {
+
+/// The volume and where to mount it, from the command line or from a file of mounts.d.
+struct MountSpec {
+  std::string image;  ///< POOL/IMAGE, IMAGE in the pool rbd, or the ID of a volume that a provisioner made
+  std::string dir;
+  std::string cluster;  ///< clusterID; empty: the fsid of `conf`
+  std::string conf = "/etc/ceph/ceph.conf", user = "admin";
+  std::string keyring;  ///< empty: Ceph's own places
+  std::string fstype;   ///< empty: the plugin's default
+  std::string options;  ///< of the mount, comma separated
+  std::string kms;      ///< of an encrypted volume; empty: not encrypted
+  std::string passphrase_file;
+  std::vector<std::string> attributes;  ///< "name=value"; they override what follows from the others
+  bool read_only = false, block = false;
+};
+
+/// invalid_argument: image and dir do not make sense together. The errors name the option that helps.
+result<manager::Mount> mount_of(const MountSpec& spec);
+/// What made the claim, so that it can be mounted again: keys are read again, because no claim has one.
+MountSpec spec_of(const manager::Claim& claim);
+
+/// A file of mounts.d: "key = value" lines, '#' before comments. Keys have the names of the options of `corbd mount`,
+/// without dashes in front. invalid_argument names the line.
+result<MountSpec> parse_mount_file(std::string_view text);
+/// Every *.conf of the folder, by name, with its path. No folder: none.
+struct MountFile {
+  std::string path;
+  result<MountSpec> spec;
+};
+std::vector<MountFile> read_mount_files(const std::string& folder);
+
+}  // namespace corbd::mounting

@@ -1,0 +1,291 @@
+// Reads the facts. It only looks: nothing here opens a device, or changes anything except a file of its own.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <sstream>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/file.hpp"
+#include "corbd/core/process.hpp"
+#include "corbd/host/system.hpp"
+#include "corbd/host/tools.hpp"
+#include "corbd/mounting/mounting.hpp"
+#include "corbd/rbd/ceph_conf.hpp"
+#include "corbd/rbd/version.hpp"
+#include "corbd/rpc/calls.hpp"
+#include "gather.hpp"
+#include "monitors.hpp"
+
+namespace corbd::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr std::size_t kMaxText = 16 << 20;
+
+std::optional<std::string> first_line(const std::string& path) {
+  const auto text = read_file(path, kMaxText);
+  if (!text) return std::nullopt;
+  return text->substr(0, text->find('\n'));
+}
+
+/// A module can be loaded if depmod(8) knows it. `sign`: what is there while it is loaded.
+Module module_of(const std::string& root, const std::string& kernel, const char* sign, const char* file) {
+  std::error_code ignored;
+  if (fs::exists(root + sign, ignored)) return Module::present;
+  const auto known = read_file(root + "/lib/modules/" + kernel + "/modules.dep", kMaxText);
+  return known && known->find(file) != std::string::npos ? Module::loadable : Module::absent;
+}
+
+/// As execvp(3) looks for it.
+bool in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "/usr/sbin:/usr/bin:/sbin:/bin" : path);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+std::optional<std::uint64_t> effective_capabilities() {
+  const auto status = read_file("/proc/self/status", kMaxText);
+  const auto at = status ? status->find("CapEff:\t") : std::string::npos;
+  if (at == std::string::npos) return std::nullopt;
+  std::uint64_t bits = 0;
+  const char* const begin = status->data() + at + std::strlen("CapEff:\t");
+  if (std::from_chars(begin, status->data() + status->size(), bits, 16).ec != std::errc()) return std::nullopt;
+  return bits;
+}
+
+result<> try_writing(const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) return Error{errc::not_found, folder + " does not exist yet"};
+  const std::string path = folder + "/.doctor-" + std::to_string(::getpid());
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const bool written = fd && ::write(fd.get(), "\n", 1) == 1;
+  const int failed = errno;
+  if (fd) ::unlink(path.c_str());
+  if (!written) return Error{errc::state_write, "writing into " + folder + ": " + std::strerror(failed)};
+  return {};
+}
+
+result<> on_tmpfs(const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored)) return Error{errc::not_found, folder + " does not exist yet"};
+  return check_tmpfs(folder);
+}
+
+std::vector<NbdDevice> nbd_devices() {
+  std::vector<NbdDevice> all;
+  std::error_code failed;
+  for (fs::directory_iterator at("/sys/block", failed), end; !failed && at != end; at.increment(failed)) {
+    const std::string name = at->path().filename();
+    NbdDevice device;
+    if (!name.starts_with("nbd") ||
+        std::from_chars(name.data() + 3, name.data() + name.size(), device.index).ptr != name.data() + name.size())
+      continue;
+    // Both are there only while the device is configured.
+    const auto backend = first_line(at->path() / "backend"), pid = first_line(at->path() / "pid");
+    if (!backend && !pid) continue;
+    device.backend = backend.value_or("");
+    int maker = 0;
+    if (pid) std::from_chars(pid->data(), pid->data() + pid->size(), maker);
+    device.maker_lives = maker > 0 && (::kill(maker, 0) == 0 || errno == EPERM);
+    // "reads writes"
+    if (const auto inflight = first_line(at->path() / "inflight")) {
+      unsigned reads = 0, writes = 0;
+      if (std::sscanf(inflight->c_str(), "%u %u", &reads, &writes) == 2) device.waiting = reads + writes;
+    }
+    all.push_back(std::move(device));
+  }
+  return all;
+}
+
+/// Only the letters that tell the type: the key itself is nobody's business here.
+KeyType type_of_key(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  std::array<char, 4> letters{};
+  if (!fd || ::read(fd.get(), letters.data(), letters.size()) != static_cast<ssize_t>(letters.size()))
+    return KeyType::unknown;
+  return cephcsi::key_type({letters.data(), letters.size()});
+}
+
+/// The object "record" of each file, as far as they are that.
+void for_each_record(const std::string& state_dir, const std::function<void(const json::object& record)>& take) {
+  std::error_code failed;
+  for (fs::directory_iterator at(state_dir + "/volumes", failed), end; !failed && at != end; at.increment(failed)) {
+    if (at->path().extension() != ".json") continue;
+    const auto text = read_file(at->path(), kMaxText);
+    boost::system::error_code bad;
+    const auto parsed = json::parse(text ? *text : "null", bad);
+    const auto* record = !bad && parsed.is_object() ? parsed.get_object().if_contains("record") : nullptr;
+    if (record != nullptr && record->is_object()) take(record->get_object());
+  }
+}
+
+std::string text_of(const json::object& record, const char* field) {
+  const auto* value = record.if_contains(field);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
+}
+
+/// Of the volumes that have a key here.
+std::vector<KeySeen> keys_of(const Options& options) {
+  std::vector<KeySeen> keys;
+  for_each_record(options.state_dir, [&](const json::object& record) {
+    const std::string volume_id = text_of(record, "volume_id");
+    const auto type = type_of_key(options.runtime_dir + "/keys/" + sha256_hex(volume_id));
+    if (type != KeyType::unknown) keys.push_back({volume_id, type, text_of(record, "kind") == "krbd"});
+  });
+  return keys;
+}
+
+/// The lock file of a state directory names its holder. A process that has ended may have left its name.
+std::optional<bool> agent_dumps_core(const std::string& state_dir) {
+  const auto pid = first_line(state_dir + "/lock");
+  if (!pid || pid->empty()) return std::nullopt;
+  const auto name = first_line("/proc/" + *pid + "/comm");
+  const auto limits = read_file("/proc/" + *pid + "/limits", kMaxText);
+  if (!limits || !name || (*name != "corbd" && *name != "cephcsi")) return std::nullopt;
+  return dumps_core(*limits);
+}
+
+/// failed_precondition: the host has none that would tell of a shutdown.
+result<> see_system_bus() {
+  constexpr std::chrono::milliseconds within{2000};
+  const auto stopping = host::system_stopping(within);
+  if (stopping) return {};
+  if (auto other = host::other_init()) return Error{errc::failed_precondition, std::move(*other)};
+  return stopping.error();
+}
+
+/// Pid 1 is the host's only in the host's PID namespace. Elsewhere we might compare with ourselves. A file below net/
+/// has another number in each network namespace. Unlike the link ns/net it is visible without CAP_SYS_PTRACE, which the
+/// agent's pod lacks.
+std::optional<bool> in_host_network() {
+  struct stat ours{}, first{};
+  if (pid_namespace() != kHostPids || ::stat("/proc/self/net/dev", &ours) != 0 ||
+      ::stat("/proc/1/net/dev", &first) != 0)
+    return std::nullopt;
+  return ours.st_ino == first.st_ino;
+}
+
+}  // namespace
+
+Module rbd_module(const std::string& root, const std::string& kernel) {
+  return module_of(root, kernel, "/sys/bus/rbd", "/rbd.ko");
+}
+
+std::string kernel_release() {
+  utsname system{};
+  return ::uname(&system) == 0 ? system.release : "";
+}
+
+std::string pid_namespace() {
+  std::error_code failed;
+  return fs::read_symlink("/proc/self/ns/pid", failed).string();
+}
+
+result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir, const std::string& ceph_conf) {
+  const std::string path = config_dir + "/config.json";
+  const auto text = read_file(path, kMaxText);
+  if (text) return rbd::parse_clusters(*text);
+  if (text.error().code != errc::not_found || ceph_conf.empty()) return text.error();
+  auto conf = rbd::read_ceph_conf(ceph_conf);
+  if (!conf) return conf.error();
+  rbd::ClusterEntry entry;
+  entry.cluster_id = conf->fsid;
+  entry.monitors = std::move(conf->monitors);
+  return std::vector{std::move(entry)};
+}
+
+result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir) {
+  const auto text = read_file(config_dir + "/mounters.json", kMaxText);
+  if (!text && text.error().code == errc::not_found) return cephcsi::MounterRules();
+  if (!text) return text.error();
+  return cephcsi::parse_mounter_rules(*text);
+}
+
+std::set<std::string> read_recorded(const std::string& state_dir) {
+  std::set<std::string> ids;
+  for_each_record(state_dir, [&](const json::object& record) {
+    if (auto id = text_of(record, "volume_id"); !id.empty()) ids.insert(std::move(id));
+  });
+  return ids;
+}
+
+result<std::set<std::string>> read_all_recorded(const std::string& state_dir) {
+  const std::string folder = state_dir + "/volumes";
+  std::set<std::string> files;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+    if (at->path().extension() == ".json") files.insert(at->path());
+  if (failed && failed != std::errc::no_such_file_or_directory)
+    return Error{errc::unavailable, "reading " + folder + ": " + failed.message()};
+  for (const auto& file : files)
+    if (const auto text = read_file(file, kMaxText); !text && text.error().code != errc::not_found) return text.error();
+  auto ids = read_recorded(state_dir);
+  if (ids.size() < files.size()) return Error{errc::state_corrupt, "a record in " + folder + " names no volume"};
+  return ids;
+}
+
+Inputs gather(const Options& options) {
+  Inputs inputs;
+  inputs.kernel = kernel_release();
+  std::error_code ignored;
+  inputs.nbd_there = fs::exists("/sys/module/nbd", ignored);
+  inputs.nbds_max = first_line("/sys/module/nbd/parameters/nbds_max");
+  inputs.rbd = rbd_module("", inputs.kernel);
+  inputs.dm_crypt = module_of("", inputs.kernel, "/sys/module/dm_crypt", "/dm-crypt.ko");
+  inputs.capabilities = effective_capabilities();
+  inputs.pid_namespace = pid_namespace();
+  inputs.first_process = first_line("/proc/1/comm").value_or("");
+  inputs.host_network = in_host_network();
+  if (auto mounts = read_file("/proc/self/mountinfo", kMaxText)) inputs.mountinfo = std::move(*mounts);
+  inputs.kubelet_dir = options.kubelet_dir;
+  inputs.state_dir = options.state_dir;
+  inputs.admin_endpoint = options.admin_endpoint;
+  inputs.runtime_dir = on_tmpfs(options.runtime_dir);
+  inputs.state_dir_writable = try_writing(options.state_dir);
+  inputs.admin = rpc::answers(options.admin_endpoint);
+  inputs.csi = rpc::answers(options.endpoint);
+  inputs.ceph_conf = options.ceph_conf;
+  inputs.clusters = read_clusters(options.config_dir, options.ceph_conf);
+  inputs.mounters = read_mounter_rules(options.config_dir);
+  if (inputs.clusters)
+    for (const auto& cluster : *inputs.clusters)
+      for (const auto& monitor : cluster.monitors) inputs.monitors.push_back({cluster.cluster_id, monitor, false});
+  ask_monitors(inputs.monitors);
+  inputs.devices = nbd_devices();
+  inputs.recorded = read_recorded(options.state_dir);
+  inputs.keys = keys_of(options);
+  // Rules that cannot be read are a finding of their own.
+  auto keyrings =
+      read_keyrings(mounting::kMountsDir, "/etc/ceph",
+                    {options.default_mounter, inputs.mounters ? *inputs.mounters : cephcsi::MounterRules()});
+  std::ranges::move(keyrings.keys, std::back_inserter(inputs.keys));
+  inputs.wrong_mounts = std::move(keyrings.wrong);
+  for (const auto& tool : host::filesystem_tools())
+    inputs.tools.push_back({tool.name, tool.package, in_path(tool.name)});
+  inputs.system_bus = see_system_bus();
+  inputs.api_rights = api_rights(options.driver);
+  if (inputs.admin) inputs.status = ask_status(options.admin_endpoint);
+  inputs.ceph_release = rbd::ceph_release();
+  inputs.ceph_libraries = rbd::library_versions();
+  inputs.dumps_core = agent_dumps_core(options.state_dir);
+  return inputs;
+}
+
+}  // namespace corbd::doctor

@@ -1,0 +1,116 @@
+// The facts that the doctor judges.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corbd/cephcsi/key.hpp"
+#include "corbd/cephcsi/mounters.hpp"
+#include "corbd/core/result.hpp"
+#include "corbd/doctor/doctor.hpp"
+#include "corbd/doctor/finding.hpp"
+#include "corbd/doctor/readings.hpp"
+#include "corbd/kube/rights.hpp"
+#include "corbd/rbd/config_json.hpp"
+#include "corbd/v1/admin.pb.h"
+
+namespace corbd::doctor {
+
+/// A monitor as config.json names it, with the addresses to try.
+struct Endpoint {
+  std::string host, port;
+  bool operator==(const Endpoint&) const = default;
+};
+struct Monitor {
+  std::string cluster_id, text;
+  bool answers = false;  ///< one of its ports took a TCP connection
+};
+
+struct NbdDevice {
+  std::uint32_t index = 0;
+  std::string backend;       ///< volume ID, or empty
+  bool maker_lives = false;  ///< the process that connected it; means nothing for a device that was served again since
+  std::uint32_t waiting = 0;
+};
+
+/// A program that the agent's helpers start.
+struct ToolSeen {
+  std::string name, package;
+  bool there = false;
+};
+
+using cephcsi::KeyType;
+struct KeySeen {
+  std::string of;  ///< the volume's ID; of a keyring the folder of the mount, or the file, with the user
+  KeyType type = KeyType::unknown;
+  bool by_kernel = false;  ///< the kernel's client serves the volume
+  enum class From {
+    volume,  ///< one that is staged
+    mount,   ///< a keyring that a file of mounts.d names
+    keyring  ///< a keyring that none of them names
+  } from = From::volume;
+};
+
+/// What is absent could not be read.
+struct Inputs {
+  std::string kernel;  ///< uname -r
+  bool nbd_there = false;
+  std::optional<std::string> nbds_max;
+  Module rbd = Module::absent;
+  std::optional<std::uint64_t> capabilities;  ///< effective, one bit each
+  std::string pid_namespace;                  ///< "pid:[4026531836]"
+  std::string first_process;                  ///< name of pid 1 as we see it
+  std::optional<bool> host_network;
+  std::string mountinfo, kubelet_dir, state_dir, admin_endpoint;
+  std::string ceph_conf;  ///< names the cluster where there is no config.json; empty: none does
+  result<> runtime_dir, state_dir_writable, admin, csi;
+  result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
+  result<cephcsi::MounterRules> mounters = cephcsi::MounterRules();  ///< of mounters.json; empty if it is not there
+  std::vector<Monitor> monitors;
+  std::vector<NbdDevice> devices;
+  std::set<std::string> recorded;  ///< volume IDs of the records
+  std::vector<ToolSeen> tools;
+  Module dm_crypt = Module::absent;
+  result<> system_bus;
+  result<std::vector<kube::Allowed>> api_rights = std::vector<kube::Allowed>();
+  std::optional<v1::GetStatusResponse> status;  ///< the agent's; absent: it did not answer
+  std::string ceph_release;                     ///< of librados: "16.2.15"; empty: it does not tell
+  std::string ceph_libraries;                   ///< rbd::library_versions()
+  std::vector<KeySeen> keys;                    ///< of the volumes that have a key here, and in keyrings
+  std::vector<std::string> wrong_mounts;        ///< why a file of mounts.d cannot be mounted
+  std::optional<bool> dumps_core;  ///< whether the agent that holds the state directory may; absent: there is none
+};
+
+// --- pure
+
+/// From /proc/<pid>/limits; absent if the line is not there.
+std::optional<bool> dumps_core(std::string_view limits);
+/// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port it means both of Ceph's.
+std::vector<Endpoint> endpoints_of(std::string_view monitor);
+/// Whether the mount that holds `path` is in a shared peer group; absent when no mount holds it. `mountinfo`: as in
+/// /proc.
+std::optional<bool> is_shared(std::string_view mountinfo, std::string_view path);
+std::vector<Finding> judge(const Inputs& inputs);
+/// Parts of judge().
+void judge_node(const Inputs& inputs, std::vector<Finding>& into);
+void judge_ceph(const Inputs& inputs, std::vector<Finding>& into);
+/// Strings below a name that sounds like a secret, and whatever looks like a Ceph key, become "<redacted>".
+boost::json::value redacted_json(boost::json::value value);
+/// The same for other text: the VALUE in NAME=VALUE of such names, and Ceph keys.
+std::string redacted_text(std::string_view text);
+
+// --- thin
+
+Inputs gather(const Options& options);
+/// What the API server grants to this pod; failed_precondition: there is no API server.
+result<std::vector<kube::Allowed>> api_rights(const std::string& driver);
+/// Nothing: no agent answers.
+std::optional<v1::GetStatusResponse> ask_status(const std::string& endpoint);
+/// Packs the report, and what a remote person needs, into a .tar.gz. Never reads keys.
+result<> write_bundle(const Options& options, const std::string& version, const std::vector<Finding>& findings);
+}  // namespace corbd::doctor

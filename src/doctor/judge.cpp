@@ -1,0 +1,274 @@
+// What the facts mean: one function per check, all pure.
+#include <algorithm>
+#include <charconv>
+
+#include "inputs.hpp"
+
+namespace corbd::doctor {
+namespace {
+
+struct Right {
+  unsigned bit;  ///< linux/capability.h
+  const char* name;
+  const char* without;
+};
+/// The capabilities of deploy/kubernetes/base/daemonset.yaml. Nothing works without the first. Most things work without
+/// any one of the others.
+constexpr Right kRights[] = {
+    {21, "CAP_SYS_ADMIN", "the agent can make neither nbd devices nor mounts"},
+    {24, "CAP_SYS_RESOURCE", "memory pressure can block the agent on its own devices, and a mounted ext4 cannot grow"},
+    {12, "CAP_NET_ADMIN",
+     "a device's socket keeps the node's default send buffer, and the kernel can stop in the middle of a request"},
+    {2, "CAP_DAC_READ_SEARCH",
+     "a filesystem whose root folder only its application may read cannot be synced, grown or trimmed"},
+    {27, "CAP_MKNOD", "encrypted volumes cannot be opened where no udev makes their device nodes"},
+};
+
+Finding ok(std::string check, std::string said) { return {std::move(check), Grade::ok, std::move(said), {}}; }
+Finding warning(std::string check, std::string said, std::string way_out) {
+  return {std::move(check), Grade::warning, std::move(said), std::move(way_out)};
+}
+Finding failure(std::string check, std::string said, std::string way_out) {
+  return {std::move(check), Grade::failure, std::move(said), std::move(way_out)};
+}
+
+Finding kernel(const Inputs& inputs) {
+  const auto version = kernel_version(inputs.kernel);
+  const std::string said = "Linux " + inputs.kernel;
+  if (version < std::pair(5u, 4u))
+    return failure("kernel", said + " is older than 5.4", "run Linux 5.14 or newer on this node");
+  if (version < std::pair(5u, 14u))
+    return warning("kernel", said + " is older than 5.14, the first in which nbd devices carry an identifier",
+                   "run Linux 5.14 or newer, unless the distribution has backported the identifier: without it a "
+                   "restarted agent cannot recognize its devices");
+  return ok("kernel", said);
+}
+
+Finding driver(const Inputs& inputs) {
+  if (!inputs.nbd_there)
+    return failure("nbd", "the kernel's nbd driver is not loaded",
+                   "run `modprobe nbd nbds_max=0`, and list nbd in /etc/modules-load.d for the next boot");
+  if (!inputs.nbds_max || *inputs.nbds_max == "0") return ok("nbd", "the driver is loaded");
+  return warning(
+      "nbd", "the driver was loaded with nbds_max=" + *inputs.nbds_max + ", so that many devices exist from the start",
+      "write `options nbd nbds_max=0` into /etc/modprobe.d: then only devices in use exist, and no scanner opens "
+      "unused ones");
+}
+
+/// Never a warning, because volumes that the agent serves itself do not need the rbd module.
+Finding kernel_client(const Inputs& inputs) {
+  switch (inputs.rbd) {
+    case Module::present:
+      return ok("rbd", "the kernel's rbd module is loaded: volumes with mounter rbd can be staged");
+    case Module::loadable:
+      return ok("rbd",
+                "the kernel's rbd module is not loaded: for volumes with mounter rbd, run `modprobe rbd` and list it "
+                "in /etc/modules-load.d");
+    case Module::absent:
+      break;
+  }
+  return ok("rbd", "this kernel has no rbd module that can be seen here: volumes with mounter rbd are refused");
+}
+
+Finding capabilities(const Inputs& inputs) {
+  const char* check = "capabilities";
+  if (!inputs.capabilities)
+    return warning(check, "cannot read the capabilities of this process", "look at CapEff in /proc/self/status");
+  const auto has = [&](const Right& right) { return (*inputs.capabilities >> right.bit & 1) != 0; };
+  std::string there, missing;
+  for (const auto& right : kRights) {
+    if (has(right))
+      there += (there.empty() ? "" : ", ") + std::string(right.name);
+    else
+      missing += (missing.empty() ? "" : "; ") + std::string(right.name) + " is missing: " + right.without;
+  }
+  if (missing.empty()) return ok(check, "all are there: " + there);
+  return has(kRights[0]) ? warning(check, missing, "add what is missing; in a pod, set `privileged: true`")
+                         : failure(check, missing, "run as root; in a pod, set `privileged: true`");
+}
+
+Finding pid_namespace(const Inputs& inputs) {
+  const char* check = "pid-namespace";
+  const char* way_out = "set `hostPID: true` in the pod";
+  if (inputs.pid_namespace == kHostPids) return ok(check, "this is the host's");
+  if (inputs.pid_namespace.empty()) return warning(check, "cannot read the PID namespace", way_out);
+  // A node that is itself a container, as kind's are, has an init of its own.
+  if (inputs.first_process == "systemd" || inputs.first_process == "init")
+    return warning(
+        check,
+        "this is not the kernel's first, but pid 1 is " + inputs.first_process + ": the node itself may be a container",
+        way_out);
+  return failure(check,
+                 "this is a namespace of its own: it cannot end while a helper waits for a device, so the next agent "
+                 "could not start",
+                 way_out);
+}
+
+Finding network_namespace(const Inputs& inputs) {
+  const char* check = "network-namespace";
+  const char* way_out = "set `hostNetwork: true` in the pod";
+  if (kernel_version(inputs.kernel) >= std::pair(6u, 4u)) return ok(check, "any will do from Linux 6.4 on");
+  if (!inputs.host_network)
+    return warning(check, "cannot tell whether this is the host's, which nbd needs before Linux 6.4", way_out);
+  if (!*inputs.host_network)
+    return failure(check, "this is not the host's, and before Linux 6.4 nbd is visible only there", way_out);
+  return ok(check, "this is the host's");
+}
+
+Finding propagation(const Inputs& inputs) {
+  const char* check = "mount-propagation";
+  // ceph-csi's DaemonSet mounts these two, and not the folder that they are in.
+  for (const std::string& folder : {inputs.kubelet_dir + "/pods", inputs.kubelet_dir + "/plugins"}) {
+    const auto shared = is_shared(inputs.mountinfo, folder);
+    if (!shared)
+      return failure(check, "no mount contains " + folder, "mount kubelet's folder into the pod, at the same path");
+    if (!*shared)
+      return failure(check, "mounts below " + folder + " do not reach the host: pods would see empty folders",
+                     "mount kubelet's folder with `mountPropagation: Bidirectional`; on the host, `findmnt -o "
+                     "TARGET,PROPAGATION` shows it");
+  }
+  return ok(check, "mounts below " + inputs.kubelet_dir + " reach the host");
+}
+
+Finding folders_runtime(const Inputs& inputs) {
+  if (inputs.runtime_dir) return ok("runtime-dir", "it is on tmpfs");
+  const Error& error = inputs.runtime_dir.error();
+  if (error.code == errc::not_found)
+    return warning("runtime-dir", error.text, "the agent makes it when it starts; its parent must be on tmpfs");
+  return failure("runtime-dir", error.text, "set --runtime-dir to a folder below /run");
+}
+
+Finding folders_state(const Inputs& inputs) {
+  if (inputs.state_dir_writable) return ok("state-dir", inputs.state_dir + " is writable");
+  const Error& error = inputs.state_dir_writable.error();
+  if (error.code == errc::not_found) return warning("state-dir", error.text, "the agent makes it when it starts");
+  return failure("state-dir", error.text,
+                 "free space on that disk, remount it, or set another --state-dir: until then no volume can be staged "
+                 "or unstaged");
+}
+
+Finding core_dumps(const Inputs& inputs) {
+  if (!inputs.dumps_core) return ok("core-dumps", "no agent is running here");
+  if (!*inputs.dumps_core) return ok("core-dumps", "the agent leaves none");
+  return warning(
+      "core-dumps",
+      "the agent leaves a core dump when it crashes; the dump contains the Ceph keys and passphrases of its volumes",
+      "when the defect is found, restart the agent without --allow-core-dumps and remove the dumps");
+}
+
+Finding config(const Inputs& inputs) {
+  const char* check = "config.json";
+  const std::string way_out =
+      inputs.ceph_conf.empty()
+          ? "correct ceph-csi's ConfigMap ceph-csi-config: it is a list of {\"clusterID\", \"monitors\"}"
+          : "write what `ceph config generate-minimal-conf` prints into " + inputs.ceph_conf +
+                ", or ceph-csi's config.json into --config-dir";
+  if (!inputs.clusters) return failure(check, inputs.clusters.error().text, way_out);
+  if (inputs.clusters->empty()) return failure(check, "it lists no cluster", way_out);
+  for (const auto& cluster : *inputs.clusters)
+    if (cluster.monitors.empty())
+      return failure(check, "cluster \"" + cluster.cluster_id + "\" has no monitors", way_out);
+  return ok(check, std::to_string(inputs.clusters->size()) + " cluster(s)");
+}
+
+/// Most nodes have none, and need none.
+void mounters(const Inputs& inputs, std::vector<Finding>& into) {
+  const char* check = "mounters.json";
+  if (!inputs.mounters)
+    into.push_back(failure(check, inputs.mounters.error().text,
+                           "correct it beside config.json: until then no volume can be staged that is not staged yet"));
+  else if (!inputs.mounters->empty())
+    into.push_back(ok(check, std::to_string(inputs.mounters->size()) + " rule(s) say who serves a volume"));
+}
+
+void monitors(const Inputs& inputs, std::vector<Finding>& into) {
+  if (!inputs.clusters) return;
+  for (const auto& cluster : *inputs.clusters) {
+    std::string silent;
+    std::size_t all = 0, answer = 0;
+    for (const auto& monitor : inputs.monitors) {
+      if (monitor.cluster_id != cluster.cluster_id) continue;
+      ++all;
+      if (monitor.answers)
+        ++answer;
+      else
+        silent += (silent.empty() ? "" : ", ") + monitor.text;
+    }
+    const std::string check = "monitors of " + cluster.cluster_id;
+    const char* way_out =
+        "check the addresses in config.json, the monitors (`ceph mon stat`), and the network and firewalls in between";
+    if (all == 0) continue;
+    if (answer == all)
+      into.push_back(ok(check, "all " + std::to_string(all) + " accept connections"));
+    else if (answer > 0)
+      into.push_back(warning(check, "no connection to " + silent, way_out));
+    else
+      into.push_back(failure(check, "no connection to any: " + silent, way_out));
+  }
+}
+
+Finding admin(const Inputs& inputs) {
+  if (inputs.admin) return ok("agent", "it answers on " + inputs.admin_endpoint);
+  return warning("agent", inputs.admin.error().text, "start the agent, or see its log; devices wait until it answers");
+}
+
+void devices(const Inputs& inputs, std::vector<Finding>& into) {
+  const bool agent = inputs.admin || inputs.csi;
+  std::size_t served = 0;
+  for (const auto& device : inputs.devices) {
+    const std::string path = "/dev/nbd" + std::to_string(device.index);
+    const std::string waits = device.waiting == 0 ? "" : "; " + std::to_string(device.waiting) + " requests wait";
+    const bool ours = inputs.recorded.contains(device.backend);
+    if (device.backend.empty() && !device.maker_lives)
+      into.push_back(warning(
+          path, "the process that connected it is gone, and it has no identifier: probably nobody serves it" + waits,
+          "if nothing uses it, run `nbd-client -d " + path + "`"));
+    else if (!device.backend.empty() && !ours)
+      into.push_back(warning(
+          path, "no record here names its volume " + device.backend + waits,
+          "look for another agent's --state-dir; if there is none and nothing uses the device, run `nbd-client -d " +
+              path + "`"));
+    else if (ours && !agent)
+      into.push_back(warning(path, "volume " + device.backend + " waits for its agent" + waits,
+                             "start the agent, which serves it again"));
+    else
+      ++served;
+  }
+  into.push_back(
+      ok("devices", std::to_string(served) + " of " + std::to_string(inputs.devices.size()) + " have a server"));
+}
+
+}  // namespace
+
+std::optional<bool> dumps_core(std::string_view limits) {
+  constexpr std::string_view name = "Max core file size";
+  const auto at = limits.find(name);
+  if (at == limits.npos) return std::nullopt;
+  const auto soft = limits.find_first_not_of(' ', at + name.size());
+  return soft != limits.npos && limits.substr(soft, limits.find(' ', soft) - soft) != "0";
+}
+
+std::pair<unsigned, unsigned> kernel_version(std::string_view release) {
+  unsigned major = 0, minor = 0;
+  const char* const end = release.data() + release.size();
+  const auto first = std::from_chars(release.data(), end, major);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.') return {0, 0};
+  if (std::from_chars(first.ptr + 1, end, minor).ec != std::errc()) return {0, 0};
+  return {major, minor};
+}
+
+std::vector<Finding> judge(const Inputs& inputs) {
+  std::vector<Finding> all;
+  for (const auto check : {kernel, driver, kernel_client, capabilities, pid_namespace, network_namespace, propagation,
+                           folders_runtime, folders_state, core_dumps, config})
+    all.push_back(check(inputs));
+  mounters(inputs, all);
+  monitors(inputs, all);
+  all.push_back(admin(inputs));
+  devices(inputs, all);
+  judge_node(inputs, all);
+  judge_ceph(inputs, all);
+  return all;
+}
+
+}  // namespace corbd::doctor

@@ -1,0 +1,109 @@
+// Which Ceph this program has, which keys the volumes have, and whether the two and the kernel fit together. Pure.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <tuple>
+
+#include "inputs.hpp"
+
+namespace corbd::doctor {
+namespace {
+
+/// Whether librados of that release knows keys of type aes256k, and the first kernel whose client does
+/// (docs/sources.md#cephx-keys).
+using Release = std::tuple<unsigned, unsigned, unsigned>;
+bool knows_aes256k(const Release& release) {
+  return release >= Release(20, 2, 4) || (std::get<0>(release) == 19 && release >= Release(19, 2, 6));
+}
+constexpr std::pair<unsigned, unsigned> kFirstKernel{7, 0};
+constexpr const char* kOtherKey =
+    "or give the Ceph user a key of the type aes (`ceph auth get-or-create` with --key-type=aes) and put it into its "
+    "Secret or keyring";
+
+/// (20, 2, 4) of "20.2.4-1"; zeros for any other text.
+Release release_of(std::string_view text) {
+  std::array<unsigned, 3> parts{};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (auto& part : parts) {
+    const auto read = std::from_chars(at, end, part);
+    if (read.ec != std::errc()) return {};
+    at = read.ptr != end && *read.ptr == '.' ? read.ptr + 1 : read.ptr;
+  }
+  return {parts[0], parts[1], parts[2]};
+}
+
+std::string some_of(const std::vector<std::string>& ids) {
+  constexpr std::size_t few = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(few, ids.size()); ++i) text += (i == 0 ? "" : ", ") + ids[i];
+  return ids.size() > few ? text + " and " + std::to_string(ids.size() - few) + " more" : text;
+}
+
+/// The keyrings of a host, by the type of their keys.
+void judge_keyrings(const Inputs& inputs, std::vector<Finding>& into) {
+  for (const auto& wrong : inputs.wrong_mounts)
+    into.push_back({"mounts.d", Grade::warning, wrong, "correct it: `corbd mount --all` fails for it, also at boot"});
+  for (const auto& one : inputs.keys)
+    if (one.from != KeySeen::From::volume && one.type == KeyType::unknown)
+      into.push_back({"keyrings", one.from == KeySeen::From::mount ? Grade::failure : Grade::warning,
+                      "the key of " + one.of + " is no Ceph key",
+                      "copy it as `ceph auth get` prints it; `corbd mount` fails with it"});
+  std::string said;
+  for (const auto& [type, name] : {std::pair(KeyType::aes, "aes"), std::pair(KeyType::aes256k, "aes256k")}) {
+    std::vector<std::string> all;
+    for (const auto& one : inputs.keys)
+      if (one.from != KeySeen::From::volume && one.type == type) all.push_back(one.of);
+    if (!all.empty()) said += (said.empty() ? "" : "; ") + std::string(name) + ": " + some_of(all);
+  }
+  if (!said.empty()) into.push_back({"keyrings", Grade::ok, said, {}});
+}
+
+}  // namespace
+
+bool kernel_knows_aes256k(std::string_view release) { return kernel_version(release) >= kFirstKernel; }
+
+void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
+  const bool known = !inputs.ceph_release.empty();
+  into.push_back({"librados",
+                  Grade::ok,
+                  known ? "Ceph " + inputs.ceph_release + " (" + inputs.ceph_libraries + ")"
+                        : inputs.ceph_libraries + ", of a release that it does not tell",
+                  {}});
+  const bool library = !known || knows_aes256k(release_of(inputs.ceph_release));
+  const bool kernel = kernel_knows_aes256k(inputs.kernel);
+  std::size_t old_keys = 0, new_keys = 0;
+  std::vector<std::string> by_library, by_kernel, unused;
+  for (const auto& one : inputs.keys) {
+    if (one.type == KeyType::aes) ++old_keys;
+    if (one.type != KeyType::aes256k) continue;
+    ++new_keys;
+    if (one.by_kernel && !kernel) by_kernel.push_back(one.of);
+    // The agent itself asks about every image, also for the kernel's client.
+    if (!library) (one.from == KeySeen::From::keyring ? unused : by_library).push_back(one.of);
+  }
+  judge_keyrings(inputs, into);
+  const char* check = "cephx-keys";
+  if (!by_library.empty())
+    into.push_back({check, Grade::failure,
+                    "librados of Ceph " + inputs.ceph_release + " cannot use the aes256k key of " +
+                        some_of(by_library) + ": the first that can are 19.2.6 and 20.2.4",
+                    std::string("use an image or a package with Ceph 19.2.6, 20.2.4 or newer, ") + kOtherKey});
+  if (!by_kernel.empty())
+    into.push_back({check, Grade::failure,
+                    "the RBD client of Linux " + inputs.kernel + " cannot use the aes256k key of " +
+                        some_of(by_kernel) + ", which mounter rbd serves: the first that can is 7.0",
+                    std::string("let corbd serve them (mounter: rbd-nbd), run Linux 7.0 or newer, ") + kOtherKey});
+  if (!unused.empty())
+    into.push_back({check, Grade::warning,
+                    "librados of Ceph " + inputs.ceph_release + " cannot use the aes256k key of " + some_of(unused) +
+                        ", which no mount uses yet",
+                    std::string("use a package with Ceph 19.2.6, 20.2.4 or newer, ") + kOtherKey});
+  if (!by_library.empty() || !by_kernel.empty() || !unused.empty()) return;
+  std::string said = std::to_string(old_keys) + " of type aes, " + std::to_string(new_keys) + " of type aes256k";
+  if (!library) said += "; this librados takes no aes256k";
+  if (!kernel) said += "; on this kernel, mounter rbd takes no aes256k";
+  into.push_back({check, Grade::ok, said, {}});
+}
+
+}  // namespace corbd::doctor

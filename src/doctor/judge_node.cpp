@@ -1,0 +1,118 @@
+// What the node around the agent has: programs, the system bus, rights, and what the agent says of itself. Pure.
+#include "inputs.hpp"
+
+namespace corbd::doctor {
+namespace {
+
+std::string listed(const std::vector<std::string>& all) {
+  std::string text;
+  for (const auto& one : all) text += (text.empty() ? "" : ", ") + one;
+  return text;
+}
+
+Finding tools(const Inputs& inputs) {
+  std::vector<std::string> missing;
+  std::set<std::string> packages;
+  for (const auto& tool : inputs.tools)
+    if (!tool.there) {
+      missing.push_back(tool.name);
+      packages.insert(tool.package);
+    }
+  if (missing.empty())
+    return {"filesystem-tools", Grade::ok, "all " + std::to_string(inputs.tools.size()) + " are there", {}};
+  return {"filesystem-tools", Grade::warning,
+          "missing: " + listed(missing) + ". Volumes of these types cannot be formatted, checked or grown here",
+          "install " + listed({packages.begin(), packages.end()}) + "; corbd's own image has them"};
+}
+
+/// Never a warning: only encrypted volumes need it.
+Finding dm_crypt(const Inputs& inputs) {
+  switch (inputs.dm_crypt) {
+    case Module::present:
+      return {"dm_crypt", Grade::ok, "the kernel's module is loaded: encrypted volumes can be opened", {}};
+    case Module::loadable:
+      return {"dm_crypt",
+              Grade::ok,
+              "the kernel's module is not loaded: for encrypted volumes, run `modprobe dm_crypt` and list it in "
+              "/etc/modules-load.d",
+              {}};
+    case Module::absent:
+      break;
+  }
+  return {
+      "dm_crypt", Grade::ok, "no module can be seen here: if it is not built in, encrypted volumes are refused", {}};
+}
+
+Finding system_bus(const Inputs& inputs) {
+  if (inputs.system_bus) return {"d-bus", Grade::ok, "systemd answers: the agent sees a shutdown of the node", {}};
+  const auto& error = inputs.system_bus.error();
+  if (error.code == errc::failed_precondition) return {"d-bus", Grade::ok, "not used: " + error.text, {}};
+  return {"d-bus", Grade::warning, error.text,
+          "in a pod, mount the node's /run/dbus: without it the agent leaves before the users of its volumes when the "
+          "node shuts down"};
+}
+
+/// "get secrets"
+std::string name_of(const kube::Right& right) {
+  const std::string group = right.group.empty() ? "" : "." + std::string(right.group);
+  return std::string(right.verb) + " " + std::string(right.resource) + group;
+}
+
+Finding rights(const Inputs& inputs) {
+  const char* check = "api-rights";
+  if (!inputs.api_rights) {
+    const auto& error = inputs.api_rights.error();
+    if (error.code == errc::failed_precondition) return {check, Grade::ok, "no API server: " + error.text, {}};
+    return {check, Grade::warning, error.text, "correct the file that KUBERNETES_CONFIG_PATH names"};
+  }
+  std::string missing, unknown, narrower;
+  for (const auto& [right, allowed, why_not] : *inputs.api_rights) {
+    if (!allowed) unknown = why_not;
+    // The way out of a missing right is the ClusterRole, and whoever chose namespaces chose them over that.
+    else if (!*allowed && right->by_namespace)
+      narrower += "; " + name_of(*right) + " is not granted cluster-wide: by namespace?";
+    else if (!*allowed)
+      missing += (missing.empty() ? "" : "; ") + name_of(*right) + ": without it " + std::string(right->without);
+  }
+  if (!missing.empty())
+    return {check, Grade::warning, "not granted: " + missing,
+            "apply the ClusterRole and its binding of deploy/kubernetes/base/rbac.yaml"};
+  if (!unknown.empty())
+    return {check, Grade::warning, "the API server did not say: " + unknown,
+            "check the API server and the way to it; staged volumes do not wait for it"};
+  return {check,
+          Grade::ok,
+          narrower.empty() ? "all " + std::to_string(inputs.api_rights->size()) + " are granted"
+                           : "all others are granted" + narrower,
+          {}};
+}
+
+Grade grade_of(v1::Verdict verdict) {
+  return verdict == v1::VERDICT_OK ? Grade::ok : verdict == v1::VERDICT_CRITICAL ? Grade::failure : Grade::warning;
+}
+
+/// Kubelet's always, the others where something is wrong: the agent's word is the one that `corbd status` has.
+void agents_word(const Inputs& inputs, std::vector<Finding>& into) {
+  if (!inputs.status) {
+    if (inputs.admin)
+      into.push_back({"registration", Grade::warning, "the agent does not say whether kubelet knows it",
+                      "see its log, or try again"});
+    return;
+  }
+  for (const auto& component : inputs.status->components()) {
+    const Grade grade = grade_of(component.verdict());
+    const bool registration = component.name() == "kubelet";
+    if (grade == Grade::ok && !registration) continue;
+    into.push_back({registration ? "registration" : "status of " + component.name(), grade, component.text(),
+                    grade == Grade::ok ? "" : "docs/runbook.md has an entry for what `corbd status` shows"});
+  }
+}
+
+}  // namespace
+
+void judge_node(const Inputs& inputs, std::vector<Finding>& into) {
+  for (const auto check : {tools, dm_crypt, system_bus, rights}) into.push_back(check(inputs));
+  agents_word(inputs, into);
+}
+
+}  // namespace corbd::doctor

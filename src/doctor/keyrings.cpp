@@ -1,0 +1,66 @@
+// Reads the keyrings of a host without an orchestrator: those that its mounts use, and the others of /etc/ceph. Of a
+// key only the type is kept.
+#include <algorithm>
+#include <filesystem>
+
+#include "corbd/cephcsi/mounters.hpp"
+#include "corbd/cephcsi/parameters.hpp"
+#include "corbd/core/file.hpp"
+#include "corbd/mounting/spec.hpp"
+#include "corbd/rbd/ceph_conf.hpp"
+#include "gather.hpp"
+
+namespace corbd::doctor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxKeyring = 1 << 20;
+
+/// As the agent decides. What it refuses has no client. No volume of a host has a StorageClass.
+bool kernel_serves(const manager::Mount& mount, const Choosing& choosing) {
+  const auto rule =
+      cephcsi::choose_mounter(choosing.rules, cephcsi::mounter_case(mount.volume.external_id, mount.volume_context));
+  const auto read = cephcsi::read_parameters(mount.volume_context, {choosing.unnamed, rule.mounter});
+  return read && read->mounter == cephcsi::Mounter::krbd;
+}
+
+std::vector<std::string> keyrings_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+    if (at->path().extension() == ".keyring" || at->path().filename() == "keyring") paths.push_back(at->path());
+  std::ranges::sort(paths);
+  return paths;
+}
+
+}  // namespace
+
+Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir, const Choosing& choosing) {
+  Keyrings found;
+  std::vector<Secret> used;
+  for (const auto& file : mounting::read_mount_files(mounts_dir)) {
+    const auto mount = file.spec ? mounting::mount_of(*file.spec) : result<manager::Mount>(file.spec.error());
+    if (!mount) {
+      // What is wrong with the file itself names it already.
+      found.wrong.push_back(file.spec ? file.path + ": " + mount.error().text : mount.error().text);
+      continue;
+    }
+    used.push_back(mount->secrets.at("userKey"));
+    found.keys.push_back({file.spec->dir + " (client." + file.spec->user + ")", cephcsi::key_type(used.back().reveal()),
+                          kernel_serves(*mount, choosing), KeySeen::From::mount});
+  }
+  for (const auto& path : keyrings_in(ceph_dir)) {
+    auto text = read_file(path, kMaxKeyring);
+    const auto keys = rbd::client_keys(text ? std::string_view(*text) : "");
+    if (text) wipe(*text);
+    if (!keys) continue;
+    for (const auto& [user, key] : *keys)
+      if (std::ranges::find(used, key) == used.end())
+        found.keys.push_back(
+            {"client." + user + " in " + path, cephcsi::key_type(key.reveal()), false, KeySeen::From::keyring});
+  }
+  return found;
+}
+
+}  // namespace corbd::doctor

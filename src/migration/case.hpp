@@ -1,0 +1,42 @@
+// One staged volume, and who serves it now. Pure.
+#pragma once
+
+#include "inputs.hpp"
+
+namespace corbd::migration {
+
+enum class Server {
+  none,    ///< it has no device
+  kernel,  ///< the kernel's own RBD client
+  other,   ///< rbd-nbd
+  agent,   ///< corbd
+  nobody   ///< its nbd device has no server
+};
+
+/// Points into the Moving that it was made of.
+struct Case {
+  const Moving& moving;
+  const StagedAt& at;
+  Server server = Server::none;
+  std::string device = {};  ///< "nbd0"; empty: it has none
+  const NbdUser* nbd = nullptr;
+  const kube::PersistentVolume* object = nullptr;  ///< null: not known
+  const StageSecret* secret = nullptr;             ///< null: not known
+  const cephcsi::Stash* stash = nullptr;           ///< null: there is none, or it cannot be read
+};
+Case case_of(const Moving& moving, const StagedAt& at);
+
+/// The CSIDriver says so (attachRequired: false): no volume of the driver has a VolumeAttachment.
+bool attaches_nothing(const Moving& moving);
+/// kubelet's folder, and nothing in it: no volume is staged there.
+bool is_empty(const Case& of);
+/// The part of a prospect that both directions have: names, device, who serves it now.
+Prospect begin(const Case& of);
+/// Adds a finding.
+void find(Prospect& into, Grade verdict, std::string check, std::string said, std::string way_out);
+/// The agent's own word on a volume that it has: FAIL unless it is staged, WARN if the agent cannot be asked.
+void judge_agent(const Case& of, Prospect& into);
+/// What could not be read or asked: kubelet's folder, mounts, records, the API server, processes of this node.
+std::vector<Finding> node_findings(const Moving& moving);
+
+}  // namespace corbd::migration

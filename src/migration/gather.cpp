@@ -1,0 +1,340 @@
+// Reads what the node shows of its staged volumes. Nothing here can wait for a device: no file is opened through a
+// mount of one, no device is opened, and what may wait for a process has a bound.
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/file.hpp"
+#include "corbd/core/process.hpp"
+#include "corbd/core/sysfs.hpp"
+#include "corbd/kube/own_node.hpp"
+#include "corbd/rpc/calls.hpp"
+#include "inputs.hpp"
+
+namespace corbd::migration {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr std::size_t kMaxFile = 65536, kMaxText = 16 << 20;
+
+/// Below `folder`, through neither a mount, nor a link. A FIFO does not block it.
+Fd open_below(int folder, const std::string& path, std::uint64_t more) {
+  open_how how{};
+  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | more;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
+  int error = EAGAIN;
+  Fd fd;
+  // EAGAIN: something was renamed meanwhile (openat2(2)).
+  for (int tries = 0; tries < 16 && (error == EAGAIN || error == EINTR); ++tries) {
+    fd = Fd(static_cast<int>(::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how)));
+    error = fd ? 0 : errno;
+  }
+  errno = error;
+  return fd;
+}
+
+/// `shown`: the path for errors. not_found if it is not there.
+result<std::string> read_below(int folder, const std::string& path, const std::string& shown,
+                               std::optional<std::chrono::system_clock::time_point>* written = nullptr) {
+  const Fd fd = open_below(folder, path, 0);
+  if (!fd && errno == ENOENT) return Error{errc::not_found, shown + " does not exist"};
+  if (!fd) return Error{errc::unavailable, "opening " + shown + ": " + std::strerror(errno)};
+  struct stat status{};
+  if (written != nullptr && ::fstat(fd.get(), &status) == 0)
+    *written = std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec) +
+               std::chrono::nanoseconds(status.st_mtim.tv_nsec);
+  std::string text(kMaxFile + 1, '\0');
+  std::size_t size = 0;
+  for (ssize_t got = 1; got > 0 && size < text.size(); size += static_cast<std::size_t>(got)) {
+    got = ::read(fd.get(), text.data() + size, text.size() - size);
+    if (got < 0) return Error{errc::unavailable, "reading " + shown + ": " + std::strerror(errno)};
+  }
+  if (size > kMaxFile) return Error{errc::state_corrupt, shown + " is too long"};
+  text.resize(size);
+  return text;
+}
+
+/// None if the folder is not there. Any other failure goes into `read`.
+std::vector<std::string> names_below(int folder, const std::string& path, result<>& read) {
+  std::vector<std::string> names;
+  const auto fail = [&] {
+    if (read) read = Error{errc::unavailable, "reading the folder " + path + " of kubelet: " + std::strerror(errno)};
+  };
+  Fd fd = open_below(folder, path, O_DIRECTORY);
+  if (!fd && errno == ENOENT) return names;
+  DIR* const entries = fd ? ::fdopendir(fd.get()) : nullptr;
+  if (entries == nullptr) {
+    fail();
+    return names;
+  }
+  (void)fd.release();
+  errno = 0;
+  while (const dirent* entry = ::readdir(entries)) {
+    if (const std::string name = entry->d_name; name != "." && name != "..") names.push_back(name);
+    errno = 0;
+  }
+  if (errno != 0) fail();
+  ::closedir(entries);
+  std::ranges::sort(names);
+  return names;
+}
+
+/// kubelet's file about a volume (docs/sources.md#kubelet-paths).
+struct VolumeData {
+  std::string driver, handle, persistent_volume;
+};
+VolumeData read_volume_data(int folder, const std::string& path, result<>& read) {
+  const auto text = read_below(folder, path, path);
+  if (!text && text.error().code != errc::not_found && read) read = text.error();
+  boost::system::error_code failed;
+  const auto parsed = json::parse(text ? *text : "null", failed);
+  const auto* object = failed ? nullptr : parsed.if_object();
+  const auto value = [&](const char* key) -> std::string {
+    const auto* found = object == nullptr ? nullptr : object->if_contains(key);
+    return found != nullptr && found->is_string() ? std::string(found->get_string()) : "";
+  };
+  return {value("driverName"), value("volumeHandle"), value("specVolID")};
+}
+
+/// The folder of kubelet, and what is mounted on this node.
+struct Host {
+  std::string root;         ///< of the host, as seen here
+  std::string kubelet_dir;  ///< as on the host
+  std::vector<doctor::MountLine> mounts;
+
+  Fd folder(const std::string& below) const {
+    return Fd(::open((root + kubelet_dir + below).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+};
+
+constexpr const char* kPlugins = "/plugins/kubernetes.io/csi";
+
+/// The block device below a device-mapper device, if that has only one.
+std::string below_mapping(const std::string& sys, const std::string& name) {
+  if (!name.starts_with("dm-")) return name;
+  const auto below = sysfs::names_in(sys + "/block/" + name + "/slaves");
+  return below.size() == 1 ? below.front() : "";
+}
+
+/// A raw device is a bind mount of its node, a filesystem has its device's number, and btrfs one of its own.
+std::string mounted_device(const std::string& sys, const doctor::MountLine& mount) {
+  std::string name;
+  if (mount.fstype == "devtmpfs") {
+    name = fs::path(mount.root).filename();
+    if (mount.root.ends_with("//deleted")) name = fs::path(mount.root.substr(0, mount.root.size() - 9)).filename();
+  } else {
+    std::error_code failed;
+    name = fs::read_symlink(sys + "/dev/block/" + mount.dev, failed).filename();
+    if (name.empty() && mount.source.starts_with("/dev/")) name = fs::path(mount.source).filename();
+  }
+  name = below_mapping(sys, name);
+  return name.starts_with("nbd") || name.starts_with("rbd") ? name : "";
+}
+
+std::int64_t version_of(const std::string& stash) {
+  boost::system::error_code failed;
+  const auto parsed = json::parse(stash, failed);
+  const auto* object = failed ? nullptr : parsed.if_object();
+  for (const char* key : {"Version", "version"})
+    if (const auto* value = object == nullptr ? nullptr : object->if_contains(key); value != nullptr)
+      return value->is_int64() ? value->get_int64() : 0;
+  return 0;
+}
+
+void read_stash_of(int folder, const std::string& below, StagedAt& into) {
+  const std::string path = cephcsi::stash_file(into.path);
+  const auto text = read_below(folder, cephcsi::stash_file(below), path, &into.stashed);
+  if (!text && text.error().code == errc::not_found) return;
+  if (!text) {
+    into.stash = text.error();
+    return;
+  }
+  auto read = cephcsi::parse_stash(*text);
+  if (read)
+    into.stash = std::optional(std::move(*read));
+  else
+    into.stash = with_context(path, read.error());
+  into.stash_version = version_of(*text);
+}
+
+/// ceph-csi, and this agent, mount a volume at <staging path>/<volume ID>.
+void read_mount_of(const Host& host, StagedAt& into) {
+  const std::string begins = into.path + "/";
+  for (const auto& mount : host.mounts) {
+    if (!mount.target.starts_with(begins) || mount.target.find('/', begins.size()) != std::string::npos) continue;
+    if (into.volume_id.empty()) into.volume_id = mount.target.substr(begins.size());
+    if (mount.target.substr(begins.size()) != into.volume_id) continue;
+    into.mounted = true;
+    // The later line is on top.
+    into.device = mounted_device(host.root + "/sys", mount);
+  }
+}
+
+void add_staged(const Host& host, int folder, const std::string& below, StagedAt made, std::vector<StagedAt>& into) {
+  made.path = host.kubelet_dir + kPlugins + "/" + below;
+  read_stash_of(folder, below, made);
+  read_mount_of(host, made);
+  const bool empty = made.stash && !*made.stash && !made.mounted;
+  if (made.volume_id.empty() && empty) return;
+  into.push_back(std::move(made));
+}
+
+/// Volume ID to PersistentVolume, from the folders of pods.
+std::map<std::string, std::string> volumes_of_pods(const Host& host, const std::string& driver) {
+  std::map<std::string, std::string> names;
+  const Fd pods = host.folder("/pods");
+  if (!pods) return names;
+  // A pod may end meanwhile. Without its file the VolumeAttachment tells the name.
+  result<> ignored;
+  for (const auto& pod : names_below(pods.get(), ".", ignored)) {
+    const std::string volumes = pod + "/volumes/kubernetes.io~csi";
+    for (const auto& volume : names_below(pods.get(), volumes, ignored)) {
+      std::string path = volumes;
+      path.append("/").append(volume).append("/vol_data.json");
+      const auto data = read_volume_data(pods.get(), path, ignored);
+      if (data.driver == driver && !data.persistent_volume.empty()) names[data.handle] = data.persistent_volume;
+    }
+  }
+  return names;
+}
+
+/// Of a driver of that kind: the folder of its staged filesystems, or of its socket.
+void find_other_drivers(const Host& host, const std::string& driver, std::vector<std::string>& into) {
+  std::set<std::string> names;
+  for (const char* below : {"/plugins", kPlugins}) {
+    const Fd folder = host.folder(below);
+    result<> ignored;
+    if (folder)
+      names.merge([&] {
+        const auto found = names_below(folder.get(), ".", ignored);
+        return std::set<std::string>(found.begin(), found.end());
+      }());
+  }
+  if (names.contains(driver)) return;
+  for (const auto& name : names)
+    if (name.ends_with("rbd.csi.ceph.com")) into.push_back(name);
+}
+
+/// kubelet makes its folder `plugins` when it starts. The one below it comes with the first volume.
+Fd open_plugins(const Host& host, result<>& read) {
+  const auto fail = [&](const std::string& below) {
+    read = Error{errc::unavailable, "opening " + host.root + host.kubelet_dir + below + ": " + std::strerror(errno)};
+  };
+  if (!host.folder("/plugins")) fail("/plugins");
+  if (!read) return {};
+  Fd folder = host.folder(kPlugins);
+  if (!folder && errno != ENOENT) fail(kPlugins);
+  return folder;
+}
+
+std::vector<StagedAt> staged_volumes(const Host& host, const std::string& driver, result<>& read) {
+  std::vector<StagedAt> all;
+  const Fd folder = open_plugins(host, read);
+  if (!folder) return all;
+  const auto pods = volumes_of_pods(host, driver);
+  for (const auto& name : names_below(folder.get(), driver, read)) {
+    std::string below = driver;
+    below.append("/").append(name);
+    StagedAt made;
+    made.volume_id = read_volume_data(folder.get(), below + "/vol_data.json", read).handle;
+    if (const auto known = pods.find(made.volume_id); known != pods.end()) made.persistent_volume = known->second;
+    add_staged(host, folder.get(), below + "/globalmount", std::move(made), all);
+  }
+  // kubelets before 1.24
+  for (const auto& name : names_below(folder.get(), "pv", read)) {
+    const auto data = read_volume_data(folder.get(), "pv/" + name + "/vol_data.json", read);
+    if (data.driver != driver) continue;
+    StagedAt made;
+    made.volume_id = data.handle;
+    made.persistent_volume = name;
+    add_staged(host, folder.get(), "pv/" + name + "/globalmount", std::move(made), all);
+  }
+  for (const auto& name : names_below(folder.get(), "volumeDevices/staging", read)) {
+    const auto data = read_volume_data(folder.get(), "volumeDevices/" + name + "/data/vol_data.json", read);
+    if (!data.driver.empty() && data.driver != driver) continue;
+    StagedAt made;
+    made.volume_id = data.handle;
+    made.persistent_volume = name;
+    made.block = true;
+    add_staged(host, folder.get(), "volumeDevices/staging/" + name, std::move(made), all);
+  }
+  return all;
+}
+
+std::vector<NbdUser> nbd_users(const std::string& sys) {
+  std::vector<NbdUser> all;
+  for (const auto& name : sysfs::names_in(sys + "/block")) {
+    if (!name.starts_with("nbd") || !sysfs::number<std::uint32_t>(std::string_view(name).substr(3))) continue;
+    const fs::path folder = sys + "/block/" + name;
+    const auto backend = sysfs::attribute(folder / "backend");
+    // Both are there only while the device is configured.
+    if (!backend && !sysfs::attribute(folder / "pid")) continue;
+    all.push_back({name, backend.value_or(""), {}, sysfs::waiting_of(folder)});
+  }
+  return all;
+}
+
+std::vector<KernelUser> kernel_users(const std::string& sys) {
+  std::vector<KernelUser> all;
+  const fs::path devices = sys + "/bus/rbd/devices";
+  for (const auto& name : sysfs::names_in(devices)) {
+    const auto value = [&](const char* attribute) { return sysfs::attribute(devices / name / attribute).value_or(""); };
+    all.push_back({"rbd" + name, value("pool"), value("pool_ns"), value("name")});
+  }
+  return all;
+}
+
+/// With --root, the caller shows the host's /proc.
+result<> in_host_pids(const std::string& root) {
+  if (!root.empty() || doctor::pid_namespace() == doctor::kHostPids) return {};
+  return Error{errc::failed_precondition,
+               "this is not the host's PID namespace, so which rbd-nbd serves a device is not known"};
+}
+
+}  // namespace
+
+Moving gather_moving(const Options& options) {
+  Moving moving;
+  const std::string sys = options.root + "/sys";
+  // With hostPID, and from another root folder, ours are not the host's mounts.
+  const auto mountinfo =
+      read_file(options.root + (options.root.empty() ? "/proc/self" : "/proc/1") + "/mountinfo", kMaxText);
+  const Host host{options.root, options.kubelet_dir, doctor::mount_lines(mountinfo ? *mountinfo : "")};
+  std::error_code ignored;
+  moving.driver = options.driver;
+  moving.kernel = doctor::kernel_release();
+  moving.agent = rpc::answers(options.admin_endpoint).has_value();
+  if (moving.agent) moving.states = ask_agent(options.admin_endpoint);
+  moving.recorded = doctor::read_recorded(options.root + options.state_dir);
+  if (auto all = doctor::read_all_recorded(options.root + options.state_dir); !all) moving.records = all.error();
+  if (!mountinfo) moving.mounts = mountinfo.error();
+  moving.nbd_there = fs::exists(sys + "/module/nbd", ignored);
+  moving.rbd = doctor::rbd_module(options.root, moving.kernel);
+  moving.nbd = nbd_users(sys);
+  moving.krbd = kernel_users(sys);
+  moving.daemons = find_others(options.root, moving.nbd);
+  if (auto seen = in_host_pids(options.root); !seen) moving.daemons = seen.error();
+  moving.staged = staged_volumes(host, options.driver, moving.kubelet);
+  find_other_drivers(host, options.driver, moving.other_drivers);
+  moving.clusters = doctor::read_clusters(options.config_dir, options.ceph_conf);
+  moving.mappings = rbd::read_cluster_mapping(options.config_dir);
+  moving.rules = doctor::read_mounter_rules(options.config_dir);
+  moving.unnamed = options.default_mounter;
+  moving.kms_config = read_file(options.kms_config_dir + "/config.json", kMaxText);
+  ask_objects(moving, kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment), options.node);
+  return moving;
+}
+
+}  // namespace corbd::migration

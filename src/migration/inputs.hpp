@@ -1,0 +1,126 @@
+// What is read before a migration or a rollback, and what is foreseen for each volume.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <set>
+
+#include "corbd/cephcsi/key.hpp"
+#include "corbd/cephcsi/parameters.hpp"
+#include "corbd/cephcsi/stash.hpp"
+#include "corbd/doctor/finding.hpp"
+#include "corbd/doctor/readings.hpp"
+#include "corbd/kube/access.hpp"
+#include "corbd/kube/objects.hpp"
+#include "corbd/migration/migration.hpp"
+#include "corbd/rbd/cluster_mapping.hpp"
+
+namespace corbd::migration {
+
+using cephcsi::KeyType;
+using doctor::Finding;
+using doctor::Grade;
+using doctor::Module;
+
+/// A configured nbd device.
+struct NbdUser {
+  std::string name;         ///< "nbd0"
+  std::string backend;      ///< its identifier; empty: it has none
+  std::vector<int> others;  ///< IDs of the rbd-nbd processes that serve it
+  std::uint32_t waiting = 0;
+  /// Each of `others` acknowledges only what is stored, by its command line or its ceph.conf. An error: not known.
+  result<bool> cache_off = Error{errc::not_found, "no process of rbd-nbd was seen"};
+};
+/// A device of the kernel's own RBD client.
+struct KernelUser {
+  std::string name;  ///< "rbd0"
+  std::string pool, ns, image;
+};
+
+/// A folder in which kubelet has a volume staged.
+struct StagedAt {
+  std::string volume_id;  ///< empty: nothing there names it
+  std::string path;       ///< staging path
+  bool block = false;
+  std::string persistent_volume;  ///< its name; empty: no file of the node tells
+  result<std::optional<cephcsi::Stash>> stash = std::optional<cephcsi::Stash>();
+  std::int64_t stash_version = 0;                                               ///< of image-meta.json; 0: it has none
+  std::optional<std::chrono::system_clock::time_point> stashed = std::nullopt;  ///< when image-meta.json was written
+  bool mounted = false;
+  std::string device;  ///< below what is mounted: "nbd0", "rbd0"; empty: not known
+};
+
+/// What a node-stage secret has.
+struct StageSecret {
+  bool user = false, key = false, passphrase = false;
+  cephcsi::KeyType key_type = cephcsi::KeyType::unknown;  ///< unknown: the key is none
+};
+/// What the API server says of a volume.
+struct VolumeFacts {
+  result<kube::PersistentVolume> volume = Error{errc::unavailable, "nobody was asked"};
+  result<StageSecret> secret = Error{errc::unavailable, "nobody was asked"};
+  /// Whether it is attached to this node, since before it was staged. failed_precondition, not_found: it is not, or
+  /// nothing shows it; any other error: not known.
+  result<> attached = Error{errc::unavailable, "nobody was asked"};
+};
+
+struct Moving {
+  std::string driver, kernel;      ///< kernel: uname -r
+  bool agent = false;              ///< an agent answers here
+  std::set<std::string> recorded;  ///< volume IDs of its records
+  result<> records;                ///< an error: `recorded` lacks some
+  /// What the agent says of its volumes: volume ID to state ("staged", "unproven").
+  result<std::map<std::string, std::string>> states = Error{errc::unavailable, "no agent was asked"};
+  bool nbd_there = false;
+  Module rbd = Module::absent;
+  std::vector<NbdUser> nbd;
+  std::vector<KernelUser> krbd;
+  result<> daemons;  ///< an error: NbdUser::others is not known
+  std::vector<StagedAt> staged;
+  result<> kubelet;  ///< an error: `staged` lacks some
+  result<> mounts;   ///< an error: StagedAt::mounted and ::device are not known
+  /// Folders of other RBD drivers, if kubelet has none of this driver.
+  std::vector<std::string> other_drivers;
+  result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
+  result<std::vector<rbd::ClusterMapping>> mappings = std::vector<rbd::ClusterMapping>();
+  result<cephcsi::MounterRules> rules = cephcsi::MounterRules();
+  cephcsi::Mounter unnamed = cephcsi::Mounter::nbd;  ///< --default-mounter
+  result<std::string> kms_config = Error{errc::not_found, "the KMS config was not read"};
+  result<> api;                              ///< an error: there is no API server, or it does not answer
+  std::map<std::string, VolumeFacts> facts;  ///< by volume ID
+  /// Whether the driver's volumes are attached at all; asked where a VolumeAttachment is missing. An error: not known.
+  result<bool> attaches = true;
+};
+
+/// What awaits one volume.
+struct Prospect {
+  std::string volume_id, claim, persistent_volume, path, device;
+  std::string now, after, next_stage;  ///< who serves it; next_stage: who does from its next NodeStageVolume on
+  std::vector<Finding> findings;
+};
+struct Outlook {
+  std::vector<Finding> node;
+  std::vector<Prospect> volumes;
+};
+
+// --- pure
+
+/// Of a node-stage secret, as kubelet hands it over.
+StageSecret read_stage_secret(const std::map<std::string, Secret>& data);
+
+Outlook before_migration(const Moving& moving);
+Outlook before_rollback(const Moving& moving);
+/// Of everything that was found (corbd/migration/migration.hpp).
+int exit_code(const Outlook& outlook);
+
+// --- thin
+
+Moving gather_moving(const Options& options);
+/// Fills in NbdUser::others and ::cache_off, within 10 s. `root`: where the host's root folder is seen; empty: here.
+result<> find_others(const std::string& root, std::vector<NbdUser>& devices);
+/// Moving::states, from the agent's admin socket. 10 s.
+result<std::map<std::string, std::string>> ask_agent(const std::string& endpoint);
+/// Fills in `api` and `facts`. Asks for single objects, by name; 10 s each, a minute for all.
+void ask_objects(Moving& moving, const result<kube::Access>& access, const std::string& node);
+
+}  // namespace corbd::migration

@@ -1,0 +1,121 @@
+// Shows what is to come, and reads what files and secrets say. Pure, but for the printing.
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <iostream>
+
+#include "corbd/core/base64.hpp"
+#include "corbd/core/display.hpp"
+#include "corbd/rpc/json.hpp"
+#include "inputs.hpp"
+
+namespace corbd::migration {
+namespace {
+
+namespace json = boost::json;
+
+Grade worst_of(const std::vector<Finding>& findings) { return static_cast<Grade>(doctor::exit_code(findings)); }
+
+void print_finding(const Finding& finding, const std::string& indent) {
+  std::string word = doctor::word(finding.verdict);
+  word.resize(6, ' ');
+  std::cout << indent << word << for_terminal(finding.check) << ": " << for_terminal(finding.said) << "\n";
+  if (!finding.way_out.empty()) std::cout << indent << "      -> " << for_terminal(finding.way_out) << "\n";
+}
+
+void print_volume(const Prospect& volume) {
+  std::string word = doctor::word(worst_of(volume.findings));
+  word.resize(6, ' ');
+  std::cout << word << cell(volume.volume_id) << "\n";
+  const auto row = [](std::string name, const std::string& value) {
+    if (value.empty()) return;
+    name.resize(12, ' ');
+    std::cout << "      " << name << for_terminal(value) << "\n";
+  };
+  row("claim", volume.claim);
+  row("volume", volume.persistent_volume);
+  row("staged at", volume.path);
+  row("device", volume.device);
+  row("now", volume.now);
+  row("after", volume.after);
+  row("next stage", volume.next_stage);
+  for (const auto& finding : volume.findings) print_finding(finding, "      ");
+}
+
+json::object json_of_volume(const Prospect& volume) {
+  return {{"volume_id", volume.volume_id},
+          {"claim", volume.claim},
+          {"persistent_volume", volume.persistent_volume},
+          {"staging_path", volume.path},
+          {"device", volume.device},
+          {"now", volume.now},
+          {"after", volume.after},
+          {"next_stage", volume.next_stage},
+          {"verdict", doctor::json_word(worst_of(volume.findings))},
+          {"findings", doctor::report(volume.findings)}};
+}
+
+void print_json(const Outlook& outlook, bool back) {
+  json::array volumes;
+  for (const auto& volume : outlook.volumes) volumes.push_back(json_of_volume(volume));
+  std::cout << json::serialize(rpc::document({{"before", back ? "rollback" : "migration"},
+                                              {"verdict", doctor::json_word(static_cast<Grade>(exit_code(outlook)))},
+                                              {"node", doctor::report(outlook.node)},
+                                              {"volumes", std::move(volumes)}}))
+            << "\n";
+}
+
+void print_text(const Outlook& outlook, bool back) {
+  for (const auto& finding : outlook.node) print_finding(finding, "");
+  for (const auto& volume : outlook.volumes) print_volume(volume);
+  const std::string change = back ? "ceph-csi replaces corbd" : "corbd replaces ceph-csi";
+  const std::string count = std::to_string(outlook.volumes.size()) + " staged volume(s). ";
+  constexpr const char* ends[] = {
+      "Nothing stands in the way.", "I/O waits for a while, or something is not known: see WARN.",
+      "Do not go on: I/O would wait until somebody acts, or volumes would be stuck. See FAIL."};
+  std::cout << count << "When " << change << " on this node: " << ends[exit_code(outlook)] << "\n";
+}
+
+/// unknown: it is none. What stands before a key's secret has 12 bytes.
+KeyType type_of(const Secret& key) {
+  auto bytes = from_base64(key.reveal());
+  const bool whole = bytes && bytes->size() >= 12;
+  if (bytes) wipe(*bytes);
+  return whole ? cephcsi::key_type(key.reveal()) : KeyType::unknown;
+}
+
+}  // namespace
+
+StageSecret read_stage_secret(const std::map<std::string, Secret>& data) {
+  const auto value = [&](const char* name) {
+    const auto found = data.find(name);
+    return found == data.end() ? Secret() : found->second;
+  };
+  StageSecret made;
+  // That of a volume of kubelet's own plugin has only the key (docs/sources.md#migrated).
+  const Secret migrated = value("key");
+  const Secret key = migrated.empty() ? value("userKey") : migrated;
+  made.user = !migrated.empty() || !value("userID").empty();
+  made.key = !key.empty();
+  made.passphrase = !value("encryptionPassphrase").empty();
+  made.key_type = type_of(key);
+  return made;
+}
+
+int exit_code(const Outlook& outlook) {
+  int worst = doctor::exit_code(outlook.node);
+  for (const auto& volume : outlook.volumes) worst = std::max(worst, doctor::exit_code(volume.findings));
+  return worst;
+}
+
+int foresee(const Options& options) {
+  const bool back = options.rollback;
+  const auto moving = gather_moving(options);
+  const auto outlook = back ? before_rollback(moving) : before_migration(moving);
+  options.output == "json" ? print_json(outlook, back) : print_text(outlook, back);
+  std::cout.flush();
+  return exit_code(outlook);
+}
+
+}  // namespace corbd::migration

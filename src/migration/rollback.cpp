@@ -1,0 +1,174 @@
+// What ceph-csi would do with the volumes that this agent has staged (docs/sources.md#healer). Pure.
+#include <algorithm>
+
+#include "case.hpp"
+#include "corbd/cephcsi/handle.hpp"
+
+namespace corbd::migration {
+namespace {
+
+using std::chrono::seconds;
+
+/// Of a volume whose attributes give none: the agent's own (docs/rules.md#rule-6).
+constexpr seconds kDeadConnection = std::chrono::hours(24);
+constexpr const char* kDrain =
+    "drain first: `corbd drain` on this node, and `kubectl drain NODE` to move its pods away; go on when nothing is "
+    "left here";
+
+std::string duration(seconds of) {
+  const auto hours = std::chrono::duration_cast<std::chrono::hours>(of);
+  return of >= std::chrono::hours(2) && of == hours ? std::to_string(hours.count()) + " h"
+                                                    : std::to_string(of.count()) + " s";
+}
+
+/// How long I/O waits before it fails, if nobody serves the device.
+seconds patience(const Case& of) {
+  if (of.object == nullptr) return kDeadConnection;
+  const auto read = cephcsi::read_parameters(of.object->attributes, {cephcsi::Mounter::nbd, cephcsi::Mounter::nbd});
+  if (!read || !read->serving.dead_conn_timeout_s) return kDeadConnection;
+  return seconds(*read->serving.dead_conn_timeout_s);
+}
+
+/// ceph-csi takes what is not mapped by its own client for unmapped, and says that the unstage is done. An encrypted
+/// volume is unmapped by its device, and that fails.
+std::string unstage_of(const Case& of) {
+  return of.stash != nullptr && of.stash->encrypted
+             ? "ceph-csi's unstage of it fails for ever"
+             : "ceph-csi's unstage of it says that it is done, and leaves /dev/" + of.device;
+}
+
+void nobody_will(const Case& of, Prospect& into, const std::string& why) {
+  into.after = "nobody";
+  find(into, Grade::failure, "io",
+       why + ": its I/O waits for " + duration(patience(of)) + " and then fails. " + unstage_of(of), kDrain);
+}
+
+/// Why ceph-csi's healer would not find what it looks for; empty if it would.
+std::string misled(const Case& of) {
+  const std::string device = "/dev/" + of.device;
+  if (!of.at.stash) return of.at.stash.error().text;
+  if (of.stash == nullptr) return cephcsi::stash_file(of.at.path) + " is missing";
+  if (!of.stash->nbd) return cephcsi::stash_file(of.at.path) + " says that the kernel mapped it";
+  if (of.stash->device != device)
+    return cephcsi::stash_file(of.at.path) +
+           (of.stash->device.empty() ? " names no device" : " names " + of.stash->device) + ", not " + device;
+  return "";
+}
+
+bool only_readers(const kube::PersistentVolume& volume) {
+  return !volume.access_modes.empty() &&
+         std::ranges::all_of(volume.access_modes, [](const auto& mode) { return mode == "ReadOnlyMany"; });
+}
+
+/// ceph-csi heals a filesystem whose attributes say rbd-nbd. It tries once, when its pod starts.
+void judge_served(const Case& of, Prospect& into) {
+  if (const std::string why = misled(of); !why.empty()) return nobody_will(of, into, "ceph-csi cannot heal it: " + why);
+  if (attaches_nothing(of.moving))
+    return nobody_will(of, into,
+                       "ceph-csi heals what its VolumeAttachments name, and the CSIDriver " + of.moving.driver +
+                           " says attachRequired: false");
+  const auto known = of.moving.facts.find(of.at.volume_id);
+  if (of.moving.api && known != of.moving.facts.end() && !known->second.attached &&
+      known->second.attached.error().code == errc::not_found)
+    return nobody_will(of, into, "ceph-csi heals what its VolumeAttachments name, and this volume has none");
+  if (of.at.block || (of.object != nullptr && of.object->mode == "Block"))
+    return nobody_will(of, into, "ceph-csi before its fix of April 2026 does not heal raw block");
+  if (of.object == nullptr)
+    return nobody_will(of, into,
+                       "whether its attributes say mounter: rbd-nbd is not known, and ceph-csi heals no other volume");
+  const auto named = of.object->attributes.find("mounter");
+  if (named == of.object->attributes.end() || named->second != "rbd-nbd")
+    return nobody_will(of, into, "its attributes do not say mounter: rbd-nbd, so ceph-csi does not heal it");
+  into.after = "rbd-nbd, when ceph-csi's pod has started and the API server answers it";
+  if (only_readers(*of.object))
+    find(into, Grade::warning, "read-only", "ceph-csi 3.13 attaches a volume for readers for writing when it heals it",
+         kDrain);
+  find(into, Grade::warning, "io",
+       "its I/O waits for at least 30 s: ceph-csi waits until corbd's watch on the image is gone. It tries once; if "
+       "that fails, I/O waits for " +
+           duration(patience(of)) + " and then fails",
+       kDrain);
+}
+
+/// ceph-csi unmaps by the names in its file.
+void judge_mapped(const Case& of, Prospect& into) {
+  into.after = "the kernel, without a break";
+  const auto seen = std::ranges::find(of.moving.krbd, of.device, &KernelUser::name);
+  const bool same = of.stash != nullptr && seen != of.moving.krbd.end() && of.stash->pool == seen->pool &&
+                    of.stash->ns == seen->ns && of.stash->image == seen->image;
+  if (!of.at.stash || of.stash == nullptr)
+    find(into, Grade::failure, "image-meta.json",
+         of.at.stash ? cephcsi::stash_file(of.at.path) + " is missing: ceph-csi's unstage fails"
+                     : of.at.stash.error().text,
+         kDrain);
+  else if (of.stash->nbd)
+    find(into, Grade::failure, "unstage",
+         cephcsi::stash_file(of.at.path) + " says that rbd-nbd mapped it: " + unstage_of(of), kDrain);
+  else if (!same && seen != of.moving.krbd.end())
+    find(into, Grade::failure, "unstage",
+         cephcsi::stash_file(of.at.path) + " names the image " + of.stash->pool + "/" + of.stash->image +
+             ", but /dev/" + of.device + " has " + seen->pool + "/" + seen->image + ": " + unstage_of(of),
+         kDrain);
+}
+
+void judge_unserved(const Case& of, Prospect& into) {
+  into.after = "nobody";
+  if (!of.moving.daemons) return;
+  find(into, Grade::failure, "io", "nobody serves /dev/" + of.device + ": its I/O waits now. " + unstage_of(of),
+       "leave corbd here until it has healed it (`corbd volume ID` says what it waits for; `corbd heal ID`), then "
+       "drain");
+}
+
+Prospect rolled_back(const Case& of) {
+  auto made = begin(of);
+  switch (of.server) {
+    case Server::none:
+      made.after = "nobody: there is nothing to serve";
+      break;
+    case Server::kernel:
+      judge_mapped(of, made);
+      break;
+    case Server::other:
+      made.after = made.now + ", which ceph-csi takes for its own";
+      break;
+    case Server::agent:
+      judge_served(of, made);
+      judge_agent(of, made);
+      break;
+    case Server::nobody:
+      judge_unserved(of, made);
+      break;
+  }
+  made.next_stage = "ceph-csi";
+  return made;
+}
+
+/// Devices with a record, staged nowhere: ceph-csi would not hear of them.
+void forgotten(const Moving& moving, std::vector<Finding>& into) {
+  for (const auto& device : moving.nbd) {
+    const auto same = [&](const StagedAt& at) { return at.volume_id == device.backend; };
+    if (!moving.recorded.contains(device.backend) || std::ranges::any_of(moving.staged, same)) continue;
+    into.push_back({"/dev/" + device.name, Grade::failure,
+                    "corbd serves volume " + device.backend +
+                        ", and no folder of kubelet's names it: ceph-csi would never unstage it",
+                    "look at it with `corbd volume " + device.backend +
+                        "`; have it unstaged (--unstage-orphans) before you go back"});
+  }
+}
+
+}  // namespace
+
+Outlook before_rollback(const Moving& moving) {
+  Outlook outlook{node_findings(moving), {}};
+  if (!moving.agent && !(moving.staged.empty() && moving.recorded.empty()))
+    outlook.node.insert(outlook.node.begin(),
+                        {"agent", Grade::warning, "no agent answers here: what it served over nbd waits now",
+                         "start the agent, or name its socket with --admin-endpoint; if ceph-csi runs here already, "
+                         "put the agent back on this node"});
+  for (const auto& at : moving.staged)
+    if (const Case of = case_of(moving, at); !is_empty(of)) outlook.volumes.push_back(rolled_back(of));
+  forgotten(moving, outlook.node);
+  return outlook;
+}
+
+}  // namespace corbd::migration

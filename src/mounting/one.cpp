@@ -1,0 +1,60 @@
+#include "corbd/core/display.hpp"
+#include "corbd/mounting/spec.hpp"
+#include "work.hpp"
+
+namespace corbd::mounting {
+namespace {
+
+/// A claim of another volume or usage at the target ends, if nothing is mounted there: its file was edited, and then
+/// the host rebooted.
+task<result<>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claims, manager::Mount mount, Until until) {
+  for (const auto& claim : claims) {
+    if (claim.target != mount.target) continue;
+    const bool same = claim.volume.name == mount.volume.name && claim.usage == mount.usage &&
+                      claim.volume_context == mount.volume_context;
+    if (same) continue;
+    auto ended = co_await mounter.manager().end_unmounted(claim.target, until);
+    // Another command may have ended it, or mounted there: the mount judges that.
+    const bool judged =
+        ended || ended.error().code == errc::not_found || ended.error().code == errc::failed_precondition;
+    if (!judged) co_return ended;
+  }
+  co_return result<>();
+}
+
+}  // namespace
+
+task<result<std::string>> mount_one(Mounter& mounter, MountSpec spec, Until until) {
+  auto mount = mount_of(spec);
+  if (!mount) co_return mount.error();
+  auto target = co_await mounter.manager().resolve(mount->target, until);
+  if (!target) co_return target.error();
+  mount->target = std::move(*target);
+  const auto claims = co_await mounter.manager().claims();
+  if (!claims) co_return claims.error();
+  if (auto ended = co_await end_old_claim(mounter, *claims, *mount, until); !ended) co_return ended.error();
+  const std::string name = mount->volume.name;
+  const std::string id = mount->volume.external_id;
+  const auto claim = co_await mounter.manager().mount(std::move(*mount), until);
+  if (!claim && claim.error().code == errc::timed_out)
+    co_return Error{errc::timed_out,
+                    claim.error().text + ". `corbd volume " + id +
+                        "` and the agent's log say what it waits for; a longer --timeout waits longer"};
+  if (!claim) co_return claim.error();
+  co_return name + " is mounted at " + claim->target;
+}
+
+task<result<std::string>> unmount_one(Mounter& mounter, std::string dir, Until until) {
+  const auto done = co_await mounter.manager().unmount(dir, until);
+  if (!done) co_return done.error();
+  co_return dir + " is unmounted";
+}
+
+task<result<std::string>> expand_one(Mounter& mounter, std::string dir, Until until) {
+  const auto size = co_await mounter.manager().expand(dir, until);
+  if (!size) co_return size.error();
+  // A plugin need not say it.
+  co_return dir + (*size == 0 ? " has the size of its image" : " has " + size_text(*size));
+}
+
+}  // namespace corbd::mounting

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "corbd/mounting/mounting.hpp"
+
+namespace corbd::mounting {
+
+/// Seconds: 80 for an unmount of all, less than systemd gives a unit to stop; otherwise 300.
+int limit_of(const Options& ask);
+
+/// A service unit that mounts at boot. `program`: path of corbd.
+std::string unit_of(const Options& ask, const std::string& program);
+
+}  // namespace corbd::mounting

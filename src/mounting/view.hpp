@@ -1,0 +1,22 @@
+// What `corbd mounts` prints. Pure.
+#pragma once
+
+#include <boost/json/array.hpp>
+#include <string>
+#include <vector>
+
+#include "corbd/manager/manager.hpp"
+
+namespace corbd::mounting {
+
+/// The state of a claim, with what is mounted at its target.
+struct MountState {
+  std::string word;  ///< "mounted", "dead", "unknown", "unmounted", "half-mounted", "half-unmounted", "hidden"
+  std::string hint;  ///< the cause, and what to do; empty when all is well
+};
+MountState state_of(const manager::Manager::Held& held);
+
+std::string mounts_table(const std::vector<manager::Manager::Held>& all);
+boost::json::array mounts_json(const std::vector<manager::Manager::Held>& all);
+
+}  // namespace corbd::mounting

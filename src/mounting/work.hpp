@@ -1,0 +1,27 @@
+// What the commands about mounts do, with one mount and with all of them.
+#pragma once
+
+#include <string>
+
+#include "corbd/core/task.hpp"
+#include "corbd/mounting/mounting.hpp"
+#include "mounter.hpp"
+
+namespace corbd::mounting {
+
+/// Says it on stderr.
+void complain(const std::string& text);
+
+/// What was done, for people.
+task<result<std::string>> mount_one(Mounter& mounter, MountSpec spec, Until until);
+task<result<std::string>> unmount_one(Mounter& mounter, std::string dir, Until until);
+task<result<std::string>> expand_one(Mounter& mounter, std::string dir, Until until);
+
+/// These say themselves what became of each.
+struct Results {
+  int failed = 0;
+};
+task<result<Results>> mount_all(Mounter& mounter, const Options& ask, Until until);
+task<result<Results>> unmount_all(Mounter& mounter, const Options& ask, Until until);
+
+}  // namespace corbd::mounting

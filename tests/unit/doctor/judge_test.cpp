@@ -1,0 +1,490 @@
+#include "inputs.hpp"
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "gather.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+using namespace corbd::doctor;
+
+namespace {
+
+constexpr const char* kHostMounts =
+    "21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
+    "30 21 0:25 / /var/lib/kubelet/pods/x rw - tmpfs tmpfs rw\n";
+
+/// A node on which nothing is wrong.
+Inputs healthy() {
+  Inputs inputs;
+  inputs.kernel = "6.1.0-13-amd64";
+  inputs.nbd_there = true;
+  inputs.nbds_max = "0";
+  inputs.capabilities = ~std::uint64_t{0};
+  inputs.pid_namespace = "pid:[4026531836]";
+  inputs.host_network = true;
+  inputs.mountinfo = kHostMounts;
+  inputs.kubelet_dir = "/var/lib/kubelet";
+  inputs.state_dir = "/state";
+  inputs.clusters = std::vector<rbd::ClusterEntry>{{"prod", {"m1", "m2"}, "", {}}};
+  inputs.monitors = {{"prod", "m1", true}, {"prod", "m2", true}};
+  inputs.devices = {{0, "v1", false, 0}};
+  inputs.recorded = {"v1"};
+  inputs.tools = {{"mkfs.ext4", "e2fsprogs", true}, {"mkfs.xfs", "xfsprogs", true}};
+  inputs.ceph_release = "20.2.4";
+  inputs.status.emplace();
+  auto* kubelet = inputs.status->add_components();
+  kubelet->set_name("kubelet");
+  kubelet->set_verdict(v1::VERDICT_OK);
+  return inputs;
+}
+
+constexpr kube::Right kNodes{"get", "", "nodes", "no labels"}, kSecrets{"get", "", "secrets", "no keys"};
+
+Finding find(const Inputs& inputs, const std::string& check) {
+  for (const auto& finding : judge(inputs))
+    if (finding.check == check) return finding;
+  return {check, Grade::ok, "no such finding", {}};
+}
+
+}  // namespace
+
+TEST_CASE("a healthy node has no warning and exit code 0") {
+  const auto findings = judge(healthy());
+  for (const auto& finding : findings) {
+    INFO(finding.check << ": " << finding.said);
+    CHECK(finding.verdict == Grade::ok);
+    CHECK(finding.way_out.empty());
+  }
+  CHECK(exit_code(findings) == 0);
+}
+
+TEST_CASE("everything that is not well names a way out") {
+  Inputs inputs;  // nothing is there
+  inputs.runtime_dir = inputs.state_dir_writable = inputs.admin = inputs.csi = Error{errc::unavailable, "no"};
+  inputs.devices = {{0, "", false, 0}, {1, "foreign", false, 0}};
+  const auto findings = judge(inputs);
+  CHECK(exit_code(findings) == 2);
+  for (const auto& finding : findings)
+    if (finding.verdict != Grade::ok) CHECK_FALSE(finding.way_out.empty());
+}
+
+TEST_CASE("an agent that may leave a core dump is named, for it has keys in it") {
+  const std::string limits =
+      "Limit                     Soft Limit           Hard Limit           Units     \n"
+      "Max cpu time              unlimited            unlimited            seconds   \n"
+      "Max core file size        ";
+  CHECK(dumps_core(limits + "0                    0                    bytes     \n") == false);
+  CHECK(dumps_core(limits + "unlimited            unlimited            bytes     \n") == true);
+  CHECK(dumps_core("Max cpu time   unlimited") == std::nullopt);
+  auto inputs = healthy();
+  inputs.dumps_core = false;
+  CHECK(find(inputs, "core-dumps").verdict == Grade::ok);
+  inputs.dumps_core = true;
+  CHECK(find(inputs, "core-dumps").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "core-dumps").way_out, ContainsSubstring("--allow-core-dumps"));
+}
+
+TEST_CASE("the exit code is that of the worst finding") {
+  CHECK(exit_code({{"a", Grade::ok, "", ""}, {"b", Grade::warning, "", ""}}) == 1);
+  CHECK(exit_code({{"a", Grade::failure, "", ""}, {"b", Grade::warning, "", ""}}) == 2);
+}
+
+TEST_CASE("programs that are missing are named with their packages") {
+  auto inputs = healthy();
+  inputs.tools[1].there = false;
+  const auto found = find(inputs, "filesystem-tools");
+  CHECK(found.verdict == Grade::warning);
+  CHECK_THAT(found.said, ContainsSubstring("missing: mkfs.xfs."));
+  CHECK_THAT(found.way_out, ContainsSubstring("install xfsprogs;"));
+}
+
+TEST_CASE("a system bus that does not answer is a warning") {
+  auto inputs = healthy();
+  inputs.system_bus = Error{errc::unavailable, "no bus"};
+  CHECK(find(inputs, "d-bus").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "d-bus").way_out, ContainsSubstring("/run/dbus"));
+}
+
+TEST_CASE("a host whose init is not systemd needs no system bus, and is told so") {
+  auto inputs = healthy();
+  inputs.system_bus = Error{errc::failed_precondition, "the host's init is openrc"};
+  CHECK(find(inputs, "d-bus").verdict == Grade::ok);
+  CHECK(find(inputs, "d-bus").said == "not used: the host's init is openrc");
+}
+
+TEST_CASE("dm_crypt is only a note: there, to be loaded, or not to be seen") {
+  auto inputs = healthy();
+  for (const auto& [module, said] :
+       {std::pair(Module::present, "can be opened"), std::pair(Module::loadable, "modprobe dm_crypt"),
+        std::pair(Module::absent, "are refused")}) {
+    inputs.dm_crypt = module;
+    CHECK(find(inputs, "dm_crypt").verdict == Grade::ok);
+    CHECK_THAT(find(inputs, "dm_crypt").said, ContainsSubstring(said));
+  }
+}
+
+TEST_CASE("a right that the API server does not grant is named, with what does not work without it") {
+  auto inputs = healthy();
+  inputs.api_rights = std::vector<kube::Allowed>{{&kNodes, true, ""}, {&kSecrets, false, ""}};
+  auto found = find(inputs, "api-rights");
+  CHECK(found.verdict == Grade::warning);
+  CHECK(found.said == "not granted: get secrets: without it no keys");
+  inputs.api_rights->at(1).yes = true;
+  CHECK(find(inputs, "api-rights").said == "all 2 are granted");
+  inputs.api_rights->at(1) = {&kSecrets, std::nullopt, "no route"};
+  CHECK(find(inputs, "api-rights").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "api-rights").said, ContainsSubstring("no route"));
+  inputs.api_rights = Error{errc::failed_precondition, "not a pod"};
+  CHECK(find(inputs, "api-rights").verdict == Grade::ok);
+  inputs.api_rights = Error{errc::invalid_argument, "not YAML"};
+  CHECK(find(inputs, "api-rights").verdict == Grade::warning);
+}
+
+TEST_CASE(
+    "a right that Roles may give by namespace is no warning when it is not cluster-wide, and no ClusterRole is "
+    "proposed") {
+  auto inputs = healthy();
+  constexpr kube::Right secrets{"get", "", "secrets", "no keys", false, true};
+  inputs.api_rights = std::vector<kube::Allowed>{{&kNodes, true, ""}, {&secrets, false, ""}};
+  auto found = find(inputs, "api-rights");
+  CHECK(found.verdict == Grade::ok);
+  CHECK(found.said == "all others are granted; get secrets is not granted cluster-wide: by namespace?");
+  CHECK(found.way_out.empty());
+  inputs.api_rights->at(0).yes = false;
+  found = find(inputs, "api-rights");
+  CHECK(found.verdict == Grade::warning);
+  CHECK(found.said == "not granted: get nodes: without it no labels");
+}
+
+TEST_CASE("what the agent says of itself is what the doctor says of it") {
+  auto inputs = healthy();
+  auto* bus = inputs.status->add_components();
+  bus->set_name("state-dir");
+  bus->set_verdict(v1::VERDICT_CRITICAL);
+  bus->set_text("the disk is full");
+  CHECK(find(inputs, "status of state-dir").verdict == Grade::failure);
+  CHECK(find(inputs, "status of state-dir").said == "the disk is full");
+  CHECK(find(inputs, "registration").verdict == Grade::ok);
+  inputs.status->mutable_components(0)->set_verdict(v1::VERDICT_WARNING);
+  CHECK(find(inputs, "registration").verdict == Grade::warning);
+  inputs.status.reset();
+  CHECK(find(inputs, "registration").verdict == Grade::warning);
+  inputs.admin = Error{errc::unavailable, "no agent"};
+  CHECK(find(inputs, "registration").said == "no such finding");
+}
+
+TEST_CASE("a key that librados or the kernel's client cannot use is named, with its volume and the way out") {
+  auto inputs = healthy();
+  inputs.keys = {{"v1", KeyType::aes, true}, {"v2", KeyType::aes256k, false}};
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
+  CHECK_THAT(find(inputs, "cephx-keys").said, ContainsSubstring("1 of type aes, 1 of type aes256k"));
+  CHECK_THAT(find(inputs, "cephx-keys").said, ContainsSubstring("on this kernel, mounter rbd takes no aes256k"));
+  inputs.keys.push_back({"v3", KeyType::aes256k, true});
+  auto found = find(inputs, "cephx-keys");
+  CHECK(found.verdict == Grade::failure);
+  CHECK_THAT(found.said, ContainsSubstring("Linux 6.1.0-13-amd64 cannot use the aes256k key of v3,"));
+  CHECK_THAT(found.way_out, ContainsSubstring("mounter: rbd-nbd"));
+  inputs.kernel = "7.0.1";
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
+  inputs.ceph_release = "20.2.3";
+  found = find(inputs, "cephx-keys");
+  CHECK(found.verdict == Grade::failure);
+  CHECK_THAT(found.said, ContainsSubstring("librados of Ceph 20.2.3 cannot use the aes256k key of v2, v3"));
+  for (const char* release : {"19.2.6", "20.2.4", "20.3.0", "21.0.0-1", ""}) {
+    inputs.ceph_release = release;
+    CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
+  }
+}
+
+TEST_CASE("a host's cluster is that of config.json, and without one that of its Ceph configuration") {
+  const test::Folder folder;
+  const std::string conf = folder.path() + "/ceph.conf";
+  std::ofstream(conf) << "[global]\nfsid = f-1\nmon_host = a,b\n";
+  CHECK(read_clusters(folder.path(), "").error().code == errc::not_found);
+  REQUIRE(read_clusters(folder.path(), conf));
+  CHECK(read_clusters(folder.path(), conf)->at(0).cluster_id == "f-1");
+  CHECK(read_clusters(folder.path(), conf)->at(0).monitors == std::vector<std::string>{"a", "b"});
+  std::ofstream(folder.path() + "/config.json") << R"([{"clusterID":"c","monitors":["m"]}])";
+  CHECK(read_clusters(folder.path(), conf)->at(0).cluster_id == "c");
+  auto inputs = healthy();
+  inputs.clusters = Error{errc::not_found, "no"};
+  inputs.ceph_conf = conf;
+  CHECK_THAT(find(inputs, "config.json").way_out, ContainsSubstring("generate-minimal-conf"));
+}
+
+TEST_CASE(
+    "keyrings are told by the type of their keys, and one that librados cannot use fails only if a mount uses it") {
+  auto inputs = healthy();
+  inputs.ceph_release = "18.2.7";
+  inputs.keys = {{"/srv/db (client.db)", KeyType::aes, false, KeySeen::From::mount},
+                 {"client.admin in /etc/ceph/keyring", KeyType::aes256k, false, KeySeen::From::keyring}};
+  CHECK(find(inputs, "keyrings").said == "aes: /srv/db (client.db); aes256k: client.admin in /etc/ceph/keyring");
+  CHECK(find(inputs, "keyrings").verdict == Grade::ok);
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "cephx-keys").said, ContainsSubstring("no mount uses"));
+  inputs.keys[1].from = KeySeen::From::mount;
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::failure);
+}
+
+TEST_CASE("the keyring of a mount by the kernel's client fails where that does not know its type") {
+  auto inputs = healthy();
+  inputs.keys = {{"/srv/db (client.db)", KeyType::aes256k, true, KeySeen::From::mount}};
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::failure);
+  CHECK_THAT(find(inputs, "cephx-keys").said, ContainsSubstring("cannot use the aes256k key of /srv/db (client.db),"));
+  inputs.kernel = "7.0.1";
+  CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
+}
+
+TEST_CASE("a file of mounts.d that cannot be mounted is warned of") {
+  auto inputs = healthy();
+  CHECK(find(inputs, "mounts.d").said == "no such finding");
+  inputs.wrong_mounts = {"/etc/corbd/mounts.d/db.conf: line 2: there is no key x"};
+  CHECK(find(inputs, "mounts.d").verdict == Grade::warning);
+}
+
+TEST_CASE("the keyrings of a host are those that its mounts name, and the others of its folder for Ceph") {
+  const test::Folder folder;
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(folder.path() + name).parent_path());
+    std::ofstream(folder.path() + name) << text;
+  };
+  const auto mount = [&](const std::string& name, const std::string& more) {
+    put("/mounts.d/" + name + ".conf", "image = rbd/" + name + "\ndir = /srv/" + name + "\nconf = " + folder.path() +
+                                           "/ceph.conf\nkeyring = " + folder.path() + "/ring\n" + more);
+  };
+  put("/ceph.conf", "[global]\nfsid = f\nmon_host = a\n");
+  put("/ring", "[client.old]\nkey = AQDgkbRgAAAAABAA\n[client.new]\nkey = AgDgkbRgAAAAACAA\n");
+  mount("a", "user = old\n");
+  mount("b", "user = new\nattribute = mounter=rbd\n");
+  mount("c", "user = new\nattribute = mounter=rbd\nattribute = tryOtherMounters=true\n");
+  mount("d", "user = nobody\n");
+  mount("e", "colour = red\n");
+  put("/ceph/ceph.client.old.keyring", "[client.old]\nkey = AQDgkbRgAAAAABAA\n");
+  put("/ceph/keyring", "[client.admin]\nkey = AgDgkbRgBBBBACAA\n[mon.]\nkey = AQDgkbRgCCCCABAA\n");
+  put("/ceph/ceph.conf", "[client.x]\nkey = AQDgkbRgDDDDABAA\n");
+  const auto found = read_keyrings(folder.path() + "/mounts.d", folder.path() + "/ceph");
+  REQUIRE(found.keys.size() == 4);
+  CHECK((found.keys[0].of == "/srv/a (client.old)" && found.keys[0].type == KeyType::aes));
+  CHECK((found.keys[1].type == KeyType::aes256k && found.keys[1].by_kernel));
+  CHECK((found.keys[2].type == KeyType::aes256k && !found.keys[2].by_kernel));
+  CHECK(found.keys[3].of == "client.admin in " + folder.path() + "/ceph/keyring");
+  CHECK(found.keys[3].from == KeySeen::From::keyring);
+  REQUIRE(found.wrong.size() == 2);
+  CHECK_THAT(found.wrong[0], ContainsSubstring("/mounts.d/d.conf: ") && ContainsSubstring("client.nobody"));
+  CHECK_THAT(found.wrong[1], ContainsSubstring("/mounts.d/e.conf: line 5"));
+  // As the agent with that --default-mounter and these rules decides.
+  const auto by_default = read_keyrings(folder.path() + "/mounts.d", "/none", {cephcsi::Mounter::krbd});
+  CHECK(by_default.keys[0].by_kernel);
+  const auto rules = cephcsi::parse_mounter_rules(R"([{"mounter":"rbd-nbd","pool":"rbd"}])");
+  REQUIRE(rules);
+  CHECK_FALSE(read_keyrings(folder.path() + "/mounts.d", "/none", {cephcsi::Mounter::krbd, *rules}).keys[1].by_kernel);
+  const auto none = read_keyrings(folder.path() + "/none", folder.path() + "/none");
+  CHECK((none.keys.empty() && none.wrong.empty()));
+}
+
+TEST_CASE("an aes256k key is blanked out wherever it stands") {
+  const std::string key = "AgDgkbRgAAAAACAA" + std::string(43, 'x') + "=";
+  CHECK(redacted_text("key " + key + ",") == "key <redacted>,");
+}
+
+TEST_CASE("kernels: too old, without identifiers, fine") {
+  auto inputs = healthy();
+  for (const auto& [release, verdict] :
+       {std::pair("5.3.18", Grade::failure), std::pair("4.18.0-372.el8", Grade::failure),
+        std::pair("5.4.0", Grade::warning), std::pair("5.14.0-1", Grade::ok), std::pair("6.12.1+deb13", Grade::ok),
+        std::pair("10.0", Grade::ok), std::pair("x", Grade::failure)}) {
+    inputs.kernel = release;
+    INFO(release);
+    CHECK(find(inputs, "kernel").verdict == verdict);
+  }
+}
+
+TEST_CASE("the driver must be there, and better without devices from the start") {
+  auto inputs = healthy();
+  inputs.nbds_max = "16";
+  CHECK(find(inputs, "nbd").verdict == Grade::warning);
+  inputs.nbd_there = false;
+  CHECK(find(inputs, "nbd").verdict == Grade::failure);
+  CHECK_THAT(find(inputs, "nbd").way_out, ContainsSubstring("modprobe nbd nbds_max=0"));
+}
+
+TEST_CASE("the kernel's rbd module is only a note: there, to be loaded, or not to be seen") {
+  auto inputs = healthy();
+  for (const auto& [rbd, said] :
+       {std::pair(Module::present, "can be staged"), std::pair(Module::loadable, "modprobe rbd"),
+        std::pair(Module::absent, "are refused")}) {
+    inputs.rbd = rbd;
+    CHECK(find(inputs, "rbd").verdict == Grade::ok);
+    CHECK_THAT(find(inputs, "rbd").said, ContainsSubstring(said));
+  }
+}
+
+TEST_CASE(
+    "without CAP_SYS_ADMIN nothing works, without any other right of the manifest most does, and what is missing is "
+    "named") {
+  auto inputs = healthy();
+  for (const auto& [bit, name] : {std::pair(24, "CAP_SYS_RESOURCE"), std::pair(12, "CAP_NET_ADMIN"),
+                                  std::pair(2, "CAP_DAC_READ_SEARCH"), std::pair(27, "CAP_MKNOD")}) {
+    inputs.capabilities = ~(std::uint64_t{1} << bit);
+    CHECK(find(inputs, "capabilities").verdict == Grade::warning);
+    CHECK_THAT(find(inputs, "capabilities").said, ContainsSubstring(name));
+  }
+  inputs.capabilities = ~(std::uint64_t{1} << 21);
+  CHECK(find(inputs, "capabilities").verdict == Grade::failure);
+  inputs.capabilities = 0;
+  for (const std::string name :
+       {"CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_NET_ADMIN", "CAP_DAC_READ_SEARCH", "CAP_MKNOD"})
+    CHECK_THAT(find(inputs, "capabilities").said, ContainsSubstring(name + " is missing"));
+  inputs.capabilities.reset();
+  CHECK(find(inputs, "capabilities").verdict == Grade::warning);
+}
+
+TEST_CASE("a PID namespace of its own fails, unless the node itself is a container") {
+  auto inputs = healthy();
+  inputs.pid_namespace = "pid:[4026532555]";
+  inputs.first_process = "corbd";
+  CHECK(find(inputs, "pid-namespace").verdict == Grade::failure);
+  inputs.first_process = "systemd";
+  CHECK(find(inputs, "pid-namespace").verdict == Grade::warning);
+}
+
+TEST_CASE("the host's network is needed before Linux 6.4 only") {
+  auto inputs = healthy();
+  inputs.host_network = false;
+  CHECK(find(inputs, "network-namespace").verdict == Grade::failure);
+  inputs.host_network.reset();
+  CHECK(find(inputs, "network-namespace").verdict == Grade::warning);
+  inputs.kernel = "6.4.0";
+  CHECK(find(inputs, "network-namespace").verdict == Grade::ok);
+}
+
+TEST_CASE("the mount that holds kubelet's folder must be shared") {
+  auto inputs = healthy();
+  inputs.mountinfo =
+      "21 1 8:1 / / rw - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw,relatime shared:7 master:1 - ext4 "
+      "/dev/sda1 rw\n";
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::ok);
+  inputs.mountinfo =
+      "21 1 8:1 / / rw shared:1 - overlay overlay rw\n22 21 8:1 /k /var/lib/kubelet rw master:1 - ext4 /dev/sda1 rw\n";
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
+  inputs.mountinfo = "not mountinfo";
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
+}
+
+TEST_CASE("where ceph-csi's DaemonSet mounts two folders of kubelet's, both must be shared") {
+  auto inputs = healthy();
+  const std::string pods =
+      "21 1 8:1 / / rw - overlay overlay rw\n22 21 8:1 /p /var/lib/kubelet/pods rw shared:7 - ext4 /dev/sda1 rw\n";
+  inputs.mountinfo = pods + "23 21 8:1 /q /var/lib/kubelet/plugins rw shared:8 - ext4 /dev/sda1 rw\n";
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::ok);
+  inputs.mountinfo = pods + "23 21 8:1 /q /var/lib/kubelet/plugins rw master:1 - ext4 /dev/sda1 rw\n";
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
+  inputs.mountinfo = pods;
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
+}
+
+TEST_CASE("mountinfo: whole names, spaces, and the mount on top count") {
+  const std::string_view text =
+      "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+      "22 21 8:2 / /data rw shared:1 - ext4 /dev/sdb rw\n"
+      "23 21 8:3 / /a\\040b rw shared:2 - ext4 /dev/sdc rw\n"
+      "24 21 8:4 / /data/top rw shared:3 - ext4 /dev/sdd rw\n"
+      "25 24 8:5 / /data/top rw - ext4 /dev/sde rw\n";
+  CHECK(is_shared(text, "/data/x") == true);
+  CHECK(is_shared(text, "/database") == false);
+  CHECK(is_shared(text, "/a b/c") == true);
+  CHECK(is_shared(text, "/data/top/x") == false);
+  CHECK_FALSE(is_shared("", "/").has_value());
+}
+
+TEST_CASE("a folder that the agent will make is a warning, one that refuses a failure") {
+  auto inputs = healthy();
+  inputs.state_dir_writable = inputs.runtime_dir = Error{errc::not_found, "x does not exist"};
+  CHECK(find(inputs, "state-dir").verdict == Grade::warning);
+  CHECK(find(inputs, "runtime-dir").verdict == Grade::warning);
+  inputs.state_dir_writable = Error{errc::state_write, "read-only"};
+  inputs.runtime_dir = Error{errc::failed_precondition, "not on tmpfs"};
+  CHECK(find(inputs, "state-dir").verdict == Grade::failure);
+  CHECK(find(inputs, "runtime-dir").verdict == Grade::failure);
+}
+
+TEST_CASE("config.json must list clusters with monitors") {
+  auto inputs = healthy();
+  inputs.clusters->push_back({"test", {}, "", {}});
+  CHECK(find(inputs, "config.json").verdict == Grade::failure);
+  CHECK_THAT(find(inputs, "config.json").said, ContainsSubstring("test"));
+  inputs.clusters->clear();
+  CHECK(find(inputs, "config.json").verdict == Grade::failure);
+  inputs.clusters = Error{errc::invalid_argument, "not JSON"};
+  CHECK(find(inputs, "config.json").verdict == Grade::failure);
+}
+
+TEST_CASE("a wrong mounters.json is a failure, its absence is nothing to speak of") {
+  auto inputs = healthy();
+  const auto named = [&] {
+    return std::ranges::count(judge(inputs), std::string("mounters.json"), [](const auto& one) { return one.check; });
+  };
+  CHECK(named() == 0);
+  inputs.mounters->push_back({});
+  CHECK(find(inputs, "mounters.json").verdict == Grade::ok);
+  inputs.mounters = Error{errc::invalid_argument, "rule 1: \"x\" is not known"};
+  CHECK(find(inputs, "mounters.json").verdict == Grade::failure);
+}
+
+TEST_CASE("one silent monitor is a warning that names it, all of a cluster a failure") {
+  auto inputs = healthy();
+  inputs.monitors[1].answers = false;
+  CHECK(find(inputs, "monitors of prod").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "monitors of prod").said, ContainsSubstring("m2") && !ContainsSubstring("m1"));
+  inputs.monitors[0].answers = false;
+  CHECK(find(inputs, "monitors of prod").verdict == Grade::failure);
+}
+
+TEST_CASE("devices that nobody serves are named with what waits on them") {
+  auto inputs = healthy();
+  inputs.devices = {{0, "v1", false, 2}, {1, "gone", true, 0}, {2, "", false, 0}, {3, "", true, 0}};
+  CHECK(find(inputs, "/dev/nbd0").said == "no such finding");
+  CHECK(find(inputs, "/dev/nbd1").verdict == Grade::warning);
+  CHECK(find(inputs, "/dev/nbd2").verdict == Grade::warning);
+  CHECK(find(inputs, "/dev/nbd3").said == "no such finding");
+  inputs.admin = inputs.csi = Error{errc::unavailable, "nobody"};
+  CHECK_THAT(find(inputs, "/dev/nbd0").said, ContainsSubstring("v1") && ContainsSubstring("2 requests wait"));
+}
+
+TEST_CASE("monitors' addresses in every form of ceph-csi's config.json") {
+  using All = std::vector<Endpoint>;
+  CHECK(endpoints_of("10.0.0.1:6789") == All{{"10.0.0.1", "6789"}});
+  CHECK(endpoints_of("10.0.0.1") == All{{"10.0.0.1", "3300"}, {"10.0.0.1", "6789"}});
+  CHECK(endpoints_of("v2:10.0.0.1:3300/0") == All{{"10.0.0.1", "3300"}});
+  CHECK(endpoints_of("[v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0]") == All{{"10.0.0.1", "3300"}, {"10.0.0.1", "6789"}});
+  CHECK(endpoints_of("[fd00::1]:6789") == All{{"fd00::1", "6789"}});
+  CHECK(endpoints_of("[v2:[fd00::1]:3300]") == All{{"fd00::1", "3300"}});
+  CHECK(endpoints_of("fd00::1") == All{{"fd00::1", "3300"}, {"fd00::1", "6789"}});
+  CHECK(endpoints_of("mon.example:3300") == All{{"mon.example", "3300"}});
+  CHECK(endpoints_of("").empty());
+}
+
+TEST_CASE("secrets go from JSON, by name and by shape, and nothing else") {
+  const auto clean = redacted_json(boost::json::parse(R"({
+    "clusterID": "prod", "userKey": "canary-1", "nested": [{"adminPassword": "canary-2", "key": {"image_id": "abc"}}],
+    "note": "the key is AQDcanary3canary3canary3canary3canary3A== so", "TOKEN": 4711, "monitors": ["10.0.0.1:6789"]})"));
+  const auto text = boost::json::serialize(clean);
+  CHECK_THAT(text, !ContainsSubstring("canary") && !ContainsSubstring("4711"));
+  CHECK_THAT(text, ContainsSubstring("\"image_id\":\"abc\"") && ContainsSubstring("10.0.0.1:6789") &&
+                       ContainsSubstring("the key is <redacted> so"));
+}
+
+TEST_CASE("secrets go from other text, by name and by shape, and nothing else") {
+  const auto clean = redacted_text(
+      "30 21 0:5 / /mnt rw - cifs //srv/x rw,username=u,password=canary1,secretfile=canary2 ok\n"
+      "key = AQDcanary3canary3canary3canary3canary3A==\nuser_key=canary4");
+  CHECK_THAT(clean, !ContainsSubstring("canary"));
+  CHECK_THAT(clean, ContainsSubstring("username=u,password=<redacted>,") && ContainsSubstring(" ok\n"));
+  CHECK(redacted_text(kHostMounts) == kHostMounts);
+}

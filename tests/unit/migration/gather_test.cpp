@@ -1,0 +1,373 @@
+// What the doctor reads of a node: a folder that looks like one, and a scripted API server.
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+
+#include "corbd/core/base64.hpp"
+#include "corbd/core/file.hpp"
+#include "inputs.hpp"
+#include "support/api_server.hpp"
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+#include "unit/host/ground.hpp"
+
+using namespace corbd;
+using namespace corbd::migration;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kDriver = "rbd.csi.ceph.com";
+const std::string kCsi = "/var/lib/kubelet/plugins/kubernetes.io/csi";
+
+/// A host's root folder.
+class HostFolder {
+ public:
+  HostFolder() {
+    for (const char* name : {"/proc/1", "/sys/block", "/sys/dev/block", "/sys/bus/rbd/devices", "/var/lib/kubelet/pods",
+                             "/var/lib/kubelet/plugins", "/config"})
+      fs::create_directories(folder_.path() + name);
+    put("/config/config.json", R"([{"clusterID":"prod","monitors":["m1"]}])");
+    put("/proc/1/mountinfo", "");
+  }
+  std::string at(const std::string& path) const { return folder_.path() + path; }
+  void put(const std::string& path, const std::string& text) const {
+    fs::create_directories(fs::path(at(path)).parent_path());
+    std::ofstream(at(path)) << text;
+  }
+  void mount(const std::string& dev, const std::string& root, const std::string& target, const std::string& type,
+             const std::string& source) const {
+    std::ofstream file(at("/proc/1/mountinfo"), std::ios::app);
+    file << "36 35 " << dev << " " << root << " " << target << " rw shared:1 - " << type << " " << source << " rw\n";
+  }
+  void block(const std::string& name, const std::string& dev) const {
+    fs::create_directories(at("/sys/block/" + name));
+    fs::create_symlink("../../block/" + name, at("/sys/dev/block/" + dev));
+  }
+  Moving gathered() const {
+    Options options;
+    options.root = folder_.path();
+    options.kubelet_dir = "/var/lib/kubelet";
+    options.config_dir = options.kms_config_dir = at("/config");
+    options.state_dir = "/state";
+    options.driver = kDriver;
+    options.admin_endpoint = "unix://" + at("/admin.sock");
+    options.default_mounter = cephcsi::Mounter::krbd;
+    return gather_moving(options);
+  }
+
+ private:
+  const test::Folder folder_;
+};
+
+constexpr const char* kStash =
+    R"({"Version":3,"pool":"rbd","radosNamespace":"","image":"csi-vol-1","unmapOptions":"","accessType":true,"encrypted":false,"device":"/dev/nbd0","logDir":"","logFileStrategy":""})";
+
+std::string data_of(const std::string& handle, const std::string& volume = "") {
+  return R"({"driverName":")" + kDriver + R"(","volumeHandle":")" + handle + R"(","specVolID":")" + volume + R"("})";
+}
+
+}  // namespace
+
+TEST_CASE("a staged filesystem is found with its volume ID, stash, device, server and PersistentVolume") {
+  const HostFolder host;
+  const std::string sha = kCsi + "/" + kDriver + "/" + sha256_hex("v1");
+  host.put(sha + "/vol_data.json", data_of("v1"));
+  host.put(sha + "/globalmount/image-meta.json", kStash);
+  host.mount("43:0", "/", sha + "/globalmount/v1", "ext4", "/dev/nbd0");
+  host.block("nbd0", "43:0");
+  host.put("/sys/block/nbd0/backend", "v1\n");
+  host.put("/sys/block/nbd0/pid", "77\n");
+  host.put("/sys/block/nbd0/inflight", "       1        2\n");
+  host.put("/proc/77/comm", "rbd-nbd\n");
+  host.put("/proc/77/cmdline", std::string("rbd-nbd\0map\0", 12));
+  host.put("/proc/77/status", "CapEff:\t000001ffffffffff\n");
+  host.put("/var/lib/kubelet/pods/u1/volumes/kubernetes.io~csi/pvc-1/vol_data.json", data_of("v1", "pvc-1"));
+  const auto moving = host.gathered();
+  REQUIRE(moving.staged.size() == 1);
+  const auto& at = moving.staged[0];
+  CHECK((at.volume_id == "v1" && at.path == sha + "/globalmount" && at.device == "nbd0" && at.mounted && !at.block));
+  CHECK(at.persistent_volume == "pvc-1");
+  CHECK(at.stash_version == 3);
+  REQUIRE((at.stash && *at.stash));
+  CHECK((*at.stash)->image == "csi-vol-1");
+  REQUIRE(moving.nbd.size() == 1);
+  CHECK((moving.nbd[0].others == std::vector<int>{77} && moving.nbd[0].waiting == 3 && moving.nbd[0].backend == "v1"));
+  CHECK(moving.unnamed == cephcsi::Mounter::krbd);
+  REQUIRE(moving.clusters);
+  CHECK(moving.clusters->size() == 1);
+  CHECK_FALSE(moving.agent);
+}
+
+TEST_CASE("the ceph.conf of an rbd-nbd is read where that process sees it, unless it is newer than the process") {
+  const HostFolder host;
+  host.put("/sys/block/nbd0/backend", "v1\n");
+  host.put("/sys/block/nbd0/pid", "77\n");
+  host.put("/proc/77/comm", "rbd-nbd\n");
+  host.put("/proc/77/cmdline", std::string("rbd-nbd\0--id\0app\0map\0", 21));
+  host.put("/proc/77/status", "CapEff:\t000001ffffffffff\n");
+  host.put("/proc/77/environ", std::string("PATH=/usr/bin\0", 14));
+  host.put("/proc/77/stat", "77 (rbd-nbd) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0");
+  const auto cache_off = [&] { return host.gathered().nbd.at(0).cache_off; };
+  const auto boots = [&](const char* at) { host.put("/proc/stat", "cpu 1\nbtime " + std::string(at) + "\n"); };
+  boots("4000000000");
+  REQUIRE(cache_off());
+  CHECK_FALSE(*cache_off());  // it has none
+  // As kubelet makes the files of a ConfigMap. An absolute link leads to where the process sees it.
+  host.put("/proc/77/root/etc/ceph/..data/ceph.conf", "[client]\nrbd_cache = false\n");
+  const bool absolute = GENERATE(true, false);
+  fs::create_symlink(absolute ? "/etc/ceph/..data/ceph.conf" : "..data/ceph.conf",
+                     host.at("/proc/77/root/etc/ceph/ceph.conf"));
+  REQUIRE(cache_off());
+  CHECK(*cache_off());
+  boots("1000");
+  CHECK_THAT(cache_off().error().text, ContainsSubstring("may have been changed"));
+}
+
+TEST_CASE("raw block is found by its PersistentVolume, and a volume of the kernel's client by sysfs") {
+  const HostFolder host;
+  const std::string staging = kCsi + "/volumeDevices/staging/pvc-2";
+  host.put(kCsi + "/volumeDevices/pvc-2/data/vol_data.json", data_of("v2"));
+  host.put(staging + "/image-meta.json", kStash);
+  host.mount("0:6", "/rbd3", staging + "/v2", "devtmpfs", "udev");
+  host.put("/sys/bus/rbd/devices/3/pool", "rbd\n");
+  host.put("/sys/bus/rbd/devices/3/name", "csi-vol-1\n");
+  const auto moving = host.gathered();
+  REQUIRE(moving.staged.size() == 1);
+  CHECK((moving.staged[0].block && moving.staged[0].persistent_volume == "pvc-2" && moving.staged[0].device == "rbd3"));
+  REQUIRE(moving.krbd.size() == 1);
+  CHECK((moving.krbd[0].name == "rbd3" && moving.krbd[0].pool == "rbd" && moving.krbd[0].image == "csi-vol-1"));
+}
+
+TEST_CASE("the device of an encrypted filesystem is the one below its mapping") {
+  const HostFolder host;
+  const std::string sha = kCsi + "/" + kDriver + "/x";
+  host.put(sha + "/globalmount/image-meta.json", kStash);
+  host.mount("253:0", "/", sha + "/globalmount/v1", "xfs", "/dev/mapper/luks-rbd-v1");
+  host.block("dm-0", "253:0");
+  fs::create_directories(host.at("/sys/block/dm-0/slaves/nbd4"));
+  const auto moving = host.gathered();
+  REQUIRE(moving.staged.size() == 1);
+  // Without kubelet's file, what is mounted names the volume.
+  CHECK((moving.staged[0].volume_id == "v1" && moving.staged[0].device == "nbd4"));
+}
+
+TEST_CASE("folders of another driver, and empty ones, are no volumes of this one") {
+  const HostFolder host;
+  host.put(kCsi + "/other.csi.com/x/globalmount/image-meta.json", kStash);
+  host.put(kCsi + "/volumeDevices/pvc-3/data/vol_data.json", R"({"driverName":"other.csi.com","volumeHandle":"v3"})");
+  host.put(kCsi + "/volumeDevices/staging/pvc-3/image-meta.json", kStash);
+  fs::create_directories(host.at(kCsi + "/" + kDriver + "/y/globalmount"));
+  CHECK(host.gathered().staged.empty());
+}
+
+TEST_CASE("a damaged stash is an error of its volume, and neither a link nor a FIFO in its place is followed") {
+  const HostFolder host;
+  const auto stash = [&](const std::string& name) {
+    return host.at(kCsi + "/" + kDriver + "/" + name + "/globalmount/image-meta.json");
+  };
+  host.put(kCsi + "/" + kDriver + "/link/elsewhere", kStash);
+  for (const auto& name : {"broken", "fifo", "link"}) {
+    host.put(kCsi + "/" + kDriver + "/" + name + "/vol_data.json", data_of(name));
+    host.put(kCsi + "/" + kDriver + "/" + name + "/globalmount/image-meta.json", "{");
+  }
+  for (const auto& name : {"fifo", "link"}) fs::remove(stash(name));
+  REQUIRE(::mkfifo(stash("fifo").c_str(), 0600) == 0);
+  fs::create_symlink("../elsewhere", stash("link"));
+  const auto moving = host.gathered();
+  REQUIRE(moving.staged.size() == 3);
+  for (const auto& at : moving.staged) CHECK_FALSE(at.stash);
+}
+
+TEST_CASE("nothing is read through a mount, which may be a dead device's") {
+  const HostFolder host;
+  const std::string staging = kCsi + "/" + kDriver + "/x/globalmount";
+  host.put(kCsi + "/" + kDriver + "/x/vol_data.json", data_of("v1"));
+  fs::create_directories(host.at(staging));
+  if (!test::may_mount()) return;
+  REQUIRE(::mount("tmpfs", host.at(staging).c_str(), "tmpfs", 0, nullptr) == 0);
+  host.put(staging + "/image-meta.json", kStash);
+  const auto moving = host.gathered();
+  ::umount2(host.at(staging).c_str(), MNT_DETACH);
+  REQUIRE(moving.staged.size() == 1);
+  CHECK_FALSE(moving.staged[0].stash);
+}
+
+TEST_CASE("a node without CSI volumes, modules and agent has nothing staged") {
+  const HostFolder host;
+  const auto moving = host.gathered();
+  CHECK(moving.staged.empty());
+  CHECK((moving.kubelet && moving.mounts && moving.records && moving.mappings));
+  CHECK(moving.other_drivers.empty());
+  CHECK_FALSE(moving.nbd_there);
+  CHECK_FALSE(moving.api);
+}
+
+TEST_CASE("a folder without kubelet's plugins is not kubelet's: what is staged is not known") {
+  const HostFolder host;
+  fs::remove_all(host.at("/var/lib/kubelet/plugins"));
+  CHECK_FALSE(host.gathered().kubelet);
+  CHECK(exit_code(before_migration(host.gathered())) == 2);
+}
+
+TEST_CASE("a driver's folder that cannot be read leaves unknown what is staged") {
+  const HostFolder host;
+  host.put(kCsi + "/" + kDriver, "a file, not a folder");
+  CHECK_FALSE(host.gathered().kubelet);
+}
+
+TEST_CASE("mounts, records and cluster-mapping.json that cannot be read are no empty ones") {
+  const HostFolder host;
+  fs::remove(host.at("/proc/1/mountinfo"));
+  host.put("/state/volumes/a.json", "{");
+  host.put("/config/cluster-mapping.json", "{");
+  const auto moving = host.gathered();
+  CHECK_FALSE(moving.mounts);
+  CHECK_FALSE(moving.records);
+  CHECK_FALSE(moving.mappings);
+}
+
+TEST_CASE("the folder of another RBD driver is seen, if this driver has none") {
+  const HostFolder host;
+  fs::create_directories(host.at(kCsi + "/rook-ceph.rbd.csi.ceph.com"));
+  CHECK(host.gathered().other_drivers == std::vector<std::string>{"rook-ceph.rbd.csi.ceph.com"});
+  fs::create_directories(host.at(kCsi + "/" + kDriver));
+  CHECK(host.gathered().other_drivers.empty());
+}
+
+namespace {
+
+Moving asked(const result<kube::Access>& access, const std::string& volume, const std::string& node) {
+  Moving moving;
+  moving.driver = kDriver;
+  StagedAt at;
+  at.volume_id = "v1";
+  at.persistent_volume = volume;
+  moving.staged = {at, at};
+  ask_objects(moving, access, node);
+  return moving;
+}
+
+std::string volume_object() {
+  return R"({"metadata":{"name":"pvc-1"},"spec":{"csi":{"driver":")" + kDriver +
+         R"(","volumeHandle":"v1","volumeAttributes":{"mounter":"rbd-nbd"},"nodeStageSecretRef":{"name":"s","namespace":"n"}}}})";
+}
+
+}  // namespace
+
+TEST_CASE("a volume's attributes and secret are asked for by name, once for each volume") {
+  const std::string attachment = "/volumeattachments/" + kube::volume_attachment_name("v1", kDriver, "node-1");
+  const test::ApiServer server([&](const auto& request, auto& peer) {
+    if (request.target.find("/persistentvolumes/pvc-1") != std::string::npos) return peer.answer(200, volume_object());
+    if (request.target.find("/namespaces/n/secrets/s") != std::string::npos)
+      return peer.answer(200, R"({"data":{"userID":")" + to_base64("u") + R"("}})");
+    if (request.target.find(attachment) != std::string::npos)
+      return peer.answer(200, R"({"spec":{"source":{"persistentVolumeName":"pvc-1"}}})");
+    peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
+  });
+  const bool by_attachment = GENERATE(true, false);
+  const auto moving = asked(server.access(), by_attachment ? "" : "pvc-1", by_attachment ? "node-1" : "");
+  REQUIRE(moving.api);
+  const auto& facts = moving.facts.at("v1");
+  REQUIRE(facts.volume);
+  CHECK(facts.volume->attributes.at("mounter") == "rbd-nbd");
+  REQUIRE(facts.secret);
+  CHECK((facts.secret->user && !facts.secret->key));
+  CHECK(server.requests().size() == (by_attachment ? 3 : 2));
+}
+
+namespace {
+
+/// Of a volume that a file of the node names, with a stash that is as old as `staged`.
+result<> attached_by(const std::string& attachment, const std::string& staged_attachment = "") {
+  const test::ApiServer server([&](const auto& request, auto& peer) {
+    if (request.target.find("/volumeattachments/") != std::string::npos)
+      return attachment.empty() ? peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})")
+                                : peer.answer(200, attachment);
+    peer.answer(
+        200,
+        R"({"metadata":{"name":"pvc-1"},"status":{"phase":"Bound"},"spec":{"accessModes":["ReadWriteOnce"],"csi":{"driver":")" +
+            kDriver + R"(","volumeHandle":"v1","nodeStageSecretRef":{"name":"s","namespace":"n"}}}})");
+  });
+  Moving moving;
+  moving.driver = kDriver;
+  StagedAt at;
+  at.volume_id = "v1";
+  at.persistent_volume = "pvc-1";
+  cephcsi::Stash stash;
+  stash.attachment = staged_attachment;
+  at.stash = std::optional(stash);
+  at.stashed = std::chrono::system_clock::now();
+  moving.staged = {at};
+  ask_objects(moving, server.access(), "node-1");
+  REQUIRE(moving.api);
+  return moving.facts.at("v1").attached;
+}
+
+std::string attachment_of(const std::string& node, bool attached, const std::string& created) {
+  return R"({"metadata":{"name":"a","uid":"u1","creationTimestamp":")" + created + R"("},"spec":{"attacher":")" +
+         kDriver + R"(","nodeName":")" + node +
+         R"(","source":{"persistentVolumeName":"pvc-1"}},"status":{"attached":)" + (attached ? "true" : "false") + "}}";
+}
+
+}  // namespace
+
+TEST_CASE("a volume is here by its VolumeAttachment also when a file of the node names its PersistentVolume") {
+  const std::string past = "2020-01-01T00:00:00Z", future = "2200-01-01T00:00:00Z";
+  CHECK(attached_by(attachment_of("node-1", true, past)));
+  CHECK(attached_by(attachment_of("node-1", true, past), "u1"));
+  CHECK_THAT(attached_by(attachment_of("node-1", true, past), "u0").error().text, ContainsSubstring("UID u0, now u1"));
+  CHECK_FALSE(attached_by(attachment_of("node-2", true, past)));
+  CHECK(attached_by(attachment_of("node-1", false, past)).error().code == errc::failed_precondition);
+  CHECK_FALSE(attached_by(attachment_of("node-1", true, future)));
+  CHECK(attached_by("").error().code == errc::not_found);
+}
+
+TEST_CASE("whether the driver attaches its volumes is asked once, where a VolumeAttachment is missing") {
+  const auto [status, driver] = GENERATE(table<unsigned, std::string>({
+      {200, R"({"spec":{"attachRequired":false}})"},
+      {200, R"({"spec":{}})"},
+      {404, R"({"kind":"Status","code":404,"message":"no driver"})"},
+      {403, R"({"kind":"Status","code":403,"reason":"Forbidden","message":"not for you"})"},
+  }));
+  const test::ApiServer server([&, answer = status, object = driver](const auto& request, auto& peer) {
+    if (request.target.ends_with("/csidrivers/" + kDriver)) return peer.answer(answer, object);
+    peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
+  });
+  Moving moving;
+  moving.driver = kDriver;
+  for (const char* id : {"v1", "v2"}) moving.staged.emplace_back().volume_id = id;
+  ask_objects(moving, server.access(), "node-1");
+  if (status == 403)
+    CHECK_THAT(moving.attaches.error().text, ContainsSubstring("CSIDriver " + kDriver));
+  else
+    CHECK(*moving.attaches == (driver.find("false") == std::string::npos));
+  CHECK(std::ranges::count_if(server.requests(), [](const auto& one) {
+          return one.target.find("/csidrivers/") != std::string::npos;
+        }) == 1);
+}
+
+TEST_CASE(
+    "a PersistentVolume that is not there, or another volume's, is said to be so, and the next one is asked for") {
+  const std::string body = GENERATE(as<std::string>(), "", R"({"spec":{"csi":{"driver":"x","volumeHandle":"v1"}}})");
+  const test::ApiServer server([&](const auto&, auto& peer) {
+    if (body.empty()) return peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
+    peer.answer(200, body);
+  });
+  const auto moving = asked(server.access(), "pvc-1", "");
+  CHECK(moving.api);
+  CHECK_THAT(moving.facts.at("v1").volume.error().text, ContainsSubstring("pvc-1"));
+}
+
+TEST_CASE("an API server that is away is asked once") {
+  kube::Access access;
+  access.host = "127.0.0.1";
+  access.port = 1;
+  access.tls = false;
+  const auto moving = asked(access, "pvc-1", "");
+  CHECK_FALSE(moving.api);
+}
