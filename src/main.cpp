@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   if (const auto* ask = std::get_if<cli::Fencing>(&command)) return cli::call_fencing(*ask);
   if (const auto* mounts = std::get_if<mounting::Options>(&command)) return mounting::run(*mounts);
   if (const auto* node = std::get_if<doctor::Options>(&command)) return doctor::diagnose(*node, CORBD_VERSION);
-  if (const auto* change = std::get_if<migration::Options>(&command)) return migration::foresee(*change);
+  if (const auto* change = std::get_if<migration::Options>(&command)) return migration::check_migration(*change);
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, work);
   const auto& agent = std::get<cli::Run>(command);
   Fd keeper = keeper::socket_of_keeper();

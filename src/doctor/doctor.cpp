@@ -19,7 +19,7 @@ void print_findings(const std::vector<Finding>& findings) {
   for (const auto& finding : findings) {
     std::cout << std::left << std::setw(6) << word(finding.verdict) << std::setw(static_cast<int>(width + 2))
               << finding.check << finding.said << "\n";
-    if (!finding.way_out.empty()) std::cout << indent << "-> " << finding.way_out << "\n";
+    if (!finding.remedy.empty()) std::cout << indent << "-> " << finding.remedy << "\n";
   }
 }
 

@@ -27,7 +27,7 @@ boost::json::array report(const std::vector<Finding>& findings) {
     all.push_back(boost::json::object{{"check", finding.check},
                                       {"verdict", json_word(finding.verdict)},
                                       {"said", finding.said},
-                                      {"way_out", finding.way_out}});
+                                      {"remedy", finding.remedy}});
   return all;
 }
 

@@ -25,11 +25,11 @@ constexpr Right kRights[] = {
 };
 
 Finding ok(std::string check, std::string said) { return {std::move(check), Grade::ok, std::move(said), {}}; }
-Finding warning(std::string check, std::string said, std::string way_out) {
-  return {std::move(check), Grade::warning, std::move(said), std::move(way_out)};
+Finding warning(std::string check, std::string said, std::string remedy) {
+  return {std::move(check), Grade::warning, std::move(said), std::move(remedy)};
 }
-Finding failure(std::string check, std::string said, std::string way_out) {
-  return {std::move(check), Grade::failure, std::move(said), std::move(way_out)};
+Finding failure(std::string check, std::string said, std::string remedy) {
+  return {std::move(check), Grade::failure, std::move(said), std::move(remedy)};
 }
 
 Finding kernel(const Inputs& inputs) {
@@ -89,29 +89,29 @@ Finding capabilities(const Inputs& inputs) {
 
 Finding pid_namespace(const Inputs& inputs) {
   const char* check = "pid-namespace";
-  const char* way_out = "set `hostPID: true` in the pod";
+  const char* remedy = "set `hostPID: true` in the pod";
   if (inputs.pid_namespace == kHostPids) return ok(check, "this is the host's");
-  if (inputs.pid_namespace.empty()) return warning(check, "cannot read the PID namespace", way_out);
+  if (inputs.pid_namespace.empty()) return warning(check, "cannot read the PID namespace", remedy);
   // A node that is itself a container, as kind's are, has an init of its own.
   if (inputs.first_process == "systemd" || inputs.first_process == "init")
     return warning(
         check,
         "this is not the kernel's first, but pid 1 is " + inputs.first_process + ": the node itself may be a container",
-        way_out);
+        remedy);
   return failure(check,
                  "this is a namespace of its own: it cannot end while a helper waits for a device, so the next agent "
                  "could not start",
-                 way_out);
+                 remedy);
 }
 
 Finding network_namespace(const Inputs& inputs) {
   const char* check = "network-namespace";
-  const char* way_out = "set `hostNetwork: true` in the pod";
+  const char* remedy = "set `hostNetwork: true` in the pod";
   if (kernel_version(inputs.kernel) >= std::pair(6u, 4u)) return ok(check, "any will do from Linux 6.4 on");
   if (!inputs.host_network)
-    return warning(check, "cannot tell whether this is the host's, which nbd needs before Linux 6.4", way_out);
+    return warning(check, "cannot tell whether this is the host's, which nbd needs before Linux 6.4", remedy);
   if (!*inputs.host_network)
-    return failure(check, "this is not the host's, and before Linux 6.4 nbd is visible only there", way_out);
+    return failure(check, "this is not the host's, and before Linux 6.4 nbd is visible only there", remedy);
   return ok(check, "this is the host's");
 }
 
@@ -158,16 +158,16 @@ Finding core_dumps(const Inputs& inputs) {
 
 Finding config(const Inputs& inputs) {
   const char* check = "config.json";
-  const std::string way_out =
+  const std::string remedy =
       inputs.ceph_conf.empty()
           ? "correct ceph-csi's ConfigMap ceph-csi-config: it is a list of {\"clusterID\", \"monitors\"}"
           : "write what `ceph config generate-minimal-conf` prints into " + inputs.ceph_conf +
                 ", or ceph-csi's config.json into --config-dir";
-  if (!inputs.clusters) return failure(check, inputs.clusters.error().text, way_out);
-  if (inputs.clusters->empty()) return failure(check, "it lists no cluster", way_out);
+  if (!inputs.clusters) return failure(check, inputs.clusters.error().text, remedy);
+  if (inputs.clusters->empty()) return failure(check, "it lists no cluster", remedy);
   for (const auto& cluster : *inputs.clusters)
     if (cluster.monitors.empty())
-      return failure(check, "cluster \"" + cluster.cluster_id + "\" has no monitors", way_out);
+      return failure(check, "cluster \"" + cluster.cluster_id + "\" has no monitors", remedy);
   return ok(check, std::to_string(inputs.clusters->size()) + " cluster(s)");
 }
 
@@ -195,15 +195,15 @@ void monitors(const Inputs& inputs, std::vector<Finding>& into) {
         silent += (silent.empty() ? "" : ", ") + monitor.text;
     }
     const std::string check = "monitors of " + cluster.cluster_id;
-    const char* way_out =
+    const char* remedy =
         "check the addresses in config.json, the monitors (`ceph mon stat`), and the network and firewalls in between";
     if (all == 0) continue;
     if (answer == all)
       into.push_back(ok(check, "all " + std::to_string(all) + " accept connections"));
     else if (answer > 0)
-      into.push_back(warning(check, "no connection to " + silent, way_out));
+      into.push_back(warning(check, "no connection to " + silent, remedy));
     else
-      into.push_back(failure(check, "no connection to any: " + silent, way_out));
+      into.push_back(failure(check, "no connection to any: " + silent, remedy));
   }
 }
 

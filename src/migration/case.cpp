@@ -15,16 +15,16 @@ const Device* only(const std::vector<Device>& devices, Fits fits) {
 
 /// What is mounted tells best. Then the identifier, and what ceph-csi noted.
 void find_device(Case& of) {
-  const auto& moving = of.moving;
+  const auto& inputs = of.inputs;
   const auto named = [&](const std::string& name) {
-    return only(moving.nbd, [&](const NbdUser& one) { return one.name == name; });
+    return only(inputs.nbd, [&](const NbdUser& one) { return one.name == name; });
   };
   of.device = of.at.device;
   if (!of.device.empty()) {
     of.nbd = named(of.device);
     return;
   }
-  of.nbd = only(moving.nbd, [&](const NbdUser& one) { return !one.backend.empty() && one.backend == of.at.volume_id; });
+  of.nbd = only(inputs.nbd, [&](const NbdUser& one) { return !one.backend.empty() && one.backend == of.at.volume_id; });
   if (of.nbd == nullptr && of.stash != nullptr && of.stash->nbd && of.stash->device.starts_with("/dev/")) {
     const auto* noted = named(of.stash->device.substr(5));
     if (noted != nullptr && noted->backend.empty()) of.nbd = noted;
@@ -32,7 +32,7 @@ void find_device(Case& of) {
   if (of.nbd != nullptr) {
     of.device = of.nbd->name;
   } else if (of.stash != nullptr && !of.stash->nbd) {
-    const auto* mapped = only(moving.krbd, [&](const KernelUser& one) {
+    const auto* mapped = only(inputs.krbd, [&](const KernelUser& one) {
       return one.pool == of.stash->pool && one.ns == of.stash->ns && one.image == of.stash->image;
     });
     if (mapped != nullptr) of.device = mapped->name;
@@ -41,16 +41,16 @@ void find_device(Case& of) {
 
 /// The agent's word; null: it has none, or was not asked.
 const std::string* state_of(const Case& of) {
-  if (!of.moving.states) return nullptr;
-  const auto found = of.moving.states->find(of.at.volume_id);
-  return found == of.moving.states->end() ? nullptr : &found->second;
+  if (!of.inputs.states) return nullptr;
+  const auto found = of.inputs.states->find(of.at.volume_id);
+  return found == of.inputs.states->end() ? nullptr : &found->second;
 }
 
 Server server_now(const Case& of) {
   if (of.device.empty()) return Server::none;
   if (of.device.starts_with("rbd")) return Server::kernel;
   if (of.nbd != nullptr && !of.nbd->others.empty()) return Server::other;
-  if (of.moving.agent && (of.moving.recorded.contains(of.at.volume_id) || state_of(of) != nullptr))
+  if (of.inputs.agent && (of.inputs.recorded.contains(of.at.volume_id) || state_of(of) != nullptr))
     return Server::agent;
   return Server::nobody;
 }
@@ -70,33 +70,33 @@ std::string server_text(const Case& of) {
     case Server::agent:
       return state_of(of) == nullptr || *state_of(of) == "staged" ? "corbd" : "corbd: " + *state_of(of);
     case Server::nobody:
-      return of.moving.daemons ? "nobody" + waits() : "not known: " + of.moving.daemons.error().text;
+      return of.inputs.daemons ? "nobody" + waits() : "not known: " + of.inputs.daemons.error().text;
   }
   return "";
 }
 
 }  // namespace
 
-Case case_of(const Moving& moving, const StagedAt& at) {
-  Case of{moving, at};
+Case case_of(const Inputs& inputs, const StagedAt& at) {
+  Case of{inputs, at};
   if (at.stash && *at.stash) of.stash = &**at.stash;
   find_device(of);
   of.server = server_now(of);
-  const auto known = moving.facts.find(at.volume_id);
-  if (known == moving.facts.end()) return of;
+  const auto known = inputs.facts.find(at.volume_id);
+  if (known == inputs.facts.end()) return of;
   if (known->second.volume) of.object = &*known->second.volume;
   if (known->second.secret) of.secret = &*known->second.secret;
   return of;
 }
 
-bool attaches_nothing(const Moving& moving) { return moving.attaches && !*moving.attaches; }
+bool attaches_nothing(const Inputs& inputs) { return inputs.attaches && !*inputs.attaches; }
 
 bool is_empty(const Case& of) {
   return of.server == Server::none && of.at.stash && of.stash == nullptr && !of.at.mounted;
 }
 
-Prospect begin(const Case& of) {
-  Prospect made;
+VolumeForecast start_forecast(const Case& of) {
+  VolumeForecast made;
   made.volume_id = of.at.volume_id;
   made.path = of.at.path;
   made.device = of.device.empty() ? "" : "/dev/" + of.device;
@@ -107,69 +107,70 @@ Prospect begin(const Case& of) {
   return made;
 }
 
-void find(Prospect& into, Grade verdict, std::string check, std::string said, std::string way_out) {
-  into.findings.push_back({std::move(check), verdict, std::move(said), std::move(way_out)});
+void add_finding(VolumeForecast& into, Grade verdict, std::string check, std::string said, std::string remedy) {
+  into.findings.push_back({std::move(check), verdict, std::move(said), std::move(remedy)});
 }
 
-void judge_agent(const Case& of, Prospect& into) {
-  if (!of.moving.states)
-    return find(into, Grade::warning, "state", "whether corbd serves it is not known: " + of.moving.states.error().text,
-                "`corbd volumes` shows it; go on when it is staged");
+void judge_agent(const Case& of, VolumeForecast& into) {
+  if (!of.inputs.states)
+    return add_finding(into, Grade::warning, "state",
+                       "whether corbd serves it is not known: " + of.inputs.states.error().text,
+                       "`corbd volumes` shows it; go on when it is staged");
   const auto* state = state_of(of);
   if (state == nullptr || *state != "staged")
-    find(into, Grade::failure, "state",
-         "corbd does not serve it: it is " + (state == nullptr ? "no volume that corbd knows" : *state),
-         "leave corbd here until it is proven and staged (`corbd volume ID` says what it waits for)");
+    add_finding(into, Grade::failure, "state",
+                "corbd does not serve it: it is " + (state == nullptr ? "no volume that corbd knows" : *state),
+                "leave corbd here until it is proven and staged (`corbd volume ID` says what it waits for)");
 }
 
 namespace {
 
-void judge_readings(const Moving& moving, std::vector<Finding>& into) {
-  if (!moving.kubelet)
-    into.push_back({"kubelet", Grade::failure, "which volumes are staged is not known: " + moving.kubelet.error().text,
+void judge_readings(const Inputs& inputs, std::vector<Finding>& into) {
+  if (!inputs.kubelet)
+    into.push_back({"kubelet", Grade::failure, "which volumes are staged is not known: " + inputs.kubelet.error().text,
                     "give kubelet's folder with --kubelet-dir, mount it here at the same path, and run this as root"});
-  if (!moving.mounts)
-    into.push_back({"mounts", Grade::failure, "what is mounted is not known: " + moving.mounts.error().text,
+  if (!inputs.mounts)
+    into.push_back({"mounts", Grade::failure, "what is mounted is not known: " + inputs.mounts.error().text,
                     "run this as root, with the host's /proc"});
-  if (!moving.records)
-    into.push_back({"records", Grade::failure, "which volumes corbd has is not known: " + moving.records.error().text,
+  if (!inputs.records)
+    into.push_back({"records", Grade::failure, "which volumes corbd has is not known: " + inputs.records.error().text,
                     "run this as root in the agent's pod; --state-dir names the folder of the records"});
-  if (!moving.other_drivers.empty())
+  if (!inputs.other_drivers.empty())
     into.push_back(
         {"driver", Grade::warning,
-         "kubelet has no folder of the driver " + moving.driver + ", but one of " + moving.other_drivers.front(),
+         "kubelet has no folder of the driver " + inputs.driver + ", but one of " + inputs.other_drivers.front(),
          "give the driver's name with --drivername, or in DRIVER_NAME"});
-  const std::size_t devices = moving.nbd.size() + moving.krbd.size();
-  if (moving.staged.empty() && devices > 0)
+  const std::size_t devices = inputs.nbd.size() + inputs.krbd.size();
+  if (inputs.staged.empty() && devices > 0)
     into.push_back({"devices", Grade::warning,
                     std::to_string(devices) +
                         " device(s) of nbd or of the kernel's RBD client are here, and nothing "
                         "is staged by the driver " +
-                        moving.driver,
+                        inputs.driver,
                     "check --drivername and --kubelet-dir; or see what uses the devices (`lsblk`)"});
 }
 
 }  // namespace
 
-std::vector<Finding> node_findings(const Moving& moving) {
+std::vector<Finding> node_findings(const Inputs& inputs) {
   std::vector<Finding> all;
-  judge_readings(moving, all);
+  judge_readings(inputs, all);
   // Of nothing there is nothing to know.
-  if (moving.staged.empty()) return all;
-  if (!moving.api)
+  if (inputs.staged.empty()) return all;
+  if (!inputs.api)
     all.push_back({"api-server", Grade::warning,
-                   "the attributes and secrets of the volumes are not known: " + moving.api.error().text,
+                   "the attributes and secrets of the volumes are not known: " + inputs.api.error().text,
                    "run this in ceph-csi's pod or one with its service account, or set KUBERNETES_CONFIG_PATH to a "
                    "kubeconfig"});
-  if (!moving.attaches)
+  if (!inputs.attaches)
     all.push_back({"csidriver", Grade::warning,
-                   "whether the volumes of " + moving.driver +
-                       " are attached at all is not known, and taken for yes: " + moving.attaches.error().text,
+                   "whether the volumes of " + inputs.driver +
+                       " are attached at all is not known, and taken for yes: " + inputs.attaches.error().text,
                    "give this pod's service account the right to get it (deploy/migration/rights.yaml), and ask again; "
                    "`kubectl get csidriver " +
-                       moving.driver + "` shows it too"});
-  if (!moving.daemons && !moving.nbd.empty())
-    all.push_back({"rbd-nbd", Grade::warning, moving.daemons.error().text,
+                       inputs.driver + "` shows it too"});
+  if (!inputs.daemons && !inputs.nbd.empty())
+    all.push_back({"rbd-nbd", Grade::warning, inputs.daemons.error().text,
                    "run this as root in the host's PID namespace (`hostPID: true`)"});
   return all;
 }

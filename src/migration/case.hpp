@@ -13,9 +13,9 @@ enum class Server {
   nobody   ///< its nbd device has no server
 };
 
-/// Points into the Moving that it was made of.
+/// Points into the Inputs that it was made of.
 struct Case {
-  const Moving& moving;
+  const Inputs& inputs;
   const StagedAt& at;
   Server server = Server::none;
   std::string device = {};  ///< "nbd0"; empty: it has none
@@ -24,19 +24,19 @@ struct Case {
   const StageSecret* secret = nullptr;             ///< null: not known
   const cephcsi::Stash* stash = nullptr;           ///< null: there is none, or it cannot be read
 };
-Case case_of(const Moving& moving, const StagedAt& at);
+Case case_of(const Inputs& inputs, const StagedAt& at);
 
 /// The CSIDriver says so (attachRequired: false): no volume of the driver has a VolumeAttachment.
-bool attaches_nothing(const Moving& moving);
+bool attaches_nothing(const Inputs& inputs);
 /// kubelet's folder, and nothing in it: no volume is staged there.
 bool is_empty(const Case& of);
-/// The part of a prospect that both directions have: names, device, who serves it now.
-Prospect begin(const Case& of);
+/// What a forecast of either direction begins with: names, device, who serves it now.
+VolumeForecast start_forecast(const Case& of);
 /// Adds a finding.
-void find(Prospect& into, Grade verdict, std::string check, std::string said, std::string way_out);
+void add_finding(VolumeForecast& into, Grade verdict, std::string check, std::string said, std::string remedy);
 /// The agent's own word on a volume that it has: FAIL unless it is staged, WARN if the agent cannot be asked.
-void judge_agent(const Case& of, Prospect& into);
+void judge_agent(const Case& of, VolumeForecast& into);
 /// What could not be read or asked: kubelet's folder, mounts, records, the API server, processes of this node.
-std::vector<Finding> node_findings(const Moving& moving);
+std::vector<Finding> node_findings(const Inputs& inputs);
 
 }  // namespace corbd::migration

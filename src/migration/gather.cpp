@@ -305,36 +305,36 @@ result<> in_host_pids(const std::string& root) {
 
 }  // namespace
 
-Moving gather_moving(const Options& options) {
-  Moving moving;
+Inputs gather(const Options& options) {
+  Inputs inputs;
   const std::string sys = options.root + "/sys";
   // With hostPID, and from another root folder, ours are not the host's mounts.
   const auto mountinfo =
       read_file(options.root + (options.root.empty() ? "/proc/self" : "/proc/1") + "/mountinfo", kMaxText);
   const Host host{options.root, options.kubelet_dir, doctor::mount_lines(mountinfo ? *mountinfo : "")};
   std::error_code ignored;
-  moving.driver = options.driver;
-  moving.kernel = doctor::kernel_release();
-  moving.agent = rpc::answers(options.admin_endpoint).has_value();
-  if (moving.agent) moving.states = ask_agent(options.admin_endpoint);
-  moving.recorded = doctor::read_recorded(options.root + options.state_dir);
-  if (auto all = doctor::read_all_recorded(options.root + options.state_dir); !all) moving.records = all.error();
-  if (!mountinfo) moving.mounts = mountinfo.error();
-  moving.nbd_there = fs::exists(sys + "/module/nbd", ignored);
-  moving.rbd = doctor::rbd_module(options.root, moving.kernel);
-  moving.nbd = nbd_users(sys);
-  moving.krbd = kernel_users(sys);
-  moving.daemons = find_others(options.root, moving.nbd);
-  if (auto seen = in_host_pids(options.root); !seen) moving.daemons = seen.error();
-  moving.staged = staged_volumes(host, options.driver, moving.kubelet);
-  find_other_drivers(host, options.driver, moving.other_drivers);
-  moving.clusters = doctor::read_clusters(options.config_dir, options.ceph_conf);
-  moving.mappings = rbd::read_cluster_mapping(options.config_dir);
-  moving.rules = doctor::read_mounter_rules(options.config_dir);
-  moving.unnamed = options.default_mounter;
-  moving.kms_config = read_file(options.kms_config_dir + "/config.json", kMaxText);
-  ask_objects(moving, kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment), options.node);
-  return moving;
+  inputs.driver = options.driver;
+  inputs.kernel = doctor::kernel_release();
+  inputs.agent = rpc::answers(options.admin_endpoint).has_value();
+  if (inputs.agent) inputs.states = ask_agent(options.admin_endpoint);
+  inputs.recorded = doctor::read_recorded(options.root + options.state_dir);
+  if (auto all = doctor::read_all_recorded(options.root + options.state_dir); !all) inputs.records = all.error();
+  if (!mountinfo) inputs.mounts = mountinfo.error();
+  inputs.nbd_there = fs::exists(sys + "/module/nbd", ignored);
+  inputs.rbd = doctor::rbd_module(options.root, inputs.kernel);
+  inputs.nbd = nbd_users(sys);
+  inputs.krbd = kernel_users(sys);
+  inputs.daemons = find_others(options.root, inputs.nbd);
+  if (auto seen = in_host_pids(options.root); !seen) inputs.daemons = seen.error();
+  inputs.staged = staged_volumes(host, options.driver, inputs.kubelet);
+  find_other_drivers(host, options.driver, inputs.other_drivers);
+  inputs.clusters = doctor::read_clusters(options.config_dir, options.ceph_conf);
+  inputs.mappings = rbd::read_cluster_mapping(options.config_dir);
+  inputs.rules = doctor::read_mounter_rules(options.config_dir);
+  inputs.unnamed = options.default_mounter;
+  inputs.kms_config = read_file(options.kms_config_dir + "/config.json", kMaxText);
+  ask_api_server(inputs, kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment), options.node);
+  return inputs;
 }
 
 }  // namespace corbd::migration

@@ -64,7 +64,7 @@ struct VolumeFacts {
   result<> attached = Error{errc::unavailable, "nobody was asked"};
 };
 
-struct Moving {
+struct Inputs {
   std::string driver, kernel;      ///< kernel: uname -r
   bool agent = false;              ///< an agent answers here
   std::set<std::string> recorded;  ///< volume IDs of its records
@@ -93,14 +93,14 @@ struct Moving {
 };
 
 /// What awaits one volume.
-struct Prospect {
+struct VolumeForecast {
   std::string volume_id, claim, persistent_volume, path, device;
   std::string now, after, next_stage;  ///< who serves it; next_stage: who does from its next NodeStageVolume on
   std::vector<Finding> findings;
 };
-struct Outlook {
+struct Forecast {
   std::vector<Finding> node;
-  std::vector<Prospect> volumes;
+  std::vector<VolumeForecast> volumes;
 };
 
 // --- pure
@@ -108,19 +108,19 @@ struct Outlook {
 /// Of a node-stage secret, as kubelet hands it over.
 StageSecret read_stage_secret(const std::map<std::string, Secret>& data);
 
-Outlook before_migration(const Moving& moving);
-Outlook before_rollback(const Moving& moving);
+Forecast forecast_migration(const Inputs& inputs);
+Forecast forecast_rollback(const Inputs& inputs);
 /// Of everything that was found (corbd/migration/migration.hpp).
-int exit_code(const Outlook& outlook);
+int exit_code(const Forecast& forecast);
 
 // --- thin
 
-Moving gather_moving(const Options& options);
+Inputs gather(const Options& options);
 /// Fills in NbdUser::others and ::cache_off, within 10 s. `root`: where the host's root folder is seen; empty: here.
 result<> find_others(const std::string& root, std::vector<NbdUser>& devices);
-/// Moving::states, from the agent's admin socket. 10 s.
+/// Inputs::states, from the agent's admin socket. 10 s.
 result<std::map<std::string, std::string>> ask_agent(const std::string& endpoint);
 /// Fills in `api` and `facts`. Asks for single objects, by name; 10 s each, a minute for all.
-void ask_objects(Moving& moving, const result<kube::Access>& access, const std::string& node);
+void ask_api_server(Inputs& inputs, const result<kube::Access>& access, const std::string& node);
 
 }  // namespace corbd::migration

@@ -17,72 +17,76 @@ constexpr const char* kForLife =
     "a PersistentVolume keeps its attributes for life: leave ceph-csi on the nodes that use it, or copy its data to a "
     "volume of another StorageClass";
 
-void judge_stash(const Case& of, Prospect& into) {
+void judge_stash(const Case& of, VolumeForecast& into) {
   if (!of.at.stash) {
-    find(into, Grade::failure, "image-meta.json", of.at.stash.error().text,
-         std::string("neither ceph-csi nor corbd can unstage it so: ") + kMoveAway + ", and remove the file");
+    add_finding(into, Grade::failure, "image-meta.json", of.at.stash.error().text,
+                std::string("neither ceph-csi nor corbd can unstage it so: ") + kMoveAway + ", and remove the file");
     return;
   }
   if (of.stash == nullptr) {
     if (of.server != Server::none)
-      find(into, Grade::failure, "image-meta.json",
-           cephcsi::stash_file(of.at.path) + " is missing: corbd adopts no device that ceph-csi did not note there",
-           kMoveAway);
+      add_finding(
+          into, Grade::failure, "image-meta.json",
+          cephcsi::stash_file(of.at.path) + " is missing: corbd adopts no device that ceph-csi did not note there",
+          kMoveAway);
     return;
   }
   if (of.at.stash_version > kStashVersion)
-    find(into, Grade::warning, "image-meta.json",
-         cephcsi::stash_file(of.at.path) + " has version " + std::to_string(of.at.stash_version) +
-             ", and corbd reads it as version " + std::to_string(kStashVersion),
-         "try one such volume on a node that was drained; report what goes wrong");
+    add_finding(into, Grade::warning, "image-meta.json",
+                cephcsi::stash_file(of.at.path) + " has version " + std::to_string(of.at.stash_version) +
+                    ", and corbd reads it as version " + std::to_string(kStashVersion),
+                "try one such volume on a node that was drained; report what goes wrong");
 }
 
 std::size_t carriers(const Case& of) {
   return static_cast<std::size_t>(std::ranges::count_if(
-      of.moving.nbd, [&](const NbdUser& one) { return !one.backend.empty() && one.backend == of.at.volume_id; }));
+      of.inputs.nbd, [&](const NbdUser& one) { return !one.backend.empty() && one.backend == of.at.volume_id; }));
 }
 
-void judge_nbd(const Case& of, Prospect& into) {
+void judge_nbd(const Case& of, VolumeForecast& into) {
   const std::string device = "/dev/" + of.device;
   if (of.stash != nullptr && !of.stash->nbd)
-    find(into, Grade::failure, "device",
-         cephcsi::stash_file(of.at.path) + " says that the kernel mapped it, but " + device + " serves it", kMoveAway);
+    add_finding(into, Grade::failure, "device",
+                cephcsi::stash_file(of.at.path) + " says that the kernel mapped it, but " + device + " serves it",
+                kMoveAway);
   else if (of.stash != nullptr && !of.stash->device.empty() && of.stash->device != device)
-    find(into, Grade::failure, "device",
-         cephcsi::stash_file(of.at.path) + " names " + of.stash->device + ", but " + device + " serves it", kMoveAway);
+    add_finding(into, Grade::failure, "device",
+                cephcsi::stash_file(of.at.path) + " names " + of.stash->device + ", but " + device + " serves it",
+                kMoveAway);
   if (of.nbd == nullptr || of.nbd->backend != of.at.volume_id)
-    find(into, Grade::failure, "identifier",
-         device + (of.nbd == nullptr || of.nbd->backend.empty()
-                       ? " carries no identifier, so corbd cannot know it for this volume's: its I/O fails when "
-                         "rbd-nbd's reattach-timeout (300 s) is over"
-                       : " carries the identifier " + of.nbd->backend + ", not this volume's"),
-         kMoveAway);
+    add_finding(into, Grade::failure, "identifier",
+                device + (of.nbd == nullptr || of.nbd->backend.empty()
+                              ? " carries no identifier, so corbd cannot know it for this volume's: its I/O fails when "
+                                "rbd-nbd's reattach-timeout (300 s) is over"
+                              : " carries the identifier " + of.nbd->backend + ", not this volume's"),
+                kMoveAway);
   else if (carriers(of) > 1)
-    find(into, Grade::failure, "identifier", "more than one nbd device carries this volume's identifier", kMoveAway);
+    add_finding(into, Grade::failure, "identifier", "more than one nbd device carries this volume's identifier",
+                kMoveAway);
 }
 
-void judge_kernel(const Case& of, Prospect& into) {
+void judge_kernel(const Case& of, VolumeForecast& into) {
   const auto* seen = [&]() -> const KernelUser* {
-    const auto found = std::ranges::find(of.moving.krbd, of.device, &KernelUser::name);
-    return found == of.moving.krbd.end() ? nullptr : &*found;
+    const auto found = std::ranges::find(of.inputs.krbd, of.device, &KernelUser::name);
+    return found == of.inputs.krbd.end() ? nullptr : &*found;
   }();
   if (of.stash == nullptr || seen == nullptr) return;
   if (of.stash->nbd)
-    find(into, Grade::failure, "device",
-         cephcsi::stash_file(of.at.path) + " says that rbd-nbd mapped it, but /dev/" + of.device + " serves it",
-         kMoveAway);
+    add_finding(into, Grade::failure, "device",
+                cephcsi::stash_file(of.at.path) + " says that rbd-nbd mapped it, but /dev/" + of.device + " serves it",
+                kMoveAway);
   if (of.stash->pool != seen->pool || of.stash->ns != seen->ns || of.stash->image != seen->image)
-    find(into, Grade::failure, "device",
-         cephcsi::stash_file(of.at.path) + " names the image " + of.stash->pool + "/" + of.stash->image +
-             ", but /dev/" + of.device + " has " + seen->pool + "/" + seen->image,
-         kMoveAway);
+    add_finding(into, Grade::failure, "device",
+                cephcsi::stash_file(of.at.path) + " names the image " + of.stash->pool + "/" + of.stash->image +
+                    ", but /dev/" + of.device + " has " + seen->pool + "/" + seen->image,
+                kMoveAway);
   const auto same = [&](const KernelUser& one) {
     return one.pool == seen->pool && one.ns == seen->ns && one.image == seen->image;
   };
-  if (std::ranges::count_if(of.moving.krbd, same) > 1)
-    find(into, Grade::failure, "device",
-         "the kernel has the image more than once: corbd takes one device of it, and refuses two",
-         "`rbd device list` shows them; unmap the one that nothing uses");
+  if (std::ranges::count_if(of.inputs.krbd, same) > 1)
+    add_finding(into, Grade::failure, "device",
+                "the kernel has the image more than once: corbd takes one device of it, and refuses two",
+                "`rbd device list` shows them; unmap the one that nothing uses");
 }
 
 /// librbd's cache acknowledges a write before it is stored, and is on by default. Who ends rbd-nbd with its pod kills
@@ -102,8 +106,8 @@ bool has_cache(const Case& of) {
   return last == std::string::npos || options.compare(last, off.size(), off) != 0;
 }
 
-void judge_cache(const Case& of, Prospect& into) {
-  const bool maybe = of.server == Server::nobody && !of.moving.daemons;
+void judge_cache(const Case& of, VolumeForecast& into) {
+  const bool maybe = of.server == Server::nobody && !of.inputs.daemons;
   if ((of.server != Server::other && !maybe) || !has_cache(of)) return;
   const std::string why =
       of.nbd == nullptr ? "its attributes do not switch rbd-nbd's cache off (mapOptions rbd_cache=false)"
@@ -112,57 +116,62 @@ void judge_cache(const Case& of, Prospect& into) {
           : "its attributes do not switch rbd-nbd's cache off (mapOptions rbd_cache=false), and whether "
             "the ceph.conf of ceph-csi's pod does is not known (" +
                 of.nbd->cache_off.error().text + ")";
-  find(into, Grade::failure, "cache",
-       why + ": when rbd-nbd is killed with its pod, acknowledged writes that were not flushed may be lost",
-       std::string("move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its "
-                   "pod: `pkill -TERM -x rbd-nbd`, and wait until it has ended") +
-           (attaches_nothing(of.moving) || !of.moving.attaches
-                ? ". That gives its lock back, so corbd then serves it on your word only: "
-                  "`corbd heal ID --without-proof`"
-                : ""));
+  add_finding(
+      into, Grade::failure, "cache",
+      why + ": when rbd-nbd is killed with its pod, acknowledged writes that were not flushed may be lost",
+      std::string("move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its "
+                  "pod: `pkill -TERM -x rbd-nbd`, and wait until it has ended") +
+          (attaches_nothing(of.inputs) || !of.inputs.attaches
+               ? ". That gives its lock back, so corbd then serves it on your word only: "
+                 "`corbd heal ID --without-proof`"
+               : ""));
 }
 
 /// rbd-nbd's lock, as far as anybody can know before its end.
-void judge_unattached(const Case& of, Prospect& into) {
+void judge_unattached(const Case& of, VolumeForecast& into) {
   into.after = "nobody until its next stage, then corbd";
-  find(into, Grade::failure, "attachment",
-       "the CSIDriver " + of.moving.driver +
-           " says attachRequired: false, so no VolumeAttachment shows that it stayed here. corbd serves it at its next "
-           "stage, on the proof of the lock that rbd-nbd leaves when it is killed",
-       "restart kubelet at once when the pod was replaced: its stage brings what corbd needs. Where rbd-nbd left no "
-       "lock, the volume stays unproven until you say that no other node used it: `corbd heal ID --without-proof`. Or "
-       "move its pods away first");
+  add_finding(
+      into, Grade::failure, "attachment",
+      "the CSIDriver " + of.inputs.driver +
+          " says attachRequired: false, so no VolumeAttachment shows that it stayed here. corbd serves it at its next "
+          "stage, on the proof of the lock that rbd-nbd leaves when it is killed",
+      "restart kubelet at once when the pod was replaced: its stage brings what corbd needs. Where rbd-nbd left no "
+      "lock, the volume stays unproven until you say that no other node used it: `corbd heal ID --without-proof`. Or "
+      "move its pods away first");
 }
 
 /// corbd serves it in place only if the API server says that it stayed here.
-void judge_attachment(const Case& of, Prospect& into) {
-  const auto known = of.moving.facts.find(of.at.volume_id);
-  if (!of.moving.api || known == of.moving.facts.end() || !of.device.starts_with("nbd")) return;
+void judge_attachment(const Case& of, VolumeForecast& into) {
+  const auto known = of.inputs.facts.find(of.at.volume_id);
+  if (!of.inputs.api || known == of.inputs.facts.end() || !of.device.starts_with("nbd")) return;
   const auto& attached = known->second.attached;
   if (attached) return;
-  if (attaches_nothing(of.moving)) return judge_unattached(of, into);
+  if (attaches_nothing(of.inputs)) return judge_unattached(of, into);
   const auto code = attached.error().code;
   const bool refused = code == errc::not_found || code == errc::failed_precondition;
-  find(into, refused ? Grade::failure : Grade::warning, "attachment",
-       std::string(refused ? "corbd does not serve it before its next stage: "
-                           : "whether corbd serves it before its next stage is not known: ") +
-           attached.error().text,
-       "restart kubelet at once when the pod was replaced: its stage brings what corbd needs. Or move its pods away "
-       "first");
+  add_finding(
+      into, refused ? Grade::failure : Grade::warning, "attachment",
+      std::string(refused ? "corbd does not serve it before its next stage: "
+                          : "whether corbd serves it before its next stage is not known: ") +
+          attached.error().text,
+      "restart kubelet at once when the pod was replaced: its stage brings what corbd needs. Or move its pods away "
+      "first");
 }
 
-void judge_io(const Case& of, Prospect& into) {
+void judge_io(const Case& of, VolumeForecast& into) {
   judge_cache(of, into);
-  if (of.server == Server::nobody && of.moving.daemons)
-    find(into, Grade::failure, "io", "nobody serves /dev/" + of.device + ": its I/O waits now",
-         "have ceph-csi heal it (restart its pod on this node), or go on at once: corbd serves it when it is proven "
-         "that no other node wrote");
+  if (of.server == Server::nobody && of.inputs.daemons)
+    add_finding(
+        into, Grade::failure, "io", "nobody serves /dev/" + of.device + ": its I/O waits now",
+        "have ceph-csi heal it (restart its pod on this node), or go on at once: corbd serves it when it is proven "
+        "that no other node wrote");
   if (of.server == Server::other)
-    find(into, Grade::warning, "io",
-         "rbd-nbd ends with ceph-csi's pod: I/O waits until corbd serves the device, about 30 s after that",
-         of.moving.api ? "replace the pod within rbd-nbd's reattach-timeout (300 s), or move its pods away first"
-                       : "restart kubelet right after the pod was replaced, within rbd-nbd's reattach-timeout (300 s): "
-                         "its stage brings the key. Or move its pods away first");
+    add_finding(into, Grade::warning, "io",
+                "rbd-nbd ends with ceph-csi's pod: I/O waits until corbd serves the device, about 30 s after that",
+                of.inputs.api
+                    ? "replace the pod within rbd-nbd's reattach-timeout (300 s), or move its pods away first"
+                    : "restart kubelet right after the pod was replaced, within rbd-nbd's reattach-timeout (300 s): "
+                      "its stage brings the key. Or move its pods away first");
 }
 
 /// By the volume's ID, or the attributes of a static one.
@@ -172,73 +181,75 @@ std::string cluster_of(const Case& of) {
   return handle ? handle->cluster_id : "";
 }
 
-bool has_monitors(const Moving& moving, const std::string& cluster_id) {
-  return std::ranges::any_of(*moving.clusters,
+bool has_monitors(const Inputs& inputs, const std::string& cluster_id) {
+  return std::ranges::any_of(*inputs.clusters,
                              [&](const auto& one) { return one.cluster_id == cluster_id && !one.monitors.empty(); });
 }
 
-void judge_cluster(const Case& of, Prospect& into) {
+void judge_cluster(const Case& of, VolumeForecast& into) {
   const std::string cluster = cluster_of(of);
-  if (!of.moving.clusters || cluster.empty()) return;
-  if (!of.moving.mappings) return;
-  const auto others = rbd::mapped_clusters(*of.moving.mappings, cluster);
-  if (has_monitors(of.moving, cluster) ||
-      std::ranges::any_of(others, [&](const auto& one) { return has_monitors(of.moving, one); }))
+  if (!of.inputs.clusters || cluster.empty()) return;
+  if (!of.inputs.mappings) return;
+  const auto others = rbd::mapped_clusters(*of.inputs.mappings, cluster);
+  if (has_monitors(of.inputs, cluster) ||
+      std::ranges::any_of(others, [&](const auto& one) { return has_monitors(of.inputs, one); }))
     return;
-  find(into, Grade::failure, "cluster", "config.json has no monitors of its cluster \"" + cluster + "\"",
-       "add the cluster to ceph-csi's ConfigMap");
+  add_finding(into, Grade::failure, "cluster", "config.json has no monitors of its cluster \"" + cluster + "\"",
+              "add the cluster to ceph-csi's ConfigMap");
 }
 
 /// One that the kernel's client does not know.
 bool has_new_key(const Case& of) {
   return of.secret != nullptr && of.secret->key_type == KeyType::aes256k &&
-         !doctor::kernel_knows_aes256k(of.moving.kernel);
+         !doctor::kernel_knows_aes256k(of.inputs.kernel);
 }
 
-void judge_secret(const Case& of, Prospect& into, const cephcsi::Parameters* read) {
+void judge_secret(const Case& of, VolumeForecast& into, const cephcsi::Parameters* read) {
   if (of.object != nullptr && !of.object->node_stage_secret)
-    find(into, Grade::failure, "secret", "its PersistentVolume names no nodeStageSecretRef, so a stage brings no key",
-         kForLife);
-  const auto known = of.moving.facts.find(of.at.volume_id);
-  if (of.object != nullptr && of.object->node_stage_secret && of.secret == nullptr && known != of.moving.facts.end()) {
+    add_finding(into, Grade::failure, "secret",
+                "its PersistentVolume names no nodeStageSecretRef, so a stage brings no key", kForLife);
+  const auto known = of.inputs.facts.find(of.at.volume_id);
+  if (of.object != nullptr && of.object->node_stage_secret && of.secret == nullptr && known != of.inputs.facts.end()) {
     const auto& error = known->second.secret.error();
-    find(into, error.code == errc::not_found ? Grade::failure : Grade::warning, "secret",
-         "its node-stage secret is not known: " + error.text,
-         error.code == errc::not_found ? "make the Secret, or no stage of it succeeds"
-                                       : "give this pod's service account the right to get it, and ask again");
+    add_finding(into, error.code == errc::not_found ? Grade::failure : Grade::warning, "secret",
+                "its node-stage secret is not known: " + error.text,
+                error.code == errc::not_found ? "make the Secret, or no stage of it succeeds"
+                                              : "give this pod's service account the right to get it, and ask again");
   }
   if (of.secret == nullptr) return;
   const auto lacks = [&](bool there, const char* key) {
     if (!there)
-      find(into, Grade::failure, "secret", std::string("its node-stage secret has no ") + key, "add it to the Secret");
+      add_finding(into, Grade::failure, "secret", std::string("its node-stage secret has no ") + key,
+                  "add it to the Secret");
   };
   lacks(of.secret->user, "userID");
   lacks(of.secret->key, "userKey");
   if (read != nullptr && !read->kms_id.empty()) lacks(of.secret->passphrase, "encryptionPassphrase");
   if (of.secret->key && of.secret->key_type == KeyType::unknown)
-    find(into, Grade::failure, "secret", "userKey of its node-stage secret is no Ceph key of type aes or aes256k",
-         "correct the Secret");
+    add_finding(into, Grade::failure, "secret",
+                "userKey of its node-stage secret is no Ceph key of type aes or aes256k", "correct the Secret");
   if (has_new_key(of) && read != nullptr && read->mounter == cephcsi::Mounter::krbd)
-    find(into, Grade::failure, "secret",
-         "its key is of the type aes256k, which the kernel's client knows from Linux 7.0 on, and the kernel is to "
-         "serve it",
-         "have corbd serve it: tryOtherMounters in the StorageClass of new volumes, and a rule in mounters.json with "
-         "the "
-         "mounter rbd-nbd for this one");
+    add_finding(
+        into, Grade::failure, "secret",
+        "its key is of the type aes256k, which the kernel's client knows from Linux 7.0 on, and the kernel is to "
+        "serve it",
+        "have corbd serve it: tryOtherMounters in the StorageClass of new volumes, and a rule in mounters.json with "
+        "the "
+        "mounter rbd-nbd for this one");
 }
 
-void judge_encryption(const Case& of, Prospect& into, const cephcsi::Parameters& read) {
+void judge_encryption(const Case& of, VolumeForecast& into, const cephcsi::Parameters& read) {
   if (of.stash != nullptr && of.stash->encrypted != !read.kms_id.empty())
-    find(into, Grade::failure, "encryption",
-         cephcsi::stash_file(of.at.path) + (of.stash->encrypted
-                                                ? " says that it is encrypted, its attributes do not"
-                                                : " does not say that it is encrypted, its attributes do"),
-         kMoveAway);
+    add_finding(into, Grade::failure, "encryption",
+                cephcsi::stash_file(of.at.path) + (of.stash->encrypted
+                                                       ? " says that it is encrypted, its attributes do not"
+                                                       : " does not say that it is encrypted, its attributes do"),
+                kMoveAway);
   // It needs no config.
   if (read.kms_id.empty() || read.kms_id == kms::kDefaultKms) return;
-  const auto kind = of.moving.kms_config ? kms::kind_of(*of.moving.kms_config, read.kms_id)
-                                         : result<kms::Kind>(of.moving.kms_config.error());
-  if (!kind) find(into, Grade::failure, "encryption", kind.error().text, kForLife);
+  const auto kind = of.inputs.kms_config ? kms::kind_of(*of.inputs.kms_config, read.kms_id)
+                                         : result<kms::Kind>(of.inputs.kms_config.error());
+  if (!kind) add_finding(into, Grade::failure, "encryption", kind.error().text, kForLife);
 }
 
 /// Who decides which client serves it from its next stage on.
@@ -247,13 +258,13 @@ struct Choice {
   std::string by;
 };
 Choice choose(const Case& of) {
-  Choice made{{of.moving.unnamed, std::nullopt}, "--default-mounter"};
+  Choice made{{of.inputs.unnamed, std::nullopt}, "--default-mounter"};
   const auto named = of.object->attributes.find("mounter");
   if (named != of.object->attributes.end() && !named->second.empty()) made.by = "its attribute mounter";
-  if (!of.moving.rules) return made;
+  if (!of.inputs.rules) return made;
   auto about = cephcsi::mounter_case(of.at.volume_id, of.object->attributes);
   about.storage_class = of.object->storage_class;
-  made.mounters.instead = cephcsi::choose_mounter(*of.moving.rules, about).mounter;
+  made.mounters.instead = cephcsi::choose_mounter(*of.inputs.rules, about).mounter;
   if (made.mounters.instead) made.by = "mounters.json";
   return made;
 }
@@ -271,32 +282,34 @@ std::string client(const Case& of, cephcsi::Mounter mounter) {
   return "the kernel, or corbd if the image has a feature that the kernel lacks";
 }
 
-void judge_client(const Case& of, Prospect& into, const cephcsi::Parameters& read) {
-  if (read.mounter != cephcsi::Mounter::nbd && of.moving.rbd == Module::absent)
-    find(
+void judge_client(const Case& of, VolumeForecast& into, const cephcsi::Parameters& read) {
+  if (read.mounter != cephcsi::Mounter::nbd && of.inputs.rbd == Module::absent)
+    add_finding(
         into, Grade::failure, "client",
         "the kernel is to serve it from its next stage on, or is asked first (tryOtherMounters), and has no rbd module",
         "install the module, or have corbd serve it by a rule in mounters.json");
   const auto features = of.object->attributes.find("imageFeatures");
   if (read.mounter != cephcsi::Mounter::krbd && features != of.object->attributes.end() && !features->second.empty() &&
       features->second.find("exclusive-lock") == std::string::npos)
-    find(into, attaches_nothing(of.moving) ? Grade::failure : Grade::warning, "exclusive-lock",
-         std::string("its StorageClass made its image without exclusive-lock: after a crash ") +
-             (attaches_nothing(of.moving) ? "nothing proves that no other node wrote, and it waits for your word "
-                                            "(`corbd heal ID --without-proof`)"
-                                          : "only the VolumeAttachment can prove that no other node wrote"),
-         "`rbd feature enable POOL/IMAGE exclusive-lock`");
+    add_finding(
+        into, attaches_nothing(of.inputs) ? Grade::failure : Grade::warning, "exclusive-lock",
+        std::string("its StorageClass made its image without exclusive-lock: after a crash ") +
+            (attaches_nothing(of.inputs) ? "nothing proves that no other node wrote, and it waits for your word "
+                                           "(`corbd heal ID --without-proof`)"
+                                         : "only the VolumeAttachment can prove that no other node wrote"),
+        "`rbd feature enable POOL/IMAGE exclusive-lock`");
 }
 
-void judge_attributes(const Case& of, Prospect& into) {
+void judge_attributes(const Case& of, VolumeForecast& into) {
   if (of.object == nullptr) {
     into.next_stage = "not known";
-    const auto known = of.moving.facts.find(of.at.volume_id);
-    if (of.moving.api)
-      find(into, Grade::warning, "attributes",
-           "its attributes are not known: " + (known == of.moving.facts.end() ? "no PersistentVolume of it was found"
-                                                                              : known->second.volume.error().text),
-           "`kubectl get pv -o yaml` has them; give --nodeid, so that its VolumeAttachment is found");
+    const auto known = of.inputs.facts.find(of.at.volume_id);
+    if (of.inputs.api)
+      add_finding(
+          into, Grade::warning, "attributes",
+          "its attributes are not known: " + (known == of.inputs.facts.end() ? "no PersistentVolume of it was found"
+                                                                             : known->second.volume.error().text),
+          "`kubectl get pv -o yaml` has them; give --nodeid, so that its VolumeAttachment is found");
     judge_secret(of, into, nullptr);
     return;
   }
@@ -304,7 +317,7 @@ void judge_attributes(const Case& of, Prospect& into) {
   const auto read = cephcsi::read_parameters(of.object->attributes, choice.mounters);
   if (!read) {
     into.next_stage = "nobody: corbd refuses its next stage";
-    find(into, Grade::failure, "attributes", read.error().text, kForLife);
+    add_finding(into, Grade::failure, "attributes", read.error().text, kForLife);
     return;
   }
   into.next_stage = client(of, read->mounter) + ", by " + choice.by;
@@ -325,13 +338,13 @@ std::string after(const Case& of) {
     case Server::other:
       return "corbd, in place";
     case Server::nobody:
-      return of.moving.daemons ? "corbd, in place, on the proof that no other node wrote" : "not known";
+      return of.inputs.daemons ? "corbd, in place, on the proof that no other node wrote" : "not known";
   }
   return "";
 }
 
-Prospect migrated(const Case& of) {
-  auto made = begin(of);
+VolumeForecast migrated(const Case& of) {
+  auto made = start_forecast(of);
   made.after = after(of);
   if (of.server == Server::agent) {
     made.next_stage = made.after;
@@ -352,18 +365,18 @@ Prospect migrated(const Case& of) {
   return made;
 }
 
-Finding driver_there(const Moving& moving) {
-  if (moving.nbd_there) return {"nbd", Grade::ok, "the kernel's nbd driver is loaded", ""};
+Finding driver_there(const Inputs& inputs) {
+  if (inputs.nbd_there) return {"nbd", Grade::ok, "the kernel's nbd driver is loaded", ""};
   return {"nbd", Grade::failure, "the kernel's nbd driver is not loaded, so corbd can serve nothing",
           "run `modprobe nbd nbds_max=0`, and list nbd in /etc/modules-load.d for the next boot"};
 }
 
 /// What a crash, or an upgrade, finds of what corbd serves.
-void judge_driver(const Moving& moving, std::vector<Finding>& into) {
-  if (attaches_nothing(moving))
+void judge_driver(const Inputs& inputs, std::vector<Finding>& into) {
+  if (attaches_nothing(inputs))
     into.push_back(
         {"csidriver", Grade::warning,
-         "the CSIDriver " + moving.driver +
+         "the CSIDriver " + inputs.driver +
              " says attachRequired: false: after each end of corbd, only the lock of an image proves that no "
              "other node wrote it. Where that lock is free, the volume waits for your word",
          "give each image the feature exclusive-lock; `corbd heal ID --without-proof` is the word. To have "
@@ -371,28 +384,28 @@ void judge_driver(const Moving& moving, std::vector<Finding>& into) {
          "volumes"});
 }
 
-void judge_files(const Moving& moving, std::vector<Finding>& into) {
-  if (!moving.clusters)
-    into.push_back({"config.json", Grade::failure, moving.clusters.error().text,
+void judge_files(const Inputs& inputs, std::vector<Finding>& into) {
+  if (!inputs.clusters)
+    into.push_back({"config.json", Grade::failure, inputs.clusters.error().text,
                     "mount ceph-csi's ConfigMap ceph-csi-config here, or name its folder with --config-dir"});
-  if (!moving.mappings)
-    into.push_back({"cluster-mapping.json", Grade::failure, moving.mappings.error().text,
+  if (!inputs.mappings)
+    into.push_back({"cluster-mapping.json", Grade::failure, inputs.mappings.error().text,
                     "correct it: without it a volume that moved to another cluster is not found"});
-  if (!moving.rules)
-    into.push_back({"mounters.json", Grade::failure, moving.rules.error().text,
+  if (!inputs.rules)
+    into.push_back({"mounters.json", Grade::failure, inputs.rules.error().text,
                     "correct it: until then no volume can be staged that is not staged yet"});
 }
 
 }  // namespace
 
-Outlook before_migration(const Moving& moving) {
-  Outlook outlook{{driver_there(moving)}, {}};
-  judge_files(moving, outlook.node);
-  judge_driver(moving, outlook.node);
-  std::ranges::move(node_findings(moving), std::back_inserter(outlook.node));
-  for (const auto& at : moving.staged)
-    if (const Case of = case_of(moving, at); !is_empty(of)) outlook.volumes.push_back(migrated(of));
-  return outlook;
+Forecast forecast_migration(const Inputs& inputs) {
+  Forecast forecast{{driver_there(inputs)}, {}};
+  judge_files(inputs, forecast.node);
+  judge_driver(inputs, forecast.node);
+  std::ranges::move(node_findings(inputs), std::back_inserter(forecast.node));
+  for (const auto& at : inputs.staged)
+    if (const Case of = case_of(inputs, at); !is_empty(of)) forecast.volumes.push_back(migrated(of));
+  return forecast;
 }
 
 }  // namespace corbd::migration

@@ -81,7 +81,7 @@ bool is_silence(const Error& error) {
   return error.code == errc::unreachable || error.code == errc::timed_out || error.code == errc::unavailable;
 }
 
-task<> ask_all(const Question& asking, Moving& into) {
+task<> ask_all(const Question& asking, Inputs& into) {
   bool asked_driver = false;
   for (const auto& at : into.staged) {
     if (at.volume_id.empty() || into.facts.contains(at.volume_id)) continue;
@@ -111,18 +111,18 @@ task<> ask_all(const Question& asking, Moving& into) {
 
 }  // namespace
 
-void ask_objects(Moving& moving, const result<kube::Access>& access, const std::string& node) {
+void ask_api_server(Inputs& inputs, const result<kube::Access>& access, const std::string& node) {
   if (!access) {
-    moving.api = access.error();
+    inputs.api = access.error();
     return;
   }
   asio::io_context io(1);
   const auto clock = make_real_clock(io.get_executor());
   BlockingPool names(io.get_executor(), *clock, 1);
   kube::Api api(io.get_executor(), *clock, names, *access);
-  const Question asking{*clock, api, moving.driver, node, clock->now() + kAllAnswers};
+  const Question asking{*clock, api, inputs.driver, node, clock->now() + kAllAnswers};
   std::exception_ptr failed;
-  asio::co_spawn(io, ask_all(asking, moving), [&](std::exception_ptr error) {
+  asio::co_spawn(io, ask_all(asking, inputs), [&](std::exception_ptr error) {
     failed = error;
     io.stop();
   });

@@ -21,10 +21,10 @@ void print_finding(const Finding& finding, const std::string& indent) {
   std::string word = doctor::word(finding.verdict);
   word.resize(6, ' ');
   std::cout << indent << word << for_terminal(finding.check) << ": " << for_terminal(finding.said) << "\n";
-  if (!finding.way_out.empty()) std::cout << indent << "      -> " << for_terminal(finding.way_out) << "\n";
+  if (!finding.remedy.empty()) std::cout << indent << "      -> " << for_terminal(finding.remedy) << "\n";
 }
 
-void print_volume(const Prospect& volume) {
+void print_volume(const VolumeForecast& volume) {
   std::string word = doctor::word(worst_of(volume.findings));
   word.resize(6, ' ');
   std::cout << word << cell(volume.volume_id) << "\n";
@@ -43,7 +43,7 @@ void print_volume(const Prospect& volume) {
   for (const auto& finding : volume.findings) print_finding(finding, "      ");
 }
 
-json::object json_of_volume(const Prospect& volume) {
+json::object json_of_volume(const VolumeForecast& volume) {
   return {{"volume_id", volume.volume_id},
           {"claim", volume.claim},
           {"persistent_volume", volume.persistent_volume},
@@ -56,25 +56,25 @@ json::object json_of_volume(const Prospect& volume) {
           {"findings", doctor::report(volume.findings)}};
 }
 
-void print_json(const Outlook& outlook, bool back) {
+void print_json(const Forecast& forecast, bool back) {
   json::array volumes;
-  for (const auto& volume : outlook.volumes) volumes.push_back(json_of_volume(volume));
+  for (const auto& volume : forecast.volumes) volumes.push_back(json_of_volume(volume));
   std::cout << json::serialize(rpc::document({{"before", back ? "rollback" : "migration"},
-                                              {"verdict", doctor::json_word(static_cast<Grade>(exit_code(outlook)))},
-                                              {"node", doctor::report(outlook.node)},
+                                              {"verdict", doctor::json_word(static_cast<Grade>(exit_code(forecast)))},
+                                              {"node", doctor::report(forecast.node)},
                                               {"volumes", std::move(volumes)}}))
             << "\n";
 }
 
-void print_text(const Outlook& outlook, bool back) {
-  for (const auto& finding : outlook.node) print_finding(finding, "");
-  for (const auto& volume : outlook.volumes) print_volume(volume);
+void print_text(const Forecast& forecast, bool back) {
+  for (const auto& finding : forecast.node) print_finding(finding, "");
+  for (const auto& volume : forecast.volumes) print_volume(volume);
   const std::string change = back ? "ceph-csi replaces corbd" : "corbd replaces ceph-csi";
-  const std::string count = std::to_string(outlook.volumes.size()) + " staged volume(s). ";
+  const std::string count = std::to_string(forecast.volumes.size()) + " staged volume(s). ";
   constexpr const char* ends[] = {
       "Nothing stands in the way.", "I/O waits for a while, or something is not known: see WARN.",
       "Do not go on: I/O would wait until somebody acts, or volumes would be stuck. See FAIL."};
-  std::cout << count << "When " << change << " on this node: " << ends[exit_code(outlook)] << "\n";
+  std::cout << count << "When " << change << " on this node: " << ends[exit_code(forecast)] << "\n";
 }
 
 /// unknown: it is none. What stands before a key's secret has 12 bytes.
@@ -103,19 +103,19 @@ StageSecret read_stage_secret(const std::map<std::string, Secret>& data) {
   return made;
 }
 
-int exit_code(const Outlook& outlook) {
-  int worst = doctor::exit_code(outlook.node);
-  for (const auto& volume : outlook.volumes) worst = std::max(worst, doctor::exit_code(volume.findings));
+int exit_code(const Forecast& forecast) {
+  int worst = doctor::exit_code(forecast.node);
+  for (const auto& volume : forecast.volumes) worst = std::max(worst, doctor::exit_code(volume.findings));
   return worst;
 }
 
-int foresee(const Options& options) {
+int check_migration(const Options& options) {
   const bool back = options.rollback;
-  const auto moving = gather_moving(options);
-  const auto outlook = back ? before_rollback(moving) : before_migration(moving);
-  options.output == "json" ? print_json(outlook, back) : print_text(outlook, back);
+  const auto inputs = gather(options);
+  const auto forecast = back ? forecast_rollback(inputs) : forecast_migration(inputs);
+  options.output == "json" ? print_json(forecast, back) : print_text(forecast, back);
   std::cout.flush();
-  return exit_code(outlook);
+  return exit_code(forecast);
 }
 
 }  // namespace corbd::migration

@@ -37,10 +37,10 @@ std::string unstage_of(const Case& of) {
              : "ceph-csi's unstage of it says that it is done, and leaves /dev/" + of.device;
 }
 
-void nobody_will(const Case& of, Prospect& into, const std::string& why) {
+void nobody_will(const Case& of, VolumeForecast& into, const std::string& why) {
   into.after = "nobody";
-  find(into, Grade::failure, "io",
-       why + ": its I/O waits for " + duration(patience(of)) + " and then fails. " + unstage_of(of), kDrain);
+  add_finding(into, Grade::failure, "io",
+              why + ": its I/O waits for " + duration(patience(of)) + " and then fails. " + unstage_of(of), kDrain);
 }
 
 /// Why ceph-csi's healer would not find what it looks for; empty if it would.
@@ -61,14 +61,14 @@ bool only_readers(const kube::PersistentVolume& volume) {
 }
 
 /// ceph-csi heals a filesystem whose attributes say rbd-nbd. It tries once, when its pod starts.
-void judge_served(const Case& of, Prospect& into) {
+void judge_served(const Case& of, VolumeForecast& into) {
   if (const std::string why = misled(of); !why.empty()) return nobody_will(of, into, "ceph-csi cannot heal it: " + why);
-  if (attaches_nothing(of.moving))
+  if (attaches_nothing(of.inputs))
     return nobody_will(of, into,
-                       "ceph-csi heals what its VolumeAttachments name, and the CSIDriver " + of.moving.driver +
+                       "ceph-csi heals what its VolumeAttachments name, and the CSIDriver " + of.inputs.driver +
                            " says attachRequired: false");
-  const auto known = of.moving.facts.find(of.at.volume_id);
-  if (of.moving.api && known != of.moving.facts.end() && !known->second.attached &&
+  const auto known = of.inputs.facts.find(of.at.volume_id);
+  if (of.inputs.api && known != of.inputs.facts.end() && !known->second.attached &&
       known->second.attached.error().code == errc::not_found)
     return nobody_will(of, into, "ceph-csi heals what its VolumeAttachments name, and this volume has none");
   if (of.at.block || (of.object != nullptr && of.object->mode == "Block"))
@@ -81,46 +81,48 @@ void judge_served(const Case& of, Prospect& into) {
     return nobody_will(of, into, "its attributes do not say mounter: rbd-nbd, so ceph-csi does not heal it");
   into.after = "rbd-nbd, when ceph-csi's pod has started and the API server answers it";
   if (only_readers(*of.object))
-    find(into, Grade::warning, "read-only", "ceph-csi 3.13 attaches a volume for readers for writing when it heals it",
-         kDrain);
-  find(into, Grade::warning, "io",
-       "its I/O waits for at least 30 s: ceph-csi waits until corbd's watch on the image is gone. It tries once; if "
-       "that fails, I/O waits for " +
-           duration(patience(of)) + " and then fails",
-       kDrain);
+    add_finding(into, Grade::warning, "read-only",
+                "ceph-csi 3.13 attaches a volume for readers for writing when it heals it", kDrain);
+  add_finding(
+      into, Grade::warning, "io",
+      "its I/O waits for at least 30 s: ceph-csi waits until corbd's watch on the image is gone. It tries once; if "
+      "that fails, I/O waits for " +
+          duration(patience(of)) + " and then fails",
+      kDrain);
 }
 
 /// ceph-csi unmaps by the names in its file.
-void judge_mapped(const Case& of, Prospect& into) {
+void judge_mapped(const Case& of, VolumeForecast& into) {
   into.after = "the kernel, without a break";
-  const auto seen = std::ranges::find(of.moving.krbd, of.device, &KernelUser::name);
-  const bool same = of.stash != nullptr && seen != of.moving.krbd.end() && of.stash->pool == seen->pool &&
+  const auto seen = std::ranges::find(of.inputs.krbd, of.device, &KernelUser::name);
+  const bool same = of.stash != nullptr && seen != of.inputs.krbd.end() && of.stash->pool == seen->pool &&
                     of.stash->ns == seen->ns && of.stash->image == seen->image;
   if (!of.at.stash || of.stash == nullptr)
-    find(into, Grade::failure, "image-meta.json",
-         of.at.stash ? cephcsi::stash_file(of.at.path) + " is missing: ceph-csi's unstage fails"
-                     : of.at.stash.error().text,
-         kDrain);
+    add_finding(into, Grade::failure, "image-meta.json",
+                of.at.stash ? cephcsi::stash_file(of.at.path) + " is missing: ceph-csi's unstage fails"
+                            : of.at.stash.error().text,
+                kDrain);
   else if (of.stash->nbd)
-    find(into, Grade::failure, "unstage",
-         cephcsi::stash_file(of.at.path) + " says that rbd-nbd mapped it: " + unstage_of(of), kDrain);
-  else if (!same && seen != of.moving.krbd.end())
-    find(into, Grade::failure, "unstage",
-         cephcsi::stash_file(of.at.path) + " names the image " + of.stash->pool + "/" + of.stash->image +
-             ", but /dev/" + of.device + " has " + seen->pool + "/" + seen->image + ": " + unstage_of(of),
-         kDrain);
+    add_finding(into, Grade::failure, "unstage",
+                cephcsi::stash_file(of.at.path) + " says that rbd-nbd mapped it: " + unstage_of(of), kDrain);
+  else if (!same && seen != of.inputs.krbd.end())
+    add_finding(into, Grade::failure, "unstage",
+                cephcsi::stash_file(of.at.path) + " names the image " + of.stash->pool + "/" + of.stash->image +
+                    ", but /dev/" + of.device + " has " + seen->pool + "/" + seen->image + ": " + unstage_of(of),
+                kDrain);
 }
 
-void judge_unserved(const Case& of, Prospect& into) {
+void judge_unserved(const Case& of, VolumeForecast& into) {
   into.after = "nobody";
-  if (!of.moving.daemons) return;
-  find(into, Grade::failure, "io", "nobody serves /dev/" + of.device + ": its I/O waits now. " + unstage_of(of),
-       "leave corbd here until it has healed it (`corbd volume ID` says what it waits for; `corbd heal ID`), then "
-       "drain");
+  if (!of.inputs.daemons) return;
+  add_finding(
+      into, Grade::failure, "io", "nobody serves /dev/" + of.device + ": its I/O waits now. " + unstage_of(of),
+      "leave corbd here until it has healed it (`corbd volume ID` says what it waits for; `corbd heal ID`), then "
+      "drain");
 }
 
-Prospect rolled_back(const Case& of) {
-  auto made = begin(of);
+VolumeForecast rolled_back(const Case& of) {
+  auto made = start_forecast(of);
   switch (of.server) {
     case Server::none:
       made.after = "nobody: there is nothing to serve";
@@ -144,10 +146,10 @@ Prospect rolled_back(const Case& of) {
 }
 
 /// Devices with a record, staged nowhere: ceph-csi would not hear of them.
-void forgotten(const Moving& moving, std::vector<Finding>& into) {
-  for (const auto& device : moving.nbd) {
+void forgotten(const Inputs& inputs, std::vector<Finding>& into) {
+  for (const auto& device : inputs.nbd) {
     const auto same = [&](const StagedAt& at) { return at.volume_id == device.backend; };
-    if (!moving.recorded.contains(device.backend) || std::ranges::any_of(moving.staged, same)) continue;
+    if (!inputs.recorded.contains(device.backend) || std::ranges::any_of(inputs.staged, same)) continue;
     into.push_back({"/dev/" + device.name, Grade::failure,
                     "corbd serves volume " + device.backend +
                         ", and no folder of kubelet's names it: ceph-csi would never unstage it",
@@ -158,17 +160,17 @@ void forgotten(const Moving& moving, std::vector<Finding>& into) {
 
 }  // namespace
 
-Outlook before_rollback(const Moving& moving) {
-  Outlook outlook{node_findings(moving), {}};
-  if (!moving.agent && !(moving.staged.empty() && moving.recorded.empty()))
-    outlook.node.insert(outlook.node.begin(),
-                        {"agent", Grade::warning, "no agent answers here: what it served over nbd waits now",
-                         "start the agent, or name its socket with --admin-endpoint; if ceph-csi runs here already, "
-                         "put the agent back on this node"});
-  for (const auto& at : moving.staged)
-    if (const Case of = case_of(moving, at); !is_empty(of)) outlook.volumes.push_back(rolled_back(of));
-  forgotten(moving, outlook.node);
-  return outlook;
+Forecast forecast_rollback(const Inputs& inputs) {
+  Forecast forecast{node_findings(inputs), {}};
+  if (!inputs.agent && !(inputs.staged.empty() && inputs.recorded.empty()))
+    forecast.node.insert(forecast.node.begin(),
+                         {"agent", Grade::warning, "no agent answers here: what it served over nbd waits now",
+                          "start the agent, or name its socket with --admin-endpoint; if ceph-csi runs here already, "
+                          "put the agent back on this node"});
+  for (const auto& at : inputs.staged)
+    if (const Case of = case_of(inputs, at); !is_empty(of)) forecast.volumes.push_back(rolled_back(of));
+  forgotten(inputs, forecast.node);
+  return forecast;
 }
 
 }  // namespace corbd::migration

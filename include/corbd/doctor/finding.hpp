@@ -12,8 +12,8 @@ enum class Grade { ok, warning, failure };
 struct Finding {
   std::string check;
   Grade verdict = Grade::ok;
-  std::string said;     ///< one sentence
-  std::string way_out;  ///< empty when there is nothing to do
+  std::string said;    ///< one sentence
+  std::string remedy;  ///< empty when there is nothing to do
 };
 
 /// 0 ok, 1 warnings, 2 failures.

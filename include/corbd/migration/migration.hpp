@@ -23,6 +23,6 @@ struct Options {
 /// Gathers, judges and prints. Exit code, of everything that was found: 0 ok; 1: I/O waits for a while, or something is
 /// not known; 2: I/O waits until somebody acts, an unstage would say that it is done and is not, or acknowledged writes
 /// would be lost.
-int foresee(const Options& options);
+int check_migration(const Options& options);
 
 }  // namespace corbd::migration

@@ -59,7 +59,7 @@ TEST_CASE("a healthy node has no warning and exit code 0") {
   for (const auto& finding : findings) {
     INFO(finding.check << ": " << finding.said);
     CHECK(finding.verdict == Grade::ok);
-    CHECK(finding.way_out.empty());
+    CHECK(finding.remedy.empty());
   }
   CHECK(exit_code(findings) == 0);
 }
@@ -71,7 +71,7 @@ TEST_CASE("everything that is not well names a way out") {
   const auto findings = judge(inputs);
   CHECK(exit_code(findings) == 2);
   for (const auto& finding : findings)
-    if (finding.verdict != Grade::ok) CHECK_FALSE(finding.way_out.empty());
+    if (finding.verdict != Grade::ok) CHECK_FALSE(finding.remedy.empty());
 }
 
 TEST_CASE("an agent that may leave a core dump is named, for it has keys in it") {
@@ -87,7 +87,7 @@ TEST_CASE("an agent that may leave a core dump is named, for it has keys in it")
   CHECK(find(inputs, "core-dumps").verdict == Grade::ok);
   inputs.dumps_core = true;
   CHECK(find(inputs, "core-dumps").verdict == Grade::warning);
-  CHECK_THAT(find(inputs, "core-dumps").way_out, ContainsSubstring("--allow-core-dumps"));
+  CHECK_THAT(find(inputs, "core-dumps").remedy, ContainsSubstring("--allow-core-dumps"));
 }
 
 TEST_CASE("the exit code is that of the worst finding") {
@@ -101,14 +101,14 @@ TEST_CASE("programs that are missing are named with their packages") {
   const auto found = find(inputs, "filesystem-tools");
   CHECK(found.verdict == Grade::warning);
   CHECK_THAT(found.said, ContainsSubstring("missing: mkfs.xfs."));
-  CHECK_THAT(found.way_out, ContainsSubstring("install xfsprogs;"));
+  CHECK_THAT(found.remedy, ContainsSubstring("install xfsprogs;"));
 }
 
 TEST_CASE("a system bus that does not answer is a warning") {
   auto inputs = healthy();
   inputs.system_bus = Error{errc::unavailable, "no bus"};
   CHECK(find(inputs, "d-bus").verdict == Grade::warning);
-  CHECK_THAT(find(inputs, "d-bus").way_out, ContainsSubstring("/run/dbus"));
+  CHECK_THAT(find(inputs, "d-bus").remedy, ContainsSubstring("/run/dbus"));
 }
 
 TEST_CASE("a host whose init is not systemd needs no system bus, and is told so") {
@@ -155,7 +155,7 @@ TEST_CASE(
   auto found = find(inputs, "api-rights");
   CHECK(found.verdict == Grade::ok);
   CHECK(found.said == "all others are granted; get secrets is not granted cluster-wide: by namespace?");
-  CHECK(found.way_out.empty());
+  CHECK(found.remedy.empty());
   inputs.api_rights->at(0).yes = false;
   found = find(inputs, "api-rights");
   CHECK(found.verdict == Grade::warning);
@@ -189,7 +189,7 @@ TEST_CASE("a key that librados or the kernel's client cannot use is named, with 
   auto found = find(inputs, "cephx-keys");
   CHECK(found.verdict == Grade::failure);
   CHECK_THAT(found.said, ContainsSubstring("Linux 6.1.0-13-amd64 cannot use the aes256k key of v3,"));
-  CHECK_THAT(found.way_out, ContainsSubstring("mounter: rbd-nbd"));
+  CHECK_THAT(found.remedy, ContainsSubstring("mounter: rbd-nbd"));
   inputs.kernel = "7.0.1";
   CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
   inputs.ceph_release = "20.2.3";
@@ -215,7 +215,7 @@ TEST_CASE("a host's cluster is that of config.json, and without one that of its 
   auto inputs = healthy();
   inputs.clusters = Error{errc::not_found, "no"};
   inputs.ceph_conf = conf;
-  CHECK_THAT(find(inputs, "config.json").way_out, ContainsSubstring("generate-minimal-conf"));
+  CHECK_THAT(find(inputs, "config.json").remedy, ContainsSubstring("generate-minimal-conf"));
 }
 
 TEST_CASE(
@@ -311,7 +311,7 @@ TEST_CASE("the driver must be there, and better without devices from the start")
   CHECK(find(inputs, "nbd").verdict == Grade::warning);
   inputs.nbd_there = false;
   CHECK(find(inputs, "nbd").verdict == Grade::failure);
-  CHECK_THAT(find(inputs, "nbd").way_out, ContainsSubstring("modprobe nbd nbds_max=0"));
+  CHECK_THAT(find(inputs, "nbd").remedy, ContainsSubstring("modprobe nbd nbds_max=0"));
 }
 
 TEST_CASE("the kernel's rbd module is only a note: there, to be loaded, or not to be seen") {

@@ -48,7 +48,7 @@ class HostFolder {
     fs::create_directories(at("/sys/block/" + name));
     fs::create_symlink("../../block/" + name, at("/sys/dev/block/" + dev));
   }
-  Moving gathered() const {
+  Inputs gathered() const {
     Options options;
     options.root = folder_.path();
     options.kubelet_dir = "/var/lib/kubelet";
@@ -57,7 +57,7 @@ class HostFolder {
     options.driver = kDriver;
     options.admin_endpoint = "unix://" + at("/admin.sock");
     options.default_mounter = cephcsi::Mounter::krbd;
-    return gather_moving(options);
+    return gather(options);
   }
 
  private:
@@ -87,20 +87,20 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
   host.put("/proc/77/cmdline", std::string("rbd-nbd\0map\0", 12));
   host.put("/proc/77/status", "CapEff:\t000001ffffffffff\n");
   host.put("/var/lib/kubelet/pods/u1/volumes/kubernetes.io~csi/pvc-1/vol_data.json", data_of("v1", "pvc-1"));
-  const auto moving = host.gathered();
-  REQUIRE(moving.staged.size() == 1);
-  const auto& at = moving.staged[0];
+  const auto inputs = host.gathered();
+  REQUIRE(inputs.staged.size() == 1);
+  const auto& at = inputs.staged[0];
   CHECK((at.volume_id == "v1" && at.path == sha + "/globalmount" && at.device == "nbd0" && at.mounted && !at.block));
   CHECK(at.persistent_volume == "pvc-1");
   CHECK(at.stash_version == 3);
   REQUIRE((at.stash && *at.stash));
   CHECK((*at.stash)->image == "csi-vol-1");
-  REQUIRE(moving.nbd.size() == 1);
-  CHECK((moving.nbd[0].others == std::vector<int>{77} && moving.nbd[0].waiting == 3 && moving.nbd[0].backend == "v1"));
-  CHECK(moving.unnamed == cephcsi::Mounter::krbd);
-  REQUIRE(moving.clusters);
-  CHECK(moving.clusters->size() == 1);
-  CHECK_FALSE(moving.agent);
+  REQUIRE(inputs.nbd.size() == 1);
+  CHECK((inputs.nbd[0].others == std::vector<int>{77} && inputs.nbd[0].waiting == 3 && inputs.nbd[0].backend == "v1"));
+  CHECK(inputs.unnamed == cephcsi::Mounter::krbd);
+  REQUIRE(inputs.clusters);
+  CHECK(inputs.clusters->size() == 1);
+  CHECK_FALSE(inputs.agent);
 }
 
 TEST_CASE("the ceph.conf of an rbd-nbd is read where that process sees it, unless it is newer than the process") {
@@ -136,11 +136,11 @@ TEST_CASE("raw block is found by its PersistentVolume, and a volume of the kerne
   host.mount("0:6", "/rbd3", staging + "/v2", "devtmpfs", "udev");
   host.put("/sys/bus/rbd/devices/3/pool", "rbd\n");
   host.put("/sys/bus/rbd/devices/3/name", "csi-vol-1\n");
-  const auto moving = host.gathered();
-  REQUIRE(moving.staged.size() == 1);
-  CHECK((moving.staged[0].block && moving.staged[0].persistent_volume == "pvc-2" && moving.staged[0].device == "rbd3"));
-  REQUIRE(moving.krbd.size() == 1);
-  CHECK((moving.krbd[0].name == "rbd3" && moving.krbd[0].pool == "rbd" && moving.krbd[0].image == "csi-vol-1"));
+  const auto inputs = host.gathered();
+  REQUIRE(inputs.staged.size() == 1);
+  CHECK((inputs.staged[0].block && inputs.staged[0].persistent_volume == "pvc-2" && inputs.staged[0].device == "rbd3"));
+  REQUIRE(inputs.krbd.size() == 1);
+  CHECK((inputs.krbd[0].name == "rbd3" && inputs.krbd[0].pool == "rbd" && inputs.krbd[0].image == "csi-vol-1"));
 }
 
 TEST_CASE("the device of an encrypted filesystem is the one below its mapping") {
@@ -150,10 +150,10 @@ TEST_CASE("the device of an encrypted filesystem is the one below its mapping") 
   host.mount("253:0", "/", sha + "/globalmount/v1", "xfs", "/dev/mapper/luks-rbd-v1");
   host.block("dm-0", "253:0");
   fs::create_directories(host.at("/sys/block/dm-0/slaves/nbd4"));
-  const auto moving = host.gathered();
-  REQUIRE(moving.staged.size() == 1);
+  const auto inputs = host.gathered();
+  REQUIRE(inputs.staged.size() == 1);
   // Without kubelet's file, what is mounted names the volume.
-  CHECK((moving.staged[0].volume_id == "v1" && moving.staged[0].device == "nbd4"));
+  CHECK((inputs.staged[0].volume_id == "v1" && inputs.staged[0].device == "nbd4"));
 }
 
 TEST_CASE("folders of another driver, and empty ones, are no volumes of this one") {
@@ -178,9 +178,9 @@ TEST_CASE("a damaged stash is an error of its volume, and neither a link nor a F
   for (const auto& name : {"fifo", "link"}) fs::remove(stash(name));
   REQUIRE(::mkfifo(stash("fifo").c_str(), 0600) == 0);
   fs::create_symlink("../elsewhere", stash("link"));
-  const auto moving = host.gathered();
-  REQUIRE(moving.staged.size() == 3);
-  for (const auto& at : moving.staged) CHECK_FALSE(at.stash);
+  const auto inputs = host.gathered();
+  REQUIRE(inputs.staged.size() == 3);
+  for (const auto& at : inputs.staged) CHECK_FALSE(at.stash);
 }
 
 TEST_CASE("nothing is read through a mount, which may be a dead device's") {
@@ -191,27 +191,27 @@ TEST_CASE("nothing is read through a mount, which may be a dead device's") {
   if (!test::may_mount()) return;
   REQUIRE(::mount("tmpfs", host.at(staging).c_str(), "tmpfs", 0, nullptr) == 0);
   host.put(staging + "/image-meta.json", kStash);
-  const auto moving = host.gathered();
+  const auto inputs = host.gathered();
   ::umount2(host.at(staging).c_str(), MNT_DETACH);
-  REQUIRE(moving.staged.size() == 1);
-  CHECK_FALSE(moving.staged[0].stash);
+  REQUIRE(inputs.staged.size() == 1);
+  CHECK_FALSE(inputs.staged[0].stash);
 }
 
 TEST_CASE("a node without CSI volumes, modules and agent has nothing staged") {
   const HostFolder host;
-  const auto moving = host.gathered();
-  CHECK(moving.staged.empty());
-  CHECK((moving.kubelet && moving.mounts && moving.records && moving.mappings));
-  CHECK(moving.other_drivers.empty());
-  CHECK_FALSE(moving.nbd_there);
-  CHECK_FALSE(moving.api);
+  const auto inputs = host.gathered();
+  CHECK(inputs.staged.empty());
+  CHECK((inputs.kubelet && inputs.mounts && inputs.records && inputs.mappings));
+  CHECK(inputs.other_drivers.empty());
+  CHECK_FALSE(inputs.nbd_there);
+  CHECK_FALSE(inputs.api);
 }
 
 TEST_CASE("a folder without kubelet's plugins is not kubelet's: what is staged is not known") {
   const HostFolder host;
   fs::remove_all(host.at("/var/lib/kubelet/plugins"));
   CHECK_FALSE(host.gathered().kubelet);
-  CHECK(exit_code(before_migration(host.gathered())) == 2);
+  CHECK(exit_code(forecast_migration(host.gathered())) == 2);
 }
 
 TEST_CASE("a driver's folder that cannot be read leaves unknown what is staged") {
@@ -225,10 +225,10 @@ TEST_CASE("mounts, records and cluster-mapping.json that cannot be read are no e
   fs::remove(host.at("/proc/1/mountinfo"));
   host.put("/state/volumes/a.json", "{");
   host.put("/config/cluster-mapping.json", "{");
-  const auto moving = host.gathered();
-  CHECK_FALSE(moving.mounts);
-  CHECK_FALSE(moving.records);
-  CHECK_FALSE(moving.mappings);
+  const auto inputs = host.gathered();
+  CHECK_FALSE(inputs.mounts);
+  CHECK_FALSE(inputs.records);
+  CHECK_FALSE(inputs.mappings);
 }
 
 TEST_CASE("the folder of another RBD driver is seen, if this driver has none") {
@@ -241,15 +241,15 @@ TEST_CASE("the folder of another RBD driver is seen, if this driver has none") {
 
 namespace {
 
-Moving asked(const result<kube::Access>& access, const std::string& volume, const std::string& node) {
-  Moving moving;
-  moving.driver = kDriver;
+Inputs asked(const result<kube::Access>& access, const std::string& volume, const std::string& node) {
+  Inputs inputs;
+  inputs.driver = kDriver;
   StagedAt at;
   at.volume_id = "v1";
   at.persistent_volume = volume;
-  moving.staged = {at, at};
-  ask_objects(moving, access, node);
-  return moving;
+  inputs.staged = {at, at};
+  ask_api_server(inputs, access, node);
+  return inputs;
 }
 
 std::string volume_object() {
@@ -270,9 +270,9 @@ TEST_CASE("a volume's attributes and secret are asked for by name, once for each
     peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
   });
   const bool by_attachment = GENERATE(true, false);
-  const auto moving = asked(server.access(), by_attachment ? "" : "pvc-1", by_attachment ? "node-1" : "");
-  REQUIRE(moving.api);
-  const auto& facts = moving.facts.at("v1");
+  const auto inputs = asked(server.access(), by_attachment ? "" : "pvc-1", by_attachment ? "node-1" : "");
+  REQUIRE(inputs.api);
+  const auto& facts = inputs.facts.at("v1");
   REQUIRE(facts.volume);
   CHECK(facts.volume->attributes.at("mounter") == "rbd-nbd");
   REQUIRE(facts.secret);
@@ -293,8 +293,8 @@ result<> attached_by(const std::string& attachment, const std::string& staged_at
         R"({"metadata":{"name":"pvc-1"},"status":{"phase":"Bound"},"spec":{"accessModes":["ReadWriteOnce"],"csi":{"driver":")" +
             kDriver + R"(","volumeHandle":"v1","nodeStageSecretRef":{"name":"s","namespace":"n"}}}})");
   });
-  Moving moving;
-  moving.driver = kDriver;
+  Inputs inputs;
+  inputs.driver = kDriver;
   StagedAt at;
   at.volume_id = "v1";
   at.persistent_volume = "pvc-1";
@@ -302,10 +302,10 @@ result<> attached_by(const std::string& attachment, const std::string& staged_at
   stash.attachment = staged_attachment;
   at.stash = std::optional(stash);
   at.stashed = std::chrono::system_clock::now();
-  moving.staged = {at};
-  ask_objects(moving, server.access(), "node-1");
-  REQUIRE(moving.api);
-  return moving.facts.at("v1").attached;
+  inputs.staged = {at};
+  ask_api_server(inputs, server.access(), "node-1");
+  REQUIRE(inputs.api);
+  return inputs.facts.at("v1").attached;
 }
 
 std::string attachment_of(const std::string& node, bool attached, const std::string& created) {
@@ -338,14 +338,14 @@ TEST_CASE("whether the driver attaches its volumes is asked once, where a Volume
     if (request.target.ends_with("/csidrivers/" + kDriver)) return peer.answer(answer, object);
     peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
   });
-  Moving moving;
-  moving.driver = kDriver;
-  for (const char* id : {"v1", "v2"}) moving.staged.emplace_back().volume_id = id;
-  ask_objects(moving, server.access(), "node-1");
+  Inputs inputs;
+  inputs.driver = kDriver;
+  for (const char* id : {"v1", "v2"}) inputs.staged.emplace_back().volume_id = id;
+  ask_api_server(inputs, server.access(), "node-1");
   if (status == 403)
-    CHECK_THAT(moving.attaches.error().text, ContainsSubstring("CSIDriver " + kDriver));
+    CHECK_THAT(inputs.attaches.error().text, ContainsSubstring("CSIDriver " + kDriver));
   else
-    CHECK(*moving.attaches == (driver.find("false") == std::string::npos));
+    CHECK(*inputs.attaches == (driver.find("false") == std::string::npos));
   CHECK(std::ranges::count_if(server.requests(), [](const auto& one) {
           return one.target.find("/csidrivers/") != std::string::npos;
         }) == 1);
@@ -358,9 +358,9 @@ TEST_CASE(
     if (body.empty()) return peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
     peer.answer(200, body);
   });
-  const auto moving = asked(server.access(), "pvc-1", "");
-  CHECK(moving.api);
-  CHECK_THAT(moving.facts.at("v1").volume.error().text, ContainsSubstring("pvc-1"));
+  const auto inputs = asked(server.access(), "pvc-1", "");
+  CHECK(inputs.api);
+  CHECK_THAT(inputs.facts.at("v1").volume.error().text, ContainsSubstring("pvc-1"));
 }
 
 TEST_CASE("an API server that is away is asked once") {
@@ -368,6 +368,6 @@ TEST_CASE("an API server that is away is asked once") {
   access.host = "127.0.0.1";
   access.port = 1;
   access.tls = false;
-  const auto moving = asked(access, "pvc-1", "");
-  CHECK_FALSE(moving.api);
+  const auto inputs = asked(access, "pvc-1", "");
+  CHECK_FALSE(inputs.api);
 }
