@@ -79,6 +79,14 @@ result<std::string> read_file(const std::string& path, std::size_t limit) {
   }
 }
 
+result<> try_writing(const std::string& path) {
+  const auto failed = [&] { return Error{errc::state_write, "writing " + path + ": " + std::strerror(errno)}; };
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return failed();
+  if (::write(fd.get(), "\n", 1) != 1) return failed();
+  return {};
+}
+
 result<> remove_durably(const std::string& path) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return failed("removing", path);
   return sync_folder_of(path);

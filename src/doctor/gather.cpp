@@ -11,15 +11,15 @@
 #include <boost/json/parse.hpp>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <sstream>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/process.hpp"
+#include "corbd/core/sysfs.hpp"
+#include "corbd/host/mountinfo.hpp"
 #include "corbd/host/system.hpp"
 #include "corbd/host/tools.hpp"
 #include "corbd/mounting/mounting.hpp"
@@ -51,15 +51,6 @@ Module module_of(const std::string& root, const std::string& kernel, const char*
   return known && known->find(file) != std::string::npos ? Module::loadable : Module::absent;
 }
 
-/// As execvp(3) looks for it.
-bool in_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "/usr/sbin:/usr/bin:/sbin:/bin" : path);
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
-  return false;
-}
-
 std::optional<std::uint64_t> effective_capabilities() {
   const auto status = read_file("/proc/self/status", kMaxText);
   const auto at = status ? status->find("CapEff:\t") : std::string::npos;
@@ -70,48 +61,19 @@ std::optional<std::uint64_t> effective_capabilities() {
   return bits;
 }
 
-result<> try_writing(const std::string& folder) {
+result<> check_writable(const std::string& folder) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) return Error{errc::not_found, folder + " does not exist yet"};
   const std::string path = folder + "/.doctor-" + std::to_string(::getpid());
-  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  const bool written = fd && ::write(fd.get(), "\n", 1) == 1;
-  const int failed = errno;
-  if (fd) ::unlink(path.c_str());
-  if (!written) return Error{errc::state_write, "writing into " + folder + ": " + std::strerror(failed)};
-  return {};
+  const auto written = try_writing(path);
+  fs::remove(path, ignored);
+  return written;
 }
 
 result<> on_tmpfs(const std::string& folder) {
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) return Error{errc::not_found, folder + " does not exist yet"};
   return check_tmpfs(folder);
-}
-
-std::vector<NbdDevice> nbd_devices() {
-  std::vector<NbdDevice> all;
-  std::error_code failed;
-  for (fs::directory_iterator at("/sys/block", failed), end; !failed && at != end; at.increment(failed)) {
-    const std::string name = at->path().filename();
-    NbdDevice device;
-    if (!name.starts_with("nbd") ||
-        std::from_chars(name.data() + 3, name.data() + name.size(), device.index).ptr != name.data() + name.size())
-      continue;
-    // Both are there only while the device is configured.
-    const auto backend = first_line(at->path() / "backend"), pid = first_line(at->path() / "pid");
-    if (!backend && !pid) continue;
-    device.backend = backend.value_or("");
-    int maker = 0;
-    if (pid) std::from_chars(pid->data(), pid->data() + pid->size(), maker);
-    device.maker_lives = maker > 0 && (::kill(maker, 0) == 0 || errno == EPERM);
-    // "reads writes"
-    if (const auto inflight = first_line(at->path() / "inflight")) {
-      unsigned reads = 0, writes = 0;
-      if (std::sscanf(inflight->c_str(), "%u %u", &reads, &writes) == 2) device.waiting = reads + writes;
-    }
-    all.push_back(std::move(device));
-  }
-  return all;
 }
 
 /// Only the letters that tell the type: the key itself is nobody's business here.
@@ -188,6 +150,23 @@ Module rbd_module(const std::string& root, const std::string& kernel) {
   return module_of(root, kernel, "/sys/bus/rbd", "/rbd.ko");
 }
 
+std::vector<NbdDevice> nbd_devices(const std::string& sys) {
+  std::vector<NbdDevice> all;
+  for (const auto& name : sysfs::names_in(sys + "/block")) {
+    const auto index =
+        sysfs::number<std::uint32_t>(std::string_view(name).substr(std::min<std::size_t>(3, name.size())));
+    if (!name.starts_with("nbd") || !index) continue;
+    const fs::path folder = sys + "/block/" + name;
+    // Both are there only while the device is configured.
+    const auto backend = sysfs::attribute(folder / "backend"), pid = sysfs::attribute(folder / "pid");
+    if (!backend && !pid) continue;
+    const int maker = pid ? sysfs::number<int>(*pid).value_or(0) : 0;
+    all.push_back({*index, backend.value_or(""), maker > 0 && (::kill(maker, 0) == 0 || errno == EPERM),
+                   sysfs::waiting_of(folder)});
+  }
+  return all;
+}
+
 std::string kernel_release() {
   utsname system{};
   return ::uname(&system) == 0 ? system.release : "";
@@ -253,12 +232,14 @@ Inputs gather(const Options& options) {
   inputs.pid_namespace = pid_namespace();
   inputs.first_process = first_line("/proc/1/comm").value_or("");
   inputs.host_network = in_host_network();
-  if (auto mounts = read_file("/proc/self/mountinfo", kMaxText)) inputs.mountinfo = std::move(*mounts);
+  // ceph-csi's DaemonSet mounts these two, and not the folder that they are in.
+  for (const std::string& folder : {options.kubelet_dir + "/pods", options.kubelet_dir + "/plugins"})
+    inputs.propagation.emplace_back(folder, host::propagates("/proc/self/mountinfo", folder));
   inputs.kubelet_dir = options.kubelet_dir;
   inputs.state_dir = options.state_dir;
   inputs.admin_endpoint = options.admin_endpoint;
   inputs.runtime_dir = on_tmpfs(options.runtime_dir);
-  inputs.state_dir_writable = try_writing(options.state_dir);
+  inputs.state_dir_writable = check_writable(options.state_dir);
   inputs.admin = rpc::answers(options.admin_endpoint);
   inputs.csi = rpc::answers(options.endpoint);
   inputs.ceph_conf = options.ceph_conf;
@@ -268,7 +249,7 @@ Inputs gather(const Options& options) {
     for (const auto& cluster : *inputs.clusters)
       for (const auto& monitor : cluster.monitors) inputs.monitors.push_back({cluster.cluster_id, monitor, false});
   ask_monitors(inputs.monitors);
-  inputs.devices = nbd_devices();
+  inputs.devices = nbd_devices("/sys");
   inputs.recorded = read_recorded(options.state_dir);
   inputs.keys = keys_of(options);
   // Rules that cannot be read are a finding of their own.
@@ -278,7 +259,7 @@ Inputs gather(const Options& options) {
   std::ranges::move(keyrings.keys, std::back_inserter(inputs.keys));
   inputs.wrong_mounts = std::move(keyrings.wrong);
   for (const auto& tool : host::filesystem_tools())
-    inputs.tools.push_back({tool.name, tool.package, in_path(tool.name)});
+    inputs.tools.push_back({tool.name, tool.package, !host::find_program(tool.name).empty()});
   inputs.system_bus = see_system_bus();
   inputs.api_rights = api_rights(options.driver);
   if (inputs.admin) inputs.status = ask_status(options.admin_endpoint);

@@ -31,13 +31,6 @@ struct Monitor {
   bool answers = false;  ///< one of its ports took a TCP connection
 };
 
-struct NbdDevice {
-  std::uint32_t index = 0;
-  std::string backend;       ///< volume ID, or empty
-  bool maker_lives = false;  ///< the process that connected it; means nothing for a device that was served again since
-  std::uint32_t waiting = 0;
-};
-
 /// A program that the agent's helpers start.
 struct ToolSeen {
   std::string name, package;
@@ -66,7 +59,9 @@ struct Inputs {
   std::string pid_namespace;                  ///< "pid:[4026531836]"
   std::string first_process;                  ///< name of pid 1 as we see it
   std::optional<bool> host_network;
-  std::string mountinfo, kubelet_dir, state_dir, admin_endpoint;
+  /// Folders of kubelet, and whether mounts below them reach the host (host::propagates).
+  std::vector<std::pair<std::string, std::optional<bool>>> propagation;
+  std::string kubelet_dir, state_dir, admin_endpoint;
   std::string ceph_conf;  ///< names the cluster where there is no config.json; empty: none does
   result<> runtime_dir, state_dir_writable, admin, csi;
   result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
@@ -92,9 +87,6 @@ struct Inputs {
 std::optional<bool> dumps_core(std::string_view limits);
 /// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port it means both of Ceph's.
 std::vector<Endpoint> endpoints_of(std::string_view monitor);
-/// Whether the mount that holds `path` is in a shared peer group; absent when no mount holds it. `mountinfo`: as in
-/// /proc.
-std::optional<bool> is_shared(std::string_view mountinfo, std::string_view path);
 std::vector<Finding> judge(const Inputs& inputs);
 /// Parts of judge().
 void judge_node(const Inputs& inputs, std::vector<Finding>& into);

@@ -117,9 +117,7 @@ Finding network_namespace(const Inputs& inputs) {
 
 Finding propagation(const Inputs& inputs) {
   const char* check = "mount-propagation";
-  // ceph-csi's DaemonSet mounts these two, and not the folder that they are in.
-  for (const std::string& folder : {inputs.kubelet_dir + "/pods", inputs.kubelet_dir + "/plugins"}) {
-    const auto shared = is_shared(inputs.mountinfo, folder);
+  for (const auto& [folder, shared] : inputs.propagation) {
     if (!shared)
       return failure(check, "no mount contains " + folder, "mount kubelet's folder into the pod, at the same path");
     if (!*shared)

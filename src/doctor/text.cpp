@@ -1,10 +1,10 @@
-// Reads and cleans text for the doctor: monitors' addresses, mountinfo, secrets. Pure.
+// Reads and cleans text for the doctor: monitors' addresses and secrets. Pure.
 #include <algorithm>
 #include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <sstream>
 
+#include "corbd/core/text.hpp"
 #include "inputs.hpp"
 
 namespace corbd::doctor {
@@ -48,33 +48,6 @@ std::string without_ceph_keys(std::string_view text) {
   return out;
 }
 
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> parts;
-  std::istringstream in{std::string(text)};
-  for (std::string part; std::getline(in, part, at);) parts.push_back(part);
-  return parts;
-}
-
-/// mountinfo writes a space as "\040".
-std::string unescaped(std::string_view text) {
-  const auto octal = [&](std::size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '7'; };
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && octal(i + 1) && octal(i + 2) && octal(i + 3)) {
-      out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
-      i += 3;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
-
-bool holds(const std::string& target, std::string_view path) {
-  return target == "/" || path == target ||
-         (path.starts_with(target) && path.size() > target.size() && path[target.size()] == '/');
-}
-
 void add_endpoint(std::string_view text, std::vector<Endpoint>& into) {
   for (const std::string_view protocol : {"v1:", "v2:", "any:"})
     if (text.starts_with(protocol)) text.remove_prefix(protocol.size());
@@ -99,36 +72,8 @@ std::vector<Endpoint> endpoints_of(std::string_view monitor) {
   // [v2:HOST:PORT/0,v1:HOST:PORT/0]; in [IPV6]:PORT the bracket belongs to the host.
   const bool vector = monitor.starts_with("[v") || monitor.starts_with("[any:");
   if (vector) monitor = monitor.substr(1, monitor.size() - 1 - (monitor.ends_with(']') ? 1 : 0));
-  for (const auto& one : split(monitor, ',')) add_endpoint(one, all);
+  for (const auto& one : pieces(monitor, ',')) add_endpoint(one, all);
   return all;
-}
-
-std::optional<bool> is_shared(std::string_view mountinfo, std::string_view path) {
-  std::optional<bool> shared;
-  std::size_t longest = 0;
-  for (const auto& line : split(mountinfo, '\n')) {
-    const auto fields = split(line, ' ');
-    if (fields.size() < 7) continue;
-    const std::string target = unescaped(fields[4]);
-    // If two are mounted at one place, the later line is on top.
-    if (!holds(target, path) || target.size() < longest) continue;
-    longest = target.size();
-    shared = false;
-    for (std::size_t i = 6; i < fields.size() && fields[i] != "-"; ++i)
-      if (fields[i].starts_with("shared:")) shared = true;
-  }
-  return shared;
-}
-
-std::vector<MountLine> mount_lines(std::string_view mountinfo) {
-  std::vector<MountLine> lines;
-  for (const auto& line : split(mountinfo, '\n')) {
-    const auto fields = split(line, ' ');
-    const auto dash = std::find(fields.begin(), fields.end(), "-");
-    if (fields.size() < 7 || fields.end() - dash < 3) continue;
-    lines.push_back({fields[2], unescaped(fields[3]), unescaped(fields[4]), dash[1], unescaped(dash[2])});
-  }
-  return lines;
 }
 
 boost::json::value redacted_json(boost::json::value value) {

@@ -86,22 +86,35 @@ Mount convert(libmnt_fs* line, const std::string& ext4) {
   return mount;
 }
 
+/// The lines belong to the table.
+struct Lines {
+  std::unique_ptr<libmnt_table, Unref> table{mnt_new_table()};
+  std::vector<libmnt_fs*> all = {};
+};
+result<Lines> parse(const std::string& file) {
+  Lines lines;
+  const std::unique_ptr<libmnt_iter, Unref> iterator(mnt_new_iter(MNT_ITER_FORWARD));
+  if (!lines.table || !iterator) return Error{errc::exhausted, "no memory to read " + file};
+  // Without a cache libmount resolves no path.
+  const int failed = mnt_table_parse_file(lines.table.get(), file.c_str());
+  if (failed != 0) return Error{errc::unavailable, "reading " + file + ": " + std::strerror(std::abs(failed))};
+  libmnt_fs* line = nullptr;
+  while (mnt_table_next_fs(lines.table.get(), iterator.get(), &line) == 0) lines.all.push_back(line);
+  return lines;
+}
+
+bool holds(const std::string& target, const std::string& path) {
+  return target == "/" || path == target || path.starts_with(target + "/");
+}
+
 }  // namespace
 
 result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::string& ext4) {
-  const std::unique_ptr<libmnt_table, Unref> table(mnt_new_table());
-  const std::unique_ptr<libmnt_iter, Unref> iterator(mnt_new_iter(MNT_ITER_FORWARD));
-  if (!table || !iterator) return Error{errc::exhausted, "no memory to read " + file};
-  // Without a cache libmount resolves no path.
-  const int failed = mnt_table_parse_file(table.get(), file.c_str());
-  if (failed != 0) return Error{errc::unavailable, "reading " + file + ": " + std::strerror(std::abs(failed))};
+  const auto parsed = parse(file);
+  if (!parsed) return parsed.error();
+  const auto& lines = parsed->all;
   std::vector<Mount> mounts;
-  std::vector<libmnt_fs*> lines;
-  libmnt_fs* line = nullptr;
-  while (mnt_table_next_fs(table.get(), iterator.get(), &line) == 0) {
-    lines.push_back(line);
-    mounts.push_back(convert(line, ext4));
-  }
+  for (libmnt_fs* line : lines) mounts.push_back(convert(line, ext4));
   std::unordered_map<std::uint64_t, Parent> by_id;
   for (std::size_t i = 0; i < mounts.size(); ++i) {
     const std::string fields = text_of(mnt_fs_get_optional_fields(lines[i]));
@@ -112,6 +125,21 @@ result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::st
     if (parent != by_id.end()) mounts[i].place = place_in(parent->second, mounts[i].target);
   }
   return mounts;
+}
+
+std::optional<bool> propagates(const std::string& file, const std::string& path) {
+  const auto parsed = parse(file);
+  if (!parsed) return std::nullopt;
+  std::optional<bool> shared;
+  std::size_t longest = 0;
+  for (libmnt_fs* line : parsed->all) {
+    const std::string target = text_of(mnt_fs_get_target(line));
+    // If two are mounted at one place, the later line is on top.
+    if (!holds(target, path) || target.size() < longest) continue;
+    longest = target.size();
+    shared = peer_group(text_of(mnt_fs_get_optional_fields(line)), "shared:") != 0;
+  }
+  return shared;
 }
 
 result<MountTable> MountReader::read() {

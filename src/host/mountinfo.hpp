@@ -8,6 +8,7 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/host/host.hpp"
+#include "corbd/host/mountinfo.hpp"
 
 namespace corbd::host {
 
@@ -24,10 +25,6 @@ class MountReader {
   Fd file_;
   MountTable known_;  ///< null: not read, or not readable
 };
-
-/// Parses a file of the form of /proc/self/mountinfo. Of the things that it names, it looks only at nbd devices, in
-/// `ext4`, the filesystem's folder in sysfs.
-result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::string& ext4 = "/sys/fs/ext4");
 
 /// The mount whose root `fd` is (an O_PATH descriptor will do), if any. Does no I/O.
 result<std::optional<Mount>> mount_at(int fd, const std::string& path);

@@ -13,24 +13,12 @@
 #include <string_view>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/host/tools.hpp"
 
 namespace corbd::host {
 namespace {
 
 constexpr std::size_t kOutputLimit = 2048;
-
-std::string find_program(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::string_view folders = path == nullptr ? "" : path;
-  const std::string all = std::string(folders) + ":/usr/sbin:/sbin:/usr/bin:/bin";
-  for (std::size_t at = 0; at < all.size();) {
-    const auto colon = std::min(all.find(':', at), all.size());
-    const std::string candidate = all.substr(at, colon - at) + "/" + program;
-    if (candidate.front() == '/' && colon != at && ::access(candidate.c_str(), X_OK) == 0) return candidate;
-    at = colon + 1;
-  }
-  return {};
-}
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> all;
@@ -92,6 +80,19 @@ std::string read_last_words(int from) {
 }
 
 }  // namespace
+
+std::string find_program(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::string_view folders = path == nullptr ? "" : path;
+  const std::string all = std::string(folders) + ":/usr/sbin:/sbin:/usr/bin:/bin";
+  for (std::size_t at = 0; at < all.size();) {
+    const auto colon = std::min(all.find(':', at), all.size());
+    const std::string candidate = all.substr(at, colon - at) + "/" + program;
+    if (candidate.front() == '/' && colon != at && ::access(candidate.c_str(), X_OK) == 0) return candidate;
+    at = colon + 1;
+  }
+  return {};
+}
 
 result<Ended> run(const std::vector<std::string>& argv, Capture capture) {
   const std::string program = find_program(argv.front());

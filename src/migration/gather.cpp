@@ -17,7 +17,9 @@
 #include "corbd/core/file.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/core/sysfs.hpp"
+#include "corbd/host/mountinfo.hpp"
 #include "corbd/kube/own_node.hpp"
+#include "corbd/kube/volume_data.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "inputs.hpp"
 
@@ -91,28 +93,17 @@ std::vector<std::string> names_below(int folder, const std::string& path, result
   return names;
 }
 
-/// kubelet's file about a volume (docs/sources.md#kubelet-paths).
-struct VolumeData {
-  std::string driver, handle, persistent_volume;
-};
-VolumeData read_volume_data(int folder, const std::string& path, result<>& read) {
+kube::VolumeData read_volume_data(int folder, const std::string& path, result<>& read) {
   const auto text = read_below(folder, path, path);
   if (!text && text.error().code != errc::not_found && read) read = text.error();
-  boost::system::error_code failed;
-  const auto parsed = json::parse(text ? *text : "null", failed);
-  const auto* object = failed ? nullptr : parsed.if_object();
-  const auto value = [&](const char* key) -> std::string {
-    const auto* found = object == nullptr ? nullptr : object->if_contains(key);
-    return found != nullptr && found->is_string() ? std::string(found->get_string()) : "";
-  };
-  return {value("driverName"), value("volumeHandle"), value("specVolID")};
+  return kube::parse_volume_data(text ? *text : "");
 }
 
 /// The folder of kubelet, and what is mounted on this node.
 struct Host {
   std::string root;         ///< of the host, as seen here
   std::string kubelet_dir;  ///< as on the host
-  std::vector<doctor::MountLine> mounts;
+  std::vector<host::Mount> mounts;
 
   Fd folder(const std::string& below) const {
     return Fd(::open((root + kubelet_dir + below).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -129,14 +120,16 @@ std::string below_mapping(const std::string& sys, const std::string& name) {
 }
 
 /// A raw device is a bind mount of its node, a filesystem has its device's number, and btrfs one of its own.
-std::string mounted_device(const std::string& sys, const doctor::MountLine& mount) {
+std::string mounted_device(const std::string& sys, const host::Mount& mount) {
   std::string name;
   if (mount.fstype == "devtmpfs") {
     name = fs::path(mount.root).filename();
     if (mount.root.ends_with("//deleted")) name = fs::path(mount.root.substr(0, mount.root.size() - 9)).filename();
   } else {
     std::error_code failed;
-    name = fs::read_symlink(sys + "/dev/block/" + mount.dev, failed).filename();
+    name = fs::read_symlink(
+               sys + "/dev/block/" + std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor), failed)
+               .filename();
     if (name.empty() && mount.source.starts_with("/dev/")) name = fs::path(mount.source).filename();
   }
   name = below_mapping(sys, name);
@@ -273,19 +266,6 @@ std::vector<StagedAt> staged_volumes(const Host& host, const std::string& driver
   return all;
 }
 
-std::vector<NbdUser> nbd_users(const std::string& sys) {
-  std::vector<NbdUser> all;
-  for (const auto& name : sysfs::names_in(sys + "/block")) {
-    if (!name.starts_with("nbd") || !sysfs::number<std::uint32_t>(std::string_view(name).substr(3))) continue;
-    const fs::path folder = sys + "/block/" + name;
-    const auto backend = sysfs::attribute(folder / "backend");
-    // Both are there only while the device is configured.
-    if (!backend && !sysfs::attribute(folder / "pid")) continue;
-    all.push_back({name, backend.value_or(""), {}, sysfs::waiting_of(folder)});
-  }
-  return all;
-}
-
 std::vector<KernelUser> kernel_users(const std::string& sys) {
   std::vector<KernelUser> all;
   const fs::path devices = sys + "/bus/rbd/devices";
@@ -309,9 +289,9 @@ Inputs gather(const Options& options) {
   Inputs inputs;
   const std::string sys = options.root + "/sys";
   // With hostPID, and from another root folder, ours are not the host's mounts.
-  const auto mountinfo =
-      read_file(options.root + (options.root.empty() ? "/proc/self" : "/proc/1") + "/mountinfo", kMaxText);
-  const Host host{options.root, options.kubelet_dir, doctor::mount_lines(mountinfo ? *mountinfo : "")};
+  const auto mounts =
+      host::read_mountinfo(options.root + (options.root.empty() ? "/proc/self" : "/proc/1") + "/mountinfo");
+  const Host host{options.root, options.kubelet_dir, mounts ? *mounts : std::vector<host::Mount>()};
   std::error_code ignored;
   inputs.driver = options.driver;
   inputs.kernel = doctor::kernel_release();
@@ -319,10 +299,11 @@ Inputs gather(const Options& options) {
   if (inputs.agent) inputs.states = ask_agent(options.admin_endpoint);
   inputs.recorded = doctor::read_recorded(options.root + options.state_dir);
   if (auto all = doctor::read_all_recorded(options.root + options.state_dir); !all) inputs.records = all.error();
-  if (!mountinfo) inputs.mounts = mountinfo.error();
+  if (!mounts) inputs.mounts = mounts.error();
   inputs.nbd_there = fs::exists(sys + "/module/nbd", ignored);
   inputs.rbd = doctor::rbd_module(options.root, inputs.kernel);
-  inputs.nbd = nbd_users(sys);
+  for (auto& device : doctor::nbd_devices(sys))
+    inputs.nbd.push_back({"nbd" + std::to_string(device.index), std::move(device.backend), {}, device.waiting});
   inputs.krbd = kernel_users(sys);
   inputs.daemons = find_others(options.root, inputs.nbd);
   if (auto seen = in_host_pids(options.root); !seen) inputs.daemons = seen.error();

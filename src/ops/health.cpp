@@ -1,14 +1,9 @@
 #include "corbd/ops/health.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "corbd/core/fd.hpp"
+#include "corbd/core/file.hpp"
 #include "corbd/core/log.hpp"
 
 namespace corbd::ops {
@@ -18,16 +13,6 @@ constexpr std::chrono::seconds kTick{1};
 constexpr std::chrono::seconds kTryEvery{10};
 constexpr std::chrono::seconds kTryLimit{5};
 constexpr const char* kPlain = "text/plain; charset=utf-8";
-
-/// It needs no fsync: a full or read-only filesystem refuses the write already.
-result<> try_writing(const std::string& folder) {
-  const std::string path = folder + "/.writable";
-  const auto failed = [&] { return Error{errc::state_write, "writing " + path + ": " + std::strerror(errno)}; };
-  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return failed();
-  if (::write(fd.get(), "\n", 1) != 1) return failed();
-  return {};
-}
 
 }  // namespace
 
@@ -68,7 +53,7 @@ void Writable::start() { gate_.spawn(watch(*this)); }
 task<> Writable::watch(Writable& self) {
   while (!self.stopping_.cancelled()) {
     Promise<void> promise(self.control_, self.clock_);
-    self.pool_.post([promise, folder = self.folder_] { promise.set(try_writing(folder)); });
+    self.pool_.post([promise, folder = self.folder_] { promise.set(try_writing(folder + "/.writable")); });
     const auto tried = promise.future();
     Until until;
     until.scope = &self.stopping_;

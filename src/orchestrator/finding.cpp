@@ -2,9 +2,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <boost/json/parse.hpp>
 
 #include "corbd/core/file.hpp"
+#include "corbd/kube/volume_data.hpp"
 #include "corbd/orchestrator/finder.hpp"
 #include "corbd/plan/planner.hpp"
 #include "corbd/volume/stash_file.hpp"
@@ -40,12 +40,7 @@ result<Traces> read_traces(const std::string& staging_path) {
                     std::chrono::nanoseconds(status.st_mtim.tv_nsec);
   if (const auto stash = volume::read_stash(staging_path); stash && *stash) traces.attachment = (*stash)->attachment;
   const auto text = read_file(staging_path.substr(0, staging_path.rfind('/')) + "/vol_data.json", kMaxFile);
-  if (!text) return traces;
-  boost::system::error_code failed;
-  const auto parsed = boost::json::parse(*text, failed);
-  const auto* object = failed ? nullptr : parsed.if_object();
-  const auto* context = object == nullptr ? nullptr : object->if_contains("seLinuxMountContext");
-  if (context != nullptr && context->is_string()) traces.selinux_context = context->get_string();
+  if (text) traces.selinux_context = kube::parse_volume_data(*text).selinux_context;
   return traces;
 }
 

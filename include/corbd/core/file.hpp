@@ -18,6 +18,8 @@ result<> write_durably(const std::string& path, std::string_view content, mode_t
 result<> overwrite_durably(const std::string& from, const std::string& path, std::string_view content);
 /// not_found when the file is not there. A file of more than `limit` bytes is state_corrupt.
 result<std::string> read_file(const std::string& path, std::size_t limit);
+/// Writes a byte into a file at that path. It needs no fsync: a full or read-only filesystem refuses the write already.
+result<> try_writing(const std::string& path);
 /// Removes the file durably. Succeeds when it is not there.
 result<> remove_durably(const std::string& path);
 /// Makes the folder (without changing its parents' modes) and checks that we may write there.

@@ -1,6 +1,7 @@
 // What both the doctor and the check before a migration read of a node.
 #pragma once
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
@@ -30,12 +31,15 @@ inline constexpr std::string_view kHostPids = "pid:[4026531836]";
 /// Of this process: "pid:[4026531836]".
 std::string pid_namespace();
 
-/// A line of mountinfo (proc_pid_mountinfo(5)), with its escapes undone.
-struct MountLine {
-  std::string dev;  ///< "43:0"
-  std::string root, target, fstype, source;
+/// A configured nbd device.
+struct NbdDevice {
+  std::uint32_t index = 0;
+  std::string backend;        ///< its identifier, a volume ID; empty: it has none
+  bool maker_lives = false;   ///< the process that connected it; means nothing for a device that was served again since
+  std::uint32_t waiting = 0;  ///< requests
 };
-std::vector<MountLine> mount_lines(std::string_view mountinfo);
+/// `sys`: "/sys".
+std::vector<NbdDevice> nbd_devices(const std::string& sys);
 
 /// Of config.json; without one the cluster of `ceph_conf`, unless that is empty.
 result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir, const std::string& ceph_conf);

@@ -126,3 +126,19 @@ TEST_CASE("a mount tells its place in the filesystem below, by whatever path tha
   CHECK_FALSE(host::goes_with(pod, staged));
   CHECK_FALSE(host::goes_with(staged, staged));
 }
+
+TEST_CASE(
+    "whether mounts reach other namespaces is said by the mount that holds the folder: whole names, the one on top") {
+  const test::Folder folder;
+  const std::string path = folder.path() + "/mountinfo";
+  std::ofstream(path) << "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+                         "22 21 8:2 / /data rw shared:1 master:1 - ext4 /dev/sdb rw\n"
+                         "23 21 8:3 / /a\\040b rw shared:2 - ext4 /dev/sdc rw\n"
+                         "24 21 8:4 / /data/top rw shared:3 - ext4 /dev/sdd rw\n"
+                         "25 24 8:5 / /data/top rw master:3 - ext4 /dev/sde rw\n";
+  CHECK(host::propagates(path, "/data/x") == true);
+  CHECK(host::propagates(path, "/database") == false);
+  CHECK(host::propagates(path, "/a b/c") == true);
+  CHECK(host::propagates(path, "/data/top/x") == false);
+  CHECK_FALSE(host::propagates(folder.path() + "/none", "/").has_value());
+}

@@ -603,13 +603,3 @@ TEST_CASE("a secret is read for what it has, and its key for its type, not for i
   read = read_stage_secret({{"userKey", Secret(std::string("no key"))}});
   CHECK((!read.user && read.key && read.key_type == KeyType::unknown));
 }
-
-TEST_CASE("lines of mountinfo are read with their escapes and optional fields") {
-  const auto lines = doctor::mount_lines(
-      "36 35 43:0 / /a\\040b rw,noatime shared:1 master:2 - ext4 /dev/nbd0 rw\n"
-      "37 35 0:6 /nbd1 /raw rw - devtmpfs udev rw\n"
-      "38 35 broken\n");
-  REQUIRE(lines.size() == 2);
-  CHECK((lines[0].dev == "43:0" && lines[0].target == "/a b" && lines[0].fstype == "ext4"));
-  CHECK((lines[1].root == "/nbd1" && lines[1].source == "udev"));
-}

@@ -1,0 +1,21 @@
+// Files of the form of /proc/self/mountinfo. Reading one cannot hang.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corbd/core/result.hpp"
+#include "corbd/host/values.hpp"
+
+namespace corbd::host {
+
+/// All mounts. Of the things that the file names, it looks only at nbd devices, in `ext4`, the filesystem's folder in
+/// sysfs.
+result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::string& ext4 = "/sys/fs/ext4");
+
+/// Whether mounts below `path` reach other namespaces: the mount that holds it is in a shared peer group. Absent: no
+/// mount of the file holds it.
+std::optional<bool> propagates(const std::string& file, const std::string& path);
+
+}  // namespace corbd::host

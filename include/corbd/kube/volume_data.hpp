@@ -1,0 +1,16 @@
+// kubelet's own file about a volume, vol_data.json (docs/sources.md#kubelet-paths).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace corbd::kube {
+
+/// What the file does not say is empty.
+struct VolumeData {
+  std::string driver, handle, persistent_volume;
+  std::string selinux_context;
+};
+VolumeData parse_volume_data(std::string_view text);
+
+}  // namespace corbd::kube
