@@ -32,9 +32,7 @@ void find_device(Case& of) {
   if (of.nbd != nullptr) {
     of.device = of.nbd->name;
   } else if (of.stash != nullptr && !of.stash->nbd) {
-    const auto* mapped = only(inputs.krbd, [&](const KernelUser& one) {
-      return one.pool == of.stash->pool && one.ns == of.stash->ns && one.image == of.stash->image;
-    });
+    const auto* mapped = only(inputs.krbd, [&](const KernelUser& one) { return has_image(one, *of.stash); });
     if (mapped != nullptr) of.device = mapped->name;
   }
 }
@@ -87,6 +85,20 @@ Case case_of(const Inputs& inputs, const StagedAt& at) {
   if (known->second.volume) of.object = &*known->second.volume;
   if (known->second.secret) of.secret = &*known->second.secret;
   return of;
+}
+
+std::string attribute(const Case& of, const char* name) {
+  if (of.object == nullptr) return "";
+  const auto found = of.object->attributes.find(name);
+  return found == of.object->attributes.end() ? "" : found->second;
+}
+
+const KernelUser* mapped_device(const Case& of) {
+  return only(of.inputs.krbd, [&](const KernelUser& one) { return one.name == of.device; });
+}
+
+bool has_image(const KernelUser& device, const cephcsi::Stash& noted) {
+  return device.pool == noted.pool && device.ns == noted.ns && device.image == noted.image;
 }
 
 bool attaches_nothing(const Inputs& inputs) { return inputs.attaches && !*inputs.attaches; }

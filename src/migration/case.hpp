@@ -26,6 +26,14 @@ struct Case {
 };
 Case case_of(const Inputs& inputs, const StagedAt& at);
 
+/// Of the volume's attributes; empty: it is not set, or they are not known.
+std::string attribute(const Case& of, const char* name);
+/// The device of the kernel's client; null: the volume has none.
+const KernelUser* mapped_device(const Case& of);
+/// Whether the device has the image that ceph-csi noted.
+bool has_image(const KernelUser& device, const cephcsi::Stash& noted);
+/// Whether corbd takes over the volume's device, as its next stage judges it. The error says why not.
+result<> check_adoption(const Case& of);
 /// The CSIDriver says so (attachRequired: false): no volume of the driver has a VolumeAttachment.
 bool attaches_nothing(const Inputs& inputs);
 /// kubelet's folder, and nothing in it: no volume is staged there.

@@ -1,5 +1,4 @@
-// What this agent would do with the volumes that ceph-csi has staged: the planner's rules for a volume without a record
-// (src/plan/adopt.cpp), and what a stage refuses. Pure.
+// What this agent would do with the volumes that ceph-csi has staged. Pure.
 #include <algorithm>
 #include <iterator>
 
@@ -23,14 +22,6 @@ void judge_stash(const Case& of, VolumeForecast& into) {
                 std::string("neither ceph-csi nor corbd can unstage it so: ") + kMoveAway + ", and remove the file");
     return;
   }
-  if (of.stash == nullptr) {
-    if (of.server != Server::none)
-      add_finding(
-          into, Grade::failure, "image-meta.json",
-          cephcsi::stash_file(of.at.path) + " is missing: corbd adopts no device that ceph-csi did not note there",
-          kMoveAway);
-    return;
-  }
   if (of.at.stash_version > kStashVersion)
     add_finding(into, Grade::warning, "image-meta.json",
                 cephcsi::stash_file(of.at.path) + " has version " + std::to_string(of.at.stash_version) +
@@ -38,55 +29,24 @@ void judge_stash(const Case& of, VolumeForecast& into) {
                 "try one such volume on a node that was drained; report what goes wrong");
 }
 
-std::size_t carriers(const Case& of) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      of.inputs.nbd, [&](const NbdUser& one) { return !one.backend.empty() && one.backend == of.at.volume_id; }));
-}
-
-void judge_nbd(const Case& of, VolumeForecast& into) {
+void judge_device(const Case& of, VolumeForecast& into) {
   const std::string device = "/dev/" + of.device;
-  if (of.stash != nullptr && !of.stash->nbd)
-    add_finding(into, Grade::failure, "device",
-                cephcsi::stash_file(of.at.path) + " says that the kernel mapped it, but " + device + " serves it",
-                kMoveAway);
-  else if (of.stash != nullptr && !of.stash->device.empty() && of.stash->device != device)
-    add_finding(into, Grade::failure, "device",
-                cephcsi::stash_file(of.at.path) + " names " + of.stash->device + ", but " + device + " serves it",
-                kMoveAway);
-  if (of.nbd == nullptr || of.nbd->backend != of.at.volume_id)
-    add_finding(into, Grade::failure, "identifier",
-                device + (of.nbd == nullptr || of.nbd->backend.empty()
-                              ? " carries no identifier, so corbd cannot know it for this volume's: its I/O fails when "
-                                "rbd-nbd's reattach-timeout (300 s) is over"
-                              : " carries the identifier " + of.nbd->backend + ", not this volume's"),
-                kMoveAway);
-  else if (carriers(of) > 1)
-    add_finding(into, Grade::failure, "identifier", "more than one nbd device carries this volume's identifier",
-                kMoveAway);
-}
-
-void judge_kernel(const Case& of, VolumeForecast& into) {
-  const auto* seen = [&]() -> const KernelUser* {
-    const auto found = std::ranges::find(of.inputs.krbd, of.device, &KernelUser::name);
-    return found == of.inputs.krbd.end() ? nullptr : &*found;
-  }();
-  if (of.stash == nullptr || seen == nullptr) return;
-  if (of.stash->nbd)
-    add_finding(into, Grade::failure, "device",
-                cephcsi::stash_file(of.at.path) + " says that rbd-nbd mapped it, but /dev/" + of.device + " serves it",
-                kMoveAway);
-  if (of.stash->pool != seen->pool || of.stash->ns != seen->ns || of.stash->image != seen->image)
-    add_finding(into, Grade::failure, "device",
-                cephcsi::stash_file(of.at.path) + " names the image " + of.stash->pool + "/" + of.stash->image +
-                    ", but /dev/" + of.device + " has " + seen->pool + "/" + seen->image,
-                kMoveAway);
-  const auto same = [&](const KernelUser& one) {
-    return one.pool == seen->pool && one.ns == seen->ns && one.image == seen->image;
-  };
-  if (std::ranges::count_if(of.inputs.krbd, same) > 1)
-    add_finding(into, Grade::failure, "device",
-                "the kernel has the image more than once: corbd takes one device of it, and refuses two",
-                "`rbd device list` shows them; unmap the one that nothing uses");
+  const bool identified = of.nbd != nullptr && !of.nbd->backend.empty() && of.nbd->backend == of.at.volume_id;
+  if (of.device.starts_with("nbd") && !identified)
+    return add_finding(into, Grade::failure, "identifier",
+                       device + (of.nbd == nullptr || of.nbd->backend.empty()
+                                     ? " carries no identifier, so corbd cannot know it for this volume's: its I/O "
+                                       "fails when rbd-nbd's reattach-timeout (300 s) is over"
+                                     : " carries the identifier " + of.nbd->backend + ", not this volume's"),
+                       kMoveAway);
+  const auto adopted = of.at.stash ? check_adoption(of) : result<>();
+  if (adopted) return;
+  const auto* mapped = mapped_device(of);
+  add_finding(into, Grade::failure, "device",
+              "corbd refuses " + device +
+                  (mapped == nullptr ? "" : ", which has the image " + mapped->pool + "/" + mapped->image) + ": " +
+                  adopted.error().text,
+              kMoveAway);
 }
 
 /// librbd's cache acknowledges a write before it is stored, and is on by default. Who ends rbd-nbd with its pod kills
@@ -94,8 +54,7 @@ void judge_kernel(const Case& of, VolumeForecast& into) {
 bool has_cache(const Case& of) {
   if (of.nbd != nullptr && of.nbd->cache_off) return !*of.nbd->cache_off;
   if (of.object == nullptr) return true;
-  const auto named = of.object->attributes.find("mapOptions");
-  const auto read = cephcsi::split_map_options(named == of.object->attributes.end() ? "" : named->second);
+  const auto read = cephcsi::split_map_options(attribute(of, "mapOptions"));
   if (!read) return true;
   constexpr std::string_view off = ",rbd_cache=false,";
   std::string options = "," + read->nbd + ",";
@@ -239,12 +198,6 @@ void judge_secret(const Case& of, VolumeForecast& into, const cephcsi::Parameter
 }
 
 void judge_encryption(const Case& of, VolumeForecast& into, const cephcsi::Parameters& read) {
-  if (of.stash != nullptr && of.stash->encrypted != !read.kms_id.empty())
-    add_finding(into, Grade::failure, "encryption",
-                cephcsi::stash_file(of.at.path) + (of.stash->encrypted
-                                                       ? " says that it is encrypted, its attributes do not"
-                                                       : " does not say that it is encrypted, its attributes do"),
-                kMoveAway);
   // It needs no config.
   if (read.kms_id.empty() || read.kms_id == kms::kDefaultKms) return;
   const auto kind = of.inputs.kms_config ? kms::kind_of(*of.inputs.kms_config, read.kms_id)
@@ -259,8 +212,7 @@ struct Choice {
 };
 Choice choose(const Case& of) {
   Choice made{{of.inputs.unnamed, std::nullopt}, "--default-mounter"};
-  const auto named = of.object->attributes.find("mounter");
-  if (named != of.object->attributes.end() && !named->second.empty()) made.by = "its attribute mounter";
+  if (!attribute(of, "mounter").empty()) made.by = "its attribute mounter";
   if (!of.inputs.rules) return made;
   auto about = cephcsi::mounter_case(of.at.volume_id, of.object->attributes);
   about.storage_class = of.object->storage_class;
@@ -288,9 +240,9 @@ void judge_client(const Case& of, VolumeForecast& into, const cephcsi::Parameter
         into, Grade::failure, "client",
         "the kernel is to serve it from its next stage on, or is asked first (tryOtherMounters), and has no rbd module",
         "install the module, or have corbd serve it by a rule in mounters.json");
-  const auto features = of.object->attributes.find("imageFeatures");
-  if (read.mounter != cephcsi::Mounter::krbd && features != of.object->attributes.end() && !features->second.empty() &&
-      features->second.find("exclusive-lock") == std::string::npos)
+  const std::string features = attribute(of, "imageFeatures");
+  if (read.mounter != cephcsi::Mounter::krbd && !features.empty() &&
+      features.find("exclusive-lock") == std::string::npos)
     add_finding(
         into, attaches_nothing(of.inputs) ? Grade::failure : Grade::warning, "exclusive-lock",
         std::string("its StorageClass made its image without exclusive-lock: after a crash ") +
@@ -352,15 +304,14 @@ VolumeForecast migrated(const Case& of) {
     return made;
   }
   judge_stash(of, made);
-  if (of.device.starts_with("nbd")) judge_nbd(of, made);
-  if (of.server == Server::kernel) judge_kernel(of, made);
+  if (of.server != Server::none) judge_device(of, made);
   judge_io(of, made);
   judge_attachment(of, made);
   judge_cluster(of, made);
   judge_attributes(of, made);
   const bool refused = std::ranges::any_of(
       made.findings, [](const Finding& one) { return one.check == "device" || one.check == "identifier"; });
-  if (refused || (of.stash == nullptr && of.server != Server::none))
+  if (refused || (!of.at.stash && of.server != Server::none))
     made.after = of.server == Server::kernel ? "the kernel; corbd refuses its next stage" : "nobody: corbd refuses it";
   return made;
 }

@@ -76,8 +76,7 @@ void judge_served(const Case& of, VolumeForecast& into) {
   if (of.object == nullptr)
     return nobody_will(of, into,
                        "whether its attributes say mounter: rbd-nbd is not known, and ceph-csi heals no other volume");
-  const auto named = of.object->attributes.find("mounter");
-  if (named == of.object->attributes.end() || named->second != "rbd-nbd")
+  if (attribute(of, "mounter") != "rbd-nbd")
     return nobody_will(of, into, "its attributes do not say mounter: rbd-nbd, so ceph-csi does not heal it");
   into.after = "rbd-nbd, when ceph-csi's pod has started and the API server answers it";
   if (only_readers(*of.object))
@@ -94,9 +93,7 @@ void judge_served(const Case& of, VolumeForecast& into) {
 /// ceph-csi unmaps by the names in its file.
 void judge_mapped(const Case& of, VolumeForecast& into) {
   into.after = "the kernel, without a break";
-  const auto seen = std::ranges::find(of.inputs.krbd, of.device, &KernelUser::name);
-  const bool same = of.stash != nullptr && seen != of.inputs.krbd.end() && of.stash->pool == seen->pool &&
-                    of.stash->ns == seen->ns && of.stash->image == seen->image;
+  const auto* seen = mapped_device(of);
   if (!of.at.stash || of.stash == nullptr)
     add_finding(into, Grade::failure, "image-meta.json",
                 of.at.stash ? cephcsi::stash_file(of.at.path) + " is missing: ceph-csi's unstage fails"
@@ -105,7 +102,7 @@ void judge_mapped(const Case& of, VolumeForecast& into) {
   else if (of.stash->nbd)
     add_finding(into, Grade::failure, "unstage",
                 cephcsi::stash_file(of.at.path) + " says that rbd-nbd mapped it: " + unstage_of(of), kDrain);
-  else if (!same && seen != of.inputs.krbd.end())
+  else if (seen != nullptr && !has_image(*seen, *of.stash))
     add_finding(into, Grade::failure, "unstage",
                 cephcsi::stash_file(of.at.path) + " names the image " + of.stash->pool + "/" + of.stash->image +
                     ", but /dev/" + of.device + " has " + seen->pool + "/" + seen->image + ": " + unstage_of(of),

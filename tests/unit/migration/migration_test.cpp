@@ -324,12 +324,13 @@ TEST_CASE("a device that corbd would not adopt fails the migration") {
   SECTION("one of two with the volume's identifier") {
     auto inputs = by_rbd_nbd();
     inputs.nbd.push_back({"nbd1", kVolume, {1}, 0});
-    CHECK(migration_of(inputs, "identifier") == Grade::failure);
+    CHECK(migration_of(inputs, "device") == Grade::failure);
   }
   SECTION("one that ceph-csi did not note") {
     auto inputs = by_rbd_nbd();
     inputs.staged[0].stash = std::optional<cephcsi::Stash>();
-    CHECK(migration_of(inputs, "image-meta.json") == Grade::failure);
+    CHECK(migration_of(inputs, "device") == Grade::failure);
+    CHECK_THAT(named(only(forecast_migration(inputs)), "device").said, ContainsSubstring("left no image-meta.json"));
   }
   SECTION("one beside the device that ceph-csi noted") {
     auto inputs = by_rbd_nbd();
@@ -342,6 +343,17 @@ TEST_CASE("a device that corbd would not adopt fails the migration") {
     CHECK(migration_of(inputs, "device") == Grade::failure);
     inputs = by_kernel();
     (*inputs.staged[0].stash)->nbd = true;
+    CHECK(migration_of(inputs, "device") == Grade::failure);
+  }
+  SECTION("one of rbd-nbd for another image than a static volume's attributes name") {
+    auto inputs = by_rbd_nbd();
+    auto& attributes = inputs.facts[kVolume].volume->attributes;
+    attributes.merge(
+        std::map<std::string, std::string>{{"staticVolume", "true"}, {"clusterID", "prod"}, {"pool", "rbd"}});
+    attributes["imageFeatures"] = "layering";
+    (*inputs.staged[0].stash)->image = kVolume;
+    CHECK(migration_of(inputs, "device") == Grade::ok);
+    attributes["pool"] = "other";
     CHECK(migration_of(inputs, "device") == Grade::failure);
   }
   SECTION("one of two of the kernel's for one image, or one of another image") {
@@ -400,7 +412,8 @@ TEST_CASE("an encrypted volume needs a KMS that corbd knows, its passphrase, and
   inputs.kms_config = R"({"v":{"encryptionKMSType":"metadata"}})";
   CHECK(migration_of(inputs, "encryption") == Grade::ok);
   (*inputs.staged[0].stash)->encrypted = false;
-  CHECK(migration_of(inputs, "encryption") == Grade::failure);
+  CHECK_THAT(named(only(forecast_migration(inputs)), "device").said,
+             ContainsSubstring("does not say that it is encrypted"));
 }
 
 TEST_CASE("a cluster must have monitors in config.json, under its name or a mapped one") {
