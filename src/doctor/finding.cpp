@@ -5,6 +5,14 @@
 
 namespace corbd::doctor {
 
+Finding ok(std::string check, std::string said) { return {std::move(check), Grade::ok, std::move(said), {}}; }
+Finding warning(std::string check, std::string said, std::string remedy) {
+  return {std::move(check), Grade::warning, std::move(said), std::move(remedy)};
+}
+Finding failure(std::string check, std::string said, std::string remedy) {
+  return {std::move(check), Grade::failure, std::move(said), std::move(remedy)};
+}
+
 int exit_code(const std::vector<Finding>& findings) {
   auto worst = Grade::ok;
   for (const auto& finding : findings) worst = std::max(worst, finding.verdict);

@@ -37,12 +37,6 @@ namespace json = boost::json;
 
 constexpr std::size_t kMaxText = 16 << 20;
 
-std::optional<std::string> first_line(const std::string& path) {
-  const auto text = read_file(path, kMaxText);
-  if (!text) return std::nullopt;
-  return text->substr(0, text->find('\n'));
-}
-
 /// A module can be loaded if depmod(8) knows it. `sign`: what is there while it is loaded.
 Module module_of(const std::string& root, const std::string& kernel, const char* sign, const char* file) {
   std::error_code ignored;
@@ -85,17 +79,29 @@ KeyType type_of_key(const std::string& path) {
   return cephcsi::key_type({letters.data(), letters.size()});
 }
 
-/// The object "record" of each file, as far as they are that.
-void for_each_record(const std::string& state_dir, const std::function<void(const json::object& record)>& take) {
+/// The object "record" of each file. An error: not every file has one, or can be read.
+result<> for_each_record(const std::string& state_dir, const std::function<void(const json::object& record)>& take) {
+  const std::string folder = state_dir + "/volumes";
+  result<> all;
   std::error_code failed;
-  for (fs::directory_iterator at(state_dir + "/volumes", failed), end; !failed && at != end; at.increment(failed)) {
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
     if (at->path().extension() != ".json") continue;
     const auto text = read_file(at->path(), kMaxText);
+    if (!text) {
+      if (text.error().code != errc::not_found) all = text.error();
+      continue;
+    }
     boost::system::error_code bad;
-    const auto parsed = json::parse(text ? *text : "null", bad);
+    const auto parsed = json::parse(*text, bad);
     const auto* record = !bad && parsed.is_object() ? parsed.get_object().if_contains("record") : nullptr;
-    if (record != nullptr && record->is_object()) take(record->get_object());
+    if (record != nullptr && record->is_object())
+      take(record->get_object());
+    else
+      all = Error{errc::state_corrupt, at->path().string() + " is no record"};
   }
+  if (failed && failed != std::errc::no_such_file_or_directory)
+    return Error{errc::unavailable, "reading " + folder + ": " + failed.message()};
+  return all;
 }
 
 std::string text_of(const json::object& record, const char* field) {
@@ -106,7 +112,7 @@ std::string text_of(const json::object& record, const char* field) {
 /// Of the volumes that have a key here.
 std::vector<KeySeen> keys_of(const Options& options) {
   std::vector<KeySeen> keys;
-  for_each_record(options.state_dir, [&](const json::object& record) {
+  (void)for_each_record(options.state_dir, [&](const json::object& record) {
     const std::string volume_id = text_of(record, "volume_id");
     const auto type = type_of_key(options.runtime_dir + "/keys/" + sha256_hex(volume_id));
     if (type != KeyType::unknown) keys.push_back({volume_id, type, text_of(record, "kind") == "krbd"});
@@ -116,9 +122,9 @@ std::vector<KeySeen> keys_of(const Options& options) {
 
 /// The lock file of a state directory names its holder. A process that has ended may have left its name.
 std::optional<bool> agent_dumps_core(const std::string& state_dir) {
-  const auto pid = first_line(state_dir + "/lock");
+  const auto pid = sysfs::attribute(state_dir + "/lock");
   if (!pid || pid->empty()) return std::nullopt;
-  const auto name = first_line("/proc/" + *pid + "/comm");
+  const auto name = sysfs::attribute("/proc/" + *pid + "/comm");
   const auto limits = read_file("/proc/" + *pid + "/limits", kMaxText);
   if (!limits || !name || (*name != "corbd" && *name != "cephcsi")) return std::nullopt;
   return dumps_core(*limits);
@@ -197,27 +203,18 @@ result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir) 
   return cephcsi::parse_mounter_rules(*text);
 }
 
-std::set<std::string> read_recorded(const std::string& state_dir) {
-  std::set<std::string> ids;
-  for_each_record(state_dir, [&](const json::object& record) {
-    if (auto id = text_of(record, "volume_id"); !id.empty()) ids.insert(std::move(id));
+Records read_records(const std::string& state_dir) {
+  Records records;
+  bool nameless = false;
+  records.complete = for_each_record(state_dir, [&](const json::object& record) {
+    const auto id = text_of(record, "volume_id");
+    if (id.empty())
+      nameless = true;
+    else
+      records.volumes.insert(id);
   });
-  return ids;
-}
-
-result<std::set<std::string>> read_all_recorded(const std::string& state_dir) {
-  const std::string folder = state_dir + "/volumes";
-  std::set<std::string> files;
-  std::error_code failed;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
-    if (at->path().extension() == ".json") files.insert(at->path());
-  if (failed && failed != std::errc::no_such_file_or_directory)
-    return Error{errc::unavailable, "reading " + folder + ": " + failed.message()};
-  for (const auto& file : files)
-    if (const auto text = read_file(file, kMaxText); !text && text.error().code != errc::not_found) return text.error();
-  auto ids = read_recorded(state_dir);
-  if (ids.size() < files.size()) return Error{errc::state_corrupt, "a record in " + folder + " names no volume"};
-  return ids;
+  if (nameless) records.complete = Error{errc::state_corrupt, "a record in " + state_dir + "/volumes names no volume"};
+  return records;
 }
 
 Inputs gather(const Options& options) {
@@ -225,12 +222,12 @@ Inputs gather(const Options& options) {
   inputs.kernel = kernel_release();
   std::error_code ignored;
   inputs.nbd_there = fs::exists("/sys/module/nbd", ignored);
-  inputs.nbds_max = first_line("/sys/module/nbd/parameters/nbds_max");
+  inputs.nbds_max = sysfs::attribute("/sys/module/nbd/parameters/nbds_max");
   inputs.rbd = rbd_module("", inputs.kernel);
   inputs.dm_crypt = module_of("", inputs.kernel, "/sys/module/dm_crypt", "/dm-crypt.ko");
   inputs.capabilities = effective_capabilities();
   inputs.pid_namespace = pid_namespace();
-  inputs.first_process = first_line("/proc/1/comm").value_or("");
+  inputs.first_process = sysfs::attribute("/proc/1/comm").value_or("");
   inputs.host_network = in_host_network();
   // ceph-csi's DaemonSet mounts these two, and not the folder that they are in.
   for (const std::string& folder : {options.kubelet_dir + "/pods", options.kubelet_dir + "/plugins"})
@@ -250,7 +247,7 @@ Inputs gather(const Options& options) {
       for (const auto& monitor : cluster.monitors) inputs.monitors.push_back({cluster.cluster_id, monitor, false});
   ask_monitors(inputs.monitors);
   inputs.devices = nbd_devices("/sys");
-  inputs.recorded = read_recorded(options.state_dir);
+  inputs.recorded = read_records(options.state_dir).volumes;
   inputs.keys = keys_of(options);
   // Rules that cannot be read are a finding of their own.
   auto keyrings =

@@ -24,14 +24,6 @@ constexpr Right kRights[] = {
     {27, "CAP_MKNOD", "encrypted volumes cannot be opened where no udev makes their device nodes"},
 };
 
-Finding ok(std::string check, std::string said) { return {std::move(check), Grade::ok, std::move(said), {}}; }
-Finding warning(std::string check, std::string said, std::string remedy) {
-  return {std::move(check), Grade::warning, std::move(said), std::move(remedy)};
-}
-Finding failure(std::string check, std::string said, std::string remedy) {
-  return {std::move(check), Grade::failure, std::move(said), std::move(remedy)};
-}
-
 Finding kernel(const Inputs& inputs) {
   const auto version = kernel_version(inputs.kernel);
   const std::string said = "Linux " + inputs.kernel;

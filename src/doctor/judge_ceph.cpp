@@ -43,7 +43,7 @@ std::string some_of(const std::vector<std::string>& ids) {
 /// The keyrings of a host, by the type of their keys.
 void judge_keyrings(const Inputs& inputs, std::vector<Finding>& into) {
   for (const auto& wrong : inputs.wrong_mounts)
-    into.push_back({"mounts.d", Grade::warning, wrong, "correct it: `corbd mount --all` fails for it, also at boot"});
+    into.push_back(warning("mounts.d", wrong, "correct it: `corbd mount --all` fails for it, also at boot"));
   for (const auto& one : inputs.keys)
     if (one.from != KeySeen::From::volume && one.type == KeyType::unknown)
       into.push_back({"keyrings", one.from == KeySeen::From::mount ? Grade::failure : Grade::warning,
@@ -56,7 +56,7 @@ void judge_keyrings(const Inputs& inputs, std::vector<Finding>& into) {
       if (one.from != KeySeen::From::volume && one.type == type) all.push_back(one.of);
     if (!all.empty()) said += (said.empty() ? "" : "; ") + std::string(name) + ": " + some_of(all);
   }
-  if (!said.empty()) into.push_back({"keyrings", Grade::ok, said, {}});
+  if (!said.empty()) into.push_back(ok("keyrings", said));
 }
 
 }  // namespace
@@ -65,11 +65,8 @@ bool kernel_knows_aes256k(std::string_view release) { return kernel_version(rele
 
 void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
   const bool known = !inputs.ceph_release.empty();
-  into.push_back({"librados",
-                  Grade::ok,
-                  known ? "Ceph " + inputs.ceph_release + " (" + inputs.ceph_libraries + ")"
-                        : inputs.ceph_libraries + ", of a release that it does not tell",
-                  {}});
+  into.push_back(ok("librados", known ? "Ceph " + inputs.ceph_release + " (" + inputs.ceph_libraries + ")"
+                                      : inputs.ceph_libraries + ", of a release that it does not tell"));
   const bool library = !known || knows_aes256k(release_of(inputs.ceph_release));
   const bool kernel = kernel_knows_aes256k(inputs.kernel);
   std::size_t old_keys = 0, new_keys = 0;
@@ -85,25 +82,26 @@ void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
   judge_keyrings(inputs, into);
   const char* check = "cephx-keys";
   if (!by_library.empty())
-    into.push_back({check, Grade::failure,
-                    "librados of Ceph " + inputs.ceph_release + " cannot use the aes256k key of " +
-                        some_of(by_library) + ": the first that can are 19.2.6 and 20.2.4",
-                    std::string("use an image or a package with Ceph 19.2.6, 20.2.4 or newer, ") + kOtherKey});
+    into.push_back(failure(check,
+                           "librados of Ceph " + inputs.ceph_release + " cannot use the aes256k key of " +
+                               some_of(by_library) + ": the first that can are 19.2.6 and 20.2.4",
+                           std::string("use an image or a package with Ceph 19.2.6, 20.2.4 or newer, ") + kOtherKey));
   if (!by_kernel.empty())
-    into.push_back({check, Grade::failure,
-                    "the RBD client of Linux " + inputs.kernel + " cannot use the aes256k key of " +
-                        some_of(by_kernel) + ", which mounter rbd serves: the first that can is 7.0",
-                    std::string("let corbd serve them (mounter: rbd-nbd), run Linux 7.0 or newer, ") + kOtherKey});
+    into.push_back(
+        failure(check,
+                "the RBD client of Linux " + inputs.kernel + " cannot use the aes256k key of " + some_of(by_kernel) +
+                    ", which mounter rbd serves: the first that can is 7.0",
+                std::string("let corbd serve them (mounter: rbd-nbd), run Linux 7.0 or newer, ") + kOtherKey));
   if (!unused.empty())
-    into.push_back({check, Grade::warning,
-                    "librados of Ceph " + inputs.ceph_release + " cannot use the aes256k key of " + some_of(unused) +
-                        ", which no mount uses yet",
-                    std::string("use a package with Ceph 19.2.6, 20.2.4 or newer, ") + kOtherKey});
+    into.push_back(warning(check,
+                           "librados of Ceph " + inputs.ceph_release + " cannot use the aes256k key of " +
+                               some_of(unused) + ", which no mount uses yet",
+                           std::string("use a package with Ceph 19.2.6, 20.2.4 or newer, ") + kOtherKey));
   if (!by_library.empty() || !by_kernel.empty() || !unused.empty()) return;
   std::string said = std::to_string(old_keys) + " of type aes, " + std::to_string(new_keys) + " of type aes256k";
   if (!library) said += "; this librados takes no aes256k";
   if (!kernel) said += "; on this kernel, mounter rbd takes no aes256k";
-  into.push_back({check, Grade::ok, said, {}});
+  into.push_back(ok(check, said));
 }
 
 }  // namespace corbd::doctor

@@ -18,38 +18,35 @@ Finding tools(const Inputs& inputs) {
       missing.push_back(tool.name);
       packages.insert(tool.package);
     }
-  if (missing.empty())
-    return {"filesystem-tools", Grade::ok, "all " + std::to_string(inputs.tools.size()) + " are there", {}};
-  return {"filesystem-tools", Grade::warning,
-          "missing: " + listed(missing) + ". Volumes of these types cannot be formatted, checked or grown here",
-          "install " + listed({packages.begin(), packages.end()}) + "; corbd's own image has them"};
+  if (missing.empty()) return ok("filesystem-tools", "all " + std::to_string(inputs.tools.size()) + " are there");
+  return warning("filesystem-tools",
+                 "missing: " + listed(missing) + ". Volumes of these types cannot be formatted, checked or grown here",
+                 "install " + listed({packages.begin(), packages.end()}) + "; corbd's own image has them");
 }
 
 /// Never a warning: only encrypted volumes need it.
 Finding dm_crypt(const Inputs& inputs) {
   switch (inputs.dm_crypt) {
     case Module::present:
-      return {"dm_crypt", Grade::ok, "the kernel's module is loaded: encrypted volumes can be opened", {}};
+      return ok("dm_crypt", "the kernel's module is loaded: encrypted volumes can be opened");
     case Module::loadable:
-      return {"dm_crypt",
-              Grade::ok,
-              "the kernel's module is not loaded: for encrypted volumes, run `modprobe dm_crypt` and list it in "
-              "/etc/modules-load.d",
-              {}};
+      return ok("dm_crypt",
+                "the kernel's module is not loaded: for encrypted volumes, run `modprobe dm_crypt` and list it in "
+                "/etc/modules-load.d");
     case Module::absent:
       break;
   }
-  return {
-      "dm_crypt", Grade::ok, "no module can be seen here: if it is not built in, encrypted volumes are refused", {}};
+  return ok("dm_crypt", "no module can be seen here: if it is not built in, encrypted volumes are refused");
 }
 
 Finding system_bus(const Inputs& inputs) {
-  if (inputs.system_bus) return {"d-bus", Grade::ok, "systemd answers: the agent sees a shutdown of the node", {}};
+  if (inputs.system_bus) return ok("d-bus", "systemd answers: the agent sees a shutdown of the node");
   const auto& error = inputs.system_bus.error();
-  if (error.code == errc::failed_precondition) return {"d-bus", Grade::ok, "not used: " + error.text, {}};
-  return {"d-bus", Grade::warning, error.text,
-          "in a pod, mount the node's /run/dbus: without it the agent leaves before the users of its volumes when the "
-          "node shuts down"};
+  if (error.code == errc::failed_precondition) return ok("d-bus", "not used: " + error.text);
+  return warning(
+      "d-bus", error.text,
+      "in a pod, mount the node's /run/dbus: without it the agent leaves before the users of its volumes when the "
+      "node shuts down");
 }
 
 /// "get secrets"
@@ -62,8 +59,8 @@ Finding rights(const Inputs& inputs) {
   const char* check = "api-rights";
   if (!inputs.api_rights) {
     const auto& error = inputs.api_rights.error();
-    if (error.code == errc::failed_precondition) return {check, Grade::ok, "no API server: " + error.text, {}};
-    return {check, Grade::warning, error.text, "correct the file that KUBERNETES_CONFIG_PATH names"};
+    if (error.code == errc::failed_precondition) return ok(check, "no API server: " + error.text);
+    return warning(check, error.text, "correct the file that KUBERNETES_CONFIG_PATH names");
   }
   std::string missing, unknown, narrower;
   for (const auto& [right, allowed, why_not] : *inputs.api_rights) {
@@ -75,16 +72,13 @@ Finding rights(const Inputs& inputs) {
       missing += (missing.empty() ? "" : "; ") + name_of(*right) + ": without it " + std::string(right->without);
   }
   if (!missing.empty())
-    return {check, Grade::warning, "not granted: " + missing,
-            "apply the ClusterRole and its binding of deploy/kubernetes/base/rbac.yaml"};
+    return warning(check, "not granted: " + missing,
+                   "apply the ClusterRole and its binding of deploy/kubernetes/base/rbac.yaml");
   if (!unknown.empty())
-    return {check, Grade::warning, "the API server did not say: " + unknown,
-            "check the API server and the way to it; staged volumes do not wait for it"};
-  return {check,
-          Grade::ok,
-          narrower.empty() ? "all " + std::to_string(inputs.api_rights->size()) + " are granted"
-                           : "all others are granted" + narrower,
-          {}};
+    return warning(check, "the API server did not say: " + unknown,
+                   "check the API server and the way to it; staged volumes do not wait for it");
+  return ok(check, narrower.empty() ? "all " + std::to_string(inputs.api_rights->size()) + " are granted"
+                                    : "all others are granted" + narrower);
 }
 
 Grade grade_of(v1::Verdict verdict) {
@@ -95,8 +89,8 @@ Grade grade_of(v1::Verdict verdict) {
 void agents_word(const Inputs& inputs, std::vector<Finding>& into) {
   if (!inputs.status) {
     if (inputs.admin)
-      into.push_back({"registration", Grade::warning, "the agent does not say whether kubelet knows it",
-                      "see its log, or try again"});
+      into.push_back(
+          warning("registration", "the agent does not say whether kubelet knows it", "see its log, or try again"));
     return;
   }
   for (const auto& component : inputs.status->components()) {

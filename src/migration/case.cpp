@@ -47,8 +47,8 @@ const std::string* state_of(const Case& of) {
 Server server_now(const Case& of) {
   if (of.device.empty()) return Server::none;
   if (of.device.starts_with("rbd")) return Server::kernel;
-  if (of.nbd != nullptr && !of.nbd->others.empty()) return Server::other;
-  if (of.inputs.agent && (of.inputs.recorded.contains(of.at.volume_id) || state_of(of) != nullptr))
+  if (of.nbd != nullptr && !of.nbd->daemons.empty()) return Server::other;
+  if (of.inputs.agent && (of.inputs.records.volumes.contains(of.at.volume_id) || state_of(of) != nullptr))
     return Server::agent;
   return Server::nobody;
 }
@@ -64,7 +64,7 @@ std::string server_text(const Case& of) {
     case Server::kernel:
       return "the kernel";
     case Server::other:
-      return "rbd-nbd, process " + std::to_string(of.nbd->others.front());
+      return "rbd-nbd, process " + std::to_string(of.nbd->daemons.front());
     case Server::agent:
       return state_of(of) == nullptr || *state_of(of) == "staged" ? "corbd" : "corbd: " + *state_of(of);
     case Server::nobody:
@@ -144,8 +144,9 @@ void judge_readings(const Inputs& inputs, std::vector<Finding>& into) {
   if (!inputs.mounts)
     into.push_back({"mounts", Grade::failure, "what is mounted is not known: " + inputs.mounts.error().text,
                     "run this as root, with the host's /proc"});
-  if (!inputs.records)
-    into.push_back({"records", Grade::failure, "which volumes corbd has is not known: " + inputs.records.error().text,
+  if (!inputs.records.complete)
+    into.push_back({"records", Grade::failure,
+                    "which volumes corbd has is not known: " + inputs.records.complete.error().text,
                     "run this as root in the agent's pod; --state-dir names the folder of the records"});
   if (!inputs.other_drivers.empty())
     into.push_back(

@@ -297,15 +297,14 @@ Inputs gather(const Options& options) {
   inputs.kernel = doctor::kernel_release();
   inputs.agent = rpc::answers(options.admin_endpoint).has_value();
   if (inputs.agent) inputs.states = ask_agent(options.admin_endpoint);
-  inputs.recorded = doctor::read_recorded(options.root + options.state_dir);
-  if (auto all = doctor::read_all_recorded(options.root + options.state_dir); !all) inputs.records = all.error();
+  inputs.records = doctor::read_records(options.root + options.state_dir);
   if (!mounts) inputs.mounts = mounts.error();
   inputs.nbd_there = fs::exists(sys + "/module/nbd", ignored);
   inputs.rbd = doctor::rbd_module(options.root, inputs.kernel);
   for (auto& device : doctor::nbd_devices(sys))
     inputs.nbd.push_back({"nbd" + std::to_string(device.index), std::move(device.backend), {}, device.waiting});
   inputs.krbd = kernel_users(sys);
-  inputs.daemons = find_others(options.root, inputs.nbd);
+  inputs.daemons = find_daemons(options.root, inputs.nbd);
   if (auto seen = in_host_pids(options.root); !seen) inputs.daemons = seen.error();
   inputs.staged = staged_volumes(host, options.driver, inputs.kubelet);
   find_other_drivers(host, options.driver, inputs.other_drivers);

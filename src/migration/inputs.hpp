@@ -24,11 +24,11 @@ using doctor::Module;
 
 /// A configured nbd device.
 struct NbdUser {
-  std::string name;         ///< "nbd0"
-  std::string backend;      ///< its identifier; empty: it has none
-  std::vector<int> others;  ///< IDs of the rbd-nbd processes that serve it
+  std::string name;          ///< "nbd0"
+  std::string backend;       ///< its identifier; empty: it has none
+  std::vector<int> daemons;  ///< IDs of the rbd-nbd processes that serve it
   std::uint32_t waiting = 0;
-  /// Each of `others` acknowledges only what is stored, by its command line or its ceph.conf. An error: not known.
+  /// Each of `daemons` acknowledges only what is stored, by its command line or its ceph.conf. An error: not known.
   result<bool> cache_off = Error{errc::not_found, "no process of rbd-nbd was seen"};
 };
 /// A device of the kernel's own RBD client.
@@ -65,17 +65,16 @@ struct VolumeFacts {
 };
 
 struct Inputs {
-  std::string driver, kernel;      ///< kernel: uname -r
-  bool agent = false;              ///< an agent answers here
-  std::set<std::string> recorded;  ///< volume IDs of its records
-  result<> records;                ///< an error: `recorded` lacks some
+  std::string driver, kernel;  ///< kernel: uname -r
+  bool agent = false;          ///< an agent answers here
+  doctor::Records records;     ///< its
   /// What the agent says of its volumes: volume ID to state ("staged", "unproven").
   result<std::map<std::string, std::string>> states = Error{errc::unavailable, "no agent was asked"};
   bool nbd_there = false;
   Module rbd = Module::absent;
   std::vector<NbdUser> nbd;
   std::vector<KernelUser> krbd;
-  result<> daemons;  ///< an error: NbdUser::others is not known
+  result<> daemons;  ///< an error: NbdUser::daemons is not known
   std::vector<StagedAt> staged;
   result<> kubelet;  ///< an error: `staged` lacks some
   result<> mounts;   ///< an error: StagedAt::mounted and ::device are not known
@@ -116,8 +115,8 @@ int exit_code(const Forecast& forecast);
 // --- thin
 
 Inputs gather(const Options& options);
-/// Fills in NbdUser::others and ::cache_off, within 10 s. `root`: where the host's root folder is seen; empty: here.
-result<> find_others(const std::string& root, std::vector<NbdUser>& devices);
+/// Fills in NbdUser::daemons and ::cache_off, within 10 s. `root`: where the host's root folder is seen; empty: here.
+result<> find_daemons(const std::string& root, std::vector<NbdUser>& devices);
 /// Inputs::states, from the agent's admin socket. 10 s.
 result<std::map<std::string, std::string>> ask_agent(const std::string& endpoint);
 /// Fills in `api` and `facts`. Asks for single objects, by name; 10 s each, a minute for all.

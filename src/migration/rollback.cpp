@@ -146,7 +146,7 @@ VolumeForecast rolled_back(const Case& of) {
 void forgotten(const Inputs& inputs, std::vector<Finding>& into) {
   for (const auto& device : inputs.nbd) {
     const auto same = [&](const StagedAt& at) { return at.volume_id == device.backend; };
-    if (!inputs.recorded.contains(device.backend) || std::ranges::any_of(inputs.staged, same)) continue;
+    if (!inputs.records.volumes.contains(device.backend) || std::ranges::any_of(inputs.staged, same)) continue;
     into.push_back({"/dev/" + device.name, Grade::failure,
                     "corbd serves volume " + device.backend +
                         ", and no folder of kubelet's names it: ceph-csi would never unstage it",
@@ -159,7 +159,7 @@ void forgotten(const Inputs& inputs, std::vector<Finding>& into) {
 
 Forecast forecast_rollback(const Inputs& inputs) {
   Forecast forecast{node_findings(inputs), {}};
-  if (!inputs.agent && !(inputs.staged.empty() && inputs.recorded.empty()))
+  if (!inputs.agent && !(inputs.staged.empty() && inputs.records.volumes.empty()))
     forecast.node.insert(forecast.node.begin(),
                          {"agent", Grade::warning, "no agent answers here: what it served over nbd waits now",
                           "start the agent, or name its socket with --admin-endpoint; if ceph-csi runs here already, "

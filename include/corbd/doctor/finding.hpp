@@ -16,6 +16,10 @@ struct Finding {
   std::string remedy;  ///< empty when there is nothing to do
 };
 
+Finding ok(std::string check, std::string said);
+Finding warning(std::string check, std::string said, std::string remedy);
+Finding failure(std::string check, std::string said, std::string remedy);
+
 /// 0 ok, 1 warnings, 2 failures.
 int exit_code(const std::vector<Finding>& findings);
 /// "OK", "WARN", "FAIL".

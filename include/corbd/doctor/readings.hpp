@@ -45,9 +45,12 @@ std::vector<NbdDevice> nbd_devices(const std::string& sys);
 result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir, const std::string& ceph_conf);
 /// None if there is no mounters.json.
 result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir);
-/// The volume IDs of an agent's records.
-std::set<std::string> read_recorded(const std::string& state_dir);
-/// The same, if each can be read. A folder that is not there has none.
-result<std::set<std::string>> read_all_recorded(const std::string& state_dir);
+/// An agent's records.
+struct Records {
+  std::set<std::string> volumes;  ///< their IDs
+  result<> complete;              ///< an error: `volumes` lacks some
+};
+/// A folder that is not there has none.
+Records read_records(const std::string& state_dir);
 
 }  // namespace corbd::doctor

@@ -96,7 +96,7 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
   REQUIRE((at.stash && *at.stash));
   CHECK((*at.stash)->image == "csi-vol-1");
   REQUIRE(inputs.nbd.size() == 1);
-  CHECK((inputs.nbd[0].others == std::vector<int>{77} && inputs.nbd[0].waiting == 3 && inputs.nbd[0].backend == "v1"));
+  CHECK((inputs.nbd[0].daemons == std::vector<int>{77} && inputs.nbd[0].waiting == 3 && inputs.nbd[0].backend == "v1"));
   CHECK(inputs.unnamed == cephcsi::Mounter::krbd);
   REQUIRE(inputs.clusters);
   CHECK(inputs.clusters->size() == 1);
@@ -201,7 +201,7 @@ TEST_CASE("a node without CSI volumes, modules and agent has nothing staged") {
   const HostFolder host;
   const auto inputs = host.gathered();
   CHECK(inputs.staged.empty());
-  CHECK((inputs.kubelet && inputs.mounts && inputs.records && inputs.mappings));
+  CHECK((inputs.kubelet && inputs.mounts && inputs.records.complete && inputs.mappings));
   CHECK(inputs.other_drivers.empty());
   CHECK_FALSE(inputs.nbd_there);
   CHECK_FALSE(inputs.api);
@@ -227,7 +227,7 @@ TEST_CASE("mounts, records and cluster-mapping.json that cannot be read are no e
   host.put("/config/cluster-mapping.json", "{");
   const auto inputs = host.gathered();
   CHECK_FALSE(inputs.mounts);
-  CHECK_FALSE(inputs.records);
+  CHECK_FALSE(inputs.records.complete);
   CHECK_FALSE(inputs.mappings);
 }
 

@@ -75,9 +75,9 @@ Inputs by_rbd_nbd() {
 /// As this agent serves it.
 Inputs by_agent() {
   auto inputs = by_rbd_nbd();
-  inputs.nbd[0].others.clear();
+  inputs.nbd[0].daemons.clear();
   inputs.agent = true;
-  inputs.recorded = {kVolume};
+  inputs.records.volumes = {kVolume};
   inputs.states = std::map<std::string, std::string>{{kVolume, "staged"}};
   return inputs;
 }
@@ -249,7 +249,7 @@ TEST_CASE("a volume that the agent has but does not serve fails both ways, and t
 
 TEST_CASE("without the host's processes it is not known who serves, and nobody is told to restart a pod") {
   auto inputs = by_rbd_nbd();
-  inputs.nbd[0].others.clear();
+  inputs.nbd[0].daemons.clear();
   inputs.daemons = Error{errc::failed_precondition, "this is not the host's PID namespace"};
   const auto volume = only(forecast_migration(inputs));
   CHECK_THAT(volume.now, ContainsSubstring("not known"));
@@ -263,7 +263,7 @@ TEST_CASE("what cannot be read of kubelet, mounts, records or cluster-mapping.js
   inputs.staged.clear();
   SECTION("kubelet's folder") { inputs.kubelet = Error{errc::unavailable, "no"}; }
   SECTION("mounts") { inputs.mounts = Error{errc::unavailable, "no"}; }
-  SECTION("records") { inputs.records = Error{errc::unavailable, "no"}; }
+  SECTION("records") { inputs.records.complete = Error{errc::unavailable, "no"}; }
   CHECK(exit_code(forecast_rollback(inputs)) == 2);
   CHECK(exit_code(forecast_migration(inputs)) == 2);
   inputs = by_kernel();
@@ -376,7 +376,7 @@ TEST_CASE("an image-meta.json that cannot be read fails the migration, and one o
 
 TEST_CASE("I/O that waits already fails the migration, and says how many requests") {
   auto inputs = by_rbd_nbd();
-  inputs.nbd[0].others.clear();
+  inputs.nbd[0].daemons.clear();
   inputs.nbd[0].waiting = 3;
   CHECK(migration_of(inputs, "io") == Grade::failure);
   CHECK(only(forecast_migration(inputs)).now == "nobody: 3 requests wait");
@@ -574,7 +574,7 @@ TEST_CASE("before a rollback the kernel's volumes go on, unless ceph-csi would l
 
 TEST_CASE("before a rollback a volume that waits now, or that no folder names, fails") {
   auto inputs = by_agent();
-  inputs.recorded.clear();
+  inputs.records.volumes.clear();
   inputs.states = std::map<std::string, std::string>();
   CHECK(named(only(forecast_rollback(inputs)), "io").verdict == Grade::failure);
   inputs = by_agent();
@@ -587,7 +587,7 @@ TEST_CASE("before a rollback a volume that waits now, or that no folder names, f
 TEST_CASE("before a rollback a volume that rbd-nbd serves stays rbd-nbd's") {
   auto inputs = by_rbd_nbd();
   inputs.agent = true;
-  inputs.recorded = {kVolume};
+  inputs.records.volumes = {kVolume};
   CHECK(exit_code(forecast_rollback(inputs)) == 0);
 }
 
