@@ -35,13 +35,13 @@
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "corbd/volume/shell.hpp"
-#include "heir.hpp"
+#include "health_monitor.hpp"
 #include "mounters.hpp"
 #include "node_files.hpp"
 #include "node_labels.hpp"
-#include "parting.hpp"
+#include "shutdown.hpp"
+#include "takeover.hpp"
 #include "version.hpp"
-#include "vitals.hpp"
 
 namespace corbd {
 namespace {
@@ -87,7 +87,8 @@ class Agent final {
         luks_(host::make_luks(helpers_)),
         kms_(kms::make_kms(files_, options.kms_config_dir)),
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
-        clusters_(rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id, bool{start.before}))),
+        clusters_(
+            rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id, bool{start.predecessor}))),
         devices_(nbd::make_devices(control_, *clock_, nbd_config(options, keeper_.get(), std::move(kept.holdings)))),
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
@@ -108,7 +109,7 @@ class Agent final {
         csi_(control_, *clock_, shell_, csi_config()),
         cordon_(control_, *clock_, files_, options.state_dir),
         lives_(std::move(start.lives)),
-        vitals_(control_, *clock_,
+        health_(control_, *clock_,
                 {.files = files_,
                  .names = names_,
                  .state_dir = options.state_dir,
@@ -122,33 +123,33 @@ class Agent final {
         admin_(control_, *clock_, admin_sources(), admin_config(options)),
         web_(control_, *clock_, web_config(options), web_sources()),
         giver_(control_, *clock_, options.runtime_dir, handover_side(options)),
-        heir_(control_, *clock_,
-              {.files = files_,
-               .state_dir = options.state_dir,
-               .shell = shell_,
-               .devices = *devices_,
-               .clusters = *clusters_,
-               .starts_again_within = options.keeper ? keeper::kStartsAgainWithin : duration{},
-               .begins = [this] { begun_ = true; }}),
-        before_(std::move(start.before)),
+        takeover_(control_, *clock_,
+                  {.files = files_,
+                   .state_dir = options.state_dir,
+                   .shell = shell_,
+                   .devices = *devices_,
+                   .clusters = *clusters_,
+                   .starts_again_within = options.keeper ? keeper::kStartsAgainWithin : duration{},
+                   .begins = [this] { owns_state_ = true; }}),
+        predecessor_(std::move(start.predecessor)),
         lock_(std::move(start.lock)),
-        parting_(control_, *clock_,
-                 {.options = options,
-                  .files = files_,
-                  .shell = shell_,
-                  .devices = *devices_,
-                  .clusters = *clusters_,
-                  .healer = healer_,
-                  .kubernetes = kubernetes_,
-                  .node = node_,
-                  .csi = csi_,
-                  .registrar = registrar_,
-                  .admin = admin_,
-                  .web = web_,
-                  .vitals = vitals_,
-                  .giver = giver_,
-                  .lock = lock_,
-                  .told_to_end = told_to_end_}),
+        shutdown_(control_, *clock_,
+                  {.options = options,
+                   .files = files_,
+                   .shell = shell_,
+                   .devices = *devices_,
+                   .clusters = *clusters_,
+                   .healer = healer_,
+                   .kubernetes = kubernetes_,
+                   .node = node_,
+                   .csi = csi_,
+                   .registrar = registrar_,
+                   .admin = admin_,
+                   .web = web_,
+                   .health = health_,
+                   .giver = giver_,
+                   .lock = lock_,
+                   .told_to_end = told_to_end_}),
         signals_(io_, SIGTERM, SIGINT),
         told_{.signals = 0, .grace = leave_grace()},
         called_(std::make_unique<Event>(control_, *clock_)) {
@@ -223,8 +224,8 @@ class Agent final {
       now.devices = devices_->counters();
       now.volume_metrics = ops::volume_metrics_of(options_.volume_metrics).value_or(ops::VolumeMetrics::counters);
       now.calls_in_flight = csi_.in_flight();
-      now.loop_lag = vitals_.worst_lag();
-      now.keeper = vitals_.keeper();
+      now.loop_lag = health_.worst_lag();
+      now.keeper = health_.keeper();
       if (waits_for_next()) now.told_to_end = told_since();
       return now;
     };
@@ -235,7 +236,7 @@ class Agent final {
   duration told_since() const { return told_.signals > 0 ? clock_->now() - told_at_ : duration{}; }
 
   ops::NodeFacts facts() const {
-    auto facts = vitals_.facts();
+    auto facts = health_.facts();
     if (waits_for_next()) facts.told_to_end = ops::ToldFacts{told_since(), told_.grace};
     return facts;
   }
@@ -262,9 +263,9 @@ class Agent final {
   }
 
   /// Until this agent alone has the state folder, with its records read.
-  task<result<>> come_into() {
-    begun_ = !before_;
-    if (begun_) {
+  task<result<>> acquire_state() {
+    owns_state_ = !predecessor_;
+    if (owns_state_) {
       shell_.tell({&admin_, &kubernetes_, &healer_});
       web_.start();
       auto read = co_await shell_.start();
@@ -273,8 +274,8 @@ class Agent final {
       co_return read;
     }
     // The agent before has the port. Healing may not touch a volume that it still serves.
-    auto done = co_await heir_.run(std::move(before_));
-    lock_ = heir_.take_lock();
+    auto done = co_await takeover_.run(std::move(predecessor_));
+    lock_ = takeover_.take_lock();
     if (done && !options_.pod.empty()) done = co_await leave_reserve();
     shell_.tell({&admin_, &kubernetes_, &healer_});
     web_.start();
@@ -292,7 +293,7 @@ class Agent final {
 
   /// Only a DaemonSet's controller that puts a second pod on the node would have the next agent come meanwhile.
   duration leave_grace() const {
-    return parting_.stays_in_reserve() ? std::chrono::seconds(options_.leave_grace_s) : std::chrono::seconds(0);
+    return shutdown_.stays_in_reserve() ? std::chrono::seconds(options_.leave_grace_s) : std::chrono::seconds(0);
   }
 
   void listen_to_signals() {
@@ -304,7 +305,7 @@ class Agent final {
   }
 
   void hear_signal() {
-    if (!begun_) {
+    if (!owns_state_) {
       // Nothing was given to this agent yet: the one before goes on.
       log::info("agent.left");
       log::drain(kLogEndsWithin);
@@ -322,19 +323,19 @@ class Agent final {
   }
 
   void drop_next() {
-    if (!parting_.hands_over()) giver_.leave();
+    if (!shutdown_.hands_over()) giver_.leave();
   }
 
   /// The records are read before the first call is taken, and calls are taken before anything is healed. Nothing waits
   /// for Kubernetes, so it comes after that. kubelet hears of the socket last (docs/agent.md#start-and-end).
   task<> main() {
     labels_.want();
-    vitals_.start();
+    health_.start();
     listen_to_signals();
-    auto serving = co_await come_into();
+    auto serving = co_await acquire_state();
     co_await cordon_.load();
     shell_.set_cordoned(cordon_.now().has_value());
-    if (serving) serving = csi_.start(heir_.listeners());
+    if (serving) serving = csi_.start(takeover_.listeners());
     if (serving) serving = admin_.start();
     if (!serving) {
       exit_code_ = refuse(serving.error());
@@ -347,9 +348,9 @@ class Agent final {
     co_await tell_ready();
     healer_.start();
     kubernetes_.start();
-    if (registrar_) registrar_->start(heir_.listeners(), heir_.registered());
-    heir_.listeners().end_rest();
-    vitals_.announce([this](const volume::Notice& notice) { kubernetes_.notify_node(notice); });
+    if (registrar_) registrar_->start(takeover_.listeners(), takeover_.registered());
+    takeover_.listeners().end_rest();
+    health_.announce([this](const volume::Notice& notice) { kubernetes_.notify_node(notice); });
     if (auto waits = giver_.start([this] { called_->set(); }); !waits)
       log::warning("handover.off", {{"error", waits.error().text}});
     while (!told_to_end_) {
@@ -359,7 +360,7 @@ class Agent final {
     }
     co_await serve_on();
     giver_.stop();
-    co_await parting_.leave();
+    co_await shutdown_.leave();
   }
 
   /// called_ is set from now on.
@@ -376,7 +377,7 @@ class Agent final {
   }
 
   task<> give_to_next() {
-    if (const bool may = co_await next_may_take_over(); may) co_await parting_.hand_over();
+    if (const bool may = co_await next_may_take_over(); may) co_await shutdown_.hand_over();
   }
 
   /// This agent was told to end.
@@ -418,7 +419,7 @@ class Agent final {
   task<bool> next_may_take_over() {
     if (!giver_.has_next()) co_return false;
     if (const bool ready = co_await giver_.next_answers(kNextWarmsWithin); !ready) co_return false;
-    const auto lost = shell_.answering(giver_.cold());
+    const auto lost = shell_.answering(giver_.unopened_images());
     if (lost.empty()) co_return true;
     log::error("handover.refused", {{"why", "the next agent cannot open the images of volumes that this one serves"},
                                     {"volumes", lost.size()},
@@ -496,14 +497,14 @@ class Agent final {
   std::optional<csi::Registrar> registrar_;
   ops::Cordon cordon_;
   const Fd lives_;
-  Vitals vitals_;
+  HealthMonitor health_;
   ops::Admin admin_;
   ops::Web web_;
   handover::Giver giver_;
-  Heir heir_;
-  Fd before_, lock_;
-  Parting parting_;
-  bool begun_ = false;  ///< nobody else serves this node, or will in a moment
+  Takeover takeover_;
+  Fd predecessor_, lock_;
+  Shutdown shutdown_;
+  bool owns_state_ = false;  ///< nobody else serves this node, or will in a moment
   bool listens_ = false, says_it_waits_ = false;
   asio::signal_set signals_;
   lifecycle::Told told_;

@@ -26,8 +26,8 @@ int start_agent(const cli::Run& options, Fd keeper);
 /// What an agent begins with: the lock of its state folder, or the agent that serves and will give it.
 struct Start {
   Fd lock;
-  Fd before;  ///< as handover::ask() gave it
-  Fd lives;   ///< of handover::say_pod_lives(); invalid: this agent is in no pod
+  Fd predecessor;  ///< as handover::ask() gave it
+  Fd lives;        ///< of handover::say_pod_lives(); invalid: this agent is in no pod
 };
 
 /// Its folders are the caller's. Does not return.

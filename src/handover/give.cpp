@@ -127,7 +127,7 @@ task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
 
 void Giver::note(const Word& word) {
   if (word.what == Word::What::ready && ready_) {
-    cold_ = word.cold;
+    unopened_images_ = word.unopened_images;
     ready_->set();
   }
   if (word.what == Word::What::loaded && loaded_) loaded_->set();

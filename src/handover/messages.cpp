@@ -11,7 +11,7 @@ namespace {
 namespace json = boost::json;
 
 // A message holds so many bytes of volume IDs. One that is answered is enough to refuse.
-constexpr std::size_t kMostCold = 48u << 10;
+constexpr std::size_t kMostUnopenedBytes = 48u << 10;
 
 result<json::object> parse(std::string_view message) {
   boost::system::error_code failed;
@@ -33,25 +33,25 @@ std::optional<std::int64_t> number_of(const json::object& object, std::string_vi
 
 std::string pack_ready(const Word& word) {
   json::object object{{"ready", true}};
-  json::array cold;
+  json::array unopened;
   std::size_t bytes = 0;
-  for (const auto& volume : word.cold) {
+  for (const auto& volume : word.unopened_images) {
     constexpr std::size_t kAround = 3;  // quotes and a comma
     bytes += volume.size() + kAround;
-    if (bytes <= kMostCold) cold.emplace_back(volume);
+    if (bytes <= kMostUnopenedBytes) unopened.emplace_back(volume);
   }
-  if (!cold.empty()) object["cold"] = std::move(cold);
+  if (!unopened.empty()) object["cold"] = std::move(unopened);
   return json::serialize(object);
 }
 
 result<Word> unpack_ready(const json::object& object) {
   Word word{Word::What::ready};
-  const json::value* cold = object.if_contains("cold");
-  if (cold == nullptr) return word;
-  if (!cold->is_array()) return Error{errc::internal, "the other agent's message has volumes that are no list"};
-  for (const auto& volume : cold->get_array()) {
+  const json::value* unopened = object.if_contains("cold");
+  if (unopened == nullptr) return word;
+  if (!unopened->is_array()) return Error{errc::internal, "the other agent's message has volumes that are no list"};
+  for (const auto& volume : unopened->get_array()) {
     if (!volume.is_string()) return Error{errc::internal, "the other agent's message has a volume without a name"};
-    word.cold.emplace_back(volume.get_string());
+    word.unopened_images.emplace_back(volume.get_string());
   }
   return word;
 }

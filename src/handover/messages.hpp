@@ -44,10 +44,10 @@ result<> unpack_answer(std::string_view message);
 /// Anything that is said after the answer.
 struct Word {
   enum class What { ready, begins, lock, loaded, listener, link, served, end } what = What::ready;
-  std::string volume_id = {};          ///< of a link
-  std::uint32_t device = 0;            ///< of `link` and `served`
-  std::vector<std::string> cold = {};  ///< of the next agent's `ready`
-  bool registered = false;             ///< of a listener
+  std::string volume_id = {};                     ///< of a link
+  std::uint32_t device = 0;                       ///< of `link` and `served`
+  std::vector<std::string> unopened_images = {};  ///< of the next agent's `ready`
+  bool registered = false;                        ///< of a listener
   bool operator==(const Word&) const = default;
   bool has_descriptor() const { return what == What::lock || what == What::listener || what == What::link; }
 };

@@ -1,6 +1,6 @@
 // A planned restart with many volumes on a real cluster, without a kernel. Both agents' control planes, their
 // conversation, the links and librbd are real. Threads play the kernel: each writes through the socket that it has.
-#include "../../src/agent/heir.hpp"
+#include "../../src/agent/takeover.hpp"
 #include "corbd/core/process.hpp"
 #include "kernel_ends.hpp"
 
@@ -191,17 +191,17 @@ TEST_CASE("100 volumes go from an agent to the next one under writers, and no wr
   auto& next = after.plane;
   next.devices->seen = serving.devices->seen;
   std::chrono::steady_clock::time_point begun;
-  Heir heir(next.io.get_executor(), *next.clock,
-            {.files = next.pool,
-             .state_dir = folder.path(),
-             .shell = next.shell,
-             .devices = *next.devices,
-             .clusters = *next.clusters,
-             .begins = [&begun] { begun = std::chrono::steady_clock::now(); }});
+  Takeover takeover(next.io.get_executor(), *next.clock,
+                    {.files = next.pool,
+                     .state_dir = folder.path(),
+                     .shell = next.shell,
+                     .devices = *next.devices,
+                     .clusters = *next.clusters,
+                     .begins = [&begun] { begun = std::chrono::steady_clock::now(); }});
   auto asked = handover::ask(folder.path() + "/runtime", kSide);
   REQUIRE(asked);
   REQUIRE(*asked);
-  REQUIRE(next.run(heir.run(std::move(*asked))));
+  REQUIRE(next.run(takeover.run(std::move(*asked))));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
   serves.join();
   giver.leave();

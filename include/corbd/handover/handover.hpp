@@ -80,7 +80,7 @@ class Giver {
   /// Asks it whether it is ready. If it does not say so in time it is given up, and run() may be called again.
   task<bool> next_answers(duration within);
   /// The volumes whose images the next agent could not open, as it said last.
-  const std::vector<std::string>& cold() const { return cold_; }
+  const std::vector<std::string>& unopened_images() const { return unopened_images_; }
   /// Tells the next agent that it may be the only one that can serve this node, and asks whether it is ready. Once it
   /// has said so, it goes on even if it is told to end.
   task<bool> begins(duration within);
@@ -122,42 +122,42 @@ class Giver {
   std::shared_ptr<Conversation> next_;
   bool next_is_kept_ = false, next_listens_ = false, said_end_ = false;
   std::shared_ptr<Event> ready_, loaded_;
-  std::vector<std::string> cold_;
+  std::vector<std::string> unopened_images_;
   std::map<std::uint32_t, std::shared_ptr<Event>> taking_;  ///< by device
   Gate gate_;
+};
+
+/// Who hears what was given. A call may take its time: nothing else is heard meanwhile.
+class TakeoverSink {
+ public:
+  virtual ~TakeoverSink() = default;
+  /// The agent before will give everything.
+  virtual void begin() = 0;
+  virtual task<result<>> take_lock(Fd lock) = 0;
+  /// As Giver::give_listener() has it.
+  virtual void take_listener(Fd socket, bool registered) = 0;
+  /// Calls `served` once it serves the device, or has failed to.
+  virtual void take_link(Link link, std::function<void()> served) = 0;
 };
 
 /// The next agent's side. Control thread.
 class Taker {
  public:
-  /// Who hears what was given. A call may take its time: nothing else is heard meanwhile.
-  class Heir {
-   public:
-    virtual ~Heir() = default;
-    /// The agent before will give everything.
-    virtual void begin() = 0;
-    virtual task<result<>> take_lock(Fd lock) = 0;
-    /// As Giver::give_listener() has it.
-    virtual void take_listener(Fd socket, bool registered) = 0;
-    /// Calls `served` once it serves the device, or has failed to.
-    virtual void take_link(Link link, std::function<void()> served) = 0;
-  };
-
-  /// `before`: as ask() gave it. `cold`: the volumes whose images cannot be opened here.
-  Taker(executor control, Clock& clock, Fd before, std::vector<std::string> cold);
+  /// `before`: as ask() gave it. `unopened_images`: the volumes whose images cannot be opened here.
+  Taker(executor control, Clock& clock, Fd before, std::vector<std::string> unopened_images);
   /// Says that it is ready whenever it is asked, and passes on what is given, until the agent before has nothing left.
   /// not_found: that one ended before. What it gave stays given. timed_out: it said nothing for minutes, and gave
   /// nothing. Once it gave its lock there is no limit: only its end says that it holds nothing. Otherwise the error of
   /// take_lock().
-  task<result<>> run(Heir& heir);
+  task<result<>> run(TakeoverSink& sink);
   /// The agent before sees that this one has ended.
-  void leave() { before_->end(); }
+  void leave() { predecessor_->end(); }
 
  private:
-  task<result<>> follow(const Word& word, Fd descriptor, Heir& heir);
+  task<result<>> follow(const Word& word, Fd descriptor, TakeoverSink& sink);
   Clock& clock_;
-  const std::shared_ptr<Conversation> before_;
-  const std::vector<std::string> cold_;
+  const std::shared_ptr<Conversation> predecessor_;
+  const std::vector<std::string> unopened_images_;
   bool has_lock_ = false;
 };
 

@@ -175,7 +175,7 @@ void Agent::begin_beside() {
   begin();
 }
 
-task<result<>> Agent::come_into() {
+task<result<>> Agent::acquire_state() {
   node.has_lock = this;
   return life_->shell->start();
 }

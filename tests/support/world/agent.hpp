@@ -28,7 +28,7 @@ class Agent {
   void begin_beside();
   bool beside() const { return beside_; }
   /// It has the lock, and reads the records.
-  task<result<>> come_into();
+  task<result<>> acquire_state();
   /// As image::Clusters::look_at_before.
   void look_at_before(bool ended);
   /// Of the agent before, which lives.

@@ -1,4 +1,4 @@
-// As src/handover, src/agent/heir.cpp and Agent::hand_over() in src/agent/agent.cpp.
+// As src/handover, src/agent/takeover.cpp and Agent::hand_over() in src/agent/agent.cpp.
 #include "support/world/handover.hpp"
 
 #include "support/world/ports.hpp"
@@ -175,7 +175,7 @@ task<bool> Handover::follow(Word word) {
   if (word.what == Word::What::lock) {
     next_has_lock = true;
     next.agent.look_at_before(false);
-    const auto read = co_await next.agent.come_into();
+    const auto read = co_await next.agent.acquire_state();
     next_ended = !read;
     if (next_ended) co_return false;
     say(to_before_, {Word::What::loaded});
@@ -203,7 +203,7 @@ task<bool> Handover::lock_alone() {
     co_await pause(next);
   }
   next_has_lock = true;
-  const auto read = co_await next.agent.come_into();
+  const auto read = co_await next.agent.acquire_state();
   next_ended = !read;
   co_return !next_ended;
 }

@@ -1,5 +1,5 @@
 // Two agents beside each other on one node: the one that serves gives its devices to the next one. Both are real
-// shells; the conversation between them is played (the real one: src/handover, src/agent/heir.cpp, hand_over() in
+// shells; the conversation between them is played (the real one: src/handover, src/agent/takeover.cpp, hand_over() in
 // src/agent/agent.cpp). Who has come to its end stays until somebody kills it.
 #pragma once
 

@@ -83,7 +83,7 @@ struct Serving {
 };
 
 /// The next agent, on the same control thread.
-struct Next final : Taker::Heir {
+struct Next final : TakeoverSink {
   Next(Serving& serving, Fd before)
       : control(serving.control),
         taker(serving.control.get_executor(), *serving.clock, std::move(before), {"cold"}),
@@ -239,7 +239,7 @@ TEST_CASE("a next agent that still waits answers, and one that has gone is given
     const Next next(serving, serving.heard());
     CHECK(answers());
     CHECK(answers());
-    CHECK(serving.giver.cold() == std::vector<std::string>{"cold"});
+    CHECK(serving.giver.unopened_images() == std::vector<std::string>{"cold"});
     serving.giver.leave();
   }
   serving.asked = false;

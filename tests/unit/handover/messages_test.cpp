@@ -31,7 +31,7 @@ TEST_CASE("a message has as many volume IDs as its bytes allow, however long the
   CHECK(message.size() < (64u << 10));
   const auto word = unpack_word(message);
   REQUIRE(word);
-  CHECK(word->cold.size() == 12);
+  CHECK(word->unopened_images.size() == 12);
 }
 
 TEST_CASE("what one agent packs, the other unpacks") {

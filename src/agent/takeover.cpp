@@ -1,4 +1,4 @@
-#include "heir.hpp"
+#include "takeover.hpp"
 
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
@@ -19,14 +19,14 @@ constexpr std::chrono::milliseconds kLockAgain{50};
 
 }  // namespace
 
-Heir::Heir(executor control, Clock& clock, Parts parts)
+Takeover::Takeover(executor control, Clock& clock, Parts parts)
     : control_(control), clock_(clock), parts_(std::move(parts)), serving_(std::move(control), clock) {}
 
-task<result<>> Heir::run(Fd before) {
+task<result<>> Takeover::run(Fd before) {
   log::info("handover.waits", {{"for", "the agent that serves"}});
-  auto cold = co_await parts_.shell.warm({clock_.now() + kWarmWithin});
-  if (!cold) co_return cold.error();
-  handover::Taker taker(control_, clock_, std::move(before), std::move(*cold));
+  auto unopened = co_await parts_.shell.warm({clock_.now() + kWarmWithin});
+  if (!unopened) co_return unopened.error();
+  handover::Taker taker(control_, clock_, std::move(before), std::move(*unopened));
   if (auto taken = co_await taker.run(*this); !taken) {
     // It may live, and hold the rest.
     if (taken.error().code != errc::not_found) {
@@ -44,7 +44,7 @@ task<result<>> Heir::run(Fd before) {
 }
 
 /// The agent before writes no record any more.
-task<result<>> Heir::take_lock(Fd lock) {
+task<result<>> Takeover::take_lock(Fd lock) {
   lock_ = std::move(lock);
   auto note = [folder = parts_.state_dir, &held = lock_] { return note_lock_holder(folder, held); };
   // The note is for people only.
@@ -54,17 +54,17 @@ task<result<>> Heir::take_lock(Fd lock) {
   co_return co_await parts_.shell.start();
 }
 
-void Heir::take_listener(Fd socket, bool registered) {
+void Takeover::take_listener(Fd socket, bool registered) {
   listeners_.add(std::move(socket));
   registered_ |= registered;
 }
 
-void Heir::take_link(handover::Link link, std::function<void()> served) {
+void Takeover::take_link(handover::Link link, std::function<void()> served) {
   parts_.devices.take(link.device, link.volume_id, std::move(link.socket));
   serving_.spawn(serve(std::move(link.volume_id), std::move(served)));
 }
 
-task<> Heir::serve(std::string volume_id, std::function<void()> served) {
+task<> Takeover::serve(std::string volume_id, std::function<void()> served) {
   const auto done = co_await parts_.shell.want(volume_id, plan::Wish(plan::Healed{}), {clock_.now() + kServesWithin});
   if (!done)
     log::warning("handover.not_served",
@@ -73,7 +73,7 @@ task<> Heir::serve(std::string volume_id, std::function<void()> served) {
 }
 
 /// The agent before has ended, and gave nothing.
-task<result<>> Heir::lock_alone() {
+task<result<>> Takeover::lock_alone() {
   static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + parts_.starts_again_within));
   const auto until = clock_.now() + kLockWithin;
   for (;;) {

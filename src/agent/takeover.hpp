@@ -16,7 +16,7 @@
 namespace corbd {
 
 /// Control thread only.
-class Heir final : private handover::Taker::Heir {
+class Takeover final : private handover::TakeoverSink {
  public:
   struct Parts {
     BlockingPool& files;
@@ -28,7 +28,7 @@ class Heir final : private handover::Taker::Heir {
     std::function<void()> begins;    ///< called once the agent before will serve no longer than it must
   };
 
-  Heir(executor control, Clock& clock, Parts parts);
+  Takeover(executor control, Clock& clock, Parts parts);
   /// Until the agent before holds nothing any more. Then this one has the lock and the records, and serves what it was
   /// given. `before`: as handover::ask() gave it.
   task<result<>> run(Fd before);

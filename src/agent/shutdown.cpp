@@ -1,4 +1,4 @@
-#include "parting.hpp"
+#include "shutdown.hpp"
 
 #include <unistd.h>
 
@@ -28,13 +28,13 @@ const failpoint::Places kGivingPlaces({"handover.given"});
 
 }  // namespace
 
-Parting::Parting(executor control, Clock& clock, const Parts& parts)
+Shutdown::Shutdown(executor control, Clock& clock, const Parts& parts)
     : control_(std::move(control)), clock_(clock), parts_(parts) {}
 
 /// A process cannot end inside a command to the kernel's nbd driver: its thread would keep the lock of the state
 /// directory, and the sockets, which nobody serves then. A resize may wait for the very requests that are served
 /// here.
-task<> Parting::end_commands() {
+task<> Shutdown::end_commands() {
   if (co_await parts_.devices.end_commands({clock_.now()}) == Waited::ready) co_return;
   log::warning("agent.waits", {{"why", "a command to the kernel's nbd driver is under way"},
                                {"at_most_s", kCommandsEndWithin.count()},
@@ -45,15 +45,15 @@ task<> Parting::end_commands() {
 }
 
 /// No next agent is heard, nobody reads metrics, and nothing is healed any more.
-task<> Parting::begin_nothing() {
+task<> Shutdown::begin_nothing() {
   parts_.giver.stop();
   co_await end_commands();
   co_await parts_.web.stop({clock_.now()});
-  co_await parts_.vitals.stop();
+  co_await parts_.health.stop();
   co_await parts_.healer.stop();
 }
 
-task<> Parting::end_callers(Until until, duration calls_within) {
+task<> Shutdown::end_callers(Until until, duration calls_within) {
   co_await parts_.csi.stop(until.at_most(clock_.now() + calls_within));
   co_await parts_.admin.stop(until.at_most(clock_.now() + kAdminLeavesWithin));
   co_await parts_.node.stop(until);
@@ -65,7 +65,7 @@ task<> Parting::end_callers(Until until, duration calls_within) {
 ///
 /// Answers what was read, and keeps the locks: they are the next start's proof of ownership (docs/healing.md#leaving).
 /// So the images stay open, and the process ends without the destructors that would close them.
-task<> Parting::leave() {
+task<> Shutdown::leave() {
   log::info("agent.leaving");
   co_await begin_nothing();
   const Until until{clock_.now() + kLeaveWithin};
@@ -85,7 +85,7 @@ task<> Parting::leave() {
 
 /// A planned restart: the next agent waits. Callers end first, while devices are served. Then each device stands
 /// still until the next agent serves it, a few at a time.
-task<> Parting::hand_over() {
+task<> Shutdown::hand_over() {
   hands_over_ = co_await parts_.giver.begins(kNextAnswersWithin);
   if (!hands_over_) co_return;
   log::info("agent.hands_over");
@@ -129,7 +129,7 @@ task<> Parting::hand_over() {
 }
 
 /// Callers that come from now on wait for the next agent. kubelet sees no change, and keeps the driver registered.
-std::vector<Parting::Listening> Parting::release_listeners() {
+std::vector<Shutdown::Listening> Shutdown::release_listeners() {
   std::vector<Listening> all;
   if (!parts_.giver.next_listens()) return all;
   for (Fd& socket : parts_.csi.release()) all.push_back({std::move(socket)});
@@ -140,12 +140,12 @@ std::vector<Parting::Listening> Parting::release_listeners() {
 }
 
 /// With nothing of what it was. A keeper does that for its agent.
-void Parting::go_into_reserve() const {
+void Shutdown::go_into_reserve() const {
   if (parts_.options.keeper) ::_exit(keeper::kBeginsAnew);
   begin_anew();
 }
 
-task<volume::Taken> Parting::give(volume::Given one) {
+task<volume::Taken> Shutdown::give(volume::Given one) {
   const std::string id = one.volume_id;
   handover::Link link{std::move(one.volume_id), one.device, std::move(one.link)};
   const auto given = co_await parts_.giver.pass(link);
@@ -158,7 +158,7 @@ task<volume::Taken> Parting::give(volume::Given one) {
 }
 
 /// While devices are served: systemd may take its time.
-task<> Parting::tell_successor() {
+task<> Shutdown::tell_successor() {
   auto job = [next = parts_.giver.next_process()]() -> result<> {
     host::tell_successor(next);
     return {};
@@ -167,13 +167,13 @@ task<> Parting::tell_successor() {
 }
 
 /// Whether a signal came while the devices were given. One that comes later ends the process.
-task<bool> Parting::ends_by_signal() {
+task<bool> Shutdown::ends_by_signal() {
   ::signal(SIGTERM, SIG_DFL);
   static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kSignalArrivesWithin));
   co_return parts_.told_to_end;
 }
 
-task<> Parting::note_reserve() {
+task<> Shutdown::note_reserve() {
   if (parts_.told_to_end || !stays_in_reserve()) co_return;
   auto job = [folder = parts_.options.runtime_dir, pod = parts_.options.pod] {
     return handover::note_pod_in_reserve(folder, pod);

@@ -16,14 +16,14 @@
 #include "corbd/ops/web.hpp"
 #include "corbd/orchestrator/kubernetes.hpp"
 #include "corbd/volume/shell.hpp"
-#include "vitals.hpp"
+#include "health_monitor.hpp"
 
 namespace corbd {
 
 inline constexpr std::chrono::milliseconds kLogEndsWithin{200};
 
 /// Control thread only.
-class Parting {
+class Shutdown {
  public:
   struct Parts {
     const cli::Run& options;
@@ -38,12 +38,12 @@ class Parting {
     std::optional<csi::Registrar>& registrar;
     ops::Admin& admin;
     ops::Web& web;
-    Vitals& vitals;
+    HealthMonitor& health;
     handover::Giver& giver;
     const Fd& lock;           ///< of the state folder
     const bool& told_to_end;  ///< by a signal
   };
-  Parting(executor control, Clock& clock, const Parts& parts);
+  Shutdown(executor control, Clock& clock, const Parts& parts);
 
   /// By a signal, or because the node goes down. Does not return.
   task<> leave();

@@ -1,4 +1,4 @@
-#include "vitals.hpp"
+#include "health_monitor.hpp"
 
 #include "corbd/handover/reserve.hpp"
 #include "corbd/host/system.hpp"
@@ -37,7 +37,7 @@ ops::Registration registration_of(const std::optional<csi::Registrar>& registrar
 
 }  // namespace
 
-Vitals::Vitals(executor control, Clock& clock, const Needs& needs)
+HealthMonitor::HealthMonitor(executor control, Clock& clock, const Needs& needs)
     : clock_(clock),
       needs_(needs),
       lag_(clock),
@@ -51,7 +51,7 @@ Vitals::Vitals(executor control, Clock& clock, const Needs& needs)
                         [api = *needs.api](Until until) { return api->look(kAnswerIsFresh, until); });
 }
 
-void Vitals::start() {
+void HealthMonitor::start() {
   beat();
   lag_.start();
   state_dir_.start();
@@ -59,7 +59,7 @@ void Vitals::start() {
   if (api_server_) api_server_->start();
 }
 
-task<> Vitals::stop() {
+task<> HealthMonitor::stop() {
   clock_.cancel(announces_);
   clock_.cancel(beats_);
   if (needs_.pod_file >= 0) handover::end_pulse(needs_.pod_file);
@@ -69,24 +69,24 @@ task<> Vitals::stop() {
   if (api_server_) co_await api_server_->stop();
 }
 
-ops::Outsider Vitals::api_server() const {
+ops::Outsider HealthMonitor::api_server() const {
   if (api_server_) return api_server_->now();
   const Error& why = needs_.api.error();
   const bool none = why.code == errc::failed_precondition;
   return {none ? ops::Outsider::State::unused : ops::Outsider::State::silent, why.text};
 }
 
-void Vitals::announce(std::function<void(const volume::Notice&)> tell) {
+void HealthMonitor::announce(std::function<void(const volume::Notice&)> tell) {
   tell_ = std::move(tell);
   look_again();
 }
 
-void Vitals::look_again() {
+void HealthMonitor::look_again() {
   if (const auto notice = announcement_.step(ops::judge(facts()), clock_.now())) tell_(*notice);
   announces_ = clock_.schedule(clock_.now() + kAnnounceEvery, [this] { look_again(); });
 }
 
-void Vitals::beat() {
+void HealthMonitor::beat() {
   if (needs_.pod_file < 0) return;
   std::string why;
   // Until then another agent may answer on this one's sockets.
@@ -98,7 +98,7 @@ void Vitals::beat() {
   beats_ = clock_.schedule(clock_.now() + kBeatEvery, [this] { beat(); });
 }
 
-std::optional<ops::KeeperFacts> Vitals::keeper() const {
+std::optional<ops::KeeperFacts> HealthMonitor::keeper() const {
   if (needs_.keeper == nullptr) return std::nullopt;
   const auto& deaths = needs_.keeper->deaths();
   // Not this clock: whoever keeps time for the rooms may be another.
@@ -106,7 +106,7 @@ std::optional<ops::KeeperFacts> Vitals::keeper() const {
                           std::chrono::steady_clock::now() - deaths.last, deaths.pause};
 }
 
-ops::NodeFacts Vitals::facts() const {
+ops::NodeFacts HealthMonitor::facts() const {
   ops::NodeFacts facts;
   facts.loop_lag = lag_.now();
   if (needs_.cordon.now()) facts.cordoned = needs_.cordon.now()->text();

@@ -15,7 +15,7 @@
 namespace corbd {
 
 /// Control thread only; stop() before it is destroyed, if it was started.
-class Vitals {
+class HealthMonitor {
  public:
   struct Needs {
     BlockingPool& files;
@@ -29,7 +29,7 @@ class Vitals {
     const ops::Cordon& cordon;
     const std::optional<csi::Registrar>& registrar;
   };
-  Vitals(executor control, Clock& clock, const Needs& needs);
+  HealthMonitor(executor control, Clock& clock, const Needs& needs);
   void start();
   task<> stop();
   ops::NodeFacts facts() const;
