@@ -32,7 +32,7 @@ constexpr int kRounds = 3;
 // --- the server
 
 /// Has nothing. What keeping costs on the way of a request is the memory.
-struct NoKeep final : device::Keep {
+struct NoKeep final : device::FdStore {
   result<> hold(const Link&, int, int) override { return {}; }
   result<> hold_memory(std::uint64_t, int) override { return {}; }
   result<> drop(std::uint64_t) override { return {}; }

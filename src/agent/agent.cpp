@@ -68,9 +68,9 @@ result<kube::Access> api_access(const cli::Run& options) {
 class Agent final {
  public:
   Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar, Start start,
-        Kept kept)
+        FromKeeper from_keeper)
       : options_(options),
-        keeper_(std::move(kept.keeper)),
+        keeper_(std::move(from_keeper.keeper)),
         control_(io_.get_executor()),
         clock_(make_real_clock(control_)),
         files_(control_, *clock_, kFileThreads),
@@ -89,7 +89,8 @@ class Agent final {
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
         clusters_(
             rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id, bool{start.predecessor}))),
-        devices_(nbd::make_devices(control_, *clock_, nbd_config(options, keeper_.get(), std::move(kept.holdings)))),
+        devices_(
+            nbd::make_devices(control_, *clock_, nbd_config(options, keeper_.get(), std::move(from_keeper.stored)))),
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
         node_files_(options, files_),
@@ -523,9 +524,9 @@ int refuse(const Error& error) {
 }
 
 void run_agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar,
-               Start start, Kept kept) {
+               Start start, FromKeeper from_keeper) {
   log::start_thread();
-  Agent agent(options, std::move(boot_id), registrar, std::move(start), std::move(kept));
+  Agent agent(options, std::move(boot_id), registrar, std::move(start), std::move(from_keeper));
   const int code = agent.run();
   log::drain(kLogEndsWithin);
   // Destroying the connections of a cluster that does not answer could take for ever.

@@ -14,9 +14,9 @@
 namespace corbd {
 
 /// What the keeper has for this agent, and how to tell it more.
-struct Kept {
+struct FromKeeper {
   std::unique_ptr<keeper::Client> keeper;  ///< nothing: this process has none
-  keeper::Holdings holdings;               ///< of the agent that died
+  keeper::StoredFds stored;                ///< of the agent that died
 };
 
 /// `corbd run`: looks whether an agent may begin here, and runs it. The exit code of one that may not; otherwise it
@@ -32,7 +32,7 @@ struct Start {
 
 /// Its folders are the caller's. Does not return.
 [[noreturn]] void run_agent(const cli::Run& options, std::string boot_id,
-                            const std::optional<csi::RegistrarConfig>& registrar, Start start, Kept kept);
+                            const std::optional<csi::RegistrarConfig>& registrar, Start start, FromKeeper from_keeper);
 
 /// `--fencing-only`: serves until a signal ends it; the exit code. Its folders are the caller's.
 int run_fencing(const cli::Run& options);

@@ -6,16 +6,16 @@
 
 namespace corbd {
 
-nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::Holdings kept) {
+nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::StoredFds stored) {
   nbd::Config config;
   config.slow_request = std::chrono::seconds(options.slow_request_s);
   config.io_threads = static_cast<std::uint32_t>(options.io_threads);
-  config.keep = keeper;
+  config.fd_store = keeper;
   config.commands_lock = options.runtime_dir + "/nbd.busy";
-  for (auto& memory : kept.memory) config.memory.emplace(memory.token, std::move(memory.file));
-  for (auto& held : kept.links)
-    config.kept.emplace_back(held.link.device, nbd::GivenLink{std::move(held.link.backend), std::move(held.socket),
-                                                              std::move(held.ledger), held.link.token});
+  for (auto& memory : stored.memory) config.memory.emplace(memory.token, std::move(memory.file));
+  for (auto& held : stored.links)
+    config.inherited.emplace_back(held.link.device, nbd::GivenLink{std::move(held.link.backend), std::move(held.socket),
+                                                                   std::move(held.ledger), held.link.token});
   return config;
 }
 

@@ -17,7 +17,7 @@
 
 namespace corbd {
 
-nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::Holdings kept);
+nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::StoredFds stored);
 /// This agent, to the one before or after it.
 handover::Side handover_side(const cli::Run& options);
 /// `beside`: as rbd::Config has it.

@@ -82,51 +82,51 @@ result<Start> begin(const cli::Run& options, bool again) {
   }
 }
 
-result<Kept> what_is_kept(Fd keeper) {
-  Kept kept;
-  if (!keeper) return kept;
-  kept.keeper = std::make_unique<keeper::Client>(std::move(keeper));
-  auto holdings = kept.keeper->take();
-  if (!holdings) return with_context("--keeper", holdings.error());
-  kept.holdings = std::move(*holdings);
-  return kept;
+result<FromKeeper> take_stored(Fd keeper) {
+  FromKeeper from_keeper;
+  if (!keeper) return from_keeper;
+  from_keeper.keeper = std::make_unique<keeper::Client>(std::move(keeper));
+  auto stored = from_keeper.keeper->take();
+  if (!stored) return with_context("--keeper", stored.error());
+  from_keeper.stored = std::move(*stored);
+  return from_keeper;
 }
 
 /// The kernel has seen the end of these links. If this process dies before, their books are empty: somebody goes on
 /// with the end, and nobody with the link.
-void let_go(Kept& kept) {
+void let_go(FromKeeper& from_keeper) {
   std::vector<int> sockets;
-  for (const auto& held : kept.holdings.links) {
+  for (const auto& held : from_keeper.stored.links) {
     if (::ftruncate(held.ledger.get(), 0) != 0)
       log::warning("keeper.ledger_not_closed", {{"volume", held.link.backend}});
     sockets.push_back(held.socket.get());
   }
   device::end_links(sockets);
-  for (const auto& held : kept.holdings.links) static_cast<void>(kept.keeper->drop(held.link.token));
-  for (const auto& memory : kept.holdings.memory) static_cast<void>(kept.keeper->drop(memory.token));
-  kept.holdings.links.clear();
-  kept.holdings.memory.clear();
+  for (const auto& held : from_keeper.stored.links) static_cast<void>(from_keeper.keeper->drop(held.link.token));
+  for (const auto& memory : from_keeper.stored.memory) static_cast<void>(from_keeper.keeper->drop(memory.token));
+  from_keeper.stored.links.clear();
+  from_keeper.stored.memory.clear();
 }
 
 /// The agent whose links a keeper has is dead. With the lock of the state folder nobody else goes on with its volumes.
 /// Whoever else has that lock heals them, which needs dead links.
-result<Start> begin_with(const cli::Run& options, Kept& kept) {
+result<Start> begin_with(const cli::Run& options, FromKeeper& from_keeper) {
   // A helper that the dead agent forked has it until it begins its own program. An agent that was handing over has it
   // until it ends, which takes 6 s at most.
   constexpr int kTries = 120;
   constexpr std::chrono::milliseconds kPause{50};
-  if (!kept.holdings.links.empty()) {
+  if (!from_keeper.stored.links.empty()) {
     auto lock = lock_folder(options.state_dir);
     for (int tries = 1; !lock && lock.error().code == errc::in_use && tries < kTries; ++tries) {
       std::this_thread::sleep_for(kPause);
       lock = lock_folder(options.state_dir);
     }
     if (lock) return Start{std::move(*lock), {}, {}};
-    log::warning("keeper.links_let_go", {{"links", kept.holdings.links.size()}, {"why", lock.error().text}});
+    log::warning("keeper.links_let_go", {{"links", from_keeper.stored.links.size()}, {"why", lock.error().text}});
   }
   // Memory of which no link speaks.
-  let_go(kept);
-  return begin(options, kept.keeper && kept.keeper->deaths().count > 0);
+  let_go(from_keeper);
+  return begin(options, from_keeper.keeper && from_keeper.keeper->deaths().count > 0);
 }
 
 }  // namespace
@@ -161,16 +161,16 @@ int start_agent(const cli::Run& options, Fd keeper) {
   Fd lives = options.pod.empty() ? Fd() : handover::say_pod_lives(options.runtime_dir, options.pod);
   const auto boot_id = read_boot_id();
   if (!boot_id) return refuse(boot_id.error());
-  auto kept = what_is_kept(std::move(keeper));
-  if (!kept) return refuse(kept.error());
-  auto start = begin_with(options, *kept);
+  auto from_keeper = take_stored(std::move(keeper));
+  if (!from_keeper) return refuse(from_keeper.error());
+  auto start = begin_with(options, *from_keeper);
   if (!start) return refuse(start.error());
   if (!options.pod.empty() && start->lock) handover::leave_reserve(options.runtime_dir, options.pod);
   // From here on its control thread must run soon, or it hangs.
   if (lives) handover::note_pulse(lives.get(), "this pod's agent starts");
   static_cast<void>(failpoint::hit("agent.starts"));
   start->lives = std::move(lives);
-  run_agent(options, *boot_id, *registrar, std::move(*start), std::move(*kept));
+  run_agent(options, *boot_id, *registrar, std::move(*start), std::move(*from_keeper));
 }
 
 }  // namespace corbd

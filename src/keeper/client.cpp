@@ -28,9 +28,9 @@ result<std::pair<Fd, Fd>> make_pair() {
   return std::pair{Fd(fds[0]), Fd(fds[1])};
 }
 
-result<Holdings> Client::take() {
+result<StoredFds> Client::take() {
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kSaidWithin, sizeof kSaidWithin);
-  Holdings all;
+  StoredFds all;
   for (;;) {
     auto heard = keeper::hear(socket_.get(), true);
     if (!heard) return heard.error();

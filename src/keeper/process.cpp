@@ -136,9 +136,9 @@ class Keeper {
     const Restart restart = policy_.died(now);
     store_.note_death(signal, now, restart.pause);
     const bool keeps = trusts(signal) && restart.keeps_links;
-    if (!keeps && !store_.holdings().links.empty()) {
+    if (!keeps && !store_.stored().links.empty()) {
       log::warning("keeper.links_let_go",
-                   {{"links", store_.holdings().links.size()},
+                   {{"links", store_.stored().links.size()},
                     {"why", trusts(signal) ? "agents die one after the other, perhaps of what the last one left"
                                            : "the agent crashed, and may have written anywhere before"},
                     {"effect", "every device is healed"}});
@@ -151,7 +151,7 @@ class Keeper {
     }
     log::warning("keeper.starts_again",
                  {{"signal", signal},
-                  {"links", store_.holdings().links.size()},
+                  {"links", store_.stored().links.size()},
                   {"after_ms", std::chrono::ceil<std::chrono::milliseconds>(restart.pause).count()}});
     starts_at_ = now + restart.pause;
   }

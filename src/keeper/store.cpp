@@ -15,28 +15,28 @@ namespace {
 constexpr int kMostAgents = 10;
 
 /// No agent lives, or one that never had them.
-void end_all(const std::vector<Held>& links) {
+void end_all(const std::vector<StoredLink>& links) {
   std::vector<int> sockets;
-  for (const Held& one : links) sockets.push_back(one.socket.get());
+  for (const StoredLink& one : links) sockets.push_back(one.socket.get());
   device::end_links(sockets);
 }
 }  // namespace
 
 void Store::give_all(int socket) {
   end_all(std::exchange(unheard_, {}));
-  std::erase_if(holdings_.memory, [&](const Memory& one) {
+  std::erase_if(stored_.memory, [&](const StoredMemory& one) {
     const int fds[] = {one.file.get()};
     return !tell(socket, {Kind::memory, 0, one.token, 0}, {}, fds);
   });
-  std::vector<Held> ends;
-  std::erase_if(holdings_.links, [&](Held& one) {
+  std::vector<StoredLink> ends;
+  std::erase_if(stored_.links, [&](StoredLink& one) {
     const bool given = give(socket, one);
     if (!given) ends.push_back(std::move(one));
     return !given;
   });
   end_all(ends);
   deaf_ = false;
-  const auto& [count, signal, last, pause] = holdings_.deaths;
+  const auto& [count, signal, last, pause] = stored_.deaths;
   const auto when = std::chrono::duration_cast<std::chrono::nanoseconds>(last.time_since_epoch()).count();
   static_cast<void>(tell(
       socket, {Kind::deaths, count, static_cast<std::uint64_t>(when), static_cast<std::uint64_t>(signal)}, {}, {}));
@@ -45,7 +45,7 @@ void Store::give_all(int socket) {
   static_cast<void>(tell(socket, {}, {}, {}));  // without it the agent says so
 }
 
-bool Store::give(int socket, Held& one) {
+bool Store::give(int socket, StoredLink& one) {
   if (one.given++ == kMostAgents) {
     log::error("keeper.link_given_up", {{"volume", one.link.backend}, {"agents", kMostAgents}});
     return false;
@@ -58,18 +58,18 @@ bool Store::give(int socket, Held& one) {
 
 void Store::begin_anew() {
   let_go();
-  holdings_.deaths = {};
+  stored_.deaths = {};
 }
 
 void Store::note_death(int signal, time_point when, duration pause) {
-  holdings_.deaths = {holdings_.deaths.count + 1, signal, when, pause};
+  stored_.deaths = {stored_.deaths.count + 1, signal, when, pause};
 }
 
 void Store::let_go() {
-  end_all(holdings_.links);
+  end_all(stored_.links);
   end_all(std::exchange(unheard_, {}));
-  holdings_.links.clear();
-  holdings_.memory.clear();
+  stored_.links.clear();
+  stored_.memory.clear();
 }
 
 void Store::hear(int socket) {
@@ -92,9 +92,9 @@ void Store::hear(int socket) {
 /// may be dead, and this the last end of its links: they end with the next one.
 void Store::be_deaf(int socket, const Error& why) {
   deaf_ = true;
-  for (Held& one : holdings_.links) unheard_.push_back(std::move(one));
-  holdings_.links.clear();
-  holdings_.memory.clear();
+  for (StoredLink& one : stored_.links) unheard_.push_back(std::move(one));
+  stored_.links.clear();
+  stored_.memory.clear();
   ::shutdown(socket, SHUT_RDWR);  // no link: the agent's
   log::warning("keeper.keeps_nothing", {{"error", why.text}});
 }
@@ -103,20 +103,20 @@ void Store::take_in(Heard& heard) {
   const Note& note = heard.note;
   auto& fds = heard.descriptors;
   if (note.kind == Kind::link) {
-    holdings_.links.push_back({{note.token, note.device, heard.backend, 0}, std::move(fds[0]), std::move(fds[1])});
+    stored_.links.push_back({{note.token, note.device, heard.backend, 0}, std::move(fds[0]), std::move(fds[1])});
     if (note.instead_of != 0) drop(note.instead_of);
   } else if (note.kind == Kind::memory) {
-    holdings_.memory.push_back({note.token, std::move(fds[0])});
+    stored_.memory.push_back({note.token, std::move(fds[0])});
   } else if (note.kind == Kind::drop) {
     drop(note.token);
   }
 }
 
 void Store::drop(std::uint64_t token) {
-  const auto is_it = [&](const Held& one) { return one.link.token == token; };
-  std::erase_if(holdings_.links, is_it);
+  const auto is_it = [&](const StoredLink& one) { return one.link.token == token; };
+  std::erase_if(stored_.links, is_it);
   std::erase_if(unheard_, is_it);
-  std::erase_if(holdings_.memory, [&](const Memory& one) { return one.token == token; });
+  std::erase_if(stored_.memory, [&](const StoredMemory& one) { return one.token == token; });
 }
 
 }  // namespace corbd::keeper

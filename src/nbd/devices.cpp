@@ -131,7 +131,8 @@ class Devices final : public device::Devices {
       : control_(control),
         clock_(clock),
         counters_(config.slow_request),
-        loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes, config.keep),
+        loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes,
+               config.fd_store),
         given_(control, clock, *loops_.all().front(), config),
         lock_(config.commands_lock),
         helper_(std::move(config.helper)),
@@ -196,10 +197,10 @@ class Devices final : public device::Devices {
                                        device::ServeOptions options, std::function<void()> on_stopped) override {
     auto found = given_.find(index, backend, image, options.read_only);
     if (!found) return nullptr;
-    const bool resumed = found->left != nullptr;
+    const bool resumed = found->inherited != nullptr;
     auto link =
         std::make_unique<Link>(control_, clock_, loops_.next(), image, std::move(options), std::move(found->socket),
-                               Fd(), std::move(on_stopped), counters_, std::move(found->left));
+                               Fd(), std::move(on_stopped), counters_, std::move(found->inherited));
     link->was_given(index);
     link->name(backend);
     if (!resumed) link->keep(index, backend);

@@ -21,28 +21,28 @@ GivenLinks::GivenLinks(executor control, Clock& clock, IoLoop& loop, Config& con
     : control_(std::move(control)),
       clock_(clock),
       loop_(loop),
-      keep_(config.keep),
+      fd_store_(config.fd_store),
       max_request_(config.max_request_bytes),
       lock_(config.commands_lock) {
   std::map<std::uint64_t, std::shared_ptr<const OldArena>> memory;
   for (auto& [token, file] : config.memory) {
-    if (keep_ == nullptr) break;
-    auto opened = OldArena::open(*keep_, token, std::move(file));
+    if (fd_store_ == nullptr) break;
+    auto opened = OldArena::open(*fd_store_, token, std::move(file));
     if (opened)
       memory.emplace(token, std::move(*opened));
     else
       log::warning("nbd.memory_lost", {{"error", opened.error().text}});
   }
-  for (auto& [index, link] : config.kept) {
+  for (auto& [index, link] : config.inherited) {
     link.until = clock_.now() + kGivenFor;
     const auto arena = memory.find(link.ledger ? arena_of(link.ledger.get()) : 0);
-    add_kept(index, {std::move(link), arena != memory.end() ? arena->second : nullptr});
+    add_inherited(index, {std::move(link), arena != memory.end() ? arena->second : nullptr});
   }
   forget_later();
 }
 
 /// Of several for one device, only one has not ended.
-void GivenLinks::add_kept(std::uint32_t index, One one) {
+void GivenLinks::add_inherited(std::uint32_t index, One one) {
   const auto place = given_.find(index);
   if (place == given_.end()) {
     given_.emplace(index, std::move(one));
@@ -85,12 +85,12 @@ std::optional<GivenLinks::Found> GivenLinks::find(std::uint32_t index, const std
   }
   Found found;
   if (one.link.ledger) {
-    auto left = read_left(index, one, image, read_only);
-    if (!left) {
-      refuse(place, left.error());
+    auto inherited = read_inherited(index, one, image, read_only);
+    if (!inherited) {
+      refuse(place, inherited.error());
       return std::nullopt;
     }
-    found.left = std::move(*left);
+    found.inherited = std::move(*inherited);
   }
   found.socket = std::move(one.link.socket);
   given_.erase(place);
@@ -158,8 +158,8 @@ void GivenLinks::end(std::uint32_t index, GivenLink link) {
   const auto seen = std::make_shared<Event>(control_, clock_);
   std::erase_if(ends_, [](const auto& one) { return one.second->is_set(); });
   ends_.emplace(index, seen);
-  auto ended = [control = control_, seen, keep = keep_, token = link.token] {
-    if (keep != nullptr && token != 0) static_cast<void>(keep->drop(token));
+  auto ended = [control = control_, seen, fd_store = fd_store_, token = link.token] {
+    if (fd_store != nullptr && token != 0) static_cast<void>(fd_store->drop(token));
     asio::post(control, [seen] { seen->set(); });
   };
   auto ending = std::make_shared<Ending>(loop_, Ending::Stream(loop_.io().get_executor(), link.socket.release()));
@@ -167,23 +167,23 @@ void GivenLinks::end(std::uint32_t index, GivenLink link) {
 }
 
 /// An error: nobody may go on with it.
-result<std::unique_ptr<Left>> GivenLinks::read_left(std::uint32_t index, One& one, const image::Image& image,
-                                                    bool read_only) const {
-  if (keep_ == nullptr) return Error{errc::failed_precondition, "nobody keeps it"};
+result<std::unique_ptr<InheritedSession>> GivenLinks::read_inherited(std::uint32_t index, One& one,
+                                                                     const image::Image& image, bool read_only) const {
+  if (fd_store_ == nullptr) return Error{errc::failed_precondition, "nobody keeps it"};
   GivenLink& given = one.link;
   Expected expected{index, given.backend, {image.size(), read_only || image.read_only(), max_request_}, {}};
   if (one.arena) expected.arenas.emplace_back(one.arena->token(), one.arena->size());
   auto owed = read_ledger(given.ledger.get(), expected);
   if (!owed) return owed.error();
-  auto left = std::make_unique<Left>();
-  left->keep = keep_;
-  left->arena = one.arena;
-  left->owed = std::move(*owed);
-  left->device = index;
-  left->backend = given.backend;
-  left->token = given.token;
-  left->ledger = std::move(given.ledger);
-  return left;
+  auto inherited = std::make_unique<InheritedSession>();
+  inherited->fd_store = fd_store_;
+  inherited->arena = one.arena;
+  inherited->owed = std::move(*owed);
+  inherited->device = index;
+  inherited->backend = given.backend;
+  inherited->token = given.token;
+  inherited->ledger = std::move(given.ledger);
+  return inherited;
 }
 
 }  // namespace corbd::nbd

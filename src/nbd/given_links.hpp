@@ -8,8 +8,8 @@
 
 #include "corbd/core/wait.hpp"
 #include "corbd/nbd/devices.hpp"
+#include "inherited_session.hpp"
 #include "io_loop.hpp"
-#include "keeping.hpp"
 
 namespace corbd::nbd {
 
@@ -29,7 +29,7 @@ class GivenLinks {
 
   struct Found {
     Fd socket;
-    std::unique_ptr<Left> left;  ///< nothing if its last server owes nothing
+    std::unique_ptr<InheritedSession> inherited;  ///< nothing if its last server owes nothing
   };
   /// The link of that device, for whoever goes on with it. Nothing: there is none that somebody may go on with, and
   /// what there was is being ended.
@@ -48,19 +48,19 @@ class GivenLinks {
     std::shared_ptr<const OldArena> arena;  ///< that its ledger speaks of. It goes with the last link that has it.
   };
   using Given = std::map<std::uint32_t, One>;
-  void add_kept(std::uint32_t index, One one);
+  void add_inherited(std::uint32_t index, One one);
   void forget_later();
   /// Nobody goes on with it, and the log says why.
   void refuse(Given::iterator place, const Error& why);
   Given::iterator discard(Given::iterator place);
   void end(std::uint32_t index, GivenLink link);
-  result<std::unique_ptr<Left>> read_left(std::uint32_t index, One& one, const image::Image& image,
-                                          bool read_only) const;
+  result<std::unique_ptr<InheritedSession>> read_inherited(std::uint32_t index, One& one, const image::Image& image,
+                                                           bool read_only) const;
 
   const executor control_;
   Clock& clock_;
   IoLoop& loop_;
-  device::Keep* const keep_;
+  device::FdStore* const fd_store_;
   const std::uint32_t max_request_;
   const std::string lock_;  ///< of the node's commands
   Given given_;

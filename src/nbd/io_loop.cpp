@@ -19,9 +19,9 @@ void not_kept(const Error& error) {
                {{"error", error.text}, {"effect", "if the agent dies, the kernel repeats the requests in flight"}});
 }
 
-std::optional<Arena> make_arena(device::Keep& keep) {
+std::optional<Arena> make_arena(device::FdStore& fd_store) {
   auto made = Arena::make();
-  const auto held = made ? keep.hold_memory(made->token(), made->file()) : result<>(made.error());
+  const auto held = made ? fd_store.hold_memory(made->token(), made->file()) : result<>(made.error());
   if (held) return std::move(*made);
   not_kept(held.error());
   return std::nullopt;
@@ -53,9 +53,9 @@ struct IoLoop::Wake {
 };
 
 IoLoop::IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes,
-               std::size_t kept_buffers, device::Keep* keeper)
-    : arena_(keeper != nullptr ? make_arena(*keeper) : std::nullopt),
-      keep(arena_ ? keeper : nullptr),
+               std::size_t kept_buffers, device::FdStore* store)
+    : arena_(store != nullptr ? make_arena(*store) : std::nullopt),
+      fd_store(arena_ ? store : nullptr),
       buffers(kept_buffers, arena_ ? &*arena_ : nullptr),
       budget(bytes_in_flight, reserved_bytes),
       max_request_(max_request_bytes),
@@ -65,7 +65,7 @@ IoLoop::IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, s
 }
 
 Ledger IoLoop::make_ledger() const {
-  if (keep != nullptr) {
+  if (fd_store != nullptr) {
     auto made = Ledger::make(true);
     if (made) return std::move(*made);
     not_kept(made.error());

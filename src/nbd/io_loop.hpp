@@ -13,7 +13,7 @@
 #include "budget.hpp"
 #include "buffers.hpp"
 #include "corbd/core/task.hpp"
-#include "corbd/device/keep.hpp"
+#include "corbd/device/fd_store.hpp"
 #include "ledger.hpp"
 #include "slow_lines.hpp"
 
@@ -45,7 +45,7 @@ inline constexpr std::size_t kKeptBuffers = 32u << 20;
 class IoLoop {
  public:
   IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes = 1u << 20,
-         std::size_t kept_buffers = kKeptBuffers, device::Keep* keep = nullptr);
+         std::size_t kept_buffers = kKeptBuffers, device::FdStore* fd_store = nullptr);
   /// Every server of a device is gone.
   ~IoLoop();
   IoLoop(const IoLoop&) = delete;
@@ -78,10 +78,10 @@ class IoLoop {
   std::optional<Arena> arena_;
 
  public:
-  device::Keep* const keep;  ///< has sockets and ledgers for a later process; nullptr: nobody does
-  Buffers buffers;           ///< io thread
-  Budget budget;             ///< io thread
-  SlowLines slow_lines;      ///< io thread
+  device::FdStore* const fd_store;  ///< has sockets and ledgers for a later process; nullptr: nobody does
+  Buffers buffers;                  ///< io thread
+  Budget budget;                    ///< io thread
+  SlowLines slow_lines;             ///< io thread
   // Any thread reads these.
   std::atomic<std::uint64_t> sessions{0};
   std::atomic<std::uint64_t> serving{0};  ///< those whose link has not ended

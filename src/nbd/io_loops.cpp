@@ -5,11 +5,11 @@
 namespace corbd::nbd {
 
 IoLoops::IoLoops(std::size_t threads, std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes,
-                 std::uint32_t reserved_bytes, device::Keep* keep) {
+                 std::uint32_t reserved_bytes, device::FdStore* fd_store) {
   threads = std::max<std::size_t>(threads, 1);
   for (std::size_t i = 0; i < threads; ++i)
     loops_.push_back(std::make_unique<IoLoop>(bytes_in_flight / threads, max_request_bytes, reserved_bytes,
-                                              kKeptBuffers / threads, keep));
+                                              kKeptBuffers / threads, fd_store));
 }
 
 IoLoop& IoLoops::next() {

@@ -15,7 +15,7 @@ class IoLoops {
  public:
   /// `threads`: none counts as one. `bytes_in_flight`: of all together.
   IoLoops(std::size_t threads, std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes,
-          std::uint32_t reserved_bytes = 1u << 20, device::Keep* keep = nullptr);
+          std::uint32_t reserved_bytes = 1u << 20, device::FdStore* fd_store = nullptr);
 
   /// For the next link: the io thread that serves the fewest, and of those the first. Control thread.
   IoLoop& next();

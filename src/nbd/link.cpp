@@ -15,7 +15,7 @@ task<Waited> wait_for(std::shared_ptr<Event> event, Until until) { co_return co_
 }  // namespace
 
 Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
-           Fd kernel_end, std::function<void()> on_stopped, Counters& counters, std::unique_ptr<Left> left)
+           Fd kernel_end, std::function<void()> on_stopped, Counters& counters, std::unique_ptr<InheritedSession> inherited)
     : control_(control),
       clock_(clock),
       loop_(loop),
@@ -33,7 +33,7 @@ Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, de
     if (told) asio::post(control, told);
   };
   session_ = std::make_unique<Session>(loop, image, std::move(options), std::move(socket), std::move(notices), counters,
-                                       std::move(left));
+                                       std::move(inherited));
   asio::post(loop_.io(), [session = session_.get()] { session->start(); });
 }
 

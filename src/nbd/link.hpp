@@ -18,7 +18,8 @@ struct KernelEnd {
 class Link final : public device::Link {
  public:
   Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
-       Fd kernel_end, std::function<void()> on_stopped, Counters& counters, std::unique_ptr<Left> left = nullptr);
+       Fd kernel_end, std::function<void()> on_stopped, Counters& counters,
+       std::unique_ptr<InheritedSession> inherited = nullptr);
   ~Link() override;
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;

@@ -19,7 +19,7 @@ constexpr std::size_t kMaxRequests = ledger::kSlots;
 }  // namespace
 
 Session::Session(IoLoop& loop, image::Image& image, const device::ServeOptions& options, Fd socket, Notices notices,
-                 Counters& counters, std::unique_ptr<Left> left)
+                 Counters& counters, std::unique_ptr<InheritedSession> inherited)
     : loop_(loop),
       image_(image),
       read_only_(options.read_only || image.read_only()),
@@ -31,7 +31,7 @@ Session::Session(IoLoop& loop, image::Image& image, const device::ServeOptions& 
       slow_(loop.io()),
       slow_us_(counters.slow_us),
       ledger_(loop.make_ledger()),
-      left_(std::move(left)),
+      inherited_(std::move(inherited)),
       framer_(ledger_.input()) {
   ++loop_.sessions;
   ++loop_.serving;
@@ -41,7 +41,7 @@ Session::~Session() { --loop_.sessions; }
 
 void Session::start() {
   loop_.budget.join(*this, image_.key().fsid);
-  if (left_) resume();
+  if (inherited_) resume();
   wait_readable();
   settle();
 }

@@ -16,8 +16,8 @@
 #include "counters.hpp"
 #include "ending.hpp"
 #include "framer.hpp"
+#include "inherited_session.hpp"
 #include "io_loop.hpp"
-#include "keeping.hpp"
 #include "ledger.hpp"
 #include "lost_cache.hpp"
 #include "outbox.hpp"
@@ -37,9 +37,9 @@ class Session final : Budget::Waiter, Batched {
   };
   using State = device::Link::State;
 
-  /// The socket is a connected stream. Counters and image outlive this object. `left`: what a dead server of it owes.
+  /// The socket is a connected stream. Counters and image outlive this object. `inherited`: what a dead server of it owes.
   Session(IoLoop& loop, image::Image& image, const device::ServeOptions& options, Fd socket, Notices notices,
-          Counters& counters, std::unique_ptr<Left> left = nullptr);
+          Counters& counters, std::unique_ptr<InheritedSession> inherited = nullptr);
   ~Session();
 
   // Any thread.
@@ -96,9 +96,9 @@ class Session final : Budget::Waiter, Batched {
 
   // What a dead server left: session_resume.cpp
   void resume();
-  bool take_over(const Left& left, std::vector<Slot*>& again);
-  static bool fetch(const Left& left, const Settled::Slot& old, std::byte* into);
-  bool keep_instead_of(const Left& left);
+  bool take_over(const InheritedSession& inherited, std::vector<Slot*>& again);
+  static bool fetch(const InheritedSession& inherited, const Settled::Slot& old, std::byte* into);
+  bool keep_instead_of(const InheritedSession& inherited);
   bool let_go();
   void publish_writer();
 
@@ -171,8 +171,8 @@ class Session final : Budget::Waiter, Batched {
   const std::int64_t slow_us_;  ///< as Counters has it, but no line of the cache that other threads write
 
   Ledger ledger_;
-  bool kept_ = false;           ///< somebody has the socket and the ledger for a later process
-  std::unique_ptr<Left> left_;  ///< until this session has taken it over
+  bool kept_ = false;                            ///< somebody has the socket and the ledger for a later process
+  std::unique_ptr<InheritedSession> inherited_;  ///< until this session has taken it over
   Framer framer_;
   Outbox outbox_;
   std::mutex sending_;          ///< has whoever sends, or makes the state leave `serving`. Guards the next two.

@@ -104,10 +104,10 @@ void Session::hang_up() {
   ledger_.close();
   ending_ = std::make_shared<Ending>(loop_, std::move(stream_));
   // This object may be gone by then.
-  auto ended = [keep = std::exchange(kept_, false) ? loop_.keep : nullptr, token = ledger_.token(),
-                left = std::shared_ptr<const Left>(std::move(left_)), told = notices_.ended] {
-    if (keep != nullptr) static_cast<void>(keep->drop(token));
-    if (left) static_cast<void>(left->keep->drop(left->token));
+  auto ended = [fd_store = std::exchange(kept_, false) ? loop_.fd_store : nullptr, token = ledger_.token(),
+                inherited = std::shared_ptr<const InheritedSession>(std::move(inherited_)), told = notices_.ended] {
+    if (fd_store != nullptr) static_cast<void>(fd_store->drop(token));
+    if (inherited) static_cast<void>(inherited->fd_store->drop(inherited->token));
     if (told) told();
   };
   ending_->begin(std::move(ended));

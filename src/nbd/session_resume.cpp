@@ -9,19 +9,19 @@ namespace corbd::nbd {
 /// Nothing touches the socket before the new ledger is kept instead of the old one: until then the old one is right,
 /// and a death leaves everything as it was.
 void Session::resume() {
-  std::unique_ptr<Left> left = std::move(left_);
+  std::unique_ptr<InheritedSession> inherited = std::move(inherited_);
   read_us_ = now_us();
   std::vector<Slot*> again;
-  if (!take_over(*left, again) || !keep_instead_of(*left)) {
+  if (!take_over(*inherited, again) || !keep_instead_of(*inherited)) {
     for (Slot* slot : again) release(*slot);
-    close_ledger(left->ledger.get());
-    left_ = std::move(left);
+    close_ledger(inherited->ledger.get());
+    inherited_ = std::move(inherited);
     stop(State::closed, 0);
     return;
   }
-  log::info("nbd.resumed", {{"volume", left->backend},
-                            {"device", device::path(left->device)},
-                            {"unanswered", left->owed.slots.size()},
+  log::info("nbd.resumed", {{"volume", inherited->backend},
+                            {"device", device::path(inherited->device)},
+                            {"unanswered", inherited->owed.slots.size()},
                             {"again", again.size()}});
   for (Slot* slot : again) submit(*slot);
   // Whole requests may be left in the input.
@@ -30,8 +30,8 @@ void Session::resume() {
 
 /// Everything that is owed becomes this session's own. `again`: what the image has to do, once more perhaps: nobody was
 /// told that it is done. Returns false if something of it cannot be read: then nobody may go on.
-bool Session::take_over(const Left& left, std::vector<Slot*>& again) {
-  const Settled& owed = left.owed;
+bool Session::take_over(const InheritedSession& inherited, std::vector<Slot*>& again) {
+  const Settled& owed = inherited.owed;
   Framer::Place place{0, static_cast<std::uint32_t>(owed.input.size()), 0, owed.skip_left};
   std::byte* payload = nullptr;
   if (!owed.input.empty()) std::memcpy(ledger_.input().data(), owed.input.data(), owed.input.size());
@@ -42,7 +42,7 @@ bool Session::take_over(const Left& left, std::vector<Slot*>& again) {
       loop_.budget.resume(*this, Buffers::rounded(old.request.length));
       budget_used_ += Buffers::rounded(old.request.length);
       slot.buffer = loop_.buffers.take(old.request.length);
-      if (!fetch(left, old, slot.buffer)) {
+      if (!fetch(inherited, old, slot.buffer)) {
         release(slot);
         return false;
       }
@@ -67,28 +67,29 @@ bool Session::take_over(const Left& left, std::vector<Slot*>& again) {
   return true;
 }
 
-bool Session::fetch(const Left& left, const Settled::Slot& old, std::byte* into) {
+bool Session::fetch(const InheritedSession& inherited, const Settled::Slot& old, std::byte* into) {
   const std::size_t bytes = old.data_bytes();
-  const auto read = bytes > 0 ? left.arena->read(old.buffer, {into, bytes}) : result<>();
-  if (!read) log_not_resumed(left.backend, left.device, read.error());
+  const auto read = bytes > 0 ? inherited.arena->read(old.buffer, {into, bytes}) : result<>();
+  if (!read) log_not_resumed(inherited.backend, inherited.device, read.error());
   return read.has_value();
 }
 
-bool Session::keep_instead_of(const Left& left) {
+bool Session::keep_instead_of(const InheritedSession& inherited) {
   // Without memory that outlives this process nothing new can be kept. The old ledger must go all the same: a later
   // process would begin where it stands.
-  if (loop_.keep == nullptr || ledger_.file() < 0) return left.keep->drop(left.token).has_value();
-  ledger_.belongs_to(left.device, left.backend, loop_.arena_token());
-  const auto held = loop_.keep->hold({ledger_.token(), left.device, left.backend, left.token}, fd_, ledger_.file());
-  if (!held) log::warning("nbd.not_kept", {{"volume", left.backend}, {"error", held.error().text}});
+  if (loop_.fd_store == nullptr || ledger_.file() < 0) return inherited.fd_store->drop(inherited.token).has_value();
+  ledger_.belongs_to(inherited.device, inherited.backend, loop_.arena_token());
+  const auto held = loop_.fd_store->hold({ledger_.token(), inherited.device, inherited.backend, inherited.token}, fd_,
+                                         ledger_.file());
+  if (!held) log::warning("nbd.not_kept", {{"volume", inherited.backend}, {"error", held.error().text}});
   kept_ = held.has_value();
   return kept_;
 }
 
 void Session::keep(std::uint32_t device, const std::string& backend) {
-  if (loop_.keep == nullptr || ledger_.file() < 0 || kept_ || !serving()) return;
+  if (loop_.fd_store == nullptr || ledger_.file() < 0 || kept_ || !serving()) return;
   ledger_.belongs_to(device, backend, loop_.arena_token());
-  const auto held = loop_.keep->hold({ledger_.token(), device, backend, 0}, fd_, ledger_.file());
+  const auto held = loop_.fd_store->hold({ledger_.token(), device, backend, 0}, fd_, ledger_.file());
   if (!held)
     log::warning("nbd.not_kept", {{"volume", backend},
                                   {"error", held.error().text},
@@ -98,7 +99,7 @@ void Session::keep(std::uint32_t device, const std::string& backend) {
 
 /// Afterwards no other process can go on with this stream.
 bool Session::let_go() {
-  if (kept_ && !loop_.keep->drop(ledger_.token())) return false;
+  if (kept_ && !loop_.fd_store->drop(ledger_.token())) return false;
   kept_ = false;
   return true;
 }

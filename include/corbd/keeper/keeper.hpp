@@ -10,19 +10,19 @@
 #include "corbd/core/fd.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/core/time.hpp"
-#include "corbd/device/keep.hpp"
+#include "corbd/device/fd_store.hpp"
 
 namespace corbd::keeper {
 
 struct Heard;
 struct Note;
 
-struct Held {
-  device::Keep::Link link;
+struct StoredLink {
+  device::FdStore::Link link;
   Fd socket, ledger;
   int given = 0;  ///< to how many agents, of which none has put anything in its place
 };
-struct Memory {
+struct StoredMemory {
   std::uint64_t token = 0;
   Fd file;
 };
@@ -33,9 +33,9 @@ struct Deaths {
   time_point last{};  ///< of CLOCK_MONOTONIC, as std::chrono::steady_clock has it: the same in every process
   duration pause{};   ///< between the last one and the next start
 };
-struct Holdings {
-  std::vector<Held> links;
-  std::vector<Memory> memory;
+struct StoredFds {
+  std::vector<StoredLink> links;
+  std::vector<StoredMemory> memory;
   Deaths deaths;
 };
 
@@ -50,11 +50,11 @@ inline constexpr int kBeginsAnew = 86;
 result<std::pair<Fd, Fd>> make_pair();
 
 /// The agent's side. `socket`: the keeper's other end.
-class Client final : public device::Keep {
+class Client final : public device::FdStore {
  public:
   explicit Client(Fd socket) : socket_(std::move(socket)) {}
   /// What the keeper has, before anything is held or dropped. The keeper goes on having it.
-  result<Holdings> take();
+  result<StoredFds> take();
   result<> hold(const Link& link, int socket, int ledger) override;
   result<> hold_memory(std::uint64_t token, int file) override;
   /// An error: the keeper may have it still.
@@ -85,16 +85,16 @@ class Store {
   void let_go();
   /// As with no agent so far.
   void begin_anew();
-  const Holdings& holdings() const { return holdings_; }
+  const StoredFds& stored() const { return stored_; }
 
  private:
-  bool give(int socket, Held& one);
+  bool give(int socket, StoredLink& one);
   void be_deaf(int socket, const Error& why);
   void take_in(Heard& heard);
   void drop(std::uint64_t token);
-  Holdings holdings_;
-  bool deaf_ = false;          ///< a message of this agent was not whole
-  std::vector<Held> unheard_;  ///< what it had said before: given to nobody, and ended once it is dead
+  StoredFds stored_;
+  bool deaf_ = false;                ///< a message of this agent was not whole
+  std::vector<StoredLink> unheard_;  ///< what it had said before: given to nobody, and ended once it is dead
 };
 
 /// The socket of this process's keeper, if a keeper started it. Later children of this process know nothing of it.

@@ -8,7 +8,7 @@
 
 #include "corbd/core/helper_call.hpp"
 #include "corbd/device/device.hpp"
-#include "corbd/device/keep.hpp"
+#include "corbd/device/fd_store.hpp"
 
 namespace corbd::nbd {
 
@@ -32,8 +32,8 @@ struct Config {
   std::uint32_t max_request_bytes = 32u << 20;  ///< a longer read or write is refused with EINVAL
   duration slow_request{};  ///< a request that takes longer is slow: it is counted and logged; zero: none is
   /// By their device's index; of several, only one has not ended.
-  std::vector<std::pair<std::uint32_t, GivenLink>> kept = {};
-  device::Keep* keep = nullptr;             ///< outlives the devices; nullptr: a link ends with this process
+  std::vector<std::pair<std::uint32_t, GivenLink>> inherited = {};
+  device::FdStore* fd_store = nullptr;      ///< outlives the devices; nullptr: a link ends with this process
   std::map<std::uint64_t, Fd> memory = {};  ///< by token: of what the given ledgers speak
   /// A file that every agent of the node locks while it gives a command, and a helper that gives one; "": there is no
   /// other agent.

@@ -60,8 +60,8 @@ TEST_CASE("the next agent gets what the last one held, with its device, and the 
   line.hold(1);
   CHECK(line.tokens(store) == Line::Tokens{1, 5});
   CHECK(line.tokens(store) == Line::Tokens{1, 5});
-  CHECK(store.holdings().links.at(0).link.device == 7);
-  CHECK(store.holdings().links.at(0).link.backend == "volume");
+  CHECK(store.stored().links.at(0).link.device == 7);
+  CHECK(store.stored().links.at(0).link.backend == "volume");
 }
 
 TEST_CASE("a link that ten agents had, and none went on with, ends") {
@@ -103,10 +103,10 @@ TEST_CASE("after a message that is not whole the keeper has nothing") {
   auto pair = keeper::make_pair();
   REQUIRE(pair);
   store.hear(line.ours.get());
-  REQUIRE(store.holdings().links.size() == 1);
+  REQUIRE(store.stored().links.size() == 1);
   REQUIRE(::send(pair->second.get(), "?", 1, 0) == 1);
   store.hear(pair->first.get());
-  CHECK(store.holdings().links.empty());
+  CHECK(store.stored().links.empty());
   // So the agent knows that it is not kept when it has something to say.
   CHECK(::send(pair->second.get(), "?", 1, MSG_NOSIGNAL) == -1);
 }
@@ -120,8 +120,8 @@ TEST_CASE("after a message that is not whole the keeper has nothing of what was 
   REQUIRE(client.hold({1, 7, "volume", 0}, something().get(), something().get()));
   REQUIRE(client.hold_memory(5, something().get()));
   store.hear(ours.get());
-  CHECK(store.holdings().links.empty());
-  CHECK(store.holdings().memory.empty());
+  CHECK(store.stored().links.empty());
+  CHECK(store.stored().memory.empty());
 }
 
 TEST_CASE("after a message that was not whole the keeper hears the next agent") {
@@ -166,7 +166,7 @@ TEST_CASE("a keeper that lets a link go takes the rest of a request that the ker
     store.let_go();
   else
     CHECK(line.tokens(store).empty());
-  CHECK(store.holdings().links.empty());
+  CHECK(store.stored().links.empty());
   sends.join();
   CHECK(sent >= 8u << 20);
   CHECK(saw_end);

@@ -116,13 +116,13 @@ class SharedImage final : public image::Image {
   nbd::IoLoop loop(play.budgets.at(seed % play.budgets.size()), play.limits().max_request, play.reserved,
                    nbd::kKeptBuffers, &keep);
   nbd::Config config;
-  config.keep = &keep;
+  config.fd_store = &keep;
   config.max_request_bytes = play.limits().max_request;
   const bool first = held->links.empty();
   for (auto& one : held->memory) config.memory.emplace(one.token, std::move(one.file));
   for (auto& one : held->links)
-    config.kept.emplace_back(one.link.device, nbd::GivenLink{std::move(one.link.backend), std::move(one.socket),
-                                                             std::move(one.ledger), one.link.token});
+    config.inherited.emplace_back(one.link.device, nbd::GivenLink{std::move(one.link.backend), std::move(one.socket),
+                                                                  std::move(one.ledger), one.link.token});
   nbd::GivenLinks given(control.get_executor(), *clock, loop, config);
   std::vector<std::unique_ptr<SharedImage>> images;
   std::vector<std::unique_ptr<nbd::Link>> links;
@@ -133,7 +133,7 @@ class SharedImage final : public image::Image {
     if (!first && !(found = given.find(device, backend_of(i), image, false))) refuse_to_serve("nothing to go on with");
     links.push_back(std::make_unique<nbd::Link>(
         control.get_executor(), *clock, loop, image, false, found ? std::move(found->socket) : std::move(fresh.at(i)),
-        Fd(), [] { ::_exit(4); }, counters, found ? std::move(found->left) : nullptr));
+        Fd(), [] { ::_exit(4); }, counters, found ? std::move(found->inherited) : nullptr));
     if (first) links.back()->keep(device, backend_of(i));
   }
   const auto work = asio::make_work_guard(control);
@@ -148,9 +148,9 @@ struct Left {
   std::size_t most_files = 0, most_kib = 0;  ///< of payloads, with the keeper
   void look(const Play& play, const keeper::Store& store) {
     std::uint64_t used = 0, wanted = 0;
-    for (const auto& one : store.holdings().links) {
+    for (const auto& one : store.stored().links) {
       nbd::Expected expected{one.link.device, one.link.backend, play.limits(), {}};
-      for (const auto& memory : store.holdings().memory) expected.arenas.emplace_back(memory.token, nbd::Arena::kBytes);
+      for (const auto& memory : store.stored().memory) expected.arenas.emplace_back(memory.token, nbd::Arena::kBytes);
       const auto owed = nbd::read_ledger(one.ledger.get(), expected);
       if (!owed) continue;
       input += owed->input.empty() ? 0 : 1;
@@ -165,7 +165,7 @@ struct Left {
       answered += known ? 1 : 0;
       wanted += next(*owed);
     }
-    most_files = std::max(most_files, store.holdings().memory.size());
+    most_files = std::max(most_files, store.stored().memory.size());
     most_kib = std::max(most_kib, kib(store));
     no_memory += wanted > 0 && used + wanted > play.budgets.front() ? 1 : 0;
   }
@@ -181,7 +181,7 @@ struct Left {
   }
   static std::size_t kib(const keeper::Store& store) {
     std::size_t blocks = 0;
-    for (const auto& memory : store.holdings().memory) {
+    for (const auto& memory : store.stored().memory) {
       struct stat found{};
       REQUIRE(::fstat(memory.file.get(), &found) == 0);
       blocks += static_cast<std::size_t>(found.st_blocks);
@@ -241,7 +241,7 @@ class Killing {
       store_.hear(line.get());
       REQUIRE(wrong_ == "");
       if (!last) left_.look(play_, store_);
-      REQUIRE(store_.holdings().links.size() == play_.links);
+      REQUIRE(store_.stored().links.size() == play_.links);
     }
     for (std::size_t i = 0; i < play_.links; ++i) CHECK((*disks_[i] == clients_[i]->model()));
     WARN(kills << " kills, " << answers() << " answers; " << left_.text() << ", at the end " << Left::kib(store_)
@@ -279,13 +279,13 @@ class Killing {
   /// Some die right at their start, the others under load.
   void load(const Fd& line) {
     const std::uint64_t wanted = random_() % 8 == 0 ? 0 : answers() + 1;
-    drive(line, true, [&] { return store_.holdings().links.size() == play_.links && answers() >= wanted; });
+    drive(line, true, [&] { return store_.stored().links.size() == play_.links && answers() >= wanted; });
     const auto until = SteadyClock::now() + std::chrono::microseconds(random_() % 4000);
     drive(line, true, [&] { return SteadyClock::now() >= until; });
   }
   void finish(const Fd& line) {
     // What the dead ones had is gone by then.
-    drive(line, false, [&] { return quiet() && store_.holdings().memory.size() == 1; });
+    drive(line, false, [&] { return quiet() && store_.stored().memory.size() == 1; });
   }
 
   template <class Done>

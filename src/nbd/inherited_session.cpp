@@ -1,4 +1,4 @@
-#include "keeping.hpp"
+#include "inherited_session.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,11 +38,11 @@ result<> read_all(int file, std::uint64_t offset, std::span<std::byte> into, con
 
 }  // namespace
 
-OldArena::OldArena(device::Keep& keep, std::uint64_t token, Fd file)
-    : keep_(keep), token_(token), file_(std::move(file)) {}
+OldArena::OldArena(device::FdStore& fd_store, std::uint64_t token, Fd file)
+    : fd_store_(fd_store), token_(token), file_(std::move(file)) {}
 
-result<std::shared_ptr<const OldArena>> OldArena::open(device::Keep& keep, std::uint64_t token, Fd file) {
-  const std::shared_ptr<OldArena> made(new OldArena(keep, token, std::move(file)));
+result<std::shared_ptr<const OldArena>> OldArena::open(device::FdStore& fd_store, std::uint64_t token, Fd file) {
+  const std::shared_ptr<OldArena> made(new OldArena(fd_store, token, std::move(file)));
   const auto size = size_of(made->file_.get(), "the payloads of dead sessions");
   if (!size) return size.error();
   made->size_ = *size;
@@ -50,7 +50,7 @@ result<std::shared_ptr<const OldArena>> OldArena::open(device::Keep& keep, std::
 }
 
 OldArena::~OldArena() {
-  static_cast<void>(keep_.drop(token_));  // it goes with the process, at the latest
+  static_cast<void>(fd_store_.drop(token_));  // it goes with the process, at the latest
 }
 
 result<> OldArena::read(std::uint64_t offset, std::span<std::byte> into) const {

@@ -9,9 +9,9 @@
 namespace corbd::device {
 
 /// Any thread; never waits. Messages are heard in order, also those of a process that has died since.
-class Keep {
+class FdStore {
  public:
-  virtual ~Keep() = default;
+  virtual ~FdStore() = default;
 
   struct Link {
     std::uint64_t token = 0;

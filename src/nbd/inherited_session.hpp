@@ -8,7 +8,7 @@
 #include <string>
 
 #include "corbd/core/fd.hpp"
-#include "corbd/device/keep.hpp"
+#include "corbd/device/fd_store.hpp"
 #include "settle.hpp"
 
 namespace corbd::nbd {
@@ -17,7 +17,7 @@ namespace corbd::nbd {
 /// taken over. It is read and never mapped: what a mapping cannot give kills whoever looks.
 class OldArena {
  public:
-  static result<std::shared_ptr<const OldArena>> open(device::Keep& keep, std::uint64_t token, Fd file);
+  static result<std::shared_ptr<const OldArena>> open(device::FdStore& fd_store, std::uint64_t token, Fd file);
   ~OldArena();
   OldArena(const OldArena&) = delete;
   OldArena& operator=(const OldArena&) = delete;
@@ -27,15 +27,15 @@ class OldArena {
   result<> read(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:
-  OldArena(device::Keep& keep, std::uint64_t token, Fd file);
-  device::Keep& keep_;
+  OldArena(device::FdStore& fd_store, std::uint64_t token, Fd file);
+  device::FdStore& fd_store_;
   std::uint64_t token_;
   Fd file_;
   std::size_t size_ = 0;
 };
 
-struct Left {
-  device::Keep* keep = nullptr;  ///< it has that ledger
+struct InheritedSession {
+  device::FdStore* fd_store = nullptr;  ///< it has that ledger
   Settled owed;
   std::shared_ptr<const OldArena> arena;  ///< nothing if no payload is owed
   std::uint32_t device = 0;

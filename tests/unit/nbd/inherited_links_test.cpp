@@ -13,7 +13,7 @@
 
 #include "corbd/core/log.hpp"
 #include "corbd/core/text.hpp"
-#include "corbd/device/keep.hpp"
+#include "corbd/device/fd_store.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "ground.hpp"
 #include "ledger.hpp"
@@ -31,7 +31,7 @@ constexpr std::uint32_t kIndex = 3;
 const std::string kVolume = "volume";
 
 /// Writes down what a keeper hears. Any thread.
-class Heard final : public device::Keep {
+class Heard final : public device::FdStore {
  public:
   result<> hold(const Link& link, int, int) override {
     const std::lock_guard lock(mutex_);
@@ -138,7 +138,7 @@ struct Dead {
 };
 
 struct Node {
-  Node() { config.keep = &keep; }
+  Node() { config.fd_store = &keep; }
   ~Node() {
     end();
     devices.reset();
@@ -157,7 +157,7 @@ struct Node {
   }
   void start() { devices = nbd::make_devices(control.control(), control.clock, std::move(config)); }
   void start_with(const Dead& dead) {
-    config.kept.emplace_back(kIndex, dead.given());
+    config.inherited.emplace_back(kIndex, dead.given());
     config.memory.emplace(arena.token(), Fd(::dup(arena.file())));
     start();
   }
@@ -409,7 +409,7 @@ TEST_CASE("of two kept links of one device the one that has not ended is gone on
     Dead ended(node.arena);
     const Dead alive(node.arena);
     ended.kernel.reset();
-    node.config.kept.emplace_back(kIndex, (first ? alive : ended).given());
+    node.config.inherited.emplace_back(kIndex, (first ? alive : ended).given());
     node.start_with(first ? ended : alive);
     CHECK(node.resume());
     CHECK(alive.answer() == 1);
@@ -421,7 +421,7 @@ TEST_CASE("of two kept links of one device that have not ended nobody goes on wi
   const Said said;
   Node node;
   const Dead one(node.arena), other(node.arena);
-  node.config.kept.emplace_back(kIndex, one.given());
+  node.config.inherited.emplace_back(kIndex, one.given());
   node.start_with(other);
   CHECK_FALSE(node.resume());
   CHECK(one.shut());
@@ -433,7 +433,7 @@ TEST_CASE("of two kept links of one device that have not ended nobody goes on wi
 TEST_CASE("a device that was left with two links gets no new one before the kernel has ended both") {
   Node node;
   const Dead one(node.arena), other(node.arena);
-  node.config.kept.emplace_back(kIndex, one.given());
+  node.config.inherited.emplace_back(kIndex, one.given());
   node.start_with(other);
   REQUIRE(one.shut());
   REQUIRE(node.keep.drops(one.token));
@@ -471,7 +471,7 @@ TEST_CASE("a kept link whose payloads cannot be read is shut before the stream m
     const Said said;
     Node node;
     const Dead dead(node.arena);
-    node.config.kept.emplace_back(kIndex, dead.given());
+    node.config.inherited.emplace_back(kIndex, dead.given());
     node.config.memory.emplace(node.arena.token(), memory(node.arena));
     node.start();
     if (node.resume()) REQUIRE(eventually(node.control.io, [&] { return node.link->state() == State::closed; }));
@@ -490,7 +490,7 @@ TEST_CASE("memory that no kept link speaks of goes at once, and other memory wit
   const nbd::Arena older = nbd::Arena::make(1u << 20).value();
   Dead later(node.arena);
   later.head().device = kIndex + 1;
-  node.config.kept.emplace_back(kIndex + 1, later.given());
+  node.config.inherited.emplace_back(kIndex + 1, later.given());
   node.config.memory.emplace(older.token(), Fd(::dup(older.file())));
   node.start_with(dead);
   CHECK(node.keep.drops(older.token()));

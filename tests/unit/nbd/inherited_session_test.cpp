@@ -1,5 +1,5 @@
 // When a session lets somebody keep its stream, and when it takes that back.
-#include "corbd/device/keep.hpp"
+#include "corbd/device/fd_store.hpp"
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -9,7 +9,7 @@
 #include <set>
 
 #include "ground.hpp"
-#include "keeping.hpp"
+#include "inherited_session.hpp"
 
 namespace corbd::test {
 namespace {
@@ -18,7 +18,7 @@ using Ends = MemoryImage::Ends;
 using State = device::Link::State;
 
 /// Writes down what it hears. Any thread.
-class Diary final : public device::Keep {
+class Diary final : public device::FdStore {
  public:
   result<> hold(const Link& link, int, int ledger) override {
     const std::lock_guard lock(mutex_);
@@ -75,7 +75,7 @@ struct KeptGround {
     asio::post(loop.io(), [&] { done.set_value(); });
     done.get_future().wait();
   }
-  void serve(Fd end, std::unique_ptr<nbd::Left> left) {
+  void serve(Fd end, std::unique_ptr<nbd::InheritedSession> left) {
     link = std::make_unique<nbd::Link>(control.get_executor(), *clock, loop, image, false, std::move(end), Fd(),
                                        std::function<void()>(), counters, std::move(left));
   }
@@ -97,12 +97,12 @@ struct KeptGround {
     return ::poll(&poll, 1, 10000) == 1 && ::recv(peer.get(), reply, sizeof reply, MSG_WAITALL) == sizeof reply;
   }
   /// What the dead session of a link with this ledger left.
-  std::unique_ptr<nbd::Left> left() {
+  std::unique_ptr<nbd::InheritedSession> left() {
     nbd::Expected expected{3, "volume", {1u << 20, false, 1u << 20}, {{keep.memory, nbd::Arena::kBytes}}};
     auto owed = nbd::read_ledger(keep.ledger(), expected);
     REQUIRE(owed);
-    auto out = std::make_unique<nbd::Left>();
-    out->keep = &keep;
+    auto out = std::make_unique<nbd::InheritedSession>();
+    out->fd_store = &keep;
     out->owed = std::move(*owed);
     out->arena = nbd::OldArena::open(keep, keep.memory, Fd(::dup(keep.arena.get()))).value();
     out->device = 3;
