@@ -55,7 +55,7 @@ constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
 // Healing asks for itself, and longer.
 constexpr std::chrono::seconds kFencesEarly{10};
 // The next agent connects to the clusters and opens images first.
-constexpr std::chrono::seconds kNextWarmsWithin{120};
+constexpr std::chrono::seconds kNextPreopensWithin{120};
 // If this agent is told to end meanwhile, and may not wait for longer.
 constexpr std::chrono::seconds kNextHurriesFor{5};
 
@@ -419,13 +419,14 @@ class Agent final {
   /// It is ready, and what this agent serves it can serve too: it may have another configuration.
   task<bool> next_may_take_over() {
     if (!giver_.has_next()) co_return false;
-    if (const bool ready = co_await giver_.next_answers(kNextWarmsWithin); !ready) co_return false;
+    if (const bool ready = co_await giver_.next_answers(kNextPreopensWithin); !ready) co_return false;
     const auto lost = shell_.answering(giver_.unopened_images());
     if (lost.empty()) co_return true;
-    log::error("handover.refused", {{"why", "the next agent cannot open the images of volumes that this one serves"},
-                                    {"volumes", lost.size()},
-                                    {"first", lost.front()},
-                                    {"hint", "its log has the reasons: image.not_warm, cluster.not_warm"}});
+    log::error("handover.refused",
+               {{"why", "the next agent cannot open the images of volumes that this one serves"},
+                {"volumes", lost.size()},
+                {"first", lost.front()},
+                {"hint", "its log has the reasons: image.not_preopened, cluster.not_connected_ahead"}});
     giver_.leave();
     co_return false;
   }

@@ -8,7 +8,7 @@ namespace corbd {
 namespace {
 
 // The agent before waits for this, and serves meanwhile.
-constexpr std::chrono::seconds kWarmWithin{100};
+constexpr std::chrono::seconds kPreopenWithin{100};
 // The agent before has given it up by then, and goes on with the next volume.
 constexpr std::chrono::seconds kServesWithin{30};
 // Other volumes wait for their healing. A try that goes on is no danger to them, and is repeated.
@@ -24,7 +24,7 @@ Takeover::Takeover(executor control, Clock& clock, Parts parts)
 
 task<result<>> Takeover::run(Fd before) {
   log::info("handover.waits", {{"for", "the agent that serves"}});
-  auto unopened = co_await parts_.shell.warm({clock_.now() + kWarmWithin});
+  auto unopened = co_await parts_.shell.preopen({clock_.now() + kPreopenWithin});
   if (!unopened) co_return unopened.error();
   handover::Taker taker(control_, clock_, std::move(before), std::move(*unopened));
   if (auto taken = co_await taker.run(*this); !taken) {

@@ -316,7 +316,7 @@ task<> Shell::Impl::leave_without_device(Volume& volume, const Wish& wish) {
 Shell::Shell(executor control, Clock& clock, Ports ports, Config config)
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(ports), std::move(config))) {}
 Shell::~Shell() = default;
-task<result<std::vector<std::string>>> Shell::warm(Until until) { return impl_->warm(until); }
+task<result<std::vector<std::string>>> Shell::preopen(Until until) { return impl_->preopen(until); }
 task<result<>> Shell::start() { return impl_->start(); }
 task<> Shell::fence_early(Until until) { return impl_->fence_early(until); }
 task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) {

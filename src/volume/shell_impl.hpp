@@ -17,7 +17,7 @@ namespace corbd::volume {
 
 class Shell::Impl {
   /// A handover, by several that give.
-  struct Giving {
+  struct Handover {
     Recipient recipient;
     std::size_t given = 0;
     bool refused = false;
@@ -50,7 +50,7 @@ class Shell::Impl {
   std::vector<Unclaimed> left_to_kernel() const;
   std::vector<Change> timeline(const std::string& id) const;
   task<> stop(Until until);
-  task<result<std::vector<std::string>>> warm(Until until);
+  task<result<std::vector<std::string>>> preopen(Until until);
   task<> fence_early(Until until);
   std::vector<std::string> answering(const std::vector<std::string>& ids) const;
   task<bool> settle();
@@ -94,12 +94,12 @@ class Shell::Impl {
   task<result<>> close_for_next(Volume& volume, Until until);
   task<result<Given>> end_for_next(Volume& volume, Until until);
   void give_later(Volume& volume, const Error& why);
-  task<> give_one(Volume& volume, Giving& giving);
-  task<> give_some(Giving& giving);
-  struct Warming;
-  task<result<Warming>> plan_warming(Until until);
-  task<> warm_connections(image::Access access, std::size_t images, Until until);
-  task<> warm_images(Warming& warming);
+  task<> give_one(Volume& volume, Handover& handover);
+  task<> give_some(Handover& handover);
+  struct Preopening;
+  task<result<Preopening>> plan_preopening(Until until);
+  task<> connect_ahead(image::Access access, std::size_t images, Until until);
+  task<> preopen_images(Preopening& preopening);
   task<> fence_one(image::Access access, Until until);
   static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
   void note_health(Volume& volume, const std::string& why);

@@ -175,7 +175,7 @@ void Shell::Impl::give_later(Volume& volume, const Error& why) {
 }
 
 /// What is not given has a dead link as soon as this process ends.
-task<> Shell::Impl::give_one(Volume& volume, Giving& giving) {
+task<> Shell::Impl::give_one(Volume& volume, Handover& handover) {
   const auto begun = clock_.now();
   ++volume.users;
   auto given = co_await end_for_next(volume, {begun + kGivesWithin});
@@ -187,18 +187,18 @@ task<> Shell::Impl::give_one(Volume& volume, Giving& giving) {
   // Other clients see that its lock has an owner, until the next agent has it.
   const auto image = std::move(volume.image);
   const auto ended = clock_.now();
-  const Taken taken = co_await giving.recipient(std::move(*given));
+  const Taken taken = co_await handover.recipient(std::move(*given));
   log::debug("volume.given",
              {{"volume", volume.id}, {"ended_ms", ms(ended - begun)}, {"served_ms", ms(clock_.now() - ended)}});
   if (taken == Taken::served) co_await image->lock_taken_over({clock_.now() + kGivesWithin});
-  taken == Taken::refused ? static_cast<void>(giving.refused = true) : static_cast<void>(++giving.given);
+  taken == Taken::refused ? static_cast<void>(handover.refused = true) : static_cast<void>(++handover.given);
 }
 
-task<> Shell::Impl::give_some(Giving& giving) {
-  while (!to_give_.empty() && !giving.refused) {
+task<> Shell::Impl::give_some(Handover& handover) {
+  while (!to_give_.empty() && !handover.refused) {
     const auto place = volumes_.find(to_give_.back());
     to_give_.pop_back();
-    if (place != volumes_.end() && may_be_given(*place->second)) co_await give_one(*place->second, giving);
+    if (place != volumes_.end() && may_be_given(*place->second)) co_await give_one(*place->second, handover);
   }
 }
 
@@ -227,14 +227,14 @@ task<bool> Shell::Impl::settle() {
 }
 
 task<std::size_t> Shell::Impl::give(Recipient recipient) {
-  Giving giving{std::move(recipient), 0, false};
+  Handover handover{std::move(recipient), 0, false};
   Gate& givers = drains_.emplace_back(control_, clock_);
-  for (int i = 0; i < kGiveAtOnce; ++i) givers.spawn(give_some(giving));
+  for (int i = 0; i < kGiveAtOnce; ++i) givers.spawn(give_some(handover));
   co_await givers.close({});
   co_await drain_all({clock_.now() + kGivesWithin});
   // The next agent may come to the rest before this process has ended.
   co_await end_links();
-  co_return giving.given;
+  co_return handover.given;
 }
 
 }  // namespace corbd::volume

@@ -52,8 +52,8 @@ class Shell final : public Volumes {
   /// Before start(), beside the agent that serves the volumes: makes the connections that they will need, and opens
   /// each image once to read. Returns the volumes whose images it could not open in time. An error: their records
   /// cannot be read.
-  task<result<std::vector<std::string>>> warm(Until until);
-  /// Reads the records. Call it once, before anything but warm().
+  task<result<std::vector<std::string>>> preopen(Until until);
+  /// Reads the records. Call it once, before anything but preopen().
   task<result<>> start();
   /// After start(): connects to the clusters of the devices that nobody serves, and fences dead clients there. Healing
   /// finds that done or under way, and meets the same errors.

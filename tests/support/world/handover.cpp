@@ -145,7 +145,7 @@ task<volume::Taken> Handover::give_one(volume::Given one) {
 // --- The next one -------------------------------------------------------------------------------
 
 task<> Handover::take() {
-  auto cold = co_await next.agent.shell().warm({next.loop().clock.now() + 100s});
+  auto cold = co_await next.agent.shell().preopen({next.loop().clock.now() + 100s});
   if (!cold) {
     next_ended = true;
     co_return;

@@ -10,7 +10,7 @@ constexpr int kOpenAtOnce = 4;
 
 }  // namespace
 
-struct Shell::Impl::Warming {
+struct Shell::Impl::Preopening {
   struct Image {
     std::string volume_id;
     image::Access access;
@@ -18,66 +18,67 @@ struct Shell::Impl::Warming {
   };
   std::vector<Image> left;
   std::vector<std::pair<image::Access, std::size_t>> connections;  ///< for so many images each
-  std::vector<std::string> cold;
+  std::vector<std::string> unopened;
   Until until;
 };
 
-task<result<Shell::Impl::Warming>> Shell::Impl::plan_warming(Until until) {
+task<result<Shell::Impl::Preopening>> Shell::Impl::plan_preopening(Until until) {
   const auto records = co_await ports_.records.peek();
   if (!records) co_return records.error();
-  Warming warming{{}, {}, {}, until};
+  Preopening preopening{{}, {}, {}, until};
   for (const auto& record : *records) {
     if (!record.device || !traits(record.kind).served) continue;
     const auto key = co_await ports_.records.load_key(record.volume_id);
     const auto access = key ? access_of(ports_, record, *key) : result<image::Access>(key.error());
     if (!access) {
-      warming.cold.push_back(record.volume_id);
+      preopening.unopened.push_back(record.volume_id);
       continue;
     }
-    warming.left.push_back({record.volume_id, *access, record.key});
-    auto& all = warming.connections;
+    preopening.left.push_back({record.volume_id, *access, record.key});
+    auto& all = preopening.connections;
     const auto place = std::ranges::find(all, *access, &std::pair<image::Access, std::size_t>::first);
     if (place == all.end())
       all.emplace_back(*access, 1);
     else
       ++place->second;
   }
-  co_return warming;
+  co_return preopening;
 }
 
-task<> Shell::Impl::warm_connections(image::Access access, std::size_t images, Until until) {
+task<> Shell::Impl::connect_ahead(image::Access access, std::size_t images, Until until) {
   const auto prepared = co_await ports_.clusters.prepare(access, images, until);
-  if (!prepared) log::info("cluster.not_warm", {{"cluster", access.cluster_id}, {"error", prepared.error().text}});
+  if (!prepared)
+    log::info("cluster.not_connected_ahead", {{"cluster", access.cluster_id}, {"error", prepared.error().text}});
 }
 
 /// A reader leaves no trace at the image. What it brings is ours: sessions with the OSDs, and librbd's code in memory.
-task<> Shell::Impl::warm_images(Warming& warming) {
-  while (!warming.left.empty()) {
-    const auto image = std::move(warming.left.back());
-    warming.left.pop_back();
+task<> Shell::Impl::preopen_images(Preopening& preopening) {
+  while (!preopening.left.empty()) {
+    const auto image = std::move(preopening.left.back());
+    preopening.left.pop_back();
     image::OpenOptions options;
     options.read_only = true;
-    auto opened = co_await ports_.clusters.open(image.access, image.key, options, warming.until);
+    auto opened = co_await ports_.clusters.open(image.access, image.key, options, preopening.until);
     if (opened) {
-      static_cast<void>(co_await (*opened)->close(warming.until));
+      static_cast<void>(co_await (*opened)->close(preopening.until));
       continue;
     }
-    log::info("image.not_warm", {{"volume", image.volume_id}, {"error", opened.error().text}});
-    warming.cold.push_back(image.volume_id);
+    log::info("image.not_preopened", {{"volume", image.volume_id}, {"error", opened.error().text}});
+    preopening.unopened.push_back(image.volume_id);
   }
 }
 
-task<result<std::vector<std::string>>> Shell::Impl::warm(Until until) {
-  auto warming = co_await plan_warming(until);
-  if (!warming) co_return warming.error();
+task<result<std::vector<std::string>>> Shell::Impl::preopen(Until until) {
+  auto preopening = co_await plan_preopening(until);
+  if (!preopening) co_return preopening.error();
   Gate& connecting = drains_.emplace_back(control_, clock_);
-  for (auto& [access, images] : warming->connections)
-    connecting.spawn(warm_connections(std::move(access), images, until));
+  for (auto& [access, images] : preopening->connections)
+    connecting.spawn(connect_ahead(std::move(access), images, until));
   co_await connecting.close({});
   Gate& opening = drains_.emplace_back(control_, clock_);
-  for (int i = 0; i < kOpenAtOnce; ++i) opening.spawn(warm_images(*warming));
+  for (int i = 0; i < kOpenAtOnce; ++i) opening.spawn(preopen_images(*preopening));
   co_await opening.close({});
-  co_return std::move(warming->cold);
+  co_return std::move(preopening->unopened);
 }
 
 task<> Shell::Impl::fence_one(image::Access access, Until until) {
