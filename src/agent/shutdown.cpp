@@ -107,7 +107,7 @@ task<> Shutdown::hand_over() {
     if (given) given = parts_.giver.give_listener(std::move(one.socket), one.registered);
   listeners.clear();
   if (given) {
-    links = co_await parts_.shell.give([this](volume::Given one) { return give(std::move(one)); });
+    links = co_await parts_.shell.give([this](device::LinkSocket one) { return give(std::move(one)); });
     // If the next agent has died, nobody ends the watches of the locks that it did not take, and nobody answers them.
     // So the next start fences these clients, as after a crash.
     if (parts_.giver.has_next())
@@ -145,14 +145,12 @@ void Shutdown::go_into_reserve() const {
   begin_anew();
 }
 
-task<volume::Taken> Shutdown::give(volume::Given one) {
-  const std::string id = one.volume_id;
-  handover::Link link{std::move(one.volume_id), one.device, std::move(one.link)};
-  const auto given = co_await parts_.giver.pass(link);
+task<volume::Taken> Shutdown::give(device::LinkSocket one) {
+  const auto given = co_await parts_.giver.give(one);
   // Nobody else has it. It ends as all links that nobody goes on with (Devices::end_links).
-  if (link.socket) parts_.devices.take(link.device, id, std::move(link.socket));
+  if (one.socket) parts_.devices.take(one.device, one.volume_id, std::move(one.socket));
   static_cast<void>(failpoint::hit("handover.given"));
-  if (!given) log::warning("volume.not_given", {{"volume", id}, {"error", given.error().text}});
+  if (!given) log::warning("volume.not_given", {{"volume", one.volume_id}, {"error", given.error().text}});
   if (!given) co_return volume::Taken::refused;
   co_return *given ? volume::Taken::served : volume::Taken::later;
 }

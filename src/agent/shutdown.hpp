@@ -57,7 +57,7 @@ class Shutdown {
   task<> end_commands();
   task<> begin_nothing();
   task<> end_callers(Until until, duration calls_within);
-  task<volume::Taken> give(volume::Given one);
+  task<volume::Taken> give(device::LinkSocket one);
   struct Listening {
     Fd socket;
     bool registered = false;

@@ -59,7 +59,7 @@ void Takeover::take_listener(Fd socket, bool registered) {
   registered_ |= registered;
 }
 
-void Takeover::take_link(handover::Link link, std::function<void()> served) {
+void Takeover::take_link(device::LinkSocket link, std::function<void()> served) {
   parts_.devices.take(link.device, link.volume_id, std::move(link.socket));
   serving_.spawn(serve(std::move(link.volume_id), std::move(served)));
 }

@@ -42,7 +42,7 @@ class Takeover final : private handover::TakeoverSink {
   void begin() override { parts_.begins(); }
   task<result<>> take_lock(Fd lock) override;
   void take_listener(Fd socket, bool registered) override;
-  void take_link(handover::Link link, std::function<void()> served) override;
+  void take_link(device::LinkSocket link, std::function<void()> served) override;
   task<> serve(std::string volume_id, std::function<void()> served);
   task<result<>> lock_alone();
 

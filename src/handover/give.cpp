@@ -188,9 +188,7 @@ result<> Giver::give_listener(Fd socket, bool registered) {
   return next_->say({.what = Word::What::listener, .registered = registered}, &socket);
 }
 
-task<result<bool>> Giver::give(Link link) { co_return co_await pass(link); }
-
-task<result<bool>> Giver::pass(Link& link) {
+task<result<bool>> Giver::give(device::LinkSocket& link) {
   if (!next_) co_return has_no_next();
   const auto taken = taking_[link.device] = std::make_shared<Event>(control_, clock_);
   const auto sent = next_->say({Word::What::link, link.volume_id, link.device}, &link.socket);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/fd_message.hpp"
 #include "corbd/core/result.hpp"
 #include "messages.hpp"
 
@@ -14,9 +15,6 @@ struct Message {
   std::string text;
   Fd descriptor;  ///< invalid: none came
 };
-
-/// Whether a call waits, as long as the socket's time-outs allow.
-enum class Waits { yes, no };
 
 /// unavailable: it would have to wait too long, or the other side has ended.
 result<> send(int socket, std::string_view text, const Fd* descriptor = nullptr, Waits waits = Waits::yes);

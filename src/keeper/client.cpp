@@ -32,7 +32,7 @@ result<StoredFds> Client::take() {
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kSaidWithin, sizeof kSaidWithin);
   StoredFds all;
   for (;;) {
-    auto heard = keeper::hear(socket_.get(), true);
+    auto heard = keeper::hear(socket_.get(), Waits::yes);
     if (!heard) return heard.error();
     const Note& note = heard->note;
     auto& fds = heard->descriptors;

@@ -74,7 +74,7 @@ void Store::let_go() {
 
 void Store::hear(int socket) {
   for (;;) {
-    auto heard = keeper::hear(socket, false);
+    auto heard = keeper::hear(socket, Waits::no);
     if (heard) {
       // What an agent gives away is another's, whatever else was not heard.
       if (!deaf_ || heard->note.kind == Kind::drop) take_in(*heard);

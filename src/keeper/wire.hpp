@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/fd_message.hpp"
 #include "corbd/core/result.hpp"
 
 namespace corbd::keeper {
@@ -30,6 +31,6 @@ struct Heard {
 /// Does not wait. unavailable: the other side does not read. not_found: it has ended.
 result<> tell(int socket, const Note& note, const std::string& backend, std::span<const int> descriptors);
 /// Nothing is there: timed_out. The other side has ended: not_found. Anything else is no message of ours.
-result<Heard> hear(int socket, bool wait);
+result<Heard> hear(int socket, Waits waits);
 
 }  // namespace corbd::keeper

@@ -92,7 +92,7 @@ class Shell::Impl {
   task<> drain_all(Until until);
   task<> end_links();
   task<result<>> close_for_next(Volume& volume, Until until);
-  task<result<Given>> end_for_next(Volume& volume, Until until);
+  task<result<device::LinkSocket>> end_for_next(Volume& volume, Until until);
   void give_later(Volume& volume, const Error& why);
   task<> give_one(Volume& volume, Handover& handover);
   task<> give_some(Handover& handover);

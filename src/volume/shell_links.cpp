@@ -137,7 +137,7 @@ task<result<>> Shell::Impl::close_for_next(Volume& volume, Until until) {
   co_return co_await volume.image->close(until);
 }
 
-task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
+task<result<device::LinkSocket>> Shell::Impl::end_for_next(Volume& volume, Until until) {
   if (const Waited drained = co_await volume.link->drain(until); drained != Waited::ready)
     co_return wait_error(drained, "the requests of volume " + volume.id);
   if (volume.lock_held || volume.writer_marked)
@@ -159,7 +159,7 @@ task<result<Given>> Shell::Impl::end_for_next(Volume& volume, Until until) {
     ports_.devices.of(volume.record->kind).take(*volume.record->device, volume.id, std::move(*socket));
     co_return closed.error();
   }
-  co_return Given{volume.id, *volume.record->device, std::move(*socket)};
+  co_return device::LinkSocket{volume.id, *volume.record->device, std::move(*socket)};
 }
 
 /// One whose requests were not answered in time is served on, and comes again after all others.

@@ -153,8 +153,8 @@ inline task<result<std::size_t>> hand_over(ControlPlane& plane, handover::Giver&
   if (const bool begun = co_await giver.begins(30s); !begun) co_return Error{errc::unavailable, "no next agent"};
   if (const bool settled = co_await plane.shell.settle(); !settled) co_return Error{errc::state_write, "not settled"};
   if (auto begun = co_await giver.begin(lock); !begun) co_return begun.error();
-  const auto links = co_await plane.shell.give([&giver](volume::Given one) -> task<volume::Taken> {
-    const auto given = co_await giver.give({std::move(one.volume_id), one.device, std::move(one.link)});
+  const auto links = co_await plane.shell.give([&giver](device::LinkSocket one) -> task<volume::Taken> {
+    const auto given = co_await giver.give(one);
     if (!given) co_return volume::Taken::refused;
     co_return *given ? volume::Taken::served : volume::Taken::later;
   });

@@ -209,7 +209,7 @@ TEST_CASE("a volume whose request takes long when its turn comes is served on, a
   scene.world.kernel.application_writes(device, 0);
   scene.world.cluster.slow = {};
   std::vector<std::string> given;
-  scene.loop.run(scene.world.agent.give([&](volume::Given one) -> task<volume::Taken> {
+  scene.loop.run(scene.world.agent.give([&](device::LinkSocket one) -> task<volume::Taken> {
     given.push_back(one.volume_id);
     return taken_in(scene, 200ms);
   }));
@@ -228,7 +228,8 @@ TEST_CASE("a volume whose drain was taken back answers what came meanwhile") {
   scene.world.cluster.slow = {};
   const auto answered = scene.world.kernel.answered;
   scene.loop.outside_in(1s, [&] { scene.world.kernel.application_writes(scene.device(), 1); });
-  scene.loop.run(scene.world.agent.give([&](volume::Given) -> task<volume::Taken> { return taken_in(scene, 0s); }));
+  scene.loop.run(
+      scene.world.agent.give([&](device::LinkSocket) -> task<volume::Taken> { return taken_in(scene, 0s); }));
   CHECK(scene.world.kernel.answered == answered + 1);
 }
 

@@ -17,18 +17,12 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/gate.hpp"
+#include "corbd/device/link_socket.hpp"
 
 namespace corbd::handover {
 
 struct Message;
 struct Word;
-
-/// Our end of the socket that the kernel has for /dev/nbd<device>.
-struct Link {
-  std::string volume_id;
-  std::uint32_t device = 0;
-  Fd socket;
-};
 
 /// Of each side.
 struct Side {
@@ -94,11 +88,10 @@ class Giver {
   /// A socket on which this agent listened, and accepts nobody any more. `registered`: it is the one of the
   /// registration, and kubelet has taken the driver. Between begin() and end().
   result<> give_listener(Fd socket, bool registered);
-  /// Afterwards the socket is not open here any more. Returns when the next agent serves the device, or when it has had
-  /// 5 s for that: whether it serves it. unavailable: it has ended, or does not read.
-  task<result<bool>> give(Link link);
-  /// The same, but a socket that never left stays in `link`.
-  task<result<bool>> pass(Link& link);
+  /// Afterwards the socket is not open here any more; one that never left stays in `link`. Returns when the next agent
+  /// serves the device, or when it has had 5 s for that: whether it serves it. unavailable: it has ended, or does not
+  /// read.
+  task<result<bool>> give(device::LinkSocket& link);
   /// The last word: nothing is held here any more, but for the lock.
   result<> end();
   /// The next agent sees that this one has ended, as it does when this process ends.
@@ -137,7 +130,7 @@ class TakeoverSink {
   /// As Giver::give_listener() has it.
   virtual void take_listener(Fd socket, bool registered) = 0;
   /// Calls `served` once it serves the device, or has failed to.
-  virtual void take_link(Link link, std::function<void()> served) = 0;
+  virtual void take_link(device::LinkSocket link, std::function<void()> served) = 0;
 };
 
 /// The next agent's side. Control thread.

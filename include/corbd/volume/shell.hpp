@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "corbd/core/fd.hpp"
+#include "corbd/device/link_socket.hpp"
 #include "corbd/volume/ports.hpp"
 
 namespace corbd::volume {
@@ -28,20 +28,13 @@ struct Config {
   std::chrono::seconds long_step_limit{1800};  ///< one mkfs, fsck or proof of emptiness
 };
 
-/// A served device whose link goes to the next agent.
-struct Given {
-  std::string volume_id;
-  std::uint32_t device = 0;  ///< /dev/nbd<n>
-  Fd link;
-};
-
 /// Whether the next agent could be given it. A few volumes at a time wait for this, while the others are served.
 enum class Taken {
   served,  ///< the next agent serves it
   later,   ///< the next agent has it, and has not said yet that it serves it
   refused  ///< nobody has it
 };
-using Recipient = std::function<task<Taken>(Given)>;
+using Recipient = std::function<task<Taken>(device::LinkSocket)>;
 
 /// Control thread only.
 class Shell final : public Volumes {

@@ -313,7 +313,7 @@ void Agent::hand_over(bool with_healer, bool next_lives) {
   try {
     // The world has its link.
     if (world_.loop().run(settle()))
-      world_.loop().run(give([](volume::Given) -> task<volume::Taken> { co_return volume::Taken::later; }));
+      world_.loop().run(give([](device::LinkSocket) -> task<volume::Taken> { co_return volume::Taken::later; }));
   } catch (const Crash&) {
     if (!next_lives) throw;
   }

@@ -116,14 +116,14 @@ task<> Handover::give() {
   lock_said = given;
   if (given) given = co_await answers(Word::What::lock, Word::What::loaded, 10s);
   if (given)
-    co_await before.agent.give([this](volume::Given one) { return give_one(std::move(one)); });
+    co_await before.agent.give([this](device::LinkSocket one) { return give_one(std::move(one)); });
   else
     co_await before.agent.shell().stop({before.loop().clock.now() + 1600ms});
   if (given) say(to_next_, {Word::What::end});
   before_ended = true;
 }
 
-task<volume::Taken> Handover::give_one(volume::Given one) {
+task<volume::Taken> Handover::give_one(device::LinkSocket one) {
   const auto device = one.device;
   const auto place = before.kernel.given.find(device);
   if (ended_ || place == before.kernel.given.end()) {

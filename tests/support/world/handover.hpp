@@ -52,7 +52,7 @@ class Handover {
   task<Heard> hear(World& by, Way& way, Word& word, duration within);
   task<bool> answers(Word::What question, Word::What answer, duration within);
   task<> give();
-  task<volume::Taken> give_one(volume::Given one);
+  task<volume::Taken> give_one(device::LinkSocket one);
   task<> take();
   task<bool> follow(Word word);
   task<> serve(Word word);

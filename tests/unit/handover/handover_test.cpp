@@ -101,7 +101,7 @@ struct Next final : TakeoverSink {
     listeners.push_back(std::move(socket));
     registered |= is_registered;
   }
-  void take_link(Link link, std::function<void()> tell) override {
+  void take_link(device::LinkSocket link, std::function<void()> tell) override {
     links.push_back(std::move(link));
     served.push_back(std::move(tell));
   }
@@ -109,11 +109,13 @@ struct Next final : TakeoverSink {
   bool begun = false, registered = false;
   Fd lock;
   std::vector<Fd> listeners;
-  std::vector<Link> links;
+  std::vector<device::LinkSocket> links;
   std::vector<std::function<void()>> served;
   Taker taker;
   Started<result<>> ended;
 };
+
+task<result<bool>> gives(Serving& serving, device::LinkSocket link) { co_return co_await serving.giver.give(link); }
 
 bool ready(const std::future<result<Fd>>& future) { return future.wait_for(0s) == std::future_status::ready; }
 
@@ -148,8 +150,7 @@ TEST_CASE("the next agent gets the lock, which both hold, and then every link, w
   for (std::uint32_t i = 0; i < 100; ++i) {
     auto [ours, theirs] = pair();
     kernel.push_back(std::move(theirs));
-    Started<result<bool>> giving(serving.control,
-                                 serving.giver.give({"volume-" + std::to_string(i), i, std::move(ours)}));
+    Started<result<bool>> giving(serving.control, gives(serving, {"volume-" + std::to_string(i), i, std::move(ours)}));
     REQUIRE(eventually(serving.control, [&] { return next.links.size() == i + 1; }));
     next.served.back()();
     REQUIRE(giving.get());
@@ -198,8 +199,8 @@ TEST_CASE("a socket on which the one before listened is the next agent's, with t
 TEST_CASE("a link counts as given once the next agent serves its device, and others are given meanwhile") {
   Serving serving;
   Next next(serving, serving.heard());
-  Started<result<bool>> first(serving.control, serving.giver.give({"a", 0, pair().first}));
-  Started<result<bool>> second(serving.control, serving.giver.give({"b", 1, pair().first}));
+  Started<result<bool>> first(serving.control, gives(serving, {"a", 0, pair().first}));
+  Started<result<bool>> second(serving.control, gives(serving, {"b", 1, pair().first}));
   REQUIRE(eventually(serving.control, [&] { return next.links.size() == 2; }));
   next.served[1]();
   CHECK(second.get());
@@ -211,8 +212,8 @@ TEST_CASE("a link counts as given once the next agent serves its device, and oth
 TEST_CASE("a link that cannot leave stays with the agent that wanted to give it") {
   Serving serving;
   auto [ours, kernel] = pair();
-  handover::Link link{"a", 0, std::move(ours)};
-  CHECK_FALSE(Started<result<bool>>(serving.control, serving.giver.pass(link)).get());
+  device::LinkSocket link{"a", 0, std::move(ours)};
+  CHECK_FALSE(Started<result<bool>>(serving.control, serving.giver.give(link)).get());
   CHECK(link.socket);
   CHECK_FALSE(hung_up(kernel));
 }
@@ -221,7 +222,7 @@ TEST_CASE("an agent that gives a link to one that ends before it serves hears th
   Serving serving;
   auto next = std::make_unique<Next>(serving, serving.heard());
   auto [ours, kernel] = pair();
-  Started<result<bool>> giving(serving.control, serving.giver.give({"a", 0, std::move(ours)}));
+  Started<result<bool>> giving(serving.control, gives(serving, {"a", 0, std::move(ours)}));
   REQUIRE(eventually(serving.control, [&] { return next->links.size() == 1; }));
   CHECK_FALSE(hung_up(kernel));
   next.reset();

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "corbd/core/fd.hpp"
+
+namespace corbd::device {
+
+/// Our end of the socket that the kernel has for /dev/nbd<device>, on its way between two agents.
+struct LinkSocket {
+  std::string volume_id;
+  std::uint32_t device = 0;
+  Fd socket;
+};
+
+}  // namespace corbd::device
