@@ -1,5 +1,6 @@
 // One binary: the agent, its helper processes, and the commands that ask it.
-#include "agent/agent.hpp"
+#include "corbd/agent/agent.hpp"
+#include "corbd/cli/options.hpp"
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/handover/reserve.hpp"
@@ -47,12 +48,12 @@ int main(int argc, char** argv) {
   if (const auto* node = std::get_if<doctor::Options>(&command)) return doctor::diagnose(*node, CORBD_VERSION);
   if (const auto* change = std::get_if<migration::Options>(&command)) return migration::check_migration(*change);
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, work);
-  const auto& agent = std::get<cli::Run>(command);
+  const auto& run = std::get<cli::Run>(command);
   Fd keeper = keeper::socket_of_keeper();
-  if (agent.keeper && !agent.fencing_only && !keeper) {
+  if (run.keeper && !run.fencing_only && !keeper) {
     // While it pauses after an agent's death, nobody else of the pod lives.
-    const Fd lives = agent.pod.empty() ? Fd() : handover::say_keeper_lives(agent.runtime_dir, agent.pod);
+    const Fd lives = run.pod.empty() ? Fd() : handover::say_keeper_lives(run.runtime_dir, run.pod);
     return keeper::run(std::span(argv, static_cast<std::size_t>(argc)));
   }
-  return start_agent(agent, std::move(keeper));
+  return agent::start(run, std::move(keeper));
 }

@@ -43,7 +43,7 @@
 #include "takeover.hpp"
 #include "version.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 namespace {
 
 constexpr std::chrono::milliseconds kAskSystem{500};
@@ -59,7 +59,7 @@ constexpr std::chrono::seconds kNextPreopensWithin{120};
 // If this agent is told to end meanwhile, and may not wait for longer.
 constexpr std::chrono::seconds kNextHurriesFor{5};
 
-result<kube::Access> api_access(const cli::Run& options) {
+result<kube::Access> api_access(const Options& options) {
   if (options.standalone) return Error{errc::failed_precondition, "--standalone: this host has no API server"};
   return kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment);
 }
@@ -67,7 +67,7 @@ result<kube::Access> api_access(const cli::Run& options) {
 /// One agent process. Its members may be destroyed from the last to the first.
 class Agent final {
  public:
-  Agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar, Start start,
+  Agent(const Options& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar, Start start,
         FromKeeper from_keeper)
       : options_(options),
         keeper_(std::move(from_keeper.keeper)),
@@ -465,7 +465,7 @@ class Agent final {
     co_await heal::outlast_users(control_, *clock_, shell_, std::chrono::seconds(options_.shutdown_grace_s), hurry_);
   }
 
-  const cli::Run& options_;
+  const Options& options_;
   const std::unique_ptr<keeper::Client> keeper_;
   asio::io_context io_{1};
   executor control_;
@@ -524,7 +524,7 @@ int refuse(const Error& error) {
   return 1;
 }
 
-void run_agent(const cli::Run& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar,
+void run_agent(const Options& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar,
                Start start, FromKeeper from_keeper) {
   log::start_thread();
   Agent agent(options, std::move(boot_id), registrar, std::move(start), std::move(from_keeper));
@@ -534,4 +534,4 @@ void run_agent(const cli::Run& options, std::string boot_id, const std::optional
   ::_exit(code);
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -5,23 +5,19 @@
 #include <optional>
 #include <string>
 
-#include "corbd/cli/options.hpp"
+#include "corbd/agent/agent.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/csi/registrar.hpp"
 #include "corbd/handover/handover.hpp"
 #include "corbd/keeper/keeper.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
 /// What the keeper has for this agent, and how to tell it more.
 struct FromKeeper {
   std::unique_ptr<keeper::Client> keeper;  ///< nothing: this process has none
   keeper::StoredFds stored;                ///< of the agent that died
 };
-
-/// `corbd run`: looks whether an agent may begin here, and runs it. The exit code of one that may not; otherwise it
-/// does not return. `keeper`: the socket of the one that started this process.
-int start_agent(const cli::Run& options, Fd keeper);
 
 /// What an agent begins with: the lock of its state folder, or the agent that serves and will give it.
 struct Start {
@@ -31,13 +27,13 @@ struct Start {
 };
 
 /// Its folders are the caller's. Does not return.
-[[noreturn]] void run_agent(const cli::Run& options, std::string boot_id,
+[[noreturn]] void run_agent(const Options& options, std::string boot_id,
                             const std::optional<csi::RegistrarConfig>& registrar, Start start, FromKeeper from_keeper);
 
 /// `--fencing-only`: serves until a signal ends it; the exit code. Its folders are the caller's.
-int run_fencing(const cli::Run& options);
+int run_fencing(const Options& options);
 
 /// Logs why there is no agent; the exit code.
 int refuse(const Error& error);
 
-}  // namespace corbd
+}  // namespace corbd::agent

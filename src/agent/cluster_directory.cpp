@@ -3,7 +3,7 @@
 #include "corbd/rbd/ceph_conf.hpp"
 #include "corbd/rbd/cluster_mapping.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
 result<volume::Cluster> ClusterDirectory::find(const std::string& cluster_id) const {
   auto entry = rbd::find_cluster(options_.config_dir, options_.ceph_conf, cluster_id);
@@ -18,7 +18,7 @@ result<volume::Cluster> ClusterDirectory::find(const std::string& cluster_id) co
   return cluster;
 }
 
-result<std::vector<std::string>> monitors_of(const cli::Run& options, const std::string& cluster_id) {
+result<std::vector<std::string>> monitors_of(const Options& options, const std::string& cluster_id) {
   auto entry = rbd::find_cluster(options.config_dir, options.ceph_conf, cluster_id);
   if (!entry) return entry.error();
   return std::move(entry->monitors);
@@ -32,4 +32,4 @@ result<std::vector<std::string>> ClusterDirectory::mirrors_of(const std::string&
   return rbd::mapped_clusters(options_.config_dir, cluster_id);
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -5,25 +5,25 @@
 #include <string>
 #include <vector>
 
-#include "corbd/cli/options.hpp"
+#include "corbd/agent/options.hpp"
 #include "corbd/volume/ports.hpp"
 #include "node_labels.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
 /// Of the cluster in config.json, or in --ceph-conf.
-result<std::vector<std::string>> monitors_of(const cli::Run& options, const std::string& cluster_id);
+result<std::vector<std::string>> monitors_of(const Options& options, const std::string& cluster_id);
 
 class ClusterDirectory final : public volume::ClusterDirectory {
  public:
-  ClusterDirectory(const cli::Run& options, NodeLabels& labels) : options_(options), labels_(labels) {}
+  ClusterDirectory(const Options& options, NodeLabels& labels) : options_(options), labels_(labels) {}
   result<volume::Cluster> find(const std::string& cluster_id) const override;
   result<std::vector<image::Place>> mirrors_of(const image::Place& place) const override;
   result<std::vector<std::string>> mirrors_of(const std::string& cluster_id) const override;
 
  private:
-  const cli::Run& options_;
+  const Options& options_;
   NodeLabels& labels_;
 };
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -4,9 +4,9 @@
 
 #include "version.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
-nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::StoredFds stored) {
+nbd::Config nbd_config(const Options& options, keeper::Client* keeper, keeper::StoredFds stored) {
   nbd::Config config;
   config.slow_request = std::chrono::seconds(options.slow_request_s);
   config.io_threads = static_cast<std::uint32_t>(options.io_threads);
@@ -19,12 +19,12 @@ nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::
   return config;
 }
 
-handover::Side handover_side(const cli::Run& options) {
+handover::Side handover_side(const Options& options) {
   return {std::string(CORBD_VERSION) + " " + CORBD_GIT_HASH, plan::record_version,
           handover::identity(options.state_dir), options.keeper, true};
 }
 
-rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id, bool beside) {
+rbd::Config cluster_config(const Options& options, const std::string& boot_id, bool beside) {
   rbd::Config config;
   config.boot_id = boot_id;
   config.incarnations_dir = options.state_dir + "/incarnations";
@@ -32,7 +32,7 @@ rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id, 
   return config;
 }
 
-result<volume::FilesystemOptions> filesystem_options(const cli::Run& options) {
+result<volume::FilesystemOptions> filesystem_options(const Options& options) {
   volume::FilesystemOptions all;
   const std::tuple<const char*, const std::string&, std::map<std::string, std::string>&> flags[] = {
       {"--mkfs-options", options.mkfs_options, all.mkfs},
@@ -50,10 +50,10 @@ result<volume::FilesystemOptions> filesystem_options(const cli::Run& options) {
   return all;
 }
 
-volume::Config shell_config(const cli::Run& options, const std::string& boot_id) {
+volume::Config shell_config(const Options& options, const std::string& boot_id) {
   volume::Config config;
   config.boot_id = boot_id;
-  config.filesystems = filesystem_options(options).value();  // start_agent() has checked them
+  config.filesystems = filesystem_options(options).value();  // start() has checked them
   config.policy.driver = options.drivername;
   config.policy.node = options.nodeid;
   config.policy.fencing = options.fencing;
@@ -61,17 +61,17 @@ volume::Config shell_config(const cli::Run& options, const std::string& boot_id)
   return config;
 }
 
-heal::Config heal_config(const cli::Run& options) {
+heal::Config heal_config(const Options& options) {
   heal::Config config;
   config.queue.at_once = static_cast<std::size_t>(options.heal_at_once);
   return config;
 }
 
-cephcsi::Mounter default_mounter(const cli::Run& options) {
+cephcsi::Mounter default_mounter(const Options& options) {
   return options.default_mounter == "rbd" ? cephcsi::Mounter::krbd : cephcsi::Mounter::nbd;
 }
 
-ops::AdminConfig admin_config(const cli::Run& options) {
+ops::AdminConfig admin_config(const Options& options) {
   ops::AdminConfig config;
   config.runtime_dir = options.runtime_dir;
   config.version = CORBD_VERSION;
@@ -81,7 +81,7 @@ ops::AdminConfig admin_config(const cli::Run& options) {
   return config;
 }
 
-ops::WebConfig web_config(const cli::Run& options) {
+ops::WebConfig web_config(const Options& options) {
   ops::WebConfig config;
   config.address = options.metricsip;
   config.port = options.metricsport;
@@ -89,4 +89,4 @@ ops::WebConfig web_config(const cli::Run& options) {
   return config;
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

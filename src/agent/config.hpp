@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "corbd/agent/options.hpp"
 #include "corbd/cephcsi/serving.hpp"
-#include "corbd/cli/options.hpp"
 #include "corbd/handover/handover.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/keeper/keeper.hpp"
@@ -15,19 +15,19 @@
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/volume/shell.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
-nbd::Config nbd_config(const cli::Run& options, keeper::Client* keeper, keeper::StoredFds stored);
+nbd::Config nbd_config(const Options& options, keeper::Client* keeper, keeper::StoredFds stored);
 /// This agent, to the one before or after it.
-handover::Side handover_side(const cli::Run& options);
+handover::Side handover_side(const Options& options);
 /// `beside`: as rbd::Config has it.
-rbd::Config cluster_config(const cli::Run& options, const std::string& boot_id, bool beside);
+rbd::Config cluster_config(const Options& options, const std::string& boot_id, bool beside);
 /// invalid_argument names the flag.
-result<volume::FilesystemOptions> filesystem_options(const cli::Run& options);
-volume::Config shell_config(const cli::Run& options, const std::string& boot_id);
-heal::Config heal_config(const cli::Run& options);
-cephcsi::Mounter default_mounter(const cli::Run& options);
-ops::AdminConfig admin_config(const cli::Run& options);
-ops::WebConfig web_config(const cli::Run& options);
+result<volume::FilesystemOptions> filesystem_options(const Options& options);
+volume::Config shell_config(const Options& options, const std::string& boot_id);
+heal::Config heal_config(const Options& options);
+cephcsi::Mounter default_mounter(const Options& options);
+ops::AdminConfig admin_config(const Options& options);
+ops::WebConfig web_config(const Options& options);
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -14,13 +14,13 @@
 #include "corbd/rbd/clusters.hpp"
 #include "version.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 namespace {
 
 constexpr std::size_t kThreads = 2;
 constexpr std::chrono::seconds kFencingLeavesWithin{10};
 
-csi::Config csi_config(const cli::Run& options, fence::Fencer& fencer) {
+csi::Config csi_config(const Options& options, fence::Fencer& fencer) {
   csi::Config config;
   config.addons_endpoint = options.addons_endpoint;
   config.drivername = options.drivername;
@@ -32,7 +32,7 @@ csi::Config csi_config(const cli::Run& options, fence::Fencer& fencer) {
 
 class Fencing {
  public:
-  explicit Fencing(const cli::Run& options)
+  explicit Fencing(const Options& options)
       : control_(io_.get_executor()),
         clock_(make_real_clock(control_)),
         files_(control_, *clock_, kThreads),
@@ -75,7 +75,7 @@ class Fencing {
 
 }  // namespace
 
-int run_fencing(const cli::Run& options) {
+int run_fencing(const Options& options) {
   log::start_thread();
   Fencing fencing(options);
   const int code = fencing.run();
@@ -83,4 +83,4 @@ int run_fencing(const cli::Run& options) {
   ::_exit(code);
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

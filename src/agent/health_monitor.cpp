@@ -4,7 +4,7 @@
 #include "corbd/host/system.hpp"
 #include "corbd/rpc/calls.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 namespace {
 
 using std::chrono::seconds;
@@ -120,4 +120,4 @@ ops::NodeFacts HealthMonitor::facts() const {
   return facts;
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -12,7 +12,7 @@
 #include "corbd/ops/cordon.hpp"
 #include "corbd/ops/health.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
 /// Control thread only; stop() before it is destroyed, if it was started.
 class HealthMonitor {
@@ -55,4 +55,4 @@ class HealthMonitor {
   Clock::TimerId announces_ = 0, beats_ = 0;
 };
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -6,7 +6,7 @@
 #include "corbd/core/file.hpp"
 #include "corbd/core/log.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 namespace {
 
 constexpr std::size_t kMaxRules = 1 << 20;  // what a ConfigMap can hold
@@ -59,4 +59,4 @@ task<result<cephcsi::Mounters>> Mounters::of(std::string volume_id, cephcsi::Att
   co_return mounters;
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

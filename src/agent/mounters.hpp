@@ -4,18 +4,18 @@
 
 #include <string>
 
+#include "corbd/agent/options.hpp"
 #include "corbd/cephcsi/mounters.hpp"
-#include "corbd/cli/options.hpp"
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/orchestrator/kubernetes.hpp"
 #include "corbd/volume/volumes.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
 /// Control thread only.
 class Mounters {
  public:
-  Mounters(const cli::Run& options, BlockingPool& files, const volume::Volumes& volumes,
+  Mounters(const Options& options, BlockingPool& files, const volume::Volumes& volumes,
            orchestrator::Kubernetes& kubernetes)
       : options_(options), files_(files), volumes_(volumes), kubernetes_(kubernetes) {}
 
@@ -27,10 +27,10 @@ class Mounters {
  private:
   bool has_client(const std::string& volume_id) const;
 
-  const cli::Run& options_;
+  const Options& options_;
   BlockingPool& files_;
   const volume::Volumes& volumes_;
   orchestrator::Kubernetes& kubernetes_;
 };
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -4,7 +4,7 @@
 
 #include "corbd/volume/stash_file.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 namespace {
 
 /// The name that mountinfo uses for what is below the folder.
@@ -16,7 +16,7 @@ std::string real_folder(const std::string& folder) {
 
 }  // namespace
 
-NodeFiles::NodeFiles(const cli::Run& options, BlockingPool& pool)
+NodeFiles::NodeFiles(const Options& options, BlockingPool& pool)
     : options_(options), real_folder_(real_folder(options.kubelet_dir)), pool_(pool) {}
 
 std::string NodeFiles::real_path(std::string path) const {
@@ -44,4 +44,4 @@ task<result<>> NodeFiles::drop_stash(std::string staging_path, std::string log) 
   return pool_.run(std::move(job), {}, "removing image-meta.json");
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -3,15 +3,15 @@
 
 #include <string>
 
-#include "corbd/cli/options.hpp"
+#include "corbd/agent/options.hpp"
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/volume/ports.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
 class NodeFiles final : public volume::NodeFiles {
  public:
-  NodeFiles(const cli::Run& options, BlockingPool& pool);
+  NodeFiles(const Options& options, BlockingPool& pool);
   /// kubelet's, as mountinfo names it.
   const std::string& folder() const { return real_folder_; }
   std::string real_path(std::string path) const override;
@@ -22,9 +22,9 @@ class NodeFiles final : public volume::NodeFiles {
   task<result<>> drop_stash(std::string staging_path, std::string log) override;
 
  private:
-  const cli::Run& options_;
+  const Options& options_;
   const std::string real_folder_;
   BlockingPool& pool_;
 };
 
-}  // namespace corbd
+}  // namespace corbd::agent

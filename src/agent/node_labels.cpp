@@ -2,7 +2,7 @@
 
 #include "corbd/cephcsi/affinity.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
 void NodeLabels::want() {
   if (!options_.domainlabels.empty() || options_.read_affinity) static_cast<void>(labels());
@@ -34,4 +34,4 @@ result<std::string> NodeLabels::crush_location(bool of_cluster, const std::vecto
                                known);
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

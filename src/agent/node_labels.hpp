@@ -4,15 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "corbd/cli/options.hpp"
+#include "corbd/agent/options.hpp"
 #include "corbd/csi/topology.hpp"
 #include "corbd/kube/own_node.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
 class NodeLabels {
  public:
-  NodeLabels(const cli::Run& options, kube::OwnNode& node) : options_(options), node_(node) {}
+  NodeLabels(const Options& options, kube::OwnNode& node) : options_(options), node_(node) {}
 
   /// Asks for the Node object early, if something will need it.
   void want();
@@ -26,8 +26,8 @@ class NodeLabels {
   /// Labels given by hand replace those of the Node object.
   bool by_hand() const { return !options_.topology.empty(); }
 
-  const cli::Run& options_;
+  const Options& options_;
   kube::OwnNode& node_;
 };
 
-}  // namespace corbd
+}  // namespace corbd::agent

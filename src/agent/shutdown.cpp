@@ -13,7 +13,7 @@
 #include "corbd/host/service.hpp"
 #include "corbd/keeper/keeper.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 namespace {
 
 constexpr std::chrono::seconds kLeaveWithin{2};
@@ -181,4 +181,4 @@ task<> Shutdown::note_reserve() {
                  {{"error", noted.error().text}, {"effect", "this pod will ask for the devices again"}});
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <optional>
 
-#include "corbd/cli/options.hpp"
+#include "corbd/agent/options.hpp"
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/csi/registrar.hpp"
 #include "corbd/csi/server.hpp"
@@ -18,7 +18,7 @@
 #include "corbd/volume/shell.hpp"
 #include "health_monitor.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
 inline constexpr std::chrono::milliseconds kLogEndsWithin{200};
 
@@ -26,7 +26,7 @@ inline constexpr std::chrono::milliseconds kLogEndsWithin{200};
 class Shutdown {
  public:
   struct Parts {
-    const cli::Run& options;
+    const Options& options;
     BlockingPool& files;
     volume::Shell& shell;
     device::Devices& devices;
@@ -74,4 +74,4 @@ class Shutdown {
   bool hands_over_ = false;
 };
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -15,12 +15,12 @@
 #include "corbd/device/link_end.hpp"
 #include "corbd/handover/reserve.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 namespace {
 
 const failpoint::Places kStartPlaces({"agent.starts"});
 
-result<> check_labels(const cli::Run& options) {
+result<> check_labels(const Options& options) {
   const auto by_hand = csi::parse_labels(options.topology);
   if (!by_hand) return by_hand.error();
   if (!options.crush_location.empty())
@@ -29,7 +29,7 @@ result<> check_labels(const cli::Run& options) {
   return csi::check_domain_labels(options.drivername, options.domainlabels);
 }
 
-result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& options) {
+result<std::optional<csi::RegistrarConfig>> registrar_config(const Options& options) {
   const csi::RegistrarWish wish{options.registers, options.kubelet_dir, options.drivername, options.endpoint,
                                 options.endpoint_on_host};
   std::error_code ignored;
@@ -37,7 +37,7 @@ result<std::optional<csi::RegistrarConfig>> registrar_config(const cli::Run& opt
 }
 
 /// in_use: an agent has the lock. failed_precondition: it refuses to give anything.
-result<Start> try_to_begin(const cli::Run& options, bool asks) {
+result<Start> try_to_begin(const Options& options, bool asks) {
   if (asks) {
     auto before = handover::ask(options.runtime_dir, handover_side(options));
     if (!before) return with_context("--handover", before.error());
@@ -49,10 +49,10 @@ result<Start> try_to_begin(const cli::Run& options, bool asks) {
 }
 
 /// An agent that ends beside this one may have a keeper, if this one has.
-duration others_wait(const cli::Run& options) { return options.keeper ? keeper::kStartsAgainWithin : duration{}; }
+duration others_wait(const Options& options) { return options.keeper ? keeper::kStartsAgainWithin : duration{}; }
 
 /// `again`: its keeper has started it again.
-result<Start> begin(const cli::Run& options, bool again) {
+result<Start> begin(const Options& options, bool again) {
   constexpr int kTries = 100;
   // Each refusal is a line in the log of the agent that serves.
   constexpr std::chrono::milliseconds kPause{100}, kPauseWhenRefused{5000};
@@ -110,7 +110,7 @@ void let_go(FromKeeper& from_keeper) {
 
 /// The agent whose links a keeper has is dead. With the lock of the state folder nobody else goes on with its volumes.
 /// Whoever else has that lock heals them, which needs dead links.
-result<Start> begin_with(const cli::Run& options, FromKeeper& from_keeper) {
+result<Start> begin_with(const Options& options, FromKeeper& from_keeper) {
   // A helper that the dead agent forked has it until it begins its own program. An agent that was handing over has it
   // until it ends, which takes 6 s at most.
   constexpr int kTries = 120;
@@ -131,7 +131,7 @@ result<Start> begin_with(const cli::Run& options, FromKeeper& from_keeper) {
 
 }  // namespace
 
-int start_agent(const cli::Run& options, Fd keeper) {
+int start(const Options& options, Fd keeper) {
   if (options.verbose) log::set_level(log::Level::debug);
   raise_descriptor_limit();
   if (options.fencing_only) {
@@ -173,4 +173,4 @@ int start_agent(const cli::Run& options, Fd keeper) {
   run_agent(options, *boot_id, *registrar, std::move(*start), std::move(*from_keeper));
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -4,7 +4,7 @@
 #include "corbd/core/process.hpp"
 #include "corbd/plan/wish.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 namespace {
 
 // The agent before waits for this, and serves meanwhile.
@@ -90,4 +90,4 @@ task<result<>> Takeover::lock_alone() {
   co_return co_await parts_.shell.start();
 }
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -13,7 +13,7 @@
 #include "corbd/rpc/inherited.hpp"
 #include "corbd/volume/shell.hpp"
 
-namespace corbd {
+namespace corbd::agent {
 
 /// Control thread only.
 class Takeover final : private handover::TakeoverSink {
@@ -55,4 +55,4 @@ class Takeover final : private handover::TakeoverSink {
   bool registered_ = false;
 };
 
-}  // namespace corbd
+}  // namespace corbd::agent

@@ -191,13 +191,13 @@ TEST_CASE("100 volumes go from an agent to the next one under writers, and no wr
   auto& next = after.plane;
   next.devices->seen = serving.devices->seen;
   std::chrono::steady_clock::time_point begun;
-  Takeover takeover(next.io.get_executor(), *next.clock,
-                    {.files = next.pool,
-                     .state_dir = folder.path(),
-                     .shell = next.shell,
-                     .devices = *next.devices,
-                     .clusters = *next.clusters,
-                     .begins = [&begun] { begun = std::chrono::steady_clock::now(); }});
+  agent::Takeover takeover(next.io.get_executor(), *next.clock,
+                           {.files = next.pool,
+                            .state_dir = folder.path(),
+                            .shell = next.shell,
+                            .devices = *next.devices,
+                            .clusters = *next.clusters,
+                            .begins = [&begun] { begun = std::chrono::steady_clock::now(); }});
   auto asked = handover::ask(folder.path() + "/runtime", kSide);
   REQUIRE(asked);
   REQUIRE(*asked);
