@@ -94,7 +94,7 @@ task<> Shutdown::hand_over() {
   co_await end_callers({clock_.now() + kLeaveWithin}, kLeaveWithin);
   if (parts_.registrar) co_await parts_.registrar->stop({clock_.now()});
   auto given =
-      co_await parts_.shell.settle() ? result<>() : Error{errc::state_write, "a record is still being written"};
+      co_await parts_.shell.quiesce() ? result<>() : Error{errc::state_write, "a record is still being written"};
   if (given && !co_await parts_.giver.next_answers(kNextAnswersWithin))
     given = Error{errc::unavailable, "the next agent has ended"};
   if (given) {

@@ -257,10 +257,10 @@ class Devices final : public device::Devices {
     const Link& ours = static_cast<Link&>(link);
     if (!ours.connected()) co_return not_resized(index, "its link is down");
     // A command may wait for its turn, and the conditions may change meanwhile. So they are looked at again then.
-    auto prepare = [this, vital = ours.vital(), asked = std::chrono::steady_clock::now(), index, backend,
+    auto prepare = [this, state = ours.link_state(), asked = std::chrono::steady_clock::now(), index, backend,
                     bytes](const Commands::Turn& turn) -> std::function<result<>()> {
       turn->reset();  // the helper takes it
-      auto may = may_resize(*vital, std::chrono::steady_clock::now() - asked);
+      auto may = may_resize(*state, std::chrono::steady_clock::now() - asked);
       if (!may) return [refused = not_resized(index, may.error().text)]() -> result<> { return refused; };
       return [request = resize_request({index, backend, bytes, known_->sysfs}, lock_), helper = helper_]() -> result<> {
         if (auto done = call_helper(request, helper); !done) return done.error();

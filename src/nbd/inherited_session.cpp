@@ -64,7 +64,7 @@ void log_not_resumed(const std::string& backend, std::uint32_t device, const Err
                                    {"effect", "the kernel repeats the requests in flight on a new link"}});
 }
 
-result<Settled> read_ledger(int file, const Expected& expected) {
+result<Outstanding> read_ledger(int file, const Expected& expected) {
   const auto size = size_of(file, "a ledger");
   if (!size) return size.error();
   // No file of ours is larger, and nobody wants to read what a broken one says.
@@ -72,7 +72,7 @@ result<Settled> read_ledger(int file, const Expected& expected) {
     return Error{errc::failed_precondition, "it has " + std::to_string(*size) + " bytes"};
   std::vector<std::byte> memory(*size);
   if (auto read = read_all(file, 0, memory, "a ledger"); !read) return read.error();
-  return settle(memory, expected);
+  return recover_outstanding(memory, expected);
 }
 
 void close_ledger(int file) {

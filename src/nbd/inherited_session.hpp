@@ -9,7 +9,7 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/device/fd_store.hpp"
-#include "settle.hpp"
+#include "outstanding.hpp"
 
 namespace corbd::nbd {
 
@@ -36,7 +36,7 @@ class OldArena {
 
 struct InheritedSession {
   device::FdStore* fd_store = nullptr;  ///< it has that ledger
-  Settled owed;
+  Outstanding owed;
   std::shared_ptr<const OldArena> arena;  ///< nothing if no payload is owed
   std::uint32_t device = 0;
   std::string backend;
@@ -48,7 +48,7 @@ struct InheritedSession {
 void log_not_resumed(const std::string& backend, std::uint32_t device, const Error& why);
 
 /// Reads what a dead session left, or says why nobody may go on with it.
-result<Settled> read_ledger(int file, const Expected& expected);
+result<Outstanding> read_ledger(int file, const Expected& expected);
 /// Of a dead session whose link nobody goes on with. Whoever gets the file from now on refuses it.
 void close_ledger(int file);
 /// The token of the arena that a ledger speaks of; 0 if it is none.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "corbd/core/log.hpp"
-#include "vital.hpp"
+#include "link_state.hpp"
 
 namespace corbd::nbd {
 namespace {

@@ -1,6 +1,6 @@
 // What a session owes its client, in memory that may outlive the process: how far the stream is read, which requests
-// are unanswered, and which bytes of a reply are out. A SIGKILL at any instruction leaves memory from which settle()
-// knows all of that, to the byte (docs/keeper.md#what-a-sigkill-leaves).
+// are unanswered, and which bytes of a reply are out. A SIGKILL at any instruction leaves memory from which
+// recover_outstanding() knows all of that, to the byte (docs/keeper.md#what-a-sigkill-leaves).
 //
 // Three things make it so:
 // - recvmmsg(2) and sendmmsg(2) store the length in the caller's memory within the system call that moves the bytes.
@@ -89,8 +89,8 @@ std::uint64_t hash(std::string_view backend);
 
 }  // namespace ledger
 
-/// The books of one link. Each method stores in the order that keeps settle() exact. The reader's half and the slots
-/// are the io thread's. The writer's half belongs to whoever sends.
+/// The books of one link. Each method stores in the order that keeps recover_outstanding() exact. The reader's half and
+/// the slots are the io thread's. The writer's half belongs to whoever sends.
 class Ledger {
  public:
   /// In a file in memory if it is to be kept, in memory of this process otherwise.

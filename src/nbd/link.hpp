@@ -39,7 +39,7 @@ class Link final : public device::Link {
   task<result<Fd>> give(Until until) override;
 
   const std::shared_ptr<KernelEnd>& kernel_end() const { return kernel_end_; }
-  const std::shared_ptr<Vital>& vital() const { return session_->vital(); }
+  const std::shared_ptr<LinkState>& link_state() const { return session_->link_state(); }
   int socket() const { return session_->socket(); }
   /// It goes to the device with this identifier. The log has that name.
   void name(std::string backend);

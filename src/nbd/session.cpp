@@ -43,7 +43,7 @@ void Session::start() {
   loop_.budget.join(*this, image_.key().fsid);
   if (inherited_) resume();
   wait_readable();
-  settle();
+  destroy_if_idle();
 }
 
 // --- Reading ------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ void Session::wait_readable() {
     waits_readable_ = false;
     if (leaving_) after_disconnect();
     if (serving()) turn();
-    settle();
+    destroy_if_idle();
   });
 }
 
@@ -163,10 +163,10 @@ bool Session::begin(const Pending& pending) {
   if (bytes > 0 && !loop_.budget.take(*this, bytes, budget_used_)) {
     counters_.add(device::Count::budget_waits);
     loop_.budget.wait(*this, bytes);
-    tally_.stands_still();
+    stats_.stands_still();
     return false;
   }
-  tally_.reads_on();
+  stats_.reads_on();
   budget_used_ += bytes;
   Slot& slot = take_slot(request);
   if (bytes > 0) slot.buffer = loop_.buffers.take(request.length);
@@ -187,7 +187,7 @@ void Session::budget_freed() {
   asio::post(loop_.io().get_executor(), [this] {
     waits_turn_ = false;
     if (blocked_ && serving()) turn();
-    settle();
+    destroy_if_idle();
   });
 }
 

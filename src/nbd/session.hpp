@@ -19,10 +19,10 @@
 #include "inherited_session.hpp"
 #include "io_loop.hpp"
 #include "ledger.hpp"
+#include "link_state.hpp"
+#include "link_stats.hpp"
 #include "lost_cache.hpp"
 #include "outbox.hpp"
-#include "tally.hpp"
-#include "vital.hpp"
 
 namespace corbd::nbd {
 
@@ -37,22 +37,23 @@ class Session final : Budget::Waiter, Batched {
   };
   using State = device::Link::State;
 
-  /// The socket is a connected stream. Counters and image outlive this object. `inherited`: what a dead server of it owes.
+  /// The socket is a connected stream. Counters and image outlive this object. `inherited`: what a dead server of it
+  /// owes.
   Session(IoLoop& loop, image::Image& image, const device::ServeOptions& options, Fd socket, Notices notices,
           Counters& counters, std::unique_ptr<InheritedSession> inherited = nullptr);
   ~Session();
 
   // Any thread.
-  const std::shared_ptr<Vital>& vital() const { return vital_; }
-  State state() const { return vital_->state.load(std::memory_order_acquire); }
+  const std::shared_ptr<LinkState>& link_state() const { return link_state_; }
+  State state() const { return link_state_->state.load(std::memory_order_acquire); }
   int error() const { return error_.load(std::memory_order_acquire); }
   std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
   /// Age of the oldest operation of the image under way, to a few milliseconds; zero when there is none.
-  duration oldest() const { return vital_->oldest(); }
+  duration oldest() const { return link_state_->oldest(); }
   /// Only for reading its state. Closed with this object, or later.
   int socket() const { return fd_; }
   bool loss_told() const { return loss_told_.load(std::memory_order_acquire); }
-  device::Figures figures() const { return tally_.read(); }
+  device::Figures figures() const { return stats_.read(); }
 
   // Io thread.
   void start();
@@ -82,7 +83,7 @@ class Session final : Budget::Waiter, Batched {
   };
   enum class Read { more, blocked, ended };
 
-  // Reading.
+  // Requests: session.cpp
   void wait_readable();
   void turn();
   Read read_on();
@@ -97,7 +98,7 @@ class Session final : Budget::Waiter, Batched {
   // What a dead server left: session_resume.cpp
   void resume();
   bool take_over(const InheritedSession& inherited, std::vector<Slot*>& again);
-  static bool fetch(const InheritedSession& inherited, const Settled::Slot& old, std::byte* into);
+  static bool fetch(const InheritedSession& inherited, const Outstanding::Slot& old, std::byte* into);
   bool keep_instead_of(const InheritedSession& inherited);
   bool let_go();
   void publish_writer();
@@ -119,24 +120,24 @@ class Session final : Budget::Waiter, Batched {
   void note_slow(Slot& slot, std::int64_t took_us);
   void tell_slow(const Slot& slot, std::int64_t age_us, int under_way);
 
-  // Replies from a thread of the image: session_alone.cpp
-  bool alone(const Slot& slot) const;
-  void answer_alone(Slot& slot);
-  void answered_alone(Slot& slot);
-
-  // Replies, and the end: session_end.cpp
+  // Replies: session_replies.cpp
   void answer(Slot& slot, std::uint32_t error);
   void flush();
   void wait_writable();
   void batch_ended() override;
   void release_all(Reply* replies);
+  bool alone(const Slot& slot) const;
+  void answer_alone(Slot& slot);
+  void answered_alone(Slot& slot);
+
+  // The end: session_end.cpp
   void stop(State state, int error);
   void end(State state, int error, bool given);
   void hang_up();
   bool quiet() const;
   /// Every entry ends with this call, which may destroy this object.
-  void settle();
-  bool serving() const { return vital_->state.load(std::memory_order_relaxed) == State::serving; }
+  void destroy_if_idle();
+  bool serving() const { return link_state_->state.load(std::memory_order_relaxed) == State::serving; }
 
   IoLoop& loop_;
   image::Image& image_;
@@ -148,7 +149,7 @@ class Session final : Budget::Waiter, Batched {
   std::shared_ptr<Ending> ending_;  ///< has the stream then, and stays until the kernel has seen the end
   std::unique_ptr<Session> self_;   ///< once detached
 
-  const std::shared_ptr<Vital> vital_ = std::make_shared<Vital>();
+  const std::shared_ptr<LinkState> link_state_ = std::make_shared<LinkState>();
   std::atomic<int> error_{0};
   LostCache lost_cache_;
   std::atomic<bool> loss_told_{false};
@@ -163,7 +164,7 @@ class Session final : Budget::Waiter, Batched {
   bool blocked_ = false;  ///< the reader waits for room
   bool freed_ = false;    ///< some of our own became free since the last look
 
-  Tally tally_;
+  LinkStats stats_;
   std::int64_t read_us_ = 0;  ///< when what is being started was read
   std::string name_;
   asio::steady_timer slow_;

@@ -1,4 +1,4 @@
-// The outgoing half of a session: replies, and the end.
+// The end of a session, and its being drained, given and detached.
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -15,62 +15,6 @@ constexpr int kSendBuffer = 4 << 20;
 
 }  // namespace
 
-void Session::answer(Slot& slot, std::uint32_t error) {
-  ledger_.answered(slot.number, error);
-  slot.reply(error);
-  outbox_.push(slot);
-}
-
-void Session::flush() {
-  while (serving() && !waits_writable_ && !outbox_.empty()) {
-    iovec parts[ledger::kMostSends];
-    ssize_t sent;
-    Reply* out = nullptr;
-    {
-      const std::lock_guard sole(sending_);
-      // Its other bytes come first. finish() puts them there, and the end of that batch sends them.
-      if (unfinished_ != nullptr) return;
-      const auto used = outbox_.parts(parts, ledger_.sending());
-      sent = ledger_.send(fd_, std::span(parts).first(used.parts), used.replies);
-      if (sent >= 0) {
-        out = outbox_.sent(static_cast<std::size_t>(sent));
-        for (const Reply* reply = out; reply != nullptr; reply = reply->next_reply) ledger_.out(reply->number);
-        publish_writer();
-      }
-      mid_reply_ = outbox_.mid_reply();
-    }
-    if (sent >= 0) {
-      release_all(out);
-    } else if (errno == EAGAIN) {
-      wait_writable();
-    } else if (errno != EINTR) {
-      stop(State::closed, 0);
-    }
-  }
-}
-
-void Session::wait_writable() {
-  waits_writable_ = true;
-  stream_.async_wait(asio::posix::descriptor_base::wait_write, [this](boost::system::error_code) {
-    waits_writable_ = false;
-    batch_ended();
-  });
-}
-
-void Session::batch_ended() {
-  flush();
-  if (blocked_ && freed_ && serving()) turn();
-  settle();
-}
-
-void Session::release_all(Reply* replies) {
-  while (replies != nullptr) {
-    Reply& reply = *replies;
-    replies = reply.next_reply;
-    release(static_cast<Slot&>(reply));
-  }
-}
-
 /// The state leaves `serving` once. Nothing is sent from then on. Requests under way end without a reply. The kernel
 /// repeats them, unless the link is given to the next server.
 void Session::end(State state, int error, bool given) {
@@ -80,7 +24,7 @@ void Session::end(State state, int error, bool given) {
   --loop_.serving;
   {
     const std::lock_guard sole(sending_);
-    vital_->state.store(state, std::memory_order_release);
+    link_state_->state.store(state, std::memory_order_release);
   }
   boost::system::error_code ignored;
   stream_.cancel(ignored);
@@ -91,7 +35,7 @@ void Session::end(State state, int error, bool given) {
     notices_.ended();
   --loop_.ending;
   loop_.budget.forget(*this);
-  tally_.reads_on();
+  stats_.reads_on();
   pending_.reset();
   if (filling_ != nullptr) release(*std::exchange(filling_, nullptr));
   release_all(outbox_.clear());
@@ -123,32 +67,32 @@ Fd Session::give() {
   // The keeper lets go before anybody else has the socket.
   if (given && !let_go()) given.reset();
   if (given) end(State::closed, 0, true);
-  settle();
+  destroy_if_idle();
   return given;
 }
 
 void Session::shut() {
   stop(State::closed, 0);
-  settle();
+  destroy_if_idle();
 }
 
 void Session::hold() {
   stop(State::held, ESHUTDOWN);
-  settle();
+  destroy_if_idle();
 }
 
 void Session::drain(std::function<void()> told) {
   draining_ = true;
   drained_ = std::move(told);
   if (serving() && !blocked_) turn();
-  settle();
+  destroy_if_idle();
 }
 
 void Session::undrain() {
   draining_ = false;
   drained_ = nullptr;
   if (serving() && !blocked_) turn();
-  settle();
+  destroy_if_idle();
 }
 
 void Session::detach(std::unique_ptr<Session> self) {
@@ -156,12 +100,12 @@ void Session::detach(std::unique_ptr<Session> self) {
   notices_ = {};
   drained_ = nullptr;
   stop(State::closed, 0);
-  settle();
+  destroy_if_idle();
 }
 
 bool Session::quiet() const { return in_flight() == 0 && outbox_.empty() && !pending_ && framer_.at_boundary(); }
 
-void Session::settle() {
+void Session::destroy_if_idle() {
   if (leaving_ && serving() && quiet()) stop(State::closed, 0);
   if (drained_ && (serving() ? quiet() : in_flight() == 0)) std::exchange(drained_, nullptr)();
   if (serving() || in_flight() > 0) return;

@@ -53,7 +53,7 @@ void Session::note_begin(Slot& slot) {
   if (slow_us_ > 0 && !waits_slow_) watch_slow(read_us_ + slow_us_);
   slot.older = std::exchange(newest_, &slot);
   (slot.older != nullptr ? slot.older->newer : oldest_) = &slot;
-  if (slot.older == nullptr) vital_->oldest_ms.store(slot.began_us / 1000, std::memory_order_relaxed);
+  if (slot.older == nullptr) link_state_->oldest_ms.store(slot.began_us / 1000, std::memory_order_relaxed);
 }
 
 void Session::note_end(Slot& slot) {
@@ -61,7 +61,7 @@ void Session::note_end(Slot& slot) {
   (slot.older != nullptr ? slot.older->newer : oldest_) = slot.newer;
   (slot.newer != nullptr ? slot.newer->older : newest_) = slot.older;
   if (slot.older == nullptr)
-    vital_->oldest_ms.store(oldest_ != nullptr ? oldest_->began_us / 1000 : 0, std::memory_order_relaxed);
+    link_state_->oldest_ms.store(oldest_ != nullptr ? oldest_->began_us / 1000 : 0, std::memory_order_relaxed);
   slot.older = slot.newer = nullptr;
 }
 
@@ -100,7 +100,7 @@ void Session::finish(Slot& slot) {
   if (!serving()) return release(slot);
   const std::uint32_t error = verdict.error == 0 && slot.tells_loss ? tell_loss() : verdict.error;
   const std::int64_t took_us = loop_.batch_us() - slot.began_us;
-  tally_.ended(slot.request, took_us, error != 0);
+  stats_.ended(slot.request, took_us, error != 0);
   if (slow_us_ > 0 && took_us >= slow_us_) note_slow(slot, took_us);
   if (slot.sent > 0) return answered_alone(slot);
   if (verdict.error != 0) counters_.add(device::Count::image_errors);

@@ -31,11 +31,11 @@ void Session::resume() {
 /// Everything that is owed becomes this session's own. `again`: what the image has to do, once more perhaps: nobody was
 /// told that it is done. Returns false if something of it cannot be read: then nobody may go on.
 bool Session::take_over(const InheritedSession& inherited, std::vector<Slot*>& again) {
-  const Settled& owed = inherited.owed;
+  const Outstanding& owed = inherited.owed;
   Framer::Place place{0, static_cast<std::uint32_t>(owed.input.size()), 0, owed.skip_left};
   std::byte* payload = nullptr;
   if (!owed.input.empty()) std::memcpy(ledger_.input().data(), owed.input.data(), owed.input.size());
-  for (const Settled::Slot& old : owed.slots) {
+  for (const Outstanding::Slot& old : owed.slots) {
     Slot& slot = take_slot(old.request);
     if (old.request.has_data() && old.request.length > 0 && (!old.answered || old.data_bytes() > 0)) {
       // It was in the budget before, so all together hardly exceed it.
@@ -67,7 +67,7 @@ bool Session::take_over(const InheritedSession& inherited, std::vector<Slot*>& a
   return true;
 }
 
-bool Session::fetch(const InheritedSession& inherited, const Settled::Slot& old, std::byte* into) {
+bool Session::fetch(const InheritedSession& inherited, const Outstanding::Slot& old, std::byte* into) {
   const std::size_t bytes = old.data_bytes();
   const auto read = bytes > 0 ? inherited.arena->read(old.buffer, {into, bytes}) : result<>();
   if (!read) log_not_resumed(inherited.backend, inherited.device, read.error());

@@ -14,7 +14,7 @@ void Session::watch_slow(std::int64_t at_us) {
   slow_.async_wait([this](boost::system::error_code) {
     waits_slow_ = false;
     if (serving()) look_for_slow();
-    settle();
+    destroy_if_idle();
   });
 }
 
@@ -26,7 +26,7 @@ void Session::look_for_slow() {
   Slot* slot = oldest_;
   for (; slot != nullptr && slot->began_us + slow_us_ <= now; slot = slot->newer) {
     if (std::exchange(slot->told_slow, true)) continue;
-    tally_.was_slow();
+    stats_.was_slow();
     if (slow++ == 0) oldest = slot;
   }
   if (oldest != nullptr) tell_slow(*oldest, now - oldest->began_us, slow);
@@ -34,7 +34,7 @@ void Session::look_for_slow() {
 }
 
 void Session::note_slow(Slot& slot, std::int64_t took_us) {
-  if (!slot.told_slow) tally_.was_slow();
+  if (!slot.told_slow) stats_.was_slow();
   tell_slow(slot, took_us, 0);
 }
 

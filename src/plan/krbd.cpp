@@ -84,7 +84,7 @@ std::optional<Decision> bring_up_krbd(const Situation& view) {
   return Step(step::MapKrbd{});
 }
 
-std::optional<Decision> settle_krbd(const Situation& view, const Staging& staging) {
+std::optional<Decision> finish_krbd_stage(const Situation& view, const Staging& staging) {
   if (!by_kernel(view)) return std::nullopt;
   const auto* device = view.seen.device();
   if (!view.record->read_only && !staging.complete) {

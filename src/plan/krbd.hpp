@@ -19,7 +19,7 @@ bool by_kernel(const Situation& view);
 std::optional<Decision> bring_up_krbd(const Situation& view);
 /// Between the device and its use at that staging path: nobody else has the image, and the record names the device.
 /// Nothing for nbd.
-std::optional<Decision> settle_krbd(const Situation& view, const Staging& staging);
+std::optional<Decision> finish_krbd_stage(const Situation& view, const Staging& staging);
 /// Opens the image for a stage that needs it. Nothing for nbd, whose image is open as long as there is a device.
 std::optional<Decision> open_beside(const Situation& view);
 /// The end of a stage: no image stays open beside the kernel's device.

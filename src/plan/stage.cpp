@@ -166,7 +166,7 @@ Decision stage(const Situation& view, const Staged& wish) {
   const std::string target = staging_target(view.id, wish.path);
   const bool keeps_stash = !staging->complete || !mounted_at(view, target);
   if (auto step = keeps_stash ? bring_up_with_stash(view, wish) : bring_up(view)) return *step;
-  if (auto step = settle_krbd(view, *staging)) return *step;
+  if (auto step = finish_krbd_stage(view, *staging)) return *step;
   if (mounted_at(view, target) && !ours_at(view, target))
     return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
   if (!mounted_at(view, target)) {

@@ -93,7 +93,7 @@ Error cannot_open(const image::Key& key, const std::string& pool, int r) {
 }
 
 /// The work that is left after librbd has opened the image; pool thread.
-result<> settle(OpenImage& opened) {
+result<> finish_open(OpenImage& opened) {
   if (opened.key.snap_id != 0)
     if (const int r = opened.connection.note(rbd_snap_set_by_id(opened.image, opened.key.snap_id)); r < 0) {
       const std::string which = "snapshot " + std::to_string(opened.key.snap_id) + " of image " + opened.key.image_id;
@@ -208,12 +208,12 @@ task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Le
     co_return cannot_open(opened->key, opened->pool.text, r);
   opened->connection.images.insert(opened.get());
   opened->signal = std::make_unique<UpdateSignal>(UpdateSignal{connections.control(), opened});
-  auto rest = [&image = *opened] { return settle(image); };
-  auto settled =
+  auto rest = [&image = *opened] { return finish_open(image); };
+  auto finished =
       co_await opened->blocking().call_to_end(opened->calls, std::move(rest), "reading image " + opened->key.text());
-  if (settled) co_return opened;
+  if (finished) co_return opened;
   co_await close_image(opened);
-  co_return settled.error();
+  co_return finished.error();
 }
 
 task<> close_image(std::shared_ptr<OpenImage> opened) {

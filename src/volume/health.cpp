@@ -31,34 +31,35 @@ std::string_view name(Health health) {
   return names.at(static_cast<std::size_t>(health));
 }
 
-void end_stall(Volume& live, time_point now) {
-  if (live.stalled_since) live.counts.longest_stall = std::max(live.counts.longest_stall, now - *live.stalled_since);
-  live.stalled_since.reset();
+void end_stall(Volume& volume, time_point now) {
+  if (volume.stalled_since)
+    volume.counts.longest_stall = std::max(volume.counts.longest_stall, now - *volume.stalled_since);
+  volume.stalled_since.reset();
 }
 
-void resume_stall(Volume& live) {
-  if (live.stalled_since) live.unserved_since = std::exchange(live.stalled_since, std::nullopt);
+void resume_stall(Volume& volume) {
+  if (volume.stalled_since) volume.unserved_since = std::exchange(volume.stalled_since, std::nullopt);
 }
 
-device::Figures figures_of(const Volume& live) {
-  device::Figures all = live.ended_links;
-  if (live.link) all += live.link->figures();
+device::Figures figures_of(const Volume& volume) {
+  device::Figures all = volume.ended_links;
+  if (volume.link) all += volume.link->figures();
   return all;
 }
 
-std::unique_ptr<device::Link> take_link(Volume& live) {
-  live.ended_links = figures_of(live);
-  return std::move(live.link);
+std::unique_ptr<device::Link> take_link(Volume& volume) {
+  volume.ended_links = figures_of(volume);
+  return std::move(volume.link);
 }
 
-Health health_of(const Volume& live) {
-  if (!live.record) return Health::absent;
-  const Record& record = *live.record;
+Health health_of(const Volume& volume) {
+  if (!volume.record) return Health::absent;
+  const Record& record = *volume.record;
   if (record.failed) return Health::failed;
   if (record.stagings.empty() && record.publishes.empty()) return Health::unstaging;
-  if ((live.gone || live.disconnected) && record.device) return Health::absent;
-  if (!live.answers() && record.device) {
-    const errc code = live.last_error ? live.last_error->code : errc::ok;
+  if ((volume.gone || volume.disconnected) && record.device) return Health::absent;
+  if (!volume.answers() && record.device) {
+    const errc code = volume.last_error ? volume.last_error->code : errc::ok;
     if (code == errc::unproven) return Health::unproven;
     if (code == errc::lost) return Health::lost;
     return Health::reconnecting;
@@ -70,12 +71,12 @@ Health health_of(const Volume& live) {
              : Health::staging;
 }
 
-Status status_of(const Volume& live, const device::Seen* seen, const std::vector<host::Mount>& mounts) {
-  const Record& record = *live.record;
+Status status_of(const Volume& volume, const device::Seen* seen, const std::vector<host::Mount>& mounts) {
+  const Record& record = *volume.record;
   Status status;
-  status.volume_id = live.id;
-  status.health = live.health;
-  status.since = live.since;
+  status.volume_id = volume.id;
+  status.health = volume.health;
+  status.since = volume.since;
   status.cluster_id = record.source.cluster_id;
   status.image = image::Name{record.source.pool, record.source.ns, record.source.image}.text();
   status.image_key = record.key.text();
@@ -95,20 +96,20 @@ Status status_of(const Volume& live, const device::Seen* seen, const std::vector
   status.attachment_uid = record.attachment_uid;
   status.in_use = seen != nullptr && is_used(*seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
-  status.cut_off = live.link && live.link->state() == device::Link::State::held;
-  status.served_by_other = record.adopting && live.answers();
+  status.cut_off = volume.link && volume.link->state() == device::Link::State::held;
+  status.served_by_other = record.adopting && volume.answers();
   if (status.served_by_other) {
-    status.other_pids = live.other_pids;
-    status.other_silent = live.other_silence.lasted();
+    status.other_pids = volume.other_pids;
+    status.other_silent = volume.other_silence.lasted();
   }
-  status.unserved = seen != nullptr && !live.answers();
-  status.unserved_since = live.unserved_since;
+  status.unserved = seen != nullptr && !volume.answers();
+  status.unserved_since = volume.unserved_since;
   status.waiting = seen != nullptr ? seen->waiting : 0;
-  status.oldest = live.link ? live.link->oldest() : duration::zero();
-  status.counts = live.counts;
-  status.figures = figures_of(live);
-  status.in_flight = live.link ? live.link->in_flight() : 0;
-  status.last_error = live.last_error;
+  status.oldest = volume.link ? volume.link->oldest() : duration::zero();
+  status.counts = volume.counts;
+  status.figures = figures_of(volume);
+  status.in_flight = volume.link ? volume.link->in_flight() : 0;
+  status.last_error = volume.last_error;
   return status;
 }
 

@@ -77,7 +77,7 @@ result<> what_stays(const Volume& volume, const Wish& wish) {
 
 }  // namespace
 
-Volume& Shell::Impl::live(const std::string& id) {
+Volume& Shell::Impl::volume_for(const std::string& id) {
   if (const auto known = volumes_.find(id); known != volumes_.end()) return *known->second;
   std::erase_if(volumes_, [&](const auto& entry) {
     const auto& refused = entry.second->in_use_since;
@@ -86,7 +86,7 @@ Volume& Shell::Impl::live(const std::string& id) {
   return *volumes_.emplace(id, std::make_unique<Volume>(id, control_, clock_)).first->second;
 }
 
-/// The last thing that a coroutine does with a volume. A volume with in_use_since stays: live() forgets it later.
+/// The last thing that a coroutine does with a volume. A volume with in_use_since stays: volume_for() forgets it later.
 void Shell::Impl::forget_if_idle(const std::string& id) {
   const auto place = volumes_.find(id);
   if (place != volumes_.end() && place->second->idle() && !place->second->in_use_since) volumes_.erase(place);
@@ -110,7 +110,7 @@ task<result<>> Shell::Impl::start() {
       publish.target = ports_.files.real_path(std::move(publish.target));
       publish.staging = ports_.files.real_path(std::move(publish.staging));
     }
-    Volume& volume = live(record.volume_id);
+    Volume& volume = volume_for(record.volume_id);
     auto key = co_await ports_.records.load_key(record.volume_id);
     if (key) {
       volume.key = std::move(*key);
@@ -131,7 +131,7 @@ task<result<>> Shell::Impl::start() {
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   if (leaving_) co_return stopping();
   make_real(wish, ports_.files);
-  Volume& volume = live(id);
+  Volume& volume = volume_for(id);
   if (cordoned_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
     forget_if_idle(id);
     co_return Error{errc::unavailable, "the agent is drained and stages no new volume: `corbd drain --undo` ends that"};
@@ -340,7 +340,7 @@ task<> Shell::stop(Until until) { return impl_->stop(until); }
 std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {
   return impl_->answering(volume_ids);
 }
-task<bool> Shell::settle() { return impl_->settle(); }
+task<bool> Shell::quiesce() { return impl_->quiesce(); }
 task<std::size_t> Shell::give(Recipient recipient) { return impl_->give(std::move(recipient)); }
 
 }  // namespace corbd::volume

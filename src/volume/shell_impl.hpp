@@ -33,7 +33,7 @@ class Shell::Impl {
         steps_(
             control_, clock_, ports_, config_,
             [this](Volume& volume, const std::string& why) { report_failure(volume, why); },
-            [this](auto link, auto image) { gate_.spawn(bury(std::move(link), std::move(image))); },
+            [this](auto link, auto image) { gate_.spawn(close_in_background(std::move(link), std::move(image))); },
             [this](const Volume& volume) { return numbers_of_others(volume); },
             [this](const Volume& volume, const Notice& notice) {
               for (auto* listener : listeners_) listener->notify(volume.id, notice);
@@ -53,13 +53,13 @@ class Shell::Impl {
   task<result<std::vector<std::string>>> preopen(Until until);
   task<> fence_early(Until until);
   std::vector<std::string> answering(const std::vector<std::string>& ids) const;
-  task<bool> settle();
+  task<bool> quiesce();
   task<std::size_t> give(Recipient recipient);
   bool cordoned_ = false;
   std::vector<Listener*> listeners_;
 
  private:
-  Volume& live(const std::string& id);
+  Volume& volume_for(const std::string& id);
   void forget_if_idle(const std::string& id);
   task<> run(Volume& volume, std::shared_ptr<Operation> operation, Until lock_until);
   task<> outlast_holders(Volume& volume, Operation& operation, Until until);
@@ -101,7 +101,7 @@ class Shell::Impl {
   task<> connect_ahead(image::Access access, std::size_t images, Until until);
   task<> preopen_images(Preopening& preopening);
   task<> fence_one(image::Access access, Until until);
-  static task<> bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
+  static task<> close_in_background(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image);
   void note_health(Volume& volume, const std::string& why);
 
   executor control_;
@@ -115,7 +115,7 @@ class Shell::Impl {
   UsageReader usage_reader_{control_, clock_, ports_, gate_};
   std::map<std::string, std::unique_ptr<Volume>> volumes_;
   bool leaving_ = false;
-  std::deque<std::string> to_give_;  ///< since settle(); the last one first
+  std::deque<std::string> to_give_;  ///< since quiesce(); the last one first
 };
 
 }  // namespace corbd::volume

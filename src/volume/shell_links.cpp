@@ -40,7 +40,7 @@ void Shell::Impl::report_failure(Volume& volume, const std::string& why) {
   for (auto* listener : listeners_) listener->report_failure(volume.id, why);
 }
 
-task<> Shell::Impl::bury(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image) {
+task<> Shell::Impl::close_in_background(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image) {
   if (link) co_await link->idle({});
   link.reset();
   if (!image) co_return;
@@ -211,7 +211,7 @@ std::vector<std::string> Shell::Impl::answering(const std::vector<std::string>& 
   return found;
 }
 
-task<bool> Shell::Impl::settle() {
+task<bool> Shell::Impl::quiesce() {
   leaving_ = true;
   usage_reader_.stop();
   co_await gate_.close({clock_.now() + kStepsEndWithin});

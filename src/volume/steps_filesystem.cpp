@@ -8,8 +8,8 @@ namespace corbd::volume {
 namespace {
 
 /// All stagings of a volume have the same filesystem type.
-std::string fstype_of(const Volume& live) {
-  return live.record->stagings.empty() ? "" : live.record->stagings.front().capability.fstype;
+std::string fstype_of(const Volume& volume) {
+  return volume.record->stagings.empty() ? "" : volume.record->stagings.front().capability.fstype;
 }
 
 std::string option_of(const std::map<std::string, std::string>& options, const std::string& fstype) {
@@ -25,116 +25,116 @@ std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move
 
 }  // namespace
 
-task<result<>> Steps::mark(Volume& live) {
-  auto marked = co_await live.image->set_metadata(kFormatMarker, live.record->format, soon());
-  if (marked) live.facts.format_marker = live.record->format;
-  if (!traits(live.record->kind).served) live.facts.ownership.reset();  // the mark raised the header's version
+task<result<>> Steps::mark(Volume& volume) {
+  auto marked = co_await volume.image->set_metadata(kFormatMarker, volume.record->format, soon());
+  if (marked) volume.facts.format_marker = volume.record->format;
+  if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the mark raised the header's version
   co_return marked;
 }
 
-task<result<>> Steps::unmark(Volume& live) {
-  auto removed = co_await live.image->remove_metadata(kFormatMarker, soon());
-  if (removed) live.facts.format_marker = "";
+task<result<>> Steps::unmark(Volume& volume) {
+  auto removed = co_await volume.image->remove_metadata(kFormatMarker, soon());
+  if (removed) volume.facts.format_marker = "";
   co_return removed;
 }
 
-task<result<>> Steps::make_filesystem(Volume& live, const Wish& wish) {
-  const auto device = data_path(live);
+task<result<>> Steps::make_filesystem(Volume& volume, const Wish& wish) {
+  const auto device = data_path(volume);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
   // Below a LUKS mapping, and after a format that began earlier, the device does not read as zeros.
-  const bool zeroes = live.record->kms_id.empty() && live.facts.has_data == false;
-  std::string options = live.record->source.mkfs_options;
+  const bool zeroes = volume.record->kms_id.empty() && volume.facts.has_data == false;
+  std::string options = volume.record->source.mkfs_options;
   if (options.empty()) options = option_of(config_.filesystems.mkfs, capability.fstype);
-  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, std::move(options), zeroes, owner(live),
-                                               while_served(live, later()));
+  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, std::move(options), zeroes, owner(volume),
+                                               while_served(volume, later()));
   if (!made) co_return made;
-  log::info("filesystem.made", {{"volume", live.id}, {"fstype", capability.fstype}});
-  live.facts.probe.reset();
-  live.facts.checked = true;
+  log::info("filesystem.made", {{"volume", volume.id}, {"fstype", capability.fstype}});
+  volume.facts.probe.reset();
+  volume.facts.checked = true;
   co_return result<>();
 }
 
-task<result<>> Steps::check_filesystem(Volume& live) {
-  const auto device = data_path(live);
+task<result<>> Steps::check_filesystem(Volume& volume) {
+  const auto device = data_path(volume);
   if (!device) co_return device.error();
-  auto checked =
-      co_await ports_.filesystems.fsck(*device, fstype_of(live), option_of(config_.filesystems.fsck, fstype_of(live)),
-                                       owner(live), while_served(live, later()));
-  if (checked) live.facts.checked = true;
+  auto checked = co_await ports_.filesystems.fsck(*device, fstype_of(volume),
+                                                  option_of(config_.filesystems.fsck, fstype_of(volume)), owner(volume),
+                                                  while_served(volume, later()));
+  if (checked) volume.facts.checked = true;
   co_return checked;
 }
 
-task<result<>> Steps::mount(Volume& live, std::string target, const Wish& wish) {
-  const auto device = data_path(live);
+task<result<>> Steps::mount(Volume& volume, std::string target, const Wish& wish) {
+  const auto device = data_path(volume);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
   std::string flags = joined(option_of(config_.filesystems.mount, capability.fstype), capability.mount_flags);
-  if (live.record->read_only) flags = with_ro(std::move(flags));
-  co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, owner(live),
-                                         while_served(live, later()));
+  if (volume.record->read_only) flags = with_ro(std::move(flags));
+  co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, owner(volume),
+                                         while_served(volume, later()));
 }
 
-task<result<>> Steps::unmount(Volume& live, std::string path, bool sync) {
+task<result<>> Steps::unmount(Volume& volume, std::string path, bool sync) {
   const auto mounted = [&] {
     const auto mounts = ports_.mounts.table();
     return !mounts || std::ranges::any_of(**mounts, [&](const auto& mount) { return mount.target == path; });
   };
-  live.facts.unused.reset();
+  volume.facts.unused.reset();
   // For an unknown volume only an empty folder is removed. Without a busy file, nothing of ours is left behind.
-  HelperOwner works = owner(live);
-  if (!live.record && !mounted()) works.busy_file.clear();
+  HelperOwner works = owner(volume);
+  if (!volume.record && !mounted()) works.busy_file.clear();
   // A call that does not use the device must not end with its link.
-  const Until until = sync && mounted() ? while_served(live, later()) : soon();
+  const Until until = sync && mounted() ? while_served(volume, later()) : soon();
   auto done = co_await ports_.mounts.unmount(path, sync, std::move(works), until);
   const bool stays = !done && done.error().code == errc::failed_precondition && !mounted();
   if (!done && !stays) co_return done;
-  live.facts.cleared.insert_or_assign(path, std::move(done));
+  volume.facts.cleared.insert_or_assign(path, std::move(done));
   co_return result<>();
 }
 
-task<result<host::Extent>> Steps::extent(Volume& live, std::string device, std::string target) {
-  co_return co_await ports_.filesystems.extent(std::move(device), fstype_of(live), std::move(target), owner(live),
-                                               while_served(live, soon()));
+task<result<host::Extent>> Steps::extent(Volume& volume, std::string device, std::string target) {
+  co_return co_await ports_.filesystems.extent(std::move(device), fstype_of(volume), std::move(target), owner(volume),
+                                               while_served(volume, soon()));
 }
 
-task<result<>> Steps::grow(Volume& live, std::string target, const Wish& wish) {
-  const auto device = data_path(live);
+task<result<>> Steps::grow(Volume& volume, std::string target, const Wish& wish) {
+  const auto device = data_path(volume);
   if (!device) co_return device.error();
-  auto grown = co_await ports_.filesystems.grow(*device, fstype_of(live), std::move(target), owner(live),
-                                                while_served(live, later()));
+  auto grown = co_await ports_.filesystems.grow(*device, fstype_of(volume), std::move(target), owner(volume),
+                                                while_served(volume, later()));
   if (grown) {
-    log::info("filesystem.grown", {{"volume", live.id}, {"device", *device}});
+    log::info("filesystem.grown", {{"volume", volume.id}, {"device", *device}});
   } else if (std::holds_alternative<Staged>(wish) && final_for_caller(grown.error().code)) {
     // A stage prefers a volume that could not grow to none. An expand reports the error.
-    log::warning("filesystem.not_grown", {{"volume", live.id}, {"error", grown.error().text}});
+    log::warning("filesystem.not_grown", {{"volume", volume.id}, {"error", grown.error().text}});
     grown = result<>();
   }
-  live.facts.grown = grown.has_value();
+  volume.facts.grown = grown.has_value();
   co_return grown;
 }
 
-task<result<>> Steps::trim(Volume& live, std::string target) {
-  const auto trimmed = co_await ports_.mounts.trim(std::move(target), owner(live), while_served(live, later()));
+task<result<>> Steps::trim(Volume& volume, std::string target) {
+  const auto trimmed = co_await ports_.mounts.trim(std::move(target), owner(volume), while_served(volume, later()));
   if (!trimmed) co_return trimmed.error();
-  log::info("filesystem.trimmed", {{"volume", live.id}, {"bytes", *trimmed}});
-  live.facts.trimmed = true;
+  log::info("filesystem.trimmed", {{"volume", volume.id}, {"bytes", *trimmed}});
+  volume.facts.trimmed = true;
   co_return result<>();
 }
 
-task<result<>> Steps::bind(Volume& live, std::string target, const Wish& wish) {
-  const HelperOwner work = owner(live);
+task<result<>> Steps::bind(Volume& volume, std::string target, const Wish& wish) {
+  const HelperOwner work = owner(volume);
   if (const auto* published = std::get_if<Published>(&wish)) {
-    const auto device = data_path(live);
+    const auto device = data_path(volume);
     if (!device) co_return device.error();
     std::string flags = published->capability.mount_flags;
     if (published->read_only) flags = with_ro(std::move(flags));
-    co_return co_await ports_.mounts.bind(staging_target(live.id, published->path), target, live.record->block, flags,
-                                          work, while_served(live, soon()));
+    co_return co_await ports_.mounts.bind(staging_target(volume.id, published->path), target, volume.record->block,
+                                          flags, work, while_served(volume, soon()));
   }
-  const auto device = data_path(live);
+  const auto device = data_path(volume);
   if (!device) co_return device.error();
-  co_return co_await ports_.mounts.bind(*device, target, true, "", work, while_served(live, soon()));
+  co_return co_await ports_.mounts.bind(*device, target, true, "", work, while_served(volume, soon()));
 }
 
 }  // namespace corbd::volume

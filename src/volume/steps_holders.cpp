@@ -23,37 +23,37 @@ bool is_one_back(const std::vector<plan::Holder>& holders, const std::vector<std
 
 }  // namespace
 
-task<result<>> Steps::look_at_holders(Volume& live) {
-  auto to = access(live);
+task<result<>> Steps::look_at_holders(Volume& volume) {
+  auto to = access(volume);
   if (!to) co_return to.error();
-  const auto who = live.facts.ownership;
+  const auto who = volume.facts.ownership;
   if (!who) co_return Error{errc::internal, "holders were asked for before the owner was known"};
-  live.facts.holders = co_await find_holders(ports_, *to, *live.image, *who, live.id, soon());
+  volume.facts.holders = co_await find_holders(ports_, *to, *volume.image, *who, volume.id, soon());
   co_return result<>();
 }
 
-task<result<>> Steps::evict(Volume& live, const step::Evict& step) {
-  auto to = access(live);
+task<result<>> Steps::evict(Volume& volume, const step::Evict& step) {
+  auto to = access(volume);
   if (!to) co_return to.error();
   // It took a while to learn whose they are. A living client that sets its watch anew has none for a moment.
-  const auto before = std::exchange(live.facts.ownership, std::nullopt);
-  const auto now = co_await live.image->ownership(soon());
+  const auto before = std::exchange(volume.facts.ownership, std::nullopt);
+  const auto now = co_await volume.image->ownership(soon());
   if (!now) co_return now.error();
   if (before && is_one_back(step.holders, before->foreign_watchers, now->foreign_watchers)) co_return result<>();
   auto done = co_await volume::evict(ports_, *to, step.holders, soon());
   if (!done) co_return done;
   // Again it took a while, and somebody may have opened the image since.
-  live.facts.holders.reset();
+  volume.facts.holders.reset();
   for (const auto& holder : step.holders) {
-    live.facts.evicted.insert(holder.address);
+    volume.facts.evicted.insert(holder.address);
     const std::string who = plan::text(holder);
-    log::warning("volume.taken_over", {{"volume", live.id}, {"from", who}});
-    notify_(live, {"VolumeTakenOver", true,
-                   "The image was taken from " + who + ", and the cluster refuses that client from now on."});
+    log::warning("volume.taken_over", {{"volume", volume.id}, {"from", who}});
+    notify_(volume, {"VolumeTakenOver", true,
+                     "The image was taken from " + who + ", and the cluster refuses that client from now on."});
   }
   if (auto stopped = failpoint::hit("step.evict.fenced"); !stopped) co_return stopped;
-  if (now->lock != image::Ownership::Lock::other || !live.facts.evicted.contains(now->owner)) co_return result<>();
-  auto broken = co_await live.image->break_dead_lock(now->owner, 0, soon());
+  if (now->lock != image::Ownership::Lock::other || !volume.facts.evicted.contains(now->owner)) co_return result<>();
+  auto broken = co_await volume.image->break_dead_lock(now->owner, 0, soon());
   // Somebody else has it since: the planner looks.
   if (!broken && broken.error().code == errc::unproven) co_return result<>();
   co_return broken;

@@ -11,47 +11,48 @@ namespace corbd::volume {
 namespace {
 
 /// A volume without a record has ceph-csi's options, in its stash.
-result<std::string> unmap_options(const Volume& live) {
-  if (live.record) return live.record->source.kernel.unmap;
-  if (live.facts.stash && *live.facts.stash) return cephcsi::parse_kernel_options((*live.facts.stash)->unmap_options);
+result<std::string> unmap_options(const Volume& volume) {
+  if (volume.record) return volume.record->source.kernel.unmap;
+  if (volume.facts.stash && *volume.facts.stash)
+    return cephcsi::parse_kernel_options((*volume.facts.stash)->unmap_options);
   return std::string();
 }
 
 }  // namespace
 
-task<result<>> Steps::map_krbd(Volume& live) {
-  const Source& source = live.record->source;
+task<result<>> Steps::map_krbd(Volume& volume) {
+  const Source& source = volume.record->source;
   const auto cluster = ports_.directory.find(source.cluster_id);
   if (!cluster) co_return cluster.error();
   device::MapArgs args;
   args.monitors = cluster->monitors;
-  args.user = live.record->user;
-  args.key = live.asks_with();
+  args.user = volume.record->user;
+  args.key = volume.asks_with();
   args.name = {source.pool, source.ns, source.image};
-  args.image = live.record->key;
-  args.read_only = live.record->read_only;
+  args.image = volume.record->key;
+  args.read_only = volume.record->read_only;
   args.options = cephcsi::with_kernel_affinity(source.kernel.map, cluster->crush_location);
   // Another client may come during the map, so the planner looks again.
-  live.facts.ownership.reset();
-  auto mapped = co_await ports_.kernel.map(std::move(args), owner(live), soon());
-  if (mapped) log::info("device.mapped", {{"volume", live.id}, {"image", live.record->key.text()}});
+  volume.facts.ownership.reset();
+  auto mapped = co_await ports_.kernel.map(std::move(args), owner(volume), soon());
+  if (mapped) log::info("device.mapped", {{"volume", volume.id}, {"image", volume.record->key.text()}});
   co_return mapped;
 }
 
-task<result<>> Steps::unmap_krbd(Volume& live) {
-  const auto device = device_of(live);
+task<result<>> Steps::unmap_krbd(Volume& volume) {
+  const auto device = device_of(volume);
   if (!device) co_return device.error();
-  const auto options = unmap_options(live);
+  const auto options = unmap_options(volume);
   if (!options) co_return options.error();
-  auto gone = co_await ports_.kernel.unmap(device->index, *options, owner(live), soon());
-  if (gone) log::info("device.unmapped", {{"volume", live.id}, {"device", device::path(*device)}});
+  auto gone = co_await ports_.kernel.unmap(device->index, *options, owner(volume), soon());
+  if (gone) log::info("device.unmapped", {{"volume", volume.id}, {"device", device::path(*device)}});
   co_return gone;
 }
 
 /// The kernel client behind the volume's own device is not a foreign watcher.
-void Steps::admit_kernel(const Volume& live, image::Ownership& who) const {
-  if (traits(live.record->kind).served) return;
-  if (const auto device = device_of(live)) std::erase(who.foreign_watchers, device->client);
+void Steps::admit_kernel(const Volume& volume, image::Ownership& who) const {
+  if (traits(volume.record->kind).served) return;
+  if (const auto device = device_of(volume)) std::erase(who.foreign_watchers, device->client);
 }
 
 void forget_own_kernel(const Ports& ports, const image::Key& key, image::Ownership& who) {

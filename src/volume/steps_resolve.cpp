@@ -32,38 +32,39 @@ image::Access access_to(std::string cluster_id, const Cluster& cluster, const St
           cephcsi::with_affinity(wish.source.serving.config, cluster.crush_location)};
 }
 
-void warn_of_ignored(const Volume& live, const std::vector<std::string>& ignored, const std::string& of) {
+void warn_of_ignored(const Volume& volume, const std::vector<std::string>& ignored, const std::string& of) {
   std::string all;
   for (const auto& sentence : ignored) all += (all.empty() ? "" : "; ") + sentence;
-  if (!all.empty()) log::warning("volume.ignored", {{"volume", live.id}, {"of", of}, {"without_effect", all}});
+  if (!all.empty()) log::warning("volume.ignored", {{"volume", volume.id}, {"of", of}, {"without_effect", all}});
 }
 
 }  // namespace
 
-task<result<>> Steps::resolve(Volume& live, const Staged& wish) {
+task<result<>> Steps::resolve(Volume& volume, const Staged& wish) {
   auto found = co_await find_image(wish);
   if (!found) co_return found.error();
-  if (auto served = check_encryption(live, wish, *found); !served) co_return served;
-  warn_of_ignored(live, wish.ignored, "the volume's attributes");
+  if (auto served = check_encryption(volume, wish, *found); !served) co_return served;
+  warn_of_ignored(volume, wish.ignored, "the volume's attributes");
   if (const auto cluster = ports_.directory.find(found->cluster_id))
-    warn_of_ignored(live, cluster->ignored, "config.json");
-  live.facts.resolved = std::move(*found);
+    warn_of_ignored(volume, cluster->ignored, "config.json");
+  volume.facts.resolved = std::move(*found);
   co_return result<>();
 }
 
 /// Refuses before the image is opened. ceph-csi's journal overrules the attributes.
-result<> Steps::check_encryption(const Volume& live, const Staged& wish, image::Resolved& found) const {
+result<> Steps::check_encryption(const Volume& volume, const Staged& wish, image::Resolved& found) const {
   if (found.kms_id.empty()) found.kms_id = wish.kms_id;
   if (found.kms_id.empty()) return {};
-  const std::string volume = "volume " + live.id + ", which is encrypted";
+  const std::string which = "volume " + volume.id + ", which is encrypted";
   if (!found.encryption_type.empty())
     if (auto served = cephcsi::check_encryption_type(found.encryption_type); !served)
-      return with_context(volume, served.error());
-  if (auto fits = check_mapping_name(live.id); !fits) return fits;
-  if (auto kind = ports_.kms.kind(found.kms_id); !kind) return with_context(volume, kind.error());
+      return with_context(which, served.error());
+  if (auto fits = check_mapping_name(volume.id); !fits) return fits;
+  if (auto kind = ports_.kms.kind(found.kms_id); !kind) return with_context(which, kind.error());
   if (wish.passphrase.empty())
-    return Error{errc::invalid_argument,
-                 "volume " + live.id + " is encrypted: add the field 'encryptionPassphrase' to the node-stage secret"};
+    return Error{
+        errc::invalid_argument,
+        "volume " + volume.id + " is encrypted: add the field 'encryptionPassphrase' to the node-stage secret"};
   return {};
 }
 

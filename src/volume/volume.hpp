@@ -113,16 +113,16 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
                             time_point now);
 
 /// The stall is over.
-void end_stall(Volume& live, time_point now);
+void end_stall(Volume& volume, time_point now);
 /// Called when the link ends or is about to be replaced: a stall that is not over goes on.
-void resume_stall(Volume& live);
+void resume_stall(Volume& volume);
 
 /// Of all its links since the agent's start.
-device::Figures figures_of(const Volume& live);
+device::Figures figures_of(const Volume& volume);
 /// Takes the link out of the volume. Its figures stay.
-std::unique_ptr<device::Link> take_link(Volume& live);
+std::unique_ptr<device::Link> take_link(Volume& volume);
 
-Health health_of(const Volume& live);
-Status status_of(const Volume& live, const device::Seen* seen, const std::vector<host::Mount>& mounts);
+Health health_of(const Volume& volume);
+Status status_of(const Volume& volume, const device::Seen* seen, const std::vector<host::Mount>& mounts);
 
 }  // namespace corbd::volume

@@ -203,7 +203,7 @@ TEST_CASE("a volume whose request takes long when its turn comes is served on, a
     scene.world.cluster.images[ids.back()].id = "id-" + ids.back();
     REQUIRE(scene.want(test::staged_wish(ids.back()), ids.back()) == errc::ok);
   }
-  REQUIRE(scene.loop.run(scene.world.agent.settle()));
+  REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
   auto& device = *std::ranges::find(scene.world.kernel.devices, ids.back(), &test::KernelDevice::backend);
   scene.world.cluster.slow = 2s;
   scene.world.kernel.application_writes(device, 0);
@@ -222,7 +222,7 @@ TEST_CASE("a volume whose request takes long when its turn comes is served on, a
 TEST_CASE("a volume whose drain was taken back answers what came meanwhile") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
-  REQUIRE(scene.loop.run(scene.world.agent.settle()));
+  REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
   scene.world.cluster.slow = 1h;
   scene.world.kernel.application_writes(scene.device(), 0);
   scene.world.cluster.slow = {};

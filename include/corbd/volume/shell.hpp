@@ -73,8 +73,8 @@ class Shell final : public Volumes {
   std::vector<std::string> answering(const std::vector<std::string>& volume_ids) const;
   /// For a planned restart: refuses new wishes and further steps, and waits some seconds for the steps under way, while
   /// devices are served. Afterwards no record changes. False: one is still being written after half a minute.
-  task<bool> settle();
-  /// After settle(): every volume that was served then, and on which no operation was under way, gives its link to the
+  task<bool> quiesce();
+  /// After quiesce(): every volume that was served then, and on which no operation was under way, gives its link to the
   /// recipient once what was read from it is answered and its image is closed. Its lock stays. The others are as after
   /// stop(). How many were given.
   task<std::size_t> give(Recipient recipient);

@@ -69,7 +69,7 @@ Outcome Node::live() {
   go_until(start_ + history_.length);
   stop_faults();
   end_freeze();
-  settle();
+  converge();
   wait_for_agents();
   stage_what_the_dead_left();
   the_dead_return();
@@ -183,7 +183,7 @@ void Node::end_freeze() {
 }
 
 /// Liveness: once nothing goes wrong any more, what is ours is served, and answers.
-void Node::settle() {
+void Node::converge() {
   std::vector<const Kubelet*> ours;
   for (const auto& kubelet : kubelets_)
     if (provably_ours(kubelet)) ours.push_back(&kubelet);

@@ -50,7 +50,7 @@ class Node final : public test::Hazards {
   test::Agent& agent() const { return serving_->agent; }
   void start_agent();
   void end_freeze();
-  void settle();
+  void converge();
   void take_down();
   result<> want(const std::string& id, const plan::Wish& wish);
   // faults.cpp

@@ -57,7 +57,7 @@ Outcome TwoNodes::live() {
   }
   go_until(start_ + history_.length);
   stop_faults();
-  settle();
+  converge();
   take_down();
   look_at_what_is_left();
   Outcome outcome{pair_.broken_rules()};

@@ -59,7 +59,7 @@ class TwoNodes {
   void stop_faults();
   test::Fate fate(Side& side, const std::string& call);
   // two_rules.cpp: what must be true at the end
-  void settle();
+  void converge();
   void operator_gives_up();
   void take_down();
   void look_at_what_is_left();

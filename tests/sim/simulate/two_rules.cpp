@@ -12,25 +12,25 @@ constexpr std::chrono::minutes kByItself{6}, kByHand{20};
 }  // namespace
 
 /// Liveness: the volume is served on the node that it is attached to, and has what was acknowledged on either.
-void TwoNodes::settle() {
+void TwoNodes::converge() {
   forced_at_ = pair_.now();
-  const auto is_settled = [&] { return attached_ == wanted_ && is_up(sides_.at(attached_)); };
-  const auto settle = [&] {
+  const auto has_converged = [&] { return attached_ == wanted_ && is_up(sides_.at(attached_)); };
+  const auto converge = [&] {
     const auto by_itself = pair_.now() + kByItself, end = by_itself + kByHand;
-    while (!is_settled() && pair_.now() < end && !broken()) {
+    while (!has_converged() && pair_.now() < end && !broken()) {
       go_until(std::min(pair_.now() + 1min, end));
       if (pair_.now() >= by_itself) operator_gives_up();
     }
   };
-  settle();
+  converge();
   // Only now it may hear that it was cut off.
   go_until(pair_.now() + 30s);
-  settle();
+  converge();
   const Side& side = sides_.at(wanted_);
   // A format that another node began may be another's data: people look at it.
   const bool begun = image().metadata.contains("corbd/format");
-  if (broken() || (begun && !is_settled())) return;
-  if (!is_settled()) {
+  if (broken() || (begun && !has_converged())) return;
+  if (!has_converged()) {
     const auto status = side.world->agent.shell().status(volume_.image);
     return side.world->broke("the volume is not served on " + side.name + ", which it is attached to" +
                              (status && status->last_error ? ": " + status->last_error->text : ""));

@@ -288,10 +288,10 @@ void Agent::stop() {
   kill(std::exchange(keeper_goes_too, false));
 }
 
-task<bool> Agent::settle() {
+task<bool> Agent::quiesce() {
   co_await life_->devices->end_commands({world_.loop().clock.now() + std::chrono::minutes(5)});
   if (life_->healer) co_await life_->healer->stop();
-  co_return co_await life_->shell->settle();
+  co_return co_await life_->shell->quiesce();
 }
 
 task<> Agent::give(volume::Recipient recipient) {
@@ -312,7 +312,7 @@ task<> Agent::give(volume::Recipient recipient) {
 void Agent::hand_over(bool with_healer, bool next_lives) {
   try {
     // The world has its link.
-    if (world_.loop().run(settle()))
+    if (world_.loop().run(quiesce()))
       world_.loop().run(give([](device::LinkSocket) -> task<volume::Taken> { co_return volume::Taken::later; }));
   } catch (const Crash&) {
     if (!next_lives) throw;

@@ -51,7 +51,7 @@ class Agent {
   /// with what it got (`next_lives`), or dies too: then it throws.
   void hand_over(bool with_healer = false, bool next_lives = false);
   /// The parts of that, of an agent that lives beside the next one. False: a record is still being written.
-  task<bool> settle();
+  task<bool> quiesce();
   task<> give(volume::Recipient recipient);
   device::Devices& devices();
   bool running() const { return life_ != nullptr; }

@@ -110,9 +110,9 @@ task<> Handover::give() {
     refused = true;
     co_return;
   }
-  const bool settled = co_await before.agent.settle();
+  const bool quiet = co_await before.agent.quiesce();
   bool given = false;
-  if (settled) given = co_await answers(Word::What::ready, Word::What::ready, 5s);
+  if (quiet) given = co_await answers(Word::What::ready, Word::What::ready, 5s);
   lock_said = given;
   if (given) given = co_await answers(Word::What::lock, Word::What::loaded, 10s);
   if (given)

@@ -75,7 +75,7 @@ TEST_CASE(
     CHECK(ground.reply().cookie == 2);
     CHECK(ground.receive(512) == pattern(512));
   }
-  ground.settle();
+  ground.flush_posts();
   CHECK(ground.link->in_flight() == 0);
   CHECK(ground.silent());
 }
@@ -136,7 +136,7 @@ TEST_CASE("a reply that left in part from the image's thread goes on with its ne
   link->shut();
   CHECK(ground.run(link->idle({ground.clock->now() + kPatience, nullptr})) == Waited::ready);
   link.reset();
-  ground.settle();
+  ground.flush_posts();
   std::swap(ground.peer, peer);
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("replies of the io thread do not come between the parts of one that th
   link->shut();
   CHECK(ground.run(link->idle({ground.clock->now() + kPatience, nullptr})) == Waited::ready);
   link.reset();
-  ground.settle();
+  ground.flush_posts();
   std::swap(ground.peer, peer);
 }
 
@@ -174,10 +174,10 @@ TEST_CASE("an operation that ends while its link is shut is answered once before
     std::thread image([&] { ground.image.release(); });
     for (int spin = 0; spin < round; ++spin) std::this_thread::yield();
     ground.link->shut();
-    ground.settle();
+    ground.flush_posts();
     const int then = unread(ground.peer);
     image.join();
-    ground.settle();
+    ground.flush_posts();
     REQUIRE(unread(ground.peer) == then);
     REQUIRE((then == 0 || then == kWhole));
     REQUIRE(ground.link->in_flight() == 0);

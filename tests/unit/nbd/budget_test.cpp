@@ -41,7 +41,7 @@ struct Other {
       return link->in_flight() == 0 && link->state() == device::Link::State::closed;
     });
     link.reset();
-    ground.settle();
+    ground.flush_posts();
   }
   void send(const Bytes& bytes) const {
     REQUIRE(::send(peer.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
@@ -218,7 +218,7 @@ TEST_CASE("a device that spent the budget is not read from until it answers") {
   for (unsigned i = 0; i < 6; ++i) batch = batch + request(Command::write, i, 0, kRequest) + pattern(kRequest, i);
   ground.send(batch);
   REQUIRE(ground.eventually([&] { return ground.counters.of(device::Count::budget_waits) == 1; }));
-  ground.settle();
+  ground.flush_posts();
   CHECK(ground.image.waiting() == 2);
   for (unsigned i = 0; i < 6; ++i) {
     REQUIRE(ground.eventually([&] { return ground.image.waiting() > 0; }));
@@ -258,7 +258,7 @@ TEST_CASE("the time for which a device is not read from grows while it waits for
     other.link->shut();
     other.image.release();
     REQUIRE(ground.eventually([&] { return other.link->state() != device::Link::State::serving; }));
-    ground.settle();
+    ground.flush_posts();
   } else {
     ground.image.release();
     REQUIRE(ground.eventually([&] { return other.image.waiting() == 2; }));
@@ -286,7 +286,7 @@ TEST_CASE("what a shut link had under way, half read or unsent comes back to the
     unsent.send(reads(250));
     std::size_t calls = 0, still = 0;
     REQUIRE(ground.eventually([&] {
-      ground.settle();
+      ground.flush_posts();
       still = unsent.image.calls().size() == calls ? still + 1 : 0;
       calls = unsent.image.calls().size();
       return calls > 0 && still == 10;
@@ -339,7 +339,7 @@ TEST_CASE("a peer with too many unanswered requests is not read from until some 
   for (unsigned i = 0; i < 300; ++i) batch = batch + request(Command::flush, i);
   ground.send(batch);
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 256; }));
-  ground.settle();
+  ground.flush_posts();
   CHECK(ground.image.waiting() == 256);
   ground.image.set_ends(Ends::at_once);
   ground.image.release();

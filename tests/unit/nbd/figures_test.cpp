@@ -1,7 +1,7 @@
 // What a link counts of its requests, and which of them it calls slow.
 #include "ground.hpp"
+#include "link_stats.hpp"
 #include "slow_lines.hpp"
-#include "tally.hpp"
 
 namespace corbd::test {
 namespace {
@@ -56,16 +56,16 @@ TEST_CASE("a request that the image refuses counts as an error, one that the ker
 }
 
 TEST_CASE("a latency counts in the first bucket whose bound it does not exceed") {
-  nbd::Tally tally;
+  nbd::LinkStats stats;
   nbd::Request read;
-  for (const std::int64_t micros : {0, 500, 501, 10'000'000, 10'000'001}) tally.ended(read, micros, false);
-  const auto figures = tally.read();
+  for (const std::int64_t micros : {0, 500, 501, 10'000'000, 10'000'001}) stats.ended(read, micros, false);
+  const auto figures = stats.read();
   const auto& latency = figures.of(Operation::read).latency;
   CHECK(latency.at(0) == 2);
   CHECK(latency.at(1) == 1);
   CHECK(latency.at(9) == 1);
   CHECK(latency.at(10) == 1);
-  CHECK(tally.read().of(Operation::read).micros == 20'001'002);
+  CHECK(stats.read().of(Operation::read).micros == 20'001'002);
 }
 
 TEST_CASE("a request that takes as long as the limit counts as slow while it is under way, and once") {

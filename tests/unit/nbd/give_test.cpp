@@ -48,7 +48,7 @@ TEST_CASE("a client whose link is given to another server gets every answer once
   REQUIRE(socket);
   CHECK(ground.idle() == Waited::ready);
   ground.link.reset();
-  ground.settle();
+  ground.flush_posts();
   Next next(ground, std::move(*socket));
   CHECK(ground.reply().cookie == 1);
   CHECK(ground.reply().cookie == 2);
@@ -78,7 +78,7 @@ TEST_CASE("a link whose drain is taken back answers what came meanwhile, and can
   const auto soon = ground.clock->now() + std::chrono::milliseconds(5);
   CHECK(ground.run(ground.link->drain({soon, nullptr})) == Waited::deadline);
   ground.send(request(Command::flush, 2));
-  ground.settle();
+  ground.flush_posts();
   CHECK(ground.image.waiting() == 1);
   ground.link->undrain();
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 2; }));
@@ -105,7 +105,7 @@ TEST_CASE("a link that was given away ends without a word to its client") {
   CHECK(ground.idle() == Waited::ready);
   CHECK(ground.link->state() == device::Link::State::closed);
   ground.link.reset();
-  ground.settle();
+  ground.flush_posts();
   CHECK(ground.silent());
   char byte;
   CHECK(::recv(ground.peer.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0);

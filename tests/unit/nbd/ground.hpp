@@ -164,7 +164,7 @@ class Ground {
   }
   bool eventually(const std::function<bool()>& condition) { return test::eventually(control, condition); }
   /// The io thread has done all that was posted to it before.
-  void settle() {
+  void flush_posts() {
     std::promise<void> done;
     asio::post(loop.io(), [&] { done.set_value(); });
     REQUIRE(done.get_future().wait_for(kPatience) == std::future_status::ready);

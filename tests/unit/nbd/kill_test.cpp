@@ -190,7 +190,7 @@ struct Left {
   }
 
  private:
-  void look(const nbd::Settled::Slot& slot) {
+  void look(const nbd::Outstanding::Slot& slot) {
     ++unanswered;
     partly += slot.sent > 0 ? 1 : 0;
     filling += slot.filling ? 1 : 0;
@@ -200,7 +200,7 @@ struct Left {
     flushes += waits && slot.request.command == Command::flush ? 1 : 0;
   }
   /// What the next request needs, which nobody began.
-  static std::uint64_t next(const nbd::Settled& owed) {
+  static std::uint64_t next(const nbd::Outstanding& owed) {
     if (owed.skip_left > 0 || owed.input.size() < nbd::request_bytes) return 0;
     if (!owed.slots.empty() && owed.slots.back().filling) return 0;
     const auto request = nbd::parse_request(std::span(owed.input).first<nbd::request_bytes>());

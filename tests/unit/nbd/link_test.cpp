@@ -35,7 +35,7 @@ TEST_CASE("a goodbye closes the link once everything is answered") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::flush, 1) + request(Command::disconnect, 2));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
-  ground.settle();
+  ground.flush_posts();
   CHECK(ground.link->state() == State::serving);
   ground.image.release();
   CHECK(ground.reply().cookie == 1);
@@ -109,7 +109,7 @@ TEST_CASE("a link that is destroyed while an operation is under way lets it end"
   ground.link.reset();
   CHECK(ground.ends());
   CHECK(ground.image.release() == 1);
-  ground.settle();
+  ground.flush_posts();
 }
 
 TEST_CASE("a drained link has answered what it read, and the socket is open for the next server") {
@@ -132,7 +132,7 @@ TEST_CASE("a drain reads the rest of the message that has begun, and not a byte 
   Ground ground;
   const Bytes write = request(Command::write, 1, 0, 5000) + pattern(5000);
   ground.send(Bytes(write.begin(), write.begin() + 1000));
-  ground.settle();
+  ground.flush_posts();
   const auto soon = ground.clock->now() + std::chrono::milliseconds(5);
   CHECK(ground.run(ground.link->drain({soon, nullptr})) == Waited::deadline);
   ground.send(Bytes(write.begin() + 1000, write.end()) + request(Command::flush, 2));
@@ -145,7 +145,7 @@ TEST_CASE("the next server answers on the socket of a drained link") {
   Ground ground;
   REQUIRE(ground.drain() == Waited::ready);
   ground.send(request(Command::write, 1, 0, 512) + pattern(512));
-  ground.settle();
+  ground.flush_posts();
   CHECK(ground.silent());
   Fd taken(::dup(ground.link->socket()));
   const auto next = nbd::serve_socket(ground.control.get_executor(), *ground.clock, ground.loop, ground.image,
@@ -156,23 +156,23 @@ TEST_CASE("the next server answers on the socket of a drained link") {
 TEST_CASE(
     "a resize may go to the kernel only while the link serves, nothing waits, and the cluster answered a moment ago") {
   Ground ground(Ends::when_told);
-  const auto vital = ground.link->vital();
-  CHECK(nbd::may_resize(*vital, duration::zero()));
-  CHECK(nbd::may_resize(*vital, std::chrono::seconds(2)).error().code == errc::unavailable);
+  const auto state = ground.link->link_state();
+  CHECK(nbd::may_resize(*state, duration::zero()));
+  CHECK(nbd::may_resize(*state, std::chrono::seconds(2)).error().code == errc::unavailable);
   ground.send(request(Command::flush, 1));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
-  CHECK(nbd::may_resize(*vital, duration::zero()));
-  CHECK(ground.eventually([&] { return !nbd::may_resize(*vital, duration::zero()); }));
+  CHECK(nbd::may_resize(*state, duration::zero()));
+  CHECK(ground.eventually([&] { return !nbd::may_resize(*state, duration::zero()); }));
   ground.image.release();
   CHECK(ground.reply().cookie == 1);
-  ground.settle();
-  CHECK(nbd::may_resize(*vital, duration::zero()));
+  ground.flush_posts();
+  CHECK(nbd::may_resize(*state, duration::zero()));
   ground.link->shut();
-  ground.settle();
-  CHECK_FALSE(nbd::may_resize(*vital, duration::zero()));
+  ground.flush_posts();
+  CHECK_FALSE(nbd::may_resize(*state, duration::zero()));
   // A command may look when the link is no more.
   ground.link.reset();
-  CHECK_FALSE(nbd::may_resize(*vital, duration::zero()));
+  CHECK_FALSE(nbd::may_resize(*state, duration::zero()));
 }
 
 TEST_CASE("a drain of a link that is down is over when its operations are") {

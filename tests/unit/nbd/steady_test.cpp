@@ -45,12 +45,12 @@ std::uint64_t allocated_when_warm(Ground& ground) {
             request(Command::read, i, kLength * i, kLength);
   Bytes replies(kDepth * (2 * nbd::reply_bytes + kLength));
   for (unsigned i = 0; i < kRounds; ++i) round(ground, batch, replies);
-  ground.settle();
+  ground.flush_posts();
   const std::uint64_t made = ground.loop.buffers.made();
   const std::uint64_t before = allocations.load();
   for (unsigned i = 0; i < kRounds; ++i) round(ground, batch, replies);
   const std::uint64_t after = allocations.load();
-  ground.settle();
+  ground.flush_posts();
   return after - before + ground.loop.buffers.made() - made;
 }
 

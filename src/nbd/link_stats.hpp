@@ -6,7 +6,7 @@
 
 #include "codec.hpp"
 #include "corbd/device/figures.hpp"
-#include "vital.hpp"
+#include "link_state.hpp"
 
 namespace corbd::nbd {
 
@@ -26,7 +26,7 @@ inline device::Operation operation_of(Command command) {
   return device::Operation::flush;
 }
 
-class Tally {
+class LinkStats {
  public:
   /// The thread that serves the link. `micros`: the latency.
   void ended(const Request& request, std::int64_t micros, bool failed) {

@@ -1,4 +1,4 @@
-#include "vital.hpp"
+#include "link_state.hpp"
 
 #include <time.h>
 
@@ -22,16 +22,16 @@ std::int64_t now_us() {
   return std::int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
 }
 
-duration Vital::oldest() const {
+duration LinkState::oldest() const {
   const std::int64_t began = oldest_ms.load(std::memory_order_relaxed);
   // The coarse clock may be a tick behind the exact one, which told the beginning.
   return began == 0 ? duration::zero() : std::chrono::milliseconds(std::max<std::int64_t>(0, coarse_ms() - began));
 }
 
-result<> may_resize(const Vital& vital, duration waited) {
-  if (vital.state.load(std::memory_order_acquire) != Vital::State::serving)
+result<> may_resize(const LinkState& state, duration waited) {
+  if (state.state.load(std::memory_order_acquire) != LinkState::State::serving)
     return Error{errc::unavailable, "its link is down"};
-  if (vital.oldest() > kStuck) return Error{errc::unavailable, "a request waits for the cluster"};
+  if (state.oldest() > kStuck) return Error{errc::unavailable, "a request waits for the cluster"};
   if (waited > kStuck)
     return Error{errc::unavailable,
                  "other commands to the kernel took so long that nobody knows any more whether the cluster answers"};

@@ -1,5 +1,5 @@
 // What a ledger says after a death, and every way in which it may not add up.
-#include "settle.hpp"
+#include "outstanding.hpp"
 
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace corbd::test {
 namespace {
 
-using nbd::Settled;
+using nbd::Outstanding;
 using nbd::ledger::Head;
 using nbd::ledger::State;
 
@@ -28,20 +28,20 @@ struct Book {
     REQUIRE(::pread(ledger->file(), out.data(), out.size(), 0) == static_cast<ssize_t>(out.size()));
     return out;
   }
-  result<Settled> settle() const { return nbd::settle(bytes(), expected); }
+  result<Outstanding> recover_outstanding() const { return nbd::recover_outstanding(bytes(), expected); }
   /// With the head as `change` leaves it.
   template <class Change>
-  result<Settled> settle_with(Change change) const {
+  result<Outstanding> settle_with(Change change) const {
     Bytes all = bytes();
     change(*reinterpret_cast<Head*>(all.data()));
-    return nbd::settle(all, expected);
+    return nbd::recover_outstanding(all, expected);
   }
   template <class Change>
-  result<Settled> settle_with_slot(std::size_t number, Change change) const {
+  result<Outstanding> settle_with_slot(std::size_t number, Change change) const {
     Bytes all = bytes();
     change(*reinterpret_cast<nbd::ledger::Slot*>(all.data() + nbd::ledger::kHeadBytes +
                                                  number * sizeof(nbd::ledger::Slot)));
-    return nbd::settle(all, expected);
+    return nbd::recover_outstanding(all, expected);
   }
   void take(std::uint16_t number, Command command, std::uint32_t length, std::uint64_t buffer) {
     ledger->taken(number, {0, command, number + 100u, 0, length}, buffer);
@@ -52,20 +52,20 @@ struct Book {
   nbd::Expected expected{3, "volume", {1 << 20, false, 1 << 20}, {{kArenaToken, 1 << 20}}};
 };
 
-std::string why(const result<Settled>& settled) {
-  REQUIRE_FALSE(settled);
-  CHECK(settled.error().code == errc::failed_precondition);
-  return settled.error().text;
+std::string why(const result<Outstanding>& found) {
+  REQUIRE_FALSE(found);
+  CHECK(found.error().code == errc::failed_precondition);
+  return found.error().text;
 }
 
 }  // namespace
 
 TEST_CASE("a session that had nothing to do owes nothing") {
-  const auto settled = Book().settle();
-  REQUIRE(settled);
-  CHECK(settled->slots.empty());
-  CHECK(settled->input.empty());
-  CHECK(settled->skip_left == 0);
+  const auto found = Book().recover_outstanding();
+  REQUIRE(found);
+  CHECK(found->slots.empty());
+  CHECK(found->input.empty());
+  CHECK(found->skip_left == 0);
 }
 
 TEST_CASE("requests are owed in the order in which they were read") {
@@ -73,24 +73,24 @@ TEST_CASE("requests are owed in the order in which they were read") {
   book.take(5, Command::flush, 0, 0);
   book.take(2, Command::write, 4096, 8192);
   book.take(9, Command::read, 512, 0);
-  const auto settled = book.settle();
-  REQUIRE(settled);
-  REQUIRE(settled->slots.size() == 3);
-  CHECK(settled->slots[0].request.cookie == 105);
-  CHECK(settled->slots[1].request.cookie == 102);
-  CHECK(settled->slots[1].data_bytes() == 4096);
-  CHECK(settled->slots[2].request.cookie == 109);
-  CHECK(settled->slots[2].data_bytes() == 0);
+  const auto found = book.recover_outstanding();
+  REQUIRE(found);
+  REQUIRE(found->slots.size() == 3);
+  CHECK(found->slots[0].request.cookie == 105);
+  CHECK(found->slots[1].request.cookie == 102);
+  CHECK(found->slots[1].data_bytes() == 4096);
+  CHECK(found->slots[2].request.cookie == 109);
+  CHECK(found->slots[2].data_bytes() == 0);
 }
 
 TEST_CASE("a request whose reader died before it said so is still input") {
   Book book;
   book.ledger->publish(nbd::ledger::Reader{0, 28, 0, 0, 0});
   book.ledger->taken(0, {0, Command::flush, 1, 0, 0}, 0);
-  const auto settled = book.settle();
-  REQUIRE(settled);
-  CHECK(settled->slots.empty());
-  CHECK(settled->input.size() == 28);
+  const auto found = book.recover_outstanding();
+  REQUIRE(found);
+  CHECK(found->slots.empty());
+  CHECK(found->input.size() == 28);
 }
 
 TEST_CASE("bytes of a call that nobody came back from count once") {
@@ -119,13 +119,13 @@ TEST_CASE("bytes beyond a payload are input") {
   Book book;
   book.ledger->taken(0, {0, Command::write, 1, 0, 1000}, 0);
   book.ledger->publish(nbd::ledger::Reader{0, 0, 1000, 0, 1});
-  const auto settled = book.settle_with([](Head& head) {
+  const auto found = book.settle_with([](Head& head) {
     head.receive_seq = head.reader_seq;
     head.receive.msg_len = 1010;
   });
-  REQUIRE(settled);
-  CHECK(settled->slots.at(0).arrived == 1000);
-  CHECK(settled->input.size() == 10);
+  REQUIRE(found);
+  CHECK(found->slots.at(0).arrived == 1000);
+  CHECK(found->input.size() == 10);
 }
 
 TEST_CASE("a death within the sending of replies leaves whole ones out, one in part, and the others owed") {
@@ -136,19 +136,19 @@ TEST_CASE("a death within the sending of replies leaves whole ones out, one in p
       book.ledger->answered(number, 0);
     }
     if (freed) book.ledger->out(2);
-    const auto settled = book.settle_with([](Head& head) {
+    const auto found = book.settle_with([](Head& head) {
       head.send_seq = head.writer_seq;
       head.send.msg_len = 116 + 50;
       head.sends = 3;
       head.sending[0] = 2, head.sending[1] = 1, head.sending[2] = 3;
     });
-    REQUIRE(settled);
-    REQUIRE(settled->slots.size() == 2);
-    CHECK(settled->slots[0].request.cookie == 101);
-    CHECK(settled->slots[0].sent == 50);
-    CHECK(settled->slots[1].request.cookie == 103);
-    CHECK(settled->slots[1].sent == 0);
-    CHECK(settled->slots[1].answered);
+    REQUIRE(found);
+    REQUIRE(found->slots.size() == 2);
+    CHECK(found->slots[0].request.cookie == 101);
+    CHECK(found->slots[0].sent == 50);
+    CHECK(found->slots[1].request.cookie == 103);
+    CHECK(found->slots[1].sent == 0);
+    CHECK(found->slots[1].answered);
   }
 }
 
@@ -157,14 +157,14 @@ TEST_CASE("a reply that was out in part before the last call ends with it") {
   book.take(1, Command::read, 100, 4096);
   book.ledger->answered(1, 0);
   book.ledger->publish(nbd::ledger::Writer{2, 50});
-  const auto settled = book.settle_with([](Head& head) {
+  const auto found = book.settle_with([](Head& head) {
     head.send_seq = head.writer_seq;
     head.send.msg_len = 66;
     head.sends = 1;
     head.sending[0] = 1;
   });
-  REQUIRE(settled);
-  CHECK(settled->slots.empty());
+  REQUIRE(found);
+  CHECK(found->slots.empty());
 }
 
 TEST_CASE("a slot is not answered twice, whichever instruction was the last") {
@@ -173,15 +173,15 @@ TEST_CASE("a slot is not answered twice, whichever instruction was the last") {
   book.take(1, Command::write, 512, 4096);
   book.ledger->answered(1, 0);
   const auto owed = [&](bool call) {
-    const auto settled = book.settle_with([&](Head& head) {
+    const auto found = book.settle_with([&](Head& head) {
       head.sends = 1;
       head.sending[0] = 1;
       if (!call) return;
       head.send_seq = 0;
       head.send.msg_len = 16;
     });
-    REQUIRE(settled);
-    return settled->slots.size();
+    REQUIRE(found);
+    return found->slots.size();
   };
   CHECK(owed(false) == 1);
   CHECK(owed(true) == 0);  // the call
@@ -198,7 +198,7 @@ TEST_CASE("a ledger that is cut off anywhere is refused") {
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{4096},
                                  nbd::ledger::kBytes - 1, nbd::ledger::kBytes - 4096}) {
     const Bytes part(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(size));
-    CHECK_FALSE(nbd::settle(part, Book().expected));
+    CHECK_FALSE(nbd::recover_outstanding(part, Book().expected));
   }
 }
 
@@ -289,14 +289,14 @@ TEST_CASE("slots that contradict the stream, or each other, are refused") {
   CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.buffer = nbd::Arena::kElsewhere; }));
   CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.buffer = 4096 + 999; }));
   book.expected.arenas.clear();
-  CHECK(why(book.settle()).find("not at hand") != std::string::npos);
+  CHECK(why(book.recover_outstanding()).find("not at hand") != std::string::npos);
 }
 
 TEST_CASE("a write is refused where the device has become read-only") {
   Book book;
   book.take(0, Command::write, 1000, 0);
   book.expected.limits.read_only = true;
-  CHECK_FALSE(book.settle());
+  CHECK_FALSE(book.recover_outstanding());
 }
 
 }  // namespace corbd::test

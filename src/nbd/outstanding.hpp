@@ -13,7 +13,7 @@
 
 namespace corbd::nbd {
 
-struct Settled {
+struct Outstanding {
   /// A request that was read and whose reply is not out, or not whole.
   struct Slot {
     Request request;
@@ -49,6 +49,6 @@ struct Expected {
 };
 
 /// failed_precondition, with what does not add up: then nobody may go on with that stream.
-result<Settled> settle(std::span<const std::byte> memory, const Expected& expected);
+result<Outstanding> recover_outstanding(std::span<const std::byte> memory, const Expected& expected);
 
 }  // namespace corbd::nbd

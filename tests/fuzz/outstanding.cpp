@@ -1,5 +1,5 @@
 // A ledger that any program may have written: what it settles to is in its bounds, or it is refused.
-#include "settle.hpp"
+#include "outstanding.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -25,14 +25,14 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   std::memcpy(memory.data() + ledger::kHeadBytes, data + in_head, std::min(size - in_head, ledger::kSlotsBytes));
   constexpr std::uint64_t arena = 1 << 20;
   const Expected expected{0, "v", {1 << 20, false, 1 << 16}, {{1, arena}}};
-  const auto settled = settle(memory, expected);
-  if (!settled) return 0;
-  if (settled->input.size() > ledger::kInput || settled->slots.size() > ledger::kSlots) std::abort();
-  for (std::size_t i = 0; i < settled->slots.size(); ++i) {
-    const Settled::Slot& slot = settled->slots[i];
+  const auto recovered = recover_outstanding(memory, expected);
+  if (!recovered) return 0;
+  if (recovered->input.size() > ledger::kInput || recovered->slots.size() > ledger::kSlots) std::abort();
+  for (std::size_t i = 0; i < recovered->slots.size(); ++i) {
+    const Outstanding::Slot& slot = recovered->slots[i];
     if (slot.data_bytes() > 0 && (slot.buffer > arena || slot.data_bytes() > arena - slot.buffer)) std::abort();
     if (slot.sent > 0 && (i != 0 || !slot.answered || slot.sent >= slot.reply_size())) std::abort();
-    if (slot.filling && (i + 1 != settled->slots.size() || slot.arrived > slot.request.length)) std::abort();
+    if (slot.filling && (i + 1 != recovered->slots.size() || slot.arrived > slot.request.length)) std::abort();
   }
   return 0;
 }

@@ -14,7 +14,7 @@ std::int64_t coarse_ms();
 std::int64_t now_us();
 
 /// What any thread may read of a link, also when that is gone.
-struct Vital {
+struct LinkState {
   using State = device::Link::State;
   std::atomic<State> state{State::serving};
   std::atomic<std::int64_t> oldest_ms{0};  ///< start of the image's oldest operation under way; 0: there is none
@@ -23,6 +23,6 @@ struct Vital {
 };
 /// Whether a resize may go to the kernel. Newer kernels wait in it for the requests in flight, so nothing may keep
 /// those from ending. `waited` counts since the cluster was known to answer.
-result<> may_resize(const Vital& vital, duration waited);
+result<> may_resize(const LinkState& state, duration waited);
 
 }  // namespace corbd::nbd

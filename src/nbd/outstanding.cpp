@@ -1,4 +1,4 @@
-#include "settle.hpp"
+#include "outstanding.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@ class Look {
  public:
   Look(std::span<const std::byte> memory, const Expected& expected) : memory_(memory), expected_(expected) {}
 
-  result<Settled> settle() {
+  result<Outstanding> recover_outstanding() {
     for (const auto step :
          {&Look::head, &Look::arena, &Look::reader, &Look::find_slots, &Look::writer, &Look::requests, &Look::buffers})
       if (auto sound = (this->*step)(); !sound) return sound.error();
@@ -156,8 +156,8 @@ class Look {
     return {};
   }
 
-  Settled build() const {
-    Settled out;
+  Outstanding build() const {
+    Outstanding out;
     out.arena = head_.arena;
     out.skip_left = reader_.skip_left;
     const std::byte* const input = memory_.data() + ledger::kHeadBytes + ledger::kSlotsBytes;
@@ -172,7 +172,7 @@ class Look {
     std::ranges::sort(order, {}, rank);
     for (const Found* one : order) {
       const auto number = static_cast<std::uint32_t>(one - found_.data()) + 1;
-      Settled::Slot slot;
+      Outstanding::Slot slot;
       slot.request = request_of(one->slot);
       slot.answered = one->slot.state == State::answered;
       slot.error = slot.answered ? one->slot.error : 0;
@@ -189,7 +189,7 @@ class Look {
     return {slot.flags, static_cast<Command>(slot.command), slot.cookie, slot.offset, slot.length};
   }
   static std::size_t reply_size(const ledger::Slot& slot) {
-    return Settled::Slot{.request = request_of(slot), .error = slot.error}.reply_size();
+    return Outstanding::Slot{.request = request_of(slot), .error = slot.error}.reply_size();
   }
   /// With bytes that matter now.
   static bool has_buffer(const ledger::Slot& slot) {
@@ -209,8 +209,8 @@ class Look {
 
 }  // namespace
 
-result<Settled> settle(std::span<const std::byte> memory, const Expected& expected) {
-  return Look(memory, expected).settle();
+result<Outstanding> recover_outstanding(std::span<const std::byte> memory, const Expected& expected) {
+  return Look(memory, expected).recover_outstanding();
 }
 
 }  // namespace corbd::nbd
