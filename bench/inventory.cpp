@@ -290,7 +290,7 @@ int memory(int count, int depth, unsigned bytes) {
   nbd::IoLoop loop(512ull << 20, 32u << 20);
   std::vector<std::unique_ptr<Holding>> images;
   std::vector<Fd> peers;
-  std::vector<std::unique_ptr<nbd::Link>> links;
+  std::vector<std::unique_ptr<nbd::NbdLink>> links;
   for (int i = 0; i < count; ++i) {
     auto pair = nbd::make_socket_pair();
     if (!pair) throw std::runtime_error(pair.error().text);

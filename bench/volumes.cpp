@@ -51,7 +51,7 @@ manager::Mount common(const json::object& from) {
     for (const auto& [name, value] : secrets->as_object())
       made.secrets[std::string(name)] = Secret(std::string(value.as_string()));
   if (const auto* block = from.if_contains("block"); block != nullptr && block->as_bool())
-    made.usage.attachment = manager::Attachment::block;
+    made.usage.attachment = manager::AccessType::block;
   made.usage.fstype = text(from, "fstype", "");
   made.usage.access_mode = text(from, "access_mode", made.usage.access_mode);
   if (const auto* options = from.if_contains("mount_options"))

@@ -21,7 +21,7 @@ std::string text_at(const std::map<std::string, std::string>& from, const std::s
 
 }  // namespace
 
-Claim claim_of(const std::map<std::string, std::string>& from) {
+PvcRef pvc_of(const std::map<std::string, std::string>& from) {
   return {text_at(from, "pvc/name"), text_at(from, "pvc/namespace"), text_at(from, "pv/name")};
 }
 

@@ -198,7 +198,7 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, const cephcs
   into.ignored = std::move(parameters->ignored);
   into.kms_id = std::move(parameters->kms_id);
   into.stash = std::move(parameters->stash);
-  into.claim = cephcsi::claim_of({request.volume_context().begin(), request.volume_context().end()});
+  into.claim = cephcsi::pvc_of({request.volume_context().begin(), request.volume_context().end()});
   return {};
 }
 

@@ -38,9 +38,9 @@ constexpr std::array kAttributes{
 constexpr std::array<std::string_view, 12> kUserspace{"_netdev", "defaults", "auto",  "noauto", "nofail", "user",
                                                       "nouser",  "users",    "owner", "group",  "async",  "loud"};
 
-constexpr std::array<std::string_view, 12> kOperations{"bind",   "rbind",   "move",       "remount",
-                                                       "shared", "rshared", "private",    "rprivate",
-                                                       "slave",  "rslave",  "unbindable", "runbindable"};
+constexpr std::array<std::string_view, 12> kRequestKinds{"bind",   "rbind",   "move",       "remount",
+                                                         "shared", "rshared", "private",    "rprivate",
+                                                         "slave",  "rslave",  "unbindable", "runbindable"};
 
 bool contains(const auto& list, std::string_view wanted) {
   return std::find(list.begin(), list.end(), wanted) != list.end();
@@ -81,7 +81,7 @@ result<MountFlags> parse_flags(const std::string& flags) {
   MountFlags parsed;
   for (const auto& part : split(flags)) {
     if (part.empty() || contains(kUserspace, part) || part.starts_with("x-") || part.starts_with("comment=")) continue;
-    if (contains(kOperations, part))
+    if (contains(kRequestKinds, part))
       return Error{errc::invalid_argument, "mount flag " + part + " is not allowed for a volume"};
     if (!apply_attribute(parsed, part)) parsed.filesystem.push_back(take_apart(part));
   }

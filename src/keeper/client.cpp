@@ -34,7 +34,7 @@ result<StoredFds> Client::take() {
   for (;;) {
     auto heard = keeper::hear(socket_.get(), Waits::yes);
     if (!heard) return heard.error();
-    const Note& note = heard->note;
+    const KeeperMessage& note = heard->note;
     auto& fds = heard->descriptors;
     if (note.kind == Kind::end) {
       deaths_ = all.deaths;
@@ -65,7 +65,7 @@ result<> Client::hold_memory(std::uint64_t token, int file) {
 /// it (PR_SET_PDEATHSIG).
 result<> Client::drop(std::uint64_t token) { return say({Kind::drop, 0, token, 0}, {}, {}); }
 
-result<> Client::say(const Note& note, const std::string& backend, std::span<const int> descriptors) {
+result<> Client::say(const KeeperMessage& note, const std::string& backend, std::span<const int> descriptors) {
   auto told = tell(socket_.get(), note, backend, descriptors);
   if (!told) deaf_ = true;
   return told;

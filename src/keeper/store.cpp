@@ -100,7 +100,7 @@ void Store::be_deaf(int socket, const Error& why) {
 }
 
 void Store::take_in(Heard& heard) {
-  const Note& note = heard.note;
+  const KeeperMessage& note = heard.note;
   auto& fds = heard.descriptors;
   if (note.kind == Kind::link) {
     stored_.links.push_back({{note.token, note.device, heard.backend, 0}, std::move(fds[0]), std::move(fds[1])});

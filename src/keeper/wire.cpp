@@ -9,7 +9,7 @@ constexpr std::size_t kMostText = 4096;
 
 }  // namespace
 
-result<> tell(int socket, const Note& note, const std::string& backend, std::span<const int> descriptors) {
+result<> tell(int socket, const KeeperMessage& note, const std::string& backend, std::span<const int> descriptors) {
   if (backend.size() > kMostText) return Error{errc::invalid_argument, "an identifier is too long for the keeper"};
   std::string bytes(sizeof note, '\0');
   std::memcpy(bytes.data(), &note, sizeof note);
@@ -19,7 +19,7 @@ result<> tell(int socket, const Note& note, const std::string& backend, std::spa
 }
 
 result<Heard> hear(int socket, Waits waits) {
-  auto got = receive_message(socket, sizeof(Note) + kMostText, waits);
+  auto got = receive_message(socket, sizeof(KeeperMessage) + kMostText, waits);
   if (!got) return with_context("between agent and keeper", got.error());
   Heard heard;
   heard.descriptors = std::move(got->descriptors);

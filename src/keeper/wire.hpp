@@ -16,20 +16,20 @@ namespace corbd::keeper {
 /// pause: of the keeper, Deaths::pause in `token` (ns).
 enum class Kind : std::uint32_t { link, memory, drop, deaths, pause, end };
 
-struct Note {
+struct KeeperMessage {
   Kind kind = Kind::end;
   std::uint32_t device = 0;
   std::uint64_t token = 0, instead_of = 0;
 };
 
 struct Heard {
-  Note note;
+  KeeperMessage note;
   std::string backend;
   std::vector<Fd> descriptors;
 };
 
 /// Does not wait. unavailable: the other side does not read. not_found: it has ended.
-result<> tell(int socket, const Note& note, const std::string& backend, std::span<const int> descriptors);
+result<> tell(int socket, const KeeperMessage& note, const std::string& backend, std::span<const int> descriptors);
 /// Nothing is there: timed_out. The other side has ended: not_found. Anything else is no message of ours.
 result<Heard> hear(int socket, Waits waits);
 

@@ -28,7 +28,7 @@ std::string text_at(const json::object& from, std::string_view key) { return std
 
 /// What was at the target before. A file's keys are of their own: an older version would make a folder of it.
 std::pair<std::string_view, std::string_view> keys_before(const Claim& claim) {
-  if (claim.usage.attachment == Attachment::block) return {"file_mode", "file_owner"};
+  if (claim.usage.attachment == AccessType::block) return {"file_mode", "file_owner"};
   return {"folder_mode", "folder_owner"};
 }
 
@@ -44,7 +44,7 @@ Claim claim_of(const json::object& from) {
                   text_at(volume, "name")};
   const auto& usage = from.at("usage").as_object();
   claim.usage.access_mode = text_at(usage, "access_mode");
-  claim.usage.attachment = usage.at("block").as_bool() ? Attachment::block : Attachment::filesystem;
+  claim.usage.attachment = usage.at("block").as_bool() ? AccessType::block : AccessType::filesystem;
   claim.usage.read_only = usage.at("read_only").as_bool();
   claim.usage.fstype = text_at(usage, "fstype");
   for (const auto& option : usage.at("mount_options").as_array())
@@ -80,7 +80,7 @@ std::string encode(const Claim& claim) {
                       {"name", claim.volume.name}}},
                     {"usage",
                      {{"access_mode", claim.usage.access_mode},
-                      {"block", claim.usage.attachment == Attachment::block},
+                      {"block", claim.usage.attachment == AccessType::block},
                       {"read_only", claim.usage.read_only},
                       {"fstype", claim.usage.fstype},
                       {"mount_options", std::move(options)}}},

@@ -12,7 +12,7 @@ spec::VolumeCapability capability_of(const Usage& usage) {
   auto mode = spec::VolumeCapability::AccessMode::UNKNOWN;
   spec::VolumeCapability::AccessMode::Mode_Parse(usage.access_mode, &mode);
   capability.mutable_access_mode()->set_mode(mode);
-  if (usage.attachment == Attachment::block) {
+  if (usage.attachment == AccessType::block) {
     capability.mutable_block();
     return capability;
   }

@@ -32,7 +32,7 @@ std::string folder_name(std::string_view name) {
 std::string folder_name(const Usage& usage) {
   std::string mode = usage.access_mode;
   for (char& c : mode) c = c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  const bool block = usage.attachment == Attachment::block;
+  const bool block = usage.attachment == AccessType::block;
   std::string made =
       std::string(usage.read_only ? "ro-" : "rw-") + (block ? "block-device-" : "file-system-") + folder_name(mode);
   if (usage.fstype.empty() && usage.mount_options.empty()) return made;
@@ -41,7 +41,7 @@ std::string folder_name(const Usage& usage) {
   return made + "~" + short_hash(rest);
 }
 
-std::string staging_path(const std::string& root, const Volume& volume, const Usage& usage) {
+std::string staging_path(const std::string& root, const PluginVolume& volume, const Usage& usage) {
   return root + "/staging/" + folder_name(volume.space) + "/" + folder_name(volume.name) + "/" + folder_name(usage);
 }
 

@@ -55,7 +55,7 @@ class Manager::Impl {
     if (!target_lock) co_return target_lock.error();
     const auto volume_lock = co_await lock_volume(wanted.volume, until);
     if (!volume_lock) co_return volume_lock.error();
-    Operation operation(base_, {Wish::What::mount, std::move(wanted)}, target, until);
+    MountRun operation(base_, {Goal::What::mount, std::move(wanted)}, target, until);
     auto done = co_await operation.run();
     if (!done) {
       Error error = done.error();
@@ -69,7 +69,7 @@ class Manager::Impl {
   }
 
   /// `what`: unmount or set_down.
-  task<result<>> take_down(std::string target, Wish::What what, bool only_unmounted, Until until) {
+  task<result<>> take_down(std::string target, Goal::What what, bool only_unmounted, Until until) {
     const auto known = co_await lock_claim(target, until);
     if (!known) co_return known.error();
     if (only_unmounted) {
@@ -77,7 +77,7 @@ class Manager::Impl {
       if (!sight) co_return sight.error();
       if (sight->is_mount()) co_return Error{errc::failed_precondition, sight->mount + " is mounted at " + target};
     }
-    Operation operation(base_, {what, {}}, target, until);
+    MountRun operation(base_, {what, {}}, target, until);
     auto done = co_await operation.run();
     base_.say({Event::What::unmounted, known->claim.volume.external_id, target, done.has_value(),
                done ? "unmounted from " + target : done.error().text});
@@ -87,9 +87,9 @@ class Manager::Impl {
   task<result<std::uint64_t>> expand(std::string target, Until until) {
     const auto known = co_await lock_claim(target, until);
     if (!known) co_return known.error();
-    Wish wish{Wish::What::expand, {}};
+    Goal wish{Goal::What::expand, {}};
     wish.mount.target = target;
-    Operation operation(base_, std::move(wish), target, until);
+    MountRun operation(base_, std::move(wish), target, until);
     if (auto done = co_await operation.run(); !done) co_return done.error();
     co_return operation.capacity();
   }
@@ -158,7 +158,7 @@ class Manager::Impl {
     co_return result<>();
   }
 
-  task<result<>> name_plugin(Volume& volume, Until until) {
+  task<result<>> name_plugin(PluginVolume& volume, Until until) {
     const auto info = co_await repeat<Plugin::Info>(
         base_, [this](Until one) { return base_.ports.plugin.info(one); }, "asking the plugin for its name",
         {Event::What::progress, volume.external_id, "", true, ""}, until);
@@ -171,7 +171,7 @@ class Manager::Impl {
   }
 
   task<result<>> check_plugin(const Claim& claim, Until until) {
-    Volume here = claim.volume;
+    PluginVolume here = claim.volume;
     here.plugin.clear();
     if (auto named = co_await name_plugin(here, until); !named) co_return named.error();
     if (here.plugin == claim.volume.plugin) co_return result<>();
@@ -194,7 +194,7 @@ class Manager::Impl {
     return lock_file(base_.control, base_.clock, base_.config.locks_dir, std::move(what), std::move(shown), until);
   }
   /// By the external id: two names of one volume are one volume to its plugin.
-  task<result<FileLock>> lock_volume(const Volume& volume, Until until) {
+  task<result<FileLock>> lock_volume(const PluginVolume& volume, Until until) {
     return lock("volume\n" + volume.plugin + "\n" + volume.external_id, "volume " + volume.external_id, until);
   }
 
@@ -264,13 +264,13 @@ const Health& Manager::health() const { return impl_->health(); }
 task<result<>> Manager::wait_ready(Until until) { return impl_->wait_ready(until); }
 task<result<Claim>> Manager::mount(Mount wanted, Until until) { return impl_->mount(std::move(wanted), until); }
 task<result<>> Manager::unmount(std::string target, Until until) {
-  return impl_->take_down(std::move(target), Wish::What::unmount, false, until);
+  return impl_->take_down(std::move(target), Goal::What::unmount, false, until);
 }
 task<result<>> Manager::set_down(std::string target, Until until) {
-  return impl_->take_down(std::move(target), Wish::What::set_down, false, until);
+  return impl_->take_down(std::move(target), Goal::What::set_down, false, until);
 }
 task<result<>> Manager::end_unmounted(std::string target, Until until) {
-  return impl_->take_down(std::move(target), Wish::What::unmount, true, until);
+  return impl_->take_down(std::move(target), Goal::What::unmount, true, until);
 }
 task<result<std::uint64_t>> Manager::expand(std::string target, Until until) {
   return impl_->expand(std::move(target), until);

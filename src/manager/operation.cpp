@@ -51,7 +51,7 @@ result<> check_identity(const Claim& claim, const Mount& wanted) {
 
 }  // namespace
 
-task<result<>> Operation::run() {
+task<result<>> MountRun::run() {
   if (auto known = co_await reload(); !known) co_return known.error();
   claimed_before_ = claim_.has_value();
   seen_.boot_id = base_.config.boot_id;
@@ -59,18 +59,18 @@ task<result<>> Operation::run() {
 }
 
 /// From the files each time: another process may have ended an operation since.
-task<result<>> Operation::reload() {
+task<result<>> MountRun::reload() {
   auto loaded = co_await base_.ports.claims.load();
   if (!loaded) co_return loaded.error();
   claim_.reset();
-  if (wish_.what == Wish::What::mount)
+  if (wish_.what == Goal::What::mount)
     for (const auto& claim : loaded->claims)
       if (auto checked = check_identity(claim, wish_.mount); !checked) co_return checked;
   for (const auto& claim : loaded->claims)
     if (claim.target == target_) claim_ = claim;
   const std::string staging =
       claim_ ? claim_->staging : staging_path(base_.config.root, wish_.mount.volume, wish_.mount.usage);
-  const Volume& volume = claim_ ? claim_->volume : wish_.mount.volume;
+  const PluginVolume& volume = claim_ ? claim_->volume : wish_.mount.volume;
   seen_.others.clear();
   for (const auto& claim : loaded->claims) {
     if (claim.staging != staging || claim.target == target_) continue;
@@ -83,9 +83,9 @@ task<result<>> Operation::reload() {
   co_return result<>();
 }
 
-task<result<>> Operation::steps() {
+task<result<>> MountRun::steps() {
   for (int made = 0; made < kMostSteps; ++made) {
-    const Step step = next_step(claim_, wish_, seen_);
+    const Action step = next_step(claim_, wish_, seen_);
     if (step.what == Do::done) co_return result<>();
     if (step.what == Do::fail) co_return step.error;
     log::debug("manager.step", {{"target", target_}, {"step", name(step.what)}});
@@ -95,7 +95,7 @@ task<result<>> Operation::steps() {
                                       std::to_string(kMostSteps) + " steps: this is a defect of corbd"};
 }
 
-task<result<>> Operation::act(Step step) {
+task<result<>> MountRun::act(Action step) {
   switch (step.what) {
     case Do::look_plugin:
       co_return co_await look_plugin();
@@ -138,7 +138,7 @@ task<result<>> Operation::act(Step step) {
   }
 }
 
-task<result<>> Operation::look_plugin() {
+task<result<>> MountRun::look_plugin() {
   const auto stages = co_await repeat<bool>(
       base_, [this](Until until) { return base_.ports.plugin.stages(until); }, "asking the plugin what it can do",
       about(""), until_);
@@ -148,14 +148,14 @@ task<result<>> Operation::look_plugin() {
 }
 
 /// Whoever is not found here still keeps the plugin from unmounting. So a look that fails hides nobody.
-task<result<>> Operation::look_users() {
+task<result<>> MountRun::look_users() {
   const auto users = co_await base_.ports.node.users(target_, look_until());
   if (!users) log::warning("manager.users_unknown", {{"target", target_}, {"error", users.error().text}});
   seen_.users = users.has_value() ? *users : std::vector<std::string>();
   co_return result<>();
 }
 
-task<result<>> Operation::save(Claim::Phase phase, bool again) {
+task<result<>> MountRun::save(Claim::Phase phase, bool again) {
   Claim claim = claim_ ? *claim_ : new_claim(wish_.mount, base_.config.root);
   claim.phase = phase;
   claim.again = again;
@@ -173,7 +173,7 @@ task<result<>> Operation::save(Claim::Phase phase, bool again) {
   co_return saved;
 }
 
-task<result<>> Operation::stage() {
+task<result<>> MountRun::stage() {
   tried_stage_ = true;
   seen_.staging.reset();
   base_.say(about("staging volume " + claim_->volume.external_id));
@@ -184,7 +184,7 @@ task<result<>> Operation::stage() {
   co_return staged;
 }
 
-task<result<>> Operation::publish() {
+task<result<>> MountRun::publish() {
   // A target of ours; a caller's own is resolved, so its parent is there.
   if (target_.starts_with(base_.config.root + "/")) {
     const std::string parent = std::filesystem::path(target_).parent_path();
@@ -204,7 +204,7 @@ task<result<>> Operation::publish() {
   co_return published;
 }
 
-task<result<>> Operation::unpublish() {
+task<result<>> MountRun::unpublish() {
   seen_.target.reset();
   base_.say(about("unpublishing " + target_));
   auto answer = co_await repeat<void>(
@@ -215,7 +215,7 @@ task<result<>> Operation::unpublish() {
   co_return unpublished;
 }
 
-task<result<>> Operation::unstage() {
+task<result<>> MountRun::unstage() {
   seen_.staging.reset();
   base_.say(about("unstaging volume " + claim_->volume.external_id));
   auto answer = co_await repeat<void>(
@@ -227,7 +227,7 @@ task<result<>> Operation::unstage() {
   co_return unstaged;
 }
 
-task<result<>> Operation::expand() {
+task<result<>> MountRun::expand() {
   base_.say(about("expanding volume " + claim_->volume.external_id));
   const std::string staging = *seen_.stages ? claim_->staging : std::string();
   auto expanded = co_await repeat<std::uint64_t>(
@@ -239,14 +239,14 @@ task<result<>> Operation::expand() {
   co_return result<>();
 }
 
-task<result<>> Operation::put_back(unsigned mode) {
+task<result<>> MountRun::put_back(unsigned mode) {
   auto& node = base_.ports.node;
-  if (claim_->usage.attachment == Attachment::block)
+  if (claim_->usage.attachment == AccessType::block)
     co_return co_await node.make_file(target_, mode, claim_->owner_before, look_until());
   co_return co_await node.make_folder(target_, mode, claim_->owner_before, look_until());
 }
 
-task<result<>> Operation::clean() {
+task<result<>> MountRun::clean() {
   auto& node = base_.ports.node;
   const std::string& root = base_.config.root;
   if (seen_.others.empty())
@@ -262,7 +262,7 @@ task<result<>> Operation::clean() {
   co_return result<>();
 }
 
-task<result<>> Operation::undo(Until until) {
+task<result<>> MountRun::undo(Until until) {
   const bool fresh = !claimed_before_;
   if (!claim_ || (!fresh && !tried_stage_ && !tried_publish_)) co_return result<>();
   if (found_mounted_) {
@@ -271,11 +271,11 @@ task<result<>> Operation::undo(Until until) {
     if (dropped) claim_.reset();
     co_return dropped;
   }
-  wish_.what = fresh ? Wish::What::unmount : Wish::What::set_down;
+  wish_.what = fresh ? Goal::What::unmount : Goal::What::set_down;
   until_ = until;
   const auto stages = seen_.stages;
   const auto others = seen_.others;
-  seen_ = Seen();
+  seen_ = MountFacts();
   seen_.boot_id = base_.config.boot_id;
   seen_.others = others;
   // What was not called needs no call back: whatever is there is another's.
@@ -285,13 +285,13 @@ task<result<>> Operation::undo(Until until) {
   co_return co_await steps();
 }
 
-result<> Operation::ignoring_not_found(result<> answer) {
+result<> MountRun::ignoring_not_found(result<> answer) {
   if (!answer && answer.error().code == errc::not_found) return {};
   return answer;
 }
 
-Event Operation::about(std::string message) const {
-  const Volume& volume = claim_ ? claim_->volume : wish_.mount.volume;
+Event MountRun::about(std::string message) const {
+  const PluginVolume& volume = claim_ ? claim_->volume : wish_.mount.volume;
   return {Event::What::progress, volume.external_id, target_, true, std::move(message)};
 }
 

@@ -10,9 +10,9 @@
 namespace corbd::manager {
 
 /// The locks of target and volume are held.
-class Operation {
+class MountRun {
  public:
-  Operation(const Base& base, Wish wish, std::string target, Until until)
+  MountRun(const Base& base, Goal wish, std::string target, Until until)
       : base_(base), wish_(std::move(wish)), target_(std::move(target)), until_(until) {}
 
   task<result<>> run();
@@ -25,7 +25,7 @@ class Operation {
  private:
   task<result<>> reload();
   task<result<>> steps();
-  task<result<>> act(Step step);
+  task<result<>> act(Action step);
   task<result<>> look_plugin();
   task<result<>> look_users();
   task<result<>> save(Claim::Phase phase, bool again);
@@ -43,11 +43,11 @@ class Operation {
   Event about(std::string message) const;
 
   const Base& base_;
-  Wish wish_;
+  Goal wish_;
   const std::string target_;
   Until until_;
   std::optional<Claim> claim_;
-  Seen seen_;
+  MountFacts seen_;
   std::uint64_t capacity_ = 0;
   /// What was at the target before the first publish was a mount: it is not ours to take back.
   bool found_mounted_ = false;

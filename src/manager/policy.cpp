@@ -9,12 +9,12 @@ using At = Sight::At;
 
 namespace {
 
-Step save(Phase phase) { return {Do::save_claim, phase, {}}; }
+Action save(Phase phase) { return {Do::save_claim, phase, {}}; }
 
 /// Why nothing may be mounted at the target; nothing if it may.
-std::optional<Step> refuse_target(const Wish& wish, const Sight& target) {
+std::optional<Action> refuse_target(const Goal& wish, const Sight& target) {
   const std::string& path = wish.mount.target;
-  const bool block = wish.mount.usage.attachment == Attachment::block;
+  const bool block = wish.mount.usage.attachment == AccessType::block;
   switch (target.at) {
     case At::unknown:
       return failed(errc::unavailable, "what is at " + path + " is not known: " + target.text);
@@ -39,17 +39,17 @@ std::optional<Step> refuse_target(const Wish& wish, const Sight& target) {
 }
 
 /// A mount without a claim of ours is ours only if it shows what is staged: its claim may have been lost.
-std::optional<Step> judge_unclaimed(const Wish& wish, const Seen& seen) {
-  const Attachment attachment = wish.mount.usage.attachment;
+std::optional<Action> judge_unclaimed(const Goal& wish, const MountFacts& seen) {
+  const AccessType attachment = wish.mount.usage.attachment;
   if (!*seen.stages) return foreign(wish.mount.target, *seen.target);
-  if (!seen.staging) return Step{Do::look_staging};
+  if (!seen.staging) return Action{Do::look_staging};
   if (!comparable(attachment, *seen.staging) || seen.staging->mount != seen.target->mount)
     return foreign(wish.mount.target, *seen.target);
   return std::nullopt;
 }
 
 /// Nothing can be served by a mount whose device is gone. It is taken down, if nobody else is on it.
-Step replace_dead_staging(const Seen& seen, const std::string& path) {
+Action replace_dead_staging(const MountFacts& seen, const std::string& path) {
   if (seen.target->is_mount()) {
     if (!seen.users) return {Do::look_users};
     if (!seen.users->empty()) return in_use(path, *seen.users);
@@ -67,9 +67,9 @@ Step replace_dead_staging(const Seen& seen, const std::string& path) {
 }
 
 /// What is missing below the target. Nothing once the volume is staged.
-std::optional<Step> bring_up_staging(const Claim& claim, const Seen& seen) {
-  if (!seen.staging) return Step{Do::look_staging};
-  const bool block = claim.usage.attachment == Attachment::block;
+std::optional<Action> bring_up_staging(const Claim& claim, const MountFacts& seen) {
+  if (!seen.staging) return Action{Do::look_staging};
+  const bool block = claim.usage.attachment == AccessType::block;
   switch (seen.staging->at) {
     case At::unknown:
       return failed(errc::unavailable,
@@ -81,19 +81,19 @@ std::optional<Step> bring_up_staging(const Claim& claim, const Seen& seen) {
     case At::dead:
       return replace_dead_staging(seen, claim.target);
     case At::nothing:
-      return Step{Do::make_staging};
+      return Action{Do::make_staging};
     case At::mounted:
       // What a plugin keeps there of a raw block volume is its own affair, so a mount says nothing.
       if (!block || seen.staged) return std::nullopt;
-      return Step{Do::stage};
+      return Action{Do::stage};
     default:
       if (seen.staged) return std::nullopt;
-      return Step{Do::stage};
+      return Action{Do::stage};
   }
 }
 
 /// The volume is staged, or its plugin does not stage.
-Step bring_up_target(const Claim& claim, const Seen& seen) {
+Action bring_up_target(const Claim& claim, const MountFacts& seen) {
   const Sight& target = *seen.target;
   if (target.at == At::dead) {
     if (!seen.users) return {Do::look_users};
@@ -123,7 +123,7 @@ Step bring_up_target(const Claim& claim, const Seen& seen) {
   return {Do::publish};
 }
 
-Step next_of_mount(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen) {
+Action next_of_mount(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen) {
   if (claim && (claim->volume != wish.mount.volume || claim->usage != wish.mount.usage))
     return failed(errc::already_exists, claim->target + " is claimed by volume " + claim->volume.external_id +
                                             (claim->volume == wish.mount.volume ? ", used in another way" : "") +
@@ -148,9 +148,9 @@ Step next_of_mount(const std::optional<Claim>& claim, const Wish& wish, const Se
 
 }  // namespace
 
-Step next_step(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen) {
-  if (wish.what == Wish::What::mount) return next_of_mount(claim, wish, seen);
-  if (wish.what == Wish::What::expand) return next_of_expand(claim, wish, seen);
+Action next_step(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen) {
+  if (wish.what == Goal::What::mount) return next_of_mount(claim, wish, seen);
+  if (wish.what == Goal::What::expand) return next_of_expand(claim, wish, seen);
   if (!claim) return {Do::done};
   return next_of_unmount(*claim, wish, seen);
 }

@@ -11,7 +11,7 @@
 
 namespace corbd::manager {
 
-struct Wish {
+struct Goal {
   enum class What {
     mount,
     unmount,
@@ -23,7 +23,7 @@ struct Wish {
 };
 
 /// What is known. An absent fact is looked at before it is needed (I2).
-struct Seen {
+struct MountFacts {
   std::string boot_id = {};    ///< the running boot; empty: unknown
   std::optional<bool> stages;  ///< STAGE_UNSTAGE_VOLUME
   std::optional<Sight> target, staging;
@@ -51,14 +51,14 @@ enum class Do {
   fail,
 };
 
-struct Step {
+struct Action {
   Do what = Do::fail;
   Claim::Phase phase = Claim::Phase::mounting;  ///< for save_claim
   Error error = {};                             ///< for fail
   bool again = false;                           ///< for save_claim
 };
 
-Step next_step(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen);
+Action next_step(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen);
 
 std::string_view name(Do what);
 

@@ -5,7 +5,7 @@ namespace corbd::manager {
 using At = Sight::At;
 
 /// Only what is mounted, and answers, can grow.
-Step next_of_expand(const std::optional<Claim>& claim, const Wish& wish, const Seen& seen) {
+Action next_of_expand(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen) {
   const std::string& path = wish.mount.target;
   if (!claim) return failed(errc::not_found, "nothing was mounted at " + path + " through a plugin");
   if (claim->phase != Claim::Phase::mounted)

@@ -7,11 +7,11 @@ using At = Sight::At;
 
 namespace {
 
-Step claim_as(Phase phase, bool again) { return {Do::save_claim, phase, {}, again}; }
+Action claim_as(Phase phase, bool again) { return {Do::save_claim, phase, {}, again}; }
 
 /// Why the mount at the target is not taken down, or what tells whose it is; nothing if it is ours.
-std::optional<Step> refuse_another(const Claim& claim, const Seen& seen) {
-  if (wants_staging(claim, seen)) return Step{Do::look_staging};
+std::optional<Action> refuse_another(const Claim& claim, const MountFacts& seen) {
+  if (wants_staging(claim, seen)) return Action{Do::look_staging};
   const Whose mount = whose(claim, seen);
   if (mount == Whose::another) return foreign(claim.target, *seen.target);
   if (mount == Whose::ours || !*seen.stages) return std::nullopt;
@@ -19,12 +19,12 @@ std::optional<Step> refuse_another(const Claim& claim, const Seen& seen) {
     return failed(errc::unavailable, "whether the mount at " + claim.target + " is that of " + claim.volume.name +
                                          " is not known: " + seen.staging->text + ". It stays claimed");
   // A raw block volume that was to be mounted in this boot need not show at its staging path.
-  const bool block = claim.usage.attachment == Attachment::block;
+  const bool block = claim.usage.attachment == AccessType::block;
   if (block && !seen.boot_id.empty() && claim.boot_id == seen.boot_id) return std::nullopt;
   return foreign(claim.target, *seen.target);
 }
 
-Step take_down_target(const Claim& claim, const Seen& seen, bool again) {
+Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) {
   if (!seen.target) return {Do::look_target};
   const Sight& target = *seen.target;
   if (target.at == At::unknown)
@@ -57,10 +57,10 @@ std::string joined(const std::vector<std::string>& words) {
   return all;
 }
 
-Step failed(errc code, std::string text) { return {Do::fail, Phase::mounting, {code, std::move(text)}}; }
+Action failed(errc code, std::string text) { return {Do::fail, Phase::mounting, {code, std::move(text)}}; }
 
-bool comparable(Attachment attachment, const Sight& staging) {
-  return staging.is_mount() && (attachment == Attachment::filesystem || staging.mount.starts_with(kDeviceSight));
+bool comparable(AccessType attachment, const Sight& staging) {
+  return staging.is_mount() && (attachment == AccessType::filesystem || staging.mount.starts_with(kDeviceSight));
 }
 
 Whose whose_by_claim(const Claim& claim, const Sight& target, const std::string& boot_id) {
@@ -69,13 +69,13 @@ Whose whose_by_claim(const Claim& claim, const Sight& target, const std::string&
   return target.mount == claim.shown ? Whose::ours : Whose::another;
 }
 
-Whose whose(const Claim& claim, const Seen& seen) {
+Whose whose(const Claim& claim, const MountFacts& seen) {
   const Whose told = whose_by_claim(claim, *seen.target, seen.boot_id);
   if (told != Whose::untold || !seen.staging || !comparable(claim.usage.attachment, *seen.staging)) return told;
   return seen.target->mount == seen.staging->mount ? Whose::ours : Whose::another;
 }
 
-bool wants_staging(const Claim& claim, const Seen& seen) {
+bool wants_staging(const Claim& claim, const MountFacts& seen) {
   return *seen.stages && !seen.staging && whose(claim, seen) == Whose::untold;
 }
 
@@ -83,20 +83,20 @@ bool of_another_boot(const Claim& claim, const std::string& boot_id) {
   return !claim.boot_id.empty() && !boot_id.empty() && claim.boot_id != boot_id;
 }
 
-Step foreign(const std::string& path, const Sight& target) {
+Action foreign(const std::string& path, const Sight& target) {
   return failed(errc::failed_precondition,
                 "another mount is at " + path + ": " + target.mount + ". Unmount that first, or mount elsewhere");
 }
 
-Step in_use(const std::string& target, const std::vector<std::string>& users) {
+Action in_use(const std::string& target, const std::vector<std::string>& users) {
   return failed(errc::in_use, target + " is in use by " + joined(users) + ": end these processes first");
 }
 
-Step next_of_unmount(const Claim& claim, const Wish& wish, const Seen& seen) {
+Action next_of_unmount(const Claim& claim, const Goal& wish, const MountFacts& seen) {
   if (!seen.stages) return {Do::look_plugin};
   // An unmount that was begun was somebody's wish.
   const bool begun = !claim.again && (claim.phase == Phase::unmounting || claim.phase == Phase::leaving);
-  const bool again = wish.what == Wish::What::set_down && !begun;
+  const bool again = wish.what == Goal::What::set_down && !begun;
   // Nothing of it is mounted, and its claim is for the next mount.
   if (again && of_another_boot(claim, seen.boot_id)) return {Do::done};
   if (claim.again && !again) return claim_as(claim.phase, false);

@@ -75,7 +75,7 @@ std::string server_text(const Case& of) {
 
 }  // namespace
 
-Case case_of(const Inputs& inputs, const StagedAt& at) {
+Case case_of(const ForecastInputs& inputs, const StagedAt& at) {
   Case of{inputs, at};
   if (at.stash && *at.stash) of.stash = &**at.stash;
   find_device(of);
@@ -101,7 +101,7 @@ bool has_image(const KernelUser& device, const cephcsi::Stash& noted) {
   return device.pool == noted.pool && device.ns == noted.ns && device.image == noted.image;
 }
 
-bool attaches_nothing(const Inputs& inputs) { return inputs.attaches && !*inputs.attaches; }
+bool attaches_nothing(const ForecastInputs& inputs) { return inputs.attaches && !*inputs.attaches; }
 
 bool is_empty(const Case& of) {
   return of.server == Server::none && of.at.stash && of.stash == nullptr && !of.at.mounted;
@@ -137,7 +137,7 @@ void judge_agent(const Case& of, VolumeForecast& into) {
 
 namespace {
 
-void judge_readings(const Inputs& inputs, std::vector<Finding>& into) {
+void judge_readings(const ForecastInputs& inputs, std::vector<Finding>& into) {
   if (!inputs.kubelet)
     into.push_back({"kubelet", Grade::failure, "which volumes are staged is not known: " + inputs.kubelet.error().text,
                     "give kubelet's folder with --kubelet-dir, mount it here at the same path, and run this as root"});
@@ -165,7 +165,7 @@ void judge_readings(const Inputs& inputs, std::vector<Finding>& into) {
 
 }  // namespace
 
-std::vector<Finding> node_findings(const Inputs& inputs) {
+std::vector<Finding> node_findings(const ForecastInputs& inputs) {
   std::vector<Finding> all;
   judge_readings(inputs, all);
   // Of nothing there is nothing to know.

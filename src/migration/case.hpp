@@ -13,9 +13,9 @@ enum class Server {
   nobody   ///< its nbd device has no server
 };
 
-/// Points into the Inputs that it was made of.
+/// Points into the ForecastInputs that it was made of.
 struct Case {
-  const Inputs& inputs;
+  const ForecastInputs& inputs;
   const StagedAt& at;
   Server server = Server::none;
   std::string device = {};  ///< "nbd0"; empty: it has none
@@ -24,7 +24,7 @@ struct Case {
   const StageSecret* secret = nullptr;             ///< null: not known
   const cephcsi::Stash* stash = nullptr;           ///< null: there is none, or it cannot be read
 };
-Case case_of(const Inputs& inputs, const StagedAt& at);
+Case case_of(const ForecastInputs& inputs, const StagedAt& at);
 
 /// Of the volume's attributes; empty: it is not set, or they are not known.
 std::string attribute(const Case& of, const char* name);
@@ -35,7 +35,7 @@ bool has_image(const KernelUser& device, const cephcsi::Stash& noted);
 /// Whether corbd takes over the volume's device, as its next stage judges it. The error says why not.
 result<> check_adoption(const Case& of);
 /// The CSIDriver says so (attachRequired: false): no volume of the driver has a VolumeAttachment.
-bool attaches_nothing(const Inputs& inputs);
+bool attaches_nothing(const ForecastInputs& inputs);
 /// kubelet's folder, and nothing in it: no volume is staged there.
 bool is_empty(const Case& of);
 /// What a forecast of either direction begins with: names, device, who serves it now.
@@ -45,6 +45,6 @@ void add_finding(VolumeForecast& into, Grade verdict, std::string check, std::st
 /// The agent's own word on a volume that it has: FAIL unless it is staged, WARN if the agent cannot be asked.
 void judge_agent(const Case& of, VolumeForecast& into);
 /// What could not be read or asked: kubelet's folder, mounts, records, the API server, processes of this node.
-std::vector<Finding> node_findings(const Inputs& inputs);
+std::vector<Finding> node_findings(const ForecastInputs& inputs);
 
 }  // namespace corbd::migration

@@ -285,8 +285,8 @@ result<> in_host_pids(const std::string& root) {
 
 }  // namespace
 
-Inputs gather(const Options& options) {
-  Inputs inputs;
+ForecastInputs gather(const Options& options) {
+  ForecastInputs inputs;
   const std::string sys = options.root + "/sys";
   // With hostPID, and from another root folder, ours are not the host's mounts.
   const auto mounts =

@@ -64,7 +64,7 @@ struct VolumeFacts {
   result<> attached = Error{errc::unavailable, "nobody was asked"};
 };
 
-struct Inputs {
+struct ForecastInputs {
   std::string driver, kernel;  ///< kernel: uname -r
   bool agent = false;          ///< an agent answers here
   doctor::Records records;     ///< its
@@ -107,19 +107,19 @@ struct Forecast {
 /// Of a node-stage secret, as kubelet hands it over.
 StageSecret read_stage_secret(const std::map<std::string, Secret>& data);
 
-Forecast forecast_migration(const Inputs& inputs);
-Forecast forecast_rollback(const Inputs& inputs);
+Forecast forecast_migration(const ForecastInputs& inputs);
+Forecast forecast_rollback(const ForecastInputs& inputs);
 /// Of everything that was found (corbd/migration/migration.hpp).
 int exit_code(const Forecast& forecast);
 
 // --- thin
 
-Inputs gather(const Options& options);
+ForecastInputs gather(const Options& options);
 /// Fills in NbdUser::daemons and ::cache_off, within 10 s. `root`: where the host's root folder is seen; empty: here.
 result<> find_daemons(const std::string& root, std::vector<NbdUser>& devices);
-/// Inputs::states, from the agent's admin socket. 10 s.
+/// ForecastInputs::states, from the agent's admin socket. 10 s.
 result<std::map<std::string, std::string>> ask_agent(const std::string& endpoint);
 /// Fills in `api` and `facts`. Asks for single objects, by name; 10 s each, a minute for all.
-void ask_api_server(Inputs& inputs, const result<kube::Access>& access, const std::string& node);
+void ask_api_server(ForecastInputs& inputs, const result<kube::Access>& access, const std::string& node);
 
 }  // namespace corbd::migration

@@ -140,7 +140,7 @@ std::string cluster_of(const Case& of) {
   return handle ? handle->cluster_id : "";
 }
 
-bool has_monitors(const Inputs& inputs, const std::string& cluster_id) {
+bool has_monitors(const ForecastInputs& inputs, const std::string& cluster_id) {
   return std::ranges::any_of(*inputs.clusters,
                              [&](const auto& one) { return one.cluster_id == cluster_id && !one.monitors.empty(); });
 }
@@ -316,14 +316,14 @@ VolumeForecast migrated(const Case& of) {
   return made;
 }
 
-Finding driver_there(const Inputs& inputs) {
+Finding driver_there(const ForecastInputs& inputs) {
   if (inputs.nbd_there) return {"nbd", Grade::ok, "the kernel's nbd driver is loaded", ""};
   return {"nbd", Grade::failure, "the kernel's nbd driver is not loaded, so corbd can serve nothing",
           "run `modprobe nbd nbds_max=0`, and list nbd in /etc/modules-load.d for the next boot"};
 }
 
 /// What a crash, or an upgrade, finds of what corbd serves.
-void judge_driver(const Inputs& inputs, std::vector<Finding>& into) {
+void judge_driver(const ForecastInputs& inputs, std::vector<Finding>& into) {
   if (attaches_nothing(inputs))
     into.push_back(
         {"csidriver", Grade::warning,
@@ -335,7 +335,7 @@ void judge_driver(const Inputs& inputs, std::vector<Finding>& into) {
          "volumes"});
 }
 
-void judge_files(const Inputs& inputs, std::vector<Finding>& into) {
+void judge_files(const ForecastInputs& inputs, std::vector<Finding>& into) {
   if (!inputs.clusters)
     into.push_back({"config.json", Grade::failure, inputs.clusters.error().text,
                     "mount ceph-csi's ConfigMap ceph-csi-config here, or name its folder with --config-dir"});
@@ -349,7 +349,7 @@ void judge_files(const Inputs& inputs, std::vector<Finding>& into) {
 
 }  // namespace
 
-Forecast forecast_migration(const Inputs& inputs) {
+Forecast forecast_migration(const ForecastInputs& inputs) {
   Forecast forecast{{driver_there(inputs)}, {}};
   judge_files(inputs, forecast.node);
   judge_driver(inputs, forecast.node);

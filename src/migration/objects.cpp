@@ -81,7 +81,7 @@ bool is_silence(const Error& error) {
   return error.code == errc::unreachable || error.code == errc::timed_out || error.code == errc::unavailable;
 }
 
-task<> ask_all(const Question& asking, Inputs& into) {
+task<> ask_all(const Question& asking, ForecastInputs& into) {
   bool asked_driver = false;
   for (const auto& at : into.staged) {
     if (at.volume_id.empty() || into.facts.contains(at.volume_id)) continue;
@@ -111,7 +111,7 @@ task<> ask_all(const Question& asking, Inputs& into) {
 
 }  // namespace
 
-void ask_api_server(Inputs& inputs, const result<kube::Access>& access, const std::string& node) {
+void ask_api_server(ForecastInputs& inputs, const result<kube::Access>& access, const std::string& node) {
   if (!access) {
     inputs.api = access.error();
     return;

@@ -143,7 +143,7 @@ VolumeForecast rolled_back(const Case& of) {
 }
 
 /// Devices with a record, staged nowhere: ceph-csi would not hear of them.
-void forgotten(const Inputs& inputs, std::vector<Finding>& into) {
+void forgotten(const ForecastInputs& inputs, std::vector<Finding>& into) {
   for (const auto& device : inputs.nbd) {
     const auto same = [&](const StagedAt& at) { return at.volume_id == device.backend; };
     if (!inputs.records.volumes.contains(device.backend) || std::ranges::any_of(inputs.staged, same)) continue;
@@ -157,7 +157,7 @@ void forgotten(const Inputs& inputs, std::vector<Finding>& into) {
 
 }  // namespace
 
-Forecast forecast_rollback(const Inputs& inputs) {
+Forecast forecast_rollback(const ForecastInputs& inputs) {
   Forecast forecast{node_findings(inputs), {}};
   if (!inputs.agent && !(inputs.staged.empty() && inputs.records.volumes.empty()))
     forecast.node.insert(forecast.node.begin(),

@@ -126,7 +126,7 @@ result<manager::Mount> mount_of(const MountSpec& spec) {
   mount.user = spec.dir;
   mount.target = spec.dir;
   mount.usage.access_mode = spec.read_only ? "MULTI_NODE_READER_ONLY" : "SINGLE_NODE_MULTI_WRITER";
-  mount.usage.attachment = spec.block ? manager::Attachment::block : manager::Attachment::filesystem;
+  mount.usage.attachment = spec.block ? manager::AccessType::block : manager::AccessType::filesystem;
   mount.usage.read_only = spec.read_only;
   mount.usage.fstype = spec.block || !spec.fstype.empty() ? spec.fstype : std::string(host::kDefaultFilesystem);
   for (const auto option : pieces(spec.options, ','))

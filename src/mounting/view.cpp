@@ -12,7 +12,7 @@ using At = manager::Sight::At;
 
 std::string usage_text(const manager::Usage& usage) {
   std::string text = usage.read_only ? "ro" : "rw";
-  if (usage.attachment == manager::Attachment::block) return text + ",block";
+  if (usage.attachment == manager::AccessType::block) return text + ",block";
   for (const auto& option : usage.mount_options) text += "," + option;
   return text;
 }
@@ -61,7 +61,7 @@ boost::json::array mounts_json(const std::vector<manager::Manager::Held>& all) {
                                        {"mount", sight.mount},
                                        {"staging", claim.staging},
                                        {"access_mode", claim.usage.access_mode},
-                                       {"block", claim.usage.attachment == manager::Attachment::block},
+                                       {"block", claim.usage.attachment == manager::AccessType::block},
                                        {"read_only", claim.usage.read_only},
                                        {"fstype", claim.usage.fstype}});
   }

@@ -20,11 +20,11 @@ Number load(const std::byte* from) {
 
 struct Row {
   int error;
-  Verdict verdict;
+  ErrorClass found;
 };
 
-constexpr Verdict kHold{true}, kDoubt{true, true};
-constexpr Verdict reply(std::uint32_t error) { return {false, false, error}; }
+constexpr ErrorClass kHold{true}, kDoubt{true, true};
+constexpr ErrorClass reply(std::uint32_t error) { return {false, false, error}; }
 
 // We hold an error that says something about the connection or this machine. We reply with an error that says something
 // about the image. We hold a doubtful error: an application that waits can go on later, but one that got EIO cannot. An
@@ -92,10 +92,10 @@ std::uint32_t check(const Request& request, const Limits& limits) {
   return writes && limits.read_only ? wire_eperm : 0;
 }
 
-Verdict judge(int result) {
+ErrorClass judge(int result) {
   if (result >= 0) return {};
   for (const Row& row : kVerdicts)
-    if (row.error == -result) return row.verdict;
+    if (row.error == -result) return row.found;
   return kDoubt;
 }
 

@@ -50,13 +50,13 @@ struct Limits {
 std::uint32_t check(const Request& request, const Limits& limits);
 
 /// What to do with a request whose image operation ended with `result` (0 or -errno).
-struct Verdict {
+struct ErrorClass {
   bool hold =
       false;  ///< never reply: shut the link, so that the kernel keeps the request and repeats it on the next one
   bool doubtful = false;  ///< held, but nothing says that the client is cut off: its image stays open, and with it the
                           ///< lock that is our proof
   std::uint32_t error = 0;  ///< to reply
 };
-Verdict judge(int result);
+ErrorClass judge(int result);
 
 }  // namespace corbd::nbd

@@ -182,8 +182,8 @@ class Devices final : public device::Devices {
     auto pair = make_socket_pair();
     if (!pair) return pair.error();
     std::unique_ptr<device::Link> link =
-        std::make_unique<Link>(control_, clock_, loops_.next(), image, std::move(options), std::move(pair->first),
-                               std::move(pair->second), std::move(on_stopped), counters_);
+        std::make_unique<NbdLink>(control_, clock_, loops_.next(), image, std::move(options), std::move(pair->first),
+                                  std::move(pair->second), std::move(on_stopped), counters_);
     return link;
   }
 
@@ -199,8 +199,8 @@ class Devices final : public device::Devices {
     if (!found) return nullptr;
     const bool resumed = found->inherited != nullptr;
     auto link =
-        std::make_unique<Link>(control_, clock_, loops_.next(), image, std::move(options), std::move(found->socket),
-                               Fd(), std::move(on_stopped), counters_, std::move(found->inherited));
+        std::make_unique<NbdLink>(control_, clock_, loops_.next(), image, std::move(options), std::move(found->socket),
+                                  Fd(), std::move(on_stopped), counters_, std::move(found->inherited));
     link->was_given(index);
     link->name(backend);
     if (!resumed) link->keep(index, backend);
@@ -209,7 +209,7 @@ class Devices final : public device::Devices {
 
   task<result<std::uint32_t>> connect(device::Link& link, device::ConnectArgs args, Until until) override {
     const std::string backend = args.backend;
-    Link& ours = static_cast<Link&>(link);
+    NbdLink& ours = static_cast<NbdLink&>(link);
     ours.name(backend);
     given_.discard(backend);
     auto prepare = [this, end = ours.kernel_end(), args = std::move(args)](Commands::Turn turn) {
@@ -228,7 +228,7 @@ class Devices final : public device::Devices {
   }
 
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
-    Link& ours = static_cast<Link&>(link);
+    NbdLink& ours = static_cast<NbdLink&>(link);
     const std::uint32_t index = args.index;
     const std::string backend = args.backend;
     ours.name(backend);
@@ -254,7 +254,7 @@ class Devices final : public device::Devices {
 
   task<result<>> resize(device::Link& link, std::uint32_t index, std::string backend, std::uint64_t bytes,
                         Until until) override {
-    const Link& ours = static_cast<Link&>(link);
+    const NbdLink& ours = static_cast<NbdLink&>(link);
     if (!ours.connected()) co_return not_resized(index, "its link is down");
     // A command may wait for its turn, and the conditions may change meanwhile. So they are looked at again then.
     auto prepare = [this, state = ours.link_state(), asked = std::chrono::steady_clock::now(), index, backend,

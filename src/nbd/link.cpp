@@ -14,8 +14,9 @@ task<Waited> wait_for(std::shared_ptr<Event> event, Until until) { co_return co_
 
 }  // namespace
 
-Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
-           Fd kernel_end, std::function<void()> on_stopped, Counters& counters, std::unique_ptr<InheritedSession> inherited)
+NbdLink::NbdLink(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options,
+                 Fd socket, Fd kernel_end, std::function<void()> on_stopped, Counters& counters,
+                 std::unique_ptr<InheritedSession> inherited)
     : control_(control),
       clock_(clock),
       loop_(loop),
@@ -37,7 +38,7 @@ Link::Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, de
   asio::post(loop_.io(), [session = session_.get()] { session->start(); });
 }
 
-Link::~Link() {
+NbdLink::~NbdLink() {
   asio::post(loop_.io(), [session = std::move(session_)]() mutable {
     Session& leaving = *session;
     leaving.detach(std::move(session));
@@ -45,37 +46,37 @@ Link::~Link() {
 }
 
 /// The kernel did not get it, and no command has it any more. Nobody else would end that side.
-void Link::close_unused_end() {
+void NbdLink::close_unused_end() {
   if (kernel_end_.use_count() == 1) kernel_end_->socket.reset();
 }
 
-void Link::shut() {
+void NbdLink::shut() {
   close_unused_end();
   asio::post(loop_.io(), [session = session_.get()] { session->shut(); });
 }
 
-void Link::hold() {
+void NbdLink::hold() {
   close_unused_end();
   asio::post(loop_.io(), [session = session_.get()] { session->hold(); });
 }
 
-task<Waited> Link::ended(Until until) { return wait_for(ended_, until); }
+task<Waited> NbdLink::ended(Until until) { return wait_for(ended_, until); }
 
-task<Waited> Link::idle(Until until) { return wait_for(idle_, until); }
+task<Waited> NbdLink::idle(Until until) { return wait_for(idle_, until); }
 
-task<Waited> Link::drain(Until until) {
+task<Waited> NbdLink::drain(Until until) {
   if (!drained_) drained_ = std::make_shared<Event>(control_, clock_);
   auto told = [control = control_, drained = drained_] { asio::post(control, [drained] { drained->set(); }); };
   asio::post(loop_.io(), [session = session_.get(), told = std::move(told)] { session->drain(told); });
   return wait_for(drained_, until);
 }
 
-void Link::undrain() {
+void NbdLink::undrain() {
   drained_.reset();
   asio::post(loop_.io(), [session = session_.get()] { session->undrain(); });
 }
 
-task<result<Fd>> Link::give(Until until) {
+task<result<Fd>> NbdLink::give(Until until) {
   Promise<Fd> promise(control_, clock_);
   const auto future = promise.future();
   asio::post(loop_.io(), [session = session_.get(), promise] {
@@ -88,17 +89,17 @@ task<result<Fd>> Link::give(Until until) {
   co_return co_await future.get(until, "the link to be given away");
 }
 
-void Link::name(std::string backend) {
+void NbdLink::name(std::string backend) {
   asio::post(loop_.io(),
              [session = session_.get(), backend = std::move(backend)]() mutable { session->name(std::move(backend)); });
 }
 
-void Link::keep(std::uint32_t device, std::string backend) {
+void NbdLink::keep(std::uint32_t device, std::string backend) {
   asio::post(loop_.io(),
              [session = session_.get(), device, backend = std::move(backend)] { session->keep(device, backend); });
 }
 
-bool Link::connected() const {
+bool NbdLink::connected() const {
   char byte;
   const bool at_end = ::recv(session_->socket(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   return !at_end && state() == State::serving;

@@ -15,14 +15,14 @@ struct KernelEnd {
   std::optional<std::uint32_t> index;  ///< of the device that has it
 };
 
-class Link final : public device::Link {
+class NbdLink final : public device::Link {
  public:
-  Link(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
-       Fd kernel_end, std::function<void()> on_stopped, Counters& counters,
-       std::unique_ptr<InheritedSession> inherited = nullptr);
-  ~Link() override;
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
+  NbdLink(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
+          Fd kernel_end, std::function<void()> on_stopped, Counters& counters,
+          std::unique_ptr<InheritedSession> inherited = nullptr);
+  ~NbdLink() override;
+  NbdLink(const NbdLink&) = delete;
+  NbdLink& operator=(const NbdLink&) = delete;
 
   State state() const override { return session_->state(); }
   int error() const override { return session_->error(); }
@@ -67,11 +67,11 @@ class Link final : public device::Link {
 bool hung_up(int socket);
 
 /// Serves the peer of a connected stream socket.
-inline std::unique_ptr<Link> serve_socket(executor control, Clock& clock, IoLoop& loop, image::Image& image, Fd socket,
-                                          Counters& counters, bool read_only = false,
-                                          std::function<void()> on_stopped = {}) {
-  return std::make_unique<Link>(std::move(control), clock, loop, image, read_only, std::move(socket), Fd(),
-                                std::move(on_stopped), counters);
+inline std::unique_ptr<NbdLink> serve_socket(executor control, Clock& clock, IoLoop& loop, image::Image& image,
+                                             Fd socket, Counters& counters, bool read_only = false,
+                                             std::function<void()> on_stopped = {}) {
+  return std::make_unique<NbdLink>(std::move(control), clock, loop, image, read_only, std::move(socket), Fd(),
+                                   std::move(on_stopped), counters);
 }
 
 }  // namespace corbd::nbd

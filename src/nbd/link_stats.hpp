@@ -10,27 +10,27 @@
 
 namespace corbd::nbd {
 
-inline device::Operation operation_of(Command command) {
+inline device::RequestKind kind_of(Command command) {
   switch (command) {
     case Command::read:
-      return device::Operation::read;
+      return device::RequestKind::read;
     case Command::write:
-      return device::Operation::write;
+      return device::RequestKind::write;
     case Command::trim:
     case Command::write_zeroes:
-      return device::Operation::discard;
+      return device::RequestKind::discard;
     case Command::flush:
     case Command::disconnect:
       break;
   }
-  return device::Operation::flush;
+  return device::RequestKind::flush;
 }
 
 class LinkStats {
  public:
   /// The thread that serves the link. `micros`: the latency.
   void ended(const Request& request, std::int64_t micros, bool failed) {
-    auto& one = by_.at(static_cast<std::size_t>(operation_of(request.command)));
+    auto& one = by_.at(static_cast<std::size_t>(kind_of(request.command)));
     const auto took = static_cast<std::uint64_t>(std::max<std::int64_t>(micros, 0));
     add(one.requests, 1);
     add(one.bytes, request.length);
@@ -88,7 +88,7 @@ class LinkStats {
     return static_cast<std::size_t>(std::lower_bound(bounds.begin(), bounds.end(), seconds) - bounds.begin());
   }
 
-  std::array<One, device::kOperations.size()> by_{};
+  std::array<One, device::kRequestKinds.size()> by_{};
   Counter slow_{0};
   /// The sum of the waits. While one is under way, less its begin: negative then, as a sum is less than the clock.
   std::atomic<std::int64_t> still_us_{0};

@@ -86,24 +86,24 @@ void Session::finish(Slot& slot) {
   if (goes_on(slot)) return;
   note_end(slot);
   loop_.at_batch_end(*this);
-  const Verdict verdict = judge(slot.result);
-  if (verdict.hold && serving()) {
+  const ErrorClass found = judge(slot.result);
+  if (found.hold && serving()) {
     counters_.add(device::Count::links_held);
     const char* hint =
         "the kernel repeats the request on the next link; if the error persists, `corbd fail` gives the volume up";
-    if (verdict.doubtful)
+    if (found.doubtful)
       log::error("nbd.doubtful", {{"image", image_.key().text()}, {"errno", -slot.result}, {"hint", hint}});
     else
       log::warning("nbd.held", {{"image", image_.key().text()}, {"errno", -slot.result}});
-    stop(verdict.doubtful ? State::closed : State::held, -slot.result);
+    stop(found.doubtful ? State::closed : State::held, -slot.result);
   }
   if (!serving()) return release(slot);
-  const std::uint32_t error = verdict.error == 0 && slot.tells_loss ? tell_loss() : verdict.error;
+  const std::uint32_t error = found.error == 0 && slot.tells_loss ? tell_loss() : found.error;
   const std::int64_t took_us = loop_.batch_us() - slot.began_us;
   stats_.ended(slot.request, took_us, error != 0);
   if (slow_us_ > 0 && took_us >= slow_us_) note_slow(slot, took_us);
   if (slot.sent > 0) return answered_alone(slot);
-  if (verdict.error != 0) counters_.add(device::Count::image_errors);
+  if (found.error != 0) counters_.add(device::Count::image_errors);
   answer(slot, error);
 }
 

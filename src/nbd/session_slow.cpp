@@ -43,7 +43,7 @@ void Session::tell_slow(const Slot& slot, std::int64_t age_us, int under_way) {
   if (!held_back) return;
   log::warning("nbd.slow_request", {{"volume", name_},
                                     {"image", image_.key().text()},
-                                    {"operation", device::name(operation_of(slot.request.command))},
+                                    {"operation", device::name(kind_of(slot.request.command))},
                                     {"offset", slot.request.offset},
                                     {"length", slot.request.length},
                                     {"age_ms", age_us / 1000},

@@ -116,7 +116,7 @@ v1::Activity activity_of(const volume::Status& status) {
   for (std::size_t i = 0; i < status.figures.by.size(); ++i) {
     const auto& of = status.figures.by.at(i);
     auto& into = *out.add_operations();
-    into.set_operation(std::string(device::kOperations.at(i)));
+    into.set_operation(std::string(device::kRequestKinds.at(i)));
     into.set_requests(of.requests);
     into.set_bytes(of.bytes);
     into.set_errors(of.errors);

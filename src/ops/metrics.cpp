@@ -126,19 +126,19 @@ void per_operation(Families& into, const Snapshot& snapshot, const char* name, M
   for (const auto& volume : snapshot.volumes) {
     if (!device::traits(volume.kind).served) continue;
     for (std::size_t i = 0; i < volume.figures.by.size(); ++i)
-      sample(Labels{{"volume", volume.volume_id}, {"operation", std::string(device::kOperations.at(i))}},
+      sample(Labels{{"volume", volume.volume_id}, {"operation", std::string(device::kRequestKinds.at(i))}},
              volume.figures.by.at(i));
   }
 }
 
 void volume_io(Families& into, const Snapshot& snapshot) {
   if (snapshot.volume_metrics == VolumeMetrics::none) return;
-  const auto count = [&](const char* name, const char* help, std::uint64_t device::OperationFigures::* figure) {
+  const auto count = [&](const char* name, const char* help, std::uint64_t device::RequestFigures::* figure) {
     per_operation(into, snapshot, name, MetricType::Counter, help, [&](Labels labels, const auto& of) {
       into.sample(std::move(labels), static_cast<double>(of.*figure));
     });
   };
-  using Of = device::OperationFigures;
+  using Of = device::RequestFigures;
   count("corbd_volume_requests_total", "Requests that the image answered, by operation.", &Of::requests);
   count("corbd_volume_bytes_total", "Bytes that those requests named.", &Of::bytes);
   count("corbd_volume_errors_total", "Requests that the image answered with an error.", &Of::errors);

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kPrepared =
     "encryptionPrepared";  // by ceph-csi's provisioner: the key exists, the header does not
 
-const device::Holder* luks_mapping(const Situation& view) {
+const device::UpperDevice* luks_mapping(const Situation& view) {
   const auto* device = view.seen.device();
   return device == nullptr ? nullptr : mapping_of(*device);
 }

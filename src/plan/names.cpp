@@ -48,8 +48,8 @@ std::string_view name(const Wish& wish) {
 
 std::string mapping_name(const std::string& volume_id) { return "luks-rbd-" + volume_id; }
 
-const device::Holder* mapping_of(const device::Seen& device) {
-  const auto place = std::ranges::find(device.holders, mapping_name(device.backend), &device::Holder::mapping);
+const device::UpperDevice* mapping_of(const device::Seen& device) {
+  const auto place = std::ranges::find(device.holders, mapping_name(device.backend), &device::UpperDevice::mapping);
   return place == device.holders.end() ? nullptr : &*place;
 }
 

@@ -54,7 +54,7 @@ json::object to_json(const Publish& publish) {
   return out;
 }
 
-json::object to_json(const Claim& claim) {
+json::object to_json(const PvcRef& claim) {
   return {{"name", claim.name}, {"namespace", claim.name_space}, {"volume", claim.volume}};
 }
 
@@ -193,7 +193,7 @@ Record record_of(const json::object& from) {
   }
   if (from.contains("claim")) {
     const auto& claim = from.at("claim").as_object();
-    record.claim = Claim{string_at(claim, "name"), string_at(claim, "namespace"), string_at(claim, "volume")};
+    record.claim = PvcRef{string_at(claim, "name"), string_at(claim, "namespace"), string_at(claim, "volume")};
   }
   for (const auto& entry : from.at("stagings").as_array())
     record.stagings.push_back({string_at(entry.as_object(), "path"), capability_of(entry.at("capability").as_object()),

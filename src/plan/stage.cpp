@@ -148,7 +148,7 @@ Record new_record(const Situation& view, const Staged& wish, const image::Resolv
   record.shared = wish.capability.shared;
   record.boot_id = view.seen.boot_id;
   // The attributes are of this very PersistentVolume; an image may have been given to another one since.
-  record.claim = wish.claim.empty() ? cephcsi::claim_of(image.provisioned_for) : wish.claim;
+  record.claim = wish.claim.empty() ? cephcsi::pvc_of(image.provisioned_for) : wish.claim;
   return record;
 }
 

@@ -84,7 +84,7 @@ task<> open_and_tell(Connections& connections, Lease lease, image::Key key, imag
   if (!opened)
     promise.set(opened.error());
   else
-    promise.set(std::unique_ptr<image::Image>(std::make_unique<Image>(std::move(*opened))));
+    promise.set(std::unique_ptr<image::Image>(std::make_unique<RbdImage>(std::move(*opened))));
 }
 
 class Clusters final : public image::Clusters {

@@ -97,12 +97,12 @@ result<> give_lock(OpenImage& opened) {
 
 }  // namespace
 
-Image::~Image() {
+RbdImage::~RbdImage() {
   // Refused while we leave. The connection then stays as it is, and the next start fences it.
   if (!opened_->closing) opened_->connections.gate().spawn(close_image(opened_));
 }
 
-task<result<>> Image::refresh(Until until) {
+task<result<>> RbdImage::refresh(Until until) {
   const auto opened = opened_;
   auto details = co_await call(
       opened, [&image = *opened] { return read_details(image); }, until, "reading image " + opened->text());
@@ -111,7 +111,7 @@ task<result<>> Image::refresh(Until until) {
   co_return result<>();
 }
 
-task<result<image::Ownership>> Image::ownership(Until until) {
+task<result<image::Ownership>> RbdImage::ownership(Until until) {
   const auto opened = opened_;
   auto job = [&image = *opened, marks = !exclusive_lock()] { return see_users(image, marks); };
   auto seen = co_await call(opened, std::move(job), until, "asking who uses image " + opened->text());
@@ -136,7 +136,7 @@ task<result<image::Ownership>> Image::ownership(Until until) {
   co_return found;
 }
 
-task<result<>> Image::break_dead_lock(std::string owner, std::int64_t mark, Until until) {
+task<result<>> RbdImage::break_dead_lock(std::string owner, std::int64_t mark, Until until) {
   const auto opened = opened_;
   const std::string doing = "breaking the lock of " + owner + " on image " + opened->text();
   const auto* known = opened->connections.incarnations().find(opened->key.fsid, owner);
@@ -152,7 +152,7 @@ task<result<>> Image::break_dead_lock(std::string owner, std::int64_t mark, Unti
   co_return co_await call(opened, std::move(job), until, doing);
 }
 
-task<result<>> Image::acquire_lock(Until until) {
+task<result<>> RbdImage::acquire_lock(Until until) {
   const auto opened = opened_;
   if (!exclusive_lock()) {
     // Before it is written: whoever closes the image takes it away again, also if nobody hears how this call ends.
@@ -170,14 +170,14 @@ task<result<>> Image::acquire_lock(Until until) {
   co_return result<>();
 }
 
-task<result<std::optional<std::uint64_t>>> Image::stamp(Until until) {
+task<result<std::optional<std::uint64_t>>> RbdImage::stamp(Until until) {
   const auto opened = opened_;
   if (opened->stamps_writes) co_return std::optional<std::uint64_t>();
   co_return co_await call(
       opened, [&image = *opened] { return stamp_modified(image); }, until, "stamping image " + opened->text());
 }
 
-task<result<>> Image::keep_lock(Until until) {
+task<result<>> RbdImage::keep_lock(Until until) {
   const auto opened = opened_;
   opened->held.reset();
   opened->connection.keeps_locks = true;
@@ -192,13 +192,13 @@ task<result<>> Image::keep_lock(Until until) {
   co_return co_await call(opened, std::move(job), until, "keeping the lock of image " + opened->text());
 }
 
-task<> Image::lock_taken_over(Until until) {
+task<> RbdImage::lock_taken_over(Until until) {
   const auto opened = opened_;
   if (!opened->lock_watch || !opened->connections.gate().spawn(end_watch(opened))) co_return;
   static_cast<void>(co_await opened->lock_watch_ended.wait(until));
 }
 
-task<result<>> Image::release_lock(Until until) {
+task<result<>> RbdImage::release_lock(Until until) {
   const auto opened = opened_;
   if (!exclusive_lock()) co_return result<>();
   opened->held.reset();
@@ -206,7 +206,7 @@ task<result<>> Image::release_lock(Until until) {
       opened, [&image = *opened] { return give_lock(image); }, until, "releasing the lock of image " + opened->text());
 }
 
-task<result<bool>> Image::has_data(Until until) {
+task<result<bool>> RbdImage::has_data(Until until) {
   const auto opened = opened_;
   const auto stop = std::make_shared<std::atomic<bool>>(false);
   auto job = [&image = *opened, stop] { return rbd::has_data(image, *stop); };
@@ -215,20 +215,20 @@ task<result<bool>> Image::has_data(Until until) {
   co_return found;
 }
 
-task<result<std::optional<std::string>>> Image::metadata(std::string name, Until until) {
+task<result<std::optional<std::string>>> RbdImage::metadata(std::string name, Until until) {
   const auto opened = opened_;
   auto job = [&image = *opened, name] { return get_metadata(image, name); };
   co_return co_await call(opened, std::move(job), until, "reading metadata of image " + opened->text());
 }
 
-task<result<std::map<std::string, std::string>>> Image::metadata_below(std::string prefix, Until until) {
+task<result<std::map<std::string, std::string>>> RbdImage::metadata_below(std::string prefix, Until until) {
   const auto opened = opened_;
   auto job = [&image = *opened, prefix] { return list_metadata(image, prefix); };
   co_return co_await call(opened, std::move(job), until, "listing metadata of image " + opened->text());
 }
 
 // librbd refuses this to a reader. It would also take a lock that is not held.
-task<result<>> Image::set_metadata(std::string name, std::string value, Until until) {
+task<result<>> RbdImage::set_metadata(std::string name, std::string value, Until until) {
   const auto opened = opened_;
   auto job = [&image = *opened, name, value, locked = opened->held.has_value()] {
     return write_metadata(image, name, value, locked);
@@ -236,7 +236,7 @@ task<result<>> Image::set_metadata(std::string name, std::string value, Until un
   co_return co_await call(opened, std::move(job), until, "writing metadata of image " + opened->text());
 }
 
-task<result<>> Image::remove_metadata(std::string name, Until until) {
+task<result<>> RbdImage::remove_metadata(std::string name, Until until) {
   const auto opened = opened_;
   auto job = [&image = *opened, name, locked = opened->held.has_value()] {
     return write_metadata(image, name, std::nullopt, locked);
@@ -244,7 +244,7 @@ task<result<>> Image::remove_metadata(std::string name, Until until) {
   co_return co_await call(opened, std::move(job), until, "removing metadata of image " + opened->text());
 }
 
-task<result<>> Image::close(Until until) {
+task<result<>> RbdImage::close(Until until) {
   const auto opened = opened_;
   if (!opened->closing && !opened->connections.gate().spawn(close_image(opened)))
     co_return Error{errc::cancelled, "closing image " + opened->text() + ": the agent is leaving"};

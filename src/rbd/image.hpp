@@ -6,10 +6,10 @@
 namespace corbd::rbd {
 
 /// Destroying it closes it in the background.
-class Image final : public image::Image {
+class RbdImage final : public image::Image {
  public:
-  explicit Image(std::shared_ptr<OpenImage> opened) : opened_(std::move(opened)) {}
-  ~Image() override;
+  explicit RbdImage(std::shared_ptr<OpenImage> opened) : opened_(std::move(opened)) {}
+  ~RbdImage() override;
 
   const image::Key& key() const override { return opened_->key; }
   std::uint64_t size() const override { return opened_->size.load(std::memory_order_relaxed); }

@@ -43,30 +43,30 @@ void start(OpenImage& opened, image::Op& op, std::span<std::byte> into, Submit s
 
 }  // namespace
 
-void Image::read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) {
+void RbdImage::read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) {
   start(*opened_, op, into, [=](rbd_image_t image, rbd_completion_t completion) {
     return rbd_aio_read(image, offset, into.size(), reinterpret_cast<char*>(into.data()), completion);
   });
 }
 
-void Image::write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) {
+void RbdImage::write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) {
   start(*opened_, op, {}, [=](rbd_image_t image, rbd_completion_t completion) {
     return rbd_aio_write(image, offset, from.size(), reinterpret_cast<const char*>(from.data()), completion);
   });
 }
 
-void Image::flush(image::Op& op) {
+void RbdImage::flush(image::Op& op) {
   start(*opened_, op, {},
         [](rbd_image_t image, rbd_completion_t completion) { return rbd_aio_flush(image, completion); });
 }
 
-void Image::discard(image::Op& op, std::uint64_t offset, std::uint64_t length) {
+void RbdImage::discard(image::Op& op, std::uint64_t offset, std::uint64_t length) {
   start(*opened_, op, {}, [=](rbd_image_t image, rbd_completion_t completion) {
     return rbd_aio_discard(image, offset, length, completion);
   });
 }
 
-void Image::write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) {
+void RbdImage::write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) {
   start(*opened_, op, {}, [=](rbd_image_t image, rbd_completion_t completion) {
     return rbd_aio_write_zeroes(image, offset, length, completion, 0, 0);
   });

@@ -172,7 +172,7 @@ TEST_CASE("a volume's own context is added to that of all, and a list that is to
   REQUIRE(found.size() == 2);
   CHECK(found[0].volume_context == manager::Texts{{"pool", "p"}, {"a", "1"}});
   CHECK(found[1].volume_context == manager::Texts{{"pool", "p"}, {"a", "2"}});
-  CHECK(found[1].usage.attachment == manager::Attachment::block);
+  CHECK(found[1].usage.attachment == manager::AccessType::block);
   CHECK(bench::read_volumes(ground.volumes, ground.root, 1).size() == 1);
   CHECK_THROWS_WITH(bench::read_volumes(ground.volumes, ground.root, 3), ContainsSubstring("2 volumes"));
 }

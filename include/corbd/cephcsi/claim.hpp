@@ -8,15 +8,15 @@
 namespace corbd::cephcsi {
 
 /// What is not known is empty.
-struct Claim {
+struct PvcRef {
   std::string name, name_space;  ///< of the PersistentVolumeClaim
   std::string volume;            ///< the PersistentVolume
   bool empty() const { return name.empty() && name_space.empty() && volume.empty(); }
-  bool operator==(const Claim&) const = default;
+  bool operator==(const PvcRef&) const = default;
 };
 
 /// From attributes or metadata that begin with csi.storage.k8s.io/. What is no name of Kubernetes counts as not known.
-Claim claim_of(const std::map<std::string, std::string>& from);
+PvcRef pvc_of(const std::map<std::string, std::string>& from);
 /// "namespace/name" of the pod for which kubelet publishes a volume; empty without podInfoOnMount in the CSIDriver.
 std::string pod_of(const std::map<std::string, std::string>& attributes);
 

@@ -9,30 +9,30 @@
 namespace corbd::device {
 
 /// `discard`: TRIM and WRITE_ZEROES. Both give room back, and neither moves the bytes that it names.
-enum class Operation { read, write, flush, discard };
-inline constexpr std::array<std::string_view, 4> kOperations{"read", "write", "flush", "discard"};
-inline std::string_view name(Operation operation) { return kOperations.at(static_cast<std::size_t>(operation)); }
+enum class RequestKind { read, write, flush, discard };
+inline constexpr std::array<std::string_view, 4> kRequestKinds{"read", "write", "flush", "discard"};
+inline std::string_view name(RequestKind operation) { return kRequestKinds.at(static_cast<std::size_t>(operation)); }
 
 /// Upper bounds in seconds of the latency's buckets. Few, because each is a time series for every volume and operation.
 inline constexpr std::array kLatencyBounds{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0};
 
 /// Requests of one operation that the image ended. One that the kernel repeats on another link counts there.
-struct OperationFigures {
+struct RequestFigures {
   std::uint64_t requests = 0;
   std::uint64_t bytes = 0;   ///< that the requests named; 0 for flush
   std::uint64_t errors = 0;  ///< answered with an error
   std::uint64_t micros = 0;  ///< sum of their latencies
   std::array<std::uint64_t, kLatencyBounds.size() + 1>
       latency{};  ///< requests by latency, not cumulative; the last bucket has those above all bounds
-  bool operator==(const OperationFigures&) const = default;
+  bool operator==(const RequestFigures&) const = default;
 };
 
 struct Figures {
-  std::array<OperationFigures, kOperations.size()> by{};  ///< in the order of Operation
+  std::array<RequestFigures, kRequestKinds.size()> by{};  ///< in the order of RequestKind
   std::uint64_t slow = 0;                                 ///< requests of any operation that took --slow-request
   std::uint64_t still_micros = 0;                         ///< for which nothing was read, for want of memory budget
-  OperationFigures& of(Operation operation) { return by.at(static_cast<std::size_t>(operation)); }
-  const OperationFigures& of(Operation operation) const { return by.at(static_cast<std::size_t>(operation)); }
+  RequestFigures& of(RequestKind operation) { return by.at(static_cast<std::size_t>(operation)); }
+  const RequestFigures& of(RequestKind operation) const { return by.at(static_cast<std::size_t>(operation)); }
   bool operator==(const Figures&) const = default;
 };
 

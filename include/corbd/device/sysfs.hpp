@@ -22,10 +22,10 @@ inline std::uint64_t size_of(const std::filesystem::path& block) {
 }
 
 /// The devices above it and above its partitions; the entries are links to their own folders.
-inline std::vector<Holder> holders_of(const std::filesystem::path& block) {
-  std::vector<Holder> holders;
+inline std::vector<UpperDevice> holders_of(const std::filesystem::path& block) {
+  std::vector<UpperDevice> holders;
   for (const auto& folder : sysfs::holders_of(block)) {
-    Holder& holder = holders.emplace_back();
+    UpperDevice& holder = holders.emplace_back();
     holder.name = folder.filename().string();
     holder.mapping = sysfs::attribute(folder / "dm/name").value_or("");
     holder.size = size_of(folder);

@@ -37,12 +37,12 @@ static_assert(kTraits[0].kind == Kind::nbd && kTraits[1].kind == Kind::krbd && k
 constexpr const Traits& traits(Kind kind) { return kTraits[static_cast<std::size_t>(kind)]; }
 
 /// A device on top of another, as sysfs shows it.
-struct Holder {
+struct UpperDevice {
   std::string name;        ///< the kernel's: "dm-0"
   std::string mapping;     ///< device-mapper's: "luks-rbd-<volume id>"; empty for anything else
   std::uint64_t size = 0;  ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
-  bool operator==(const Holder&) const = default;
+  bool operator==(const UpperDevice&) const = default;
 };
 
 /// A configured device as sysfs shows it.
@@ -60,7 +60,7 @@ struct Seen {
   std::uint64_t completed = 0;
   bool disconnected =
       false;  ///< by a command of this process. It takes no link any more, and stays as long as somebody has it open
-  std::vector<Holder> holders;  ///< of its partitions too
+  std::vector<UpperDevice> holders;  ///< of its partitions too
 };
 
 /// What the kernel's own rbd client can do.

@@ -84,7 +84,7 @@ class Manager {
 };
 
 /// Where a user's mount goes when it names no target, and where a usage is staged.
-std::string staging_path(const std::string& root, const Volume& volume, const Usage& usage);
+std::string staging_path(const std::string& root, const PluginVolume& volume, const Usage& usage);
 std::string default_target(const std::string& root, const Mount& mount);
 
 }  // namespace corbd::manager

@@ -13,13 +13,13 @@
 
 namespace corbd::manager {
 
-enum class Attachment { filesystem, block };
+enum class AccessType { filesystem, block };
 
 /// How one user uses a volume. Users of equal usage share one staging path. All of it counts, by value: two users with
 /// the same mount options are one usage (docs/sources.md#nomad).
 struct Usage {
   std::string access_mode = "SINGLE_NODE_WRITER";  ///< CSI's name of VolumeCapability.AccessMode
-  Attachment attachment = Attachment::filesystem;
+  AccessType attachment = AccessType::filesystem;
   bool read_only = false;
   std::string fstype;                      ///< empty: the plugin's default
   std::vector<std::string> mount_options;  ///< in the order in which they are given
@@ -27,18 +27,18 @@ struct Usage {
 };
 
 /// The volume as its plugin knows it, and its name in our folders.
-struct Volume {
+struct PluginVolume {
   std::string plugin;                   ///< name of the plugin, as GetPluginInfo says it
   std::string external_id;              ///< volume_id of every call
   std::string space = "default", name;  ///< namespace and name; both are only for people and paths
-  friend bool operator==(const Volume&, const Volume&) = default;
+  friend bool operator==(const PluginVolume&, const PluginVolume&) = default;
 };
 
 using Texts = std::map<std::string, std::string>;
 
 /// What a caller wants mounted.
 struct Mount {
-  Volume volume;
+  PluginVolume volume;
   Usage usage;
   std::string user;    ///< who uses it: Nomad's allocation, or another name that is one user's
   std::string target;  ///< absolute; empty: per-alloc/<user>/<name>/<usage> below the root
@@ -61,7 +61,7 @@ struct Claim {
   Phase phase = Phase::mounting;
   /// Of an unmounting or leaving one: it is to be mounted again, so it stays when the unmount is over.
   bool again = false;
-  Volume volume;
+  PluginVolume volume;
   Usage usage;
   std::string user, staging, target;
   /// Permissions and owner of the folder, or for a raw block volume of the empty file, that was at the target before

@@ -112,7 +112,7 @@ constexpr std::int64_t break_mark(std::uint64_t header_version) {
 /// The name of an encrypted volume's mapping, as ceph-csi has it: "luks-rbd-<volume id>", below /dev/mapper.
 std::string mapping_name(const std::string& volume_id);
 /// The mapping above the device of an encrypted volume; null when it is not open.
-const device::Holder* mapping_of(const device::Seen& device);
+const device::UpperDevice* mapping_of(const device::Seen& device);
 
 /// Bytes for a filesystem: of the mapping above the device, if there is one.
 std::uint64_t usable_bytes(const device::Seen& device);

@@ -76,7 +76,7 @@ struct Record {
   /// A try acted on one (`on_word` on disk) and did not serve the device: what the lock shows rests on that override,
   /// and proves nothing to a later try.
   bool operator_override = false;
-  Claim claim;  ///< for people: as it was told when the volume was staged first
+  PvcRef claim;  ///< for people: as it was told when the volume was staged first
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 

@@ -16,9 +16,9 @@
 
 namespace corbd::plan {
 
-using cephcsi::Claim;
 using cephcsi::KernelOptions;
 using cephcsi::Mounter;
+using cephcsi::PvcRef;
 using cephcsi::Serving;
 using cephcsi::Stash;
 
@@ -76,7 +76,7 @@ struct Staged {
   Secret key;
   Secret passphrase = {};      ///< of an encrypted volume, as its secret has it; empty: it has none
   Attachment attachment = {};  ///< as it was asked for this wish; unknown: it was not
-  Claim claim = {};            ///< as the attributes say
+  PvcRef claim = {};           ///< as the attributes say
   bool operator==(const Staged&) const = default;
 };
 struct Unstaged {

@@ -302,7 +302,7 @@ class Devices final : public device::Devices {
     if (known == nullptr || known->backend != backend || known->disconnected)
       return Error{errc::not_found, "not configured"};
     if (known->alive) {
-      // The kernel says yes and drops the socket. A look at our end shows that at once (nbd::Link::connected); the
+      // The kernel says yes and drops the socket. A look at our end shows that at once (nbd::NbdLink::connected); the
       // session reads its end now or in a moment.
       world.trace("the kernel drops the socket: the old link of " + device::path(index) + " lives");
       if (world.hazards != nullptr && world.hazards->any(duration(4)).count() == 0) {

@@ -5,20 +5,20 @@
 using namespace corbd::cephcsi;
 
 TEST_CASE("a claim is known by the names that a provisioner gives") {
-  const Claim claim = claim_of({{"csi.storage.k8s.io/pvc/name", "data"},
-                                {"csi.storage.k8s.io/pvc/namespace", "shop"},
-                                {"csi.storage.k8s.io/pv/name", "pvc-1"},
-                                {"pool", "rbd"}});
-  CHECK(claim == Claim{"data", "shop", "pvc-1"});
+  const PvcRef claim = pvc_of({{"csi.storage.k8s.io/pvc/name", "data"},
+                               {"csi.storage.k8s.io/pvc/namespace", "shop"},
+                               {"csi.storage.k8s.io/pv/name", "pvc-1"},
+                               {"pool", "rbd"}});
+  CHECK(claim == PvcRef{"data", "shop", "pvc-1"});
   CHECK_FALSE(claim.empty());
-  CHECK(claim_of({{"pool", "rbd"}}).empty());
+  CHECK(pvc_of({{"pool", "rbd"}}).empty());
 }
 
 TEST_CASE(
     "what Kubernetes takes for no name is nobody's name, as a client may write any bytes into an image's metadata") {
   for (const std::string& name : {std::string("\xff"), std::string("a\nb"), std::string(254, 'a'), std::string("A")})
-    CHECK(claim_of({{"csi.storage.k8s.io/pvc/name", name}}).empty());
-  CHECK(claim_of({{"csi.storage.k8s.io/pvc/name", std::string(253, 'a')}}).name.size() == 253);
+    CHECK(pvc_of({{"csi.storage.k8s.io/pvc/name", name}}).empty());
+  CHECK(pvc_of({{"csi.storage.k8s.io/pvc/name", std::string(253, 'a')}}).name.size() == 253);
   CHECK(pod_of({{"csi.storage.k8s.io/pod.name", "\"x"}, {"csi.storage.k8s.io/pod.namespace", "shop"}}).empty());
 }
 

@@ -23,7 +23,7 @@ TEST_CASE("a stage names the claim as far as the attributes do, and a publish th
   attributes["csi.storage.k8s.io/pvc/namespace"] = "shop";
   const auto wish = corbd::csi::wish_of(request);
   REQUIRE(wish);
-  CHECK(std::get<plan::Staged>(*wish).claim == plan::Claim{"data", "shop", ""});
+  CHECK(std::get<plan::Staged>(*wish).claim == plan::PvcRef{"data", "shop", ""});
   v1::NodePublishVolumeRequest publish;
   publish.set_volume_id("image-1");
   publish.set_staging_target_path("/a");

@@ -73,7 +73,7 @@ class NoPlugin {
 manager::Mount full_mount() {
   manager::Mount mount;
   mount.volume.external_id = "id-1";
-  mount.usage = {"MULTI_NODE_READER_ONLY", manager::Attachment::filesystem, true, "xfs", {"nodev", "noatime"}};
+  mount.usage = {"MULTI_NODE_READER_ONLY", manager::AccessType::filesystem, true, "xfs", {"nodev", "noatime"}};
   mount.target = "/target";
   mount.volume_context = {{"pool", "rbd"}};
   mount.publish_context = {{"device", "7"}};
@@ -104,7 +104,7 @@ TEST_CASE("a stage and a publish carry the whole volume, and a publish of a plug
   CHECK(published.readonly());
   CHECK(published.secrets().at("userKey") == "secret");
   auto block = full_mount();
-  block.usage.attachment = manager::Attachment::block;
+  block.usage.attachment = manager::AccessType::block;
   REQUIRE(client.get(client.plugin->publish(block, "", client.within(20s))));
   CHECK(plugin.last(&ScriptedPlugin::published).volume_capability().has_block());
   CHECK(plugin.last(&ScriptedPlugin::published).staging_target_path().empty());

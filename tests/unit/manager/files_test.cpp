@@ -44,7 +44,7 @@ Claim sample() {
   Claim claim;
   claim.phase = Claim::Phase::unmounting;
   claim.volume = {"plugin", "rbd/data \"1\"", "space", "name"};
-  claim.usage = {"MULTI_NODE_READER_ONLY", Attachment::filesystem, true, "xfs", {"a", "b"}};
+  claim.usage = {"MULTI_NODE_READER_ONLY", AccessType::filesystem, true, "xfs", {"a", "b"}};
   claim.user = "user";
   claim.staging = "/root/staging";
   claim.target = "/srv/a";
@@ -92,7 +92,7 @@ TEST_CASE("a claim comes back from its file as it was, and goes with it") {
 
 TEST_CASE("what was below a raw block mount is remembered under names that an older version does not read") {
   Claim claim = sample();
-  claim.usage.attachment = manager::Attachment::block;
+  claim.usage.attachment = manager::AccessType::block;
   const std::string text = manager::encode(claim);
   CHECK(text.find("folder_") == text.npos);
   const auto back = manager::decode(text);
@@ -192,7 +192,7 @@ TEST_CASE("the name of a usage is Nomad's, and every part of the usage changes i
   all.insert(folder_name(usage));
   usage.read_only = true;
   all.insert(folder_name(usage));
-  usage.attachment = Attachment::block;
+  usage.attachment = AccessType::block;
   all.insert(folder_name(usage));
   usage.access_mode = "MULTI_NODE_READER_ONLY";
   all.insert(folder_name(usage));

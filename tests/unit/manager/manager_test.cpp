@@ -154,7 +154,7 @@ TEST_CASE("a raw block volume is published on a file, not on a folder") {
   Process process(world);
   Mount block = wanted();
   block.usage = {};
-  block.usage.attachment = Attachment::block;
+  block.usage.attachment = AccessType::block;
   world.folders.insert("/srv/a");
   CHECK(process.mount(block).error().code == errc::failed_precondition);
   world.folders.clear();
@@ -168,7 +168,7 @@ TEST_CASE("an empty file that was there before a raw block mount is there again 
   Process process(world);
   Mount block = wanted();
   block.usage = {};
-  block.usage.attachment = Attachment::block;
+  block.usage.attachment = AccessType::block;
   world.files.insert("/srv/a");
   world.owners["/srv/a"] = {70, 71};
   REQUIRE(process.mount(block));
@@ -290,7 +290,7 @@ TEST_CASE("what somebody mounted at the target after a reboot is neither unmount
   const bool block = GENERATE(false, true);
   World world;
   Mount mount = wanted();
-  if (block) mount.usage.attachment = Attachment::block;
+  if (block) mount.usage.attachment = AccessType::block;
   REQUIRE(Process(world).mount(mount));
   world.reboot();
   world.special["/srv/a"] = {At::mounted, "/dev/sdb1 (8:17)", "", 0};

@@ -6,9 +6,9 @@
 using namespace corbd;
 using manager::Claim;
 using manager::Do;
-using manager::Seen;
+using manager::Goal;
+using manager::MountFacts;
 using manager::Sight;
-using manager::Wish;
 using At = Sight::At;
 using Phase = Claim::Phase;
 
@@ -17,16 +17,16 @@ namespace {
 Sight at(At what, const std::string& mount = "") { return {what, mount, "", 0}; }
 
 /// Of a plugin that stages.
-Seen seen_of(std::optional<Sight> target, std::optional<Sight> staging) {
-  Seen seen;
+MountFacts seen_of(std::optional<Sight> target, std::optional<Sight> staging) {
+  MountFacts seen;
   seen.stages = true;
   seen.target = std::move(target);
   seen.staging = std::move(staging);
   return seen;
 }
 
-Wish mount_wish() {
-  Wish wish;
+Goal mount_wish() {
+  Goal wish;
   wish.mount.volume = {"p", "id", "default", "name"};
   wish.mount.target = "/srv/a";
   return wish;
@@ -48,15 +48,17 @@ Claim mounted_claim(const std::string& shown) {
   return claim;
 }
 
-Do mount_step(const std::optional<Claim>& claim, const Seen& seen) { return next_step(claim, mount_wish(), seen).what; }
-Do unmount_step(const std::optional<Claim>& claim, const Seen& seen) {
-  return next_step(claim, {Wish::What::unmount, {}}, seen).what;
+Do mount_step(const std::optional<Claim>& claim, const MountFacts& seen) {
+  return next_step(claim, mount_wish(), seen).what;
+}
+Do unmount_step(const std::optional<Claim>& claim, const MountFacts& seen) {
+  return next_step(claim, {Goal::What::unmount, {}}, seen).what;
 }
 
 }  // namespace
 
 TEST_CASE("a mount looks before it claims, and claims before it stages") {
-  Seen seen;
+  MountFacts seen;
   CHECK(mount_step({}, seen) == Do::look_plugin);
   seen.stages = true;
   CHECK(mount_step({}, seen) == Do::look_target);
@@ -78,22 +80,22 @@ TEST_CASE("a mount looks before it claims, and claims before it stages") {
 
 TEST_CASE(
     "a volume that is mounted at its staging path is not staged again, a raw block one is: its staging says nothing") {
-  Seen seen = seen_of(at(At::nothing), at(At::mounted, "d"));
+  MountFacts seen = seen_of(at(At::nothing), at(At::mounted, "d"));
   CHECK(mount_step(claim_in(Phase::mounting), seen) == Do::publish);
-  Wish wish = mount_wish();
+  Goal wish = mount_wish();
   Claim claim = claim_in(Phase::mounting);
-  wish.mount.usage.attachment = claim.usage.attachment = manager::Attachment::block;
+  wish.mount.usage.attachment = claim.usage.attachment = manager::AccessType::block;
   CHECK(next_step(claim, wish, seen).what == Do::stage);
 }
 
 TEST_CASE("a half-made mount at the target is published again, because publishing is idempotent") {
-  Seen seen = seen_of(at(At::mounted, "d"), at(At::mounted, "d"));
+  MountFacts seen = seen_of(at(At::mounted, "d"), at(At::mounted, "d"));
   CHECK(mount_step(claim_in(Phase::mounting), seen) == Do::publish);
   CHECK(mount_step(mounted_claim("d"), seen) == Do::done);
 }
 
 TEST_CASE("a mount at the target that is not what is staged is another's, with and without a claim") {
-  Seen seen = seen_of(at(At::mounted, "other"), at(At::mounted, "d"));
+  MountFacts seen = seen_of(at(At::mounted, "other"), at(At::mounted, "d"));
   CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::fail);
   CHECK(mount_step({}, seen) == Do::fail);
   CHECK(unmount_step(claim_in(Phase::mounted), seen) == Do::fail);
@@ -102,14 +104,14 @@ TEST_CASE("a mount at the target that is not what is staged is another's, with a
 }
 
 TEST_CASE("an unmount that was begun is begun anew by a mount, from a claim that counts again") {
-  Seen seen = seen_of(at(At::nothing), at(At::mounted, "d"));
+  MountFacts seen = seen_of(at(At::nothing), at(At::mounted, "d"));
   const auto step = next_step(claim_in(Phase::leaving), mount_wish(), seen);
   CHECK(step.what == Do::save_claim);
   CHECK(step.phase == Phase::mounting);
 }
 
 TEST_CASE("an unmount unpublishes, then frees the claim, then unstages, then forgets it") {
-  Seen seen;
+  MountFacts seen;
   CHECK(unmount_step({}, seen) == Do::done);
   CHECK(unmount_step(claim_in(Phase::mounted), seen) == Do::look_plugin);
   seen.stages = true;
@@ -123,7 +125,7 @@ TEST_CASE("an unmount unpublishes, then frees the claim, then unstages, then for
   CHECK(unmount_step(claim_in(Phase::unmounting), seen) == Do::unpublish);
   seen.unpublished = true;
   seen.target = at(At::nothing);
-  const auto freed = next_step(claim_in(Phase::unmounting), {Wish::What::unmount, {}}, seen);
+  const auto freed = next_step(claim_in(Phase::unmounting), {Goal::What::unmount, {}}, seen);
   CHECK(freed.what == Do::save_claim);
   CHECK(freed.phase == Phase::leaving);
   CHECK(unmount_step(claim_in(Phase::leaving), seen) == Do::unstage);
@@ -135,13 +137,13 @@ TEST_CASE("an unmount unpublishes, then frees the claim, then unstages, then for
 }
 
 TEST_CASE("a staging path that others use is not unstaged") {
-  Seen seen = seen_of({}, {});
+  MountFacts seen = seen_of({}, {});
   seen.others = {"/srv/b"};
   CHECK(unmount_step(claim_in(Phase::leaving), seen) == Do::clean);
 }
 
 TEST_CASE("a mount that is still there after the plugin's yes is an error, and the claim stays") {
-  Seen seen = seen_of(at(At::mounted, "d"), {});
+  MountFacts seen = seen_of(at(At::mounted, "d"), {});
   seen.unpublished = true;
   CHECK(unmount_step(claim_in(Phase::unmounting), seen) == Do::fail);
   seen = seen_of({}, at(At::mounted, "d"));
@@ -152,7 +154,7 @@ TEST_CASE("a mount that is still there after the plugin's yes is an error, and t
 }
 
 TEST_CASE("what a plugin says does not free a dead mount twice") {
-  Seen seen = seen_of(at(At::nothing), at(At::dead, "d"));
+  MountFacts seen = seen_of(at(At::nothing), at(At::dead, "d"));
   seen.unstaged = true;
   CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::fail);
   seen.unstaged = false;
@@ -160,11 +162,13 @@ TEST_CASE("what a plugin says does not free a dead mount twice") {
 }
 
 TEST_CASE("an expansion looks first, and asks the plugin only for what is mounted and answers") {
-  Wish wish = mount_wish();
-  wish.what = Wish::What::expand;
-  const auto step = [&](const std::optional<Claim>& claim, const Seen& seen) { return next_step(claim, wish, seen); };
+  Goal wish = mount_wish();
+  wish.what = Goal::What::expand;
+  const auto step = [&](const std::optional<Claim>& claim, const MountFacts& seen) {
+    return next_step(claim, wish, seen);
+  };
   const Claim mounted = claim_in(Phase::mounted);
-  Seen seen;
+  MountFacts seen;
   CHECK(step({}, seen).error.code == errc::not_found);
   for (const Phase begun : {Phase::mounting, Phase::unmounting, Phase::leaving})
     CHECK(step(claim_in(begun), seen).error.code == errc::failed_precondition);
@@ -192,7 +196,7 @@ TEST_CASE("a mount in another boot than its claim's is another's, whatever the s
   Claim claim = claim_in(Phase::mounted);
   claim.boot_id = "before";
   claim.shown = "d";
-  Seen seen = seen_of(at(At::mounted, "d"), at(At::mounted, "d"));
+  MountFacts seen = seen_of(at(At::mounted, "d"), at(At::mounted, "d"));
   seen.boot_id = "now";
   CHECK(unmount_step(claim, seen) == Do::fail);
   CHECK(mount_step(claim, seen) == Do::fail);
@@ -202,12 +206,12 @@ TEST_CASE("a mount in another boot than its claim's is another's, whatever the s
 }
 
 TEST_CASE("what a claim says was mounted decides, also where nothing is staged any more, and of a raw block volume") {
-  for (const auto attachment : {manager::Attachment::filesystem, manager::Attachment::block}) {
+  for (const auto attachment : {manager::AccessType::filesystem, manager::AccessType::block}) {
     Claim claim = claim_in(Phase::mounted);
     claim.usage.attachment = attachment;
     claim.boot_id = "now";
     claim.shown = "the device nbd1";
-    Seen seen = seen_of(at(At::mounted, "the device nbd1"), at(At::folder));
+    MountFacts seen = seen_of(at(At::mounted, "the device nbd1"), at(At::folder));
     seen.boot_id = "now";
     CHECK(unmount_step(claim, seen) == Do::look_users);
     seen.target = at(At::mounted, "the device sdb");
@@ -216,28 +220,28 @@ TEST_CASE("what a claim says was mounted decides, also where nothing is staged a
 }
 
 TEST_CASE("a mount of which an older claim tells nothing is ours only if the staging path shows it") {
-  for (const auto attachment : {manager::Attachment::filesystem, manager::Attachment::block}) {
+  for (const auto attachment : {manager::AccessType::filesystem, manager::AccessType::block}) {
     Claim claim = claim_in(Phase::mounted);
     claim.usage.attachment = attachment;
-    Seen seen = seen_of(at(At::mounted, "the device nbd1"), {});
+    MountFacts seen = seen_of(at(At::mounted, "the device nbd1"), {});
     seen.boot_id = "now";
     CHECK(unmount_step(claim, seen) == Do::look_staging);
     seen.staging = at(At::mounted, "the device nbd1");
     CHECK(unmount_step(claim, seen) == Do::look_users);
     for (const auto& staging : {at(At::folder), at(At::nothing), at(At::mounted, "the device nbd2")}) {
       seen.staging = staging;
-      CHECK(next_step(claim, {Wish::What::unmount, {}}, seen).error.code == errc::failed_precondition);
+      CHECK(next_step(claim, {Goal::What::unmount, {}}, seen).error.code == errc::failed_precondition);
     }
     seen.staging = at(At::unknown);
-    CHECK(next_step(claim, {Wish::What::unmount, {}}, seen).error.code == errc::unavailable);
+    CHECK(next_step(claim, {Goal::What::unmount, {}}, seen).error.code == errc::unavailable);
   }
 }
 
 TEST_CASE("a raw block volume whose plugin shows nothing at the staging path is unmounted if this boot mounted it") {
   Claim claim = claim_in(Phase::unmounting);
-  claim.usage.attachment = manager::Attachment::block;
+  claim.usage.attachment = manager::AccessType::block;
   claim.boot_id = "now";
-  Seen seen = seen_of(at(At::mounted, "the device nbd1"), at(At::folder));
+  MountFacts seen = seen_of(at(At::mounted, "the device nbd1"), at(At::folder));
   seen.boot_id = "now";
   CHECK(unmount_step(claim, seen) == Do::look_users);
 }
@@ -245,7 +249,7 @@ TEST_CASE("a raw block volume whose plugin shows nothing at the staging path is 
 TEST_CASE("a mount claims its boot before it stages, and forgets what was mounted before it publishes anew") {
   Claim claim = claim_in(Phase::mounted);
   claim.boot_id = "before";
-  Seen seen = seen_of(at(At::folder), at(At::folder));
+  MountFacts seen = seen_of(at(At::folder), at(At::folder));
   seen.boot_id = "now";
   CHECK(next_step(claim, mount_wish(), seen).what == Do::save_claim);
   CHECK(next_step(claim, mount_wish(), seen).phase == Phase::mounting);
@@ -259,7 +263,7 @@ TEST_CASE("a mount claims its boot before it stages, and forgets what was mounte
 TEST_CASE("setting down what an earlier boot mounted has nothing to do") {
   Claim claim = claim_in(Phase::mounted);
   claim.boot_id = "before";
-  Seen seen = seen_of(at(At::mounted, "d"), {});
+  MountFacts seen = seen_of(at(At::mounted, "d"), {});
   seen.boot_id = "now";
-  CHECK(next_step(claim, {Wish::What::set_down, {}}, seen).what == Do::done);
+  CHECK(next_step(claim, {Goal::What::set_down, {}}, seen).what == Do::done);
 }

@@ -48,7 +48,7 @@ class Process::FakePlugin final : public manager::Plugin {
       if (world_.stages && !world_.mounts.contains(staging + world_.inside))
         return Error{errc::failed_precondition, "it is not staged"};
       if (world_.publishes_nothing) return {};
-      const bool block = mount.usage.attachment == Attachment::block;
+      const bool block = mount.usage.attachment == AccessType::block;
       (block ? world_.files : world_.folders).insert(mount.target);
       world_.mounts[mount.target] =
           world_.stages ? world_.mounts.at(staging + world_.inside) : "dev-of-" + mount.volume.external_id;

@@ -15,7 +15,7 @@
 
 namespace corbd::test {
 
-using manager::Attachment;
+using manager::AccessType;
 using manager::Claim;
 using manager::Mount;
 using manager::Sight;

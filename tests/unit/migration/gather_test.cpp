@@ -48,7 +48,7 @@ class HostFolder {
     fs::create_directories(at("/sys/block/" + name));
     fs::create_symlink("../../block/" + name, at("/sys/dev/block/" + dev));
   }
-  Inputs gathered() const {
+  ForecastInputs gathered() const {
     Options options;
     options.root = folder_.path();
     options.kubelet_dir = "/var/lib/kubelet";
@@ -241,8 +241,8 @@ TEST_CASE("the folder of another RBD driver is seen, if this driver has none") {
 
 namespace {
 
-Inputs asked(const result<kube::Access>& access, const std::string& volume, const std::string& node) {
-  Inputs inputs;
+ForecastInputs asked(const result<kube::Access>& access, const std::string& volume, const std::string& node) {
+  ForecastInputs inputs;
   inputs.driver = kDriver;
   StagedAt at;
   at.volume_id = "v1";
@@ -293,7 +293,7 @@ result<> attached_by(const std::string& attachment, const std::string& staged_at
         R"({"metadata":{"name":"pvc-1"},"status":{"phase":"Bound"},"spec":{"accessModes":["ReadWriteOnce"],"csi":{"driver":")" +
             kDriver + R"(","volumeHandle":"v1","nodeStageSecretRef":{"name":"s","namespace":"n"}}}})");
   });
-  Inputs inputs;
+  ForecastInputs inputs;
   inputs.driver = kDriver;
   StagedAt at;
   at.volume_id = "v1";
@@ -338,7 +338,7 @@ TEST_CASE("whether the driver attaches its volumes is asked once, where a Volume
     if (request.target.ends_with("/csidrivers/" + kDriver)) return peer.answer(answer, object);
     peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
   });
-  Inputs inputs;
+  ForecastInputs inputs;
   inputs.driver = kDriver;
   for (const char* id : {"v1", "v2"}) inputs.staged.emplace_back().volume_id = id;
   ask_api_server(inputs, server.access(), "node-1");

@@ -38,8 +38,8 @@ VolumeFacts known(std::map<std::string, std::string> attributes) {
 }
 
 /// A node with one filesystem, and nothing wrong.
-Inputs node() {
-  Inputs inputs;
+ForecastInputs node() {
+  ForecastInputs inputs;
   inputs.driver = "rbd.csi.ceph.com";
   inputs.kernel = "6.12.1";
   inputs.nbd_there = true;
@@ -55,7 +55,7 @@ Inputs node() {
   return inputs;
 }
 /// As ceph-csi staged it with the kernel's client.
-Inputs by_kernel() {
+ForecastInputs by_kernel() {
   auto inputs = node();
   inputs.staged[0].stash = stash_of(false);
   inputs.staged[0].device = "rbd0";
@@ -64,7 +64,7 @@ Inputs by_kernel() {
   return inputs;
 }
 /// As ceph-csi staged it with rbd-nbd.
-Inputs by_rbd_nbd() {
+ForecastInputs by_rbd_nbd() {
   auto inputs = node();
   inputs.staged[0].stash = stash_of(true);
   inputs.staged[0].device = "nbd0";
@@ -73,7 +73,7 @@ Inputs by_rbd_nbd() {
   return inputs;
 }
 /// As this agent serves it.
-Inputs by_agent() {
+ForecastInputs by_agent() {
   auto inputs = by_rbd_nbd();
   inputs.nbd[0].daemons.clear();
   inputs.agent = true;
@@ -93,7 +93,7 @@ Finding named(const VolumeForecast& volume, const std::string& check) {
   return {check, Grade::ok, "no such finding", {}};
 }
 
-Grade migration_of(const Inputs& inputs, const std::string& check) {
+Grade migration_of(const ForecastInputs& inputs, const std::string& check) {
   return named(only(forecast_migration(inputs)), check).verdict;
 }
 

@@ -10,7 +10,7 @@
 #include "view.hpp"
 
 using namespace corbd;
-using manager::Attachment;
+using manager::AccessType;
 using manager::Claim;
 using manager::Sight;
 using mounting::MountSpec;
@@ -79,7 +79,7 @@ TEST_CASE("read-only, raw block, encryption and attributes reach the plugin") {
   CHECK(mounting::mount_of(spec)->usage.read_only);
   spec = etc.spec();
   spec.block = true;
-  CHECK(mounting::mount_of(spec)->usage.attachment == Attachment::block);
+  CHECK(mounting::mount_of(spec)->usage.attachment == AccessType::block);
   CHECK(mounting::mount_of(spec)->usage.fstype.empty());
   spec = etc.spec();
   spec.kms = "default";

@@ -49,7 +49,7 @@ struct Other {
   Ground& ground;
   MemoryImage image;
   Fd peer;
-  std::unique_ptr<nbd::Link> link;
+  std::unique_ptr<nbd::NbdLink> link;
 };
 
 }  // namespace

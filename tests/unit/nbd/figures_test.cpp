@@ -6,11 +6,11 @@
 namespace corbd::test {
 namespace {
 
-using device::Operation;
+using device::RequestKind;
 using Ends = MemoryImage::Ends;
 using Io = MemoryImage::Io;
 
-std::uint64_t all_of(const device::OperationFigures& figures) {
+std::uint64_t all_of(const device::RequestFigures& figures) {
   std::uint64_t sum = 0;
   for (const auto count : figures.latency) sum += count;
   return sum;
@@ -28,15 +28,15 @@ TEST_CASE("a link counts its requests and their bytes by operation, whichever th
   CHECK(ground.ask(request(Command::write_zeroes, 5, 0, 4096), 5) == 0);
   CHECK(ground.ask(request(Command::read, 6, 0, 512), 6) == 0);
   // A reply may leave before the io thread knows of the end.
-  REQUIRE(ground.eventually([&] { return ground.link->figures().of(Operation::read).requests == 1; }));
+  REQUIRE(ground.eventually([&] { return ground.link->figures().of(RequestKind::read).requests == 1; }));
   const auto now = ground.link->figures();
-  CHECK(now.of(Operation::write).requests == 2);
-  CHECK(now.of(Operation::write).bytes == 1536);
-  CHECK(now.of(Operation::flush).requests == 1);
-  CHECK(now.of(Operation::flush).bytes == 0);
-  CHECK(now.of(Operation::discard).requests == 2);
-  CHECK(now.of(Operation::discard).bytes == 8192);
-  CHECK(now.of(Operation::read).bytes == 512);
+  CHECK(now.of(RequestKind::write).requests == 2);
+  CHECK(now.of(RequestKind::write).bytes == 1536);
+  CHECK(now.of(RequestKind::flush).requests == 1);
+  CHECK(now.of(RequestKind::flush).bytes == 0);
+  CHECK(now.of(RequestKind::discard).requests == 2);
+  CHECK(now.of(RequestKind::discard).bytes == 8192);
+  CHECK(now.of(RequestKind::read).bytes == 512);
   for (const auto& one : now.by) {
     CHECK(all_of(one) == one.requests);
     CHECK(one.errors == 0);
@@ -47,12 +47,12 @@ TEST_CASE("a request that the image refuses counts as an error, one that the ker
   Ground ground;
   ground.image.fail(Io::write, EIO);
   CHECK(ground.ask(request(Command::write, 1, 0, 512) + pattern(512), 1) == nbd::wire_eio);
-  CHECK(ground.link->figures().of(Operation::write).errors == 1);
-  CHECK(ground.link->figures().of(Operation::write).requests == 1);
+  CHECK(ground.link->figures().of(RequestKind::write).errors == 1);
+  CHECK(ground.link->figures().of(RequestKind::write).requests == 1);
   ground.image.fail(Io::write, ESHUTDOWN);
   ground.send(request(Command::write, 2, 0, 512) + pattern(512));
   CHECK(ground.ends());
-  CHECK(ground.link->figures().of(Operation::write).requests == 1);
+  CHECK(ground.link->figures().of(RequestKind::write).requests == 1);
 }
 
 TEST_CASE("a latency counts in the first bucket whose bound it does not exceed") {
@@ -60,12 +60,12 @@ TEST_CASE("a latency counts in the first bucket whose bound it does not exceed")
   nbd::Request read;
   for (const std::int64_t micros : {0, 500, 501, 10'000'000, 10'000'001}) stats.ended(read, micros, false);
   const auto figures = stats.read();
-  const auto& latency = figures.of(Operation::read).latency;
+  const auto& latency = figures.of(RequestKind::read).latency;
   CHECK(latency.at(0) == 2);
   CHECK(latency.at(1) == 1);
   CHECK(latency.at(9) == 1);
   CHECK(latency.at(10) == 1);
-  CHECK(stats.read().of(Operation::read).micros == 20'001'002);
+  CHECK(stats.read().of(RequestKind::read).micros == 20'001'002);
 }
 
 TEST_CASE("a request that takes as long as the limit counts as slow while it is under way, and once") {
@@ -75,7 +75,7 @@ TEST_CASE("a request that takes as long as the limit counts as slow while it is 
   REQUIRE(ground.eventually([&] { return ground.link->figures().slow == 1; }));
   ground.image.release();
   CHECK(ground.reply().cookie == 1);
-  REQUIRE(ground.eventually([&] { return ground.link->figures().of(Operation::flush).requests == 1; }));
+  REQUIRE(ground.eventually([&] { return ground.link->figures().of(RequestKind::flush).requests == 1; }));
   CHECK(ground.link->figures().slow == 1);
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("without a limit no request is slow") {
   REQUIRE(ground.eventually([&] { return ground.link->oldest() > std::chrono::milliseconds(30); }));
   ground.image.release();
   CHECK(ground.reply().cookie == 1);
-  REQUIRE(ground.eventually([&] { return ground.link->figures().of(Operation::flush).requests == 1; }));
+  REQUIRE(ground.eventually([&] { return ground.link->figures().of(RequestKind::flush).requests == 1; }));
   CHECK(ground.link->figures().slow == 0);
 }
 

@@ -29,7 +29,7 @@ struct Next {
   Ground& ground;
   MemoryImage image;
   nbd::IoLoop loop;
-  std::unique_ptr<nbd::Link> link;
+  std::unique_ptr<nbd::NbdLink> link;
 };
 
 }  // namespace

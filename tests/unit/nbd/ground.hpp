@@ -189,7 +189,7 @@ class Ground {
   nbd::Counters counters;
   nbd::IoLoop loop;
   Fd peer;
-  std::unique_ptr<nbd::Link> link;
+  std::unique_ptr<nbd::NbdLink> link;
   int stopped = 0;
 };
 

@@ -76,8 +76,8 @@ struct KeptGround {
     done.get_future().wait();
   }
   void serve(Fd end, std::unique_ptr<nbd::InheritedSession> left) {
-    link = std::make_unique<nbd::Link>(control.get_executor(), *clock, loop, image, false, std::move(end), Fd(),
-                                       std::function<void()>(), counters, std::move(left));
+    link = std::make_unique<nbd::NbdLink>(control.get_executor(), *clock, loop, image, false, std::move(end), Fd(),
+                                          std::function<void()>(), counters, std::move(left));
   }
   void end() {
     image.set_ends(Ends::at_once);
@@ -118,7 +118,7 @@ struct KeptGround {
   nbd::Counters counters;
   nbd::IoLoop loop;
   Fd peer, socket;
-  std::unique_ptr<nbd::Link> link;
+  std::unique_ptr<nbd::NbdLink> link;
 };
 
 }  // namespace
@@ -163,7 +163,7 @@ TEST_CASE("a link is dropped before it is given away, and stays if that fails") 
     const Until until{ground.clock->now() + kPatience, nullptr};
     asio::co_spawn(
         ground.control,
-        [](nbd::Link& link, Until by) -> task<result<Fd>> {
+        [](nbd::NbdLink& link, Until by) -> task<result<Fd>> {
           static_cast<void>(co_await link.drain(by));
           co_return co_await link.give(by);
         }(*ground.link, until),
@@ -243,8 +243,8 @@ TEST_CASE("a session goes on with a dead one's requests, and its ledger takes th
     auto pair = nbd::make_socket_pair();
     REQUIRE(pair);
     nbd::IoLoop refused(64u << 20, 1u << 20, 1u << 20, 1u << 20, &keep);
-    nbd::Link link(before.control.get_executor(), *before.clock, refused, image, false, std::move(pair->first), Fd(),
-                   std::function<void()>(), before.counters, std::move(again));
+    nbd::NbdLink link(before.control.get_executor(), *before.clock, refused, image, false, std::move(pair->first), Fd(),
+                      std::function<void()>(), before.counters, std::move(again));
     REQUIRE(eventually([&] { return link.state() == State::closed; }));
     CHECK(image.calls().empty());
     std::byte byte;

@@ -281,7 +281,7 @@ TEST_CASE("every io thread of the devices has its part of the budget, and they s
                auto link = devices->serve(disk.image, false, [] {});
                REQUIRE(link);
                disk.link = std::move(*link);
-               disk.peer = std::move(static_cast<nbd::Link&>(*disk.link).kernel_end()->socket);
+               disk.peer = std::move(static_cast<nbd::NbdLink&>(*disk.link).kernel_end()->socket);
              })
         .send(reads(2, kShort));
   }

@@ -125,13 +125,13 @@ class SharedImage final : public image::Image {
                                                                   std::move(one.ledger), one.link.token});
   nbd::GivenLinks given(control.get_executor(), *clock, loop, config);
   std::vector<std::unique_ptr<SharedImage>> images;
-  std::vector<std::unique_ptr<nbd::Link>> links;
+  std::vector<std::unique_ptr<nbd::NbdLink>> links;
   for (std::size_t i = 0; i < play.links; ++i) {
     const auto device = static_cast<std::uint32_t>(kDevice + i);
     SharedImage& image = *images.emplace_back(std::make_unique<SharedImage>(*disks.at(i), seed));
     std::optional<nbd::GivenLinks::Found> found;
     if (!first && !(found = given.find(device, backend_of(i), image, false))) refuse_to_serve("nothing to go on with");
-    links.push_back(std::make_unique<nbd::Link>(
+    links.push_back(std::make_unique<nbd::NbdLink>(
         control.get_executor(), *clock, loop, image, false, found ? std::move(found->socket) : std::move(fresh.at(i)),
         Fd(), [] { ::_exit(4); }, counters, found ? std::move(found->inherited) : nullptr));
     if (first) links.back()->keep(device, backend_of(i));

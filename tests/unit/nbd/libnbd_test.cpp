@@ -31,7 +31,7 @@ struct Client {
 
   Ground& ground;
   std::unique_ptr<nbd_handle, decltype(&::nbd_close)> handle;
-  std::unique_ptr<nbd::Link> link;
+  std::unique_ptr<nbd::NbdLink> link;
 };
 
 /// One after another, against a plain vector.

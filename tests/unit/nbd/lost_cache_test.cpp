@@ -23,8 +23,8 @@ class LossyGround : public Ground {
     options.cache_lost = true;
     options.on_loss_told = [this] { ++told; };
     link->shut();
-    link = std::make_unique<nbd::Link>(control.get_executor(), *clock, loop, image, std::move(options),
-                                       std::move(pair->first), Fd(), std::function<void()>(), counters);
+    link = std::make_unique<nbd::NbdLink>(control.get_executor(), *clock, loop, image, std::move(options),
+                                          std::move(pair->first), Fd(), std::function<void()>(), counters);
     peer = std::move(pair->second);
   }
   int told = 0;

@@ -59,7 +59,7 @@ TEST_CASE("a configured device is seen with everything the planner asks for") {
   CHECK(seen.dev_minor == 96);
   CHECK(seen.io_timeout_ms == 1000);
   CHECK(seen.holders ==
-        std::vector<device::Holder>{{"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}, {"dm-0", "", 0, 0, 0}});
+        std::vector<device::UpperDevice>{{"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}, {"dm-0", "", 0, 0, 0}});
 }
 
 TEST_CASE("what a device with requests in flight has answered is seen, and nothing more is read of an idle one") {

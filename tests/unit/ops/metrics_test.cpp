@@ -130,7 +130,8 @@ TEST_CASE("the devices' counters have the commands' names") {
 TEST_CASE("a volume's requests, bytes and errors are counted by operation") {
   ops::Snapshot snapshot;
   auto busy = status("v1");
-  busy.figures.of(device::Operation::write) = {.requests = 7, .bytes = 28672, .errors = 2, .micros = 0, .latency = {}};
+  busy.figures.of(device::RequestKind::write) = {
+      .requests = 7, .bytes = 28672, .errors = 2, .micros = 0, .latency = {}};
   busy.figures.slow = 3;
   busy.figures.still_micros = 2'500'000;
   busy.in_flight = 4;
@@ -174,7 +175,7 @@ TEST_CASE("a volume that the kernel serves has no counters here") {
 TEST_CASE("what is told of a volume's I/O is chosen: nothing, counters, or its latencies too") {
   ops::Snapshot snapshot;
   auto busy = status("v1");
-  auto& reads = busy.figures.of(device::Operation::read);
+  auto& reads = busy.figures.of(device::RequestKind::read);
   reads.requests = 3;
   reads.micros = 2'500'000;
   reads.latency.front() = 2;

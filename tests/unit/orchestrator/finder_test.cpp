@@ -115,7 +115,7 @@ TEST_CASE("a device without a record is staged as the API server tells, by three
   CHECK(arguments.publish_context.at("from") == "controller");
   CHECK(arguments.secrets.at("userID").reveal() == "admin");
   CHECK(std::get<plan::Staged>(scene.volumes.wishes.front()).attachment.uid == "uid-1");
-  CHECK(std::get<plan::Staged>(scene.volumes.wishes.front()).claim == plan::Claim{"data", "shop", "pv-1"});
+  CHECK(std::get<plan::Staged>(scene.volumes.wishes.front()).claim == plan::PvcRef{"data", "shop", "pv-1"});
 }
 
 TEST_CASE("a volume whose object is missing is skipped, and why is told until it is found") {

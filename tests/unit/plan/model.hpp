@@ -56,7 +56,7 @@ struct Model {
 
 device::Seen device_seen(std::uint32_t index);
 /// What is open above the device of an encrypted volume.
-device::Holder mapping();
+device::UpperDevice mapping();
 host::Mount mount_of(const device::Seen& device, const std::string& target);
 Staged staged_wish();
 

@@ -13,7 +13,7 @@ device::Seen device_seen(std::uint32_t index) {
   return seen;
 }
 
-device::Holder mapping() { return {"dm-0", mapping_name(kId), 1 << 29, 253, 0}; }
+device::UpperDevice mapping() { return {"dm-0", mapping_name(kId), 1 << 29, 253, 0}; }
 
 host::Mount mount_of(const device::Seen& device, const std::string& target) {
   host::Mount mount;
