@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "corbd/handover/handover.hpp"
+#include "corbd/handover/values.hpp"
 
 namespace corbd::handover {
 
@@ -42,15 +43,6 @@ std::string pack_answer(const std::optional<std::string>& refusal);
 result<> unpack_answer(std::string_view message);
 
 /// Anything that is said after the answer.
-struct Word {
-  enum class What { ready, begins, lock, loaded, listener, link, served, end } what = What::ready;
-  std::string volume_id = {};                     ///< of a link
-  std::uint32_t device = 0;                       ///< of `link` and `served`
-  std::vector<std::string> unopened_images = {};  ///< of the next agent's `ready`
-  bool registered = false;                        ///< of a listener
-  bool operator==(const Word&) const = default;
-  bool has_descriptor() const { return what == What::lock || what == What::listener || what == What::link; }
-};
 std::string pack(const Word& word);
 result<Word> unpack_word(std::string_view message);
 

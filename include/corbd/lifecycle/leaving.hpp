@@ -21,6 +21,7 @@ struct Told {
   std::size_t in_use = 0;               ///< devices that it serves and somebody uses
   duration since{};                     ///< the first signal
   duration grace{};  ///< for which it waits for the next agent; 0: none would come while this one serves
+  bool operator==(const Told&) const = default;
 };
 
 enum class Leaving {

@@ -1,0 +1,99 @@
+// How an agent ends: it hands its devices to the next agent, or leaves them to the next start.
+#include "phases.hpp"
+
+namespace corbd::lifecycle {
+namespace {
+
+// Sessions and operations come first. Neither calls under way nor mere readers may take their time.
+constexpr std::chrono::milliseconds kVolumesStopWithin{1600}, kCallsEndWithin{200};
+// The next agent waits for nothing else.
+constexpr std::chrono::seconds kCallsEndForNextWithin{2};
+
+Transition end_callers(State state, duration within) {
+  return to(std::move(state), {.what = Do::end_callers, .within = within});
+}
+
+Transition stop_volumes(State state) {
+  return to(std::move(state), {.what = Do::stop_volumes, .within = kVolumesStopWithin});
+}
+
+/// A signal that comes later ends the process.
+Transition gone(State state) {
+  if (state.failed) return end_with(std::move(state), {.what = Do::exit, .code = 1});
+  const bool stays = !state.told_to_end() && state.settings.goes_into_reserve();
+  return end_with(std::move(state), {.what = stays ? Do::go_to_reserve : Do::exit});
+}
+
+}  // namespace
+
+/// A planned restart: the next agent waits. Callers end first, while devices are served. Then each device stands still
+/// until the next agent serves it, a few at a time.
+Transition hand_over(State state) {
+  state.phase = Phase::handing_over;
+  return to(std::move(state), {.what = Do::begin_nothing});
+}
+
+Transition hand_over_done(State state, errc code) {
+  const bool needed = state.doing == Do::quiesce || state.doing == Do::ask_next || state.doing == Do::give_lock ||
+                      state.doing == Do::give_listeners || state.doing == Do::give_links;
+  if (needed && code != errc::ok) {
+    state.failed = true;
+    // What is under way is answered, unless that has happened for the links.
+    if (state.doing != Do::give_links) return stop_volumes(std::move(state));
+  }
+  switch (state.doing) {
+    case Do::begin_nothing:
+      return to(std::move(state), {.what = Do::release_listeners});
+    case Do::release_listeners:
+      return end_callers(std::move(state), kCallsEndForNextWithin);
+    case Do::end_callers:
+      return to(std::move(state), {.what = Do::unregister});
+    case Do::unregister:
+      return to(std::move(state), {.what = Do::quiesce});
+    case Do::quiesce:
+      return to(std::move(state), {.what = Do::ask_next, .within = kNextAnswersWithin});
+    case Do::ask_next:
+      return to(std::move(state), {.what = Do::tell_successor});
+    case Do::tell_successor:
+      if (!state.told_to_end() && state.settings.goes_into_reserve())
+        return to(std::move(state), {.what = Do::note_reserve});
+      [[fallthrough]];
+    case Do::note_reserve:
+      return to(std::move(state), {.what = Do::give_lock});
+    case Do::give_lock:
+      return to(std::move(state), {.what = Do::give_listeners});
+    case Do::give_listeners:
+      return to(std::move(state), {.what = Do::give_links});
+    case Do::give_links:
+    case Do::stop_volumes:
+      return to(std::move(state), {.what = Do::hear_last_signals});
+    default:
+      return gone(std::move(state));
+  }
+}
+
+/// The end goes the other way: no reader of the metrics, no new healing, no step of a volume, then whoever still waits
+/// for an answer, and the registration last.
+Transition leave(State state) {
+  state.phase = Phase::leaving;
+  return to(std::move(state), {.what = Do::begin_nothing, .say = true});
+}
+
+Transition leave_done(State state) {
+  switch (state.doing) {
+    case Do::see_users_out:
+      return leave(std::move(state));
+    case Do::begin_nothing:
+      return stop_volumes(std::move(state));
+    case Do::stop_volumes:
+      return end_callers(std::move(state), kCallsEndWithin);
+    case Do::end_callers:
+      return to(std::move(state), {.what = Do::close_clients});
+    case Do::close_clients:
+      return to(std::move(state), {.what = Do::unregister});
+    default:
+      return end_with(std::move(state), {.what = Do::exit, .say = true});
+  }
+}
+
+}  // namespace corbd::lifecycle

@@ -1,0 +1,41 @@
+// The parts of next(). Each takes the state in which the last action was asked for.
+#pragma once
+
+#include <chrono>
+#include <utility>
+
+#include "corbd/lifecycle/lifecycle.hpp"
+
+namespace corbd::lifecycle {
+
+/// A next agent that was ready before answers at once.
+inline constexpr std::chrono::seconds kNextAnswersWithin{5};
+
+/// Asks for that action.
+inline Transition to(State state, const Action& action) {
+  state.doing = action.what;
+  return {std::move(state), action};
+}
+/// The action that is under way goes on; this one is done beside it.
+inline Transition beside(State state, const Action& action) { return {std::move(state), action}; }
+inline Transition end_with(State state, const Action& action) {
+  state.phase = Phase::ended;
+  return to(std::move(state), action);
+}
+inline Transition refuse(State state) { return end_with(std::move(state), {.what = Do::refuse, .code = 1}); }
+
+Transition begin(State state, const Begun& begun);
+Transition links_gone(State state, bool in_reserve);
+Transition wait_done(State state, errc code);
+Transition preopen(State state);
+Transition take_over_heard(State state, handover::Word::What word);
+Transition take_over_done(State state, errc code);
+Transition serve_done(State state, errc code);
+Transition woken(State state, const Woken& woken);
+Transition next_answered(State state, const Answered& answered);
+Transition hand_over_done(State state, errc code);
+Transition leave(State state);
+Transition hand_over(State state);
+Transition leave_done(State state);
+
+}  // namespace corbd::lifecycle

@@ -1,0 +1,76 @@
+// From the first call that is answered until this agent leaves or hands over.
+#include "phases.hpp"
+
+namespace corbd::lifecycle {
+namespace {
+
+// The next agent connects to the clusters and opens images first.
+constexpr std::chrono::seconds kNextPreopensWithin{120};
+constexpr std::chrono::milliseconds kDecideAgain{500};
+
+Transition ask_next(State state) { return to(std::move(state), {.what = Do::ask_next, .within = kNextPreopensWithin}); }
+
+/// One that was told to end looks again at once.
+Transition serve_on(State state) {
+  const auto within = state.told_to_end() ? duration{} : duration::max();
+  return to(std::move(state), {.what = Do::wait, .within = within});
+}
+
+Transition decide_leaving(State state) {
+  switch (decide(state.told)) {
+    case Leaving::leave:
+      return leave(std::move(state));
+    case Leaving::see_users_out:
+      state.phase = Phase::leaving;
+      return to(std::move(state), {.what = Do::see_users_out});
+    case Leaving::hand_over:
+      return ask_next(std::move(state));
+    case Leaving::wait:
+      break;
+  }
+  const bool say = state.told.node_stops && !std::exchange(state.said_it_waits, true);
+  return to(std::move(state), {.what = Do::wait, .within = kDecideAgain, .say = say});
+}
+
+}  // namespace
+
+/// This pod goes, and another one may be in reserve: a rollout is undone, or the node was booted in the middle of one.
+/// The call counts once, and the pod may need some time to get ready.
+Transition woken(State state, const Woken& woken) {
+  if (state.phase != Phase::serving) return beside(std::move(state), {});
+  if (!state.told_to_end()) return woken.next_asks ? ask_next(std::move(state)) : serve_on(std::move(state));
+  state.told.next_asks = woken.next_asks;
+  state.told.in_use = woken.in_use;
+  state.told.since = woken.now - state.told_at;
+  if (state.waits_for_next() && !woken.next_asks) return to(std::move(state), {.what = Do::call_reserve});
+  return decide_leaving(std::move(state));
+}
+
+Transition serve_done(State state, errc code) {
+  switch (state.doing) {
+    case Do::begin_alone:
+      if (code == errc::ok) return to(std::move(state), {.what = Do::serve});
+      [[fallthrough]];
+    case Do::serve:
+      if (code != errc::ok) return refuse(std::move(state));
+      return to(std::move(state), {.what = Do::wait, .within = duration::max()});
+    case Do::call_reserve:
+      if (code == errc::ok) state.told.called = true;
+      return decide_leaving(std::move(state));
+    case Do::announce:
+      return code == errc::ok ? hand_over(std::move(state)) : serve_on(std::move(state));
+    default:
+      return serve_on(std::move(state));
+  }
+}
+
+/// What this agent serves the next one must be able to serve too: it may have another configuration.
+Transition next_answered(State state, const Answered& answered) {
+  if (state.phase == Phase::handing_over)
+    return hand_over_done(std::move(state), answered.ready ? errc::ok : errc::unavailable);
+  if (!answered.ready) return serve_on(std::move(state));
+  if (answered.lost > 0) return to(std::move(state), {.what = Do::refuse_next});
+  return to(std::move(state), {.what = Do::announce, .within = kNextAnswersWithin});
+}
+
+}  // namespace corbd::lifecycle

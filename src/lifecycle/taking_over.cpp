@@ -1,0 +1,94 @@
+// Beside the agent that serves, which gives what it has word by word.
+#include "phases.hpp"
+
+namespace corbd::lifecycle {
+namespace {
+
+// The agent before waits for this, and serves meanwhile.
+constexpr std::chrono::seconds kPreopenWithin{100};
+// The agent before may first wait for commands to the kernel's driver, and for calls under way.
+constexpr std::chrono::seconds kSpeaksWithin{150};
+// An agent that ended holds its lock a moment longer.
+constexpr int kLockTries = 200;
+constexpr std::chrono::milliseconds kLockAgain{50};
+// Other volumes wait for their healing. A try that goes on is no danger to them, and is repeated.
+constexpr std::chrono::seconds kFinishWithin{5};
+
+Transition hear(State state, bool silent = false) {
+  return to(std::move(state), {.what = Do::hear, .within = kSpeaksWithin, .say = silent});
+}
+
+/// The agent before has ended, or has nothing left.
+Transition predecessor_ends(State state) {
+  state.predecessor_ended = true;
+  if (state.has_lock) return to(std::move(state), {.what = Do::finish, .within = kFinishWithin});
+  state.tries = 0;
+  const auto pause = state.settings.restart_wait;
+  return to(std::move(state), {.what = Do::lock, .pause = pause});
+}
+
+/// An agent that lives may still give the rest: only its end says that it holds nothing.
+Transition not_heard(State state, errc why) {
+  if (why == errc::not_found) return predecessor_ends(std::move(state));
+  if (why == errc::timed_out && state.has_lock) return hear(std::move(state), true);
+  return refuse(std::move(state));
+}
+
+Transition locked(State state, errc code) {
+  if (code == errc::in_use && ++state.tries < kLockTries)
+    return to(std::move(state), {.what = Do::lock, .pause = kLockAgain});
+  if (code != errc::ok) return refuse(std::move(state));
+  state.owns_state = state.has_lock = true;
+  return to(std::move(state), {.what = Do::load_records});
+}
+
+}  // namespace
+
+Transition preopen(State state) {
+  state.phase = Phase::taking_over;
+  return to(std::move(state), {.what = Do::preopen, .within = kPreopenWithin});
+}
+
+Transition take_over_heard(State state, handover::Word::What word) {
+  using What = handover::Word::What;
+  switch (word) {
+    case What::ready:
+      return to(std::move(state), {.what = Do::say_ready});
+    case What::begins:
+      state.owns_state = true;
+      return hear(std::move(state));
+    case What::lock:
+      state.has_lock = true;
+      return to(std::move(state), {.what = Do::take_lock});
+    case What::listener:
+      return to(std::move(state), {.what = Do::take_listener});
+    case What::link:
+      return to(std::move(state), {.what = Do::take_link});
+    case What::end:
+      return predecessor_ends(std::move(state));
+    case What::loaded:
+    case What::served:
+      break;  // only the next agent says so
+  }
+  return refuse(std::move(state));
+}
+
+Transition take_over_done(State state, errc code) {
+  switch (state.doing) {
+    case Do::hear:
+      return not_heard(std::move(state), code);
+    case Do::lock:
+      return locked(std::move(state), code);
+    case Do::finish:
+      state.phase = Phase::serving;
+      return to(std::move(state), {.what = Do::serve});
+    default:
+      break;
+  }
+  if (code != errc::ok) return refuse(std::move(state));
+  if (state.doing == Do::take_lock) return to(std::move(state), {.what = Do::say_loaded});
+  if (state.doing == Do::load_records) return to(std::move(state), {.what = Do::finish, .within = kFinishWithin});
+  return hear(std::move(state));
+}
+
+}  // namespace corbd::lifecycle

@@ -1,0 +1,82 @@
+// Until this agent may begin: alone, or beside the one that serves.
+#include "phases.hpp"
+
+namespace corbd::lifecycle {
+namespace {
+
+// A helper that the dead agent forked has the lock until it begins its own program. An agent that was handing over has
+// it until it ends, which takes 6 s at most.
+constexpr int kTriesForLinks = 120;
+constexpr std::chrono::milliseconds kPauseForLinks{50};
+// An agent that ended just now holds its lock a moment longer. One that started beside this one has the lock before it
+// can be asked.
+constexpr int kTries = 100;
+// Each refusal is a line in the log of the agent that serves.
+constexpr std::chrono::milliseconds kPause{100}, kPauseWhenRefused{5000};
+
+Transition try_again(State state, duration pause, bool say) {
+  state.phase = Phase::waiting;
+  const Do what = state.asks ? Do::ask : Do::lock;
+  return to(std::move(state), {.what = what, .pause = pause, .say = say});
+}
+
+Transition begin_alone(State state) {
+  state.phase = Phase::serving;
+  state.owns_state = true;
+  return to(std::move(state), {.what = Do::begin_alone});
+}
+
+/// In a pod the agent that serves may be deleted any time, or hands over to another pod and hears nobody else. kubelet
+/// would let a container that ended wait for minutes.
+bool may_wait(const State& state, errc why) {
+  if (!state.settings.handover) return false;
+  if (!state.settings.in_pod) return why == errc::in_use && state.tries < kTries;
+  return why == errc::in_use || why == errc::failed_precondition || why == errc::timed_out;
+}
+
+Transition refused(State state, errc why) {
+  const int tries = ++state.tries;
+  if (!may_wait(state, why)) return refuse(std::move(state));
+  const bool in_use = why == errc::in_use;
+  return try_again(std::move(state), in_use ? kPause : kPauseWhenRefused, tries == (in_use ? kTries : 1));
+}
+
+/// The agent whose links a keeper has is dead. With the lock of the state folder nobody else goes on with its volumes.
+/// Whoever else has that lock heals them, which needs dead links.
+Transition lock_for_links(State state, errc code) {
+  if (code == errc::ok) return begin_alone(std::move(state));
+  if (code == errc::in_use && ++state.tries < kTriesForLinks)
+    return to(std::move(state), {.what = Do::lock, .pause = kPauseForLinks});
+  return to(std::move(state), {.what = Do::let_links_go});
+}
+
+}  // namespace
+
+/// An agent that died while it handed over shall not have it all back, as the program that it was. In a pod the note of
+/// the reserve keeps it from that.
+Transition begin(State state, const Begun& begun) {
+  state.asks = state.settings.handover && (!begun.restarted || state.settings.in_pod);
+  state.for_links = begun.inherits_links;
+  return to(std::move(state), {.what = begun.inherits_links ? Do::lock : Do::let_links_go});
+}
+
+Transition links_gone(State state, bool in_reserve) {
+  state.for_links = false;
+  state.tries = 0;
+  if (!in_reserve || !state.settings.goes_into_reserve()) return try_again(std::move(state), {}, false);
+  state.phase = Phase::in_reserve;
+  const auto free_for = state.settings.restart_wait;
+  return to(std::move(state), {.what = Do::wait_in_reserve, .within = free_for});
+}
+
+Transition wait_done(State state, errc code) {
+  if (state.for_links) return lock_for_links(std::move(state), code);
+  if (state.doing == Do::wait_in_reserve && code == errc::cancelled) return try_again(std::move(state), {}, false);
+  if (state.doing == Do::wait_in_reserve && code != errc::ok) return refuse(std::move(state));
+  if (state.doing == Do::ask && code == errc::ok) return preopen(std::move(state));
+  if (state.doing == Do::ask && code == errc::not_found) return to(std::move(state), {.what = Do::lock});
+  if (code != errc::ok) return refused(std::move(state), code);
+  return begin_alone(std::move(state));
+}
+
+}  // namespace corbd::lifecycle
