@@ -3,10 +3,8 @@
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 
 #include "cluster_directory.hpp"
@@ -19,14 +17,11 @@
 #include "corbd/csi/stage.hpp"
 #include "corbd/fence/fencer.hpp"
 #include "corbd/handover/reserve.hpp"
-#include "corbd/heal/farewell.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/service.hpp"
-#include "corbd/host/system.hpp"
 #include "corbd/kms/kms.hpp"
 #include "corbd/krbd/kernel_client.hpp"
-#include "corbd/lifecycle/leaving.hpp"
 #include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/cordon.hpp"
@@ -39,6 +34,7 @@
 #include "mounters.hpp"
 #include "node_files.hpp"
 #include "node_labels.hpp"
+#include "runner.hpp"
 #include "shutdown.hpp"
 #include "takeover.hpp"
 #include "version.hpp"
@@ -46,19 +42,10 @@
 namespace corbd::agent {
 namespace {
 
-constexpr std::chrono::milliseconds kAskSystem{500};
-// While it serves on although it was told to end: the node may shut down later.
-constexpr std::chrono::seconds kAskSystemAgain{5};
-constexpr std::chrono::milliseconds kDecideAgain{500};
 // Each cluster has threads of its own (rbd/blocking_calls.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
 // Healing asks for itself, and longer.
 constexpr std::chrono::seconds kFencesEarly{10};
-// The next agent connects to the clusters and opens images first.
-constexpr std::chrono::seconds kNextPreopensWithin{120};
-// If this agent is told to end meanwhile, and may not wait for longer.
-constexpr std::chrono::seconds kNextHurriesFor{5};
-
 result<kube::Access> api_access(const Options& options) {
   if (options.standalone) return Error{errc::failed_precondition, "--standalone: this host has no API server"};
   return kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment);
@@ -124,15 +111,12 @@ class Agent final {
         admin_(control_, *clock_, admin_sources(), admin_config(options)),
         web_(control_, *clock_, web_config(options), web_sources()),
         giver_(control_, *clock_, options.runtime_dir, handover_side(options)),
-        takeover_(control_, *clock_,
+        takeover_(control_, *clock_, std::move(start.predecessor),
                   {.files = files_,
                    .state_dir = options.state_dir,
                    .shell = shell_,
                    .devices = *devices_,
-                   .clusters = *clusters_,
-                   .starts_again_within = options.keeper ? keeper::kStartsAgainWithin : duration{},
-                   .begins = [this] { owns_state_ = true; }}),
-        predecessor_(std::move(start.predecessor)),
+                   .clusters = *clusters_}),
         lock_(std::move(start.lock)),
         shutdown_(control_, *clock_,
                   {.options = options,
@@ -149,18 +133,26 @@ class Agent final {
                    .web = web_,
                    .health = health_,
                    .giver = giver_,
-                   .lock = lock_,
-                   .told_to_end = told_to_end_}),
-        signals_(io_, SIGTERM, SIGINT),
-        told_{.signals = 0, .grace = leave_grace()},
-        called_(std::make_unique<Event>(control_, *clock_)) {
+                   .lock = lock_}),
+        runner_(control_, *clock_,
+                {.io = io_,
+                 .options = options,
+                 .files = files_,
+                 .names = names_,
+                 .shell = shell_,
+                 .giver = giver_,
+                 .takeover = takeover_,
+                 .shutdown = shutdown_,
+                 .begin_alone = [this] { return begin_alone(); },
+                 .serve = [this] { return serve(); }},
+                std::move(start.begins)) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
   }
 
   int run() {
-    gate_.spawn(main());
-    io_.run();
-    return exit_code_;
+    labels_.want();
+    health_.start();
+    return runner_.run();
   }
 
  private:
@@ -227,18 +219,15 @@ class Agent final {
       now.calls_in_flight = csi_.in_flight();
       now.loop_lag = health_.worst_lag();
       now.keeper = health_.keeper();
-      if (waits_for_next()) now.told_to_end = told_since();
+      if (const auto told = runner_.waits_for_next()) now.told_to_end = told->since;
       return now;
     };
     return {snapshot, [this] { return admin_.health(); }, [this] { return ops::judge(facts()); }};
   }
 
-  bool waits_for_next() const { return told_.grace > duration{} && told_.node_stops && !*told_.node_stops; }
-  duration told_since() const { return told_.signals > 0 ? clock_->now() - told_at_ : duration{}; }
-
   ops::NodeFacts facts() const {
     auto facts = health_.facts();
-    if (waits_for_next()) facts.told_to_end = ops::ToldFacts{told_since(), told_.grace};
+    facts.told_to_end = runner_.waits_for_next();
     return facts;
   }
 
@@ -263,24 +252,17 @@ class Agent final {
             .orchestrator = evidence_};
   }
 
-  /// Until this agent alone has the state folder, with its records read.
-  task<result<>> acquire_state() {
-    owns_state_ = !predecessor_;
-    if (owns_state_) {
-      shell_.tell({&admin_, &kubernetes_, &healer_});
-      web_.start();
-      auto read = co_await shell_.start();
-      // Beside the start of the sockets, which takes the control thread some time.
-      if (read) gate_.spawn(shell_.fence_early({clock_->now() + kFencesEarly}));
-      co_return read;
-    }
-    // The agent before has the port. Healing may not touch a volume that it still serves.
-    auto done = co_await takeover_.run(std::move(predecessor_));
-    lock_ = takeover_.take_lock();
-    if (done && !options_.pod.empty()) done = co_await leave_reserve();
+  void tell_of_volumes() {
     shell_.tell({&admin_, &kubernetes_, &healer_});
     web_.start();
-    co_return done;
+  }
+
+  task<result<>> begin_alone() {
+    tell_of_volumes();
+    auto read = co_await shell_.start();
+    // Beside the start of the sockets, which takes the control thread some time.
+    if (read) gate_.spawn(shell_.fence_early({clock_->now() + kFencesEarly}));
+    co_return read;
   }
 
   /// Not before it has the lock: one that dies until then is in reserve still.
@@ -292,59 +274,20 @@ class Agent final {
     co_return co_await files_.run(std::move(job), {}, "noting that this pod serves");
   }
 
-  /// Only a DaemonSet's controller that puts a second pod on the node would have the next agent come meanwhile.
-  duration leave_grace() const {
-    return shutdown_.stays_in_reserve() ? std::chrono::seconds(options_.leave_grace_s) : std::chrono::seconds(0);
-  }
-
-  void listen_to_signals() {
-    signals_.async_wait([this](boost::system::error_code failed, int) {
-      if (failed) return;
-      hear_signal();
-      listen_to_signals();
-    });
-  }
-
-  void hear_signal() {
-    if (!owns_state_) {
-      // Nothing was given to this agent yet: the one before goes on.
-      log::info("agent.left");
-      log::drain(kLogEndsWithin);
-      ::_exit(1);
-    }
-    if (!std::exchange(told_to_end_, true)) {
-      told_at_ = clock_->now();
-      gate_.spawn(watch_node());
-    }
-    const bool patient = ++told_.signals == 1;
-    clock_->schedule(clock_->now() + std::max<duration>(kNextHurriesFor, patient ? told_.grace : duration{}),
-                     [this] { drop_next(); });
-    if (!patient) hurry_.cancel();
-    called_->set();
-  }
-
-  void drop_next() {
-    if (!shutdown_.hands_over()) giver_.leave();
-  }
-
   /// The records are read before the first call is taken, and calls are taken before anything is healed. Nothing waits
   /// for Kubernetes, so it comes after that. kubelet hears of the socket last (docs/agent.md#start-and-end).
-  task<> main() {
-    labels_.want();
-    health_.start();
-    listen_to_signals();
-    auto serving = co_await acquire_state();
+  task<result<>> serve() {
+    if (Fd lock = takeover_.take_lock()) {
+      lock_ = std::move(lock);
+      if (!options_.pod.empty())
+        if (auto left = co_await leave_reserve(); !left) co_return left;
+      // The agent before had the port. Healing may not touch a volume that it still served.
+      tell_of_volumes();
+    }
     co_await cordon_.load();
     shell_.set_cordoned(cordon_.now().has_value());
-    if (serving) serving = csi_.start(takeover_.listeners());
-    if (serving) serving = admin_.start();
-    if (!serving) {
-      exit_code_ = refuse(serving.error());
-      // What is served by now, after a handover for example.
-      co_await shell_.stop({clock_->now()});
-      io_.stop();
-      co_return;
-    }
+    if (auto serving = csi_.start(takeover_.listeners()); !serving) co_return serving;
+    if (auto serving = admin_.start(); !serving) co_return serving;
     log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
     co_await tell_ready();
     healer_.start();
@@ -352,83 +295,9 @@ class Agent final {
     if (registrar_) registrar_->start(takeover_.listeners(), takeover_.registered());
     takeover_.listeners().end_rest();
     health_.announce([this](const volume::Notice& notice) { kubernetes_.notify_node(notice); });
-    if (auto waits = giver_.start([this] { called_->set(); }); !waits)
+    if (auto waits = giver_.start([this] { runner_.wake(); }); !waits)
       log::warning("handover.off", {{"error", waits.error().text}});
-    while (!told_to_end_) {
-      listen_to_next();
-      static_cast<void>(co_await called_->wait({}));
-      co_await give_to_next();
-    }
-    co_await serve_on();
-    giver_.stop();
-    co_await shutdown_.leave();
-  }
-
-  /// called_ is set from now on.
-  void listen_to_next() {
-    called_ = std::make_unique<Event>(control_, *clock_);
-    if (!std::exchange(listens_, true)) gate_.spawn(hear_next());
-  }
-
-  task<> hear_next() {
-    co_await giver_.run();
-    listens_ = false;
-    // It may have asked while another event was awaited.
-    if (giver_.has_next()) called_->set();
-  }
-
-  task<> give_to_next() {
-    if (const bool may = co_await next_may_take_over(); may) co_await shutdown_.hand_over();
-  }
-
-  /// This agent was told to end.
-  task<> serve_on() {
-    for (;;) {
-      listen_to_next();
-      told_.next_asks = giver_.has_next();
-      told_.in_use = heal::served_in_use(shell_).size();
-      told_.since = told_since();
-      if (const bool calls = co_await call_reserve(); calls) told_.called = true;
-      switch (lifecycle::decide(told_)) {
-        case lifecycle::Leaving::leave:
-          co_return;
-        case lifecycle::Leaving::see_users_out:
-          co_return co_await see_users_out();
-        case lifecycle::Leaving::hand_over:
-          co_await give_to_next();
-          break;
-        case lifecycle::Leaving::wait:
-          if (told_.node_stops && !std::exchange(says_it_waits_, true))
-            log::info("agent.serves_on", {{"until", "the next agent asks for its devices"},
-                                          {"in_use", told_.in_use},
-                                          {"at_most_s", options_.leave_grace_s}});
-          static_cast<void>(co_await called_->wait({clock_->now() + kDecideAgain}));
-      }
-    }
-  }
-
-  /// This pod goes, and another one is in reserve: a rollout is undone, or the node was booted in the middle of one.
-  /// False: none waits there, or one asks already. The call counts once, and the pod may need some time to get ready.
-  task<bool> call_reserve() {
-    if (!waits_for_next() || told_.next_asks) co_return false;
-    auto job = [folder = options_.runtime_dir, pod = options_.pod] { return handover::call_reserve(folder, pod); };
-    const auto waits = co_await files_.run(std::move(job), {}, "calling the pod in reserve");
-    co_return waits && *waits;
-  }
-
-  /// It is ready, and what this agent serves it can serve too: it may have another configuration.
-  task<bool> next_may_take_over() {
-    if (!giver_.has_next()) co_return false;
-    if (const bool ready = co_await giver_.next_answers(kNextPreopensWithin); !ready) co_return false;
-    const auto lost = shell_.answering(giver_.unopened_images());
-    if (lost.empty()) co_return true;
-    log::error("handover.refused",
-               {{"why", "the next agent cannot open the images of volumes that this one serves"},
-                {"volumes", lost.size()},
-                {"first", lost.front()},
-                {"hint", "its log has the reasons: image.not_preopened, cluster.not_connected_ahead"}});
-    giver_.leave();
-    co_return false;
+    co_return result<>();
   }
 
   task<> tell_ready() {
@@ -437,32 +306,6 @@ class Agent final {
       return {};
     };
     static_cast<void>(co_await files_.run(std::move(job), {}, "telling systemd that this agent serves"));
-  }
-
-  /// Until the node shuts down: its pods may be ended before this is known, and long before it begins.
-  task<> watch_node() {
-    for (bool told = false;;) {
-      // The limit holds even if the bus does not answer.
-      const Until until{clock_->now() + 2 * kAskSystem};
-      const auto stopping = co_await names_.run([] { return host::system_stopping(kAskSystem); }, until,
-                                                "asking whether the node shuts down");
-      if (!stopping && !std::exchange(told, true))
-        log::warning("system.unknown", {{"error", stopping.error().text},
-                                        {"hint",
-                                         "if the node shuts down, its devices are served no longer: give the agent "
-                                         "the system bus (/run/dbus)"}});
-      told_.node_stops = stopping && *stopping;
-      if (*told_.node_stops) drop_next();
-      called_->set();
-      if (*told_.node_stops) co_return;
-      static_cast<void>(co_await sleep_until(control_, *clock_, clock_->now() + kAskSystemAgain));
-    }
-  }
-
-  /// While the node goes down and our devices are in use, we serve them. A second signal ends that.
-  task<> see_users_out() {
-    giver_.stop();
-    co_await heal::outlast_users(control_, *clock_, shell_, std::chrono::seconds(options_.shutdown_grace_s), hurry_);
   }
 
   const Options& options_;
@@ -504,17 +347,9 @@ class Agent final {
   ops::Web web_;
   handover::Giver giver_;
   Takeover takeover_;
-  Fd predecessor_, lock_;
+  Fd lock_;
   Shutdown shutdown_;
-  bool owns_state_ = false;  ///< nobody else serves this node, or will in a moment
-  bool listens_ = false, says_it_waits_ = false;
-  asio::signal_set signals_;
-  lifecycle::Told told_;
-  time_point told_at_{};
-  CancelScope hurry_;              ///< cancelled by a second signal
-  std::unique_ptr<Event> called_;  ///< by a signal, or by a next agent
-  bool told_to_end_ = false;
-  int exit_code_ = 0;
+  Runner runner_;
 };
 
 }  // namespace

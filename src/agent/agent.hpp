@@ -10,6 +10,7 @@
 #include "corbd/csi/registrar.hpp"
 #include "corbd/handover/handover.hpp"
 #include "corbd/keeper/keeper.hpp"
+#include "corbd/lifecycle/lifecycle.hpp"
 
 namespace corbd::agent {
 
@@ -21,6 +22,7 @@ struct FromKeeper {
 
 /// What an agent begins with: the lock of its state folder, or the agent that serves and will give it.
 struct Start {
+  lifecycle::Transition begins;
   Fd lock;
   Fd predecessor;  ///< as handover::ask() gave it
   Fd lives;        ///< of handover::say_pod_lives(); invalid: this agent is in no pod

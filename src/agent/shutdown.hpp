@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <vector>
 
 #include "corbd/agent/options.hpp"
 #include "corbd/core/blocking_pool.hpp"
@@ -12,6 +13,7 @@
 #include "corbd/handover/handover.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/image/image.hpp"
+#include "corbd/lifecycle/lifecycle.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/web.hpp"
 #include "corbd/orchestrator/kubernetes.hpp"
@@ -40,38 +42,37 @@ class Shutdown {
     ops::Web& web;
     HealthMonitor& health;
     handover::Giver& giver;
-    const Fd& lock;           ///< of the state folder
-    const bool& told_to_end;  ///< by a signal
+    const Fd& lock;  ///< of the state folder
   };
   Shutdown(executor control, Clock& clock, const Parts& parts);
 
-  /// By a signal, or because the node goes down. Does not return.
-  task<> leave();
-  /// A planned restart: the next agent waits. Returns only if that one is lost before anything has ended here.
-  task<> hand_over();
-  bool hands_over() const { return hands_over_; }
-  /// After a handover. kubelet would start its container again, with the same arguments.
-  bool stays_in_reserve() const { return parts_.options.handover && !parts_.options.pod.empty(); }
+  /// The actions of lifecycle::Phase::handing_over and leaving. An error is their Done with its code.
+  task<result<lifecycle::Event>> carry_out(lifecycle::Action action);
 
  private:
-  task<> end_commands();
   task<> begin_nothing();
-  task<> end_callers(Until until, duration calls_within);
-  task<volume::Taken> give(device::LinkSocket one);
-  struct Listening {
-    Fd socket;
-    bool registered = false;
-  };
-  std::vector<Listening> release_listeners();
+  task<> end_commands();
+  void release_listeners();
+  task<> end_callers(duration calls_within);
   task<> tell_successor();
-  task<bool> ends_by_signal();
   task<> note_reserve();
-  void go_into_reserve() const;
+  result<> give_listeners();
+  task<result<>> give_links();
+  task<volume::Taken> give(device::LinkSocket one);
+  task<> close_clients();
+  task<> hear_last_signals();
 
   executor control_;
   Clock& clock_;
   const Parts parts_;
-  bool hands_over_ = false;
+  struct Listening {
+    Fd socket;
+    bool registered = false;
+  };
+  std::vector<Listening> listeners_;
+  Until until_;  ///< when everything else must have ended, from begin_nothing() on
+  std::size_t links_ = 0;
+  std::optional<Error> failure_;  ///< of a handover
 };
 
 }  // namespace corbd::agent

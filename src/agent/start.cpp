@@ -36,52 +36,6 @@ result<std::optional<csi::RegistrarConfig>> registrar_config(const Options& opti
   return csi::registrar_config(wish, std::filesystem::is_directory(options.kubelet_dir + "/plugins_registry", ignored));
 }
 
-/// in_use: an agent has the lock. failed_precondition: it refuses to give anything.
-result<Start> try_to_begin(const Options& options, bool asks) {
-  if (asks) {
-    auto before = handover::ask(options.runtime_dir, handover_side(options));
-    if (!before) return with_context("--handover", before.error());
-    if (*before) return Start{{}, std::move(*before), {}};
-  }
-  auto lock = lock_folder(options.state_dir);
-  if (!lock) return lock.error();
-  return Start{std::move(*lock), {}, {}};
-}
-
-/// An agent that ends beside this one may have a keeper, if this one has.
-duration others_wait(const Options& options) { return options.keeper ? keeper::kStartsAgainWithin : duration{}; }
-
-/// `again`: its keeper has started it again.
-result<Start> begin(const Options& options, bool again) {
-  constexpr int kTries = 100;
-  // Each refusal is a line in the log of the agent that serves.
-  constexpr std::chrono::milliseconds kPause{100}, kPauseWhenRefused{5000};
-  if (options.handover && !options.pod.empty() && handover::pod_in_reserve(options.runtime_dir) == options.pod) {
-    auto lock = handover::wait_in_reserve(options.state_dir, options.runtime_dir, options.pod, others_wait(options));
-    if (!lock) return lock.error();
-    if (*lock) return Start{std::move(*lock), {}, {}};
-  }
-  // An agent that died while it handed over shall not have it all back, as the program that it was. In a pod the note
-  // of the reserve keeps it from that.
-  const bool asks = options.handover && (!again || !options.pod.empty());
-  // An agent that ended just now holds its lock a moment longer. One that started beside this one has the lock before
-  // it can be asked.
-  for (int tries = 1;; ++tries) {
-    auto start = try_to_begin(options, asks);
-    if (start) return start;
-    const auto code = start.error().code;
-    // In a pod the agent that serves may be deleted any time, or hands over to another pod and hears nobody else.
-    // kubelet would let a container that ended wait for minutes.
-    const bool may_wait = options.pod.empty()
-                              ? code == errc::in_use && tries < kTries
-                              : code == errc::in_use || code == errc::failed_precondition || code == errc::timed_out;
-    if (!options.handover || !may_wait) return start;
-    if (tries == (code == errc::in_use ? kTries : 1))
-      log::warning("handover.waits_for_end", {{"of", "the agent that serves"}, {"why", start.error().text}});
-    std::this_thread::sleep_for(code == errc::in_use ? kPause : kPauseWhenRefused);
-  }
-}
-
 result<FromKeeper> take_stored(Fd keeper) {
   FromKeeper from_keeper;
   if (!keeper) return from_keeper;
@@ -108,26 +62,93 @@ void let_go(FromKeeper& from_keeper) {
   from_keeper.stored.memory.clear();
 }
 
-/// The agent whose links a keeper has is dead. With the lock of the state folder nobody else goes on with its volumes.
-/// Whoever else has that lock heals them, which needs dead links.
-result<Start> begin_with(const Options& options, FromKeeper& from_keeper) {
-  // A helper that the dead agent forked has it until it begins its own program. An agent that was handing over has it
-  // until it ends, which takes 6 s at most.
-  constexpr int kTries = 120;
-  constexpr std::chrono::milliseconds kPause{50};
-  if (!from_keeper.stored.links.empty()) {
-    auto lock = lock_folder(options.state_dir);
-    for (int tries = 1; !lock && lock.error().code == errc::in_use && tries < kTries; ++tries) {
-      std::this_thread::sleep_for(kPause);
-      lock = lock_folder(options.state_dir);
-    }
-    if (lock) return Start{std::move(*lock), {}, {}};
-    log::warning("keeper.links_let_go", {{"links", from_keeper.stored.links.size()}, {"why", lock.error().text}});
-  }
-  // Memory of which no link speaks.
-  let_go(from_keeper);
-  return begin(options, from_keeper.keeper && from_keeper.keeper->deaths().count > 0);
+lifecycle::Settings settings_of(const Options& options) {
+  return {.handover = options.handover,
+          .in_pod = !options.pod.empty(),
+          .restart_wait = options.keeper ? keeper::kStartsAgainWithin : duration{},
+          .leave_grace = std::chrono::seconds(options.leave_grace_s)};
 }
+
+/// Waits until an agent may begin here. There are neither threads nor coroutines yet.
+class Wait {
+ public:
+  Wait(const Options& options, FromKeeper& from_keeper)
+      : options_(options), from_keeper_(from_keeper), state_(lifecycle::start_of(settings_of(options))) {}
+
+  result<Start> run() {
+    using lifecycle::Do;
+    const bool restarted = from_keeper_.keeper && from_keeper_.keeper->deaths().count > 0;
+    auto action = advance(lifecycle::Begun{!from_keeper_.stored.links.empty(), restarted});
+    while (action.what != Do::begin_alone && action.what != Do::preopen && action.what != Do::refuse)
+      action = advance(carry_out(action));
+    if (action.what == Do::refuse) return error_;
+    return Start{{std::move(state_), action}, std::move(lock_), std::move(predecessor_), {}};
+  }
+
+ private:
+  lifecycle::Action advance(const lifecycle::Event& event) {
+    auto [state, action] = lifecycle::next(std::move(state_), event);
+    state_ = std::move(state);
+    return action;
+  }
+
+  lifecycle::Event carry_out(const lifecycle::Action& action) {
+    using lifecycle::Do;
+    if (action.say) log::warning("handover.waits_for_end", {{"of", "the agent that serves"}, {"why", error_.text}});
+    std::this_thread::sleep_for(action.pause);
+    switch (action.what) {
+      case Do::let_links_go:
+        return let_links_go();
+      case Do::ask:
+        return done(ask());
+      case Do::wait_in_reserve:
+        return done(wait_in_reserve(action.within));
+      default:
+        return done(take(lock_folder(options_.state_dir)));
+    }
+  }
+
+  lifecycle::Done done(const result<>& ended) {
+    if (!ended) error_ = ended.error();
+    return {ended ? errc::ok : error_.code};
+  }
+
+  /// not_found: nobody serves. failed_precondition: it refuses to give anything.
+  result<> ask() {
+    auto predecessor = handover::ask(options_.runtime_dir, handover_side(options_));
+    if (!predecessor) return with_context("--handover", predecessor.error());
+    predecessor_ = std::move(*predecessor);
+    if (!predecessor_) return Error{errc::not_found, "no agent serves"};
+    return {};
+  }
+
+  result<> take(result<Fd> lock) {
+    if (!lock) return lock.error();
+    lock_ = std::move(*lock);
+    return {};
+  }
+
+  result<> wait_in_reserve(duration free_for) {
+    auto taken = take(handover::wait_in_reserve(options_.state_dir, options_.runtime_dir, options_.pod, free_for));
+    if (taken && !lock_) return Error{errc::cancelled, "this pod is called"};
+    return taken;
+  }
+
+  lifecycle::LinksGone let_links_go() {
+    const auto links = from_keeper_.stored.links.size();
+    if (links > 0) log::warning("keeper.links_let_go", {{"links", links}, {"why", error_.text}});
+    // Memory of which no link speaks goes, too.
+    let_go(from_keeper_);
+    const bool noted = !options_.pod.empty() && handover::pod_in_reserve(options_.runtime_dir) == options_.pod;
+    return {noted};
+  }
+
+  const Options& options_;
+  FromKeeper& from_keeper_;
+  lifecycle::State state_;
+  Fd lock_, predecessor_;
+  Error error_;  ///< the last
+};
 
 }  // namespace
 
@@ -163,7 +184,7 @@ int start(const Options& options, Fd keeper) {
   if (!boot_id) return refuse(boot_id.error());
   auto from_keeper = take_stored(std::move(keeper));
   if (!from_keeper) return refuse(from_keeper.error());
-  auto start = begin_with(options, *from_keeper);
+  auto start = Wait(options, *from_keeper).run();
   if (!start) return refuse(start.error());
   if (!options.pod.empty() && start->lock) handover::leave_reserve(options.runtime_dir, options.pod);
   // From here on its control thread must run soon, or it hangs.

@@ -7,45 +7,91 @@
 namespace corbd::agent {
 namespace {
 
-// The agent before waits for this, and serves meanwhile.
-constexpr std::chrono::seconds kPreopenWithin{100};
+using handover::Word;
+
 // The agent before has given it up by then, and goes on with the next volume.
 constexpr std::chrono::seconds kServesWithin{30};
-// Other volumes wait for their healing. A try that goes on is no danger to them, and is repeated.
-constexpr std::chrono::seconds kServedWithin{5};
-// An agent that ended holds its lock a moment longer.
-constexpr std::chrono::seconds kLockWithin{10};
-constexpr std::chrono::milliseconds kLockAgain{50};
 
 }  // namespace
 
-Takeover::Takeover(executor control, Clock& clock, Parts parts)
-    : control_(control), clock_(clock), parts_(std::move(parts)), serving_(std::move(control), clock) {}
+Takeover::Takeover(executor control, Clock& clock, Fd predecessor, Parts parts)
+    : control_(control), clock_(clock), parts_(std::move(parts)), serving_(control, clock) {
+  if (predecessor) predecessor_.emplace(std::move(control), clock, std::move(predecessor));
+}
 
-task<result<>> Takeover::run(Fd before) {
-  log::info("handover.waits", {{"for", "the agent that serves"}});
-  auto unopened = co_await parts_.shell.preopen({clock_.now() + kPreopenWithin});
-  if (!unopened) co_return unopened.error();
-  handover::Taker taker(control_, clock_, std::move(before), std::move(*unopened));
-  if (auto taken = co_await taker.run(*this); !taken) {
-    // It may live, and hold the rest.
-    if (taken.error().code != errc::not_found) {
-      taker.leave();
-      co_return taken;
-    }
-    log::warning("handover.failed",
-                 {{"error", taken.error().text}, {"effect", "devices that were not given are healed"}});
+task<result<lifecycle::Event>> Takeover::carry_out(lifecycle::Action action) {
+  using lifecycle::Do;
+  result<> done;
+  switch (action.what) {
+    case Do::preopen:
+      done = co_await preopen(action.within);
+      break;
+    case Do::hear:
+      co_return co_await hear(action);
+    case Do::say_ready:
+      say({Word::What::ready, {}, 0, unopened_images_});
+      break;
+    case Do::take_lock:
+      done = co_await take_lock_and_records();
+      break;
+    case Do::say_loaded:
+      say({Word::What::loaded});
+      break;
+    case Do::take_listener:
+      take_listener();
+      break;
+    case Do::take_link:
+      take_link();
+      break;
+    case Do::lock:
+      done = co_await lock_alone(action.pause);
+      break;
+    case Do::load_records:
+      done = co_await parts_.shell.start();
+      break;
+    case Do::finish:
+      leave();
+      static_cast<void>(co_await serving_.close({clock_.now() + action.within}));
+      co_await parts_.clusters.look_at_before(true);
+      break;
+    default:
+      done = Error{errc::internal, "no action of a takeover"};
   }
-  if (!lock_)
-    if (auto locked = co_await lock_alone(); !locked) co_return locked;
-  static_cast<void>(co_await serving_.close({clock_.now() + kServedWithin}));
-  co_await parts_.clusters.look_at_before(true);
+  if (!done) co_return done.error();
+  co_return lifecycle::Done{};
+}
+
+void Takeover::leave() {
+  if (predecessor_) predecessor_->end();
+}
+
+/// If the agent before hears nothing any more, its end is heard next.
+void Takeover::say(const Word& word) { static_cast<void>(predecessor_->say(word)); }
+
+task<result<>> Takeover::preopen(duration within) {
+  log::info("handover.waits", {{"for", "the agent that serves"}});
+  auto unopened = co_await parts_.shell.preopen({clock_.now() + within});
+  if (!unopened) co_return unopened.error();
+  unopened_images_ = std::move(*unopened);
   co_return result<>();
 }
 
+task<result<lifecycle::Event>> Takeover::hear(lifecycle::Action action) {
+  if (action.say)
+    log::warning("handover.waits", {{"for", "the end of the agent before, which says nothing"},
+                                    {"effect", "devices that it gave are served, and nothing else is done"}});
+  auto said = co_await predecessor_->hear_word({clock_.now() + action.within});
+  if (!said && said.error().code == errc::not_found)
+    log::warning("handover.failed",
+                 {{"error", said.error().text}, {"effect", "devices that were not given are healed"}});
+  if (!said) co_return said.error();
+  said_ = std::move(*said);
+  co_return lifecycle::Heard{said_.word.what};
+}
+
 /// The agent before writes no record any more.
-task<result<>> Takeover::take_lock(Fd lock) {
-  lock_ = std::move(lock);
+task<result<>> Takeover::take_lock_and_records() {
+  lock_ = std::move(said_.descriptor);
   auto note = [folder = parts_.state_dir, &held = lock_] { return note_lock_holder(folder, held); };
   // The note is for people only.
   if (const auto noted = co_await parts_.files.run(std::move(note), {}, "noting who has the lock"); !noted)
@@ -54,40 +100,32 @@ task<result<>> Takeover::take_lock(Fd lock) {
   co_return co_await parts_.shell.start();
 }
 
-void Takeover::take_listener(Fd socket, bool registered) {
-  listeners_.add(std::move(socket));
-  registered_ |= registered;
+/// The agent before has ended, and gave nothing.
+task<result<>> Takeover::lock_alone(duration pause) {
+  static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + pause));
+  auto lock = co_await parts_.files.run([folder = parts_.state_dir] { return lock_folder(folder); }, {},
+                                        "locking the state folder");
+  if (!lock) co_return lock.error();
+  lock_ = std::move(*lock);
+  co_return result<>();
 }
 
-void Takeover::take_link(device::LinkSocket link, std::function<void()> served) {
-  parts_.devices.take(link.device, link.volume_id, std::move(link.socket));
-  serving_.spawn(serve(std::move(link.volume_id), std::move(served)));
+void Takeover::take_listener() {
+  listeners_.add(std::move(said_.descriptor));
+  registered_ |= said_.word.registered;
 }
 
-task<> Takeover::serve(std::string volume_id, std::function<void()> served) {
+void Takeover::take_link() {
+  parts_.devices.take(said_.word.device, said_.word.volume_id, std::move(said_.descriptor));
+  serving_.spawn(serve(said_.word.volume_id, said_.word.device));
+}
+
+task<> Takeover::serve(std::string volume_id, std::uint32_t device) {
   const auto done = co_await parts_.shell.want(volume_id, plan::Wish(plan::Healed{}), {clock_.now() + kServesWithin});
   if (!done)
     log::warning("handover.not_served",
                  {{"volume", volume_id}, {"error", done.error().text}, {"effect", "it is healed"}});
-  served();
-}
-
-/// The agent before has ended, and gave nothing.
-task<result<>> Takeover::lock_alone() {
-  static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + parts_.starts_again_within));
-  const auto until = clock_.now() + kLockWithin;
-  for (;;) {
-    auto lock = co_await parts_.files.run([folder = parts_.state_dir] { return lock_folder(folder); }, {},
-                                          "locking the state folder");
-    if (lock) {
-      lock_ = std::move(*lock);
-      break;
-    }
-    if (lock.error().code != errc::in_use || clock_.now() >= until) co_return lock.error();
-    static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kLockAgain));
-  }
-  parts_.begins();
-  co_return co_await parts_.shell.start();
+  say({Word::What::served, {}, device});
 }
 
 }  // namespace corbd::agent

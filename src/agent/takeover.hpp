@@ -1,22 +1,23 @@
 // Takes over from the agent that serves: device by device, while that one serves the others.
 #pragma once
 
-#include <functional>
-#include <set>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/device/device.hpp"
 #include "corbd/handover/handover.hpp"
 #include "corbd/image/image.hpp"
+#include "corbd/lifecycle/lifecycle.hpp"
 #include "corbd/rpc/inherited.hpp"
 #include "corbd/volume/shell.hpp"
 
 namespace corbd::agent {
 
 /// Control thread only.
-class Takeover final : private handover::TakeoverSink {
+class Takeover {
  public:
   struct Parts {
     BlockingPool& files;
@@ -24,31 +25,36 @@ class Takeover final : private handover::TakeoverSink {
     volume::Shell& shell;
     device::Devices& devices;
     image::Clusters& clusters;
-    duration starts_again_within{};  ///< the agent before, if it dies: its keeper does that
-    std::function<void()> begins;    ///< called once the agent before will serve no longer than it must
   };
 
-  Takeover(executor control, Clock& clock, Parts parts);
-  /// Until the agent before holds nothing any more. Then this one has the lock and the records, and serves what it was
-  /// given. `before`: as handover::ask() gave it.
-  task<result<>> run(Fd before);
-  /// The lock of the state folder.
+  /// `predecessor`: as handover::ask() gave it; invalid: nobody serves.
+  Takeover(executor control, Clock& clock, Fd predecessor, Parts parts);
+  /// The actions of lifecycle::Phase::taking_over. An error is their Done with its code.
+  task<result<lifecycle::Event>> carry_out(lifecycle::Action action);
+  /// The agent before sees that this one has ended.
+  void leave();
+  /// The lock of the state folder, once this agent has it.
   Fd take_lock() { return std::move(lock_); }
   /// The sockets on which the agent before listened, and whether kubelet has taken the driver there.
   rpc::Inherited& listeners() { return listeners_; }
   bool registered() const { return registered_; }
 
  private:
-  void begin() override { parts_.begins(); }
-  task<result<>> take_lock(Fd lock) override;
-  void take_listener(Fd socket, bool registered) override;
-  void take_link(device::LinkSocket link, std::function<void()> served) override;
-  task<> serve(std::string volume_id, std::function<void()> served);
-  task<result<>> lock_alone();
+  void say(const handover::Word& word);
+  task<result<>> preopen(duration within);
+  task<result<lifecycle::Event>> hear(lifecycle::Action action);
+  task<result<>> take_lock_and_records();
+  task<result<>> lock_alone(duration pause);
+  void take_listener();
+  void take_link();
+  task<> serve(std::string volume_id, std::uint32_t device);
 
   executor control_;
   Clock& clock_;
   Parts parts_;
+  std::optional<handover::Conversation> predecessor_;
+  std::vector<std::string> unopened_images_;
+  handover::Said said_;  ///< last
   Gate serving_;
   Fd lock_;
   rpc::Inherited listeners_;

@@ -111,15 +111,14 @@ task<> Giver::meet(Fd caller) {
 
 task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
   for (;;) {
-    const auto message = co_await next->hear({});
-    const auto word = message ? word_of(*message) : result<Word>(message.error());
+    const auto said = co_await next->hear_word({});
     if (next_ != next) co_return;
-    if (word) {
-      note(*word);
+    if (said) {
+      note(said->word);
       continue;
     }
-    if (word.error().code != errc::cancelled && !said_end_)
-      log::warning("handover.next_lost", {{"why", word.error().text}});
+    if (said.error().code != errc::cancelled && !said_end_)
+      log::warning("handover.next_lost", {{"why", said.error().text}});
     lose_next();
     co_return;
   }

@@ -32,14 +32,6 @@ result<Message> receive(int socket, Waits waits) {
   return Message{std::move(got->bytes), got->descriptors.empty() ? Fd() : std::move(got->descriptors.front())};
 }
 
-result<Word> word_of(const Message& message) {
-  auto word = unpack_word(message.text);
-  if (word && word->has_descriptor() != static_cast<bool>(message.descriptor))
-    return Error{errc::internal, "the other agent's message " + message.text + " came " +
-                                     (message.descriptor ? "with" : "without") + " a descriptor"};
-  return word;
-}
-
 result<unsigned> user_of_peer(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;

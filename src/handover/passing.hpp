@@ -20,8 +20,6 @@ struct Message {
 result<> send(int socket, std::string_view text, const Fd* descriptor = nullptr, Waits waits = Waits::yes);
 /// not_found: the other side has ended. timed_out: nothing came within the socket's time.
 result<Message> receive(int socket, Waits waits = Waits::yes);
-/// The word in a message that has the descriptor which belongs to it, and no other.
-result<Word> word_of(const Message& message);
 
 /// The user of the process at the other end.
 result<unsigned> user_of_peer(int socket);

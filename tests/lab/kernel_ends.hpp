@@ -147,7 +147,7 @@ class Writer {
   std::thread thread_;
 };
 
-/// As the agent that serves does it (Agent::hand_over).
+/// As the agent that serves does it (lifecycle/ending).
 inline task<result<std::size_t>> hand_over(ControlPlane& plane, handover::Giver& giver, const Fd& lock) {
   if (const bool ready = co_await giver.next_answers(30s); !ready) co_return Error{errc::unavailable, "no next agent"};
   if (const bool begun = co_await giver.begins(30s); !begun) co_return Error{errc::unavailable, "no next agent"};

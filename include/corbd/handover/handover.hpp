@@ -18,11 +18,11 @@
 #include "corbd/core/fd.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/device/link_socket.hpp"
+#include "corbd/handover/values.hpp"
 
 namespace corbd::handover {
 
 struct Message;
-struct Word;
 
 /// Of each side.
 struct Side {
@@ -39,9 +39,15 @@ std::string identity(const std::string& folder);
 /// Where the agent with this runtime folder waits for the next one.
 std::string socket_path(const std::string& runtime_dir);
 
-/// Asks the agent that serves for its devices. Blocks for at most ten seconds; the answer is for a Taker. Invalid: no
-/// agent is there, or it ended. failed_precondition: it refuses, and goes on serving.
+/// Asks the agent that serves for its devices. Blocks for at most ten seconds; the answer is for a Conversation.
+/// Invalid: no agent is there, or it ended. failed_precondition: it refuses, and goes on serving.
 result<Fd> ask(const std::string& runtime_dir, const Side& next);
+
+/// What one side said, with the descriptor that belongs to it.
+struct Said {
+  Word word;
+  Fd descriptor;
+};
 
 /// One side's end of their socket. Control thread; one hearer at a time.
 class Conversation {
@@ -49,6 +55,8 @@ class Conversation {
   Conversation(executor control, Clock& clock, Fd socket);
   /// not_found: the other side has ended. timed_out: nothing came in time. cancelled: end() was called meanwhile.
   task<result<Message>> hear(Until until);
+  /// internal: what it said is no word, or has a descriptor too many or too few.
+  task<result<Said>> hear_word(Until until);
   /// Never waits: unavailable if the other side does not read.
   result<> say(const Word& word, const Fd* descriptor = nullptr);
   void end();
@@ -118,40 +126,6 @@ class Giver {
   std::vector<std::string> unopened_images_;
   std::map<std::uint32_t, std::shared_ptr<Event>> taking_;  ///< by device
   Gate gate_;
-};
-
-/// Who hears what was given. A call may take its time: nothing else is heard meanwhile.
-class TakeoverSink {
- public:
-  virtual ~TakeoverSink() = default;
-  /// The agent before will give everything.
-  virtual void begin() = 0;
-  virtual task<result<>> take_lock(Fd lock) = 0;
-  /// As Giver::give_listener() has it.
-  virtual void take_listener(Fd socket, bool registered) = 0;
-  /// Calls `served` once it serves the device, or has failed to.
-  virtual void take_link(device::LinkSocket link, std::function<void()> served) = 0;
-};
-
-/// The next agent's side. Control thread.
-class Taker {
- public:
-  /// `before`: as ask() gave it. `unopened_images`: the volumes whose images cannot be opened here.
-  Taker(executor control, Clock& clock, Fd before, std::vector<std::string> unopened_images);
-  /// Says that it is ready whenever it is asked, and passes on what is given, until the agent before has nothing left.
-  /// not_found: that one ended before. What it gave stays given. timed_out: it said nothing for minutes, and gave
-  /// nothing. Once it gave its lock there is no limit: only its end says that it holds nothing. Otherwise the error of
-  /// take_lock().
-  task<result<>> run(TakeoverSink& sink);
-  /// The agent before sees that this one has ended.
-  void leave() { predecessor_->end(); }
-
- private:
-  task<result<>> follow(const Word& word, Fd descriptor, TakeoverSink& sink);
-  Clock& clock_;
-  const std::shared_ptr<Conversation> predecessor_;
-  const std::vector<std::string> unopened_images_;
-  bool has_lock_ = false;
 };
 
 }  // namespace corbd::handover

@@ -1,0 +1,233 @@
+#include "runner.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <utility>
+
+#include "agent.hpp"
+#include "corbd/core/log.hpp"
+#include "corbd/core/process.hpp"
+#include "corbd/handover/reserve.hpp"
+#include "corbd/heal/farewell.hpp"
+#include "corbd/host/system.hpp"
+#include "corbd/keeper/keeper.hpp"
+
+namespace corbd::agent {
+namespace {
+
+using lifecycle::Do;
+
+constexpr std::chrono::milliseconds kAskSystem{500};
+// While it serves on although it was told to end: the node may shut down later.
+constexpr std::chrono::seconds kAskSystemAgain{5};
+
+}  // namespace
+
+Runner::Runner(executor control, Clock& clock, const Parts& parts, lifecycle::Transition begins)
+    : control_(control),
+      clock_(clock),
+      parts_(parts),
+      state_(std::move(begins.state)),
+      action_(begins.action),
+      gate_(control, clock),
+      signals_(parts.io, SIGTERM, SIGINT),
+      woken_(std::make_unique<Event>(std::move(control), clock)) {}
+
+int Runner::run() {
+  gate_.spawn(main());
+  parts_.io.run();
+  return exit_code_;
+}
+
+std::optional<ops::ToldFacts> Runner::waits_for_next() const {
+  if (!state_.waits_for_next()) return std::nullopt;
+  const duration since = state_.told_to_end() ? clock_.now() - state_.told_at : duration{};
+  return ops::ToldFacts{since, state_.told.grace};
+}
+
+task<> Runner::main() {
+  listen_to_signals();
+  for (auto action = action_; action.what != Do::none;) {
+    const auto event = co_await carry_out(action);
+    if (!event) error_ = event.error();
+    action = advance(event ? *event : lifecycle::Done{error_.code});
+  }
+}
+
+lifecycle::Action Runner::advance(const lifecycle::Event& event) {
+  auto [state, action] = lifecycle::next(std::move(state_), event);
+  state_ = std::move(state);
+  return action;
+}
+
+task<result<lifecycle::Event>> Runner::carry_out(lifecycle::Action action) {
+  switch (state_.phase) {
+    case lifecycle::Phase::taking_over:
+      co_return co_await parts_.takeover.carry_out(action);
+    case lifecycle::Phase::serving:
+      co_return co_await serve(action);
+    case lifecycle::Phase::ended:
+      if (action.what != Do::refuse) end(action);
+      co_await refuse_to_serve();
+      co_return lifecycle::Done{};
+    default:
+      break;
+  }
+  if (action.what != Do::see_users_out) co_return co_await parts_.shutdown.carry_out(action);
+  co_await see_users_out();
+  co_return lifecycle::Done{};
+}
+
+task<result<lifecycle::Event>> Runner::serve(lifecycle::Action action) {
+  result<> done;
+  switch (action.what) {
+    case Do::begin_alone:
+      done = co_await parts_.begin_alone();
+      break;
+    case Do::serve:
+      done = co_await parts_.serve();
+      break;
+    case Do::wait:
+      co_return co_await wait(action);
+    case Do::call_reserve:
+      done = co_await call_reserve();
+      break;
+    case Do::ask_next:
+      co_return co_await ask_next(action.within);
+    case Do::refuse_next:
+      refuse_next();
+      break;
+    case Do::announce:
+      done = co_await announce(action.within);
+      break;
+    default:
+      done = Error{errc::internal, "no action of an agent that serves"};
+  }
+  if (!done) co_return done.error();
+  co_return lifecycle::Done{};
+}
+
+task<lifecycle::Event> Runner::wait(lifecycle::Action action) {
+  woken_ = std::make_unique<Event>(control_, clock_);
+  if (!std::exchange(listens_, true)) gate_.spawn(hear_next());
+  if (action.say)
+    log::info("agent.serves_on", {{"until", "the next agent asks for its devices"},
+                                  {"in_use", state_.told.in_use},
+                                  {"at_most_s", parts_.options.leave_grace_s}});
+  static_cast<void>(
+      co_await woken_->wait(action.within == duration::max() ? Until{} : Until{clock_.now() + action.within}));
+  co_return lifecycle::Woken{clock_.now(), parts_.giver.has_next(), heal::served_in_use(parts_.shell).size()};
+}
+
+task<> Runner::hear_next() {
+  co_await parts_.giver.run();
+  listens_ = false;
+  // It may have asked while another event was awaited.
+  if (parts_.giver.has_next()) wake();
+}
+
+task<result<>> Runner::call_reserve() {
+  auto job = [folder = parts_.options.runtime_dir, pod = parts_.options.pod] {
+    return handover::call_reserve(folder, pod);
+  };
+  const auto waits = co_await parts_.files.run(std::move(job), {}, "calling the pod in reserve");
+  if (!waits) co_return waits.error();
+  if (!*waits) co_return Error{errc::not_found, "no pod is in reserve"};
+  co_return result<>();
+}
+
+task<lifecycle::Event> Runner::ask_next(duration within) {
+  const bool ready = co_await parts_.giver.next_answers(within);
+  co_return lifecycle::Answered{ready, parts_.shell.answering(parts_.giver.unopened_images()).size()};
+}
+
+void Runner::refuse_next() {
+  const auto lost = parts_.shell.answering(parts_.giver.unopened_images());
+  log::error("handover.refused", {{"why", "the next agent cannot open the images of volumes that this one serves"},
+                                  {"volumes", lost.size()},
+                                  {"first", lost.empty() ? "" : lost.front()},
+                                  {"hint",
+                                   "its log has the reasons: image.not_preopened, "
+                                   "cluster.not_connected_ahead"}});
+  parts_.giver.leave();
+}
+
+task<result<>> Runner::announce(duration within) {
+  const bool begins = co_await parts_.giver.begins(within);
+  if (!begins) co_return Error{errc::unavailable, "the next agent does not answer"};
+  log::info("agent.hands_over");
+  co_return result<>();
+}
+
+/// While the node goes down and our devices are in use, we serve them. A second signal ends that.
+task<> Runner::see_users_out() {
+  parts_.giver.stop();
+  co_await heal::outlast_users(control_, clock_, parts_.shell, std::chrono::seconds(parts_.options.shutdown_grace_s),
+                               hurry_);
+}
+
+void Runner::listen_to_signals() {
+  signals_.async_wait([this](boost::system::error_code failed, int) {
+    if (failed) return;
+    hear_signal();
+    listen_to_signals();
+  });
+}
+
+void Runner::hear_signal() {
+  const auto action = advance(lifecycle::Signalled{clock_.now()});
+  if (action.what == Do::exit) end(action);
+  if (action.what != Do::heed_signal) return;
+  if (action.first)
+    gate_.spawn(watch_node());
+  else
+    hurry_.cancel();
+  clock_.schedule(clock_.now() + action.within, [this] { drop_next(lifecycle::PatienceOver{}); });
+  wake();
+}
+
+void Runner::drop_next(const lifecycle::Event& event) {
+  if (advance(event).what == Do::drop_next) parts_.giver.leave();
+}
+
+/// Until the node shuts down: its pods may be ended before this is known, and long before it begins.
+task<> Runner::watch_node() {
+  for (bool told = false;;) {
+    // The limit holds even if the bus does not answer.
+    const Until until{clock_.now() + 2 * kAskSystem};
+    const auto stopping = co_await parts_.names.run([] { return host::system_stopping(kAskSystem); }, until,
+                                                    "asking whether the node shuts down");
+    if (!stopping && !std::exchange(told, true))
+      log::warning("system.unknown", {{"error", stopping.error().text},
+                                      {"hint",
+                                       "if the node shuts down, its devices are served no longer: give the agent "
+                                       "the system bus (/run/dbus)"}});
+    const bool stops = stopping && *stopping;
+    drop_next(lifecycle::NodeSeen{stops});
+    wake();
+    if (stops) co_return;
+    static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kAskSystemAgain));
+  }
+}
+
+/// What is served by now, after a handover for example, ends.
+task<> Runner::refuse_to_serve() {
+  exit_code_ = refuse(error_);
+  parts_.takeover.leave();
+  co_await parts_.shell.stop({clock_.now()});
+  parts_.io.stop();
+}
+
+void Runner::end(const lifecycle::Action& action) const {
+  if (action.say) log::info("agent.left");
+  log::drain(kLogEndsWithin);
+  // With nothing of what it was. A keeper does that for its agent.
+  if (action.what == Do::go_to_reserve) {
+    if (parts_.options.keeper) ::_exit(keeper::kBeginsAnew);
+    begin_anew();
+  }
+  ::_exit(action.code);
+}
+
+}  // namespace corbd::agent

@@ -1,0 +1,78 @@
+// Carries out what lifecycle::next() decides, one action after the other, and tells it what happens meanwhile.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "corbd/agent/options.hpp"
+#include "corbd/core/blocking_pool.hpp"
+#include "corbd/core/gate.hpp"
+#include "corbd/handover/handover.hpp"
+#include "corbd/lifecycle/lifecycle.hpp"
+#include "corbd/ops/node_health.hpp"
+#include "corbd/volume/shell.hpp"
+#include "shutdown.hpp"
+#include "takeover.hpp"
+
+namespace corbd::agent {
+
+/// Control thread only.
+class Runner {
+ public:
+  struct Parts {
+    asio::io_context& io;
+    const Options& options;
+    BlockingPool& files;
+    BlockingPool& names;
+    volume::Shell& shell;
+    handover::Giver& giver;
+    Takeover& takeover;
+    Shutdown& shutdown;
+    std::function<task<result<>>()> begin_alone, serve;
+  };
+  /// `begins`: as start() has left it.
+  Runner(executor control, Clock& clock, const Parts& parts, lifecycle::Transition begins);
+  /// Until there is nothing more to do: the exit code. Most processes end before.
+  int run();
+  /// Its giver has a next agent.
+  void wake() { woken_->set(); }
+  /// It was told to end, and serves on until the next agent asks.
+  std::optional<ops::ToldFacts> waits_for_next() const;
+
+ private:
+  task<> main();
+  lifecycle::Action advance(const lifecycle::Event& event);
+  task<result<lifecycle::Event>> carry_out(lifecycle::Action action);
+  task<result<lifecycle::Event>> serve(lifecycle::Action action);
+  task<lifecycle::Event> wait(lifecycle::Action action);
+  task<> hear_next();
+  task<result<>> call_reserve();
+  task<lifecycle::Event> ask_next(duration within);
+  void refuse_next();
+  task<result<>> announce(duration within);
+  task<> see_users_out();
+  void listen_to_signals();
+  void hear_signal();
+  task<> watch_node();
+  void drop_next(const lifecycle::Event& event);
+  task<> refuse_to_serve();
+  [[noreturn]] void end(const lifecycle::Action& action) const;
+
+  executor control_;
+  Clock& clock_;
+  const Parts parts_;
+  lifecycle::State state_;
+  lifecycle::Action action_;  ///< the first
+  Gate gate_;
+  asio::signal_set signals_;
+  CancelScope hurry_;             ///< cancelled by a second signal
+  std::unique_ptr<Event> woken_;  ///< by a signal, or by a next agent
+  bool listens_ = false;
+  Error error_;  ///< the last
+  int exit_code_ = 0;
+};
+
+}  // namespace corbd::agent
