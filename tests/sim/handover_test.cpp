@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "corbd/core/gate.hpp"
-#include "corbd/lifecycle/leaving.hpp"
 #include "scene.hpp"
 #include "support/world/handover.hpp"
 #include "support/world/ports.hpp"
@@ -104,8 +103,7 @@ bool survives_undo(int at) {
   INFO("told before call " << at);
   if (second.agent.running()) {
     there.tell_next_to_end();
-    const lifecycle::Told told{.node_stops = false, .in_use = first.kernel.devices.size(), .since = 1s, .grace = 200s};
-    CHECK(lifecycle::decide(told) == lifecycle::Leaving::wait);
+    CHECK(there.next_calls_reserve());
     node.write_all();
     node.go_on(back);
     CHECK(back.next_serves);

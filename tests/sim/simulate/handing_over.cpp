@@ -67,11 +67,11 @@ void Node::look_at_handover() {
   const bool both_gone = !before.running() && !next.running();
   if (!goes_on && !handed_over && !both_gone) return;
   trace(goes_on ? "the agent before goes on" : handed_over ? "the next agent serves alone" : "both agents are gone");
-  if (handed_over || (both_gone && now.next_has_lock)) serving_ = &now.next;
+  if (handed_over || (both_gone && now.next_has_lock())) serving_ = &now.next;
   handover_ = nullptr;
   if (both_gone && !down_for_) down_for_ = Millis(any(5s) / 1ms);
   // It serves until the one in reserve asks, which it calls.
-  if (handed_over && now.next_told) hands_over_ = true;
+  if (handed_over && now.next_calls_reserve()) hands_over_ = true;
   // Who lives may have been told to leave meanwhile.
   if (!both_gone && !leaves_well_) down_for_.reset();
 }
@@ -96,7 +96,7 @@ void Node::next_dies() {
   test::Handover& now = *handover_;
   trace("the next agent ends");
   now.end(false);
-  if (now.next_ended || !now.next_has_lock) return now.next.agent.kill(true);
+  if (now.next_ended || !now.next_has_lock()) return now.next.agent.kill(true);
   if (const auto by_keeper = now.next.agent.die()) down_for_ = std::chrono::ceil<Millis>(*by_keeper);
 }
 

@@ -272,12 +272,19 @@ void Agent::kill(bool with_keeper) {
 }
 
 task<> Agent::leave_well() {
-  co_await life_->devices->end_commands({world_.loop().clock.now() + std::chrono::minutes(5)});
-  const Until until{world_.loop().clock.now() + std::chrono::seconds(2)};
-  leaving = true;
-  if (life_->healer) co_await life_->healer->stop();
-  leaves_by = until.deadline;  // what the cluster did not answer in time has no answer
-  co_await life_->shell->stop(until);
+  using lifecycle::Do;
+  auto life = serving_life({});
+  advance(life, lifecycle::Signalled{world_.loop().clock.now()});
+  advance(life, lifecycle::NodeSeen{false});
+  auto action = advance(life, lifecycle::Woken{world_.loop().clock.now()});
+  for (; action.what != Do::exit; action = advance(life, lifecycle::Done{})) {
+    if (action.what == Do::begin_nothing) co_await begin_nothing();
+    if (action.what == Do::stop_volumes) {
+      leaving = true;
+      leaves_by = world_.loop().clock.now() + action.within;  // what the cluster did not answer in time has no answer
+      co_await life_->shell->stop({leaves_by});
+    }
+  }
   ends_well_ = true;
 }
 
@@ -288,9 +295,13 @@ void Agent::stop() {
   kill(std::exchange(keeper_goes_too, false));
 }
 
-task<bool> Agent::quiesce() {
+task<> Agent::begin_nothing() {
   co_await life_->devices->end_commands({world_.loop().clock.now() + std::chrono::minutes(5)});
   if (life_->healer) co_await life_->healer->stop();
+}
+
+task<bool> Agent::quiesce() {
+  co_await begin_nothing();
   co_return co_await life_->shell->quiesce();
 }
 
@@ -377,6 +388,21 @@ void Agent::note_cut(const std::string& address) {
   if (place != clients.end() && place->second == Client::live) client_ended(address);
   if (client_ == address) client_.clear();
   node.cut.insert(address);
+}
+
+lifecycle::State serving_life(const lifecycle::Settings& settings) {
+  using lifecycle::Done;
+  auto life = lifecycle::start_of(settings);
+  advance(life, lifecycle::Begun{});
+  for (auto action = advance(life, lifecycle::LinksGone{}); action.what != lifecycle::Do::wait;)
+    action = advance(life, Done{action.what == lifecycle::Do::ask ? errc::not_found : errc::ok});
+  return life;
+}
+
+lifecycle::Action advance(lifecycle::State& life, const lifecycle::Event& event) {
+  auto [state, action] = lifecycle::next(std::move(life), event);
+  life = std::move(state);
+  return action;
 }
 
 plan::Staged staged_wish(const std::string& image) {

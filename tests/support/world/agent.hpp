@@ -7,6 +7,7 @@
 #include <string>
 
 #include "../../../src/keeper/policy.hpp"
+#include "corbd/lifecycle/lifecycle.hpp"
 #include "corbd/volume/shell.hpp"
 #include "support/loop.hpp"
 
@@ -50,7 +51,9 @@ class Agent {
   /// A planned restart: the next agent takes over what this one gives. If this one dies meanwhile, the next one goes on
   /// with what it got (`next_lives`), or dies too: then it throws.
   void hand_over(bool with_healer = false, bool next_lives = false);
-  /// The parts of that, of an agent that lives beside the next one. False: a record is still being written.
+  /// The parts of that, of an agent that lives beside the next one: no command is under way, and nothing is healed.
+  task<> begin_nothing();
+  /// False: a record is still being written.
   task<bool> quiesce();
   task<> give(volume::Recipient recipient);
   device::Devices& devices();
@@ -121,6 +124,10 @@ class Agent {
   std::set<std::string> gave_;    ///< those that have ended well
   std::unique_ptr<Life> life_;
 };
+
+/// The life of an agent that began alone, and serves.
+lifecycle::State serving_life(const lifecycle::Settings& settings);
+lifecycle::Action advance(lifecycle::State& life, const lifecycle::Event& event);
 
 plan::Staged staged_wish(const std::string& image);
 /// The same of an encrypted volume.

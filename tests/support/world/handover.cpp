@@ -1,4 +1,3 @@
-// As src/handover, src/agent/takeover.cpp and Agent::hand_over() in src/agent/agent.cpp.
 #include "support/world/handover.hpp"
 
 #include "support/world/ports.hpp"
@@ -8,13 +7,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
+using lifecycle::Do;
+
 constexpr auto kLooks = 5ms;
 
 task<> pause(World& of) { co_await sleep_until(of.loop().control(), of.loop().clock, of.loop().clock.now() + kLooks); }
 
 }  // namespace
 
-Handover::Handover(World& serves, World& other) : before(serves), next(other) {}
+/// In a pod, without a keeper that starts it.
+Handover::Handover(World& serves, World& other)
+    : before(serves),
+      next(other),
+      before_life_(serving_life({.handover = true, .in_pod = true, .leave_grace = 200s})),
+      next_life_(lifecycle::start_of(before_life_.settings)) {}
 
 void Handover::begin() {
   before.trace("the next agent begins beside the one that serves");
@@ -24,10 +30,16 @@ void Handover::begin() {
 }
 
 void Handover::tell_next_to_end() {
-  next_told = true;
-  if (begun_ || next_has_lock) return;
+  if (advance(next_life_, lifecycle::Signalled{next.loop().clock.now()}).what != Do::exit) return;
   next_ended = true;
   end(false);
+}
+
+bool Handover::next_calls_reserve() {
+  if (!next_life_.told_to_end()) return false;
+  const auto now = next.loop().clock.now();
+  advance(next_life_, lifecycle::NodeSeen{false});
+  return advance(next_life_, lifecycle::Woken{now, false, next.kernel.devices.size()}).what == Do::call_reserve;
 }
 
 // --- The conversation ---------------------------------------------------------------------------
@@ -45,17 +57,17 @@ void Handover::say(Way& way, Word word) {
 }
 
 /// What was said before an end is heard first.
-task<Handover::Heard> Handover::hear(World& by, Way& way, Word& word, duration within) {
-  const auto until = by.loop().clock.now() + within;
-  for (;;) {
+task<lifecycle::Event> Handover::hear(duration within) {
+  const auto until = next.loop().clock.now() + within;
+  for (Way& way = to_next_;;) {
     if (!way.heard.empty()) {
-      word = std::move(way.heard.front());
+      heard_ = std::move(way.heard.front());
       way.heard.pop_front();
-      co_return Heard::word;
+      co_return lifecycle::Heard{heard_.what};
     }
-    if (ended_ && way.under_way == 0) co_return Heard::ended;
-    if (by.loop().clock.now() >= until) co_return Heard::nothing;
-    co_await pause(by);
+    if (ended_ && way.under_way == 0) co_return lifecycle::Done{errc::not_found};
+    if (next.loop().clock.now() >= until) co_return lifecycle::Done{errc::timed_out};
+    co_await pause(next);
   }
 }
 
@@ -98,29 +110,55 @@ task<bool> Handover::answers(Word::What question, Word::What answer, duration wi
 }
 
 task<> Handover::give() {
-  const bool ready = co_await answers(Word::What::ready, Word::What::ready, 2min);
-  if (!ready || !before.agent.shell().answering(cold_).empty()) {
-    end(false);
-    refused = true;
-    co_return;
+  auto action = advance(before_life_, lifecycle::Woken{before.loop().clock.now(), true});
+  while (action.what != Do::wait && action.what != Do::go_to_reserve && action.what != Do::exit) {
+    const auto event = co_await give_step(action);
+    action = advance(before_life_, event);
   }
-  say(to_next_, {Word::What::begins});
-  if (const bool begins = co_await answers(Word::What::ready, Word::What::ready, 5s); !begins) {
-    end(false);
-    refused = true;
-    co_return;
+  refused = action.what == Do::wait;
+  before_ended = !refused;
+}
+
+task<lifecycle::Event> Handover::give_step(lifecycle::Action action) {
+  const auto done = [](bool well) { return lifecycle::Done{well ? errc::ok : errc::unavailable}; };
+  switch (action.what) {
+    case Do::ask_next: {
+      const bool ready = co_await answers(Word::What::ready, Word::What::ready, action.within);
+      if (!ready) end(false);
+      co_return lifecycle::Answered{ready, before.agent.shell().answering(unopened_images_).size()};
+    }
+    case Do::refuse_next:
+      end(false);
+      break;
+    case Do::announce: {
+      say(to_next_, {Word::What::begins});
+      const bool ready = co_await answers(Word::What::ready, Word::What::ready, action.within);
+      if (!ready) end(false);
+      co_return done(ready);
+    }
+    case Do::begin_nothing:
+      co_await before.agent.begin_nothing();
+      break;
+    case Do::quiesce: {
+      const bool quiet = co_await before.agent.shell().quiesce();
+      co_return done(quiet);
+    }
+    case Do::give_lock: {
+      lock_said = true;
+      const bool loaded = co_await answers(Word::What::lock, Word::What::loaded, 10s);
+      co_return done(loaded);
+    }
+    case Do::give_links:
+      co_await before.agent.give([this](device::LinkSocket one) { return give_one(std::move(one)); });
+      say(to_next_, {Word::What::end});
+      break;
+    case Do::stop_volumes:
+      co_await before.agent.shell().stop({before.loop().clock.now() + action.within});
+      break;
+    default:
+      break;  // what is not played here
   }
-  const bool quiet = co_await before.agent.quiesce();
-  bool given = false;
-  if (quiet) given = co_await answers(Word::What::ready, Word::What::ready, 5s);
-  lock_said = given;
-  if (given) given = co_await answers(Word::What::lock, Word::What::loaded, 10s);
-  if (given)
-    co_await before.agent.give([this](device::LinkSocket one) { return give_one(std::move(one)); });
-  else
-    co_await before.agent.shell().stop({before.loop().clock.now() + 1600ms});
-  if (given) say(to_next_, {Word::What::end});
-  before_ended = true;
+  co_return lifecycle::Done{};
 }
 
 task<volume::Taken> Handover::give_one(device::LinkSocket one) {
@@ -145,47 +183,66 @@ task<volume::Taken> Handover::give_one(device::LinkSocket one) {
 // --- The next one -------------------------------------------------------------------------------
 
 task<> Handover::take() {
-  auto cold = co_await next.agent.shell().preopen({next.loop().clock.now() + 100s});
-  if (!cold) {
-    next_ended = true;
-    co_return;
+  advance(next_life_, lifecycle::Begun{});
+  advance(next_life_, lifecycle::LinksGone{});
+  auto action = advance(next_life_, lifecycle::Done{});
+  while (action.what != Do::serve && action.what != Do::refuse && action.what != Do::none) {
+    const auto event = co_await take_step(action);
+    action = advance(next_life_, event);
   }
-  cold_ = std::move(*cold);
-  for (;;) {
-    Word word{};
-    const Heard heard = co_await hear(next, to_next_, word, 150s);
-    if (heard == Heard::nothing && next_has_lock) continue;
-    if (heard == Heard::nothing) next_ended = true;
-    if (heard == Heard::nothing) co_return;
-    if (heard == Heard::ended || word.what == Word::What::end) break;
-    if (const bool goes_on = co_await follow(std::move(word)); !goes_on) co_return;
-  }
-  if (!next_has_lock)
-    if (const bool locked = co_await lock_alone(); !locked) co_return;
-  for (const auto until = next.loop().clock.now() + 5s; serving_ > 0 && next.loop().clock.now() < until;)
-    co_await pause(next);
-  next.agent.look_at_before(true);
+  if (action.what == Do::refuse) next_ended = true;
+  if (action.what != Do::serve) co_return;
   next.agent.serve();
+  advance(next_life_, lifecycle::Done{});
   next_serves = true;
 }
 
-task<bool> Handover::follow(Word word) {
-  if (word.what == Word::What::ready) say(to_before_, {Word::What::ready});
-  if (word.what == Word::What::begins) begun_ = true;
-  if (word.what == Word::What::lock) {
-    next_has_lock = true;
-    next.agent.look_at_before(false);
-    const auto read = co_await next.agent.acquire_state();
-    next_ended = !read;
-    if (next_ended) co_return false;
-    say(to_before_, {Word::What::loaded});
+task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
+  switch (action.what) {
+    case Do::preopen: {
+      auto unopened = co_await next.agent.shell().preopen({next.loop().clock.now() + action.within});
+      if (!unopened) co_return lifecycle::Done{unopened.error().code};
+      unopened_images_ = std::move(*unopened);
+      break;
+    }
+    case Do::hear:
+      co_return co_await hear(action.within);
+    case Do::say_ready:
+      say(to_before_, {Word::What::ready});
+      break;
+    case Do::take_lock:
+      next.agent.look_at_before(false);
+      [[fallthrough]];
+    case Do::load_records: {
+      const auto read = co_await next.agent.acquire_state();
+      if (!read) co_return lifecycle::Done{read.error().code};
+      break;
+    }
+    case Do::say_loaded:
+      say(to_before_, {Word::What::loaded});
+      break;
+    case Do::take_link:
+      next.agent.devices().take(heard_.device, heard_.volume_id, Fd());
+      ++serving_;
+      asio::co_spawn(next.loop().io, serve(heard_), asio::detached);
+      break;
+    case Do::lock:
+      co_return co_await lock_alone(action.pause);
+    case Do::finish:
+      for (const auto until = next.loop().clock.now() + action.within; serving_ > 0 && next.loop().clock.now() < until;)
+        co_await pause(next);
+      next.agent.look_at_before(true);
+      break;
+    default:
+      break;
   }
-  if (word.what == Word::What::link) {
-    next.agent.devices().take(word.device, word.volume_id, Fd());
-    ++serving_;
-    asio::co_spawn(next.loop().io, serve(std::move(word)), asio::detached);
-  }
-  co_return true;
+  co_return lifecycle::Done{};
+}
+
+/// The one before has ended, or is about to.
+task<lifecycle::Event> Handover::lock_alone(duration pause) {
+  co_await sleep_until(next.loop().control(), next.loop().clock, next.loop().clock.now() + pause);
+  co_return lifecycle::Done{next.agent.node.has_lock == nullptr ? errc::ok : errc::in_use};
 }
 
 task<> Handover::serve(Word word) {
@@ -193,19 +250,6 @@ task<> Handover::serve(Word word) {
       co_await next.agent.shell().want(word.volume_id, plan::Wish(plan::Healed{}), {next.loop().clock.now() + 30s}));
   --serving_;
   say(to_before_, {Word::What::served, {}, word.device});
-}
-
-/// The one before has ended, or is about to.
-task<bool> Handover::lock_alone() {
-  for (const auto until = next.loop().clock.now() + 10s; next.agent.node.has_lock != nullptr;) {
-    next_ended = next.loop().clock.now() >= until;
-    if (next_ended) co_return false;
-    co_await pause(next);
-  }
-  next_has_lock = true;
-  const auto read = co_await next.agent.acquire_state();
-  next_ended = !read;
-  co_return !next_ended;
 }
 
 }  // namespace corbd::test

@@ -1,6 +1,6 @@
 // Two agents beside each other on one node: the one that serves gives its devices to the next one. Both are real
-// shells; the conversation between them is played (the real one: src/handover, src/agent/takeover.cpp, hand_over() in
-// src/agent/agent.cpp). Who has come to its end stays until somebody kills it.
+// shells, and what they do next is decided by the real lifecycle::next(); the conversation between them is played (the
+// real one: src/handover). Who has come to its end stays until somebody kills it.
 #pragma once
 
 #include <deque>
@@ -25,45 +25,44 @@ class Handover {
   bool before_ended = false;  ///< its process does
   bool next_ended = false;
   bool next_serves = false;  ///< alone
-  bool lock_said = false, next_has_lock = false;
+  bool lock_said = false;
+  bool next_has_lock() const { return next_life_.has_lock; }
   /// As by SIGTERM: a rollout is undone in the middle. Before anything began the next one ends, and the one before goes
   /// on. After that it takes what it is given, and gives it back to whoever asks.
   void tell_next_to_end();
-  bool next_told = false;
+  /// Once it serves: it was told to end, and calls the pod in reserve, which the one before is.
+  bool next_calls_reserve();
   /// Nobody hears the other any more, as after the death of one. `lost`: nor what was said already.
   void end(bool lost);
   /// What is said from now on arrives that much later.
   duration late{};
 
  private:
-  struct Word {
-    enum class What { ready, begins, lock, loaded, link, served, end } what;
-    std::string volume_id = {};
-    std::uint32_t device = 0;
-  };
+  using Word = handover::Word;
   struct Way {
     std::deque<Word> heard;
     int under_way = 0;
     time_point last{};
   };
-  enum class Heard { word, nothing, ended };
-
   void say(Way& way, Word word);
-  task<Heard> hear(World& by, Way& way, Word& word, duration within);
+  task<lifecycle::Event> hear(duration within);
   task<bool> answers(Word::What question, Word::What answer, duration within);
   task<> give();
+  task<lifecycle::Event> give_step(lifecycle::Action action);
   task<volume::Taken> give_one(device::LinkSocket one);
   task<> take();
-  task<bool> follow(Word word);
+  task<lifecycle::Event> take_step(lifecycle::Action action);
+  task<lifecycle::Event> lock_alone(duration pause);
   task<> serve(Word word);
-  task<bool> lock_alone();
   void discard(std::uint32_t device);
   void take_in_answers();
 
   Way to_next_, to_before_;
-  bool ended_ = false, begun_ = false;
+  lifecycle::State before_life_, next_life_;
+  Word heard_;  ///< last, by the next one
+  bool ended_ = false;
   int generation_ = 0;
-  std::vector<std::string> cold_;
+  std::vector<std::string> unopened_images_;
   std::set<Word::What> answered_;
   std::set<std::uint32_t> served_;
   int serving_ = 0;
