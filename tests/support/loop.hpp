@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "corbd/core/clock.hpp"
 #include "corbd/core/result.hpp"
@@ -80,26 +81,34 @@ class Loop {
     crashed_ = false;
   }
 
-  /// Another process's, on the same time: whatever steps one of them steps both.
+  /// Another process's, on the same time: whatever steps one of them steps all that stand beside each other.
   void stand_beside(Loop& other) {
-    beside_ = &other;
-    other.beside_ = this;
+    auto all = beside_;
+    all.push_back(this);
+    for (Loop* one : all) {
+      one->beside_.push_back(&other);
+      other.beside_.push_back(one);
+    }
   }
 
   /// Runs what is ready, without moving time.
   void poll() {
     poll_own();
-    if (beside_ != nullptr) beside_->poll_own();
+    for (Loop* one : beside_) one->poll_own();
   }
   /// When something happens next; max() if never.
-  time_point next() const { return beside_ == nullptr ? next_own() : std::min(next_own(), beside_->next_own()); }
+  time_point next() const {
+    auto first = next_own();
+    for (const Loop* one : beside_) first = std::min(first, one->next_own());
+    return first;
+  }
   /// Goes to the next moment at which something happens, at most to `limit`, and runs it.
   void step(time_point limit = time_point::max()) {
     const auto at = std::min(next(), limit);
     go_to(at);
-    if (beside_ != nullptr) beside_->go_to(at);
+    for (Loop* one : beside_) one->go_to(at);
     run_what_is_due();
-    if (beside_ != nullptr) beside_->run_what_is_due();
+    for (Loop* one : beside_) one->run_what_is_due();
   }
   /// Moves time, stopping at each timer on the way.
   void advance(duration by) {
@@ -110,7 +119,7 @@ class Loop {
   /// The machine stood still for so long: every timer on the way is late.
   void leap(duration by) {
     clock.advance(by);
-    if (beside_ != nullptr) beside_->clock.advance(by);
+    for (Loop* one : beside_) one->clock.advance(by);
     step(clock.now());
   }
   /// Runs the task to its end, jumping over waits. Throws when nothing is left that could end it, and when the agent
@@ -173,7 +182,7 @@ class Loop {
 
   std::multimap<time_point, std::function<void()>> outside_;
   bool crashed_ = false;
-  Loop* beside_ = nullptr;
+  std::vector<Loop*> beside_;
 };
 
 }  // namespace corbd::test

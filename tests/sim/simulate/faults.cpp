@@ -42,10 +42,10 @@ void Node::happen(const Fault& fault) {
       down_for_ = fault.lasts;
       [[fallthrough]];
     case Kind::kill:
-      if (!agent().running() && handover_ == nullptr) break;
+      if (!agent().running() && processes_.handover() == nullptr) break;
       down_for_ = fault.lasts;
       if (agent().keeper && !reboots_) return die_under_load();
-      crash();
+      processes_.crash();
       break;
     case Kind::keeper_dies:
       return keeper_dies(fault);
@@ -55,7 +55,7 @@ void Node::happen(const Fault& fault) {
       leaves_well_ = true;
       break;
     case Kind::hand_over:
-      hands_over_ = agent().running() && handover_ == nullptr;
+      hands_over_ = agent().running() && processes_.handover() == nullptr;
       break;
     case Kind::cluster_dead:
       world_.cluster.dead = true;
@@ -115,7 +115,7 @@ void Node::happen(const Fault& fault) {
 void Node::die_under_load() {
   for (std::size_t i = 0; i < kubelets_.size(); ++i) application_hurries(i, loop_.clock.now() + 500ms);
   loop_.outside_in(any(300ms), [this] {
-    if (!faults_over_) crash();
+    if (!faults_over_) processes_.crash();
   });
 }
 
@@ -131,7 +131,7 @@ void Node::grow_under_load(const Fault& fault) {
     if (faults_over_) return;
     happen({Kind::cluster_dead, fault.at, fault.lasts, fault.what});
     loop_.outside_in(any(500ms), [this] {
-      if (!faults_over_) crash();
+      if (!faults_over_) processes_.crash();
     });
   };
   loop_.outside_in(100ms, [this, name = image->first] {
@@ -144,14 +144,14 @@ void Node::grow_under_load(const Fault& fault) {
 
 /// With its agent, before it, or after it, while no other one runs yet.
 void Node::keeper_dies(const Fault& fault) {
-  if (!agent().keeper || !agent().running() || handover_ != nullptr) return;
+  if (!agent().keeper || !agent().running() || processes_.handover() != nullptr) return;
   down_for_ = fault.lasts;
   // It gets SIGTERM.
   if (fault.what % 3 == 0) {
     leaves_well_ = true;
     return;
   }
-  crash();
+  processes_.crash();
   if (fault.what % 3 == 1) {
     agent().keeper_goes_too = true;
     return;
@@ -216,12 +216,12 @@ void Node::happen_to_device(const Fault& fault) {
 /// ceph-csi's pod takes the place of ours. Its healer knows volumes by their attachments, waits until the watches of
 /// the last client are over, and ends with its pod, mostly by SIGKILL.
 void Node::there_and_back(const Fault& fault) {
-  if (!agent().running() || handover_ != nullptr) return;
+  if (!agent().running() || processes_.handover() != nullptr) return;
   const auto away = fault.lasts + 45s;
   down_for_ = away;
   agent().keeper_goes_too = true;
   if (fault.what % 2 == 0)
-    crash();
+    processes_.crash();
   else
     leaves_well_ = true;
   if (!history_.orchestrated) return;
@@ -278,8 +278,8 @@ void Node::stop_faults() {
   while (!world_.ceph_csi.daemons.empty()) world_.ceph_csi.ends(world_.ceph_csi.daemons.begin()->first, false);
   lifecycle();
   const auto end = loop_.clock.now() + 10min;
-  while (handover_ != nullptr && loop_.clock.now() < end && world_.broken_rules.empty()) step(end);
-  if (handover_ != nullptr) world_.broke("a handover does not end");
+  while (processes_.handover() != nullptr && loop_.clock.now() < end && world_.broken_rules.empty()) step(end);
+  if (processes_.handover() != nullptr) world_.broke("a handover does not end");
   // Whoever serves now may have been told to leave meanwhile.
   lifecycle();
   start_agent();

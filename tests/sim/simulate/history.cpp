@@ -253,6 +253,7 @@ History make_history_of_two(std::uint64_t seed) {
         draw.below(1000));
   history.volumes.front().exclusive = !draw.one_in(4);
   add_keepers(draw, history);
+  add_handovers(draw, history);
   return history;
 }
 

@@ -78,7 +78,7 @@ bool Node::attach(Kubelet& kubelet) {
 void Node::ask(std::size_t i, Wish wish) {
   kubelets_[i].asking = true;
   trace(std::string(plan::name(wish)) + " of " + kubelets_[i].volume.image);
-  asio::co_spawn(serving_->loop().io, asking(*this, i, std::move(wish)), asio::detached);
+  asio::co_spawn(processes_.serving().loop().io, asking(*this, i, std::move(wish)), asio::detached);
 }
 
 task<> Node::asking(Node& node, std::size_t i, Wish wish) {

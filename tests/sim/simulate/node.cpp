@@ -107,27 +107,27 @@ void Node::lifecycle() {
     reboots_ = agent().keeper_goes_too = true;
     if (!down_for_) down_for_ = 1s;
   }
-  if (handover_ != nullptr && !reboots_) {
+  if (processes_.handover() != nullptr && !reboots_) {
     look_at_handover();
-    if (handover_ != nullptr || agent().running()) return;
-  } else if (std::exchange(hands_over_, false) && handover_ == nullptr && agent().running() &&
-             !serving_->loop().crashed() && !leaves_well_ && !reboots_) {
+    if (processes_.handover() != nullptr || agent().running()) return;
+  } else if (std::exchange(hands_over_, false) && processes_.handover() == nullptr && agent().running() &&
+             !processes_.serving().loop().crashed() && !leaves_well_ && !reboots_) {
     return hand_over();
-  } else if (leaves_well_ && agent().running() && !serving_->loop().crashed()) {
+  } else if (leaves_well_ && agent().running() && !processes_.serving().loop().crashed()) {
     trace("the agent is told to leave");
     try {
       agent().stop();
     } catch (const test::Crash&) {
       agent_dies();
     }
-  } else if (agent().running() && (serving_->loop().crashed() || reboots_)) {
+  } else if (agent().running() && (processes_.serving().loop().crashed() || reboots_)) {
     // Or it began in the moment in which the machine boots.
     agent_dies();
   }
   leaves_well_ = false;
   if (agent().running()) return;
   if (std::exchange(reboots_, false)) {
-    end_handover();
+    processes_.end();
     world_.reboot();
     for (auto& kubelet : kubelets_) kubelet.staged = kubelet.published = false;
   }
@@ -144,7 +144,7 @@ void Node::agent_dies() {
 }
 
 void Node::start_agent() {
-  if (agent().running() || handover_ != nullptr) return;
+  if (agent().running() || processes_.handover() != nullptr) return;
   trace("an agent starts");
   agent().start(true);
 }
@@ -157,7 +157,7 @@ result<> Node::want(const std::string& id, const Wish& wish) {
   if (!agent().running()) return Error{errc::unavailable, "nobody serves"};
   result<> done;
   try {
-    done = serving_->loop().run(agent().shell().want(id, wish, {loop_.clock.now() + 2min}));
+    done = processes_.serving().loop().run(agent().shell().want(id, wish, {loop_.clock.now() + 2min}));
   } catch (const test::Crash&) {
     // A blow that was under way when the faults ended.
     lifecycle();
@@ -225,7 +225,7 @@ void Node::wait_for_agents() {
     const auto kubelet = std::ranges::find(kubelets_, name, [](const Kubelet& one) { return one.volume.image; });
     const auto kept = [&] {
       if (served(*kubelet)) return false;
-      const auto status = serving_->agent.shell().status(name);
+      const auto status = processes_.serving().agent.shell().status(name);
       const auto health = status ? status->health : Health::lost;
       const bool left =
           health == Health::unproven || health == Health::lost || health == Health::failed || health == Health::staging;

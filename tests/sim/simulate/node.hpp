@@ -5,7 +5,7 @@
 #include <random>
 
 #include "history.hpp"
-#include "support/world/handover.hpp"
+#include "processes.hpp"
 #include "support/world/world.hpp"
 
 namespace corbd::sim {
@@ -43,11 +43,8 @@ class Node final : public test::Hazards {
   void hand_over();
   void tool_comes();
   void look_at_handover();
-  void before_dies();
-  void next_dies();
-  void crash();
-  void end_handover();
-  test::Agent& agent() const { return serving_->agent; }
+  void before_ends();
+  test::Agent& agent() const { return processes_.serving().agent; }
   void start_agent();
   void end_freeze();
   void converge();
@@ -115,10 +112,8 @@ class Node final : public test::Hazards {
   test::Loop loop_, beside_loop_;
   test::World world_{loop_};
   test::World beside_{beside_loop_, world_};  ///< the node's other process, while there is one
-  test::World* serving_ = &world_;            ///< whose agent serves, or served last
-  /// Those that were, too: what they said may still be under way.
-  std::vector<std::unique_ptr<test::Handover>> handovers_;
-  test::Handover* handover_ = nullptr;  ///< that is under way
+  Processes processes_{world_, beside_, {[this] { return one_in(2); }, [this] { before_ends(); }}};
+  std::size_t handovers_ = 0;
   time_point start_;
   std::vector<Kubelet> kubelets_;
   std::vector<Fault> armed_;        ///< of calls; `what` counts down to the call

@@ -54,11 +54,13 @@ void TwoNodes::happen_to_node(const Fault& fault, Side& side) {
   }
   switch (fault.kind) {
     case Kind::kill:
-      if (!world.agent.running()) return;
       pair_.comes_back_in = fault.lasts + 100ms;
-      return world.loop().crash();
+      return side.processes->crash();
+    case Kind::hand_over:
+      side.hands_over = true;
+      return;
     case Kind::keeper_dies:
-      if (!world.agent.running()) return;
+      if (!world.agent.running() || side.processes->handover() != nullptr) return;
       world.agent.keeper_goes_too = true;
       pair_.comes_back_in = fault.lasts + 100ms;
       return world.loop().crash();
@@ -115,7 +117,7 @@ void TwoNodes::stop_faults() {
     side.tainted = false;
     side.world->network.mend();
     pair_.cluster.unfence_host(side.world->agent.node_address);
-    test::Pair::start(*side.world);
+    if (side.processes->handover() == nullptr) test::Pair::start(*side.world);
   }
   tell_attachments();
 }

@@ -30,8 +30,15 @@ TwoNodes::TwoNodes(const History& history, bool trace)
     side.name = side.world->name;
     side.cut_until = side.slow_death_until = side.untold_until = start_;
     side.world->hazards = &side;
-    side.world->agent.fence_out_of_service = history.fence_out_of_service;
-    side.world->agent.keeper = (history.keepers >> (&side - sides_.data()) & 1) != 0;
+    side.beside_loop = std::make_unique<test::Loop>();
+    side.world->loop().stand_beside(*side.beside_loop);
+    side.beside = std::make_unique<test::World>(*side.beside_loop, *side.world);
+    side.processes = std::make_unique<Processes>(
+        *side.world, *side.beside, Processes::Hooks{[this] { return one_in(2); }, [&side] { side.asking.reset(); }});
+    for (test::World* process : {side.world, side.beside.get()}) {
+      process->agent.fence_out_of_service = history.fence_out_of_service;
+      process->agent.keeper = (history.keepers >> (&side - sides_.data()) & 1) != 0;
+    }
   }
   tell_attachments();
 }
@@ -62,6 +69,7 @@ Outcome TwoNodes::live() {
   look_at_what_is_left();
   Outcome outcome{pair_.broken_rules()};
   for (Side& side : sides_) {
+    side.processes->end();
     if (side.world->agent.running()) side.world->agent.kill();
     outcome.calls += static_cast<std::uint64_t>(side.world->calls.made);
     outcome.requests += side.world->kernel.answered;
@@ -70,7 +78,50 @@ Outcome TwoNodes::live() {
 }
 
 void TwoNodes::go_until(time_point end) {
-  while (pair_.now() < end && !broken()) pair_.step(end);
+  while (pair_.now() < end && !broken()) {
+    pair_.step(end);
+    for (std::size_t node = 0; node < sides_.size(); ++node) look_at_handover(node);
+  }
+}
+
+/// Lives end and begin here only, outside of everything else.
+void TwoNodes::look_at_handover(std::size_t node) {
+  Side& side = sides_.at(node);
+  if (side.processes->handover() == nullptr) {
+    if (std::exchange(side.hands_over, false) && side.world->agent.running()) hand_over(node);
+    return;
+  }
+  const auto ended = side.processes->look();
+  if (!ended) return;
+  side.world = &side.processes->serving();
+  pair_.serving.at(node) = side.world;
+  side.hands_over = ended->calls_reserve && !faults_over_;
+  if (ended->how != Processes::How::both_gone) return;
+  pair_.loop_a.outside_in(ended->back_in.value_or(pair_.comes_back_in), [&side] { test::Pair::start(*side.world); });
+}
+
+void TwoNodes::hand_over(std::size_t node) {
+  Side& side = sides_.at(node);
+  pair_.serving.at(node) = nullptr;
+  const auto later = [this, &side, of = &side.processes->begin()](std::function<void(test::Handover&)> happens) {
+    pair_.loop_a.outside_in(one_in(3) ? any(3s) : any(150ms), [this, &side, of, happens = std::move(happens)] {
+      if (side.processes->handover() == of && !faults_over_) happens(*of);
+    });
+  };
+  if (one_in(4))
+    later([](test::Handover& of) {
+      if (of.before.agent.running()) of.before.loop().crash();
+    });
+  if (one_in(4))
+    later([](test::Handover& of) {
+      if (of.next.agent.running()) of.next.loop().crash();
+    });
+  if (one_in(6)) later([lost = one_in(2)](test::Handover& of) { of.end(lost); });
+  if (one_in(4)) later([by = any(12s)](test::Handover& of) { of.late = by; });
+  if (one_in(4))
+    later([](test::Handover& of) {
+      if (of.next.agent.running() && !of.next_serves) of.tell_next_to_end();
+    });
 }
 
 test::KernelDevice* TwoNodes::device_of(const Side& side) const {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <random>
 
 #include "history.hpp"
 #include "node.hpp"
+#include "processes.hpp"
 #include "support/world/pair.hpp"
 
 namespace corbd::sim {
@@ -27,7 +29,12 @@ class TwoNodes {
     void trace(const std::string& event) override { all->trace(name, event); }
 
     TwoNodes* all = nullptr;
-    test::World* world = nullptr;  ///< of a node
+    test::World* world = nullptr;  ///< of a node: the process that serves, or served last
+    // Of a node: its other process.
+    std::unique_ptr<test::Loop> beside_loop;
+    std::unique_ptr<test::World> beside;
+    std::unique_ptr<Processes> processes;
+    bool hands_over = false;
     std::string name = "cluster";
     std::vector<Fault> armed;  ///< of calls; `what` counts down to the call
     time_point cut_until, slow_death_until, untold_until;
@@ -45,6 +52,8 @@ class TwoNodes {
   void ask(Side& side, plan::Wish wish);
   static task<> asking(Side& side, std::string id, plan::Wish wish);
   void application_works(Side& side);
+  void look_at_handover(std::size_t node);
+  void hand_over(std::size_t node);
   void somebody_moves();
   void attach();
   void tell_attachments();

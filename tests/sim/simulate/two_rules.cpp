@@ -31,7 +31,8 @@ void TwoNodes::converge() {
   const bool begun = image().metadata.contains("corbd/format");
   if (broken() || (begun && !has_converged())) return;
   if (!has_converged()) {
-    const auto status = side.world->agent.shell().status(volume_.image);
+    const auto status =
+        side.world->agent.running() ? side.world->agent.shell().status(volume_.image) : std::optional<volume::Status>();
     return side.world->broke("the volume is not served on " + side.name + ", which it is attached to" +
                              (status && status->last_error ? ": " + status->last_error->text : ""));
   }

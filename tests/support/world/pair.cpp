@@ -20,8 +20,8 @@ void Pair::start(World& node) {
 
 void Pair::step(time_point limit) {
   loop_a.step(limit);
-  live_on(a);
-  live_on(b);
+  for (World* node : serving)
+    if (node != nullptr) live_on(*node);
   look_at_rules();
 }
 

@@ -1,6 +1,8 @@
 // Two nodes of one cluster, each with a whole agent: its own kernel, disk, network, lives and crashes, on one time.
 #pragma once
 
+#include <array>
+
 #include "support/world/world.hpp"
 
 namespace corbd::test {
@@ -11,6 +13,8 @@ class Pair {
   World a{loop_a};
   World b{loop_b, a, "node-2", "10.0.0.2"};
   Cluster& cluster = a.cluster;
+  /// The agents whose lives end and begin here. Nothing: somebody else looks after that node's for now.
+  std::array<World*, 2> serving{&a, &b};
   /// Until the next agent starts on a node whose last one crashed.
   duration comes_back_in = std::chrono::seconds(2);
 

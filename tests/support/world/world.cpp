@@ -37,6 +37,7 @@ World::World(Loop& loop, World& first)
       calls(*this, &first.calls),
       agent(*this, &first.agent),
       loop_(loop) {
+  agent.node_address = first.agent.node_address;
   cluster.joined(*this);
   kernel.processes.push_back(this);
 }
