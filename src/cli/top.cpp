@@ -55,7 +55,7 @@ void put_rates(TopRow& row, const v1::Activity* before, const v1::Activity& now,
                const google::protobuf::RepeatedField<double>& bounds) {
   Counts latency(static_cast<std::size_t>(bounds.size()) + 1);
   for (const auto& of : now.operations()) {
-    const v1::RequestFigures* was = nullptr;
+    const v1::OperationFigures* was = nullptr;
     if (before != nullptr)
       for (const auto& other : before->operations())
         if (other.operation() == of.operation()) was = &other;

@@ -15,7 +15,7 @@
 namespace corbd::keeper {
 
 struct Heard;
-struct Note;
+struct KeeperMessage;
 
 struct StoredLink {
   device::FdStore::Link link;
@@ -65,7 +65,7 @@ class Client final : public device::FdStore {
   bool deaf() const { return deaf_; }
 
  private:
-  result<> say(const Note& note, const std::string& backend, std::span<const int> descriptors);
+  result<> say(const KeeperMessage& note, const std::string& backend, std::span<const int> descriptors);
   Fd socket_;
   Deaths deaths_;
   std::atomic<bool> deaf_ = false;  ///< each I/O loop tells it of its own links
