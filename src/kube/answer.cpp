@@ -71,7 +71,7 @@ errc code_of(unsigned status) {
   }
 }
 
-std::string way_out(unsigned status, const Verb& verb) {
+std::string remedy(unsigned status, const Verb& verb) {
   if (status == 401) return ": it does not accept the agent's token or certificate";
   if (status == 403)
     return ": grant the verb '" + verb.verb + "' on '" + verb.resource + "' to the agent's service account";
@@ -99,7 +99,7 @@ Failure failure_of(unsigned status, std::string_view body, std::optional<std::ch
       "the API server answered " + verb.verb + " " + std::string(target) + " with " + std::to_string(status);
   if (!says.reason.empty()) text += " " + says.reason;
   if (!says.message.empty()) text += ": " + says.message;
-  failure.error = {code_of(status), text + way_out(status, verb)};
+  failure.error = {code_of(status), text + remedy(status, verb)};
   return failure;
 }
 

@@ -1,4 +1,4 @@
-// What is read before a migration or a rollback, and what is foreseen for each volume.
+// What is read before a migration or a rollback, and the forecast for each volume.
 #pragma once
 
 #include <chrono>

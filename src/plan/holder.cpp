@@ -34,7 +34,7 @@ std::string what_it_has(const Holder& holder) {
 }
 
 /// What a person can do about the holders.
-std::string way_out(const Situation& view, const std::vector<Holder>& holders) {
+std::string remedy(const Situation& view, const std::vector<Holder>& holders) {
   const bool lockless = !view.record->exclusive_lock;
   const auto& who = *view.seen.facts.ownership;
   bool dead = false, ready = false, unknown = false;
@@ -82,7 +82,7 @@ Decision in_use(const Situation& view, const std::vector<Holder>& holders) {
   if (view.seen.in_use_for)
     waited = "It has waited for " +
              std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s: ";
-  return fail(errc::in_use, image_of(view) + " is in use: " + who + ". " + waited + way_out(view, holders));
+  return fail(errc::in_use, image_of(view) + " is in use: " + who + ". " + waited + remedy(view, holders));
 }
 
 }  // namespace

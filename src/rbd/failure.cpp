@@ -52,9 +52,9 @@ std::string reason(int negative) {
   return std::generic_category().message(-negative);
 }
 
-Error failure(std::string_view doing, int negative, std::string_view way_out) {
+Error failure(std::string_view doing, int negative, std::string_view remedy) {
   std::string text = std::string(doing) + ": " + reason(negative);
-  if (!way_out.empty()) text += ": " + std::string(way_out);
+  if (!remedy.empty()) text += ": " + std::string(remedy);
   return {code_of(negative), std::move(text)};
 }
 

@@ -12,7 +12,7 @@ namespace corbd::rbd {
 errc code_of(int negative);
 /// "Connection timed out". For -108 it says what that means here.
 std::string reason(int negative);
-/// "<doing>: <reason>", then ": <way_out>" when there is one.
-Error failure(std::string_view doing, int negative, std::string_view way_out = {});
+/// "<doing>: <reason>", then ": <remedy>" when there is one.
+Error failure(std::string_view doing, int negative, std::string_view remedy = {});
 
 }  // namespace corbd::rbd

@@ -82,7 +82,7 @@ ELSEWHERE = {
         "kubectl -n ceph-csi rollout undo": ("tests/lab/stories_rollout.py", "node.controller.apply(node.first"),
         "kubectl -n ceph-csi get pods": KUBES_OWN, "kubectl -n ceph-csi describe pod": KUBES_OWN},
     (RUNBOOK, "Going back to ceph-csi"): {
-        "corbd doctor --before-rollback": (MOVED, 'foresee(agent, "rollback"'), "kubectl drain": "the story runs it as the page on migrations has it",
+        "corbd doctor --before-rollback": (MOVED, 'forecast(agent, "rollback"'), "kubectl drain": "the story runs it as the page on migrations has it",
         "kubectl uncordon": "the story runs it as the page on migrations has it",
         "pkill -TERM -x rbd-nbd": "the story runs it as the page on migrations has it", "kubectl delete pod": IN_PASSING, "kubectl rollout undo": IN_PASSING,
         "nbd-client -d": "what nobody shall do", "umount -f": "what nobody shall do",

@@ -62,7 +62,7 @@ def host_pids():
     return [] if os.readlink("/proc/self/ns/pid") == "pid:[4026531836]" else ["--root", "/"]
 
 
-def foresee(agent, what, code):
+def forecast(agent, what, code):
     """What `corbd doctor --before-...` says: JSON."""
     argv = [CORBD, "doctor", "--before-" + what, "--nodeid", NODE, "--kubelet-dir", agent.lab.kubelet, "--config-dir", os.path.join(agent.dir, "config"),
             "--state-dir", agent.state_dir, "--runtime-dir", os.path.join(agent.dir, "runtime"), "--drivername", DRIVER, *host_pids()]
@@ -103,7 +103,7 @@ def story_migrated_and_back(lab):
     volume = by_ceph_csi(lab, agent, image, True, peer.device)
     known(server, lab, volume, mounter="rbd-nbd", mapOptions="nbd:rbd_cache=false")
     writer = writer_on(lab, volume)
-    before = foresee(agent, "migration", 1)[volume.id]
+    before = forecast(agent, "migration", 1)[volume.id]
     check(not cache_of(before), "it is not seen that rbd-nbd runs without a cache: %s" % before)
     check(before["now"].startswith("rbd-nbd, process %d" % peer.process.pid), "now: %s" % before)
     check(before["next_stage"] == "corbd, by its attribute mounter", "next stage: %s" % before)
@@ -112,15 +112,15 @@ def story_migrated_and_back(lab):
     # ceph-csi's pod ends, and with it rbd-nbd. The agent asks the API server: nobody stages.
     kills = [now_us()]
     peer.kill()
-    check(foresee(agent, "migration", 2)[volume.id]["now"].startswith("nobody"), "a device without a server has one")
+    check(forecast(agent, "migration", 2)[volume.id]["now"].startswith("nobody"), "a device without a server has one")
     agent.start()
     agent.wait_event("device.reconnected", 120, volume=volume.id)
     writer.wait_more(50)
     wait_staged(agent, volume)
-    check(foresee(agent, "migration", 0)[volume.id]["now"] == "corbd", "it is not seen that corbd serves it")
+    check(forecast(agent, "migration", 0)[volume.id]["now"] == "corbd", "it is not seen that corbd serves it")
 
     # And back: ceph-csi's healer attaches rbd-nbd to the device of its image-meta.json.
-    after = foresee(agent, "rollback", 1)[volume.id]
+    after = forecast(agent, "rollback", 1)[volume.id]
     check(after["now"] == "corbd" and after["after"].startswith("rbd-nbd"), "%s" % after)
     agent.stop()
     stash = json.loads(read(os.path.join(volume.staging, "image-meta.json")))
@@ -149,14 +149,14 @@ def story_migrated_krbd(lab):
     volume = by_ceph_csi(lab, agent, image, False, device)
     known(server, lab, volume, mounter="rbd")
     writer = writer_on(lab, volume)
-    before = foresee(agent, "migration", 0)[volume.id]
+    before = forecast(agent, "migration", 0)[volume.id]
     check(before["now"] == "the kernel" and "without a break" in before["after"], "%s" % before)
     check(before["next_stage"] == "the kernel, by its attribute mounter", "%s" % before)
     agent.start()
     writer.wait_more(30)
     volume.stage()  # kubelet, when it starts
     check(only_device(image) == device, "it was mapped anew")
-    after = foresee(agent, "rollback", 0)[volume.id]
+    after = forecast(agent, "rollback", 0)[volume.id]
     check("without a break" in after["after"], "%s" % after)
     agent.stop()
     keeps_writing(writer)
@@ -178,7 +178,7 @@ def story_rollback_refused(lab):
     known(server, lab, volume)
     volume.stage()
     device = volume.device
-    found = foresee(agent, "rollback", 2)[volume.id]
+    found = forecast(agent, "rollback", 2)[volume.id]
     check(found["after"] == "nobody", "%s" % found)
     check("leaves /dev/nbd%d" % device in found["findings"][0]["said"], "%s" % found["findings"])
     agent.stop()
@@ -194,7 +194,7 @@ def story_rollback_refused(lab):
     volume.unstage(patience=30)
     check(drain.wait(60) == 0, "the drain ended with %s" % drain.returncode)
     volume.expect_gone()
-    check(not foresee(agent, "rollback", 0), "something is left to go back")
+    check(not forecast(agent, "rollback", 0), "something is left to go back")
     agent.stop()
 
 
@@ -212,7 +212,7 @@ def story_migration_refused(lab):
         peer.device = "/dev/nbd%d" % index
         volume = by_ceph_csi(lab, agent, image, True, peer.device)
         known(server, lab, volume, mounter="rbd-nbd")
-        found = foresee(agent, "migration", 2)[volume.id]
+        found = forecast(agent, "migration", 2)[volume.id]
         check([one for one in found["findings"] if one["check"] == "identifier"], "%s" % found)
         check(cache_of(found), "the cache of rbd-nbd is no finding: %s" % found)
         agent.start()
