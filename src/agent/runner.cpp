@@ -148,7 +148,7 @@ void Runner::refuse_next() {
                                   {"volumes", lost.size()},
                                   {"first", lost.empty() ? "" : lost.front()},
                                   {"hint",
-                                   "its log has the reasons: image.not_preopened, "
+                                   "the next agent's log has the reasons: image.not_preopened, "
                                    "cluster.not_connected_ahead"}});
   parts_.giver.leave();
 }

@@ -72,7 +72,7 @@ Transition hand_over_done(State state, errc code) {
   }
 }
 
-/// The end goes the other way: no reader of the metrics, no new healing, no step of a volume, then whoever still waits
+/// Leaving has another order than a handover: metrics and healing stop first, then volumes, then callers that wait
 /// for an answer, and the registration last.
 Transition leave(State state) {
   state.phase = Phase::leaving;

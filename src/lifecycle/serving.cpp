@@ -10,7 +10,7 @@ constexpr std::chrono::milliseconds kDecideAgain{500};
 
 Transition ask_next(State state) { return to(std::move(state), {.what = Do::ask_next, .within = kNextPreopensWithin}); }
 
-/// One that was told to end looks again at once.
+/// An agent that was told to end decides again at once.
 Transition serve_on(State state) {
   const auto within = state.told_to_end() ? duration{} : duration::max();
   return to(std::move(state), {.what = Do::wait, .within = within});

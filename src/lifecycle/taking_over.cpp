@@ -1,4 +1,4 @@
-// Beside the agent that serves, which gives what it has word by word.
+// Taking over: the predecessor serves, and passes on its lock, listeners and links, one message each.
 #include "phases.hpp"
 
 namespace corbd::lifecycle {

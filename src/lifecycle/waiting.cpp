@@ -52,8 +52,8 @@ Transition lock_for_links(State state, errc code) {
 
 }  // namespace
 
-/// An agent that died while it handed over shall not have it all back, as the program that it was. In a pod the note of
-/// the reserve keeps it from that.
+/// An agent that died during its handover must not ask for the devices back: it is still the old program. In a pod
+/// the file in-reserve prevents that.
 Transition begin(State state, const Begun& begun) {
   state.asks = state.settings.handover && (!begun.restarted || state.settings.in_pod);
   state.for_links = begun.inherits_links;

@@ -1,4 +1,4 @@
-// When an agent that was told to end does so.
+// When an agent leaves after SIGTERM or SIGINT.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace corbd::lifecycle {
 
-/// For so long an agent without a device in use waits for a pod in reserve that it has called.
+/// How long an agent without a device in use waits for the pod in reserve that it has called.
 inline constexpr std::chrono::seconds kCalledAsksWithin{2};
 
 /// What an agent knows since it was told to end.

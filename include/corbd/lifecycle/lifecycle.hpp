@@ -13,7 +13,7 @@
 namespace corbd::lifecycle {
 
 enum class Phase {
-  waiting,       ///< for the lock of the state folder, or for the answer of the agent that serves
+  waiting,       ///< for the lock of the state directory, or for the answer of the present agent
   in_reserve,    ///< this pod handed over, and begins again when the agent that serves ends or calls it
   taking_over,   ///< beside the agent that serves
   serving,       ///< it may have been told to end
@@ -37,7 +37,7 @@ enum class Do {
   // Waiting. Done says how it ended.
   lock,             ///< after `pause`: takes the lock of the state folder. in_use: somebody has it
   ask,              ///< after `pause`: asks the agent that serves. not_found: there is none
-  let_links_go,     ///< those that the keeper has: nobody goes on with them. Then LinksGone
+  let_links_go,     ///< ends the keeper's links, because no agent continues them. Then LinksGone
   wait_in_reserve,  ///< until nobody has had the lock for `within`, and locks it. cancelled: this pod is called
   begin_alone,      ///< serves callers soon, and reads the records
   // Taking over.
@@ -131,7 +131,7 @@ struct State {
   Settings settings = {};
   Phase phase = Phase::waiting;
   Do doing = Do::none;
-  bool owns_state = false;  ///< nobody else serves this node, or will in a moment: a signal does not end it at once
+  bool owns_state = false;  ///< it serves this node, or is about to: a signal does not end it at once
   bool for_links = false;   ///< waiting: the keeper has links of an agent that died
   bool asks = false;        ///< waiting: asks the agent that serves, before it takes the lock
   int tries = 0;            ///< to get the lock, or an answer
