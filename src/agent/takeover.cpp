@@ -85,6 +85,8 @@ task<result<lifecycle::Event>> Takeover::hear(lifecycle::Action action) {
     log::warning("handover.failed",
                  {{"error", said.error().text}, {"effect", "devices that were not given are healed"}});
   if (!said) co_return said.error();
+  if (said->word.what == Word::What::loaded || said->word.what == Word::What::served)
+    co_return Error{errc::internal, "the agent before says what only the next one can"};
   said_ = std::move(*said);
   co_return lifecycle::Heard{said_.word.what};
 }

@@ -52,8 +52,8 @@ Transition serve_done(State state, errc code) {
       if (code == errc::ok) return to(std::move(state), {.what = Do::serve});
       [[fallthrough]];
     case Do::serve:
-      if (code != errc::ok) return refuse(std::move(state));
-      return to(std::move(state), {.what = Do::wait, .within = duration::max()});
+      // A signal may have come meanwhile.
+      return code == errc::ok ? serve_on(std::move(state)) : refuse(std::move(state));
     case Do::call_reserve:
       if (code == errc::ok) state.told.called = true;
       return decide_leaving(std::move(state));

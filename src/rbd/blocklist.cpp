@@ -42,13 +42,22 @@ MonAnswer command(rados_t cluster, const boost::json::object& words) {
           std::string(text == nullptr ? "" : text, text_size)};
 }
 
-result<std::vector<Entry>> list(rados_t cluster) {
+result<std::vector<Entry>> list(rados_t cluster, std::vector<std::string>* unknown = nullptr) {
   const MonAnswer answer = command(cluster, {{"prefix", "osd blocklist ls"}, {"format", "json"}});
   if (answer.code == -EACCES || answer.code == -EPERM)
     return Error{errc::permission_denied,
                  "reading the blocklist: " + reason(answer.code) + ": give the user the mon caps 'profile rbd'"};
   if (answer.code < 0) return failure("reading the blocklist", answer.code);
-  return parse_blocklist(answer.output);
+  return parse_blocklist(answer.output, unknown);
+}
+
+/// For who looks for entries of its own: one of somebody else's that is not understood keeps nobody from fencing.
+result<std::vector<Entry>> list_own(rados_t cluster) {
+  std::vector<std::string> unknown;
+  auto entries = list(cluster, &unknown);
+  if (entries && !unknown.empty())
+    log::warning("blocklist.entries_unknown", {{"count", unknown.size()}, {"first", unknown.front()}});
+  return entries;
 }
 
 /// A monitor that does not know ranges takes "10.0.0.0/24" for one client, and cuts off nobody.
@@ -135,7 +144,7 @@ result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<Entry
   const auto ranges = has_ranges ? knows_ranges(cluster) : result<bool>(true);
   if (!ranges) return ranges.error();
   const auto changed = change_all(cluster, entries, *ranges, block_for);
-  const auto listed = list(cluster);
+  const auto listed = list_own(cluster);
   if (!listed)
     return with_context("the monitors took the commands, but the blocklist cannot be looked at", listed.error());
   std::map<std::pair<Kind, std::string>, const Entry*> found;
@@ -215,7 +224,7 @@ task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, s
   BlockingCalls& calls = many ? threads.looks : threads.cluster;
   auto changed = co_await calls.call_to_end(gate_, std::move(job), "changing the blocklist");
   if (!changed) co_return changed.error();
-  co_await note_ending_early(lease->fsid, lease->group->access.cluster_id, *changed);
+  static_cast<void>(co_await note_ending_early(lease->fsid, lease->group->access.cluster_id, *changed));
   if (!block_for) co_await forget_unblocked(lease->fsid, entries, changed->results);
   ++fencings_;
   // The caller acts on the fence: none of our clients may go on with an older map.
@@ -240,7 +249,7 @@ result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<Sho
     if (!told) return told.error();
     look.monitors_now = monitors_now = *told;
   }
-  const auto listed = list(cluster);
+  const auto listed = list_own(cluster);
   if (!listed) return listed.error();
   for (const auto& entry : entries) {
     const auto next = next_renewal(entry, *listed, monitors_now.value_or(wall), monitors_now.has_value());

@@ -90,7 +90,7 @@ std::optional<std::chrono::system_clock::time_point> end_in_answer(std::string_v
 }
 
 // Clients and ranges are two arrays, one after the other, without anything between (seen on 16.2.15).
-result<std::vector<image::BlocklistEntry>> parse_blocklist(std::string_view json) {
+result<std::vector<image::BlocklistEntry>> parse_blocklist(std::string_view json, std::vector<std::string>* unknown) {
   std::vector<image::BlocklistEntry> entries;
   while (!(json = trimmed(json)).empty()) {
     boost::json::stream_parser parser;
@@ -101,7 +101,10 @@ result<std::vector<image::BlocklistEntry>> parse_blocklist(std::string_view json
     const auto value = parser.release();
     if (!value.is_array()) return not_understood(json);
     for (const auto& one : value.get_array())
-      if (auto taken = read_blocklist_entry(one, entries); !taken) return taken.error();
+      if (auto taken = read_blocklist_entry(one, entries); !taken) {
+        if (unknown == nullptr) return taken.error();
+        unknown->push_back(taken.error().text);
+      }
     json.remove_prefix(read);
   }
   return entries;

@@ -10,8 +10,10 @@
 
 namespace corbd::rbd {
 
-/// unavailable when it is not understood: a fence that is not seen would count as none.
-result<std::vector<image::BlocklistEntry>> parse_blocklist(std::string_view json);
+/// unavailable when it is not understood: a fence that is not seen would count as none. Who only looks for entries of
+/// its own passes `unknown`, which gets those of others that are not understood.
+result<std::vector<image::BlocklistEntry>> parse_blocklist(std::string_view json,
+                                                           std::vector<std::string>* unknown = nullptr);
 
 /// When an entry ends that was added now, by the clock of the monitor that answers: "blocklisting 10.0.0.1:0/123 until
 /// 2026-11-23T04:16:17.295187+0000 (60 sec)". Nothing when it is not understood.

@@ -327,8 +327,7 @@ task<> Connections::look_at_before(bool ended) {
     return load_short_entries(dir);
   };
   const auto noted = co_await files_.run(std::move(read_short), {}, "reading notes of blocklist entries");
-  if (!noted) co_return;
-  for (const auto& entry : *noted)
+  for (const auto& entry : noted ? *noted : std::vector<ShortEntry>())
     if (std::ranges::none_of(short_entries_, [&](const auto& known) { return known.uuid == entry.uuid; }))
       short_entries_.push_back(entry);
   renew_noted();

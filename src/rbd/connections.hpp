@@ -176,7 +176,7 @@ class Connections {
   task<> record_fenced(Incarnation incarnation);
   // renewal.cpp
   /// Also learns the monitors' clock from it.
-  task<> note_ending_early(std::string fsid, std::string cluster_id, BlocklistChange change);
+  task<result<>> note_ending_early(std::string fsid, std::string cluster_id, BlocklistChange change);
   /// What a renewal waits for has changed.
   void look_again();
   task<> forget_unblocked(std::string fsid, std::vector<image::BlocklistEntry> entries, std::vector<result<>> results);

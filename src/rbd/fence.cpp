@@ -14,29 +14,43 @@ struct Fenced {
   BlocklistChange change = {};
 };
 
+result<std::vector<image::BlocklistEntry>> entries_of(const Incarnation& one) {
+  std::vector<image::BlocklistEntry> entries;
+  for (const auto& address : one.addresses) {
+    auto entry = image::entry_of_client(address);
+    if (!entry) return entry.error();
+    entries.push_back(std::move(*entry));
+  }
+  return entries;
+}
+
 result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnation>& dead,
                                     std::chrono::system_clock::time_point wall) {
-  std::vector<image::BlocklistEntry> entries;
-  for (const auto& one : dead)
-    for (const auto& address : one.addresses) {
-      auto entry = image::entry_of_client(address);
-      if (!entry) return entry.error();
-      entries.push_back(std::move(*entry));
-    }
   Fenced fenced;
+  std::vector<image::BlocklistEntry> entries;
+  std::vector<const Incarnation*> asked;
+  for (const auto& one : dead) {
+    result<std::vector<image::BlocklistEntry>> of_one = entries_of(one);
+    if (of_one) {
+      asked.push_back(&one);
+      entries.insert(entries.end(), of_one->begin(), of_one->end());
+    } else if (!fenced.failed) {
+      fenced.failed = of_one.error();
+    }
+  }
   if (entries.empty()) return fenced;
   auto changed = change_and_look(cluster, entries, kBlocklistTime, wall);
   if (!changed) return changed.error();
   fenced.change = std::move(*changed);
   auto next = fenced.change.results.begin();
-  for (const auto& one : dead) {
+  for (const auto* one : asked) {
     bool all = true;
-    for (std::size_t i = 0; i < one.addresses.size(); ++i, ++next) {
+    for (std::size_t i = 0; i < one->addresses.size(); ++i, ++next) {
       if (*next) continue;
       all = false;
       if (!fenced.failed) fenced.failed = next->error();
     }
-    if (all) fenced.done.push_back(one);
+    if (all) fenced.done.push_back(*one);
   }
   return fenced;
 }
@@ -101,9 +115,16 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
   if (!fenced) co_return fenced.error();
   // A connection that is made from now on has the map. The others wait for it.
   if (!fenced->done.empty()) ++fencings_;
-  // First, or a crash in between would leave it unsaid.
-  co_await note_ending_early(through.fsid, through.group->access.cluster_id, std::move(fenced->change));
-  for (auto& one : fenced->done) co_await record_fenced(std::move(one));
+  // Before they count as fenced on the disk: a crash in between would leave it unsaid. Without the notes they stay dead
+  // there, and the next start fences them again.
+  const auto noted =
+      co_await note_ending_early(through.fsid, through.group->access.cluster_id, std::move(fenced->change));
+  for (auto& one : fenced->done) {
+    if (noted)
+      co_await record_fenced(std::move(one));
+    else
+      incarnations_.set_state(one.uuid, Incarnation::State::fenced, wall_seconds());
+  }
   auto awaited = co_await await_maps(through.fsid);
   if (fenced->failed) co_return *fenced->failed;
   co_return awaited;

@@ -16,26 +16,35 @@ constexpr std::chrono::milliseconds kTryAgain{10'000};
 
 void Connections::look_again() { std::exchange(looks_again_, std::make_shared<Event>(control_, clock_))->set(); }
 
-task<> Connections::note_ending_early(std::string fsid, std::string cluster_id, BlocklistChange change) {
+/// state_write: the next agent would not know of all of them.
+task<result<>> Connections::note_ending_early(std::string fsid, std::string cluster_id, BlocklistChange change) {
   if (change.monitors_now) monitors_clocks_[fsid] = {*change.monitors_now, clock_.now(), clock_.wall()};
+  result<> all;
   for (const auto& entry : change.ending_early) {
     const auto noted = std::ranges::find_if(
         short_entries_, [&](const ShortEntry& one) { return one.fsid == fsid && one.client == entry.client; });
-    if (noted != short_entries_.end()) continue;
-    const ShortEntry made{make_uuid(), fsid, cluster_id, entry.client, entry.until};
-    short_entries_.push_back(made);
+    if (noted != short_entries_.end() && noted->saved) continue;
+    const bool is_new = noted == short_entries_.end();
+    const ShortEntry made =
+        is_new ? ShortEntry{make_uuid(), fsid, cluster_id, entry.client, entry.until, false} : *noted;
+    if (is_new) short_entries_.push_back(made);
     log::info("blocklist.ends_early",
               {{"cluster", cluster_id},
                {"client", entry.client},
                {"until", utc_text(entry.until)},
                {"hint", "Ceph does not extend an existing entry, so the agent adds its own when this one ends"}});
     auto save = [dir = config_.incarnations_dir, made] { return save_short_entry(dir, made); };
-    if (auto saved = co_await files_.run(std::move(save), {}, "noting a blocklist entry"); !saved)
-      log::warning("blocklist.not_noted", {{"client", made.client}, {"error", saved.error().text}});
+    auto saved = co_await files_.run(std::move(save), {}, "noting a blocklist entry");
+    const auto now = std::ranges::find(short_entries_, made.uuid, &ShortEntry::uuid);
+    if (now != short_entries_.end()) now->saved = saved.has_value();
+    if (saved) continue;
+    log::warning("blocklist.not_noted", {{"client", made.client}, {"error", saved.error().text}});
+    all = saved;
   }
-  if (change.ending_early.empty()) co_return;
+  if (change.ending_early.empty()) co_return all;
   renew_noted();
   look_again();
+  co_return all;
 }
 
 /// Each cluster by itself: one may not answer.

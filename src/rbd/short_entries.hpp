@@ -18,6 +18,7 @@ struct ShortEntry {
   std::string fsid, cluster_id;
   std::string client;  ///< "10.0.0.1:0/123"
   std::chrono::system_clock::time_point until = {};
+  bool saved = true;  ///< there is a file of it
 };
 
 std::string to_json(const ShortEntry& entry);

@@ -314,6 +314,21 @@ TEST_CASE("what a signal changes is not lost while another action is under way")
   CHECK(life(Answered{true}) == Do::announce);
 }
 
+TEST_CASE("an agent that is told to end before it serves decides that as soon as it serves") {
+  const bool node_stops = GENERATE(false, true);
+  Life life(kHost);
+  life(Begun{});
+  life(LinksGone{});
+  life.fails(errc::not_found);
+  REQUIRE(life.done() == Do::begin_alone);
+  life(Signalled{kNow});
+  life(NodeSeen{node_stops});
+  REQUIRE(life.done() == Do::serve);
+  REQUIRE(life.done() == Do::wait);
+  CHECK(life.action.within == duration::zero());
+  CHECK(life(Woken{kNow}) == (node_stops ? Do::see_users_out : Do::begin_nothing));
+}
+
 // --- The end -------------------------------------------------------------------------------------
 
 TEST_CASE("on a node that stops an agent sees the users of its devices out, and then leaves") {

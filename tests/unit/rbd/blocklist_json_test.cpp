@@ -48,6 +48,18 @@ TEST_CASE("a blocklist that is not understood is an error, never a shorter list"
     CHECK(rbd::parse_blocklist(text).error().code == errc::unavailable);
 }
 
+TEST_CASE("who looks for entries of its own is told which others are not understood") {
+  std::vector<std::string> unknown;
+  const auto entries = rbd::parse_blocklist(
+      R"([{"addr":"odd","until":"2026-11-23T04:16:17"},{"addr":"10.0.0.1:0/5","until":"2026-11-23T04:16:17"}])",
+      &unknown);
+  REQUIRE(entries);
+  REQUIRE(entries->size() == 1);
+  CHECK(entries->front().client == "10.0.0.1:0/5");
+  CHECK(unknown.size() == 1);
+  CHECK(rbd::parse_blocklist("[", &unknown).error().code == errc::unavailable);
+}
+
 TEST_CASE("a monitor's answer tells its clock") {
   // As Ceph 16.2.15 answers.
   const auto end = rbd::end_in_answer("blocklisting 10.98.0.1:0/77 until 2026-11-23T03:17:52.108005+0000 (60 sec)");
