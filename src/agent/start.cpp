@@ -150,6 +150,12 @@ class Wait {
   Error error_;  ///< the last
 };
 
+result<> make_folders(const Options& options) {
+  if (auto made = make_private_folder(options.state_dir); !made) return made;
+  if (auto made = make_private_folder(options.runtime_dir); !made) return made;
+  return check_tmpfs(options.runtime_dir);
+}
+
 }  // namespace
 
 int start(const Options& options, Fd keeper) {
@@ -175,9 +181,7 @@ int start(const Options& options, Fd keeper) {
   if (!registrar) return refuse(registrar.error());
   for (const auto& spec : options.failpoints)
     if (auto armed = failpoint::arm(spec); !armed) return refuse(armed.error());
-  if (auto made = make_private_folder(options.state_dir); !made) return refuse(made.error());
-  if (auto made = make_private_folder(options.runtime_dir); !made) return refuse(made.error());
-  if (auto memory = check_tmpfs(options.runtime_dir); !memory) return refuse(memory.error());
+  if (auto made = make_folders(options); !made) return refuse(made.error());
   // Until this process ends.
   Fd lives = options.pod.empty() ? Fd() : handover::say_pod_lives(options.runtime_dir, options.pod);
   const auto boot_id = read_boot_id();

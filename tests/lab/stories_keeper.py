@@ -348,7 +348,9 @@ def half_sent(lab, rounds):
         with open(volume.staged_path, "rb") as file:
             check(file.read(24 * MIB) == letter * (24 * MIB), "a write that was acknowledged is not there")
         check(not agent.events("link.cut"), "a link was cut: %s" % agent.events("link.cut"))
-    check(io_errors() == said, "the kernel said: %s" % io_errors()[-3:])
+    # The kernel's log is a ring: what it said before may be gone.
+    new = [line for line in io_errors() if line not in said]
+    check(not new, "the kernel said: %s" % new[-3:])
     say("%d times 24 writes of 1 MiB, interrupted while a dead agent's link was full: no error" % rounds)
     volume.unstage(patience=30)
     volume.expect_gone()
