@@ -144,12 +144,13 @@ task<lifecycle::Event> Runner::ask_next(duration within) {
 
 void Runner::refuse_next() {
   const auto lost = parts_.shell.answering(parts_.giver.unopened_images());
-  log::error("handover.refused", {{"why", "the next agent cannot open the images of volumes that this one serves"},
-                                  {"volumes", lost.size()},
-                                  {"first", lost.empty() ? "" : lost.front()},
-                                  {"hint",
-                                   "the next agent's log has the reasons: image.not_preopened, "
-                                   "cluster.not_connected_ahead"}});
+  log::error("handover.images_not_opened",
+             {{"why", "the next agent cannot open the images of volumes that this one serves"},
+              {"volumes", lost.size()},
+              {"first", lost.empty() ? "" : lost.front()},
+              {"hint",
+               "the next agent's log has the reasons: image.not_preopened, "
+               "cluster.not_connected_ahead"}});
   parts_.giver.leave();
 }
 

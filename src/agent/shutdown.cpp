@@ -34,9 +34,9 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
   using lifecycle::Do;
   result<> done;
   switch (action.what) {
-    case Do::begin_nothing:
+    case Do::stop_new_work:
       if (action.say) log::info("agent.leaving");
-      co_await begin_nothing();
+      co_await stop_new_work();
       break;
     case Do::release_listeners:
       release_listeners();
@@ -76,8 +76,8 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
       break;
     case Do::stop_volumes:
       // Answers what was read, and keeps the locks: they are the next start's proof of ownership
-      // (docs/architecture.md). So the images stay open, and the process ends without the destructors that would close
-      // them.
+      // (docs/healing.md#leaving). So the images stay open, and the process ends without the destructors that would
+      // close them.
       listeners_.clear();
       co_await parts_.shell.stop({clock_.now() + action.within});
       break;
@@ -96,7 +96,7 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
 }
 
 /// No next agent is heard, nobody reads metrics, and nothing is healed any more.
-task<> Shutdown::begin_nothing() {
+task<> Shutdown::stop_new_work() {
   parts_.giver.stop();
   co_await end_commands();
   co_await parts_.web.stop({clock_.now()});

@@ -50,7 +50,7 @@ class Shutdown {
   task<result<lifecycle::Event>> carry_out(lifecycle::Action action);
 
  private:
-  task<> begin_nothing();
+  task<> stop_new_work();
   task<> end_commands();
   void release_listeners();
   task<> end_callers(duration calls_within);
@@ -70,7 +70,7 @@ class Shutdown {
     bool registered = false;
   };
   std::vector<Listening> listeners_;
-  Until until_;  ///< when everything else must have ended, from begin_nothing() on
+  Until until_;  ///< when everything else must have ended, from stop_new_work() on
   std::size_t links_ = 0;
   std::optional<Error> failure_;  ///< of a handover
 };

@@ -30,7 +30,7 @@ Transition gone(State state) {
 /// until the next agent serves it, a few at a time.
 Transition hand_over(State state) {
   state.phase = Phase::handing_over;
-  return to(std::move(state), {.what = Do::begin_nothing});
+  return to(std::move(state), {.what = Do::stop_new_work});
 }
 
 Transition hand_over_done(State state, errc code) {
@@ -42,7 +42,7 @@ Transition hand_over_done(State state, errc code) {
     if (state.doing != Do::give_links) return stop_volumes(std::move(state));
   }
   switch (state.doing) {
-    case Do::begin_nothing:
+    case Do::stop_new_work:
       return to(std::move(state), {.what = Do::release_listeners});
     case Do::release_listeners:
       return end_callers(std::move(state), kCallsEndForNextWithin);
@@ -76,14 +76,14 @@ Transition hand_over_done(State state, errc code) {
 /// for an answer, and the registration last.
 Transition leave(State state) {
   state.phase = Phase::leaving;
-  return to(std::move(state), {.what = Do::begin_nothing, .say = true});
+  return to(std::move(state), {.what = Do::stop_new_work, .say = true});
 }
 
 Transition leave_done(State state) {
   switch (state.doing) {
     case Do::see_users_out:
       return leave(std::move(state));
-    case Do::begin_nothing:
+    case Do::stop_new_work:
       return stop_volumes(std::move(state));
     case Do::stop_volumes:
       return end_callers(std::move(state), kCallsEndWithin);

@@ -1,4 +1,4 @@
-// A ledger that any program may have written: what it settles to is in its bounds, or it is refused.
+// A ledger that any program may have written: what is recovered from it is in its bounds, or it is refused.
 #include "outstanding.hpp"
 
 #include <cstdlib>

@@ -59,7 +59,7 @@ enum class Do {
   announce,      ///< the next agent may soon be the only one that can serve. unavailable: it did not answer
   // Handing over and leaving.
   see_users_out,      ///< serves until nobody uses a device
-  begin_nothing,      ///< commands to the kernel end, nothing is healed, no next agent is heard
+  stop_new_work,      ///< commands to the kernel end, nothing is healed, no next agent is heard
   release_listeners,  ///< callers that come from now on wait for the next agent
   end_callers,        ///< who waits for an answer has `within`
   unregister,         ///< kubelet's registration ends

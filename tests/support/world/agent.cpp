@@ -278,7 +278,7 @@ task<> Agent::leave_well() {
   advance(life, lifecycle::NodeSeen{false});
   auto action = advance(life, lifecycle::Woken{world_.loop().clock.now()});
   for (; action.what != Do::exit; action = advance(life, lifecycle::Done{})) {
-    if (action.what == Do::begin_nothing) co_await begin_nothing();
+    if (action.what == Do::stop_new_work) co_await stop_new_work();
     if (action.what == Do::stop_volumes) {
       leaving = true;
       leaves_by = world_.loop().clock.now() + action.within;  // what the cluster did not answer in time has no answer
@@ -295,13 +295,13 @@ void Agent::stop() {
   kill(std::exchange(keeper_goes_too, false));
 }
 
-task<> Agent::begin_nothing() {
+task<> Agent::stop_new_work() {
   co_await life_->devices->end_commands({world_.loop().clock.now() + std::chrono::minutes(5)});
   if (life_->healer) co_await life_->healer->stop();
 }
 
 task<bool> Agent::quiesce() {
-  co_await begin_nothing();
+  co_await stop_new_work();
   co_return co_await life_->shell->quiesce();
 }
 

@@ -52,7 +52,7 @@ class Agent {
   /// with what it got (`next_lives`), or dies too: then it throws.
   void hand_over(bool with_healer = false, bool next_lives = false);
   /// The parts of that, of an agent that lives beside the next one: no command is under way, and nothing is healed.
-  task<> begin_nothing();
+  task<> stop_new_work();
   /// False: a record is still being written.
   task<bool> quiesce();
   task<> give(volume::Recipient recipient);

@@ -136,8 +136,8 @@ task<lifecycle::Event> Handover::give_step(lifecycle::Action action) {
       if (!ready) end(false);
       co_return done(ready);
     }
-    case Do::begin_nothing:
-      co_await before.agent.begin_nothing();
+    case Do::stop_new_work:
+      co_await before.agent.stop_new_work();
       break;
     case Do::quiesce: {
       const bool quiet = co_await before.agent.shell().quiesce();

@@ -58,7 +58,7 @@ Life handing_over(const Settings& settings = kPod) {
   Life life = serving(settings);
   REQUIRE(life(Woken{kNow, true}) == Do::ask_next);
   REQUIRE(life(Answered{true}) == Do::announce);
-  REQUIRE(life.done() == Do::begin_nothing);
+  REQUIRE(life.done() == Do::stop_new_work);
   return life;
 }
 
@@ -289,7 +289,7 @@ TEST_CASE("an agent that is told to end waits to hear of the node first, then ca
   CHECK(life(Answered{false}) == Do::wait);
   CHECK(life.action.within == 0s);
   CHECK(life(Woken{kNow + 200s, false, 3}) == Do::call_reserve);
-  CHECK(life.fails(errc::not_found) == Do::begin_nothing);
+  CHECK(life.fails(errc::not_found) == Do::stop_new_work);
   CHECK(life.state.phase == Phase::leaving);
 }
 
@@ -326,7 +326,7 @@ TEST_CASE("an agent that is told to end before it serves decides that as soon as
   REQUIRE(life.done() == Do::serve);
   REQUIRE(life.done() == Do::wait);
   CHECK(life.action.within == duration::zero());
-  CHECK(life(Woken{kNow}) == (node_stops ? Do::see_users_out : Do::begin_nothing));
+  CHECK(life(Woken{kNow}) == (node_stops ? Do::see_users_out : Do::stop_new_work));
 }
 
 // --- The end -------------------------------------------------------------------------------------
@@ -336,20 +336,20 @@ TEST_CASE("on a node that stops an agent sees the users of its devices out, and 
   life(Signalled{kNow});
   life(NodeSeen{true});
   CHECK(life(Woken{kNow, true, 3}) == Do::see_users_out);
-  CHECK(life.done() == Do::begin_nothing);
+  CHECK(life.done() == Do::stop_new_work);
 }
 
 TEST_CASE("an agent that leaves answers what was read before it ends its callers, and unregisters last") {
   auto life = told_to_end(kHost);
-  REQUIRE(life(Woken{kNow, false, 3}) == Do::begin_nothing);
+  REQUIRE(life(Woken{kNow, false, 3}) == Do::stop_new_work);
   CHECK(actions(life) ==
-        std::vector{Do::begin_nothing, Do::stop_volumes, Do::end_callers, Do::close_clients, Do::unregister, Do::exit});
+        std::vector{Do::stop_new_work, Do::stop_volumes, Do::end_callers, Do::close_clients, Do::unregister, Do::exit});
   CHECK(life.action.code == 0);
 }
 
 TEST_CASE("an agent that hands over ends its callers first, and gives the lock before the links") {
   auto life = handing_over(kHost);
-  CHECK(actions(life) == std::vector{Do::begin_nothing, Do::release_listeners, Do::end_callers, Do::unregister,
+  CHECK(actions(life) == std::vector{Do::stop_new_work, Do::release_listeners, Do::end_callers, Do::unregister,
                                      Do::quiesce, Do::ask_next, Do::tell_successor, Do::give_lock, Do::give_listeners,
                                      Do::give_links, Do::hear_last_signals, Do::exit});
   CHECK(life.action.code == 0);

@@ -31,13 +31,13 @@ struct Book {
   result<Outstanding> recover_outstanding() const { return nbd::recover_outstanding(bytes(), expected); }
   /// With the head as `change` leaves it.
   template <class Change>
-  result<Outstanding> settle_with(Change change) const {
+  result<Outstanding> recover_with(Change change) const {
     Bytes all = bytes();
     change(*reinterpret_cast<Head*>(all.data()));
     return nbd::recover_outstanding(all, expected);
   }
   template <class Change>
-  result<Outstanding> settle_with_slot(std::size_t number, Change change) const {
+  result<Outstanding> recover_with_slot(std::size_t number, Change change) const {
     Bytes all = bytes();
     change(*reinterpret_cast<nbd::ledger::Slot*>(all.data() + nbd::ledger::kHeadBytes +
                                                  number * sizeof(nbd::ledger::Slot)));
@@ -97,17 +97,17 @@ TEST_CASE("bytes of a call that nobody came back from count once") {
   Book book;
   book.ledger->taken(0, {0, Command::write, 1, 0, 1000}, 0);
   book.ledger->publish(nbd::ledger::Reader{0, 0, 1000, 0, 1});
-  const auto died_inside = book.settle_with([](Head& head) {
+  const auto died_inside = book.recover_with([](Head& head) {
     head.receive_seq = head.reader_seq;
     head.receive.msg_len = 300;
   });
   REQUIRE(died_inside);
   CHECK(died_inside->slots.at(0).filling);
   CHECK(died_inside->slots.at(0).arrived == 300);
-  const auto moved_nothing = book.settle_with([](Head& head) { head.receive_seq = head.reader_seq; });
+  const auto moved_nothing = book.recover_with([](Head& head) { head.receive_seq = head.reader_seq; });
   REQUIRE(moved_nothing);
   CHECK(moved_nothing->slots.at(0).arrived == 0);
-  const auto said_so = book.settle_with([](Head& head) {
+  const auto said_so = book.recover_with([](Head& head) {
     head.receive_seq = head.reader_seq - 1;
     head.receive.msg_len = 300;
   });
@@ -119,7 +119,7 @@ TEST_CASE("bytes beyond a payload are input") {
   Book book;
   book.ledger->taken(0, {0, Command::write, 1, 0, 1000}, 0);
   book.ledger->publish(nbd::ledger::Reader{0, 0, 1000, 0, 1});
-  const auto found = book.settle_with([](Head& head) {
+  const auto found = book.recover_with([](Head& head) {
     head.receive_seq = head.reader_seq;
     head.receive.msg_len = 1010;
   });
@@ -136,7 +136,7 @@ TEST_CASE("a death within the sending of replies leaves whole ones out, one in p
       book.ledger->answered(number, 0);
     }
     if (freed) book.ledger->out(2);
-    const auto found = book.settle_with([](Head& head) {
+    const auto found = book.recover_with([](Head& head) {
       head.send_seq = head.writer_seq;
       head.send.msg_len = 116 + 50;
       head.sends = 3;
@@ -157,7 +157,7 @@ TEST_CASE("a reply that was out in part before the last call ends with it") {
   book.take(1, Command::read, 100, 4096);
   book.ledger->answered(1, 0);
   book.ledger->publish(nbd::ledger::Writer{2, 50});
-  const auto found = book.settle_with([](Head& head) {
+  const auto found = book.recover_with([](Head& head) {
     head.send_seq = head.writer_seq;
     head.send.msg_len = 66;
     head.sends = 1;
@@ -173,7 +173,7 @@ TEST_CASE("a slot is not answered twice, whichever instruction was the last") {
   book.take(1, Command::write, 512, 4096);
   book.ledger->answered(1, 0);
   const auto owed = [&](bool call) {
-    const auto found = book.settle_with([&](Head& head) {
+    const auto found = book.recover_with([&](Head& head) {
       head.sends = 1;
       head.sending[0] = 1;
       if (!call) return;
@@ -204,12 +204,12 @@ TEST_CASE("a ledger that is cut off anywhere is refused") {
 
 TEST_CASE("a ledger of another version, device, volume or shape is refused") {
   const Book book;
-  CHECK(why(book.settle_with([](Head& head) { ++head.version; })).find("version 2 instead of 1") != std::string::npos);
-  CHECK_FALSE(book.settle_with([](Head& head) { head.magic = 0; }));
-  CHECK_FALSE(book.settle_with([](Head& head) { ++head.device; }));
-  CHECK_FALSE(book.settle_with([](Head& head) { ++head.backend; }));
-  CHECK_FALSE(book.settle_with([](Head& head) { ++head.slots; }));
-  CHECK_FALSE(book.settle_with([](Head& head) { ++head.input; }));
+  CHECK(why(book.recover_with([](Head& head) { ++head.version; })).find("version 2 instead of 1") != std::string::npos);
+  CHECK_FALSE(book.recover_with([](Head& head) { head.magic = 0; }));
+  CHECK_FALSE(book.recover_with([](Head& head) { ++head.device; }));
+  CHECK_FALSE(book.recover_with([](Head& head) { ++head.backend; }));
+  CHECK_FALSE(book.recover_with([](Head& head) { ++head.slots; }));
+  CHECK_FALSE(book.recover_with([](Head& head) { ++head.input; }));
 }
 
 TEST_CASE("a reader's account that does not add up is refused") {
@@ -218,7 +218,7 @@ TEST_CASE("a reader's account that does not add up is refused") {
   book.take(1, Command::read, 1000, 4096);
   using nbd::ledger::Reader;
   const auto with = [&](Reader reader) {
-    return book.settle_with([&](Head& head) { head.reader[head.reader_seq % 2] = reader; });
+    return book.recover_with([&](Head& head) { head.reader[head.reader_seq % 2] = reader; });
   };
   REQUIRE(with({0, 20, 500, 0, 1}));
   CHECK_FALSE(with({21, 20, 0, 0, 0}));
@@ -229,7 +229,7 @@ TEST_CASE("a reader's account that does not add up is refused") {
   CHECK_FALSE(with({0, 0, 500, 0, 2}));  // a read has no payload
   CHECK_FALSE(with({0, 0, 500, 0, 3}));  // nobody took that slot
   CHECK_FALSE(with({0, 0, 500, 0, 257}));
-  CHECK_FALSE(book.settle_with([](Head& head) {
+  CHECK_FALSE(book.recover_with([](Head& head) {
     head.receive_seq = head.reader_seq;
     head.receive.msg_len = nbd::ledger::kInput + 1;
   }));
@@ -242,7 +242,7 @@ TEST_CASE("a writer's account that does not add up is refused") {
   book.take(1, Command::read, 100, 4096);
   using nbd::ledger::Writer;
   const auto with = [&](Writer writer) {
-    return book.settle_with([&](Head& head) { head.writer[head.writer_seq % 2] = writer; });
+    return book.recover_with([&](Head& head) { head.writer[head.writer_seq % 2] = writer; });
   };
   REQUIRE(with({1, 115}));
   CHECK_FALSE(with({1, 116}));
@@ -252,7 +252,7 @@ TEST_CASE("a writer's account that does not add up is refused") {
   CHECK_FALSE(with({3, 5}));  // nobody took that slot
   CHECK_FALSE(with({257, 5}));
   const auto call = [&](std::uint32_t bytes, std::vector<std::uint16_t> slots, Writer before = {}) {
-    return book.settle_with([&](Head& head) {
+    return book.recover_with([&](Head& head) {
       head.writer[head.writer_seq % 2] = before;
       head.send_seq = head.writer_seq;
       head.send.msg_len = bytes;
@@ -266,7 +266,7 @@ TEST_CASE("a writer's account that does not add up is refused") {
   CHECK_FALSE(call(117, {0, 1}));
   CHECK_FALSE(call(117, {0, 300}));
   CHECK_FALSE(call(10, {5}, {1, 5}));
-  CHECK_FALSE(book.settle_with([](Head& head) {
+  CHECK_FALSE(book.recover_with([](Head& head) {
     head.send_seq = head.writer_seq;
     head.send.msg_len = 1;
     head.sends = 129;
@@ -278,16 +278,16 @@ TEST_CASE("slots that contradict the stream, or each other, are refused") {
   book.take(0, Command::write, 1000, 0);
   book.take(1, Command::write, 1000, 4096);
   using nbd::ledger::Slot;
-  REQUIRE(book.settle_with_slot(0, [](Slot&) {}));
-  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.state = static_cast<State>(3); }));
-  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.born = 1000; }));
-  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.offset = 1 << 20; }));
-  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.command = 9; }));
-  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.length = 0; }));
-  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.length = UINT32_MAX; }));
-  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.buffer = (1 << 20) - 999; }));
-  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.buffer = nbd::Arena::kElsewhere; }));
-  CHECK_FALSE(book.settle_with_slot(0, [](Slot& slot) { slot.buffer = 4096 + 999; }));
+  REQUIRE(book.recover_with_slot(0, [](Slot&) {}));
+  CHECK_FALSE(book.recover_with_slot(0, [](Slot& slot) { slot.state = static_cast<State>(3); }));
+  CHECK_FALSE(book.recover_with_slot(0, [](Slot& slot) { slot.born = 1000; }));
+  CHECK_FALSE(book.recover_with_slot(0, [](Slot& slot) { slot.offset = 1 << 20; }));
+  CHECK_FALSE(book.recover_with_slot(0, [](Slot& slot) { slot.command = 9; }));
+  CHECK_FALSE(book.recover_with_slot(0, [](Slot& slot) { slot.length = 0; }));
+  CHECK_FALSE(book.recover_with_slot(0, [](Slot& slot) { slot.length = UINT32_MAX; }));
+  CHECK_FALSE(book.recover_with_slot(0, [](Slot& slot) { slot.buffer = (1 << 20) - 999; }));
+  CHECK_FALSE(book.recover_with_slot(0, [](Slot& slot) { slot.buffer = nbd::Arena::kElsewhere; }));
+  CHECK_FALSE(book.recover_with_slot(0, [](Slot& slot) { slot.buffer = 4096 + 999; }));
   book.expected.arenas.clear();
   CHECK(why(book.recover_outstanding()).find("not at hand") != std::string::npos);
 }
