@@ -51,7 +51,7 @@ result<std::vector<Entry>> list(rados_t cluster, std::vector<std::string>* unkno
   return parse_blocklist(answer.output, unknown);
 }
 
-/// For who looks for entries of its own: one of somebody else's that is not understood keeps nobody from fencing.
+/// For callers that look for their own entries: another client's entry that is not understood must not stop a fence.
 result<std::vector<Entry>> list_own(rados_t cluster) {
   std::vector<std::string> unknown;
   auto entries = list(cluster, &unknown);

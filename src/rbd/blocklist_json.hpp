@@ -10,8 +10,8 @@
 
 namespace corbd::rbd {
 
-/// unavailable when it is not understood: a fence that is not seen would count as none. Who only looks for entries of
-/// its own passes `unknown`, which gets those of others that are not understood.
+/// unavailable when an entry is not understood: a fence that is not seen would count as none. A caller that looks only
+/// for its own entries passes `unknown`, which collects the entries that are not understood.
 result<std::vector<image::BlocklistEntry>> parse_blocklist(std::string_view json,
                                                            std::vector<std::string>* unknown = nullptr);
 

@@ -115,8 +115,8 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
   if (!fenced) co_return fenced.error();
   // A connection that is made from now on has the map. The others wait for it.
   if (!fenced->done.empty()) ++fencings_;
-  // Before they count as fenced on the disk: a crash in between would leave it unsaid. Without the notes they stay dead
-  // there, and the next start fences them again.
+  // A client counts as fenced on disk only after its note is written: a crash in between would lose the note. Without
+  // the note it stays dead on disk, and the next start fences it again.
   const auto noted =
       co_await note_ending_early(through.fsid, through.group->access.cluster_id, std::move(fenced->change));
   for (auto& one : fenced->done) {

@@ -48,7 +48,7 @@ TEST_CASE("a blocklist that is not understood is an error, never a shorter list"
     CHECK(rbd::parse_blocklist(text).error().code == errc::unavailable);
 }
 
-TEST_CASE("who looks for entries of its own is told which others are not understood") {
+TEST_CASE("a caller that looks for its own entries is told which others are not understood") {
   std::vector<std::string> unknown;
   const auto entries = rbd::parse_blocklist(
       R"([{"addr":"odd","until":"2026-11-23T04:16:17"},{"addr":"10.0.0.1:0/5","until":"2026-11-23T04:16:17"}])",
