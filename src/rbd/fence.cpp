@@ -14,7 +14,7 @@ struct Fenced {
   BlocklistChange change = {};
 };
 
-result<std::vector<image::BlocklistEntry>> entries_of(const Incarnation& one) {
+result<std::vector<image::BlocklistEntry>> entries_to_cut_off(const Incarnation& one) {
   std::vector<image::BlocklistEntry> entries;
   for (const auto& address : one.addresses) {
     auto entry = image::entry_of_client(address);
@@ -30,7 +30,7 @@ result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnati
   std::vector<image::BlocklistEntry> entries;
   std::vector<const Incarnation*> asked;
   for (const auto& one : dead) {
-    result<std::vector<image::BlocklistEntry>> of_one = entries_of(one);
+    result<std::vector<image::BlocklistEntry>> of_one = entries_to_cut_off(one);
     if (of_one) {
       asked.push_back(&one);
       entries.insert(entries.end(), of_one->begin(), of_one->end());
