@@ -83,6 +83,17 @@ task<std::vector<Holder>> find_holders(const Ports& ports, image::Access access,
   co_return all;
 }
 
+void forget_own_kernel(const Ports& ports, const image::Key& key, image::Ownership& who) {
+  const auto all = ports.kernel.inventory();
+  if (!all) return;
+  for (const auto& device : device::of_image(*all, key)) {
+    std::erase(who.foreign_watchers, device.client);
+    if (who.owner != device.client) continue;
+    who.owner.clear();
+    who.lock = image::Ownership::Lock::none;
+  }
+}
+
 task<result<>> evict(const Ports& ports, image::Access access, std::vector<Holder> holders, Until until) {
   std::vector<image::BlocklistEntry> entries;
   for (const auto& holder : holders) {

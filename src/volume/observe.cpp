@@ -65,6 +65,11 @@ result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports
   return find_mapped(volume, ports, kernel_wanted);
 }
 
+host::MountTable mounts_now(const Ports& ports) {
+  auto table = ports.mounts.table();
+  return table ? std::move(*table) : std::make_shared<const std::vector<host::Mount>>();
+}
+
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
                             time_point now) {
   Observation seen;
@@ -104,7 +109,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   seen.cut_off = volume.cut_off;
   if (volume.in_use_since) seen.in_use_for = now - *volume.in_use_since;
   if (volume.lost_since) seen.lost_for = now - *volume.lost_since;
-  seen.key_known = !volume.key.empty();
+  seen.key_known = !volume.key.known().empty();
   seen.facts = volume.facts;
   // A disconnect that outlived its caller counts too.
   if (const auto* device = seen.device(); device != nullptr && device->disconnected) seen.facts.disconnected = true;

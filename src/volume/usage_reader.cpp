@@ -1,5 +1,7 @@
 #include "usage_reader.hpp"
 
+#include <algorithm>
+
 #include "corbd/core/log.hpp"
 
 namespace corbd::volume {
@@ -10,7 +12,30 @@ constexpr std::chrono::seconds kLimit{10};
 
 }  // namespace
 
-task<result<host::Usage>> UsageReader::read(Volume& volume, std::string path, Until until) {
+/// Not only what the record has: kubelet binds a raw block volume's device on a path of its own.
+bool UsageReader::shows_at(const Volume& volume, const std::string& path) const {
+  if (is_at(*volume.record, path)) return true;
+  const auto devices = find_devices(volume, ports_);
+  const auto mounts = ports_.mounts.table();
+  if (!devices || devices->empty() || !mounts) return false;
+  return std::ranges::any_of(**mounts,
+                             [&](const auto& mount) { return mount.target == path && shows(mount, devices->front()); });
+}
+
+task<result<host::Usage>> UsageReader::read(std::string id, std::string path, Until until) {
+  Volume* const known = volumes_.find(id);
+  path = ports_.files.real_path(std::move(path));
+  if (known == nullptr || !known->record || !shows_at(*known, path))
+    co_return Error{errc::not_found, "volume " + id + " is neither staged nor published at " + path};
+  Volume& volume = *known;
+  ++volume.users;
+  auto told = co_await read_one(volume, std::move(path), until);
+  --volume.users;
+  volumes_.forget_if_idle(id);
+  co_return told;
+}
+
+task<result<host::Usage>> UsageReader::read_one(Volume& volume, std::string path, Until until) {
   if (volume.record->block) {
     const auto devices = find_devices(volume, ports_);
     if (!devices) co_return devices.error();

@@ -2,29 +2,33 @@
 #pragma once
 
 #include "corbd/core/gate.hpp"
-#include "volume.hpp"
+#include "volume_map.hpp"
 
 namespace corbd::volume {
 
 class UsageReader {
  public:
-  UsageReader(executor control, Clock& clock, const Ports& ports, Gate& gate)
+  UsageReader(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate)
       : control_(control),
         clock_(clock),
         ports_(ports),
+        volumes_(volumes),
         gate_(gate),
         one_(control, clock, "a turn to ask how full a filesystem is", 1) {}
 
-  /// Does Volumes::usage() for a volume that has a record and is at `path`.
-  task<result<host::Usage>> read(Volume& volume, std::string path, Until until);
+  /// Does Volumes::usage().
+  task<result<host::Usage>> read(std::string id, std::string path, Until until);
   /// Ends every wait.
   void stop() { leaving_.cancel(); }
 
  private:
+  bool shows_at(const Volume& volume, const std::string& path) const;
+  task<result<host::Usage>> read_one(Volume& volume, std::string path, Until until);
   task<> ask(Volume& volume, std::string target);
   executor control_;
   Clock& clock_;
   const Ports& ports_;
+  VolumeMap& volumes_;
   Gate& gate_;
   Slots one_;  ///< one at a time, to leave the helpers to healing
   CancelScope leaving_;

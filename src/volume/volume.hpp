@@ -7,6 +7,8 @@
 #include <set>
 
 #include "corbd/core/async_lock.hpp"
+#include "corbd/plan/ceph_key.hpp"
+#include "corbd/plan/outcome.hpp"
 #include "corbd/volume/shell.hpp"
 #include "corbd/volume/silence.hpp"
 
@@ -32,12 +34,7 @@ struct Volume {
 
   std::optional<Record> record;
   std::optional<Record> saving;  ///< on its way to the disk; other volumes respect it already
-  Secret key;
-  bool key_saved = false;
-  /// A key that a later stage brought. The cluster has not taken it yet, so `key` stays until it has.
-  std::optional<Secret> offered;
-  bool tries_offered = false;  ///< the operation under way asks the cluster with `offered`
-  const Secret& asks_with() const { return tries_offered && offered ? *offered : key; }
+  CephKey key;
   bool unsure = false;   ///< the last write that had to succeed failed; the record may be on the disk all the same
   bool refused = false;  ///< the last write of the record failed, whether it had to succeed or not
   std::unique_ptr<image::Image> image;
@@ -104,6 +101,9 @@ std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size,
 /// The volume's devices: those that carry its volume ID, or those of the kernel client that show its image.
 /// `kernel_wanted`: look for the latter even if the volume has neither a record nor a stash.
 result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports& ports, bool kernel_wanted = false);
+
+/// Empty if the mounts cannot be read.
+host::MountTable mounts_now(const Ports& ports);
 
 /// How to reach the volume's cluster as its user.
 result<image::Access> access_of(const Ports& ports, const Record& record, const Secret& key);

@@ -1,8 +1,8 @@
-// The steps for the filesystem: what is on the device, and where it is mounted.
+#include "mount_steps.hpp"
+
 #include <algorithm>
 
 #include "corbd/core/log.hpp"
-#include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -25,20 +25,30 @@ std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move
 
 }  // namespace
 
-task<result<>> Steps::mark(Volume& volume) {
-  auto marked = co_await volume.image->set_metadata(kFormatMarker, volume.record->format, soon());
-  if (marked) volume.facts.format_marker = volume.record->format;
-  if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the mark raised the header's version
-  co_return marked;
+task<result<>> MountSteps::look(Volume& volume, const step::Look& step) {
+  Facts& facts = volume.facts;
+  const auto device = step.fact == Fact::unused ? device_path(volume) : data_path(volume);
+  if (!device) co_return device.error();
+  if (step.fact == Fact::probe) {
+    auto found = co_await ports_.filesystems.probe(*device, owner(volume), while_served(volume, soon()));
+    if (!found) co_return found.error();
+    facts.probe = std::move(*found);
+    co_return result<>();
+  }
+  if (step.fact == Fact::filesystem) {
+    auto found = co_await ports_.filesystems.extent(*device, fstype_of(volume), step.path, owner(volume),
+                                                    while_served(volume, soon()));
+    if (!found) co_return found.error();
+    facts.filesystem = *found;
+    co_return result<>();
+  }
+  auto unused = co_await ports_.filesystems.check_unused(*device, owner(volume), while_served(volume, soon()));
+  if (!unused) co_return unused.error();
+  facts.unused = true;
+  co_return result<>();
 }
 
-task<result<>> Steps::unmark(Volume& volume) {
-  auto removed = co_await volume.image->remove_metadata(kFormatMarker, soon());
-  if (removed) volume.facts.format_marker = "";
-  co_return removed;
-}
-
-task<result<>> Steps::make_filesystem(Volume& volume, const Wish& wish) {
+task<result<>> MountSteps::mkfs(Volume& volume, const Wish& wish) {
   const auto device = data_path(volume);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
@@ -55,7 +65,7 @@ task<result<>> Steps::make_filesystem(Volume& volume, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::check_filesystem(Volume& volume) {
+task<result<>> MountSteps::fsck(Volume& volume) {
   const auto device = data_path(volume);
   if (!device) co_return device.error();
   auto checked = co_await ports_.filesystems.fsck(*device, fstype_of(volume),
@@ -65,7 +75,7 @@ task<result<>> Steps::check_filesystem(Volume& volume) {
   co_return checked;
 }
 
-task<result<>> Steps::mount(Volume& volume, std::string target, const Wish& wish) {
+task<result<>> MountSteps::mount(Volume& volume, std::string target, const Wish& wish) {
   const auto device = data_path(volume);
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
@@ -75,7 +85,7 @@ task<result<>> Steps::mount(Volume& volume, std::string target, const Wish& wish
                                          while_served(volume, later()));
 }
 
-task<result<>> Steps::unmount(Volume& volume, std::string path, bool sync) {
+task<result<>> MountSteps::unmount(Volume& volume, std::string path, bool sync) {
   const auto mounted = [&] {
     const auto mounts = ports_.mounts.table();
     return !mounts || std::ranges::any_of(**mounts, [&](const auto& mount) { return mount.target == path; });
@@ -93,12 +103,7 @@ task<result<>> Steps::unmount(Volume& volume, std::string path, bool sync) {
   co_return result<>();
 }
 
-task<result<host::Extent>> Steps::extent(Volume& volume, std::string device, std::string target) {
-  co_return co_await ports_.filesystems.extent(std::move(device), fstype_of(volume), std::move(target), owner(volume),
-                                               while_served(volume, soon()));
-}
-
-task<result<>> Steps::grow(Volume& volume, std::string target, const Wish& wish) {
+task<result<>> MountSteps::grow(Volume& volume, std::string target, const Wish& wish) {
   const auto device = data_path(volume);
   if (!device) co_return device.error();
   auto grown = co_await ports_.filesystems.grow(*device, fstype_of(volume), std::move(target), owner(volume),
@@ -114,7 +119,7 @@ task<result<>> Steps::grow(Volume& volume, std::string target, const Wish& wish)
   co_return grown;
 }
 
-task<result<>> Steps::trim(Volume& volume, std::string target) {
+task<result<>> MountSteps::trim(Volume& volume, std::string target) {
   const auto trimmed = co_await ports_.mounts.trim(std::move(target), owner(volume), while_served(volume, later()));
   if (!trimmed) co_return trimmed.error();
   log::info("filesystem.trimmed", {{"volume", volume.id}, {"bytes", *trimmed}});
@@ -122,7 +127,7 @@ task<result<>> Steps::trim(Volume& volume, std::string target) {
   co_return result<>();
 }
 
-task<result<>> Steps::bind(Volume& volume, std::string target, const Wish& wish) {
+task<result<>> MountSteps::bind(Volume& volume, std::string target, const Wish& wish) {
   const HelperOwner work = owner(volume);
   if (const auto* published = std::get_if<Published>(&wish)) {
     const auto device = data_path(volume);

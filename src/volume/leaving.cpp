@@ -1,6 +1,8 @@
-// The ends of links: one that died, one whose image is slow to close, and all of them when the agent leaves.
+#include "leaving.hpp"
+
+#include <algorithm>
+
 #include "corbd/core/log.hpp"
-#include "shell_impl.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -11,9 +13,6 @@ constexpr std::chrono::seconds kWritesEndWithin{30};
 constexpr std::chrono::milliseconds kLooksAgain{20};
 // An older request says that the cluster does not answer it.
 constexpr std::chrono::seconds kAnswersWithin{1};
-constexpr std::chrono::milliseconds kSamplesEvery{100};
-// A request that began so shortly after a look may have begun before it.
-constexpr std::chrono::milliseconds kAtTheLook{20};
 // The device stands still meanwhile.
 constexpr std::chrono::milliseconds kGivesWithin{1600};
 // The kernel takes milliseconds.
@@ -34,62 +33,7 @@ std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::mi
 
 }  // namespace
 
-void Shell::Impl::report_failure(Volume& volume, const std::string& why) {
-  if (!volume.served()) volume.link_ended();
-  note_health(volume, why);
-  for (auto* listener : listeners_) listener->report_failure(volume.id, why);
-}
-
-task<> Shell::Impl::close_in_background(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image) {
-  if (link) co_await link->idle({});
-  link.reset();
-  if (!image) co_return;
-  if (auto closed = co_await image->close({}); !closed)
-    log::warning("image.not_closed", {{"error", closed.error().text}});
-}
-
-void Shell::Impl::link_dead(device::Kind kind, std::uint32_t index) {
-  const auto place = volumes_.find(ports_.devices.of(kind).backend_of(index));
-  if (place == volumes_.end() || !place->second->record || place->second->served()) return;
-  Volume& volume = *place->second;
-  if (volume.served_by_other && !volume.other_died) volume.other_died = volume.unserved_since = clock_.now();
-  report_failure(volume, "the kernel reports a dead link");
-}
-
-/// Whether the link has all requests that the kernel's device has.
-bool Shell::Impl::is_all_sent(const Volume& volume) const {
-  // The link's own number changes meanwhile.
-  const auto before = volume.link->in_flight();
-  const auto devices = find_devices(volume, ports_);
-  const auto at_link = std::min(before, volume.link->in_flight());
-  return !devices || devices->size() != 1 || devices->front().waiting <= at_link;
-}
-
-/// One that has just begun is watched until it ends.
-void Shell::Impl::note_stall(Volume& volume) {
-  if (volume.stalled_since && !std::exchange(volume.stall_watched, true)) gate_.spawn(watch_stall(volume));
-}
-
-/// A stall is over once the requests from before it are answered. Nothing tells which those are. But once the link has
-/// all that the kernel's device has, the old ones are among them.
-task<> Shell::Impl::watch_stall(Volume& volume) {
-  ++volume.users;
-  std::optional<time_point> all_sent;
-  auto resent_by = volume.resent_by;
-  while (volume.stalled_since && volume.served() && !leaving_) {
-    const auto now = clock_.now();
-    // Another link: the stall has begun anew.
-    if (std::exchange(resent_by, volume.resent_by) != volume.resent_by) all_sent.reset();
-    if (!all_sent && (now >= volume.resent_by || is_all_sent(volume))) all_sent = now;
-    if (all_sent && volume.link->oldest() < now - *all_sent - kAtTheLook) end_stall(volume, now);
-    if (volume.stalled_since) co_await sleep_until(control_, clock_, now + kSamplesEvery);
-  }
-  volume.stall_watched = false;
-  --volume.users;
-  forget_if_idle(std::string(volume.id));
-}
-
-task<> Shell::Impl::drain(Volume& volume, Until until) {
+task<> Leaving::drain(Volume& volume, Until until) {
   ++volume.users;
   const Waited drained = co_await volume.link->drain(until);
   --volume.users;
@@ -98,7 +42,7 @@ task<> Shell::Impl::drain(Volume& volume, Until until) {
                  {{"volume", volume.id}, {"in_flight", volume.link ? volume.link->in_flight() : 0}});
 }
 
-task<> Shell::Impl::drain_all(Until until) {
+task<> Leaving::drain_all(Until until) {
   Gate& drains = drains_.emplace_back(control_, clock_);
   for (const auto& [id, volume] : volumes_)
     if (volume->link && std::exchange(volume->drained, volume->link.get()) != volume->link.get())
@@ -108,7 +52,7 @@ task<> Shell::Impl::drain_all(Until until) {
 
 /// A process that ends with a link leaves the kernel no time to send what it is in the middle of. The end is no
 /// failure.
-task<> Shell::Impl::end_links() {
+task<> Leaving::end_links() {
   for (const auto& [id, volume] : volumes_) {
     if (!volume->link) continue;
     volume->connected = false;
@@ -121,23 +65,23 @@ task<> Shell::Impl::end_links() {
 
 /// Sessions are drained first and all at once, because an operation may wait for a cluster that does not answer. No
 /// operation begins a further step. The second drain is for links that the last steps made.
-task<> Shell::Impl::stop(Until until) {
-  leaving_ = true;
-  usage_reader_.stop();
+task<> Leaving::stop(Until until) {
+  begun_ = true;
+  usage_.stop();
   co_await drain_all(until);
   co_await gate_.close(until);
   co_await drain_all(until);
   co_await end_links();
 }
 
-task<result<>> Shell::Impl::close_for_next(Volume& volume, Until until) {
+task<result<>> Leaving::close_for_next(Volume& volume, Until until) {
   if (const Waited idle = co_await volume.link->idle(until); idle != Waited::ready)
     co_return wait_error(idle, "the link of volume " + volume.id);
   static_cast<void>(take_link(volume));
   co_return co_await volume.image->close(until);
 }
 
-task<result<device::LinkSocket>> Shell::Impl::end_for_next(Volume& volume, Until until) {
+task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until until) {
   if (const Waited drained = co_await volume.link->drain(until); drained != Waited::ready)
     co_return wait_error(drained, "the requests of volume " + volume.id);
   if (volume.lock_held || volume.writer_marked)
@@ -163,7 +107,7 @@ task<result<device::LinkSocket>> Shell::Impl::end_for_next(Volume& volume, Until
 }
 
 /// One whose requests were not answered in time is served on, and comes again after all others.
-void Shell::Impl::give_later(Volume& volume, const Error& why) {
+void Leaving::give_later(Volume& volume, const Error& why) {
   const bool serves = volume.served();
   const bool again = serves && ++volume.tries_to_give < kGiveTries;
   log::warning("volume.not_given", {{"volume", volume.id},
@@ -175,7 +119,7 @@ void Shell::Impl::give_later(Volume& volume, const Error& why) {
 }
 
 /// What is not given has a dead link as soon as this process ends.
-task<> Shell::Impl::give_one(Volume& volume, Handover& handover) {
+task<> Leaving::give_one(Volume& volume, Handover& handover) {
   const auto begun = clock_.now();
   ++volume.users;
   auto given = co_await end_for_next(volume, {begun + kGivesWithin});
@@ -194,26 +138,26 @@ task<> Shell::Impl::give_one(Volume& volume, Handover& handover) {
   taken == Taken::refused ? static_cast<void>(handover.refused = true) : static_cast<void>(++handover.given);
 }
 
-task<> Shell::Impl::give_some(Handover& handover) {
+task<> Leaving::give_some(Handover& handover) {
   while (!to_give_.empty() && !handover.refused) {
-    const auto place = volumes_.find(to_give_.back());
+    Volume* const known = volumes_.find(to_give_.back());
     to_give_.pop_back();
-    if (place != volumes_.end() && may_be_given(*place->second)) co_await give_one(*place->second, handover);
+    if (known != nullptr && may_be_given(*known)) co_await give_one(*known, handover);
   }
 }
 
-std::vector<std::string> Shell::Impl::answering(const std::vector<std::string>& ids) const {
+std::vector<std::string> Leaving::answering(const std::vector<std::string>& ids) const {
   std::vector<std::string> found;
   for (const auto& id : ids)
-    if (const auto place = volumes_.find(id);
-        place != volumes_.end() && place->second->served() && place->second->link->oldest() < kAnswersWithin)
+    if (const Volume* known = volumes_.find(id);
+        known != nullptr && known->served() && known->link->oldest() < kAnswersWithin)
       found.push_back(id);
   return found;
 }
 
-task<bool> Shell::Impl::quiesce() {
-  leaving_ = true;
-  usage_reader_.stop();
+task<bool> Leaving::quiesce() {
+  begun_ = true;
+  usage_.stop();
   co_await gate_.close({clock_.now() + kStepsEndWithin});
   // A step that goes on begins no further one, so what is written now is the last.
   const auto written_by = clock_.now() + kWritesEndWithin;
@@ -222,11 +166,11 @@ task<bool> Shell::Impl::quiesce() {
   for (const auto& [id, volume] : volumes_)
     if (may_be_given(*volume)) to_give_.push_back(id);
   // One that is drained reads nothing more. So one that may not be drained in time comes last.
-  std::ranges::partition(to_give_, [&](const auto& id) { return volumes_.at(id)->link->oldest() >= kAnswersWithin; });
+  std::ranges::partition(to_give_, [&](const auto& id) { return volumes_.find(id)->link->oldest() >= kAnswersWithin; });
   co_return !steps_.writing();
 }
 
-task<std::size_t> Shell::Impl::give(Recipient recipient) {
+task<std::size_t> Leaving::give(Recipient recipient) {
   Handover handover{std::move(recipient), 0, false};
   Gate& givers = drains_.emplace_back(control_, clock_);
   for (int i = 0; i < kGiveAtOnce; ++i) givers.spawn(give_some(handover));

@@ -1,6 +1,8 @@
-// What an agent does before it comes to any volume, so that a device waits for little.
+#include "head_start.hpp"
+
+#include <algorithm>
+
 #include "corbd/core/log.hpp"
-#include "shell_impl.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -10,7 +12,7 @@ constexpr int kOpenAtOnce = 4;
 
 }  // namespace
 
-struct Shell::Impl::Preopening {
+struct HeadStart::Preopening {
   struct Image {
     std::string volume_id;
     image::Access access;
@@ -22,7 +24,7 @@ struct Shell::Impl::Preopening {
   Until until;
 };
 
-task<result<Shell::Impl::Preopening>> Shell::Impl::plan_preopening(Until until) {
+task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   const auto records = co_await ports_.records.peek();
   if (!records) co_return records.error();
   Preopening preopening{{}, {}, {}, until};
@@ -45,14 +47,14 @@ task<result<Shell::Impl::Preopening>> Shell::Impl::plan_preopening(Until until) 
   co_return preopening;
 }
 
-task<> Shell::Impl::connect_ahead(image::Access access, std::size_t images, Until until) {
+task<> HeadStart::connect_ahead(image::Access access, std::size_t images, Until until) {
   const auto prepared = co_await ports_.clusters.prepare(access, images, until);
   if (!prepared)
     log::info("cluster.not_connected_ahead", {{"cluster", access.cluster_id}, {"error", prepared.error().text}});
 }
 
 /// A reader leaves no trace at the image. What it brings is ours: sessions with the OSDs, and librbd's code in memory.
-task<> Shell::Impl::preopen_images(Preopening& preopening) {
+task<> HeadStart::preopen_images(Preopening& preopening) {
   while (!preopening.left.empty()) {
     const auto image = std::move(preopening.left.back());
     preopening.left.pop_back();
@@ -68,31 +70,31 @@ task<> Shell::Impl::preopen_images(Preopening& preopening) {
   }
 }
 
-task<result<std::vector<std::string>>> Shell::Impl::preopen(Until until) {
-  auto preopening = co_await plan_preopening(until);
+task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
+  auto preopening = co_await plan(until);
   if (!preopening) co_return preopening.error();
-  Gate& connecting = drains_.emplace_back(control_, clock_);
+  Gate& connecting = gates_.emplace_back(control_, clock_);
   for (auto& [access, images] : preopening->connections)
     connecting.spawn(connect_ahead(std::move(access), images, until));
   co_await connecting.close({});
-  Gate& opening = drains_.emplace_back(control_, clock_);
+  Gate& opening = gates_.emplace_back(control_, clock_);
   for (int i = 0; i < kOpenAtOnce; ++i) opening.spawn(preopen_images(*preopening));
   co_await opening.close({});
   co_return std::move(preopening->unopened);
 }
 
-task<> Shell::Impl::fence_one(image::Access access, Until until) {
+task<> HeadStart::fence_one(image::Access access, Until until) {
   static_cast<void>(co_await ports_.clusters.fence_dead(std::move(access), until));
 }
 
-task<> Shell::Impl::fence_early(Until until) {
+task<> HeadStart::fence_early(Until until) {
   std::vector<image::Access> clusters;
   for (const auto& [id, volume] : volumes_) {
-    if (!volume->unserved_since || volume->key.empty()) continue;
-    auto access = access_of(ports_, *volume->record, volume->key);
+    if (!volume->unserved_since || volume->key.known().empty()) continue;
+    auto access = access_of(ports_, *volume->record, volume->key.known());
     if (access && std::ranges::find(clusters, *access) == clusters.end()) clusters.push_back(std::move(*access));
   }
-  Gate& fencing = drains_.emplace_back(control_, clock_);
+  Gate& fencing = gates_.emplace_back(control_, clock_);
   for (auto& access : clusters) fencing.spawn(fence_one(std::move(access), until));
   co_await fencing.close({});
 }

@@ -1,10 +1,10 @@
-// The steps for an encrypted volume: its key, its LUKS header and its mapping.
+#include "luks_steps.hpp"
+
 #include <algorithm>
 
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/text.hpp"
-#include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -21,7 +21,7 @@ Secret passphrase_of(const Wish& wish) {
 
 }  // namespace
 
-task<result<std::optional<std::string>>> Steps::kept_metadata(Volume& volume, std::string name) {
+task<result<std::optional<std::string>>> LuksSteps::kept_metadata(Volume& volume, std::string name) {
   auto found = co_await volume.image->metadata(name, soon());
   if (!found || found->has_value()) co_return found;
   const std::string old_name = "." + name;
@@ -33,7 +33,7 @@ task<result<std::optional<std::string>>> Steps::kept_metadata(Volume& volume, st
   co_return found;
 }
 
-task<result<Secret>> Steps::volume_key(Volume& volume, const Wish& wish) {
+task<result<Secret>> LuksSteps::volume_key(Volume& volume, const Wish& wish) {
   const auto kind = ports_.kms.kind(volume.record->kms_id);
   if (!kind) co_return kind.error();
   Secret passphrase = passphrase_of(wish);
@@ -49,7 +49,7 @@ task<result<Secret>> Steps::volume_key(Volume& volume, const Wish& wish) {
                                        ", which must hold the volume's key"};
 }
 
-task<result<>> Steps::store_key(Volume& volume, Secret key, Secret passphrase) {
+task<result<>> LuksSteps::store_key(Volume& volume, Secret key, Secret passphrase) {
   auto wrapped =
       co_await ports_.kms.wrap(volume.record->kms_id, volume.id, std::move(key), std::move(passphrase), soon());
   if (!wrapped) co_return wrapped.error();
@@ -57,7 +57,7 @@ task<result<>> Steps::store_key(Volume& volume, Secret key, Secret passphrase) {
 }
 
 /// ceph-csi's provisioner makes the keys of its volumes. A static volume gets its key here.
-task<result<Secret>> Steps::first_key(Volume& volume, const Wish& wish) {
+task<result<Secret>> LuksSteps::first_key(Volume& volume, const Wish& wish) {
   auto key = co_await volume_key(volume, wish);
   if (key || key.error().code != errc::not_found) co_return key;
   key = kms::make_volume_key();
@@ -67,7 +67,7 @@ task<result<Secret>> Steps::first_key(Volume& volume, const Wish& wish) {
   co_return key;
 }
 
-task<result<Slots::Guard>> Steps::key_derivation(const Volume& volume) {
+task<result<Slots::Guard>> LuksSteps::key_derivation(const Volume& volume) {
   if (key_derivations_.free() == 0)
     log::info("luks.waits",
               {{"volume", volume.id},
@@ -75,7 +75,7 @@ task<result<Slots::Guard>> Steps::key_derivation(const Volume& volume) {
   co_return co_await key_derivations_.take(later());
 }
 
-task<result<>> Steps::look_at_luks(Volume& volume, Fact fact, const Wish& wish) {
+task<result<>> LuksSteps::look(Volume& volume, Fact fact, const Wish& wish) {
   if (fact == Fact::keys) co_return co_await look_at_keys(volume, wish);
   if (fact == Fact::encryption) {
     const auto found = co_await kept_metadata(volume, kState);
@@ -91,7 +91,7 @@ task<result<>> Steps::look_at_luks(Volume& volume, Fact fact, const Wish& wish) 
   co_return result<>();
 }
 
-task<result<>> Steps::look_at_keys(Volume& volume, const Wish& wish) {
+task<result<>> LuksSteps::look_at_keys(Volume& volume, const Wish& wish) {
   const auto kind = ports_.kms.kind(volume.record->kms_id);
   if (!kind) co_return kind.error();
   if (*kind == kms::Kind::shared)
@@ -118,7 +118,7 @@ task<result<>> Steps::look_at_keys(Volume& volume, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::luks_format(Volume& volume, const Wish& wish) {
+task<result<>> LuksSteps::format(Volume& volume, const Wish& wish) {
   const auto device = device_path(volume);
   if (!device) co_return device.error();
   auto key = co_await first_key(volume, wish);
@@ -132,14 +132,14 @@ task<result<>> Steps::luks_format(Volume& volume, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::luks_note(Volume& volume) {
+task<result<>> LuksSteps::note(Volume& volume) {
   auto noted = co_await volume.image->set_metadata(kState, kEncrypted, soon());
   if (noted) volume.facts.encryption = kEncrypted;
   if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the note raised the header's version
   co_return noted;
 }
 
-task<result<>> Steps::luks_open(Volume& volume, const Wish& wish) {
+task<result<>> LuksSteps::open(Volume& volume, const Wish& wish) {
   const auto device = device_path(volume);
   if (!device) co_return device.error();
   auto key = co_await volume_key(volume, wish);
@@ -154,19 +154,19 @@ task<result<>> Steps::luks_open(Volume& volume, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::luks_resize(Volume& volume) {
+task<result<>> LuksSteps::resize(Volume& volume) {
   auto resized = co_await ports_.luks.resize(mapping_name(volume.id), owner(volume), while_served(volume, soon()));
   if (resized) volume.facts.fits = true;
   co_return resized;
 }
 
-task<result<>> Steps::luks_close(Volume& volume) {
+task<result<>> LuksSteps::close(Volume& volume) {
   auto closed = co_await ports_.luks.close(mapping_name(volume.id), owner(volume), while_served(volume, soon()));
   if (closed) log::info("luks.closed", {{"volume", volume.id}});
   co_return closed;
 }
 
-task<result<>> Steps::add_key(Volume& volume, const Wish& wish) {
+task<result<>> LuksSteps::add_key(Volume& volume, const Wish& wish) {
   const auto device = device_path(volume);
   if (!device) co_return device.error();
   const auto key = co_await volume_key(volume, wish);
@@ -177,7 +177,7 @@ task<result<>> Steps::add_key(Volume& volume, const Wish& wish) {
   co_return co_await ports_.luks.add_key(*device, kSecond, *key, *key, owner(volume), while_served(volume, later()));
 }
 
-task<result<>> Steps::new_key(Volume& volume, const Wish& wish) {
+task<result<>> LuksSteps::new_key(Volume& volume, const Wish& wish) {
   const auto device = device_path(volume);
   if (!device) co_return device.error();
   const auto old_key = co_await volume_key(volume, wish);
@@ -198,7 +198,7 @@ task<result<>> Steps::new_key(Volume& volume, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::remove_key(Volume& volume, int slot) {
+task<result<>> LuksSteps::remove_key(Volume& volume, int slot) {
   const auto device = device_path(volume);
   if (!device) co_return device.error();
   volume.facts.keys.reset();

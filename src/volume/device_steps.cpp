@@ -1,10 +1,10 @@
-// The steps for the device: our link, and the kernel's side.
+#include "device_steps.hpp"
+
 #include <cerrno>
 #include <system_error>
 
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
-#include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -32,7 +32,7 @@ device::Kind kind_of(const Volume& volume) { return volume.record ? volume.recor
 
 }  // namespace
 
-task<result<>> Steps::start_session(Volume& volume) {
+task<result<>> DeviceSteps::start_session(Volume& volume) {
   // While a volume is taken down, the end of its link is no failure.
   auto report = [this, &volume, alive = std::weak_ptr<char>(volume.alive)] {
     if (alive.expired()) return;
@@ -41,7 +41,7 @@ task<result<>> Steps::start_session(Volume& volume) {
     ++volume.counts.links_lost;
     resume_stall(volume);
     if (!volume.unserved_since) volume.unserved_since = clock_.now();
-    report_failure_(volume, why_ended(volume.link ? volume.link->error() : 0));
+    changes_.report_failure(volume, why_ended(volume.link ? volume.link->error() : 0));
   };
   device::ServeOptions options(volume.record->read_only);
   options.cache_lost = volume.record->cache_lost;
@@ -54,7 +54,7 @@ task<result<>> Steps::start_session(Volume& volume) {
           "fails, so that fsync does not claim that they are stored"}});
   // Healing writes into the record that it was told.
   options.on_loss_told = [this, &volume, alive = std::weak_ptr<char>(volume.alive)] {
-    if (!alive.expired()) report_failure_(volume, "a flush failed, because rbd-nbd had lost writes");
+    if (!alive.expired()) changes_.report_failure(volume, "a flush failed, because rbd-nbd had lost writes");
   };
   auto& devices = ports_.devices.of(kind_of(volume));
   std::unique_ptr<device::Link> link;
@@ -70,7 +70,11 @@ task<result<>> Steps::start_session(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> Steps::kernel_connect(Volume& volume) {
+std::uint64_t DeviceSteps::dead_conn_timeout_s(const Volume& volume) const {
+  return volume.record->source.serving.dead_conn_timeout_s.value_or(config_.dead_conn_timeout_s);
+}
+
+task<result<>> DeviceSteps::connect(Volume& volume) {
   device::ConnectArgs args;
   args.backend = volume.id;
   args.size = device_bytes(volume.image->size(), volume.record->block_size);
@@ -88,7 +92,7 @@ task<result<>> Steps::kernel_connect(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> Steps::kernel_reconfigure(Volume& volume) {
+task<result<>> DeviceSteps::reconfigure(Volume& volume) {
   const auto device = device_of(volume);
   if (!device) co_return device.error();
   const result<std::uint32_t> index = device->index;
@@ -126,7 +130,7 @@ task<result<>> Steps::kernel_reconfigure(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> Steps::kernel_resize(Volume& volume) {
+task<result<>> DeviceSteps::resize(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
   // Newer kernels wait for every request in flight before they resize, and all other nbd commands wait behind that. So
@@ -144,7 +148,7 @@ task<result<>> Steps::kernel_resize(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> Steps::tune(Volume& volume) {
+task<result<>> DeviceSteps::tune(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
   // No busy file, and a queue of its own: the helpers of the cluster's volumes may be waiting for this healing.
@@ -155,7 +159,7 @@ task<result<>> Steps::tune(Volume& volume) {
   co_return tuned;
 }
 
-task<result<>> Steps::disconnect(Volume& volume) {
+task<result<>> DeviceSteps::disconnect(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
   auto gone = co_await ports_.devices.of(kind_of(volume)).disconnect(*index, volume.id, soon());
@@ -166,7 +170,7 @@ task<result<>> Steps::disconnect(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> Steps::stop_session(Volume& volume) {
+task<result<>> DeviceSteps::stop_session(Volume& volume) {
   const bool broken = volume.link->state() == device::Link::State::held;
   volume.cut_off |= broken && !volume.tombstone;
   volume.image_lost |= broken;
@@ -178,15 +182,14 @@ task<result<>> Steps::stop_session(Volume& volume) {
     co_return wait_error(ended, "the end of the link of volume " + volume.id);
   // The volume was given up, perhaps because the cluster does not answer. The tombstone must not wait for the cluster.
   if (volume.record && volume.record->failed) {
-    close_later_(take_link(volume), std::move(volume.image));
-    forget_image(volume);
+    images_.close_later(volume, take_link(volume));
     co_return result<>();
   }
   const Waited idle = co_await volume.link->idle(soon());
   if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + volume.id);
   static_cast<void>(take_link(volume));
   // The image's connection made the link hold, so the image is opened again on another connection.
-  if (broken) co_return co_await close_image(volume);
+  if (broken) co_return co_await images_.close(volume);
   co_return result<>();
 }
 

@@ -1,6 +1,6 @@
-// The steps that tell ceph-csi of a volume: through the stash, and through the image's metadata.
+#include "stash_steps.hpp"
+
 #include "corbd/core/log.hpp"
-#include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -12,7 +12,7 @@ std::string note_key(const char* what, const Volume& volume, const Config& confi
 
 }  // namespace
 
-task<result<>> Steps::look_at_stash(Volume& volume, const Wish& wish) {
+task<result<>> StashSteps::look(Volume& volume, const Wish& wish) {
   const auto* staged = std::get_if<Staged>(&wish);
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   std::vector<std::string> paths;
@@ -40,14 +40,14 @@ task<result<>> Steps::look_at_stash(Volume& volume, const Wish& wish) {
   co_return result<>();
 }
 
-task<result<>> Steps::write_stash(Volume& volume, const step::WriteStash& step) {
+task<result<>> StashSteps::write(Volume& volume, const step::WriteStash& step) {
   auto written = co_await ports_.files.write_stash(step.path, step.stash);
   if (!written) volume.facts.stash.reset();
   if (written) volume.facts.stash = step.stash;
   co_return written;
 }
 
-task<result<>> Steps::drop_stash(Volume& volume, std::string staging_path) {
+task<result<>> StashSteps::drop(Volume& volume, std::string staging_path) {
   const auto& known = volume.facts.stash;
   std::string log = known && *known ? cephcsi::log_to_remove(**known, volume.id) : "";
   auto dropped = co_await ports_.files.drop_stash(std::move(staging_path), std::move(log));
@@ -56,7 +56,7 @@ task<result<>> Steps::drop_stash(Volume& volume, std::string staging_path) {
   co_return dropped;
 }
 
-task<result<>> Steps::note(Volume& volume, const Note& wanted, const Wish& wish) {
+task<result<>> StashSteps::note(Volume& volume, const Note& wanted, const Wish& wish) {
   auto written = co_await write_note(volume, wanted);
   if (written) {
     volume.facts.noted = wanted;
@@ -75,7 +75,7 @@ task<result<>> Steps::note(Volume& volume, const Note& wanted, const Wish& wish)
   co_return result<>();
 }
 
-task<result<>> Steps::write_note(Volume& volume, const Note& wanted) {
+task<result<>> StashSteps::write_note(Volume& volume, const Note& wanted) {
   const Note known = volume.record->note.value_or(Note());
   if (wanted.user != known.user) {
     auto set = co_await volume.image->set_metadata(note_key("userid", volume, config_), wanted.user, soon());

@@ -1,11 +1,11 @@
-// The step that finds a new volume's image.
+#include "image_finder.hpp"
+
 #include <algorithm>
 #include <cctype>
 
 #include "corbd/cephcsi/affinity.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
-#include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -40,7 +40,7 @@ void warn_of_ignored(const Volume& volume, const std::vector<std::string>& ignor
 
 }  // namespace
 
-task<result<>> Steps::resolve(Volume& volume, const Staged& wish) {
+task<result<>> ImageFinder::resolve(Volume& volume, const Staged& wish) {
   auto found = co_await find_image(wish);
   if (!found) co_return found.error();
   if (auto served = check_encryption(volume, wish, *found); !served) co_return served;
@@ -52,7 +52,7 @@ task<result<>> Steps::resolve(Volume& volume, const Staged& wish) {
 }
 
 /// Refuses before the image is opened. ceph-csi's journal overrules the attributes.
-result<> Steps::check_encryption(const Volume& volume, const Staged& wish, image::Resolved& found) const {
+result<> ImageFinder::check_encryption(const Volume& volume, const Staged& wish, image::Resolved& found) const {
   if (found.kms_id.empty()) found.kms_id = wish.kms_id;
   if (found.kms_id.empty()) return {};
   const std::string which = "volume " + volume.id + ", which is encrypted";
@@ -68,13 +68,13 @@ result<> Steps::check_encryption(const Volume& volume, const Staged& wish, image
   return {};
 }
 
-task<result<image::Resolved>> Steps::find_image(const Staged& wish) {
+task<result<image::Resolved>> ImageFinder::find_image(const Staged& wish) {
   if (wish.reserved) return locate(wish);
   return find_by_name(wish);
 }
 
 /// A cluster that cluster-mapping.json maps to comes first, if config.json has it.
-task<result<image::Resolved>> Steps::find_by_name(const Staged& wish) {
+task<result<image::Resolved>> ImageFinder::find_by_name(const Staged& wish) {
   std::string cluster_id = wish.source.cluster_id;
   const auto mapped = ports_.directory.mirrors_of(cluster_id);
   if (!mapped) co_return mapped.error();
@@ -92,7 +92,7 @@ task<result<image::Resolved>> Steps::find_by_name(const Staged& wish) {
 }
 
 /// Looks first where the handle says, then wherever cluster-mapping.json maps its cluster and pool.
-task<result<image::Resolved>> Steps::locate(const Staged& wish) {
+task<result<image::Resolved>> ImageFinder::locate(const Staged& wish) {
   const image::Place own{wish.source.cluster_id, wish.reserved->pool_id};
   auto found = co_await locate_at(wish, own);
   if (found || !may_be_elsewhere(found.error())) co_return found;
@@ -109,7 +109,7 @@ task<result<image::Resolved>> Steps::locate(const Staged& wish) {
   co_return missing;
 }
 
-task<result<image::Resolved>> Steps::locate_at(const Staged& wish, image::Place place) {
+task<result<image::Resolved>> ImageFinder::locate_at(const Staged& wish, image::Place place) {
   const auto cluster = ports_.directory.find(place.cluster_id);
   if (!cluster) co_return cluster.error();
   auto to = access_to(place.cluster_id, *cluster, wish);

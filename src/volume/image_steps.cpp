@@ -1,15 +1,19 @@
-// The steps for the image: fence its dead clients; open, lock and close it; or put a tombstone in its place.
+#include "image_steps.hpp"
+
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
-#include "steps.hpp"
 
 namespace corbd::volume {
+namespace {
 
-bool Steps::is_gone(const Volume& volume, const Error& error) {
+/// The image behind the device is gone, whatever has its name now. This is a fact for the planner, not a failure.
+bool is_gone(const Volume& volume, const Error& error) {
   return volume.record->device.has_value() && error.code == errc::not_found;
 }
 
-task<result<>> Steps::fence(Volume& volume) {
+}  // namespace
+
+task<result<>> ImageSteps::fence(Volume& volume) {
   auto to = access(volume);
   if (!to) co_return to.error();
   auto fenced = co_await ports_.clusters.fence_dead(*to, soon());
@@ -23,7 +27,50 @@ task<result<>> Steps::fence(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> Steps::open_image(Volume& volume) {
+task<result<>> ImageSteps::look(Volume& volume, Fact fact) {
+  Facts& facts = volume.facts;
+  if (fact == Fact::header) co_return co_await look_at_header(volume);
+  if (fact == Fact::ownership) co_return co_await look_at_ownership(volume);
+  if (fact == Fact::image_size) {
+    auto asked = co_await volume.image->refresh(soon());
+    facts.image_size_asked = asked.has_value();
+    co_return asked;
+  }
+  if (fact == Fact::has_data) {
+    auto found = co_await volume.image->has_data(later());
+    if (!found) co_return found.error();
+    facts.has_data = *found;
+    co_return result<>();
+  }
+  auto found = co_await volume.image->metadata(kFormatMarker, soon());
+  if (!found) co_return found.error();
+  facts.format_marker = found->value_or("");
+  co_return result<>();
+}
+
+task<result<>> ImageSteps::look_at_header(Volume& volume) {
+  auto to = access(volume);
+  if (!to) co_return to.error();
+  auto found = co_await ports_.clusters.header(*to, volume.record->key, soon());
+  if (!found && !is_gone(volume, found.error())) co_return found.error();
+  if (found)
+    volume.facts.header = *found;
+  else
+    volume.facts.gone = true;
+  co_return result<>();
+}
+
+task<result<>> ImageSteps::look_at_ownership(Volume& volume) {
+  auto found = co_await volume.image->ownership(soon());
+  if (!found) co_return found.error();
+  // The kernel client behind the volume's own device is not a foreign watcher.
+  if (!traits(volume.record->kind).served)
+    if (const auto device = device_of(volume)) std::erase(found->foreign_watchers, device->client);
+  volume.facts.ownership = std::move(*found);
+  co_return result<>();
+}
+
+task<result<>> ImageSteps::open(Volume& volume) {
   auto to = access(volume);
   if (!to) co_return to.error();
   image::OpenOptions options;
@@ -32,7 +79,7 @@ task<result<>> Steps::open_image(Volume& volume) {
   const auto alive = std::weak_ptr<char>(volume.alive);
   options.on_resized = [this, &volume, alive, opening] {
     if (!alive.expired() && volume.connected && volume.opening == opening)
-      report_failure_(volume, "the size of its image changed");
+      changes_.report_failure(volume, "the size of its image changed");
   };
   options.on_lost = [this, &volume, alive, opening](const std::string& why) {
     if (alive.expired() || volume.opening != opening) return;
@@ -41,7 +88,7 @@ task<result<>> Steps::open_image(Volume& volume) {
     if (volume.link)
       volume.link->hold();
     else
-      report_failure_(volume, why);
+      changes_.report_failure(volume, why);
   };
   auto opened = co_await ports_.clusters.open(*to, volume.record->key, options, soon());
   if (!opened && is_gone(volume, opened.error())) {
@@ -56,11 +103,11 @@ task<result<>> Steps::open_image(Volume& volume) {
   volume.lock_held = volume.writer_marked = false;
   volume.facts.ownership.reset();
   log::info("image.opened", {{"volume", volume.id}, {"image", volume.record->key.text()}});
-  co_await key_worked(volume);
+  co_await records_.key_worked(volume);
   co_return result<>();
 }
 
-task<result<>> Steps::open_tombstone(Volume& volume) {
+task<result<>> ImageSteps::open_tombstone(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
   volume.image = make_tombstone(volume.record->key, volume.record->size, volume.record->read_only);
@@ -73,7 +120,7 @@ task<result<>> Steps::open_tombstone(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> Steps::take_lock(Volume& volume) {
+task<result<>> ImageSteps::lock(Volume& volume) {
   const auto ownership = volume.facts.ownership;
   volume.facts.ownership.reset();
   if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
@@ -99,7 +146,7 @@ task<result<>> Steps::take_lock(Volume& volume) {
   co_return result<>();
 }
 
-void Steps::forget_image(Volume& volume) {
+void ImageSteps::forget(Volume& volume) {
   ++volume.opening;
   volume.image.reset();
   volume.closing = volume.tombstone = volume.lock_held = volume.writer_marked = volume.image_lost = false;
@@ -115,11 +162,15 @@ void Steps::forget_image(Volume& volume) {
   volume.facts = std::move(kept);
 }
 
-task<result<>> Steps::close_image(Volume& volume) {
+void ImageSteps::close_later(Volume& volume, std::unique_ptr<device::Link> link) {
+  close_later_(std::move(link), std::move(volume.image));
+  forget(volume);
+}
+
+task<result<>> ImageSteps::close(Volume& volume) {
   // A volume that is given up gets its tombstone at once, even if the cluster holds up the close.
   if (volume.record && volume.record->failed && !volume.tombstone) {
-    close_later_(nullptr, std::move(volume.image));
-    forget_image(volume);
+    close_later(volume, nullptr);
     co_return result<>();
   }
   // Its client may be refused no more. Then the close would give back the lock, which proves that the image is ours.
@@ -128,8 +179,21 @@ task<result<>> Steps::close_image(Volume& volume) {
   volume.closing = true;
   auto closed = co_await volume.image->close(soon());
   if (!closed) co_return closed;
-  forget_image(volume);
+  forget(volume);
   co_return result<>();
+}
+
+task<result<>> ImageSteps::mark(Volume& volume) {
+  auto marked = co_await volume.image->set_metadata(kFormatMarker, volume.record->format, soon());
+  if (marked) volume.facts.format_marker = volume.record->format;
+  if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the mark raised the header's version
+  co_return marked;
+}
+
+task<result<>> ImageSteps::unmark(Volume& volume) {
+  auto removed = co_await volume.image->remove_metadata(kFormatMarker, soon());
+  if (removed) volume.facts.format_marker = "";
+  co_return removed;
 }
 
 }  // namespace corbd::volume

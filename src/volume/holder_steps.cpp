@@ -1,11 +1,11 @@
-// The steps for an image that other clients have.
+#include "holder_steps.hpp"
+
 #include <algorithm>
 #include <utility>
 
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 #include "holders.hpp"
-#include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -23,7 +23,7 @@ bool is_one_back(const std::vector<plan::Holder>& holders, const std::vector<std
 
 }  // namespace
 
-task<result<>> Steps::look_at_holders(Volume& volume) {
+task<result<>> HolderSteps::look(Volume& volume) {
   auto to = access(volume);
   if (!to) co_return to.error();
   const auto who = volume.facts.ownership;
@@ -32,7 +32,7 @@ task<result<>> Steps::look_at_holders(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> Steps::evict(Volume& volume, const step::Evict& step) {
+task<result<>> HolderSteps::evict(Volume& volume, const step::Evict& step) {
   auto to = access(volume);
   if (!to) co_return to.error();
   // It took a while to learn whose they are. A living client that sets its watch anew has none for a moment.
@@ -48,7 +48,8 @@ task<result<>> Steps::evict(Volume& volume, const step::Evict& step) {
     volume.facts.evicted.insert(holder.address);
     const std::string who = plan::text(holder);
     log::warning("volume.taken_over", {{"volume", volume.id}, {"from", who}});
-    notify_(volume, {"VolumeTakenOver", true,
+    changes_.notify(volume.id,
+                    {"VolumeTakenOver", true,
                      "The image was taken from " + who + ", and the cluster refuses that client from now on."});
   }
   if (auto stopped = failpoint::hit("step.evict.fenced"); !stopped) co_return stopped;

@@ -1,11 +1,10 @@
-// The steps for a device of the kernel client.
+#include "krbd_steps.hpp"
+
 #include <algorithm>
 
 #include "corbd/cephcsi/affinity.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
-#include "holders.hpp"
-#include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -20,14 +19,14 @@ result<std::string> unmap_options(const Volume& volume) {
 
 }  // namespace
 
-task<result<>> Steps::map_krbd(Volume& volume) {
+task<result<>> KrbdSteps::map(Volume& volume) {
   const Source& source = volume.record->source;
   const auto cluster = ports_.directory.find(source.cluster_id);
   if (!cluster) co_return cluster.error();
   device::MapArgs args;
   args.monitors = cluster->monitors;
   args.user = volume.record->user;
-  args.key = volume.asks_with();
+  args.key = volume.key.asks_with();
   args.name = {source.pool, source.ns, source.image};
   args.image = volume.record->key;
   args.read_only = volume.record->read_only;
@@ -39,7 +38,7 @@ task<result<>> Steps::map_krbd(Volume& volume) {
   co_return mapped;
 }
 
-task<result<>> Steps::unmap_krbd(Volume& volume) {
+task<result<>> KrbdSteps::unmap(Volume& volume) {
   const auto device = device_of(volume);
   if (!device) co_return device.error();
   const auto options = unmap_options(volume);
@@ -47,23 +46,6 @@ task<result<>> Steps::unmap_krbd(Volume& volume) {
   auto gone = co_await ports_.kernel.unmap(device->index, *options, owner(volume), soon());
   if (gone) log::info("device.unmapped", {{"volume", volume.id}, {"device", device::path(*device)}});
   co_return gone;
-}
-
-/// The kernel client behind the volume's own device is not a foreign watcher.
-void Steps::admit_kernel(const Volume& volume, image::Ownership& who) const {
-  if (traits(volume.record->kind).served) return;
-  if (const auto device = device_of(volume)) std::erase(who.foreign_watchers, device->client);
-}
-
-void forget_own_kernel(const Ports& ports, const image::Key& key, image::Ownership& who) {
-  const auto all = ports.kernel.inventory();
-  if (!all) return;
-  for (const auto& device : device::of_image(*all, key)) {
-    std::erase(who.foreign_watchers, device.client);
-    if (who.owner != device.client) continue;
-    who.owner.clear();
-    who.lock = image::Ownership::Lock::none;
-  }
 }
 
 }  // namespace corbd::volume

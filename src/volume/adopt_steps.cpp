@@ -1,7 +1,7 @@
-// The steps for a device that rbd-nbd made.
+#include "adopt_steps.hpp"
+
 #include "corbd/core/log.hpp"
 #include "corbd/volume/condition.hpp"
-#include "steps.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -14,7 +14,7 @@ constexpr std::chrono::seconds kForNote{3};
 }  // namespace
 
 /// Only tells: nobody but an operator can know that this process has nothing to write any more.
-void Steps::watch_silence(Volume& volume) {
+void AdoptSteps::watch_silence(Volume& volume) {
   const auto devices = find_devices(volume, ports_);
   if (!volume.record || !devices || devices->size() != 1) return;
   volume.other_silence.look(devices->front().completed, devices->front().waiting, clock_.now());
@@ -24,12 +24,12 @@ void Steps::watch_silence(Volume& volume) {
   const Condition condition = condition_of(status);
   log::warning("device.server_silent",
                {{"volume", volume.id}, {"device", device::path(devices->front())}, {"why", condition.message}});
-  notify_(volume, {condition.reason, true, condition.message});
+  changes_.notify(volume.id, {condition.reason, true, condition.message});
 }
 
 /// Which client that process is. Nothing is known where the cluster does not tell, or the process may be another one.
-task<> Steps::look_at_uncached(Volume& volume, std::uint32_t index, std::string process) {
-  if (volume.key.empty() || (process == volume.uncached_process && !volume.record->uncached.empty())) co_return;
+task<> AdoptSteps::look_at_uncached(Volume& volume, std::uint32_t index, std::string process) {
+  if (volume.key.known().empty() || (process == volume.uncached_process && !volume.record->uncached.empty())) co_return;
   auto to = access(volume);
   if (!to) co_return;
   const auto until = soon().at_most(clock_.now() + kForNote);
@@ -49,7 +49,7 @@ task<> Steps::look_at_uncached(Volume& volume, std::uint32_t index, std::string 
   volume.facts.uncached = std::move(*who);
 }
 
-task<result<>> Steps::look_at_other(Volume& volume) {
+task<result<>> AdoptSteps::look(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
   // First, because the look for the process may wait for that process.
@@ -74,7 +74,7 @@ task<result<>> Steps::look_at_other(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> Steps::dismiss(Volume& volume) {
+task<result<>> AdoptSteps::dismiss(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
   log::warning("device.taking_over",
@@ -90,7 +90,7 @@ task<result<>> Steps::dismiss(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> Steps::inherit(Volume& volume, std::string address) {
+task<result<>> AdoptSteps::inherit(Volume& volume, std::string address) {
   auto to = access(volume);
   if (!to) co_return to.error();
   auto done = co_await ports_.clusters.inherit(*to, address, soon());

@@ -1,0 +1,36 @@
+// What the end of a wish means for the volume's record and for the next try.
+#pragma once
+
+#include <optional>
+
+#include "corbd/plan/observation.hpp"
+#include "corbd/plan/record.hpp"
+#include "corbd/plan/wish.hpp"
+
+namespace corbd::plan {
+
+/// Success must be on the disk too: a write that failed may have happened. Healing does not need it, because a full
+/// disk must not keep a device from its server.
+bool must_be_durable(const Wish& wish);
+
+struct Failure {
+  Error error;                              ///< what the caller is told
+  std::optional<Wish> undo = std::nullopt;  ///< to be pursued first: it removes what the wish added to the record
+};
+/// The caller forgets the volume at a final code, so nothing that the wish added may stay (I3, I6). `before`, `now`:
+/// the volume's record before the wish and after it.
+Failure after_failure(const Wish& wish, const std::optional<Record>& before, const std::optional<Record>& now,
+                      Error error);
+/// What the caller is told when the undo failed too.
+Error undo_failed(const Error& error, const Error& undo);
+
+/// A stage of an image that somebody else has is tried again until shortly before its caller leaves: kubelet's next try
+/// comes late, and Nomad's third is its last. The pause before try number `tries` + 1; nothing: the outcome stands.
+std::optional<duration> pause_before_retry(const Wish& wish, const result<>& outcome, const Facts& facts,
+                                           unsigned tries);
+
+/// What ended before anybody looked whose image it is does not end the time for which it is lost: an unpublish that had
+/// nothing to do, or an unstage that waits for a helper. kubelet may repeat them more often than a volume is given up.
+bool tells_of_ownership(const Wish& wish, const result<>& outcome, const Facts& facts);
+
+}  // namespace corbd::plan

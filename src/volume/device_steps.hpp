@@ -1,0 +1,31 @@
+// The steps for the device: our link, and the kernel's side.
+#pragma once
+
+#include <functional>
+
+#include "image_steps.hpp"
+
+namespace corbd::volume {
+
+class DeviceSteps : StepTools {
+ public:
+  /// The numbers of other volumes' nbd devices: records have them, and paths that show a raw device.
+  using Numbers = std::function<std::vector<std::uint32_t>(const Volume& volume)>;
+  DeviceSteps(StepTools tools, ImageSteps& images, const Changes& changes, Numbers numbers)
+      : StepTools(tools), images_(images), changes_(changes), numbers_(std::move(numbers)) {}
+  task<result<>> start_session(Volume& volume);
+  task<result<>> connect(Volume& volume);
+  task<result<>> reconfigure(Volume& volume);
+  task<result<>> resize(Volume& volume);
+  task<result<>> tune(Volume& volume);
+  task<result<>> disconnect(Volume& volume);
+  task<result<>> stop_session(Volume& volume);
+
+ private:
+  std::uint64_t dead_conn_timeout_s(const Volume& volume) const;
+  ImageSteps& images_;
+  const Changes& changes_;
+  Numbers numbers_;
+};
+
+}  // namespace corbd::volume

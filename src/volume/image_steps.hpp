@@ -1,0 +1,40 @@
+// The steps for the image: fence its dead clients; open, lock and close it; mark it; or put a tombstone in its place.
+#pragma once
+
+#include <functional>
+
+#include "changes.hpp"
+#include "record_steps.hpp"
+
+namespace corbd::volume {
+
+/// Waits for the requests in flight, however long that takes, then closes. Nobody waits for it.
+using CloseLater = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
+
+class ImageSteps : StepTools {
+ public:
+  ImageSteps(StepTools tools, RecordSteps& records, const Changes& changes, CloseLater close_later)
+      : StepTools(tools), records_(records), changes_(changes), close_later_(std::move(close_later)) {}
+  task<result<>> fence(Volume& volume);
+  /// What the planner asks of the image.
+  task<result<>> look(Volume& volume, Fact fact);
+  task<result<>> open(Volume& volume);
+  task<result<>> open_tombstone(Volume& volume);
+  task<result<>> lock(Volume& volume);
+  task<result<>> close(Volume& volume);
+  /// Takes the image out of the volume, together with the facts that it told. It is closed once the link has answered
+  /// what was read from it.
+  void close_later(Volume& volume, std::unique_ptr<device::Link> link);
+  task<result<>> mark(Volume& volume);
+  task<result<>> unmark(Volume& volume);
+
+ private:
+  task<result<>> look_at_header(Volume& volume);
+  task<result<>> look_at_ownership(Volume& volume);
+  static void forget(Volume& volume);
+  RecordSteps& records_;
+  const Changes& changes_;
+  CloseLater close_later_;
+};
+
+}  // namespace corbd::volume

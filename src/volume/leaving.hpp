@@ -1,0 +1,61 @@
+// How an agent leaves its volumes: it ends their links once what was read from them is answered, or gives them to the
+// next agent.
+#pragma once
+
+#include <deque>
+#include <list>
+
+#include "steps.hpp"
+#include "usage_reader.hpp"
+
+namespace corbd::volume {
+
+class Leaving {
+ public:
+  Leaving(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, const Steps& steps,
+          UsageReader& usage)
+      : control_(std::move(control)),
+        clock_(clock),
+        ports_(ports),
+        volumes_(volumes),
+        gate_(gate),
+        steps_(steps),
+        usage_(usage) {}
+  /// Nothing new is begun any more.
+  bool begun() const { return begun_; }
+  /// Do what Shell's functions of these names say.
+  task<> stop(Until until);
+  task<bool> quiesce();
+  task<std::size_t> give(Recipient recipient);
+  std::vector<std::string> answering(const std::vector<std::string>& ids) const;
+
+ private:
+  /// A handover, by several that give.
+  struct Handover {
+    Recipient recipient;
+    std::size_t given = 0;
+    bool refused = false;
+  };
+  task<> drain(Volume& volume, Until until);
+  task<> drain_all(Until until);
+  task<> end_links();
+  task<result<>> close_for_next(Volume& volume, Until until);
+  task<result<device::LinkSocket>> end_for_next(Volume& volume, Until until);
+  void give_later(Volume& volume, const Error& why);
+  task<> give_one(Volume& volume, Handover& handover);
+  task<> give_some(Handover& handover);
+
+  executor control_;
+  Clock& clock_;
+  const Ports& ports_;
+  VolumeMap& volumes_;
+  Gate& gate_;
+  const Steps& steps_;
+  UsageReader& usage_;
+  bool begun_ = false;
+  /// Of whoever waits for several volumes. Here, because a dying process ends coroutines in any order.
+  std::list<Gate> drains_;
+  std::deque<std::string> to_give_;  ///< since quiesce(); the last one first
+};
+
+}  // namespace corbd::volume

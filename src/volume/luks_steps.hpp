@@ -1,0 +1,38 @@
+// The steps for an encrypted volume: its key, its LUKS header and its mapping.
+#pragma once
+
+#include "step_tools.hpp"
+
+namespace corbd::volume {
+
+/// How many argon2 runs this node allows at once: each takes 32 MiB (ceph-csi #3472).
+inline constexpr std::size_t kKeyDerivations = 2;
+
+class LuksSteps : StepTools {
+ public:
+  LuksSteps(StepTools tools, executor control)
+      : StepTools(tools),
+        key_derivations_(std::move(control), clock_, "the turn to derive a LUKS key", kKeyDerivations) {}
+  task<result<>> look(Volume& volume, Fact fact, const Wish& wish);
+  task<result<>> format(Volume& volume, const Wish& wish);
+  task<result<>> note(Volume& volume);
+  task<result<>> open(Volume& volume, const Wish& wish);
+  task<result<>> resize(Volume& volume);
+  task<result<>> close(Volume& volume);
+  task<result<>> add_key(Volume& volume, const Wish& wish);
+  task<result<>> new_key(Volume& volume, const Wish& wish);
+  task<result<>> remove_key(Volume& volume, int slot);
+
+ private:
+  /// Reads image metadata. An entry with the older name, a dot in front, is renamed.
+  task<result<std::optional<std::string>>> kept_metadata(Volume& volume, std::string name);
+  /// The key that opens the volume; not_found if its KMS has none.
+  task<result<Secret>> volume_key(Volume& volume, const Wish& wish);
+  task<result<Secret>> first_key(Volume& volume, const Wish& wish);
+  task<result<>> store_key(Volume& volume, Secret key, Secret passphrase);
+  task<result<Slots::Guard>> key_derivation(const Volume& volume);
+  task<result<>> look_at_keys(Volume& volume, const Wish& wish);
+  Slots key_derivations_;
+};
+
+}  // namespace corbd::volume

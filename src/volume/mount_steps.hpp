@@ -1,0 +1,21 @@
+// The steps for the filesystem: what is on the device, and where it is mounted.
+#pragma once
+
+#include "step_tools.hpp"
+
+namespace corbd::volume {
+
+class MountSteps : StepTools {
+ public:
+  using StepTools::StepTools;
+  task<result<>> look(Volume& volume, const step::Look& step);
+  task<result<>> mkfs(Volume& volume, const Wish& wish);
+  task<result<>> fsck(Volume& volume);
+  task<result<>> mount(Volume& volume, std::string target, const Wish& wish);
+  task<result<>> unmount(Volume& volume, std::string path, bool sync);
+  task<result<>> trim(Volume& volume, std::string target);
+  task<result<>> grow(Volume& volume, std::string target, const Wish& wish);
+  task<result<>> bind(Volume& volume, std::string target, const Wish& wish);
+};
+
+}  // namespace corbd::volume

@@ -1,0 +1,94 @@
+#include "neighbours.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+namespace corbd::volume {
+namespace {
+
+/// Finds other volumes of this node on the same image.
+void observe_others_on_image(Observation& seen, const Volume& volume, const VolumeMap& volumes) {
+  for (const auto& [id, other] : volumes) {
+    const auto& record = other->saving ? other->saving : other->record;
+    if (id != volume.id && record && record->key == seen.facts.resolved->key)
+      (record->read_only ? seen.image_reader : seen.image_writer) = id;
+  }
+}
+
+/// By what is mounted there, and at the staging path if one is given: without a record only its mount tells whose that
+/// folder and its stash are.
+std::string device_owner(const Volume& volume, const std::vector<host::Mount>& there, const std::string& staging_path,
+                         const Ports& ports) {
+  const auto table = mounts_now(ports);
+  const auto inside = [&](const host::Mount& mount) { return mount.target.starts_with(staging_path + "/"); };
+  // An inventory of hundreds of devices takes its time on the control thread.
+  if (there.empty() && (staging_path.empty() || std::ranges::none_of(*table, inside))) return "";
+  const auto devices = ports.devices.inventory();
+  if (!devices) return "";
+  for (const auto& device : *devices) {
+    if (device.backend.empty() || device.backend == volume.id) continue;
+    const auto shown = [&](const host::Mount& mount) { return shows(mount, device); };
+    const std::string its_own = staging_path.empty() ? "" : staging_target(device.backend, staging_path);
+    const auto staged = [&](const host::Mount& mount) { return mount.target == its_own && shown(mount); };
+    if (std::ranges::any_of(there, shown) || (!its_own.empty() && std::ranges::any_of(*table, staged)))
+      return device.backend;
+  }
+  return "";
+}
+
+/// The other volume that owns the wish's path, by its record or by its device that is mounted there. A path that is
+/// this volume's own by either belongs to nobody else.
+std::string path_owner(const Observation& seen, const Volume& volume, const Wish& wish, const VolumeMap& volumes,
+                       const Ports& ports) {
+  const auto* unstaged = std::get_if<Unstaged>(&wish);
+  const auto* unpublished = std::get_if<Unpublished>(&wish);
+  if (unstaged == nullptr && unpublished == nullptr) return "";
+  // `target` is unmounted. An unstage also drops the stash in the folder around it.
+  const std::string target = unstaged != nullptr ? staging_target(volume.id, unstaged->path) : unpublished->target;
+  const std::string& path = unstaged != nullptr ? unstaged->path : target;
+  const bool known = volume.record && is_at(*volume.record, path);
+  const auto is_own = [&](const auto& mount) { return seen.device() != nullptr && shows(mount, *seen.device()); };
+  // An unmount removes every layer there.
+  std::vector<host::Mount> there;
+  std::ranges::copy_if(seen.mounts, std::back_inserter(there),
+                       [&](const auto& mount) { return mount.target == target && !is_own(mount); });
+  const bool mounted = std::ranges::any_of(seen.mounts, [&](const auto& mount) { return mount.target == target; });
+  if (there.empty() && (known || mounted)) return "";
+  if (!known)
+    for (const auto& [id, other] : volumes)
+      if (id != volume.id && other->record && (is_at(*other->record, path) || is_at(*other->record, target))) return id;
+  return device_owner(volume, there, unstaged != nullptr && !known ? path : "", ports);
+}
+
+}  // namespace
+
+void observe_neighbours(Observation& seen, const Volume& volume, const Wish& wish, const VolumeMap& volumes,
+                        const Ports& ports) {
+  if (seen.facts.resolved) observe_others_on_image(seen, volume, volumes);
+  seen.path_owner = path_owner(seen, volume, wish, volumes, ports);
+}
+
+std::vector<std::uint32_t> numbers_of_others(const Volume& volume, const VolumeMap& volumes, const Ports& ports,
+                                             const std::string& boot_id) {
+  std::vector<std::uint32_t> numbers;
+  for (const auto& [id, other] : volumes) {
+    const auto& record = other->record;
+    if (id != volume.id && record && record->kind == volume.record->kind && record->device &&
+        record->boot_id == boot_id)
+      numbers.push_back(*record->device);
+  }
+  // A pod may have been given a raw device of which no record tells.
+  const std::string nodes = "/" + device::name(volume.record->kind, 0).substr(0, 3);
+  const auto mounts = mounts_now(ports);
+  for (const auto& mount : *mounts) {
+    std::uint32_t number = 0;
+    const bool shows_node = mount.fstype == "devtmpfs" && mount.root.starts_with(nodes);
+    const char* const digits = mount.root.data() + nodes.size();
+    if (shows_node && std::from_chars(digits, mount.root.data() + mount.root.size(), number).ptr != digits)
+      numbers.push_back(number);
+  }
+  return numbers;
+}
+
+}  // namespace corbd::volume

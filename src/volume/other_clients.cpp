@@ -1,0 +1,94 @@
+#include "other_clients.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "corbd/core/log.hpp"
+#include "holders.hpp"
+
+namespace corbd::volume {
+task<result<Holding>> OtherClients::holders(ImageAt at, bool take, Until until) {
+  if (!at.volume_id.empty()) {
+    const Volume* const known = volumes_.find(at.volume_id);
+    if (known == nullptr || !known->record)
+      co_return Error{errc::not_found, "volume " + at.volume_id +
+                                           " has no record on this node: name its image and a Ceph user instead, or "
+                                           "ask on the node where it is to be staged"};
+    const Volume& volume = *known;
+    if (take && volume.record->device)
+      co_return Error{errc::failed_precondition, "volume " + at.volume_id +
+                                                     " has a device on this node: whether the image is its own, only "
+                                                     "`corbd heal` finds out"};
+    const auto to = access_of(ports_, *volume.record, volume.key.known());
+    if (!to) co_return to.error();
+    co_return co_await look(*to, image::Key(volume.record->key), at, take, until);
+  }
+  const auto cluster = ports_.directory.find(at.cluster_id);
+  if (!cluster) co_return cluster.error();
+  const image::Access to{at.cluster_id, cluster->monitors, at.user, at.key};
+  const auto found = co_await ports_.clusters.resolve(to, at.name, until);
+  if (!found) co_return found.error();
+  co_return co_await look(to, found->key, at, take, until);
+}
+
+/// A reader of an image has no watch, so this look keeps nobody out.
+task<result<Holding>> OtherClients::look(const image::Access& to, const image::Key& key, const ImageAt& at, bool take,
+                                         Until until) {
+  if (auto fenced = co_await ports_.clusters.fence_dead(to, until); !fenced) co_return fenced.error();
+  image::OpenOptions options;
+  options.read_only = true;
+  auto image = co_await ports_.clusters.open(to, key, std::move(options), until);
+  if (!image) co_return image.error();
+  auto who = co_await (*image)->ownership(until);
+  if (who) forget_own_kernel(ports_, key, *who);
+  Holding found{key, (*image)->exclusive_lock(), {}};
+  if (who) found.holders = co_await find_holders(ports_, to, **image, *who, at.volume_id, until);
+  static_cast<void>(co_await (*image)->close(until));
+  if (!who) co_return who.error();
+  if (!take) co_return found;
+  if (found.holders.empty())
+    co_return Error{errc::failed_precondition,
+                    "no other client has image " + key.text() + ": there is nobody to take it from"};
+  for (const auto& holder : found.holders)
+    if (holder.node.state == plan::HolderNode::State::ready && !holder.blocked && !at.also_ready)
+      co_return Error{errc::failed_precondition,
+                      text(holder) + " is on a node that lives: end its pods there. Nobody was cut off"};
+  if (auto done = co_await evict(ports_, to, found.holders, until); !done) co_return done.error();
+  for (auto& holder : found.holders) {
+    holder.blocked = true;
+    log::warning("volume.taken_by_hand", {{"image", key.text()}, {"volume", at.volume_id}, {"from", text(holder)}});
+    if (at.volume_id.empty()) continue;
+    changes_.notify(at.volume_id, {"VolumeTakenByHand", true,
+                                   "An operator took the image from " + text(holder) +
+                                       ", and the cluster refuses that client from now on."});
+  }
+  co_return found;
+}
+
+task<Users> OtherClients::users(std::string cluster_id, Until until) {
+  struct Pool {
+    image::Access access;
+    std::string text;
+  };
+  std::map<std::pair<std::int64_t, std::string>, Pool> pools;
+  Users seen;
+  for (const auto& [id, volume] : volumes_) {
+    if (!volume->record || volume->record->source.cluster_id != cluster_id) continue;
+    const auto& key = volume->record->key;
+    if (pools.contains({key.pool_id, key.ns})) continue;
+    auto to = access_of(ports_, *volume->record, volume->key.known());
+    if (!to) continue;
+    pools.emplace(std::pair(key.pool_id, key.ns), Pool{std::move(*to), volume->record->source.pool});
+  }
+  if (pools.empty())
+    seen.not_looked.push_back("this node has no volume of cluster " + cluster_id + ", so it could look at no pool");
+  for (const auto& [place, pool] : pools) {
+    auto found = co_await ports_.clusters.users(pool.access, place.first, place.second, until);
+    const std::string missing = found ? found->incomplete : found.error().text;
+    if (!missing.empty()) seen.not_looked.push_back("pool " + pool.text + ": " + missing);
+    if (found) seen.users.insert(seen.users.end(), found->users.begin(), found->users.end());
+  }
+  co_return seen;
+}
+
+}  // namespace corbd::volume

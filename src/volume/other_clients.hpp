@@ -1,0 +1,24 @@
+// Who else has an image, asked by an operator or by another node.
+#pragma once
+
+#include "changes.hpp"
+#include "volume_map.hpp"
+
+namespace corbd::volume {
+
+class OtherClients {
+ public:
+  OtherClients(const Ports& ports, const VolumeMap& volumes, const Changes& changes)
+      : ports_(ports), volumes_(volumes), changes_(changes) {}
+  /// Do what Volumes' functions of these names say.
+  task<result<Holding>> holders(ImageAt at, bool take, Until until);
+  task<Users> users(std::string cluster_id, Until until);
+
+ private:
+  task<result<Holding>> look(const image::Access& to, const image::Key& key, const ImageAt& at, bool take, Until until);
+  const Ports& ports_;
+  const VolumeMap& volumes_;
+  const Changes& changes_;
+};
+
+}  // namespace corbd::volume

@@ -1,0 +1,163 @@
+#include "pursuit.hpp"
+
+#include "corbd/core/log.hpp"
+#include "neighbours.hpp"
+
+namespace corbd::volume {
+namespace {
+
+constexpr int kMaxSteps = 80;  // twice what I7 allows: more steps mean a defect of the planner
+constexpr std::chrono::milliseconds kWaitPause{300};
+
+/// The error of an unpublish or unstage that took everything down, but found something in the folder that is not ours
+/// to remove.
+result<> what_stays(const Volume& volume, const Wish& wish) {
+  const auto* unstaged = std::get_if<Unstaged>(&wish);
+  const auto* unpublished = std::get_if<Unpublished>(&wish);
+  if (unstaged == nullptr && unpublished == nullptr) return {};
+  const auto place =
+      volume.facts.cleared.find(unstaged != nullptr ? staging_target(volume.id, unstaged->path) : unpublished->target);
+  return place == volume.facts.cleared.end() ? result<>() : place->second;
+}
+
+}  // namespace
+
+Error stopping() { return {errc::unavailable, "the agent is stopping: repeat when it is back"}; }
+
+task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
+  auto ready = co_await prepare(volume, wish);
+  if (!ready) co_return ready;
+  const auto before = volume.record;
+  auto outcome = co_await pursue(volume, wish);
+  if (outcome && volume.record && volume.unsure && must_be_durable(wish)) {
+    const Step again = step::WriteRecord{*volume.record};
+    outcome = co_await steps_.run(volume, again, wish);
+    // Meanwhile another program may have taken the device away.
+    if (outcome) outcome = co_await pursue(volume, wish);
+  }
+  if (outcome) {
+    auto durable = co_await make_durable(volume, wish, before.has_value());
+    co_return durable ? what_stays(volume, wish) : durable;
+  }
+  const Failure failure = after_failure(wish, before, volume.record, outcome.error());
+  if (!failure.undo) co_return failure.error;
+  log::info("volume.undo", {{"volume", volume.id}, {"wish", name(wish)}, {"because", failure.error.text}});
+  auto undone = co_await pursue(volume, *failure.undo);
+  co_return undone ? failure.error : undo_failed(failure.error, undone.error());
+}
+
+/// A stage may have left a key without a record.
+task<result<>> Pursuit::make_durable(Volume& volume, const Wish& wish, bool had_record) {
+  if (volume.record || had_record || !std::holds_alternative<Unstaged>(wish)) co_return result<>();
+  const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
+  // A device without a record belongs to another agent, perhaps of a newer version. Its files are not ours to drop.
+  if (seen && !seen->devices.empty())
+    log::warning("device.left_alone", {{"volume", volume.id},
+                                       {"device", device::path(seen->devices.front())},
+                                       {"why",
+                                        "it carries the volume ID, but neither a record nor a stash names it: "
+                                        "disconnect it with the tool that made it"}});
+  if (!seen || !seen->devices.empty()) co_return result<>();
+  if (!volume.unsure) co_return co_await ports_.records.drop_key(volume.id);
+  const Step drop = step::DropRecord{};
+  co_return co_await steps_.run(volume, drop, wish);
+}
+
+task<result<>> Pursuit::prepare(Volume& volume, const Wish& wish) {
+  volume.facts = Facts();
+  volume.key.begin(wish, volume.record.has_value());
+  if (const auto* staged = std::get_if<Staged>(&wish)) {
+    if (staged->attachment.state != Attachment::State::unknown) volume.facts.attachment = staged->attachment;
+    co_return co_await ports_.files.check_path(staged->path, true);
+  }
+  if (const auto* published = std::get_if<Published>(&wish))
+    co_return co_await ports_.files.check_path(published->target, false);
+  if (const auto* unpublished = std::get_if<Unpublished>(&wish)) {
+    auto checked = co_await ports_.files.check_path(unpublished->target, false);
+    if (!checked && checked.error().code != errc::not_found) co_return checked;
+  }
+  if (const auto* unstaged = std::get_if<Unstaged>(&wish)) {
+    auto checked = co_await ports_.files.check_path(unstaged->path, true);
+    if (!checked && checked.error().code != errc::not_found) co_return checked;
+  }
+  co_return result<>();
+}
+
+/// What is true of the volume now. Remembers what its status shows of that.
+result<Observation> Pursuit::look(Volume& volume, const Wish& wish) {
+  auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
+  if (!seen) return seen;
+  volume.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
+  if (volume.gone) volume.unserved_since.reset();
+  if (seen->devices.empty())
+    volume.disconnected = false;
+  else if (seen->facts.disconnected)
+    volume.disconnected = true;
+  observe_neighbours(*seen, volume, wish, volumes_, ports_);
+  return seen;
+}
+
+/// Waits a moment. Others may change these facts meanwhile.
+task<> Pursuit::pause(Volume& volume) {
+  co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
+  volume.facts.ownership.reset();
+  volume.facts.served_by_other.reset();
+  volume.facts.attachment.reset();
+}
+
+task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
+  std::string waits_for;
+  for (int steps = 0; steps < kMaxSteps; ++steps) {
+    // This is like a death at this point: the next start goes on from what is true then.
+    if (leaving_.begun()) co_return stopping();
+    const auto seen = look(volume, wish);
+    if (!seen) co_return seen.error();
+    const Decision decision = decide(volume.id, volume.record, wish, *seen, config_.policy);
+    if (std::holds_alternative<Done>(decision)) co_return result<>();
+    if (const auto* failed = std::get_if<Fail>(&decision)) {
+      if (failed->leaves) co_await leave_image(volume, wish);
+      co_return failed->error;
+    }
+    if (const auto* wait = std::get_if<Wait>(&decision)) {
+      if (std::exchange(waits_for, wait->why) != wait->why)
+        log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
+      co_await pause(volume);
+      continue;
+    }
+    auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
+    changes_.note_health(volume, std::string(name(wish)));
+    stalls_.note(volume);
+    if (!done) co_return co_await step_failed(volume, wish, std::get<Step>(decision), done.error());
+  }
+  if (volume.image && !volume.link && !volume.lock_held) co_await leave_image(volume, wish);
+  co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" +
+                                         (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};
+}
+
+/// What the failed step leaves must hold up nobody. Returns its error, with the step's name.
+task<result<>> Pursuit::step_failed(Volume& volume, const Wish& wish, Step step, Error error) {
+  if (!std::holds_alternative<step::StopSession>(step) && !std::holds_alternative<step::CloseImage>(step))
+    co_await leave_without_device(volume, wish);
+  co_return with_context(std::string(plan::name(step)) + " of volume " + volume.id, error);
+}
+
+/// A close that does not end in time goes on, and the next wish waits for it first.
+task<> Pursuit::leave_image(Volume& volume, const Wish& wish) {
+  if (auto closed = co_await steps_.run(volume, Step(step::CloseImage{}), wish); !closed)
+    log::warning("image.not_left", {{"volume", volume.id}, {"error", closed.error().text}});
+}
+
+/// Only its caller asks for a volume that has no device, and may never come again. Meanwhile our watch and our lock
+/// must keep no other node out.
+task<> Pursuit::leave_without_device(Volume& volume, const Wish& wish) {
+  if (!volume.image || leaving_.begun()) co_return;
+  const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
+  // The kernel may have made a device, or may still make it. That device needs this image.
+  if (!seen || !seen->devices.empty() || seen->command) co_return;
+  if (volume.link)
+    if (auto stopped = co_await steps_.run(volume, Step(step::StopSession{}), wish); !stopped)
+      log::warning("session.not_left", {{"volume", volume.id}, {"error", stopped.error().text}});
+  if (volume.image && !volume.link) co_await leave_image(volume, wish);
+}
+
+}  // namespace corbd::volume

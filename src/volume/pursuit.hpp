@@ -1,0 +1,50 @@
+// Carries out one wish for one volume, under the volume's lock: asks the planner for one step after another.
+#pragma once
+
+#include "leaving.hpp"
+#include "stalls.hpp"
+
+namespace corbd::volume {
+
+class Pursuit {
+ public:
+  Pursuit(executor control, Clock& clock, const Ports& ports, const Config& config, const VolumeMap& volumes,
+          Steps& steps, const Changes& changes, Stalls& stalls, const Leaving& leaving)
+      : control_(std::move(control)),
+        clock_(clock),
+        ports_(ports),
+        config_(config),
+        volumes_(volumes),
+        steps_(steps),
+        changes_(changes),
+        stalls_(stalls),
+        leaving_(leaving) {}
+  /// Pursues the wish. If it fails for good, what it added is undone, because the caller forgets the volume at a final
+  /// code (I3, I6).
+  task<result<>> fulfil(Volume& volume, Wish wish);
+
+ private:
+  task<result<>> prepare(Volume& volume, const Wish& wish);
+  task<result<>> pursue(Volume& volume, Wish wish);
+  task<result<>> make_durable(Volume& volume, const Wish& wish, bool had_record);
+  result<Observation> look(Volume& volume, const Wish& wish);
+  task<> pause(Volume& volume);
+  task<result<>> step_failed(Volume& volume, const Wish& wish, Step step, Error error);
+  task<> leave_image(Volume& volume, const Wish& wish);
+  task<> leave_without_device(Volume& volume, const Wish& wish);
+
+  executor control_;
+  Clock& clock_;
+  const Ports& ports_;
+  const Config& config_;
+  const VolumeMap& volumes_;
+  Steps& steps_;
+  const Changes& changes_;
+  Stalls& stalls_;
+  const Leaving& leaving_;
+};
+
+/// The agent is leaving, and begins nothing.
+Error stopping();
+
+}  // namespace corbd::volume

@@ -1,0 +1,35 @@
+// The steps for the volume's record and its key file.
+#pragma once
+
+#include "step_tools.hpp"
+
+namespace corbd::volume {
+
+class RecordSteps : StepTools {
+ public:
+  using StepTools::StepTools;
+  task<result<>> write(Volume& volume, const step::WriteRecord& step);
+  task<result<>> drop(Volume& volume, const Wish& wish);
+  /// The cluster took this operation's key.
+  task<> key_worked(Volume& volume);
+  /// A record or a key is being written, or removed.
+  bool writing() const { return writes_ > 0; }
+
+ private:
+  /// As long as it lives, something is being written.
+  class Write {
+   public:
+    explicit Write(std::size_t& all) : all_(all) { ++all_; }
+    ~Write() { --all_; }
+    Write(const Write&) = delete;
+    Write& operator=(const Write&) = delete;
+
+   private:
+    std::size_t& all_;
+  };
+  task<result<>> save(Volume& volume, Record record);
+  task<result<>> save_key(Volume& volume);
+  std::size_t writes_ = 0;  ///< that are under way
+};
+
+}  // namespace corbd::volume

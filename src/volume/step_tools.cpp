@@ -1,0 +1,55 @@
+#include "step_tools.hpp"
+
+#include "corbd/cephcsi/affinity.hpp"
+
+namespace corbd::volume {
+
+result<image::Access> access_of(const Ports& ports, const Record& record, const Secret& key) {
+  const Source& source = record.source;
+  auto cluster = ports.directory.find(source.cluster_id);
+  if (!cluster) return cluster.error();
+  return image::Access{source.cluster_id, cluster->monitors, record.user, key,
+                       cephcsi::with_affinity(source.serving.config, cluster->crush_location)};
+}
+
+Until StepTools::soon() const { return {clock_.now() + config_.step_limit}; }
+Until StepTools::later() const { return {clock_.now() + config_.long_step_limit}; }
+Until StepTools::while_served(Volume& volume, Until until) const {
+  until.scope = &volume.link_scopes.back();
+  return until;
+}
+
+result<image::Access> StepTools::access(const Volume& volume) const {
+  return access_of(ports_, *volume.record, volume.key.asks_with());
+}
+
+HelperOwner StepTools::owner(const Volume& volume) const {
+  return {ports_.records.busy_file(volume.id),
+          volume.record ? "cluster " + volume.record->source.cluster_id : "volumes without a record"};
+}
+
+result<device::Seen> StepTools::device_of(const Volume& volume) const {
+  const auto found = find_devices(volume, ports_);
+  if (!found) return found.error();
+  if (!found->empty()) return found->front();
+  return Error{errc::unavailable, "the device of volume " + volume.id + " is gone"};
+}
+
+result<std::uint32_t> StepTools::device_index(const Volume& volume) const {
+  auto device = device_of(volume);
+  if (!device) return device.error();
+  return device->index;
+}
+
+result<std::string> StepTools::device_path(const Volume& volume) const {
+  auto device = device_of(volume);
+  if (!device) return device.error();
+  return device::path(*device);
+}
+
+result<std::string> StepTools::data_path(const Volume& volume) const {
+  if (!volume.record->kms_id.empty()) return "/dev/mapper/" + mapping_name(volume.id);
+  return device_path(volume);
+}
+
+}  // namespace corbd::volume

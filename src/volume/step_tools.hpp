@@ -1,0 +1,36 @@
+// What the classes of steps share: the ports, the time that a step may take, and where a volume's device is.
+#pragma once
+
+#include "volume.hpp"
+
+namespace corbd::volume {
+
+/// Image metadata that exists from before mkfs until after the first mount. Only a record with the same marker allows
+/// repeating the format.
+inline constexpr const char* kFormatMarker = "corbd/format";
+
+/// The base of each class of steps. There is one class for each port, and none of them keeps a state of a volume.
+class StepTools {
+ public:
+  StepTools(Clock& clock, const Ports& ports, const Config& config) : clock_(clock), ports_(ports), config_(config) {}
+
+ protected:
+  result<image::Access> access(const Volume& volume) const;
+  /// Whose helpers work on the volume: its cluster's, so that a hang takes no helper from other clusters.
+  HelperOwner owner(const Volume& volume) const;
+  result<device::Seen> device_of(const Volume& volume) const;
+  result<std::uint32_t> device_index(const Volume& volume) const;
+  result<std::string> device_path(const Volume& volume) const;
+  /// What holds the filesystem: the device, or the mapping above it.
+  result<std::string> data_path(const Volume& volume) const;
+  Until soon() const;
+  Until later() const;
+  /// For calls that use the device: they also end with its link.
+  Until while_served(Volume& volume, Until until) const;
+
+  Clock& clock_;
+  const Ports& ports_;
+  const Config& config_;
+};
+
+}  // namespace corbd::volume

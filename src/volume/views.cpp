@@ -1,0 +1,89 @@
+#include "views.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace corbd::volume {
+namespace {
+
+bool is_unclaimed(const Volume& volume) {
+  if (!volume.record) return !volume.saving;
+  return traits(volume.record->kind).served && volume.key.known().empty() && !volume.record->failed &&
+         !volume.answers();
+}
+
+/// kubelet's folders are .../<driver>/<hash>/globalmount/<volume ID> and, for raw block,
+/// .../volumeDevices/staging/<name>/<volume ID>.
+bool is_staging_target(const std::string& path) {
+  return path.find("/globalmount/") != std::string::npos || path.find("/staging/") != std::string::npos;
+}
+
+}  // namespace
+
+std::vector<Status> status(const VolumeMap& volumes, const Ports& ports) {
+  std::vector<Status> all;
+  const auto devices = ports.devices.inventory();
+  const auto mapped = ports.kernel.inventory();
+  const auto mounts = mounts_now(ports);
+  std::map<std::string_view, const device::Seen*> by_backend;
+  if (devices)
+    for (const auto& device : *devices) by_backend[device.backend] = &device;
+  for (const auto& [id, volume] : volumes) {
+    if (!volume->record) continue;
+    if (!traits(volume->record->kind).identified) {
+      const auto found = mapped ? device::of_image(*mapped, volume->record->key) : std::vector<device::Seen>();
+      all.push_back(status_of(*volume, found.empty() ? nullptr : &found.back(), *mounts));
+      continue;
+    }
+    const auto place = by_backend.find(id);
+    all.push_back(status_of(*volume, place == by_backend.end() ? nullptr : place->second, *mounts));
+  }
+  return all;
+}
+
+std::optional<Status> status(const VolumeMap& volumes, const Ports& ports, const std::string& id) {
+  const Volume* const known = volumes.find(id);
+  if (known == nullptr || !known->record) return std::nullopt;
+  const auto devices = find_devices(*known, ports);
+  return status_of(*known, devices && !devices->empty() ? &devices->front() : nullptr, *mounts_now(ports));
+}
+
+std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const Ports& ports) {
+  std::vector<Unclaimed> all;
+  const auto devices = ports.devices.inventory();
+  const auto mounts = ports.mounts.table();
+  if (!devices || !mounts) return all;
+  for (const auto& device : *devices) {
+    const Volume* const known = volumes.find(device.backend);
+    if (device.backend.empty() || (known != nullptr && !is_unclaimed(*known))) continue;
+    Unclaimed found{device.backend, device.index, {}};
+    for (const auto& mount : **mounts)
+      if (shows(mount, device)) found.mounts.push_back(mount.target);
+    all.push_back(std::move(found));
+  }
+  return all;
+}
+
+std::vector<Unclaimed> left_to_kernel(const VolumeMap& volumes, const Ports& ports) {
+  const auto devices = ports.kernel.inventory();
+  const auto mounts = ports.mounts.table();
+  if (!devices || !mounts) return {};
+  std::set<std::uint32_t> recorded;
+  for (const auto& [id, volume] : volumes)
+    if (volume->record && !traits(volume->record->kind).identified)
+      for (const auto& seen : device::of_image(*devices, volume->record->key)) recorded.insert(seen.index);
+  std::vector<Unclaimed> all;
+  for (const auto& device : *devices) {
+    if (recorded.contains(device.seen.index)) continue;
+    Unclaimed found{{}, device.seen.index, {}, device::Kind::krbd};
+    for (const auto& mount : **mounts) {
+      if (!shows(mount, device.seen)) continue;
+      found.mounts.push_back(mount.target);
+      if (is_staging_target(mount.target)) found.volume_id = mount.target.substr(mount.target.rfind('/') + 1);
+    }
+    if (!found.volume_id.empty()) all.push_back(std::move(found));
+  }
+  return all;
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,30 @@
+#include "volume_map.hpp"
+
+namespace corbd::volume {
+namespace {
+
+// How long the agent remembers since when a volume is refused as in use, after its last caller.
+constexpr std::chrono::hours kRememberRefusal{24};
+
+}  // namespace
+
+Volume* VolumeMap::find(const std::string& id) const {
+  const auto known = all_.find(id);
+  return known == all_.end() ? nullptr : known->second.get();
+}
+
+Volume& VolumeMap::get(const std::string& id) {
+  if (Volume* known = find(id)) return *known;
+  std::erase_if(all_, [&](const auto& entry) {
+    const auto& refused = entry.second->in_use_since;
+    return entry.second->idle() && (!refused || clock_.now() - *refused > kRememberRefusal);
+  });
+  return *all_.emplace(id, std::make_unique<Volume>(id, control_, clock_)).first->second;
+}
+
+void VolumeMap::forget_if_idle(const std::string& id) {
+  const Volume* known = find(id);
+  if (known != nullptr && known->idle() && !known->in_use_since) all_.erase(id);
+}
+
+}  // namespace corbd::volume
