@@ -17,10 +17,10 @@ constexpr std::chrono::seconds kForNote{3};
 void AdoptSteps::watch_silence(Volume& volume) {
   const auto devices = find_devices(volume, ports_);
   if (!volume.record || !devices || devices->size() != 1) return;
-  volume.other_silence.look(devices->front().completed, devices->front().waiting, clock_.now());
+  volume.other.silence.look(devices->front().completed, devices->front().waiting, clock_.now());
   const Status status = status_of(volume, &devices->front(), {});
   const bool silent = status.other_silent >= kServerSilent;
-  if (std::exchange(volume.silence_told, silent) || !silent) return;
+  if (std::exchange(volume.other.silence_told, silent) || !silent) return;
   const Condition condition = condition_of(status);
   log::warning("device.server_silent",
                {{"volume", volume.id}, {"device", device::path(devices->front())}, {"why", condition.message}});
@@ -29,7 +29,8 @@ void AdoptSteps::watch_silence(Volume& volume) {
 
 /// Which client that process is. Nothing is known where the cluster does not tell, or the process may be another one.
 task<> AdoptSteps::look_at_uncached(Volume& volume, std::uint32_t index, std::string process) {
-  if (volume.key.known().empty() || (process == volume.uncached_process && !volume.record->uncached.empty())) co_return;
+  if (volume.key.known().empty() || (process == volume.other.uncached_process && !volume.record->uncached.empty()))
+    co_return;
   auto to = access(volume);
   if (!to) co_return;
   const auto until = soon().at_most(clock_.now() + kForNote);
@@ -45,7 +46,7 @@ task<> AdoptSteps::look_at_uncached(Volume& volume, std::uint32_t index, std::st
   if (!who) co_return;
   const auto still = co_await ports_.daemons.serving(index, volume.id, until);
   if (!still || still->uncached != process) co_return;
-  volume.uncached_process = process;
+  volume.other.uncached_process = process;
   volume.facts.uncached = std::move(*who);
 }
 
@@ -58,17 +59,17 @@ task<result<>> AdoptSteps::look(Volume& volume) {
   if (!serving) co_return serving.error();
   volume.facts.served_by_other = serving->serving();
   volume.facts.uncached.reset();
-  const bool did = std::exchange(volume.served_by_other, serving->serving());
-  volume.other_pids = serving->pids;
+  const bool did = std::exchange(volume.other.serves, serving->serving());
+  volume.other.pids = serving->pids;
   if (serving->serving()) {
     // rbd-nbd lives on, so this is another one, with a link of its own.
-    if (volume.other_died && clock_.now() - *volume.other_died > kEndsWithin) volume.other_died.reset();
-    if (!volume.other_died) volume.unserved_since.reset();
-    if (!serving->uncached.empty() && !volume.other_died && volume.record && volume.record->adopting)
+    if (volume.other.died && clock_.now() - *volume.other.died > kEndsWithin) volume.other.died.reset();
+    if (!volume.other.died) volume.history.unserved_since.reset();
+    if (!serving->uncached.empty() && !volume.other.died && volume.record && volume.record->adopting)
       co_await look_at_uncached(volume, *index, serving->uncached);
     co_return result<>();
   }
-  if (!volume.unserved_since) volume.unserved_since = clock_.now();
+  if (!volume.history.unserved_since) volume.history.unserved_since = clock_.now();
   if (did)
     log::info("device.left", {{"volume", volume.id}, {"device", device::path(*index)}, {"why", "rbd-nbd has ended"}});
   co_return result<>();
@@ -81,9 +82,9 @@ task<result<>> AdoptSteps::dismiss(Volume& volume) {
                {{"volume", volume.id}, {"device", device::path(*index)}, {"effect", "rbd-nbd is asked to end"}});
   auto gone = co_await ports_.daemons.dismiss(*index, volume.id, soon());
   if (!gone) co_return gone;
-  volume.served_by_other = false;
-  volume.other_pids.clear();
-  if (!volume.unserved_since) volume.unserved_since = clock_.now();
+  volume.other.serves = false;
+  volume.other.pids.clear();
+  if (!volume.history.unserved_since) volume.history.unserved_since = clock_.now();
   volume.facts.ownership.reset();
   volume.facts.served_by_other.reset();
   volume.facts.dismissed = true;

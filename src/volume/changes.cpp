@@ -17,49 +17,49 @@ void Changes::notify(const std::string& volume_id, const Notice& notice) const {
 }
 
 void Changes::report_failure(Volume& volume, const std::string& why) const {
-  if (!volume.served()) volume.link_ended();
+  if (!volume.server.serves()) volume.link_ended();
   note_health(volume, why);
   for (auto* listener : listeners_) listener->report_failure(volume.id, why);
 }
 
 void Changes::note_health(Volume& volume, const std::string& why) const {
   const Health now = health_of(volume);
-  if (now == volume.health) return;
-  const Change change{clock_.wall(), volume.id, volume.health, now, why};
-  volume.health = now;
-  volume.since = change.at;
-  volume.timeline.push_back(change);
-  if (volume.timeline.size() > kTimeline) volume.timeline.pop_front();
+  if (now == volume.history.health) return;
+  const Change change{clock_.wall(), volume.id, volume.history.health, now, why};
+  volume.history.health = now;
+  volume.history.since = change.at;
+  volume.history.timeline.push_back(change);
+  if (volume.history.timeline.size() > kTimeline) volume.history.timeline.pop_front();
   log::info("volume.state", {{"volume", volume.id}, {"from", name(change.from)}, {"to", name(now)}, {"why", why}});
   for (auto* listener : listeners_) listener->changed(change);
 }
 
 void Changes::note_outcome(Volume& volume, const Wish& wish, const result<>& outcome) const {
-  if (volume.lost_since && volume.record && !tells_of_ownership(wish, outcome, volume.facts)) return;
-  volume.last_error.reset();
-  if (!outcome) volume.last_error = outcome.error();
-  const bool in_use = volume.last_error && volume.last_error->code == errc::in_use;
+  if (volume.history.lost_since && volume.record && !tells_of_ownership(wish, outcome, volume.facts)) return;
+  volume.history.last_error.reset();
+  if (!outcome) volume.history.last_error = outcome.error();
+  const bool in_use = volume.history.last_error && volume.history.last_error->code == errc::in_use;
   if (!in_use) {
-    volume.in_use_since.reset();
-    volume.in_use_by.clear();
-  } else if (!volume.in_use_since) {
-    volume.in_use_since = clock_.now();
+    volume.history.in_use_since.reset();
+    volume.history.in_use_by.clear();
+  } else if (!volume.history.in_use_since) {
+    volume.history.in_use_since = clock_.now();
   }
   if (in_use && volume.facts.holders) tell_who_uses_it(volume);
   if (!outcome && std::holds_alternative<Published>(wish)) tell_read_only(volume);
-  const bool lost = volume.last_error && volume.last_error->code == errc::lost;
-  if (!lost) volume.lost_since.reset();
-  if (lost && !volume.lost_since) volume.lost_since = clock_.now();
+  const bool lost = volume.history.last_error && volume.history.last_error->code == errc::lost;
+  if (!lost) volume.history.lost_since.reset();
+  if (lost && !volume.history.lost_since) volume.history.lost_since = clock_.now();
   if (!outcome && outcome.error().code == errc::unauthenticated) volume.key.refused();
-  note_health(volume, volume.last_error ? volume.last_error->text : std::string(name(wish)) + " done");
+  note_health(volume, volume.history.last_error ? volume.history.last_error->text : std::string(name(wish)) + " done");
 }
 
 void Changes::tell_who_uses_it(Volume& volume) const {
   std::set<std::string> who;
   for (const auto& holder : *volume.facts.holders) who.insert(holder.address);
-  if (std::exchange(volume.in_use_by, who) == who) return;
-  log::warning("volume.in_use", {{"volume", volume.id}, {"why", volume.last_error->text}});
-  notify(volume.id, {"VolumeInUse", true, volume.last_error->text});
+  if (std::exchange(volume.history.in_use_by, who) == who) return;
+  log::warning("volume.in_use", {{"volume", volume.id}, {"why", volume.history.last_error->text}});
+  notify(volume.id, {"VolumeInUse", true, volume.history.last_error->text});
 }
 
 /// The pod that waits shows kubelet's Event; those that write already would show nothing.

@@ -34,14 +34,16 @@ device::Kind kind_of(const Volume& volume) { return volume.record ? volume.recor
 
 task<result<>> DeviceSteps::start_session(Volume& volume) {
   // While a volume is taken down, the end of its link is no failure.
-  auto report = [this, &volume, alive = std::weak_ptr<char>(volume.alive)] {
-    if (alive.expired()) return;
+  const auto alive = std::make_shared<char>();
+  const std::weak_ptr<char> still = alive;
+  auto report = [this, &volume, still] {
+    if (still.expired()) return;
     const bool used = volume.record && !(volume.record->stagings.empty() && volume.record->publishes.empty());
-    if (!used || !volume.connected) return;
-    ++volume.counts.links_lost;
+    if (!used || !volume.server.connected()) return;
+    ++volume.history.counts.links_lost;
     resume_stall(volume);
-    if (!volume.unserved_since) volume.unserved_since = clock_.now();
-    changes_.report_failure(volume, why_ended(volume.link ? volume.link->error() : 0));
+    if (!volume.history.unserved_since) volume.history.unserved_since = clock_.now();
+    changes_.report_failure(volume, why_ended(volume.server.link()->error()));
   };
   device::ServeOptions options(volume.record->read_only);
   options.cache_lost = volume.record->cache_lost;
@@ -53,20 +55,20 @@ task<result<>> DeviceSteps::start_session(Volume& volume) {
           "rbd-nbd died, and writes that its cache had acknowledged but not stored may be lost: the next flush "
           "fails, so that fsync does not claim that they are stored"}});
   // Healing writes into the record that it was told.
-  options.on_loss_told = [this, &volume, alive = std::weak_ptr<char>(volume.alive)] {
-    if (!alive.expired()) changes_.report_failure(volume, "a flush failed, because rbd-nbd had lost writes");
+  options.on_loss_told = [this, &volume, still] {
+    if (!still.expired()) changes_.report_failure(volume, "a flush failed, because rbd-nbd had lost writes");
   };
   auto& devices = ports_.devices.of(kind_of(volume));
   std::unique_ptr<device::Link> link;
-  if (const auto index = device_index(volume)) link = devices.resume(*index, volume.id, *volume.image, options, report);
+  if (const auto index = device_index(volume))
+    link = devices.resume(*index, volume.id, *volume.server.image(), options, report);
   if (!link) {
-    auto made = devices.serve(*volume.image, options, report);
+    auto made = devices.serve(*volume.server.image(), options, report);
     if (!made) co_return made.error();
     link = std::move(*made);
   }
   static_cast<void>(take_link(volume));
-  volume.link = std::move(link);
-  volume.connected = false;
+  volume.server.set(OwnLink{std::move(link), alive});
   co_return result<>();
 }
 
@@ -77,17 +79,17 @@ std::uint64_t DeviceSteps::dead_conn_timeout_s(const Volume& volume) const {
 task<result<>> DeviceSteps::connect(Volume& volume) {
   device::ConnectArgs args;
   args.backend = volume.id;
-  args.size = device_bytes(volume.image->size(), volume.record->block_size);
+  args.size = device_bytes(volume.server.image()->size(), volume.record->block_size);
   args.block_size = volume.record->block_size;
   args.read_only = volume.record->read_only;
   args.trim = volume.record->source.serving.trim;
   args.dead_conn_timeout_s = dead_conn_timeout_s(volume);
   args.avoid = [this, &volume] { return numbers_(volume); };
-  volume.untuned = true;
-  auto index = co_await ports_.devices.of(kind_of(volume)).connect(*volume.link, args, soon());
+  volume.device.untuned = true;
+  auto index = co_await ports_.devices.of(kind_of(volume)).connect(*volume.server.link(), args, soon());
   if (!index) co_return index.error();
-  volume.connected = true;
-  volume.facts.disconnected = volume.disconnected = false;
+  volume.server.set_connected(true);
+  volume.facts.disconnected = volume.device.disconnected = false;
   log::info("device.connected", {{"volume", volume.id}, {"device", device::path(*index, kind_of(volume))}});
   co_return result<>();
 }
@@ -96,12 +98,12 @@ task<result<>> DeviceSteps::reconfigure(Volume& volume) {
   const auto device = device_of(volume);
   if (!device) co_return device.error();
   const result<std::uint32_t> index = device->index;
-  auto done =
-      co_await ports_.devices.of(kind_of(volume))
-          .reconnect(*volume.link, {*index, volume.id, dead_conn_timeout_s(volume), volume.record->adopting}, soon());
+  auto done = co_await ports_.devices.of(kind_of(volume))
+                  .reconnect(*volume.server.link(),
+                             {*index, volume.id, dead_conn_timeout_s(volume), volume.record->adopting}, soon());
   if (!done && done.error().code == errc::not_found) {
     // Nothing shows it earlier: sysfs keeps showing the device until the last program that has it open closes it.
-    if (!std::exchange(volume.disconnected, true) && !volume.record->stagings.empty())
+    if (!std::exchange(volume.device.disconnected, true) && !volume.record->stagings.empty())
       log::error("device.taken_away",
                  {{"volume", volume.id},
                   {"device", device::path(*index, kind_of(volume))},
@@ -112,17 +114,17 @@ task<result<>> DeviceSteps::reconfigure(Volume& volume) {
     co_return result<>();
   }
   if (!done) co_return done;
-  volume.connected = true;
-  volume.disconnected = false;
-  const auto began = volume.unserved_since.value_or(clock_.now());
+  volume.server.set_connected(true);
+  volume.device.disconnected = false;
+  const auto began = volume.history.unserved_since.value_or(clock_.now());
   const auto stall = clock_.now() - began;
-  volume.stalled_since = began;
-  volume.resent_by = clock_.now() + std::chrono::milliseconds(device->io_timeout_ms) + kTimerSlack;
+  volume.history.stall.since = began;
+  volume.history.stall.resent_by = clock_.now() + std::chrono::milliseconds(device->io_timeout_ms) + kTimerSlack;
   // Requests that wait stall until the kernel has sent them again, each in its own time: watch_stall().
   if (device->waiting == 0) end_stall(volume, clock_.now());
-  volume.unserved_since.reset();
-  volume.other_died.reset();
-  volume.cut_off = false;
+  volume.history.unserved_since.reset();
+  volume.other.died.reset();
+  volume.history.cut_off = false;
   log::info("device.reconnected",
             {{"volume", volume.id},
              {"device", device::path(*index, kind_of(volume))},
@@ -135,13 +137,14 @@ task<result<>> DeviceSteps::resize(Volume& volume) {
   if (!index) co_return index.error();
   // Newer kernels wait for every request in flight before they resize, and all other nbd commands wait behind that. So
   // ask first whether the cluster answers.
-  auto asked = co_await volume.image->refresh(soon());
+  auto asked = co_await volume.server.image()->refresh(soon());
   if (!asked && (asked.error().code == errc::unavailable || asked.error().code == errc::timed_out))
     co_return Error{errc::unreachable, asked.error().text};
   if (!asked) co_return asked;
   if (auto stopped = failpoint::hit("step.kernel_resize.asked"); !stopped) co_return stopped;
-  const std::uint64_t bytes = device_bytes(volume.image->size(), volume.record->block_size);
-  auto done = co_await ports_.devices.of(kind_of(volume)).resize(*volume.link, *index, volume.id, bytes, soon());
+  const std::uint64_t bytes = device_bytes(volume.server.image()->size(), volume.record->block_size);
+  auto done =
+      co_await ports_.devices.of(kind_of(volume)).resize(*volume.server.link(), *index, volume.id, bytes, soon());
   if (!done) co_return done;
   log::info("device.resized",
             {{"volume", volume.id}, {"device", device::path(*index, kind_of(volume))}, {"bytes", bytes}});
@@ -155,7 +158,7 @@ task<result<>> DeviceSteps::tune(Volume& volume) {
   auto tuned = co_await ports_.filesystems.tune(device::name(kind_of(volume), *index),
                                                 HelperOwner("", "healing of " + owner(volume).whose),
                                                 while_served(volume, soon()));
-  if (tuned) volume.untuned = false;
+  if (tuned) volume.device.untuned = false;
   co_return tuned;
 }
 
@@ -164,28 +167,27 @@ task<result<>> DeviceSteps::disconnect(Volume& volume) {
   if (!index) co_return index.error();
   auto gone = co_await ports_.devices.of(kind_of(volume)).disconnect(*index, volume.id, soon());
   if (!gone) co_return gone;
-  volume.connected = false;
-  volume.facts.disconnected = volume.disconnected = true;
+  volume.server.set_connected(false);
+  volume.facts.disconnected = volume.device.disconnected = true;
   log::info("device.disconnected", {{"volume", volume.id}, {"device", device::path(*index, kind_of(volume))}});
   co_return result<>();
 }
 
 task<result<>> DeviceSteps::stop_session(Volume& volume) {
-  const bool broken = volume.link->state() == device::Link::State::held;
-  volume.cut_off |= broken && !volume.tombstone;
-  volume.image_lost |= broken;
+  const bool broken = volume.server.link()->state() == device::Link::State::held;
+  if (OpenImage* open = volume.server.own(); open != nullptr && broken) *open->lost = volume.history.cut_off = true;
   resume_stall(volume);
-  volume.link->shut();
-  volume.connected = false;
+  volume.server.link()->shut();
+  volume.server.set_connected(false);
   // Rule 4.
-  if (const Waited ended = co_await volume.link->ended(soon()); ended != Waited::ready)
+  if (const Waited ended = co_await volume.server.link()->ended(soon()); ended != Waited::ready)
     co_return wait_error(ended, "the end of the link of volume " + volume.id);
   // The volume was given up, perhaps because the cluster does not answer. The tombstone must not wait for the cluster.
   if (volume.record && volume.record->failed) {
     images_.close_later(volume, take_link(volume));
     co_return result<>();
   }
-  const Waited idle = co_await volume.link->idle(soon());
+  const Waited idle = co_await volume.server.link()->idle(soon());
   if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + volume.id);
   static_cast<void>(take_link(volume));
   // The image's connection made the link hold, so the image is opened again on another connection.

@@ -90,7 +90,7 @@ task<> HeadStart::fence_one(image::Access access, Until until) {
 task<> HeadStart::fence_early(Until until) {
   std::vector<image::Access> clusters;
   for (const auto& [id, volume] : volumes_) {
-    if (!volume->unserved_since || volume->key.known().empty()) continue;
+    if (!volume->history.unserved_since || volume->key.known().empty()) continue;
     auto access = access_of(ports_, *volume->record, volume->key.known());
     if (access && std::ranges::find(clusters, *access) == clusters.end()) clusters.push_back(std::move(*access));
   }

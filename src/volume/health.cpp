@@ -32,24 +32,26 @@ std::string_view name(Health health) {
 }
 
 void end_stall(Volume& volume, time_point now) {
-  if (volume.stalled_since)
-    volume.counts.longest_stall = std::max(volume.counts.longest_stall, now - *volume.stalled_since);
-  volume.stalled_since.reset();
+  if (volume.history.stall.since)
+    volume.history.counts.longest_stall =
+        std::max(volume.history.counts.longest_stall, now - *volume.history.stall.since);
+  volume.history.stall.since.reset();
 }
 
 void resume_stall(Volume& volume) {
-  if (volume.stalled_since) volume.unserved_since = std::exchange(volume.stalled_since, std::nullopt);
+  if (volume.history.stall.since)
+    volume.history.unserved_since = std::exchange(volume.history.stall.since, std::nullopt);
 }
 
 device::Figures figures_of(const Volume& volume) {
-  device::Figures all = volume.ended_links;
-  if (volume.link) all += volume.link->figures();
+  device::Figures all = volume.history.ended_links;
+  if (volume.server.link() != nullptr) all += volume.server.link()->figures();
   return all;
 }
 
 std::unique_ptr<device::Link> take_link(Volume& volume) {
-  volume.ended_links = figures_of(volume);
-  return std::move(volume.link);
+  volume.history.ended_links = figures_of(volume);
+  return volume.server.take_link();
 }
 
 Health health_of(const Volume& volume) {
@@ -57,9 +59,9 @@ Health health_of(const Volume& volume) {
   const Record& record = *volume.record;
   if (record.failed) return Health::failed;
   if (record.stagings.empty() && record.publishes.empty()) return Health::unstaging;
-  if ((volume.gone || volume.disconnected) && record.device) return Health::absent;
+  if ((volume.device.gone || volume.device.disconnected) && record.device) return Health::absent;
   if (!volume.answers() && record.device) {
-    const errc code = volume.last_error ? volume.last_error->code : errc::ok;
+    const errc code = volume.history.last_error ? volume.history.last_error->code : errc::ok;
     if (code == errc::unproven) return Health::unproven;
     if (code == errc::lost) return Health::lost;
     return Health::reconnecting;
@@ -75,8 +77,8 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   const Record& record = *volume.record;
   Status status;
   status.volume_id = volume.id;
-  status.health = volume.health;
-  status.since = volume.since;
+  status.health = volume.history.health;
+  status.since = volume.history.since;
   status.cluster_id = record.source.cluster_id;
   status.image = image::Name{record.source.pool, record.source.ns, record.source.image}.text();
   status.image_key = record.key.text();
@@ -96,20 +98,20 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.attachment_uid = record.attachment_uid;
   status.in_use = seen != nullptr && is_used(*seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
-  status.cut_off = volume.link && volume.link->state() == device::Link::State::held;
+  status.cut_off = volume.server.link() != nullptr && volume.server.link()->state() == device::Link::State::held;
   status.served_by_other = record.adopting && volume.answers();
   if (status.served_by_other) {
-    status.other_pids = volume.other_pids;
-    status.other_silent = volume.other_silence.lasted();
+    status.other_pids = volume.other.pids;
+    status.other_silent = volume.other.silence.lasted();
   }
   status.unserved = seen != nullptr && !volume.answers();
-  status.unserved_since = volume.unserved_since;
+  status.unserved_since = volume.history.unserved_since;
   status.waiting = seen != nullptr ? seen->waiting : 0;
-  status.oldest = volume.link ? volume.link->oldest() : duration::zero();
-  status.counts = volume.counts;
+  status.oldest = volume.server.link() != nullptr ? volume.server.link()->oldest() : duration::zero();
+  status.counts = volume.history.counts;
   status.figures = figures_of(volume);
-  status.in_flight = volume.link ? volume.link->in_flight() : 0;
-  status.last_error = volume.last_error;
+  status.in_flight = volume.server.link() != nullptr ? volume.server.link()->in_flight() : 0;
+  status.last_error = volume.history.last_error;
   return status;
 }
 

@@ -32,17 +32,17 @@ task<result<>> ImageSteps::look(Volume& volume, Fact fact) {
   if (fact == Fact::header) co_return co_await look_at_header(volume);
   if (fact == Fact::ownership) co_return co_await look_at_ownership(volume);
   if (fact == Fact::image_size) {
-    auto asked = co_await volume.image->refresh(soon());
+    auto asked = co_await volume.server.image()->refresh(soon());
     facts.image_size_asked = asked.has_value();
     co_return asked;
   }
   if (fact == Fact::has_data) {
-    auto found = co_await volume.image->has_data(later());
+    auto found = co_await volume.server.image()->has_data(later());
     if (!found) co_return found.error();
     facts.has_data = *found;
     co_return result<>();
   }
-  auto found = co_await volume.image->metadata(kFormatMarker, soon());
+  auto found = co_await volume.server.image()->metadata(kFormatMarker, soon());
   if (!found) co_return found.error();
   facts.format_marker = found->value_or("");
   co_return result<>();
@@ -61,7 +61,7 @@ task<result<>> ImageSteps::look_at_header(Volume& volume) {
 }
 
 task<result<>> ImageSteps::look_at_ownership(Volume& volume) {
-  auto found = co_await volume.image->ownership(soon());
+  auto found = co_await volume.server.image()->ownership(soon());
   if (!found) co_return found.error();
   // The kernel client behind the volume's own device is not a foreign watcher.
   if (!traits(volume.record->kind).served)
@@ -75,18 +75,18 @@ task<result<>> ImageSteps::open(Volume& volume) {
   if (!to) co_return to.error();
   image::OpenOptions options;
   options.read_only = volume.record->read_only || !traits(volume.record->kind).served;
-  const auto opening = ++volume.opening;
-  const auto alive = std::weak_ptr<char>(volume.alive);
-  options.on_resized = [this, &volume, alive, opening] {
-    if (!alive.expired() && volume.connected && volume.opening == opening)
-      changes_.report_failure(volume, "the size of its image changed");
+  const auto lost = std::make_shared<bool>(false);
+  const std::weak_ptr<bool> still = lost;
+  options.on_resized = [this, &volume, still] {
+    if (!still.expired() && volume.server.connected()) changes_.report_failure(volume, "the size of its image changed");
   };
-  options.on_lost = [this, &volume, alive, opening](const std::string& why) {
-    if (alive.expired() || volume.opening != opening) return;
-    volume.lock_held = volume.writer_marked = false;
-    volume.image_lost = true;
-    if (volume.link)
-      volume.link->hold();
+  options.on_lost = [this, &volume, still](const std::string& why) {
+    const auto now = still.lock();
+    if (!now) return;
+    *now = true;
+    if (OpenImage* open = volume.server.own()) open->right = WriteRight::none;
+    if (volume.server.link() != nullptr)
+      volume.server.link()->hold();
     else
       changes_.report_failure(volume, why);
   };
@@ -99,8 +99,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
     const Source& source = volume.record->source;
     co_return with_context("image " + image::Name{source.pool, source.ns, source.image}.text(), opened.error());
   }
-  volume.image = std::move(*opened);
-  volume.lock_held = volume.writer_marked = false;
+  volume.server.set(OpenImage{std::move(*opened), lost});
   volume.facts.ownership.reset();
   log::info("image.opened", {{"volume", volume.id}, {"image", volume.record->key.text()}});
   co_await records_.key_worked(volume);
@@ -110,8 +109,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
 task<result<>> ImageSteps::open_tombstone(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
-  volume.image = make_tombstone(volume.record->key, volume.record->size, volume.record->read_only);
-  volume.tombstone = true;
+  volume.server.set(GivenUp{make_tombstone(volume.record->key, volume.record->size, volume.record->read_only)});
   log::error(
       "volume.failed",
       {{"volume", volume.id},
@@ -124,34 +122,31 @@ task<result<>> ImageSteps::lock(Volume& volume) {
   const auto ownership = volume.facts.ownership;
   volume.facts.ownership.reset();
   if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
-    auto broken = co_await volume.image->break_dead_lock(ownership->owner, break_mark(ownership->version), soon());
+    auto broken =
+        co_await volume.server.image()->break_dead_lock(ownership->owner, break_mark(ownership->version), soon());
     if (!broken) co_return broken;
     if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
   }
-  auto locked = co_await volume.image->acquire_lock(soon());
+  auto locked = co_await volume.server.image()->acquire_lock(soon());
   // Somebody may have come since the look. The planner looks again.
-  if (!locked && locked.error().code == errc::in_use && !volume.image->exclusive_lock()) co_return result<>();
+  if (!locked && locked.error().code == errc::in_use && !volume.server.image()->exclusive_lock()) co_return result<>();
   if (!locked) co_return locked;
-  volume.modified = ownership ? ownership->modified : std::nullopt;
+  OpenImage& open = *volume.server.own();
+  open.modified = ownership ? ownership->modified : std::nullopt;
   // Nobody has a proof of what is new. The stamp tells others who had the image that it is theirs no more.
   const auto devices = find_devices(volume, ports_);
   if (!volume.record->device || (devices && devices->empty())) {
-    const auto stamped = co_await volume.image->stamp(soon());
+    const auto stamped = co_await volume.server.image()->stamp(soon());
     if (!stamped) co_return stamped.error();
-    volume.modified = *stamped;
+    open.modified = *stamped;
   }
-  (volume.image->exclusive_lock() ? volume.lock_held : volume.writer_marked) = true;
-  log::info(volume.lock_held ? "image.locked" : "image.marked",
+  open.right = open.image->exclusive_lock() ? WriteRight::exclusive_lock : WriteRight::writers_mark;
+  log::info(open.right == WriteRight::exclusive_lock ? "image.locked" : "image.marked",
             {{"volume", volume.id}, {"was", ownership ? ownership->owner : ""}});
   co_return result<>();
 }
 
-void ImageSteps::forget(Volume& volume) {
-  ++volume.opening;
-  volume.image.reset();
-  volume.closing = volume.tombstone = volume.lock_held = volume.writer_marked = volume.image_lost = false;
-  volume.modified.reset();
-  // Facts of the node's paths, of the attachment and of other clients stay. Facts of the image go.
+void ImageSteps::forget_facts(Volume& volume) {
   Facts kept;
   kept.cleared = std::move(volume.facts.cleared);
   kept.stash = std::move(volume.facts.stash);
@@ -163,35 +158,37 @@ void ImageSteps::forget(Volume& volume) {
 }
 
 void ImageSteps::close_later(Volume& volume, std::unique_ptr<device::Link> link) {
-  close_later_(std::move(link), std::move(volume.image));
-  forget(volume);
+  close_later_(std::move(link), volume.server.take_image());
+  forget_facts(volume);
 }
 
 task<result<>> ImageSteps::close(Volume& volume) {
+  OpenImage* const open = volume.server.own();
   // A volume that is given up gets its tombstone at once, even if the cluster holds up the close.
-  if (volume.record && volume.record->failed && !volume.tombstone) {
+  if (volume.record && volume.record->failed && open != nullptr) {
     close_later(volume, nullptr);
     co_return result<>();
   }
   // Its client may be refused no more. Then the close would give back the lock, which proves that the image is ours.
-  if (volume.image_lost && !volume.closing)
+  if (open != nullptr && *open->lost && !open->closing)
     if (auto to = access(volume)) static_cast<void>(co_await ports_.clusters.fence_dead(*to, soon()));
-  volume.closing = true;
-  auto closed = co_await volume.image->close(soon());
+  if (open != nullptr) open->closing = true;
+  auto closed = co_await volume.server.image()->close(soon());
   if (!closed) co_return closed;
-  forget(volume);
+  static_cast<void>(volume.server.take_image());
+  forget_facts(volume);
   co_return result<>();
 }
 
 task<result<>> ImageSteps::mark(Volume& volume) {
-  auto marked = co_await volume.image->set_metadata(kFormatMarker, volume.record->format, soon());
+  auto marked = co_await volume.server.image()->set_metadata(kFormatMarker, volume.record->format, soon());
   if (marked) volume.facts.format_marker = volume.record->format;
   if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the mark raised the header's version
   co_return marked;
 }
 
 task<result<>> ImageSteps::unmark(Volume& volume) {
-  auto removed = co_await volume.image->remove_metadata(kFormatMarker, soon());
+  auto removed = co_await volume.server.image()->remove_metadata(kFormatMarker, soon());
   if (removed) volume.facts.format_marker = "";
   co_return removed;
 }

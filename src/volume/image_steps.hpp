@@ -31,7 +31,8 @@ class ImageSteps : StepTools {
  private:
   task<result<>> look_at_header(Volume& volume);
   task<result<>> look_at_ownership(Volume& volume);
-  static void forget(Volume& volume);
+  /// Those of the image go. Those of the node's paths, of the attachment and of other clients stay.
+  static void forget_facts(Volume& volume);
   RecordSteps& records_;
   const Changes& changes_;
   CloseLater close_later_;

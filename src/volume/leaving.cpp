@@ -24,9 +24,10 @@ constexpr int kGiveTries = 3;
 
 /// Its lock, where one counts, is the next agent's proof.
 bool may_be_given(const Volume& volume) {
-  if (!volume.served() || volume.tombstone || !volume.image || !volume.record || !volume.record->device) return false;
+  if (!volume.server.serves() || volume.server.given_up() || !volume.record || !volume.record->device) return false;
   if (!volume.operations.empty() || volume.record->adopting) return false;
-  return volume.lock_held || volume.record->read_only || volume.record->shared || !volume.image->exclusive_lock();
+  return volume.server.has(WriteRight::exclusive_lock) || volume.record->read_only || volume.record->shared ||
+         !volume.server.image()->exclusive_lock();
 }
 
 std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::milliseconds>(of).count(); }
@@ -35,17 +36,18 @@ std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::mi
 
 task<> Leaving::drain(Volume& volume, Until until) {
   ++volume.users;
-  const Waited drained = co_await volume.link->drain(until);
+  const Waited drained = co_await volume.server.link()->drain(until);
   --volume.users;
   if (drained != Waited::ready)
     log::warning("volume.undrained",
-                 {{"volume", volume.id}, {"in_flight", volume.link ? volume.link->in_flight() : 0}});
+                 {{"volume", volume.id},
+                  {"in_flight", volume.server.link() != nullptr ? volume.server.link()->in_flight() : 0}});
 }
 
 task<> Leaving::drain_all(Until until) {
   Gate& drains = drains_.emplace_back(control_, clock_);
   for (const auto& [id, volume] : volumes_)
-    if (volume->link && std::exchange(volume->drained, volume->link.get()) != volume->link.get())
+    if (OwnLink* link = volume->server.own_link(); link != nullptr && !std::exchange(link->drained, true))
       drains.spawn(drain(*volume, until));
   co_await drains.close({});
 }
@@ -54,9 +56,9 @@ task<> Leaving::drain_all(Until until) {
 /// failure.
 task<> Leaving::end_links() {
   for (const auto& [id, volume] : volumes_) {
-    if (!volume->link) continue;
-    volume->connected = false;
-    volume->link->shut();
+    if (volume->server.link() == nullptr) continue;
+    volume->server.set_connected(false);
+    volume->server.link()->shut();
   }
   const Waited ended = co_await ports_.devices.of(device::Kind::nbd).end_links({clock_.now() + kLinksEndWithin});
   if (ended != Waited::ready)
@@ -75,26 +77,26 @@ task<> Leaving::stop(Until until) {
 }
 
 task<result<>> Leaving::close_for_next(Volume& volume, Until until) {
-  if (const Waited idle = co_await volume.link->idle(until); idle != Waited::ready)
+  if (const Waited idle = co_await volume.server.link()->idle(until); idle != Waited::ready)
     co_return wait_error(idle, "the link of volume " + volume.id);
   static_cast<void>(take_link(volume));
-  co_return co_await volume.image->close(until);
+  co_return co_await volume.server.image()->close(until);
 }
 
 task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until until) {
-  if (const Waited drained = co_await volume.link->drain(until); drained != Waited::ready)
+  if (const Waited drained = co_await volume.server.link()->drain(until); drained != Waited::ready)
     co_return wait_error(drained, "the requests of volume " + volume.id);
-  if (volume.lock_held || volume.writer_marked)
-    if (auto kept = co_await volume.image->keep_lock(until); !kept) co_return kept.error();
+  OpenImage& open = *volume.server.own();
+  if (open.right != WriteRight::none)
+    if (auto kept = co_await volume.server.image()->keep_lock(until); !kept) co_return kept.error();
   // The end of its link is no failure.
-  const bool held = std::exchange(volume.lock_held, false), marked = std::exchange(volume.writer_marked, false);
-  volume.connected = false;
+  const WriteRight right = std::exchange(open.right, WriteRight::none);
+  volume.server.set_connected(false);
   // The io thread never waits. Nobody would end a socket that came after the time.
-  auto socket = co_await volume.link->give({});
+  auto socket = co_await volume.server.link()->give({});
   if (!socket) {
-    volume.connected = volume.served();
-    volume.lock_held = held;
-    volume.writer_marked = marked;
+    volume.server.set_connected(volume.server.link()->state() == device::Link::State::serving);
+    if (!*open.lost) open.right = right;
     co_return socket.error();
   }
   auto closed = co_await close_for_next(volume, until);
@@ -108,13 +110,13 @@ task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until unt
 
 /// One whose requests were not answered in time is served on, and comes again after all others.
 void Leaving::give_later(Volume& volume, const Error& why) {
-  const bool serves = volume.served();
-  const bool again = serves && ++volume.tries_to_give < kGiveTries;
+  const bool serves = volume.server.serves();
+  const bool again = serves && ++volume.server.own_link()->tries_to_give < kGiveTries;
   log::warning("volume.not_given", {{"volume", volume.id},
                                     {"error", why.text},
                                     {"effect", again ? "it is served on, and given after the others"
                                                      : "its link ends, and the next agent heals it"}});
-  if (serves) volume.link->undrain();
+  if (serves) volume.server.link()->undrain();
   if (again) to_give_.push_front(volume.id);
 }
 
@@ -129,7 +131,7 @@ task<> Leaving::give_one(Volume& volume, Handover& handover) {
     co_return;
   }
   // Other clients see that its lock has an owner, until the next agent has it.
-  const auto image = std::move(volume.image);
+  const auto image = volume.server.take_image();
   const auto ended = clock_.now();
   const Taken taken = co_await handover.recipient(std::move(*given));
   log::debug("volume.given",
@@ -150,7 +152,7 @@ std::vector<std::string> Leaving::answering(const std::vector<std::string>& ids)
   std::vector<std::string> found;
   for (const auto& id : ids)
     if (const Volume* known = volumes_.find(id);
-        known != nullptr && known->served() && known->link->oldest() < kAnswersWithin)
+        known != nullptr && known->server.serves() && known->server.link()->oldest() < kAnswersWithin)
       found.push_back(id);
   return found;
 }
@@ -166,7 +168,8 @@ task<bool> Leaving::quiesce() {
   for (const auto& [id, volume] : volumes_)
     if (may_be_given(*volume)) to_give_.push_back(id);
   // One that is drained reads nothing more. So one that may not be drained in time comes last.
-  std::ranges::partition(to_give_, [&](const auto& id) { return volumes_.find(id)->link->oldest() >= kAnswersWithin; });
+  std::ranges::partition(to_give_,
+                         [&](const auto& id) { return volumes_.find(id)->server.link()->oldest() >= kAnswersWithin; });
   co_return !steps_.writing();
 }
 

@@ -22,13 +22,13 @@ Secret passphrase_of(const Wish& wish) {
 }  // namespace
 
 task<result<std::optional<std::string>>> LuksSteps::kept_metadata(Volume& volume, std::string name) {
-  auto found = co_await volume.image->metadata(name, soon());
+  auto found = co_await volume.server.image()->metadata(name, soon());
   if (!found || found->has_value()) co_return found;
   const std::string old_name = "." + name;
-  found = co_await volume.image->metadata(old_name, soon());
+  found = co_await volume.server.image()->metadata(old_name, soon());
   if (!found || !found->has_value() || volume.record->read_only) co_return found;
-  auto moved = co_await volume.image->set_metadata(name, **found, soon());
-  if (moved) moved = co_await volume.image->remove_metadata(old_name, soon());
+  auto moved = co_await volume.server.image()->set_metadata(name, **found, soon());
+  if (moved) moved = co_await volume.server.image()->remove_metadata(old_name, soon());
   if (!moved) co_return moved.error();
   co_return found;
 }
@@ -53,7 +53,7 @@ task<result<>> LuksSteps::store_key(Volume& volume, Secret key, Secret passphras
   auto wrapped =
       co_await ports_.kms.wrap(volume.record->kms_id, volume.id, std::move(key), std::move(passphrase), soon());
   if (!wrapped) co_return wrapped.error();
-  co_return co_await volume.image->set_metadata(kVolumeKey, std::move(*wrapped), soon());
+  co_return co_await volume.server.image()->set_metadata(kVolumeKey, std::move(*wrapped), soon());
 }
 
 /// ceph-csi's provisioner makes the keys of its volumes. A static volume gets its key here.
@@ -133,7 +133,7 @@ task<result<>> LuksSteps::format(Volume& volume, const Wish& wish) {
 }
 
 task<result<>> LuksSteps::note(Volume& volume) {
-  auto noted = co_await volume.image->set_metadata(kState, kEncrypted, soon());
+  auto noted = co_await volume.server.image()->set_metadata(kState, kEncrypted, soon());
   if (noted) volume.facts.encryption = kEncrypted;
   if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the note raised the header's version
   co_return noted;

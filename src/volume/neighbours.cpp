@@ -10,7 +10,7 @@ namespace {
 /// Finds other volumes of this node on the same image.
 void observe_others_on_image(Observation& seen, const Volume& volume, const VolumeMap& volumes) {
   for (const auto& [id, other] : volumes) {
-    const auto& record = other->saving ? other->saving : other->record;
+    const auto& record = other->writes.under_way ? other->writes.under_way : other->record;
     if (id != volume.id && record && record->key == seen.facts.resolved->key)
       (record->read_only ? seen.image_reader : seen.image_writer) = id;
   }

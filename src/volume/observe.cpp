@@ -78,8 +78,8 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   if (!volume.record && wants_kernel(wish)) seen.kernel_client = ports.kernel.abilities();
   seen.command = ports.devices.under_way(volume.id);
   seen.busy = ports.files.busy(ports.records.busy_file(volume.id));
-  if (volume.link) {
-    switch (volume.link->state()) {
+  if (volume.server.link() != nullptr) {
+    switch (volume.server.link()->state()) {
       case device::Link::State::serving:
         seen.link = Observation::Link::serving;
         break;
@@ -91,24 +91,26 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
         break;
     }
   }
-  seen.connected = volume.connected;
-  seen.loss_told = volume.link && volume.link->loss_told();
+  seen.connected = volume.server.connected();
+  seen.loss_told = volume.server.link() != nullptr && volume.server.link()->loss_told();
   seen.link_given = ports.devices.has_given(volume.id);
-  seen.image_open = volume.image != nullptr;
-  seen.image_closing = volume.closing;
-  if (volume.image) {
-    seen.image_size = volume.image->size();
-    seen.client = volume.image->client();
+  seen.image_open = volume.server.image() != nullptr;
+  if (volume.server.image() != nullptr) {
+    seen.image_size = volume.server.image()->size();
+    seen.client = volume.server.image()->client();
   }
-  seen.lock_held = volume.lock_held;
-  seen.modified = volume.modified;
-  seen.writer_marked = volume.writer_marked;
-  seen.untuned = volume.untuned;
-  seen.tombstone = volume.tombstone;
-  if (volume.other_died) seen.other_dead_for = now - *volume.other_died;
-  seen.cut_off = volume.cut_off;
-  if (volume.in_use_since) seen.in_use_for = now - *volume.in_use_since;
-  if (volume.lost_since) seen.lost_for = now - *volume.lost_since;
+  seen.lock_held = volume.server.has(WriteRight::exclusive_lock);
+  seen.writer_marked = volume.server.has(WriteRight::writers_mark);
+  if (const OpenImage* open = volume.server.own()) {
+    seen.modified = open->modified;
+    seen.image_closing = open->closing;
+  }
+  seen.untuned = volume.device.untuned;
+  seen.tombstone = volume.server.given_up();
+  if (volume.other.died) seen.other_dead_for = now - *volume.other.died;
+  seen.cut_off = volume.history.cut_off;
+  if (volume.history.in_use_since) seen.in_use_for = now - *volume.history.in_use_since;
+  if (volume.history.lost_since) seen.lost_for = now - *volume.history.lost_since;
   seen.key_known = !volume.key.known().empty();
   seen.facts = volume.facts;
   // A disconnect that outlived its caller counts too.

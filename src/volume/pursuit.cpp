@@ -29,7 +29,7 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
   if (!ready) co_return ready;
   const auto before = volume.record;
   auto outcome = co_await pursue(volume, wish);
-  if (outcome && volume.record && volume.unsure && must_be_durable(wish)) {
+  if (outcome && volume.record && volume.writes.unsure && must_be_durable(wish)) {
     const Step again = step::WriteRecord{*volume.record};
     outcome = co_await steps_.run(volume, again, wish);
     // Meanwhile another program may have taken the device away.
@@ -58,7 +58,7 @@ task<result<>> Pursuit::make_durable(Volume& volume, const Wish& wish, bool had_
                                         "it carries the volume ID, but neither a record nor a stash names it: "
                                         "disconnect it with the tool that made it"}});
   if (!seen || !seen->devices.empty()) co_return result<>();
-  if (!volume.unsure) co_return co_await ports_.records.drop_key(volume.id);
+  if (!volume.writes.unsure) co_return co_await ports_.records.drop_key(volume.id);
   const Step drop = step::DropRecord{};
   co_return co_await steps_.run(volume, drop, wish);
 }
@@ -87,12 +87,12 @@ task<result<>> Pursuit::prepare(Volume& volume, const Wish& wish) {
 result<Observation> Pursuit::look(Volume& volume, const Wish& wish) {
   auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   if (!seen) return seen;
-  volume.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
-  if (volume.gone) volume.unserved_since.reset();
+  volume.device.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
+  if (volume.device.gone) volume.history.unserved_since.reset();
   if (seen->devices.empty())
-    volume.disconnected = false;
+    volume.device.disconnected = false;
   else if (seen->facts.disconnected)
-    volume.disconnected = true;
+    volume.device.disconnected = true;
   observe_neighbours(*seen, volume, wish, volumes_, ports_);
   return seen;
 }
@@ -129,7 +129,9 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
     stalls_.note(volume);
     if (!done) co_return co_await step_failed(volume, wish, std::get<Step>(decision), done.error());
   }
-  if (volume.image && !volume.link && !volume.lock_held) co_await leave_image(volume, wish);
+  if (volume.server.image() != nullptr && volume.server.link() == nullptr &&
+      !volume.server.has(WriteRight::exclusive_lock))
+    co_await leave_image(volume, wish);
   co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" +
                                          (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};
 }
@@ -150,14 +152,14 @@ task<> Pursuit::leave_image(Volume& volume, const Wish& wish) {
 /// Only its caller asks for a volume that has no device, and may never come again. Meanwhile our watch and our lock
 /// must keep no other node out.
 task<> Pursuit::leave_without_device(Volume& volume, const Wish& wish) {
-  if (!volume.image || leaving_.begun()) co_return;
+  if (volume.server.image() == nullptr || leaving_.begun()) co_return;
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   // The kernel may have made a device, or may still make it. That device needs this image.
   if (!seen || !seen->devices.empty() || seen->command) co_return;
-  if (volume.link)
+  if (volume.server.link() != nullptr)
     if (auto stopped = co_await steps_.run(volume, Step(step::StopSession{}), wish); !stopped)
       log::warning("session.not_left", {{"volume", volume.id}, {"error", stopped.error().text}});
-  if (volume.image && !volume.link) co_await leave_image(volume, wish);
+  if (volume.server.image() != nullptr && volume.server.link() == nullptr) co_await leave_image(volume, wish);
 }
 
 }  // namespace corbd::volume

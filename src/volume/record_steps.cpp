@@ -7,13 +7,13 @@
 namespace corbd::volume {
 
 task<result<>> RecordSteps::write(Volume& volume, const step::WriteRecord& step) {
-  volume.saving = step.record;
+  volume.writes.under_way = step.record;
   auto saved = co_await save(volume, step.record);
-  volume.saving.reset();
+  volume.writes.under_way.reset();
   // The write may have happened all the same, so the caller must not forget the volume.
   if (!saved && final_for_caller(saved.error().code)) saved = Error{errc::state_write, saved.error().text};
-  const bool refused_again = std::exchange(volume.refused, !saved) && volume.refused;
-  if (saved || !step.may_fail) volume.unsure = !saved && saved.error().code != errc::state_newer;
+  const bool refused_again = std::exchange(volume.writes.refused, !saved) && volume.writes.refused;
+  if (saved || !step.may_fail) volume.writes.unsure = !saved && saved.error().code != errc::state_newer;
   // The first refusal may be chance, so the step fails and is tried again.
   if (!saved && !(step.may_fail && refused_again)) co_return saved;
   if (!saved) log::warning("record.not_written", {{"volume", volume.id}, {"error", saved.error().text}});
@@ -52,8 +52,8 @@ task<result<>> RecordSteps::drop(Volume& volume, const Wish& wish) {
   auto dropped = co_await ports_.records.drop(volume.id);
   if (!dropped) co_return dropped;
   volume.record.reset();
-  volume.usage.reset();
-  volume.unsure = false;
+  volume.usage.last.reset();
+  volume.writes.unsure = false;
   volume.key.record_dropped(wish);
   co_return result<>();
 }

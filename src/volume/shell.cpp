@@ -101,11 +101,11 @@ task<result<>> Shell::Impl::start() {
       volume.key.loaded(std::move(*key));
     }
     volume.record = std::move(record);
-    volume.gone = volume.record->boot_id != config_.boot_id;
+    volume.device.gone = volume.record->boot_id != config_.boot_id;
     // The earlier agent ended before this, but nobody knows when. The kernel client serves its devices without an
     // agent.
-    if (volume.record->device && !volume.gone && traits(volume.record->kind).served)
-      volume.unserved_since = clock_.now();
+    if (volume.record->device && !volume.device.gone && traits(volume.record->kind).served)
+      volume.history.unserved_since = clock_.now();
     changes_.note_health(volume, "the agent started");
   }
   ports_.devices.on_link_dead([this](device::Kind kind, std::uint32_t index) { link_dead(kind, index); });
@@ -171,9 +171,9 @@ task<> Shell::Impl::fulfil(Volume& volume, Operation& operation, Until until) {
 
 void Shell::Impl::link_dead(device::Kind kind, std::uint32_t index) {
   Volume* const known = volumes_.find(ports_.devices.of(kind).backend_of(index));
-  if (known == nullptr || !known->record || known->served()) return;
+  if (known == nullptr || !known->record || known->server.serves()) return;
   Volume& volume = *known;
-  if (volume.served_by_other && !volume.other_died) volume.other_died = volume.unserved_since = clock_.now();
+  if (volume.other.serves && !volume.other.died) volume.other.died = volume.history.unserved_since = clock_.now();
   changes_.report_failure(volume, "the kernel reports a dead link");
 }
 
@@ -204,7 +204,7 @@ std::vector<Unclaimed> Shell::left_to_kernel() const { return volume::left_to_ke
 std::vector<Change> Shell::timeline(const std::string& volume_id) const {
   const Volume* known = impl_->volumes_.find(volume_id);
   if (known == nullptr) return {};
-  return {known->timeline.begin(), known->timeline.end()};
+  return {known->history.timeline.begin(), known->history.timeline.end()};
 }
 void Shell::tell(std::vector<Listener*> listeners) { impl_->changes_.tell(std::move(listeners)); }
 void Shell::set_cordoned(bool on) { impl_->cordoned_ = on; }

@@ -15,15 +15,15 @@ constexpr std::chrono::milliseconds kAtTheLook{20};
 /// Whether the link has all requests that the kernel's device has.
 bool Stalls::is_all_sent(const Volume& volume) const {
   // The link's own number changes meanwhile.
-  const auto before = volume.link->in_flight();
+  const auto before = volume.server.link()->in_flight();
   const auto devices = find_devices(volume, ports_);
-  const auto at_link = std::min(before, volume.link->in_flight());
+  const auto at_link = std::min(before, volume.server.link()->in_flight());
   return !devices || devices->size() != 1 || devices->front().waiting <= at_link;
 }
 
 /// One that has just begun is watched until it ends.
 void Stalls::note(Volume& volume) {
-  if (volume.stalled_since && !std::exchange(volume.stall_watched, true)) gate_.spawn(watch(volume));
+  if (volume.history.stall.since && !std::exchange(volume.history.stall.watched, true)) gate_.spawn(watch(volume));
 }
 
 /// A stall is over once the requests from before it are answered. Nothing tells which those are. But once the link has
@@ -31,16 +31,16 @@ void Stalls::note(Volume& volume) {
 task<> Stalls::watch(Volume& volume) {
   ++volume.users;
   std::optional<time_point> all_sent;
-  auto resent_by = volume.resent_by;
-  while (volume.stalled_since && volume.served() && !gate_.closed()) {
+  auto resent_by = volume.history.stall.resent_by;
+  while (volume.history.stall.since && volume.server.serves() && !gate_.closed()) {
     const auto now = clock_.now();
     // Another link: the stall has begun anew.
-    if (std::exchange(resent_by, volume.resent_by) != volume.resent_by) all_sent.reset();
-    if (!all_sent && (now >= volume.resent_by || is_all_sent(volume))) all_sent = now;
-    if (all_sent && volume.link->oldest() < now - *all_sent - kAtTheLook) end_stall(volume, now);
-    if (volume.stalled_since) co_await sleep_until(control_, clock_, now + kSamplesEvery);
+    if (std::exchange(resent_by, volume.history.stall.resent_by) != volume.history.stall.resent_by) all_sent.reset();
+    if (!all_sent && (now >= volume.history.stall.resent_by || is_all_sent(volume))) all_sent = now;
+    if (all_sent && volume.server.link()->oldest() < now - *all_sent - kAtTheLook) end_stall(volume, now);
+    if (volume.history.stall.since) co_await sleep_until(control_, clock_, now + kSamplesEvery);
   }
-  volume.stall_watched = false;
+  volume.history.stall.watched = false;
   --volume.users;
   volumes_.forget_if_idle(std::string(volume.id));
 }

@@ -45,7 +45,8 @@ task<result<>> Steps::run(Volume& volume, const Step& step, const Wish& wish) {
     Error error = outcome.error();
     // The image's client is cut off for good, and without a link nothing else closes the image. The next try opens it
     // on another client.
-    if (error.code == errc::fenced && volume.image && !volume.link) static_cast<void>(co_await images_.close(volume));
+    if (error.code == errc::fenced && volume.server.image() != nullptr && volume.server.link() == nullptr)
+      static_cast<void>(co_await images_.close(volume));
     // The link ended, not the caller.
     if (error.code == errc::cancelled && volume.link_scopes.size() > 1) error.code = errc::unavailable;
     if (asks_cluster(step) && (error.code == errc::unavailable || error.code == errc::timed_out))
@@ -104,7 +105,7 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
 }
 
 task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& wish) {
-  if (needs_image(step.fact) && !volume.image)
+  if (needs_image(step.fact) && volume.server.image() == nullptr)
     return refuse({errc::unavailable,
                    "the image of volume " + volume.id + " is not open here, because rbd-nbd serves it: repeat later"});
   switch (step.fact) {

@@ -45,12 +45,12 @@ task<result<host::Usage>> UsageReader::read_one(Volume& volume, std::string path
   const auto& stagings = volume.record->stagings;
   const std::string target = stagings.empty() ? path : staging_target(volume.id, stagings.front().path);
   // A device without a server answers nothing, so no helper is started that would wait for the healing.
-  if (volume.answers() && !volume.usage_answer) {
-    volume.usage_answer = std::make_shared<Event>(control_, clock_);
-    if (!gate_.spawn(ask(volume, target))) volume.usage_answer.reset();
+  if (volume.answers() && !volume.usage.under_way) {
+    volume.usage.under_way = std::make_shared<Event>(control_, clock_);
+    if (!gate_.spawn(ask(volume, target))) volume.usage.under_way.reset();
   }
-  if (const auto answer = volume.usage_answer) co_await answer->wait(until.at_most(clock_.now() + kPatience));
-  if (volume.usage) co_return *volume.usage;
+  if (const auto answer = volume.usage.under_way) co_await answer->wait(until.at_most(clock_.now() + kPatience));
+  if (volume.usage.last) co_return *volume.usage.last;
   co_return Error{errc::unavailable,
                   "the filesystem of volume " + volume.id + " at " + target + " does not answer now: repeat later"};
 }
@@ -61,11 +61,11 @@ task<> UsageReader::ask(Volume& volume, std::string target) {
   if (slot) {
     auto told = co_await ports_.mounts.usage(std::move(target), until);
     if (told)
-      volume.usage = *told;
+      volume.usage.last = *told;
     else
       log::debug("volume.usage_unknown", {{"volume", volume.id}, {"error", told.error().text}});
   }
-  std::exchange(volume.usage_answer, nullptr)->set();
+  std::exchange(volume.usage.under_way, nullptr)->set();
 }
 
 }  // namespace corbd::volume

@@ -7,7 +7,7 @@ namespace corbd::volume {
 namespace {
 
 bool is_unclaimed(const Volume& volume) {
-  if (!volume.record) return !volume.saving;
+  if (!volume.record) return !volume.writes.under_way;
   return traits(volume.record->kind).served && volume.key.known().empty() && !volume.record->failed &&
          !volume.answers();
 }

@@ -11,6 +11,7 @@
 #include "corbd/plan/outcome.hpp"
 #include "corbd/volume/shell.hpp"
 #include "corbd/volume/silence.hpp"
+#include "server.hpp"
 
 namespace corbd::volume {
 
@@ -22,6 +23,56 @@ struct Operation {
   result<> outcome;
 };
 
+/// How the record is written.
+struct RecordWrites {
+  std::optional<Record> under_way;  ///< other volumes respect it already
+  bool unsure = false;   ///< the last write that had to succeed failed; the record may be on the disk all the same
+  bool refused = false;  ///< the last write failed, whether it had to succeed or not
+};
+
+/// What only its last look or its last command tells of the kernel's device.
+struct DeviceState {
+  bool untuned = false;       ///< it was connected, and still has its predecessor's queue settings
+  bool gone = false;          ///< the record is of an earlier boot, or the last look found no device
+  bool disconnected = false;  ///< it takes no link any more
+};
+
+/// rbd-nbd, at the last look.
+struct OtherServer {
+  bool serves = false;
+  std::vector<int> pids;
+  std::string uncached_process;  ///< whose client was looked for (host::OtherServer::uncached)
+  Silence silence;
+  bool silence_told = false;
+  std::optional<time_point> died;  ///< when the kernel reported the end of its link
+};
+
+/// The volume is served again, and requests from before are not answered yet.
+struct Stall {
+  std::optional<time_point> since;  ///< since when it had no server
+  time_point resent_by;             ///< the kernel has sent all of those again by then
+  bool watched = false;             ///< Stalls looks for its end
+};
+
+struct History {
+  Health health = Health::absent;
+  std::chrono::system_clock::time_point since;
+  std::deque<Change> timeline;
+  std::optional<Error> last_error;
+  std::optional<time_point> unserved_since, lost_since, in_use_since;
+  std::set<std::string> in_use_by;  ///< addresses of those that the last notice named
+  bool cut_off = false;             ///< the client was cut off while it served; until the volume is served again
+  Stall stall;
+  Counts counts;
+  device::Figures ended_links;  ///< what the links before this one did
+};
+
+/// How full the filesystem is.
+struct UsageAnswer {
+  std::optional<host::Usage> last;
+  std::shared_ptr<Event> under_way;  ///< set while a question is under way
+};
+
 struct Volume {
   Volume(std::string volume_id, executor control, Clock& clock)
       : id(volume_id), lock(std::move(control), clock, "the operation under way on volume " + volume_id) {}
@@ -29,56 +80,19 @@ struct Volume {
   AsyncLock lock;
   std::list<std::shared_ptr<Operation>> operations;
   std::size_t users = 0;  ///< coroutines, besides the operations, that have a reference to this
-  /// A callback of a link or an image may outlive this object, so it checks here first.
-  const std::shared_ptr<char> alive = std::make_shared<char>();
 
   std::optional<Record> record;
-  std::optional<Record> saving;  ///< on its way to the disk; other volumes respect it already
+  RecordWrites writes;
   CephKey key;
-  bool unsure = false;   ///< the last write that had to succeed failed; the record may be on the disk all the same
-  bool refused = false;  ///< the last write of the record failed, whether it had to succeed or not
-  std::unique_ptr<image::Image> image;
-  std::uint64_t opening = 0;  ///< number of the current image; callbacks of an earlier one, still closing, are ignored
-  std::unique_ptr<device::Link> link;
-  bool connected = false;
-  const device::Link* drained = nullptr;  ///< the link that the leaving agent has drained: it takes no more requests
-  int tries_to_give = 0;                  ///< that ended in vain, in this handover
-  bool untuned = false;                   ///< the device was connected, and still has its predecessor's queue settings
-  bool tombstone = false;                 ///< `image` is a tombstone
-  std::optional<std::uint64_t> modified;  ///< the image's modify timestamp when its lock was taken
-  bool lock_held = false;                 ///< the exclusive lock of `image`
-  bool writer_marked = false;             ///< without that feature: `image` is marked as ours to write
-  bool closing = false;                   ///< the close of `image` has begun; it may go on after the wait for it ended
+  Server server;
+  DeviceState device;
+  OtherServer other;
   Facts facts;
-  std::optional<Error> last_error;
+  History history;
+  UsageAnswer usage;
   /// The last one is cancelled when the link ends. A call that waits for the device then returns and leaves the volume
   /// to healing. Calls may still wait on the earlier ones.
   std::list<CancelScope> link_scopes = std::list<CancelScope>(1);
-
-  std::optional<host::Usage> usage;     ///< the filesystem's last answer
-  std::shared_ptr<Event> usage_answer;  ///< set while a question is under way
-
-  Health health = Health::absent;
-  std::chrono::system_clock::time_point since;
-  std::deque<Change> timeline;
-  bool served_by_other = false;  ///< at the last look, rbd-nbd served the device
-  std::vector<int> other_pids;   ///< of those rbd-nbd processes
-  std::string uncached_process;  ///< whose client was looked for (host::OtherServer::uncached)
-  Silence other_silence;
-  bool silence_told = false;
-  std::optional<time_point> other_died;  ///< when the kernel reported the end of rbd-nbd's link
-  bool gone = false;                     ///< the record is of an earlier boot, or the last look found no device
-  bool disconnected = false;             ///< the device takes no link any more
-  bool image_lost = false;               ///< the open image's client was cut off, or its lock was lost
-  bool cut_off = false;                  ///< the client was cut off while it served; until the volume is served again
-  std::optional<time_point> unserved_since, lost_since, in_use_since;
-  std::set<std::string> in_use_by;  ///< addresses of those that the last notice named
-  /// The volume is served again, and requests from before are not answered yet: since when it had no server.
-  std::optional<time_point> stalled_since;
-  time_point resent_by;        ///< the kernel has sent all of those again by then
-  bool stall_watched = false;  ///< Shell::Impl::watch_stall() runs
-  Counts counts;
-  device::Figures ended_links;  ///< what the links before this one did
 
   void link_ended() {
     link_scopes.back().cancel();
@@ -86,13 +100,12 @@ struct Volume {
   }
   /// Nobody uses it, and it remembers nothing that the next operation would not find out again.
   bool idle() const {
-    return !record && !saving && !unsure && !disconnected && !link && !image && !usage_answer && operations.empty() &&
-           users == 0;
+    return !record && !writes.under_way && !writes.unsure && !device.disconnected && server.image() == nullptr &&
+           !usage.under_way && operations.empty() && users == 0;
   }
   bool answers() const {
-    return (record && !traits(record->kind).served) || served() || (served_by_other && !other_died);
+    return (record && !traits(record->kind).served) || server.serves() || (other.serves && !other.died);
   }
-  bool served() const { return link && link->state() == device::Link::State::serving && connected; }
 };
 
 /// Answers EIO to everything. `size`: bytes.

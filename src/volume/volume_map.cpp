@@ -16,7 +16,7 @@ Volume* VolumeMap::find(const std::string& id) const {
 Volume& VolumeMap::get(const std::string& id) {
   if (Volume* known = find(id)) return *known;
   std::erase_if(all_, [&](const auto& entry) {
-    const auto& refused = entry.second->in_use_since;
+    const auto& refused = entry.second->history.in_use_since;
     return entry.second->idle() && (!refused || clock_.now() - *refused > kRememberRefusal);
   });
   return *all_.emplace(id, std::make_unique<Volume>(id, control_, clock_)).first->second;
@@ -24,7 +24,7 @@ Volume& VolumeMap::get(const std::string& id) {
 
 void VolumeMap::forget_if_idle(const std::string& id) {
   const Volume* known = find(id);
-  if (known != nullptr && known->idle() && !known->in_use_since) all_.erase(id);
+  if (known != nullptr && known->idle() && !known->history.in_use_since) all_.erase(id);
 }
 
 }  // namespace corbd::volume

@@ -28,15 +28,15 @@ TEST_CASE("a device of the kernel's client is served without a link, one of nbd 
 
 TEST_CASE("a volume whose device is gone is absent, whoever was to serve it") {
   Known volume(GENERATE(device::Kind::krbd, device::Kind::nbd));
-  volume.live.gone = true;
+  volume.live.device.gone = true;
   CHECK(health_of(volume.live) == Health::absent);
-  volume.live.last_error = Error{errc::unproven, "what was tried before it went"};
+  volume.live.history.last_error = Error{errc::unproven, "what was tried before it went"};
   CHECK(health_of(volume.live) == Health::absent);
 }
 
 TEST_CASE("a volume that has no device yet is on its way, not absent") {
   Known volume(device::Kind::nbd);
-  volume.live.gone = true;
+  volume.live.device.gone = true;
   volume.live.record->device.reset();
   volume.live.record->stagings.front().complete = false;
   CHECK(health_of(volume.live) == Health::staging);
@@ -44,7 +44,7 @@ TEST_CASE("a volume that has no device yet is on its way, not absent") {
 
 TEST_CASE("a volume that is given up, or unstaged, is that also without a device") {
   Known volume(device::Kind::nbd);
-  volume.live.gone = true;
+  volume.live.device.gone = true;
   volume.live.record->failed = true;
   CHECK(health_of(volume.live) == Health::failed);
   volume.live.record->failed = false;

@@ -1,0 +1,69 @@
+// What of ours serves a volume: nothing; its image; or, once it was given up, a tombstone. Over either may run the link
+// to the kernel's device. (rbd-nbd may serve the device while our image is open: OtherServer stands beside this.)
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "corbd/device/device.hpp"
+#include "corbd/image/image.hpp"
+
+namespace corbd::volume {
+
+struct OwnLink {
+  std::unique_ptr<device::Link> link;
+  std::shared_ptr<char> alive;  ///< callbacks of a link that outlives this look here first
+  bool connected = false;       ///< the kernel's device uses the link
+  bool drained = false;         ///< as the agent leaves: the link takes no more requests
+  int tries_to_give = 0;        ///< that ended in vain, in this handover
+};
+
+/// How the cluster knows that the image is ours to write.
+enum class WriteRight { none, exclusive_lock, writers_mark };
+
+struct OpenImage {
+  std::unique_ptr<image::Image> image;
+  std::shared_ptr<bool>
+      lost;  ///< its client was cut off, or its lock was lost; callbacks of a closed image find it gone
+  WriteRight right = WriteRight::none;
+  std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp when it was given to us
+  bool closing = false;                        ///< the close has begun; it may go on after the wait for it ended
+  std::optional<OwnLink> own_link = {};
+};
+
+struct GivenUp {
+  std::unique_ptr<image::Image> image;  ///< answers EIO to everything
+  std::optional<OwnLink> own_link = {};
+};
+
+class Server {
+ public:
+  void set(OpenImage image) { what_ = std::move(image); }
+  void set(GivenUp tombstone) { what_ = std::move(tombstone); }
+  /// Needs an image.
+  void set(OwnLink link);
+  /// Null if nothing is open.
+  image::Image* image() const;
+  /// Null unless the image is open, and no tombstone.
+  OpenImage* own() { return std::get_if<OpenImage>(&what_); }
+  const OpenImage* own() const { return std::get_if<OpenImage>(&what_); }
+  bool given_up() const { return std::holds_alternative<GivenUp>(what_); }
+  bool has(WriteRight right) const { return own() != nullptr && own()->right == right; }
+  /// Null if no link was made.
+  OwnLink* own_link();
+  const OwnLink* own_link() const { return const_cast<Server*>(this)->own_link(); }
+  device::Link* link() const { return own_link() == nullptr ? nullptr : own_link()->link.get(); }
+  bool connected() const { return own_link() != nullptr && own_link()->connected; }
+  void set_connected(bool connected);
+  /// The kernel's device has a link of ours that answers.
+  bool serves() const { return connected() && link()->state() == device::Link::State::serving; }
+  std::unique_ptr<device::Link> take_link();
+  /// The link goes first.
+  std::unique_ptr<image::Image> take_image();
+
+ private:
+  std::variant<std::monostate, OpenImage, GivenUp> what_;
+};
+
+}  // namespace corbd::volume
