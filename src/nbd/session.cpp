@@ -28,8 +28,11 @@ Session::Session(IoLoop& loop, image::Image& image, const device::ServeOptions& 
       stream_(loop.io().get_executor(), socket.get()),
       fd_(socket.release()),
       lost_cache_(options.cache_lost),
-      slow_(loop.io()),
-      slow_us_(counters.slow_us),
+      slow_(loop, counters.slow_us, stats_, name_, image.key().text(),
+            [this] {
+              if (serving()) slow_.look(slots_.oldest());
+              destroy_if_idle();
+            }),
       ledger_(loop.make_ledger()),
       inherited_(std::move(inherited)),
       framer_(ledger_.input()) {
@@ -148,12 +151,12 @@ Session::Read Session::take(const Framer::Event& event) {
 
 /// Returns false if there is no room now.
 bool Session::begin(const Pending& pending) {
-  if (slots_used_ == kMaxRequests) return false;
+  if (slots_.used() == kMaxRequests) return false;
   const Request& request = pending.request;
   const bool nothing_to_do = request.length == 0 && request.command != Command::flush;
   if (pending.error != 0 || nothing_to_do) {
     if (pending.error != 0) counters_.add(device::Count::refused);
-    Slot& slot = take_slot(request);
+    Slot& slot = slots_.take(*this, request);
     ledger_.taken(slot.number, request, Arena::kElsewhere);
     answer(slot, pending.error);
     publish_reader();
@@ -168,7 +171,7 @@ bool Session::begin(const Pending& pending) {
   }
   stats_.reads_on();
   budget_used_ += bytes;
-  Slot& slot = take_slot(request);
+  Slot& slot = slots_.take(*this, request);
   if (bytes > 0) slot.buffer = loop_.buffers.take(request.length);
   if (request.has_payload()) {
     framer_.payload_into(slot.buffer);

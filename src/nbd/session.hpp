@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <boost/asio/posix/basic_stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,6 +22,8 @@
 #include "link_stats.hpp"
 #include "lost_cache.hpp"
 #include "outbox.hpp"
+#include "request_slots.hpp"
+#include "slow_requests.hpp"
 
 namespace corbd::nbd {
 
@@ -47,7 +48,7 @@ class Session final : Budget::Waiter, Batched {
   const std::shared_ptr<LinkState>& link_state() const { return link_state_; }
   State state() const { return link_state_->state.load(std::memory_order_acquire); }
   int error() const { return error_.load(std::memory_order_acquire); }
-  std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+  std::uint64_t in_flight() const { return slots_.in_flight(); }
   /// Age of the oldest operation of the image under way, to a few milliseconds; zero when there is none.
   duration oldest() const { return link_state_->oldest(); }
   /// Only for reading its state. Closed with this object, or later.
@@ -75,7 +76,7 @@ class Session final : Budget::Waiter, Batched {
   void detach(std::unique_ptr<Session> self);
 
  private:
-  struct Slot;
+  friend struct Slot;
   /// A request for which the image or the reply needs room.
   struct Pending {
     Request request;
@@ -104,21 +105,12 @@ class Session final : Budget::Waiter, Batched {
   void publish_writer();
 
   // Operations of the image: session_operations.cpp
-  Slot& take_slot(const Request& request);
   void submit(Slot& slot);
-  void note_begin(Slot& slot);
-  void note_end(Slot& slot);
   void submit_piece(Slot& slot);
   void finish(Slot& slot);
   bool goes_on(Slot& slot);
   std::uint32_t tell_loss();
   void release(Slot& slot);
-
-  // Slow requests: session_slow.cpp
-  void watch_slow(std::int64_t at_us);
-  void look_for_slow();
-  void note_slow(Slot& slot, std::int64_t took_us);
-  void tell_slow(const Slot& slot, std::int64_t age_us, int under_way);
 
   // Replies: session_replies.cpp
   void answer(Slot& slot, std::uint32_t error);
@@ -153,9 +145,6 @@ class Session final : Budget::Waiter, Batched {
   std::atomic<int> error_{0};
   LostCache lost_cache_;
   std::atomic<bool> loss_told_{false};
-  std::atomic<std::uint64_t> in_flight_{0};  ///< operations of the image under way
-  Slot* oldest_ = nullptr;                   ///< these operations, in the order in which they began
-  Slot* newest_ = nullptr;
 
   bool draining_ = false, leaving_ = false;  ///< told to drain; the client sent NBD_CMD_DISC
   std::function<void()> drained_;            ///< to tell; empty: nobody asked, or it was told
@@ -164,12 +153,11 @@ class Session final : Budget::Waiter, Batched {
   bool blocked_ = false;  ///< the reader waits for room
   bool freed_ = false;    ///< some of our own became free since the last look
 
+  RequestSlots slots_{*link_state_};
   LinkStats stats_;
-  std::int64_t read_us_ = 0;  ///< when what is being started was read
   std::string name_;
-  asio::steady_timer slow_;
-  bool waits_slow_ = false;
-  const std::int64_t slow_us_;  ///< as Counters has it, but no line of the cache that other threads write
+  SlowRequests slow_;
+  std::int64_t read_us_ = 0;  ///< when what is being started was read
 
   Ledger ledger_;
   bool kept_ = false;                            ///< somebody has the socket and the ledger for a later process
@@ -182,9 +170,6 @@ class Session final : Budget::Waiter, Batched {
   std::optional<Pending> pending_;
   Slot* filling_ = nullptr;  ///< a write whose payload is coming
   std::uint64_t budget_used_ = 0;
-  std::vector<std::unique_ptr<Slot>> slots_;
-  Slot* free_slots_ = nullptr;
-  std::size_t slots_used_ = 0;
 };
 
 /// Large enough for a large batch, so that hardly ever a side waits in a send.

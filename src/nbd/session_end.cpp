@@ -28,7 +28,7 @@ void Session::end(State state, int error, bool given) {
   }
   boost::system::error_code ignored;
   stream_.cancel(ignored);
-  slow_.cancel();
+  slow_.stop();
   if (!given)
     hang_up();
   else if (notices_.ended)
@@ -113,7 +113,7 @@ void Session::destroy_if_idle() {
     told_idle_ = true;
     if (notices_.idle) notices_.idle();
   }
-  if (self_ && !waits_readable_ && !waits_writable_ && !waits_turn_ && !waits_slow_) {
+  if (self_ && !waits_readable_ && !waits_writable_ && !waits_turn_ && !slow_.waits()) {
     const auto gone = std::move(self_);
   }
 }

@@ -14,18 +14,10 @@ constexpr std::uint32_t kPiece = 256u << 20;
 
 }  // namespace
 
-Session::Slot& Session::take_slot(const Request& request) {
-  if (free_slots_ == nullptr) free_slots_ = slots_.emplace_back(std::make_unique<Slot>(*this, slots_.size())).get();
-  Slot& slot = *std::exchange(free_slots_, free_slots_->next);
-  ++slots_used_;
-  slot.request = request;
-  slot.sent = 0;
-  return slot;
-}
-
 void Session::submit(Slot& slot) {
   counters_.add_request(static_cast<std::size_t>(slot.request.command));
-  note_begin(slot);
+  slots_.begin(slot, read_us_);
+  slow_.watch(read_us_);
   slot.piece_left = slot.request.length;
   slot.piece_offset = slot.request.offset;
   slot.tells_loss = lost_cache_.concerns(slot.request, read_us_);
@@ -44,25 +36,6 @@ void Session::submit(Slot& slot) {
     case Command::disconnect:
       break;
   }
-}
-
-void Session::note_begin(Slot& slot) {
-  in_flight_.fetch_add(1, std::memory_order_relaxed);
-  slot.began_us = read_us_;
-  slot.told_slow = false;
-  if (slow_us_ > 0 && !waits_slow_) watch_slow(read_us_ + slow_us_);
-  slot.older = std::exchange(newest_, &slot);
-  (slot.older != nullptr ? slot.older->newer : oldest_) = &slot;
-  if (slot.older == nullptr) link_state_->oldest_ms.store(slot.began_us / 1000, std::memory_order_relaxed);
-}
-
-void Session::note_end(Slot& slot) {
-  in_flight_.fetch_sub(1, std::memory_order_relaxed);
-  (slot.older != nullptr ? slot.older->newer : oldest_) = slot.newer;
-  (slot.newer != nullptr ? slot.newer->older : newest_) = slot.older;
-  if (slot.older == nullptr)
-    link_state_->oldest_ms.store(oldest_ != nullptr ? oldest_->began_us / 1000 : 0, std::memory_order_relaxed);
-  slot.older = slot.newer = nullptr;
 }
 
 void Session::submit_piece(Slot& slot) {
@@ -84,7 +57,7 @@ bool Session::goes_on(Slot& slot) {
 
 void Session::finish(Slot& slot) {
   if (goes_on(slot)) return;
-  note_end(slot);
+  slots_.end(slot);
   loop_.at_batch_end(*this);
   const ErrorClass found = judge(slot.result);
   if (found.hold && serving()) {
@@ -101,7 +74,7 @@ void Session::finish(Slot& slot) {
   const std::uint32_t error = found.error == 0 && slot.tells_loss ? tell_loss() : found.error;
   const std::int64_t took_us = loop_.batch_us() - slot.began_us;
   stats_.ended(slot.request, took_us, error != 0);
-  if (slow_us_ > 0 && took_us >= slow_us_) note_slow(slot, took_us);
+  slow_.ended(slot, took_us);
   if (slot.sent > 0) return answered_alone(slot);
   if (found.error != 0) counters_.add(device::Count::image_errors);
   answer(slot, error);
@@ -128,8 +101,7 @@ void Session::release(Slot& slot) {
     budget_used_ -= bytes;
     loop_.budget.give(*this, bytes);
   }
-  slot.next = std::exchange(free_slots_, &slot);
-  --slots_used_;
+  slots_.give_back(slot);
   freed_ = true;
 }
 

@@ -36,7 +36,7 @@ bool Session::take_over(const InheritedSession& inherited, std::vector<Slot*>& a
   std::byte* payload = nullptr;
   if (!owed.input.empty()) std::memcpy(ledger_.input().data(), owed.input.data(), owed.input.size());
   for (const Outstanding::Slot& old : owed.slots) {
-    Slot& slot = take_slot(old.request);
+    Slot& slot = slots_.take(*this, old.request);
     if (old.request.has_data() && old.request.length > 0 && (!old.answered || old.data_bytes() > 0)) {
       // It was in the budget before, so all together hardly exceed it.
       loop_.budget.resume(*this, Buffers::rounded(old.request.length));

@@ -5,7 +5,7 @@
 
 namespace corbd::nbd {
 
-struct Session::Slot final : image::Op, Completion, Reply {
+struct Slot final : image::Op, Completion, Reply {
   Slot(Session& session, std::size_t place) : of(session) {
     number = static_cast<std::uint16_t>(place);
     done = &Slot::image_done;
