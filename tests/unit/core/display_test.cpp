@@ -5,7 +5,7 @@
 using namespace corbd;
 using namespace std::chrono_literals;
 
-TEST_CASE("a duration is said in its two largest units") {
+TEST_CASE("a duration is shown in its two largest units") {
   CHECK(duration_text(0ms) == "0s");
   CHECK(duration_text(850ms) == "850ms");
   CHECK(duration_text(1999ms) == "1s");
@@ -16,18 +16,16 @@ TEST_CASE("a duration is said in its two largest units") {
   CHECK(duration_text(99h) == "4d3h");
 }
 
-TEST_CASE("a time that lies ahead, as of a clock that was set back, is no duration") {
-  CHECK(duration_text(-5s) == "0s");
-}
+TEST_CASE("a time in the future, as after a clock was set back, shows as 0s") { CHECK(duration_text(-5s) == "0s"); }
 
-TEST_CASE("a size is said in the unit it was made in") {
+TEST_CASE("a size is shown in its largest unit") {
   CHECK(size_text(0) == "0 B");
   CHECK(size_text(512) == "512 B");
   CHECK(size_text(1ULL << 30) == "1 GiB");
   CHECK(size_text(3ULL << 39) == "1.5 TiB");
 }
 
-TEST_CASE("a time is said in UTC") { CHECK(time_text(1769860800999) == "2026-01-31T12:00:00Z"); }
+TEST_CASE("a time is shown in UTC") { CHECK(time_text(1769860800999) == "2026-01-31T12:00:00Z"); }
 
 TEST_CASE("control characters do not reach the terminal") {
   CHECK(for_terminal("a\x1b[2Jb\n\x7f") == "a?[2Jb??");
@@ -36,7 +34,7 @@ TEST_CASE("control characters do not reach the terminal") {
   CHECK(for_terminal("K\xC3\xA4se \xC2\xA0") == "K\xC3\xA4se \xC2\xA0");
 }
 
-TEST_CASE("an empty cell says so") {
+TEST_CASE("an empty cell shows <none>") {
   CHECK(cell("") == "<none>");
   CHECK(cell("x") == "x");
 }

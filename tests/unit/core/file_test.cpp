@@ -24,14 +24,14 @@ TEST_CASE("a file written durably has the new content, the mode asked for and le
   CHECK_FALSE(std::filesystem::exists(path + ".tmp"));
 }
 
-TEST_CASE("a file that cannot be written is a state_write error that names it, and the old content stays") {
+TEST_CASE("a failed write is a state_write error that names the file, and the old content stays") {
   const auto failed = write_durably("/proc/corbd-nowhere/a", "x", 0600);
   REQUIRE_FALSE(failed);
   CHECK(failed.error().code == errc::state_write);
   CHECK_THAT(failed.error().text, ContainsSubstring("/proc/corbd-nowhere/a"));
 }
 
-TEST_CASE("a second agent on the state folder is told the first one's pid") {
+TEST_CASE("a second agent on the state directory learns the first one's pid") {
   const test::Folder folder;
   const auto first = lock_folder(folder.path());
   REQUIRE(first);
@@ -41,7 +41,7 @@ TEST_CASE("a second agent on the state folder is told the first one's pid") {
   CHECK_THAT(second.error().text, ContainsSubstring(std::to_string(::getpid())));
 }
 
-TEST_CASE("a folder that was held before can be held on a full disk") {
+TEST_CASE("a folder that was locked before can be locked on a full disk") {
   const auto disk = test::SmallDisk::mount(64);
   if (!disk) return;
   REQUIRE(lock_folder(disk->path()));
@@ -56,7 +56,7 @@ TEST_CASE("a runtime folder on a disk is refused") {
 
 TEST_CASE("sha256 names files") { CHECK(sha256_hex("abc").substr(0, 16) == "ba7816bf8f01cfea"); }
 
-TEST_CASE("a private folder that was there before is closed to other users, and what is in it stays") {
+TEST_CASE("an existing private folder is closed to other users and keeps its contents") {
   const test::Folder folder;
   const std::string path = folder.path() + "/run";
   std::filesystem::create_directory(path);

@@ -9,7 +9,7 @@
 using namespace corbd;
 using namespace corbd::test;
 
-TEST_CASE("a stuck helper is reported by name and its caller told so") {
+TEST_CASE("a stuck helper is logged by name, and its caller gets an error") {
   Pool pool(1);
   auto held = pool.hold("a");
   REQUIRE(pool.starts("a"));
@@ -33,7 +33,7 @@ TEST_CASE("a stuck helper does not count against the others") {
   pool.open("a");
 }
 
-TEST_CASE("a stuck helper that ends its work after all is let go") {
+TEST_CASE("a stuck helper that finishes its work after all is ended") {
   Pool pool(1);
   auto held = pool.hold("a");
   REQUIRE(pool.starts("a"));
@@ -56,7 +56,7 @@ TEST_CASE("a caller that leaves early lets the helper finish and be used again")
   CHECK(pool.pid() == pool.pid_of("a"));
 }
 
-TEST_CASE("a request whose caller left while it waited is never begun") {
+TEST_CASE("a request whose caller left while it was queued never starts") {
   Pool pool(1);
   auto first = pool.hold("a");
   REQUIRE(pool.starts("a"));
@@ -144,7 +144,7 @@ TEST_CASE("a helper begins nothing once its agent has gone") {
   CHECK_FALSE(std::filesystem::exists(started));
 }
 
-TEST_CASE("work of a cluster that hangs holds up no other cluster's") {
+TEST_CASE("a hanging cluster's work does not hold up another cluster's") {
   Pool pool(2);
   std::vector<Started<Reply>> hang;
   for (int i = 0; i < 10; ++i) hang.push_back(pool.hold("h" + std::to_string(i), "", {}, "test_hold", "cluster a"));
@@ -156,7 +156,7 @@ TEST_CASE("work of a cluster that hangs holds up no other cluster's") {
   for (auto& one : hang) CHECK(one.get());
 }
 
-TEST_CASE("no more helpers hang for one cluster than are allowed, and whoever comes then is told so at once") {
+TEST_CASE("at most the allowed number of helpers hang for one cluster; further calls fail at once") {
   Loop loop;
   Folder folder;
   auto config = helper_child(HELPER_CHILD, 2);

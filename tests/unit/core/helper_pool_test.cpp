@@ -25,7 +25,7 @@ TEST_CASE("a helper's error arrives with its code and sentence") {
   CHECK(reply.error().text == "as asked for");
 }
 
-TEST_CASE("an exception of a helper's work is an internal error and the helper goes on") {
+TEST_CASE("an exception in a helper's work is an internal error, and the helper stays usable") {
   Pool pool;
   const int before = pool.pid();
   CHECK(pool.call({{"op", "test_throw"}}).error().code == errc::internal);
@@ -55,7 +55,7 @@ TEST_CASE("an idle helper is used again") {
   CHECK(pool.pid() == pool.pid());
 }
 
-TEST_CASE("of the helpers that a burst needed one stays when they were idle for a while") {
+TEST_CASE("all but one of the helpers that a burst needed end after a while of idleness") {
   Pool pool;
   auto first = pool.hold("1");
   auto second = pool.hold("2");
@@ -141,7 +141,7 @@ TEST_CASE("idle helpers end with their pool") {
   CHECK(info.si_status == 0);
 }
 
-TEST_CASE("a call under way when the pool goes is cancelled") {
+TEST_CASE("destroying the pool cancels the calls under way") {
   Loop loop;
   Folder folder;
   auto pool = std::make_unique<HelperPool>(loop.control(), loop.clock, helper_child(HELPER_CHILD));
@@ -155,7 +155,7 @@ TEST_CASE("a call under way when the pool goes is cancelled") {
   CHECK(call.get().error().code == errc::cancelled);
 }
 
-TEST_CASE("a helper has no descriptor of ours and a session of its own") {
+TEST_CASE("a helper inherits none of the agent's descriptors and has a session of its own") {
   // One that some library opened without CLOEXEC.
   const Fd careless(::open("/dev/null", O_RDONLY));
   const Fd high(::fcntl(careless.get(), F_DUPFD, 500));
@@ -174,7 +174,7 @@ TEST_CASE("a helper ignores the signals that stop a group") {
   CHECK(pool.pid() == pid);
 }
 
-TEST_CASE("a thread that may wait asks a helper of its own, which is gone afterwards") {
+TEST_CASE("a thread that may block starts a helper of its own, which ends after the call") {
   HelperRequest request;
   request.what = "work on a";
   const HelperProgram program{HELPER_CHILD, {"helper"}};

@@ -23,7 +23,7 @@ task<> critical(test::Loop& loop, AsyncLock& lock, Trace& trace, int number) {
 
 }  // namespace
 
-TEST_CASE("only one holds the lock across an await, first come first served") {
+TEST_CASE("one caller at a time holds the lock across an await, first come, first served") {
   test::Loop loop;
   AsyncLock lock(loop.control(), loop.clock, "the lock");
   Gate gate(loop.control(), loop.clock);

@@ -38,7 +38,7 @@ std::string drain(int fd) {
 
 }  // namespace
 
-TEST_CASE("lines that a full pipe does not take are dropped and counted, and the next that it takes begins anew") {
+TEST_CASE("log lines that a full pipe refuses are dropped and counted, and the next line starts on a line of its own") {
   std::array<int, 2> ends;
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
   const Fd reader(ends[0]), writer(ends[1]);
@@ -58,7 +58,7 @@ TEST_CASE("lines that a full pipe does not take are dropped and counted, and the
   CHECK_THAT(drain(reader.get()), !ContainsSubstring("log.dropped"));
 }
 
-TEST_CASE("a log on a full disk, or without a reader, costs nothing but itself") {
+TEST_CASE("a full disk or a missing reader loses log lines and nothing else") {
   std::array<int, 2> ends;
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   ::close(ends[0]);
@@ -70,9 +70,7 @@ TEST_CASE("a log on a full disk, or without a reader, costs nothing but itself")
   SUCCEED();
 }
 
-TEST_CASE(
-    "with a thread of its own the log keeps what a slow reader has not taken yet, and counts the oldest that it "
-    "drops") {
+TEST_CASE("the log's thread buffers lines for a slow reader, drops the oldest when full, and counts them") {
   std::array<int, 2> ends;
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   constexpr int kLines = 5000;  // more than pipe and queue hold
@@ -118,7 +116,7 @@ TEST_CASE(
   CHECK(seen + dropped == kLines);
 }
 
-TEST_CASE("the log's thread loses what a full disk or a pipe without a reader does not take, and waits for neither") {
+TEST_CASE("the log's thread drops what a full disk or a pipe without a reader refuses, and does not block") {
   std::array<int, 2> ends;
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   ::close(ends[0]);

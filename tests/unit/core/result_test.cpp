@@ -35,13 +35,13 @@ TEST_CASE("codes after which kubelet forgets a volume are exactly those that are
   }
 }
 
-TEST_CASE("what passes by itself is never final for the caller") {
+TEST_CASE("an error that passes by itself is never final for the caller") {
   for (const errc code : all())
     if (code != errc::ok && (retry_class(code) == Retry::now || retry_class(code) == Retry::look))
       CHECK_FALSE(final_for_caller(code));
 }
 
-TEST_CASE("context stands in front of the sentence") {
+TEST_CASE("context precedes an error's text") {
   const Error error = with_context("opening image a/b", {errc::not_found, "no such image"});
   CHECK(error.code == errc::not_found);
   CHECK(error.text == "opening image a/b: no such image");

@@ -19,7 +19,7 @@
 
 using namespace corbd;
 
-TEST_CASE("a secret leaves nothing behind where it was: neither moved from, nor overwritten, nor destroyed") {
+TEST_CASE("a secret leaves no bytes in memory when it is moved from, overwritten or destroyed") {
   const auto holds = [](const void* memory, std::size_t bytes, std::string_view text) {
     return ::memmem(memory, bytes, text.data(), text.size()) != nullptr;
   };
@@ -41,7 +41,7 @@ TEST_CASE("a secret leaves nothing behind where it was: neither moved from, nor 
   CHECK_FALSE(holds(&source, sizeof source, "another-key"));
 }
 
-TEST_CASE("a wiped JSON object has no string of it left") {
+TEST_CASE("wiping a JSON object leaves none of its strings in memory") {
   boost::json::object body{{"op", "luks_open"},
                            {"in", boost::json::object{{"list", boost::json::array{"a-passphrase-in-a-list"}}}}};
   const auto& text = body.at("in").at("list").at(0).get_string();
@@ -51,7 +51,8 @@ TEST_CASE("a wiped JSON object has no string of it left") {
   CHECK(body.empty());
 }
 
-TEST_CASE("a process that forbids core dumps leaves a backtrace and no dump, and its memory is not to be looked at") {
+TEST_CASE(
+    "a process that forbids core dumps leaves a backtrace and no dump, and other processes cannot read its memory") {
   std::array<int, 2> ends;
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
   const pid_t child = ::fork();

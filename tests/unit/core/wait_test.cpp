@@ -76,7 +76,7 @@ TEST_CASE("after a cancellation a task goes on awaiting without a throw") {
   CHECK(loop.run(work(loop, event, scope)) == 1);
 }
 
-TEST_CASE("an event that goes away ends its waits as cancelled") {
+TEST_CASE("destroying an event cancels the waits on it") {
   test::Loop loop;
   Gate gate(loop.control(), loop.clock);
   auto event = std::make_unique<Event>(loop.control(), loop.clock);
@@ -89,7 +89,7 @@ TEST_CASE("an event that goes away ends its waits as cancelled") {
   CHECK(end == Waited::cancelled);
 }
 
-TEST_CASE("a promise may be kept from another thread and only once") {
+TEST_CASE("a promise may be fulfilled from another thread, and only once") {
   test::Loop loop;
   Promise<int> promise(loop.control(), loop.clock);
   auto future = promise.future();
@@ -102,7 +102,7 @@ TEST_CASE("a promise may be kept from another thread and only once") {
   CHECK(*value == 7);
 }
 
-TEST_CASE("a value that comes after its waiter left is dropped") {
+TEST_CASE("a value that arrives after its waiter left is dropped") {
   test::Loop loop;
   Promise<int> promise(loop.control(), loop.clock);
   const auto value = loop.run(promise.future().get({loop.clock.now() + 1s}, "a number"));
