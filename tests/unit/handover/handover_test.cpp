@@ -140,7 +140,7 @@ struct Scripted {
 
 }  // namespace
 
-TEST_CASE("the next agent gets the lock, which both hold, and then every link, which the one before has no more") {
+TEST_CASE("the next agent first shares the lock, then gets every link, and its predecessor keeps none") {
   Serving serving;
   Next next(serving, serving.heard());
   CHECK(serving.giver.has_next());
@@ -173,7 +173,7 @@ TEST_CASE("the next agent gets the lock, which both hold, and then every link, w
   CHECK(::flock(another.get(), LOCK_EX | LOCK_NB) == 0);
 }
 
-TEST_CASE("a socket on which the one before listened is the next agent's, with the callers who wait in it") {
+TEST_CASE("the next agent takes over its predecessor's listening socket with the callers in its backlog") {
   Side listens = kThis;
   listens.listens = true;
   Serving serving;
@@ -198,7 +198,7 @@ TEST_CASE("a socket on which the one before listened is the next agent's, with t
   CHECK(Fd(::accept(next.listeners.front().get(), nullptr, nullptr)));
 }
 
-TEST_CASE("a link counts as given once the next agent serves its device, and others are given meanwhile") {
+TEST_CASE("a link counts as given once the next agent serves its device; other links move meanwhile") {
   Serving serving;
   Next next(serving, serving.heard());
   Started<result<bool>> first(serving.control, gives(serving, {"a", 0, pair().first}));
@@ -211,7 +211,7 @@ TEST_CASE("a link counts as given once the next agent serves its device, and oth
   CHECK(first.get());
 }
 
-TEST_CASE("a link that cannot leave stays with the agent that wanted to give it") {
+TEST_CASE("a link that cannot be sent stays with the agent that serves it") {
   Serving serving;
   auto [ours, kernel] = pair();
   device::LinkSocket link{"a", 0, std::move(ours)};
@@ -220,7 +220,7 @@ TEST_CASE("a link that cannot leave stays with the agent that wanted to give it"
   CHECK_FALSE(hung_up(kernel));
 }
 
-TEST_CASE("an agent that gives a link to one that ends before it serves hears that it ended") {
+TEST_CASE("an agent learns that the next agent ended before it served the link") {
   Serving serving;
   auto next = std::make_unique<Next>(serving, serving.heard());
   auto [ours, kernel] = pair();
@@ -235,7 +235,7 @@ TEST_CASE("an agent that gives a link to one that ends before it serves hears th
   CHECK_FALSE(serving.giver.end());
 }
 
-TEST_CASE("a next agent that still waits answers, and one that has gone is given up, so that another can ask") {
+TEST_CASE("a waiting next agent answers, and one that has gone is dropped so that another can ask") {
   Serving serving;
   const auto answers = [&] { return Started<bool>(serving.control, serving.giver.next_answers(5s)).get(); };
   {
@@ -252,27 +252,27 @@ TEST_CASE("a next agent that still waits answers, and one that has gone is given
   CHECK_FALSE(serving.giver.has_next());
 }
 
-TEST_CASE("a next agent that is not ready in time is given up") {
+TEST_CASE("a next agent that is not ready in time is dropped") {
   Serving serving;
   const Fd silent = serving.heard();
   CHECK_FALSE(Started<bool>(serving.control, serving.giver.next_answers(50ms)).get());
   CHECK_FALSE(serving.giver.has_next());
 }
 
-TEST_CASE("a folder is the same by any of its paths, and no other") {
+TEST_CASE("a folder has the same identity by any of its paths, and shares it with no other") {
   const Folder one, other;
   CHECK(identity(one.path()) == identity(one.path() + "/."));
   CHECK(identity(one.path()) != identity(other.path()));
 }
 
-TEST_CASE("without an agent that serves there is nobody to take over from") {
+TEST_CASE("asking for a handover fails if no agent serves") {
   const Folder folder;
   const auto got = ask(folder.path(), kThis);
   REQUIRE(got);
   CHECK_FALSE(*got);
 }
 
-TEST_CASE("an agent that may not have the links is told why, and the one that serves goes on and hears the next") {
+TEST_CASE("a refused agent learns why, and the serving agent goes on and answers the next one") {
   Serving serving(Side{"2", 2, "2:3"});
   auto refused = serving.asks();
   REQUIRE(eventually(serving.control, [&] { return ready(refused); }));
@@ -285,7 +285,7 @@ TEST_CASE("an agent that may not have the links is told why, and the one that se
   CHECK(asking.get());
 }
 
-TEST_CASE("a caller that says garbage or nothing does not end the agent that serves") {
+TEST_CASE("a caller that sends garbage or nothing does not end the serving agent") {
   Serving serving;
   for (const std::string text : {"garbage", ""}) {
     const Fd caller = connect_to(serving.folder);
@@ -296,14 +296,14 @@ TEST_CASE("a caller that says garbage or nothing does not end the agent that ser
   CHECK(asking.get());
 }
 
-TEST_CASE("a next agent that says garbage later is given up") {
+TEST_CASE("a next agent that sends garbage later is dropped") {
   Serving serving;
   const Fd next = serving.heard();
   REQUIRE(send(next.get(), "garbage"));
   CHECK(eventually(serving.control, [&] { return !serving.giver.has_next(); }));
 }
 
-TEST_CASE("what an agent gave before it ended stays given, and the next one hears that it ended") {
+TEST_CASE("links given before an agent ends stay given, and the next agent learns that it ended") {
   const Folder folder;
   const Scripted before(folder);
   auto asking = std::async(std::launch::async, [&] { return ask(folder.path(), kThis); });
@@ -324,7 +324,7 @@ TEST_CASE("what an agent gave before it ended stays given, and the next one hear
   CHECK_FALSE(hung_up(kernel));
 }
 
-TEST_CASE("what an agent gave counts although it ended before it read what the next one said") {
+TEST_CASE("links count as given even if the giving agent ends before it reads the confirmation") {
   const Folder folder;
   const Scripted before(folder);
   auto asking = std::async(std::launch::async, [&] { return ask(folder.path(), kThis); });
@@ -345,7 +345,7 @@ TEST_CASE("what an agent gave counts although it ended before it read what the n
   CHECK_FALSE(hung_up(kernel));
 }
 
-TEST_CASE("a handover begins once the next agent has heard of it, and not with one that has ended") {
+TEST_CASE("a handover begins once the next agent confirms it, and never with one that has ended") {
   const bool ended = GENERATE(false, true);
   Serving serving;
   std::optional<Next> next;

@@ -25,7 +25,7 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
   CHECK(kProtocol == 2);
 }
 
-TEST_CASE("a message has as many volume IDs as its bytes allow, however long they are") {
+TEST_CASE("a message holds as many volume IDs as fit, however long they are") {
   const std::vector<std::string> cold(400, std::string(4000, 'v'));
   const std::string message = pack(Word{Word::What::ready, {}, 0, cold});
   CHECK(message.size() < (64u << 10));
@@ -53,12 +53,12 @@ TEST_CASE("what one agent packs, the other unpacks") {
   }
 }
 
-TEST_CASE("a later agent may add to what it says") {
+TEST_CASE("a later version may add fields to its messages") {
   CHECK(unpack_hello(R"({"protocol":1,"version":"9","records":1,"more":{}})"));
   CHECK(unpack_word(R"({"link":{"volume":"a","device":1,"more":0},"more":[]})"));
 }
 
-TEST_CASE("an agent of another protocol or state folder, or older than the records, is refused with the reason") {
+TEST_CASE("an agent with another protocol or state directory, or too old for the records, is refused with the reason") {
   const Side own{"0.2.0", 2, "2:3"};
   CHECK(refusal({2, {"0.2.0", 2, "2:4"}}, own).value_or("").find("--state-dir") != std::string::npos);
   CHECK(refusal({3, {"0.3.0", 2, "2:3"}}, own).value_or("").find("version 2 of the handover, the next one version 3") !=

@@ -34,7 +34,7 @@ bool soon(const std::function<bool()>& is_so) {
 
 }  // namespace
 
-TEST_CASE("a pod is seen to wait in reserve though somebody looked at its note as it began to") {
+TEST_CASE("a pod shows as in reserve even if another process read its note as the wait began") {
   const Folder folder;
   const auto lock = lock_folder(folder.path());
   REQUIRE(lock);
@@ -59,7 +59,7 @@ TEST_CASE("a pod is seen to wait in reserve though somebody looked at its note a
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("nobody waits in reserve between the note and the process that waits") {
+TEST_CASE("a pod is not in reserve between writing its note and waiting") {
   const Folder folder;
   REQUIRE(note_pod_in_reserve(folder.path(), "pod-1"));
   const auto waits = call_reserve(folder.path(), "pod-2");
@@ -67,7 +67,7 @@ TEST_CASE("nobody waits in reserve between the note and the process that waits")
   CHECK_FALSE(*waits);
 }
 
-TEST_CASE("a pod lives as long as one of its processes says so, and what others left is removed") {
+TEST_CASE("a pod is alive as long as one of its processes says so, and files of dead pods are removed") {
   const Folder folder;
   CHECK_FALSE(pod_lives(folder.path(), "pod-1"));
   Fd first = say_pod_lives(folder.path(), "pod-1");
@@ -85,7 +85,7 @@ TEST_CASE("a pod lives as long as one of its processes says so, and what others 
   CHECK_FALSE(std::filesystem::exists(folder.path() + "/pods/pod-1"));
 }
 
-TEST_CASE("a pod lives though another one took its file for that of a dead pod as it began") {
+TEST_CASE("a starting pod stays alive even if another pod mistakes its file for a dead pod's") {
   const Folder folder;
   const std::string pods = folder.path() + "/pods", path = pods + "/pod-1";
   REQUIRE(make_folder(pods, 0700));
@@ -105,7 +105,7 @@ TEST_CASE("a pod lives though another one took its file for that of a dead pod a
   CHECK(pod_lives(folder.path(), "pod-1"));
 }
 
-TEST_CASE("a keeper says so in a file of its own, and a pulse lasts until its agent's next one begins") {
+TEST_CASE("a keeper has a liveness file of its own, and a pulse lasts until the agent's next one") {
   const Folder folder;
   const Fd keeper = say_keeper_lives(folder.path(), "pod-1");
   REQUIRE(keeper);
@@ -133,7 +133,7 @@ TEST_CASE("a keeper says so in a file of its own, and a pulse lasts until its ag
   CHECK_FALSE(reads());
 }
 
-TEST_CASE("a pod's file is the one at its path, though another pod's agent removed what it took for a dead pod's") {
+TEST_CASE("a pod recreates the file that another pod's agent removed as a dead pod's") {
   const Folder folder;
   std::atomic<bool> go_on{true};
   std::thread other([&] {
