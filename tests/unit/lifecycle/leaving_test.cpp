@@ -30,7 +30,7 @@ TEST_CASE("an agent that is told to end leaves once its grace is over, though de
   CHECK(decide(told) == Leaving::leave);
 }
 
-TEST_CASE("a second signal ends the patience with a next agent that does not ask, and not with one that does") {
+TEST_CASE("a second signal ends the wait for a next agent, unless that has already asked") {
   auto told = told_in_pod();
   told.signals = 2;
   CHECK(decide(told) == Leaving::leave);
@@ -38,7 +38,7 @@ TEST_CASE("a second signal ends the patience with a next agent that does not ask
   CHECK(decide(told) == Leaving::hand_over);
 }
 
-TEST_CASE("an agent that is told to end without a device in use leaves at once, but for a pod in reserve") {
+TEST_CASE("an agent without a device in use leaves at once when told to end, unless a pod is in reserve") {
   auto told = told_in_pod();
   told.in_use = 0;
   CHECK(decide(told) == Leaving::leave);
@@ -54,7 +54,7 @@ TEST_CASE("an agent outside of a pod leaves at once when it is told to end") {
   CHECK(decide(told) == Leaving::leave);
 }
 
-TEST_CASE("on a node that shuts down devices are served until nobody uses them, and no next agent is heard") {
+TEST_CASE("an agent on a node that shuts down serves devices until nobody uses them, and accepts no next agent") {
   auto told = told_in_pod();
   told.node_stops = true;
   CHECK(decide(told) == Leaving::see_users_out);
@@ -64,7 +64,7 @@ TEST_CASE("on a node that shuts down devices are served until nobody uses them, 
   CHECK(decide(told) == Leaving::see_users_out);
 }
 
-TEST_CASE("nothing is decided before it is known whether the node shuts down") {
+TEST_CASE("an agent that is told to end decides nothing before it knows whether the node shuts down") {
   auto told = told_in_pod();
   told.node_stops.reset();
   told.grace = 0s;

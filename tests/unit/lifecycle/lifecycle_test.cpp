@@ -94,7 +94,7 @@ TEST_CASE("an agent that finds no other takes the lock, reads the records and se
   CHECK(life.done() == Do::wait);
 }
 
-TEST_CASE("an agent without --handover asks nobody, and waits for nobody") {
+TEST_CASE("an agent without --handover neither asks a serving agent nor waits for it") {
   Life life({});
   life(Begun{});
   CHECK(life(LinksGone{}) == Do::lock);
@@ -137,7 +137,7 @@ TEST_CASE("in a pod an agent waits as long as another serves, says so once, and 
   CHECK(life.fails(errc::permission_denied) == Do::refuse);
 }
 
-TEST_CASE("with the lock an agent goes on with the links that its keeper has, and without it they end") {
+TEST_CASE("a restarted agent resumes its keeper's links if it gets the lock, and ends them otherwise") {
   Life life(kPod);
   CHECK(life(Begun{.inherits_links = true, .restarted = true}) == Do::lock);
   CHECK(life.fails(errc::in_use) == Do::lock);
@@ -203,7 +203,7 @@ TEST_CASE("a signal ends an agent to which nothing was given, and not one that i
   CHECK(life.heard(What::lock) == Do::take_lock);
 }
 
-TEST_CASE("if the agent before ends without giving the lock, the next one takes the lock itself and heals") {
+TEST_CASE("if its predecessor ends without giving the lock, the next agent takes the lock itself and heals") {
   Settings settings = kPod;
   settings.restart_wait = 1s;
   auto life = taking_over(settings);
@@ -220,7 +220,7 @@ TEST_CASE("if the agent before ends without giving the lock, the next one takes 
   CHECK(life.done() == Do::serve);
 }
 
-TEST_CASE("an agent before that says nothing has the devices until it has given the lock") {
+TEST_CASE("a takeover from a silent predecessor fails unless that agent has given the lock") {
   auto life = taking_over();
   auto without = life;
   CHECK(without.fails(errc::timed_out) == Do::refuse);
@@ -233,7 +233,7 @@ TEST_CASE("an agent before that says nothing has the devices until it has given 
   CHECK(life.fails(errc::not_found) == Do::finish);
 }
 
-TEST_CASE("words that only the next agent says, and words that are none, end a takeover") {
+TEST_CASE("a message that only a next agent sends, and one that is not understood, end a takeover") {
   for (const auto word : {What::loaded, What::served}) CHECK(taking_over().heard(word) == Do::refuse);
   CHECK(taking_over().fails(errc::internal) == Do::refuse);
 }
@@ -255,7 +255,7 @@ TEST_CASE("an agent that cannot answer callers ends with an error") {
   CHECK(life.fails(errc::exhausted) == Do::refuse);
 }
 
-TEST_CASE("an agent waits for whatever happens, and goes on serving if the next one is not ready or loses volumes") {
+TEST_CASE("an agent serves on if the next one is not ready or would lose volumes") {
   auto life = serving();
   CHECK(life.action.within == duration::max());
   CHECK(life(Woken{kNow, false, 3}) == Do::wait);
@@ -270,7 +270,7 @@ TEST_CASE("an agent waits for whatever happens, and goes on serving if the next 
   CHECK(life.state.phase == Phase::serving);
 }
 
-TEST_CASE("an agent that is told to end waits to hear of the node first, then calls the pod in reserve") {
+TEST_CASE("an agent that is told to end first learns whether the node shuts down, then calls the pod in reserve") {
   auto life = serving();
   CHECK(life(Signalled{kNow}) == Do::heed_signal);
   CHECK(life.action.first);
@@ -293,7 +293,9 @@ TEST_CASE("an agent that is told to end waits to hear of the node first, then ca
   CHECK(life.state.phase == Phase::leaving);
 }
 
-TEST_CASE("a second signal drops a next agent that has not begun 5 s later, and users of a node that stops") {
+TEST_CASE(
+    "a second signal drops a next agent that has not begun after 5 s, and ends the wait for users on a node that shuts "
+    "down") {
   auto life = told_to_end();
   CHECK(life(Signalled{kNow}) == Do::heed_signal);
   CHECK_FALSE(life.action.first);
@@ -331,7 +333,7 @@ TEST_CASE("an agent that is told to end before it serves decides that as soon as
 
 // --- The end -------------------------------------------------------------------------------------
 
-TEST_CASE("on a node that stops an agent sees the users of its devices out, and then leaves") {
+TEST_CASE("an agent on a node that shuts down leaves once its devices have no users") {
   auto life = serving();
   life(Signalled{kNow});
   life(NodeSeen{true});
@@ -339,7 +341,7 @@ TEST_CASE("on a node that stops an agent sees the users of its devices out, and 
   CHECK(life.done() == Do::stop_new_work);
 }
 
-TEST_CASE("an agent that leaves answers what was read before it ends its callers, and unregisters last") {
+TEST_CASE("a leaving agent answers the requests it has read, then ends its callers, and unregisters last") {
   auto life = told_to_end(kHost);
   REQUIRE(life(Woken{kNow, false, 3}) == Do::stop_new_work);
   CHECK(actions(life) ==
@@ -347,7 +349,7 @@ TEST_CASE("an agent that leaves answers what was read before it ends its callers
   CHECK(life.action.code == 0);
 }
 
-TEST_CASE("an agent that hands over ends its callers first, and gives the lock before the links") {
+TEST_CASE("an agent that hands over ends its callers first, then gives the lock, then the links") {
   auto life = handing_over(kHost);
   CHECK(actions(life) == std::vector{Do::stop_new_work, Do::release_listeners, Do::end_callers, Do::unregister,
                                      Do::quiesce, Do::ask_next, Do::tell_successor, Do::give_lock, Do::give_listeners,
@@ -371,7 +373,7 @@ TEST_CASE("a pod's agent that has handed over goes into reserve, unless it was t
   CHECK(without.back() == Do::exit);
 }
 
-TEST_CASE("a handover that fails answers what was read and ends with an error: the next start heals") {
+TEST_CASE("an agent whose handover fails answers the requests it has read and ends with an error") {
   const auto fails = GENERATE(Do::quiesce, Do::ask_next, Do::give_lock, Do::give_listeners, Do::give_links);
   auto life = handing_over();
   const auto all = actions(life, fails);
@@ -380,7 +382,7 @@ TEST_CASE("a handover that fails answers what was read and ends with an error: t
   CHECK(life.action.code == 1);
 }
 
-TEST_CASE("after the last action nothing follows, whatever happens") {
+TEST_CASE("no event leads to another action after the last one") {
   auto life = handing_over();
   actions(life);
   CHECK(life(Signalled{kNow}) == Do::none);
