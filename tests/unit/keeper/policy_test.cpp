@@ -23,14 +23,14 @@ TEST_CASE("an agent that dies is started again at once, and later each time, up 
   CHECK(policy.died(now).pause == 5min);
 }
 
-TEST_CASE("from the fourth of a series of deaths on the next agent gets nothing of the last one") {
+TEST_CASE("from the fourth death in a series on, the next agent inherits nothing") {
   keeper::Policy policy;
   for (int deaths = 0; deaths < 3; ++deaths) CHECK(policy.died(kBegin + deaths * 1s).keeps_links);
   CHECK_FALSE(policy.died(kBegin + 3s).keeps_links);
   CHECK_FALSE(policy.died(kBegin + 4s).keeps_links);
 }
 
-TEST_CASE("what an agent left counts if it was killed from outside, and not if it crashed") {
+TEST_CASE("an agent's links are trusted if it was killed from outside, and not if it crashed") {
   for (const int signal : {0, SIGKILL, SIGTERM, SIGINT}) CHECK(keeper::trusts(signal));
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGSYS, SIGTRAP})
     CHECK_FALSE(keeper::trusts(signal));
@@ -41,7 +41,7 @@ TEST_CASE("an agent that lived for five minutes is started again at once, as oft
   for (int deaths = 0; deaths < 100; ++deaths) CHECK(policy.died(kBegin + deaths * 5min).pause == 0s);
 }
 
-TEST_CASE("a series of deaths is forgotten by and by, and within an hour of life") {
+TEST_CASE("a series of deaths is forgotten gradually, and wholly after an hour of life") {
   keeper::Policy policy;
   for (int deaths = 0; deaths < 1000; ++deaths) policy.died(kBegin);
   const auto died_after = [&](duration life) { return keeper::Policy(policy).died(kBegin + life).pause; };

@@ -53,7 +53,7 @@ struct Line {
 
 }  // namespace
 
-TEST_CASE("the next agent gets what the last one held, with its device, and the keeper goes on having it") {
+TEST_CASE("the next agent gets each link that the last one held, with its device, and the keeper keeps its copy") {
   Line line;
   keeper::Store store;
   REQUIRE(line.client->hold_memory(5, something().get()));
@@ -64,7 +64,7 @@ TEST_CASE("the next agent gets what the last one held, with its device, and the 
   CHECK(store.stored().links.at(0).link.backend == "volume");
 }
 
-TEST_CASE("a link that ten agents had, and none went on with, ends") {
+TEST_CASE("a link that ten agents inherited and none resumed ends") {
   Line line;
   keeper::Store store;
   auto [ours, kernel] = keeper::make_pair().value();
@@ -78,7 +78,7 @@ TEST_CASE("a link that ten agents had, and none went on with, ends") {
   CHECK(::recv(kernel.get(), &byte, 1, MSG_DONTWAIT) == 0);
 }
 
-TEST_CASE("a ledger takes the place of another at one moment") {
+TEST_CASE("one ledger replaces another atomically") {
   Line line;
   keeper::Store store;
   line.hold(1);
@@ -86,7 +86,7 @@ TEST_CASE("a ledger takes the place of another at one moment") {
   CHECK(line.tokens(store) == Line::Tokens{2});
 }
 
-TEST_CASE("what an agent said before it died counts") {
+TEST_CASE("messages that an agent sent before it died count") {
   Line line;
   keeper::Store store;
   line.hold(1);
@@ -96,7 +96,7 @@ TEST_CASE("what an agent said before it died counts") {
   CHECK(line.tokens(store) == Line::Tokens{2});
 }
 
-TEST_CASE("after a message that is not whole the keeper has nothing") {
+TEST_CASE("a truncated message makes the keeper drop everything") {
   Line line;
   keeper::Store store;
   line.hold(1);
@@ -111,7 +111,7 @@ TEST_CASE("after a message that is not whole the keeper has nothing") {
   CHECK(::send(pair->second.get(), "?", 1, MSG_NOSIGNAL) == -1);
 }
 
-TEST_CASE("after a message that is not whole the keeper has nothing of what was said later either") {
+TEST_CASE("the keeper ignores everything that follows a truncated message") {
   keeper::Store store;
   auto [ours, theirs] = keeper::make_pair().value();
   const int agent = theirs.get();
@@ -124,7 +124,7 @@ TEST_CASE("after a message that is not whole the keeper has nothing of what was 
   CHECK(store.stored().memory.empty());
 }
 
-TEST_CASE("after a message that was not whole the keeper hears the next agent") {
+TEST_CASE("the keeper accepts the next agent's messages after a truncated one") {
   keeper::Store store;
   Line line;
   REQUIRE(::send(line.socket, "?", 1, 0) == 1);
@@ -136,7 +136,7 @@ TEST_CASE("after a message that was not whole the keeper hears the next agent") 
   CHECK(next.tokens(store) == Line::Tokens{1});
 }
 
-TEST_CASE("a keeper that lets a link go takes the rest of a request that the kernel is in the middle of sending") {
+TEST_CASE("a keeper that drops a link receives the rest of a request that the kernel is sending") {
   enum class How { let_go, given_up, unheard };
   const How how = GENERATE(How::let_go, How::given_up, How::unheard);
   Line line;
@@ -172,7 +172,7 @@ TEST_CASE("a keeper that lets a link go takes the rest of a request that the ker
   CHECK(saw_end);
 }
 
-TEST_CASE("a link that an agent gave away does not end, though its keeper heard a message that was not whole") {
+TEST_CASE("a link that an agent gave away does not end, even after a truncated message to the keeper") {
   Line line;
   keeper::Store store;
   int sockets[2];
@@ -188,7 +188,7 @@ TEST_CASE("a link that an agent gave away does not end, though its keeper heard 
   CHECK(::recv(kernel.get(), &byte, 1, MSG_DONTWAIT) == -1);
 }
 
-TEST_CASE("a link whose kernel does not end its side in time is cut, so that nobody waits for ever") {
+TEST_CASE("a link whose kernel side does not end in time is cut") {
   int sockets[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
   const Fd ours(sockets[0]), kernel(sockets[1]);
@@ -198,7 +198,7 @@ TEST_CASE("a link whose kernel does not end its side in time is cut, so that nob
 }
 
 TEST_CASE(
-    "the next agent hears how many died before it, when the last one did, of what, and how long nobody was started") {
+    "the next agent learns how many died before it, when and how the last one died, and how long the restart paused") {
   Line line;
   keeper::Store store;
   const time_point last{123456789ns};
@@ -213,7 +213,7 @@ TEST_CASE(
   CHECK(next.client->deaths().pause == 2s);
 }
 
-TEST_CASE("an agent that begins anew knows of no death") {
+TEST_CASE("an agent on its first start knows of no death") {
   Line line;
   keeper::Store store;
   line.hold(1);
@@ -228,7 +228,7 @@ TEST_CASE("an agent that begins anew knows of no death") {
   CHECK(next.client->deaths().count == 0);
 }
 
-TEST_CASE("an agent whose keeper does not hear it knows that") {
+TEST_CASE("an agent notices that its keeper does not listen") {
   Line line;
   CHECK_FALSE(line.client->deaf());
   line.ours.reset();
@@ -236,14 +236,14 @@ TEST_CASE("an agent whose keeper does not hear it knows that") {
   CHECK(line.client->deaf());
 }
 
-TEST_CASE("an agent whose keeper does not hear it gives no link away: the keeper may have it still") {
+TEST_CASE("an agent gives no link away if its keeper does not listen, because the keeper may still hold it") {
   Line line;
   line.hold(1);
   line.ours.reset();
   CHECK_FALSE(line.client->drop(1));
 }
 
-TEST_CASE("a keeper that does not read may have a link still") {
+TEST_CASE("dropping a link fails if the keeper does not read") {
   Line line;
   const int small = 1;
   REQUIRE(::setsockopt(line.ours.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
@@ -252,13 +252,13 @@ TEST_CASE("a keeper that does not read may have a link still") {
   CHECK_FALSE(told);
 }
 
-TEST_CASE("an agent that hears no end of what is kept says so") {
+TEST_CASE("taking the kept links fails if their list never ends") {
   Line line;
   line.ours.reset();
   CHECK_FALSE(line.client->take());
 }
 
-TEST_CASE("a descriptor of nobody is not taken for a keeper's") {
+TEST_CASE("a number that is not an open descriptor is not taken for the keeper's socket") {
   REQUIRE(::setenv("CORBD_KEEPER_SOCKET", "987", 1) == 0);
   CHECK_FALSE(keeper::socket_of_keeper());
   CHECK(::getenv("CORBD_KEEPER_SOCKET") == nullptr);
