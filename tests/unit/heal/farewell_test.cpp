@@ -30,7 +30,7 @@ class Scripted final : public test::ScriptedVolumes {
 
 }  // namespace
 
-TEST_CASE("a node that shuts down is served until nobody uses a device, and nothing is given up") {
+TEST_CASE("a node that shuts down serves its devices until nobody uses them, and gives no volume up") {
   test::Loop loop;
   Scripted volumes(loop.clock, seconds(30));
   CancelScope hurry;
@@ -41,7 +41,7 @@ TEST_CASE("a node that shuts down is served until nobody uses a device, and noth
   CHECK(volumes.given_up.empty());
 }
 
-TEST_CASE("what is still used after the grace is given up, so that unmounts end") {
+TEST_CASE("volumes still in use after the grace are given up, so that unmounts end") {
   test::Loop loop;
   Scripted volumes(loop.clock, seconds(95));
   CancelScope hurry;
@@ -58,7 +58,7 @@ TEST_CASE("a device that is used for ever does not keep the agent from leaving")
   CHECK(loop.clock.now() < begin + seconds(120));
 }
 
-TEST_CASE("a second signal ends the waiting at once") {
+TEST_CASE("a second signal ends the wait for users at once") {
   test::Loop loop;
   Scripted volumes(loop.clock, std::chrono::hours(1));
   CancelScope hurry;

@@ -34,7 +34,7 @@ TEST_CASE("volumes with requests that wait come first, then those longest withou
   CHECK(queue.start(t0) == Ids{"blocked-early", "blocked-late", "idle-early", "idle-late"});
 }
 
-TEST_CASE("tries that ended are counted by how") {
+TEST_CASE("finished tries are counted by outcome") {
   HealQueue queue({});
   queue.add(entry("1"), t0);
   queue.start(t0);
@@ -45,7 +45,7 @@ TEST_CASE("tries that ended are counted by how") {
   CHECK(queue.ended() == HealQueue::Counts{1, 0, 0, 0, 1});
 }
 
-TEST_CASE("no more than at_once are under way, and the next comes when one ends") {
+TEST_CASE("at most at_once tries run, and the next starts when one ends") {
   HealQueue queue({.at_once = 2});
   for (const char* id : {"1", "2", "3"}) queue.add(entry(id), t0);
   CHECK(queue.start(t0) == Ids{"1", "2"});
@@ -68,7 +68,7 @@ TEST_CASE("a volume that fails waits for its backoff, which grows, while others 
   CHECK(queue.next(first) == first + seconds(1));
 }
 
-TEST_CASE("a cluster that does not answer is asked by one volume at a time, another cluster is not held up") {
+TEST_CASE("a silent cluster is asked by one volume at a time and does not hold up another cluster") {
   HealQueue queue({});
   for (const char* id : {"a1", "a2", "a3"}) queue.add(entry(id, "a"), t0);
   REQUIRE(queue.start(t0).size() == 3);
@@ -83,8 +83,7 @@ TEST_CASE("a cluster that does not answer is asked by one volume at a time, anot
   CHECK(queue.start(again + seconds(100)).empty());
 }
 
-TEST_CASE(
-    "a volume whose own placement group does not answer does not ask for its cluster again and again: the next does") {
+TEST_CASE("after a volume whose placement group is silent, another volume probes the cluster") {
   HealQueue queue({});
   queue.add(entry("hangs", "a", true, seconds(-60)), t0);
   REQUIRE(queue.start(t0) == Ids{"hangs"});
@@ -96,7 +95,7 @@ TEST_CASE(
   CHECK_FALSE(queue.waits_for_cluster("a"));
 }
 
-TEST_CASE("when the cluster answers, all that waited for it go at once") {
+TEST_CASE("once the cluster answers, all volumes that waited for it are tried at once") {
   HealQueue queue({});
   for (const char* id : {"1", "2", "3"}) queue.add(entry(id), t0);
   for (const auto& id : queue.start(t0)) queue.ended(id, Outcome::unreachable, t0, 0.5);
@@ -118,7 +117,7 @@ TEST_CASE("a volume that failed for a reason of its own keeps the breaker as it 
   CHECK(queue.start(again) == Ids{"2"});
 }
 
-TEST_CASE("the backoff starts over after two minutes of health, and goes on before") {
+TEST_CASE("the backoff starts over only after two minutes of health") {
   HealQueue queue({});
   queue.add(entry("1"), t0);
   auto now = t0;
@@ -135,7 +134,7 @@ TEST_CASE("the backoff starts over after two minutes of health, and goes on befo
   CHECK(queue.start(now).empty() != long_healthy);
 }
 
-TEST_CASE("a volume that is down again as soon as it is healed is tried ever more seldom") {
+TEST_CASE("a volume that fails again right after each heal is tried ever less often") {
   HealQueue queue({});
   auto now = t0;
   std::vector<duration> waits;
@@ -158,7 +157,7 @@ TEST_CASE("a volume that is down again as soon as it is healed is tried ever mor
   CHECK(queue.start(now) == Ids{"2"});
 }
 
-TEST_CASE("a volume asked for by hand is tried at once") {
+TEST_CASE("a volume that an operator asks for is tried at once") {
   HealQueue queue({});
   queue.add(entry("1"), t0);
   REQUIRE(queue.start(t0) == Ids{"1"});

@@ -50,14 +50,14 @@ std::vector<time_point> tries(heal::Config config) {
 
 TEST_CASE("two healers of two nodes try again at different times") { CHECK(tries({}) != tries({})); }
 
-TEST_CASE("a healer that is given its numbers tries at the same times again") {
+TEST_CASE("two healers with the same jitter try at the same times") {
   heal::Config one, other;
   one.jitter = repeatable_jitter(7);
   other.jitter = repeatable_jitter(7);
   CHECK(tries(one) == tries(other));
 }
 
-TEST_CASE("a start looks at twenty thousand volumes that need nothing, each once") {
+TEST_CASE("a start checks each of twenty thousand healthy volumes once") {
   test::Loop loop;
   ManyVolumes volumes(20'000);
   heal::Config config;
