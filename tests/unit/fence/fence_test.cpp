@@ -35,12 +35,12 @@ using Texts = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("doubles and blocks inside another one are fenced once") {
+TEST_CASE("duplicate and nested blocks are fenced once") {
   const auto read = fence::read_blocks({"10.0.0.7/32", "10.0.1.0/24", "10.0.0.0/24", "10.0.0.0/24", " fd00::1/128 "});
   CHECK(texts(read.value()) == Texts{"10.0.1.0/24", "10.0.0.0/24", "fd00::1/128"});
 }
 
-TEST_CASE("an order without a block, or with one wrong block, is refused whole") {
+TEST_CASE("a request without a block, or with one invalid block, is refused as a whole") {
   CHECK(fence::read_blocks({}).error().code == errc::invalid_argument);
   const auto wrong = fence::read_blocks({"10.0.0.0/24", "10.0.1.7/24"});
   CHECK(wrong.error().code == errc::invalid_argument);
@@ -66,7 +66,7 @@ TEST_CASE("each block gets an entry of its own, also inside a wider fence that l
   CHECK(order("10.0.0.0/24") == Texts{"10.0.0.0/24"});
 }
 
-TEST_CASE("a fenced client is no fence of its address") {
+TEST_CASE("an entry for one client does not count as a fence of its address") {
   CHECK(fence::blocks_of(list({image::entry_of_client("10.0.0.7:0/5").value()})).empty());
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("an agent does not fence itself unless it is forced to") {
   CHECK(fence::to_block({block("10.0.0.8/29")}, now, false).value().size() == 1);
 }
 
-TEST_CASE("unfencing takes the block's own entry, and nobody else's fence of an address or a client in it") {
+TEST_CASE("unfencing removes the block's own entry, and no other entry inside the block") {
   const auto now = list({image::entry_of_range(block("10.0.0.0/24")), image::entry_of_range(block("10.0.0.0/25")),
                          image::entry_of_host(block("10.0.0.9/32")), image::entry_of_host(block("10.0.1.9/32")),
                          image::entry_of_client("10.0.0.7:0/5").value()});
@@ -91,14 +91,14 @@ TEST_CASE("unfencing takes the block's own entry, and nobody else's fence of an 
   CHECK(texts(fence::to_unblock({block("10.0.1.9/32")}, now).value()) == Texts{"10.0.1.9"});
 }
 
-TEST_CASE("single addresses are a block's fence only if each of its addresses has one") {
+TEST_CASE("entries for single addresses fence a block only if they cover all its addresses") {
   auto now = list({image::entry_of_host(block("10.0.0.6/32"))});
   CHECK(fence::to_unblock({block("10.0.0.6/31")}, now).error().code == errc::failed_precondition);
   now.entries.push_back(image::entry_of_host(block("10.0.0.7/32")));
   CHECK(texts(fence::to_unblock({block("10.0.0.6/31")}, now).value()) == Texts{"10.0.0.6", "10.0.0.7"});
 }
 
-TEST_CASE("a fence is taken away by itself, in any order, and what still fences its addresses is named") {
+TEST_CASE("overlapping fences are removed independently, and the answer names those that remain") {
   const auto wide = image::entry_of_range(block("10.0.0.0/24")), narrow = image::entry_of_range(block("10.0.0.7/32"));
   const auto both = list({wide, narrow});
   for (const auto& [own, other] : {std::pair(wide, narrow), std::pair(narrow, wide)}) {
@@ -118,7 +118,7 @@ TEST_CASE("a block without a fence of its own is unfenced already, and a wider o
   }
 }
 
-TEST_CASE("an address that was blocked for as long as asked is not blocked again, whatever this node's clock shows") {
+TEST_CASE("an address that is already blocked for long enough is not blocked again, whatever this node's clock shows") {
   const auto each = fence::each_address(block("10.0.0.4/30")).value();
   const auto slack = image::slack_of(24h);
   CHECK(slack == 1h);

@@ -50,7 +50,7 @@ TEST_CASE("a fence that another node has made is answered only after this node's
   CHECK(scene.monitors.calls == 2);
 }
 
-TEST_CASE("a fence that is there keeps its end, and one that is asked to last longer is refused") {
+TEST_CASE("a repeated fence keeps its end, and a request for a longer one is refused") {
   Scene scene;
   CHECK(scene.fence({"10.0.0.7/32"}, 24h));
   CHECK(scene.fence({"10.0.0.7/32"}, 1h));
@@ -60,7 +60,7 @@ TEST_CASE("a fence that is there keeps its end, and one that is asked to last lo
   CHECK(scene.monitors.left("10.0.0.7/32") == 14h);
 }
 
-TEST_CASE("a fence for years may be repeated until its last week") {
+TEST_CASE("a fence of several years may be repeated until its last week") {
   Scene scene;
   CHECK(scene.fence({"10.0.0.7/32"}));
   scene.monitors.pass(fence::kLasting - 7 * 24h);
@@ -108,7 +108,7 @@ TEST_CASE("monitors without ranges get each address of a block") {
   CHECK(scene.monitors.listed().empty());
 }
 
-TEST_CASE("a fence that was made by half says which half, and a repeat finishes it") {
+TEST_CASE("a partly made fence names both halves, and a repeat finishes it") {
   Scene scene;
   scene.monitors.refuses = "10.0.0.8/32";
   const auto half = scene.fence({"10.0.0.7/32", "10.0.0.8/32", "10.0.0.9/32"});
@@ -144,7 +144,7 @@ TEST_CASE("a repeat for monitors without ranges goes on where the call before en
   for (const auto& entry : scene.monitors.now.entries) CHECK(scene.monitors.left(entry.text()) >= 24h);
 }
 
-TEST_CASE("a request that names no cluster, an unknown one, or nobody to ask as, changes nothing") {
+TEST_CASE("a request without a known cluster or a Ceph user changes nothing") {
   Scene scene;
   scene.asker.cluster_id = "";
   CHECK(scene.fence({"10.0.0.7/32"}).error().code == errc::invalid_argument);
@@ -157,7 +157,7 @@ TEST_CASE("a request that names no cluster, an unknown one, or nobody to ask as,
   CHECK(scene.monitors.calls == 0);
 }
 
-TEST_CASE("a dry run looks and changes nothing") {
+TEST_CASE("a dry run reads the blocklist and changes nothing") {
   Scene scene;
   scene.monitors.now.own = {"10.0.0.7:0/5"};
   fence::Order order{{"10.0.0.7/32"}};
