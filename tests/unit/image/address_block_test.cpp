@@ -25,7 +25,7 @@ TEST_CASE("a block reads back as it was written, in the shortest form of its add
   CHECK(AddressBlock::parse("FD00:0:0::/64").value().text() == "fd00::/64");
 }
 
-TEST_CASE("a block that is written wrong says how to write it") {
+TEST_CASE("the error for a malformed block says how to write one") {
   CHECK(has(error_of("10.0.0.7"), "write 10.0.0.7/32"));
   CHECK(has(error_of("fd00::7"), "write fd00::7/128"));
   CHECK(has(error_of("10.0.0.7/24"), "write 10.0.0.0/24 for the block, or 10.0.0.7/32"));
@@ -34,11 +34,11 @@ TEST_CASE("a block that is written wrong says how to write it") {
   CHECK(has(error_of("::ffff:10.0.0.0/120"), "write 10.0.0.0/24"));
 }
 
-TEST_CASE("every address there is is no block") {
+TEST_CASE("a block of all addresses is refused") {
   for (const char* text : {"0.0.0.0/0", "::/0", "10.0.0.7/0"}) CHECK(has(error_of(text), "every client"));
 }
 
-TEST_CASE("what is no address and no length is refused") {
+TEST_CASE("text that is not an address with a length is refused") {
   for (const char* text : {"", "/", "/24", "host/32", "10.0.0/24", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/-1",
                            "10.0.0.0/24x", "10.0.0.0/ 24", "fd00::/129", "fe80::1%eth0/128", "10.0.0.0/24/24"})
     error_of(text);
@@ -63,7 +63,7 @@ TEST_CASE("a block counts and names its addresses") {
   CHECK(AddressBlock::parse("fd00::/64").value().count() == std::uint64_t{1} << 32);
 }
 
-TEST_CASE("a blocklist finds the entry that refuses a client: its own, its address's, or its block's") {
+TEST_CASE("a blocklist finds the entry that refuses a client: for itself, its address or its block") {
   image::Blocklist now{"fsid"};
   const std::string client = "10.0.0.7:0/5";
   CHECK(now.find(client) == nullptr);
@@ -91,7 +91,7 @@ TEST_CASE("an entry for one client names a port and a nonce, because Ceph takes 
     CHECK(image::entry_of_client(host).error().code == errc::invalid_argument);
 }
 
-TEST_CASE("an entry serves a fence if it lasts as long, or for a week, up to an hour less") {
+TEST_CASE("an entry is long enough for a fence if it lasts as long, less a slack, or for a week") {
   CHECK(image::is_long_enough(24h, 24h));
   CHECK(image::is_long_enough(23h, 24h));
   CHECK_FALSE(image::is_long_enough(23h - 1s, 24h));
