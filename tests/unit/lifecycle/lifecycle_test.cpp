@@ -293,9 +293,7 @@ TEST_CASE("an agent that is told to end first learns whether the node shuts down
   CHECK(life.state.phase == Phase::leaving);
 }
 
-TEST_CASE(
-    "a second signal drops a next agent that has not begun after 5 s, and ends the wait for users on a node that shuts "
-    "down") {
+TEST_CASE("a second signal drops a next agent that has not begun after 5 s, and users on a node that shuts down") {
   auto life = told_to_end();
   CHECK(life(Signalled{kNow}) == Do::heed_signal);
   CHECK_FALSE(life.action.first);

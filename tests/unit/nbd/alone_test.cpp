@@ -140,7 +140,7 @@ TEST_CASE("a reply that left in part from the image's thread goes on with its ne
   std::swap(ground.peer, peer);
 }
 
-TEST_CASE("replies of the io thread do not come between the parts of one that the image's thread began") {
+TEST_CASE("the io thread's replies never split a reply that the image's thread began") {
   Ground ground;
   constexpr std::uint32_t kLength = 32 << 10, kRefused = 20;
   auto [ours, peer] = tcp_pair(4096);

@@ -125,7 +125,7 @@ TEST_CASE("300 busy devices get no more than the budget and 1 MiB each") {
   for (auto& device : devices) budget.forget(device);
 }
 
-TEST_CASE("who waits for the budget is given it in order, and nobody overtakes") {
+TEST_CASE("waiters get the budget in order, without overtaking") {
   nbd::Budget budget(100, 10);
   Waiter busy(budget), first(budget), second(budget), third(budget), late(budget);
   REQUIRE(budget.take(busy, 100, 0));
@@ -157,7 +157,7 @@ TEST_CASE("devices of one cluster may have the whole budget") {
   CHECK_FALSE(budget.take(one, 1, 51));
 }
 
-TEST_CASE("a cluster that hangs leaves a fifth of the budget, and who waits for it keeps nobody else waiting") {
+TEST_CASE("a hanging cluster leaves a fifth of the budget to others, and its waiters hold up no one else") {
   nbd::Budget budget(100, 1);
   Waiter hung(budget, "hung"), well(budget, "well");
   std::uint64_t held = 0;
@@ -241,7 +241,7 @@ TEST_CASE("a device goes on when another one gives its share back") {
   CHECK(ground.eventually([&] { return other.image.waiting() == 2; }));
 }
 
-TEST_CASE("the time for which a device is not read from grows while it waits for the budget, and then no more") {
+TEST_CASE("a device's paused time grows only while it waits for the budget") {
   Ground ground(Ends::when_told, 4 * kRequest, kRequest);
   Other other(ground);
   const auto still = [&] { return other.link->figures().still_micros; };
@@ -298,7 +298,7 @@ TEST_CASE("what a shut link had under way, half read or unsent comes back to the
   CHECK(ground.eventually([&] { return other.image.waiting() == 4; }));
 }
 
-TEST_CASE("a link that is destroyed while it waits for the budget is not told any more") {
+TEST_CASE("a link that is destroyed while it waits for the budget gets no callback") {
   Ground ground(Ends::when_told, 4 * kRequest, kRequest);
   ground.send(reads(4));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 4; }));
@@ -347,8 +347,7 @@ TEST_CASE("a peer with too many unanswered requests is not read from until some 
 }
 
 TEST_CASE(
-    "what is kept of other sizes makes room before memory is asked for: all together are no more than was in use at "
-    "once") {
+    "spare buffers of other sizes are released before new memory is allocated, so that the total stays at the peak") {
   constexpr std::size_t most = 8 << 20;
   nbd::Buffers buffers(1 << 20);
   for (const std::size_t size : {1 << 20, 256 << 10, 64 << 10, 4 << 10}) {

@@ -78,9 +78,7 @@ TEST_CASE("a read-only device refuses whatever changes it with EPERM") {
   CHECK(nbd::check(of(Command::flush, 0, 0), kReadOnly) == 0);
 }
 
-TEST_CASE(
-    "no error of the connection is ever replied, and only one that says that the client is cut off costs the image its "
-    "lock") {
+TEST_CASE("no connection error is replied, and every one is doubtful unless it says that the client is cut off") {
   for (const int error : {ESHUTDOWN, EROFS, ETIMEDOUT, ENOTCONN, ECANCELED, ENXIO, EPERM, EACCES, ENOMEM}) {
     INFO(error);
     CHECK(nbd::judge(-error).hold);
@@ -88,7 +86,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("an error that nobody knows is held, and its image kept: only what the image says of itself is replied") {
+TEST_CASE("every error is held except the few that the image reports about itself") {
   const std::set<int> of_image{EIO, ENOENT, ENOSPC, EDQUOT, EINVAL, EOPNOTSUPP};
   for (int error = 1; error < 4096; ++error) {
     INFO(error);
@@ -97,7 +95,7 @@ TEST_CASE("an error that nobody knows is held, and its image kept: only what the
   for (const int error : {EAGAIN, EBUSY, EBADE, ESTALE, EILSEQ, 1234}) CHECK(nbd::judge(-error).doubtful);
 }
 
-TEST_CASE("what the image says is replied") {
+TEST_CASE("an error that the image reports about itself is replied") {
   CHECK_FALSE(nbd::judge(0).hold);
   CHECK(nbd::judge(0).error == 0);
   CHECK(nbd::judge(-EIO).error == nbd::wire_eio);

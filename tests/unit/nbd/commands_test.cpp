@@ -62,7 +62,7 @@ TEST_CASE("commands are begun one after another, and one whose caller left meanw
   CHECK(third.begun);
 }
 
-TEST_CASE("whoever leaves waits for the command that was begun, and no other is begun any more") {
+TEST_CASE("a leaving agent waits for the command under way and starts no other") {
   Loop loop;
   nbd::Commands commands(loop.control(), loop.clock, "");
   Asked begun, queued;
@@ -78,7 +78,7 @@ TEST_CASE("whoever leaves waits for the command that was begun, and no other is 
   CHECK_FALSE(queued.begun);
 }
 
-TEST_CASE("whoever leaves while no command is under way waits for none") {
+TEST_CASE("an agent that leaves while no command is under way waits for none") {
   Loop loop;
   nbd::Commands commands(loop.control(), loop.clock, "");
   commands.close();
@@ -99,7 +99,7 @@ TEST_CASE("no command is begun while a helper that outlived its agent has the lo
   CHECK(asked.begun);
 }
 
-TEST_CASE("an agent that leaves waits for a helper that outlived the agent before, and begins nothing") {
+TEST_CASE("a leaving agent waits for a helper that outlived its predecessor, and starts no command") {
   Loop loop;
   const Lock lock;
   lock.take();
@@ -116,7 +116,7 @@ TEST_CASE("an agent that leaves waits for a helper that outlived the agent befor
   CHECK_FALSE(asked.begun);
 }
 
-TEST_CASE("another agent has the turn once a command has given it away, and not before") {
+TEST_CASE("another agent gets the turn only once the command under way gives it away") {
   Loop loop;
   const Lock lock;
   nbd::Commands commands(loop.control(), loop.clock, lock.path);

@@ -98,8 +98,7 @@ TEST_CASE("a link that is destroyed while it looks out for slow requests lets th
   REQUIRE(ground.eventually([&] { return ground.loop.sessions == 0; }));
 }
 
-TEST_CASE(
-    "an io thread has so many lines about slow requests in a minute, and the next one tells how many it had not") {
+TEST_CASE("an io thread logs a bounded number of slow requests a minute, and the next line counts those it left out") {
   nbd::SlowLines lines;
   constexpr std::int64_t kSecond = 1'000'000;
   for (int i = 0; i < nbd::SlowLines::kPerMinute; ++i) CHECK(lines.next(100 * kSecond + i) == 0u);

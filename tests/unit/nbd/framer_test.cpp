@@ -73,7 +73,7 @@ TEST_CASE("however the stream is cut, the same requests and payloads come out") 
     }
 }
 
-TEST_CASE("when told so, it asks for no byte beyond the message that has begun") {
+TEST_CASE("a draining framer asks for no byte beyond the message that has begun") {
   const Bytes stream = request(Command::write, 1, 0, 5000) + pattern(5000);
   Cut cut(true);
   cut.feed(Bytes(stream.begin(), stream.begin() + 100), 1000);
@@ -82,7 +82,7 @@ TEST_CASE("when told so, it asks for no byte beyond the message that has begun")
   CHECK(into[0].iov_len == 5000 - (100 - nbd::request_bytes));
 }
 
-TEST_CASE("when told so, it asks for the rest of a header that came behind a skipped payload") {
+TEST_CASE("a draining framer asks for the rest of a header that follows a skipped payload") {
   // 5 bytes that are skipped, and 20 of a header: the header stays where it is, because its copy would overlap.
   const Bytes stream = request(Command::write, 1, 2 << 20, 5) + pattern(5) + request(Command::flush, 2);
   Cut cut;

@@ -34,7 +34,7 @@ struct Next {
 
 }  // namespace
 
-TEST_CASE("a client whose link is given to another server gets every answer once, and no end") {
+TEST_CASE("a client whose link is given to another server gets every answer once, and sees no end of its stream") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::write, 1, 0, 4096) + pattern(4096) + request(Command::read, 2, 0, 4096));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 2; }));
@@ -60,7 +60,7 @@ TEST_CASE("a client whose link is given to another server gets every answer once
   CHECK(ground.ask(request(Command::flush, 5), 5) == 0);
 }
 
-TEST_CASE("a link with a request that is not answered is not given away") {
+TEST_CASE("a link with an unanswered request is not given away") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::read, 1, 0, 4096));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
@@ -71,7 +71,7 @@ TEST_CASE("a link with a request that is not answered is not given away") {
   CHECK(ground.reply().cookie == 1);
 }
 
-TEST_CASE("a link whose drain is taken back answers what came meanwhile, and can be given away later") {
+TEST_CASE("a link whose drain is undone answers the requests that came meanwhile, and can be given away later") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::read, 1, 0, 4096));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
@@ -97,7 +97,7 @@ TEST_CASE("a link that was not told to drain is not given away") {
   CHECK(ground.ask(request(Command::flush, 1), 1) == 0);
 }
 
-TEST_CASE("a link that was given away ends without a word to its client") {
+TEST_CASE("a link that was given away ends without its client noticing") {
   Ground ground;
   REQUIRE(ground.drain() == Waited::ready);
   const auto socket = give(ground);
@@ -131,7 +131,7 @@ struct Taker {
 }  // namespace
 
 // Where the kernel has no nbd driver, any command to it fails.
-TEST_CASE("a given link waits for its own volume, until a session goes on with it") {
+TEST_CASE("a given link waits until a session of its own volume resumes it") {
   Taker taker;
   const auto& devices = taker.devices;
   CHECK_FALSE(devices->has_given("volume"));
@@ -146,7 +146,7 @@ TEST_CASE("a given link waits for its own volume, until a session goes on with i
   while (link->state() != device::Link::State::closed) taker.control.run_one_for(kPatience);
 }
 
-TEST_CASE("a link that was given to this agent is its device's without a command to the kernel") {
+TEST_CASE("a link that was given to this agent serves its device without a command to the kernel") {
   Taker taker;
   const auto& devices = taker.devices;
   devices->take(7, "volume", std::move(taker.ours));

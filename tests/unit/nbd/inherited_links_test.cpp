@@ -245,7 +245,7 @@ int serves_without_descriptors() {
 
 }  // namespace
 
-TEST_CASE("a kept link goes on where its dead server was, and the keeper has a new ledger instead of the old one") {
+TEST_CASE("a session resumes a kept link where its dead server stopped, and gives the keeper a new ledger") {
   Node node;
   const Dead dead(node.arena);
   node.start_with(dead);
@@ -259,7 +259,8 @@ TEST_CASE("a kept link goes on where its dead server was, and the keeper has a n
   CHECK(dead.answer() == 2);
 }
 
-TEST_CASE("a kept link whose number another volume has by now is shut, and nothing of it reaches that volume") {
+TEST_CASE(
+    "a kept link whose device number another volume now has is shut, and none of its requests reach that volume") {
   const Said said;
   Node node;
   const Dead dead(node.arena);
@@ -272,7 +273,7 @@ TEST_CASE("a kept link whose number another volume has by now is shut, and nothi
   CHECK_FALSE(node.resume());
 }
 
-TEST_CASE("a kept link of another number than the volume's device is not gone on with") {
+TEST_CASE("a kept link of another device number than the volume's is not resumed") {
   Node node;
   const Dead dead(node.arena);
   node.start_with(dead);
@@ -290,7 +291,7 @@ TEST_CASE("a kept link whose ledger is another volume's is shut") {
   CHECK(said.has("it is another device's"));
 }
 
-TEST_CASE("a kept link that nobody goes on with within a minute is shut, and its memory goes") {
+TEST_CASE("a kept link that no session resumes within a minute is shut, and its memory freed") {
   const Said said;
   Node node;
   const Dead dead(node.arena);
@@ -306,7 +307,7 @@ TEST_CASE("a kept link that nobody goes on with within a minute is shut, and its
   CHECK_FALSE(node.resume());
 }
 
-TEST_CASE("a kept link that nobody goes on with is shut as soon as a command that was under way has ended") {
+TEST_CASE("a kept link that no session resumes is shut as soon as the command under way has ended") {
   Node node;
   const Folder folder;
   const std::string lock = folder.path() + "/commands";
@@ -323,7 +324,7 @@ TEST_CASE("a kept link that nobody goes on with is shut as soon as a command tha
   CHECK(dead.shut());
 }
 
-TEST_CASE("a link that nobody goes on with takes the rest of a request that its peer is in the middle of sending") {
+TEST_CASE("a link that no session resumes receives the rest of a request that its peer is in the middle of sending") {
   Node node;
   const Dead dead(node.arena);
   node.start_with(dead);
@@ -333,7 +334,7 @@ TEST_CASE("a link that nobody goes on with takes the rest of a request that its 
   CHECK(dead.shut());
 }
 
-TEST_CASE("a kept link whose agent died while it ended the link is not gone on with") {
+TEST_CASE("a kept link is not resumed if its agent died while ending it") {
   const Said said;
   Node node;
   const Dead dead(node.arena);
@@ -352,7 +353,7 @@ TEST_CASE("a kept link whose agent died while it ended the link is not gone on w
   CHECK(node.keep.drops(dead.token));
 }
 
-TEST_CASE("a kept link that the kernel has ended is not gone on with") {
+TEST_CASE("a kept link that the kernel has ended is not resumed") {
   const Said said;
   Node node;
   Dead dead(node.arena);
@@ -403,7 +404,7 @@ TEST_CASE("a kept link whose ledger does not add up is shut, and the log says wh
   }
 }
 
-TEST_CASE("of two kept links of one device the one that has not ended is gone on with") {
+TEST_CASE("a session resumes the live one of a device's two kept links") {
   for (const bool first : {false, true}) {
     Node node;
     Dead ended(node.arena);
@@ -417,7 +418,7 @@ TEST_CASE("of two kept links of one device the one that has not ended is gone on
   }
 }
 
-TEST_CASE("of two kept links of one device that have not ended nobody goes on with either") {
+TEST_CASE("no session resumes a device's kept links if two of them are live") {
   const Said said;
   Node node;
   const Dead one(node.arena), other(node.arena);
@@ -430,7 +431,7 @@ TEST_CASE("of two kept links of one device that have not ended nobody goes on wi
   CHECK(said.has("two links"));
 }
 
-TEST_CASE("a device that was left with two links gets no new one before the kernel has ended both") {
+TEST_CASE("a device with two live links gets no new one before the kernel has ended both") {
   Node node;
   const Dead one(node.arena), other(node.arena);
   node.config.inherited.emplace_back(kIndex, one.given());
@@ -444,7 +445,7 @@ TEST_CASE("a device that was left with two links gets no new one before the kern
   CHECK_THAT(done.error().text, ContainsSubstring("the end of the link"));
 }
 
-TEST_CASE("a kept link whose payloads cannot be read is shut before the stream moves") {
+TEST_CASE("a kept link whose payloads cannot be read is shut before any byte is read from it") {
   const Folder folder;
   const std::string path = folder.path() + "/blind";
   const auto blind = [&] {  // as large as the arena, and unreadable
@@ -484,7 +485,7 @@ TEST_CASE("a kept link whose payloads cannot be read is shut before the stream m
   }
 }
 
-TEST_CASE("memory that no kept link speaks of goes at once, and other memory with the last link that does") {
+TEST_CASE("memory that no kept link refers to is freed at once, and other memory with the last link that does") {
   Node node;
   const Dead dead(node.arena);
   const nbd::Arena older = nbd::Arena::make(1u << 20).value();

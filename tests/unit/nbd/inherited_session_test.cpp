@@ -138,7 +138,7 @@ TEST_CASE("a link is kept once the kernel has it, and dropped when it ends") {
   CHECK(keep.dropped[0] == keep.held[0].token);
 }
 
-TEST_CASE("a link that is being ended is kept until the kernel has seen that, and nobody can go on with it") {
+TEST_CASE("a link that is being ended is kept until the kernel has ended it, and no session can resume it") {
   Diary keep;
   KeptGround ground(keep);
   ground.link->keep(3, "volume");
@@ -191,7 +191,7 @@ TEST_CASE("a link that nobody can keep is served all the same") {
   }
 }
 
-TEST_CASE("a session that goes on with nothing to keep it has the old ledger dropped, or does not go on") {
+TEST_CASE("a session that cannot be kept resumes only after the keeper has dropped the old ledger") {
   for (const bool refuses : {false, true}) {
     Diary keep;
     KeptGround before(keep);
@@ -213,7 +213,7 @@ TEST_CASE("a session that goes on with nothing to keep it has the old ledger dro
   }
 }
 
-TEST_CASE("a session goes on with a dead one's requests, and its ledger takes the place of the old one") {
+TEST_CASE("a session resumes a dead one's requests, and its ledger replaces the old one") {
   Diary keep;
   KeptGround before(keep);
   before.image.set_ends(Ends::when_told);

@@ -179,7 +179,7 @@ TEST_CASE("a busy io thread holds up no device of another one, and its own stay 
   CHECK(first.gets_replies(1));
 }
 
-TEST_CASE("all io threads together have no more budget, and keep no more memory, than one has") {
+TEST_CASE("all io threads together have the budget and the spare memory of one") {
   constexpr std::uint64_t total = 512ull << 20;
   const std::size_t threads = GENERATE(1u, 2u, 3u, 16u);
   const nbd::IoLoops loops(threads, total, 32u << 20);
@@ -226,7 +226,7 @@ TEST_CASE("a request that is longer than its io thread's part of the budget is a
   CHECK(greedy.gets(nbd::reply_bytes + kLong));
 }
 
-TEST_CASE("the figures of several io threads are their sums") {
+TEST_CASE("the counters of several io threads add up") {
   Node node(2);
   for (int i = 0; i < 3; ++i) node.serve(Ends::when_told).send(reads(2, kShort));
   REQUIRE(node.disks.eventually([&] {
@@ -264,7 +264,7 @@ TEST_CASE("a drain of all links answers what was read, whichever io thread has i
   }
 }
 
-TEST_CASE("every io thread of the devices has its part of the budget, and they say what all have") {
+TEST_CASE("every io thread of the devices has a share of the budget, and the devices report the total") {
   Disks disks;
   const Folder empty;
   nbd::Config config;

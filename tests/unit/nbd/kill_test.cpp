@@ -318,7 +318,7 @@ Left kill_servers(const Play& play) { return Killing(play).run(); }
 
 }  // namespace
 
-TEST_CASE("a client whose server is killed at any moment gets every answer once and true from the next ones") {
+TEST_CASE("a client whose server is killed at any moment gets every answer once, correct, from its successors") {
   const Left left = kill_servers({});
   CHECK(left.partly > 0);
   CHECK(left.filling > 0);
@@ -327,7 +327,7 @@ TEST_CASE("a client whose server is killed at any moment gets every answer once 
   CHECK(left.flushes > 0);
 }
 
-TEST_CASE("a client whose server is killed with its only request gets that answer once and true from the next one") {
+TEST_CASE("a client whose server is killed with its only request gets that answer once, correct, from the successor") {
   Play play;
   play.depth = 1;
   play.longest = 32 << 10;  // which a thread of the image answers
@@ -339,7 +339,7 @@ TEST_CASE("a client whose server is killed with its only request gets that answe
   CHECK(left.partly > 0);
 }
 
-TEST_CASE("clients whose server is killed while their requests wait for memory get every answer once and true") {
+TEST_CASE("clients whose server is killed while their requests wait for memory get every answer once, correct") {
   Play play;
   play.links = 3;
   play.budgets = {512 << 10, 256 << 10, 1 << 20};
@@ -349,7 +349,7 @@ TEST_CASE("clients whose server is killed while their requests wait for memory g
   CHECK(left.no_memory > 0);
 }
 
-TEST_CASE("a client whose server is killed between the pieces of a request gets that answer once and true") {
+TEST_CASE("a client whose server is killed between the pieces of a request gets that answer once, correct") {
   Play play;
   play.depth = 6;
   play.long_parts = 4;

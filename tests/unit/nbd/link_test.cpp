@@ -20,7 +20,7 @@ TEST_CASE("a wrong magic ends the link, for the stream is lost") {
   CHECK(ground.counters.of(device::Count::links_broken) == 1);
 }
 
-TEST_CASE("the end of the peer closes the link while operations are under way") {
+TEST_CASE("a link closes when its peer ends while operations are under way") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::read, 1, 0, 512));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
@@ -31,7 +31,7 @@ TEST_CASE("the end of the peer closes the link while operations are under way") 
   CHECK(ground.idle() == Waited::ready);
 }
 
-TEST_CASE("a goodbye closes the link once everything is answered") {
+TEST_CASE("a link closes after the goodbye once everything is answered") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::flush, 1) + request(Command::disconnect, 2));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
@@ -67,7 +67,7 @@ TEST_CASE("the end of the stream after the goodbye closes the link, whatever is 
   CHECK(ground.eventually([&] { return ground.link->state() == State::closed; }));
 }
 
-TEST_CASE("shutting a link down ends the stream, and it is idle when its operations ended") {
+TEST_CASE("shutting a link down ends the stream, and the link is idle once its operations have ended") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::write, 1, 0, 512) + pattern(512));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));
@@ -81,7 +81,7 @@ TEST_CASE("shutting a link down ends the stream, and it is idle when its operati
   CHECK(ground.link->in_flight() == 0);
 }
 
-TEST_CASE("a link that ends takes the rest of a request that its peer is in the middle of sending") {
+TEST_CASE("a link that ends receives the rest of a request that its peer is in the middle of sending") {
   Ground ground;
   REQUIRE(ground.drain() == Waited::ready);
   MidSend sending(ground.peer.get());
@@ -90,7 +90,7 @@ TEST_CASE("a link that ends takes the rest of a request that its peer is in the 
   CHECK(ground.ends());
 }
 
-TEST_CASE("a link has ended once its peer has ended its side, too") {
+TEST_CASE("a link has ended only when its peer has ended its side, too") {
   Ground ground;
   ground.link->shut();
   CHECK(ground.ends());
@@ -175,7 +175,7 @@ TEST_CASE(
   CHECK_FALSE(nbd::may_resize(*state, duration::zero()));
 }
 
-TEST_CASE("a drain of a link that is down is over when its operations are") {
+TEST_CASE("draining a dead link ends with the link's operations") {
   Ground ground(Ends::when_told);
   ground.send(request(Command::flush, 1));
   REQUIRE(ground.eventually([&] { return ground.image.waiting() == 1; }));

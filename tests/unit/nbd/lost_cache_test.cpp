@@ -32,7 +32,9 @@ class LossyGround : public Ground {
 
 }  // namespace
 
-TEST_CASE("flushes are told of a lost cache until a second after the first answer, writes and reads never") {
+TEST_CASE(
+    "flushes and FUA writes fail over a lost cache until a second after the first such answer; writes and reads never "
+    "do") {
   nbd::LostCache lost(true);
   CHECK(lost.concerns(kFlush, 5'000'000));
   CHECK(lost.concerns(kFuaWrite, 5'000'000));
@@ -45,7 +47,7 @@ TEST_CASE("flushes are told of a lost cache until a second after the first answe
   CHECK_FALSE(nbd::LostCache(false).concerns(kFlush, 1));
 }
 
-TEST_CASE("a flush over a lost cache reaches the image and is answered with EIO, whichever thread ends it") {
+TEST_CASE("a flush over a lost cache reaches the image and is answered with EIO, whichever thread completes it") {
   for (const auto ends : {MemoryImage::Ends::at_once, MemoryImage::Ends::elsewhere}) {
     LossyGround ground(ends);
     CHECK(ground.ask(request(Command::write, 1, 0, 4096) + pattern(4096), 1) == 0);
@@ -65,7 +67,7 @@ TEST_CASE("a write with FUA over a lost cache is stored, and answered with EIO")
   CHECK(std::equal(content.begin(), content.begin() + 4096, pattern(4096).begin()));
 }
 
-TEST_CASE("the owner of a link hears once that a lost cache was told of") {
+TEST_CASE("the owner of a link learns once that a flush failed over a lost cache") {
   LossyGround ground;
   ground.send(request(Command::flush, 1) + request(Command::flush, 2) + request(Command::read, 3, 0, 512));
   CHECK(ground.reply().error == nbd::wire_eio);

@@ -83,7 +83,7 @@ TEST_CASE("requests are owed in the order in which they were read") {
   CHECK(found->slots[2].data_bytes() == 0);
 }
 
-TEST_CASE("a request whose reader died before it said so is still input") {
+TEST_CASE("a request whose reader died before publishing it counts as unread input") {
   Book book;
   book.ledger->publish(nbd::ledger::Reader{0, 28, 0, 0, 0});
   book.ledger->taken(0, {0, Command::flush, 1, 0, 0}, 0);
@@ -93,7 +93,7 @@ TEST_CASE("a request whose reader died before it said so is still input") {
   CHECK(found->input.size() == 28);
 }
 
-TEST_CASE("bytes of a call that nobody came back from count once") {
+TEST_CASE("bytes that an interrupted receive delivered count once") {
   Book book;
   book.ledger->taken(0, {0, Command::write, 1, 0, 1000}, 0);
   book.ledger->publish(nbd::ledger::Reader{0, 0, 1000, 0, 1});
@@ -152,7 +152,7 @@ TEST_CASE("a death within the sending of replies leaves whole ones out, one in p
   }
 }
 
-TEST_CASE("a reply that was out in part before the last call ends with it") {
+TEST_CASE("a reply that was sent in part is done once the last call has sent its rest") {
   Book book;
   book.take(1, Command::read, 100, 4096);
   book.ledger->answered(1, 0);

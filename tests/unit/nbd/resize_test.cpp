@@ -66,7 +66,7 @@ struct Growing {
 
 }  // namespace
 
-TEST_CASE("a resize is given by a helper, which has no descriptor of the agent") {
+TEST_CASE("a resize is given by a helper, which inherits none of the agent's descriptors") {
   Growing growing;
   auto resized = growing.resize();
   REQUIRE(growing.asked());
@@ -79,8 +79,7 @@ TEST_CASE("a resize is given by a helper, which has no descriptor of the agent")
   CHECK(resized.get());
 }
 
-TEST_CASE(
-    "a link that nobody goes on with is not ended while a helper of a dead agent resizes, and is ended afterwards") {
+TEST_CASE("a link that no session resumes ends only after a dead agent's helper has finished its resize") {
   Folder folder;
   Loop loop;
   nbd::Config config;

@@ -149,7 +149,7 @@ TEST_CASE("an error of the image is replied, and the link lives on") {
   CHECK(ground.link->state() == State::serving);
 }
 
-TEST_CASE("an error of the connection ends the stream without a reply, then or later") {
+TEST_CASE("an error of the connection ends the stream without a reply at any time") {
   for (const int error : {ESHUTDOWN, EROFS, ENOTCONN}) {
     Ground ground(Ends::when_told);
     ground.send(request(Command::read, 1, 0, 4096) + request(Command::flush, 2));
@@ -168,7 +168,7 @@ TEST_CASE("an error of the connection ends the stream without a reply, then or l
   }
 }
 
-TEST_CASE("an error that nobody knows ends the stream without a reply, and says nothing of the image's connection") {
+TEST_CASE("an unknown error ends the stream without a reply, and leaves the image's connection as it is") {
   Ground ground;
   ground.image.fail(Io::write, EBADE);
   ground.send(request(Command::write, 3, 0, 512) + pattern(512));

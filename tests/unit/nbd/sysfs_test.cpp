@@ -62,7 +62,7 @@ TEST_CASE("a configured device is seen with everything the planner asks for") {
         std::vector<device::UpperDevice>{{"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}, {"dm-0", "", 0, 0, 0}});
 }
 
-TEST_CASE("what a device with requests in flight has answered is seen, and nothing more is read of an idle one") {
+TEST_CASE("the answered requests of a busy device are read from sysfs, and an idle device costs no further read") {
   constexpr const char* stat = "10 1 80 5 20 2 160 9 2 14 14 30 0 240 1 40 3";  // reads, writes, discards, flushes
   Tree tree;
   tree.device(3).file("block/nbd3/pid", "42").file("block/nbd3/stat", stat).file("block/nbd3/inflight", "0 2");
@@ -97,7 +97,7 @@ TEST_CASE("a device that is not configured is not seen, nor is anything that is 
   CHECK(all->empty());
 }
 
-TEST_CASE("a device without an identifier is seen as somebody else's") {
+TEST_CASE("a device without an identifier counts as another program's") {
   Tree tree;
   tree.device(1).file("block/nbd1/pid", "42");
   const auto all = nbd::read_inventory(tree.root());
@@ -124,7 +124,7 @@ TEST_CASE("an unreadable sysfs is an error, not an empty node") {
   CHECK(all.error().code == errc::unavailable);
 }
 
-TEST_CASE("without the driver the devices are not ready, and say what to do") {
+TEST_CASE("without the nbd driver the devices are not ready, and the reason says what to do") {
   asio::io_context control;
   const auto clock = make_real_clock(control.get_executor());
   Tree tree;
@@ -139,7 +139,7 @@ TEST_CASE("without the driver the devices are not ready, and say what to do") {
   CHECK(devices->ready());
 }
 
-TEST_CASE("the identifier of one device is told without looking at the others") {
+TEST_CASE("the identifier of one device is read without reading the others") {
   Tree tree;
   tree.device(1).file("block/nbd1/backend", "one").device(2);
   Loop loop;
