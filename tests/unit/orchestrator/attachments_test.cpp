@@ -55,7 +55,7 @@ struct Scene {
 
 }  // namespace
 
-TEST_CASE("a volume that does not know its attachment at the agent's start is told") {
+TEST_CASE("a volume without a known attachment learns it at the agent's start") {
   Scene scene;
   scene.attachments.start(scene.volumes);
   CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
@@ -70,7 +70,7 @@ TEST_CASE("a volume that knows its attachment costs the API server nothing at th
   CHECK(scene.server.requests().empty());
 }
 
-TEST_CASE("a volume that is staged is told its attachment, one that is healed is not") {
+TEST_CASE("a volume learns its attachment when it is staged, not when it is healed") {
   Scene scene;
   scene.uid() = "uid-0";
   scene.attachments.start(scene.volumes);
@@ -80,7 +80,7 @@ TEST_CASE("a volume that is staged is told its attachment, one that is healed is
   CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
 }
 
-TEST_CASE("a server that fails is asked again, one that knows no attachment is not") {
+TEST_CASE("an API server that fails is asked again, and one that knows no attachment is not") {
   Scene scene;
   scene.status = 503;
   scene.attachments.start(scene.volumes);
@@ -95,7 +95,7 @@ TEST_CASE("a server that fails is asked again, one that knows no attachment is n
   CHECK(scene.volumes.wishes.empty());
 }
 
-TEST_CASE("a volume that is not served yet is told once it is") {
+TEST_CASE("a volume that is not served yet learns its attachment once it is") {
   Scene scene;
   scene.volumes.outcome = Error{errc::unavailable, "not served now"};
   scene.attachments.start(scene.volumes);
@@ -174,7 +174,7 @@ using State = plan::Attachment::State;
 
 }  // namespace
 
-TEST_CASE("an attachment that is not attached yet is watched by its name, and its change is told") {
+TEST_CASE("an attachment that is not attached yet is watched by name, and its change is reported") {
   Waiting scene;
   REQUIRE(scene.ask() == State::unknown);
   REQUIRE(scene.comes([&] { return scene.asked(is_watch) > 1; }));
@@ -184,7 +184,7 @@ TEST_CASE("an attachment that is not attached yet is watched by its name, and it
   for (const auto& request : scene.server.requests()) CHECK(request.target.find(kName) != request.target.npos);
 }
 
-TEST_CASE("an attachment that was found here or away is not watched any more") {
+TEST_CASE("the watch of an attachment ends once it is known to be here or elsewhere") {
   Waiting scene;
   REQUIRE(scene.ask() == State::unknown);
   REQUIRE(scene.comes([&] { return scene.asked(is_watch) > 1; }));
@@ -194,7 +194,7 @@ TEST_CASE("an attachment that was found here or away is not watched any more") {
   CHECK(scene.comes([&] { return scene.gone.load(); }));
 }
 
-TEST_CASE("where it may not be watched, an attachment is left to those who ask again") {
+TEST_CASE("an agent that may not watch an attachment reads it again only when asked") {
   Waiting scene;
   scene.may_watch = false;
   REQUIRE(scene.ask() == State::unknown);
@@ -206,7 +206,7 @@ TEST_CASE("where it may not be watched, an attachment is left to those who ask a
   CHECK(scene.server.requests().size() == before + 1);
 }
 
-TEST_CASE("one watch of all nodes' attachments takes the place of one for each, and is never the proof") {
+TEST_CASE("one watch of all attachments replaces a watch of each, and never counts as the proof") {
   Waiting scene(true);
   REQUIRE(scene.comes([&] { return scene.asked(is_watch) > 1; }));
   REQUIRE(scene.ask() == State::unknown);
@@ -251,13 +251,13 @@ struct Unattached {
 
 }  // namespace
 
-TEST_CASE("where the CSIDriver says that its volumes are not attached, a missing attachment tells nothing") {
+TEST_CASE("a missing attachment means nothing if the CSIDriver does not attach its volumes") {
   Unattached scene(200, R"({"spec":{"attachRequired":false}})");
   CHECK(scene.ask().state == State::none);
   CHECK(scene.loop.clock.next() == time_point::max());
 }
 
-TEST_CASE("a missing attachment is away where the CSIDriver says nothing else, is not there, or cannot be read") {
+TEST_CASE("a missing attachment counts as away if the CSIDriver attaches its volumes, is missing, or cannot be read") {
   const auto [status, driver] = GENERATE(
       table<unsigned, std::string>({{200, R"({"spec":{"attachRequired":true}})"},
                                     {200, R"({"spec":{}})"},
@@ -269,7 +269,7 @@ TEST_CASE("a missing attachment is away where the CSIDriver says nothing else, i
   CHECK((found.why.find("not for you") != std::string::npos) == (status == 403));
 }
 
-TEST_CASE("a driver whose volumes are not attached is asked once for each stage") {
+TEST_CASE("a CSIDriver that attaches no volumes is read once for each stage") {
   Unattached scene(200, R"({"spec":{"attachRequired":false}})");
   test::ScriptedVolumes volumes;
   volumes.all.emplace_back().volume_id = "v";

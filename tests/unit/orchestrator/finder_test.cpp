@@ -118,7 +118,7 @@ TEST_CASE("a device without a record is staged as the API server tells, by three
   CHECK(std::get<plan::Staged>(scene.volumes.wishes.front()).claim == plan::PvcRef{"data", "shop", "pv-1"});
 }
 
-TEST_CASE("a volume whose object is missing is skipped, and why is told until it is found") {
+TEST_CASE("a volume whose object is missing is skipped, and the reason is shown until it is found") {
   Scene scene;
   const auto [target, name] =
       GENERATE(table<std::string, std::string>({{"/apis/storage.k8s.io", "VolumeAttachment"},
@@ -154,7 +154,7 @@ TEST_CASE("one volume that is not ours does not keep another from its server") {
       scene.comes([&] { return scene.finder.left().size() == 1 && scene.finder.left().begin()->first == "another"; }));
 }
 
-TEST_CASE("a device whose volume was detached meanwhile is left alone") {
+TEST_CASE("a device whose volume has since been detached is left alone") {
   Scene scene;
   scene.attached("2099-01-01T00:00:00Z");
   scene.finder.start();

@@ -37,7 +37,7 @@ Attachment judged(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a volume is looked for where kubelets stage it, from 1.24 on and before") {
+TEST_CASE("a volume is looked for where kubelet stages it, both since 1.24 and before") {
   CHECK(*orchestrator::staging_path_of(a_volume(), "/k", {"/elsewhere", kHashed + "/" + kHandle}) == kHashed);
   CHECK(*orchestrator::staging_path_of(a_volume(), "/k", {kBelow + "pv/pv-1/globalmount/" + kHandle}) ==
         kBelow + "pv/pv-1/globalmount");
@@ -50,7 +50,7 @@ TEST_CASE("a block volume is looked for by the volume's mode, at its own path") 
         kBelow + "volumeDevices/staging/pv-1");
 }
 
-TEST_CASE("a device that is mounted at none of them is left to kubelet") {
+TEST_CASE("a device that is mounted at no staging path is left to kubelet") {
   const auto found = orchestrator::staging_path_of(a_volume(), "/k", {"/k/pods/p/mount"});
   REQUIRE_FALSE(found);
   CHECK(found.error().code == errc::not_found);
@@ -93,8 +93,7 @@ TEST_CASE("only a VolumeAttachment that is attached and stays so says that a vol
             .state == State::away);
 }
 
-TEST_CASE(
-    "a VolumeAttachment that is gone says that the volume is not here, a server that does not answer says nothing") {
+TEST_CASE("a missing VolumeAttachment means that the volume is not here, and a silent API server means nothing") {
   const auto judged = [](errc code) {
     return orchestrator::judge(kube::Failure{kube::Failure::Kind::other, {code, "why"}, std::nullopt},
                                "rbd.csi.ceph.com", "node-1");

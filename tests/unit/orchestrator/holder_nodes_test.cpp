@@ -67,7 +67,7 @@ struct Scene {
 
 }  // namespace
 
-TEST_CASE("the node that the image's metadata names by its address is asked for, and no list") {
+TEST_CASE("the holder's node is found by the name in the image's metadata, without a list of nodes") {
   Scene scene;
   scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown");
   scene.attachments["n7"] = R"({"metadata":{"uid":"u","creationTimestamp":"2026-11-22T03:00:00Z"}})";
@@ -80,7 +80,7 @@ TEST_CASE("the node that the image's metadata names by its address is asked for,
   CHECK(scene.lists == 0);
 }
 
-TEST_CASE("among nodes that only use the image, the one with the client's address is it") {
+TEST_CASE("among nodes that use the image, the holder's is the one with the client's address") {
   Scene scene;
   scene.nodes["n6"] = node("n6", "10.0.0.6");
   scene.nodes["n7"] = node("n7", "10.0.0.7");
@@ -91,7 +91,7 @@ TEST_CASE("among nodes that only use the image, the one with the client's addres
   CHECK(scene.lists == 0);
 }
 
-TEST_CASE("a client that no metadata explains is looked for in one list of all nodes, not in one for each look") {
+TEST_CASE("a client that no metadata names is looked up in one list of all nodes, which several looks share") {
   Scene scene;
   scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown");
   CHECK(scene.find().name == "n7");
@@ -103,7 +103,7 @@ TEST_CASE("a client that no metadata explains is looked for in one list of all n
   CHECK(scene.lists == 2);
 }
 
-TEST_CASE("a node without an object is gone if it was seen with that address, unless that is another node's by now") {
+TEST_CASE("a node without an object is gone if it once had the client's address and no other node has it now") {
   Scene scene;
   const auto never = scene.find({{"n7"}, {}});
   CHECK(never.state == State::unknown);
@@ -122,7 +122,7 @@ TEST_CASE("a node without an object is gone if it was seen with that address, un
   CHECK(other.state == State::ready);
 }
 
-TEST_CASE("a node whose addresses are others than the client's is not the client's node") {
+TEST_CASE("a node without the client's address is not the client's node") {
   Scene scene;
   scene.nodes["n7"] = node("n7", "10.0.0.70", "True", "node.kubernetes.io/out-of-service");
   const auto found = scene.find({{"n7"}, {}});
@@ -131,14 +131,14 @@ TEST_CASE("a node whose addresses are others than the client's is not the client
   CHECK(found.why.find("n7") != std::string::npos);
 }
 
-TEST_CASE("an address that two nodes have tells of neither") {
+TEST_CASE("an address that two nodes share identifies neither") {
   Scene scene;
   scene.nodes["n7"] = node("n7", "10.0.0.7", "True", "node.kubernetes.io/out-of-service");
   scene.nodes["n8"] = node("n8", "10.0.0.7");
   CHECK(scene.find().name.empty());
 }
 
-TEST_CASE("an API server that refuses or is not there leaves the node unknown, and nobody dead") {
+TEST_CASE("an API server that refuses or is unreachable leaves the node unknown and no client proven dead") {
   Scene scene;
   scene.refuses = 403;
   const auto refused = scene.find({{"n7"}, {}});
@@ -153,7 +153,7 @@ TEST_CASE("an API server that refuses or is not there leaves the node unknown, a
   CHECK(none.state == State::unknown);
 }
 
-TEST_CASE("while nodes cannot be listed nobody is proven dead, and the reason says so") {
+TEST_CASE("while nodes cannot be listed no client is proven dead, and the reason says so") {
   Scene scene;
   scene.refuses_lists = GENERATE(429u, 403u, 410u);
   scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown");
@@ -166,7 +166,7 @@ TEST_CASE("while nodes cannot be listed nobody is proven dead, and the reason sa
   CHECK_FALSE(scene.proves_dead({{"n7"}, {}}));
 }
 
-TEST_CASE("a client that was not seen on a node that is gone is not proven dead by that node's end") {
+TEST_CASE("a node that is gone proves dead only the clients that were seen on it") {
   Scene scene;
   scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown");
   CHECK_FALSE(scene.proves_dead({{"n7"}, {}}, "1"));
@@ -175,7 +175,7 @@ TEST_CASE("a client that was not seen on a node that is gone is not proven dead 
   CHECK(scene.proves_dead({{"n7"}, {}}, "1"));
 }
 
-TEST_CASE("what was seen of a client counts for an hour") {
+TEST_CASE("a sighting of a client on a node counts for an hour") {
   Scene scene;
   scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown");
   CHECK_FALSE(scene.proves_dead({{"n7"}, {}}));
@@ -207,7 +207,7 @@ TEST_CASE("a node that is out of service proves nothing of an address that anoth
   CHECK(scene.proves_dead({{"n7"}, {}}));
 }
 
-TEST_CASE("a node is proven dead by a list of the moment, which is made after its client was seen first") {
+TEST_CASE("a node is proven dead only by a list made after its client was first seen") {
   Scene scene;
   CHECK(scene.find({}, "10.0.0.8").name.empty());
   scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown", "node.kubernetes.io/out-of-service");
@@ -221,7 +221,7 @@ TEST_CASE("a node is proven dead by a list of the moment, which is made after it
   CHECK(scene.lists == 3);
 }
 
-TEST_CASE("a list that failed is not asked for again at every look") {
+TEST_CASE("a failed list of nodes is not requested again at every look") {
   Scene scene;
   scene.refuses_lists = 429;
   CHECK(scene.find().why.find("no lists") != std::string::npos);

@@ -41,7 +41,7 @@ using Reasons = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a stall that ends soon is told to nobody") {
+TEST_CASE("a short stall makes no Event") {
   Scene scene;
   CHECK(scene.becomes(Health::reconnecting).empty());
   CHECK(scene.after(9s).empty());
@@ -49,7 +49,7 @@ TEST_CASE("a stall that ends soon is told to nobody") {
   CHECK(scene.notices.next() == time_point::max());
 }
 
-TEST_CASE("a stall that lasts is told once, and its end with its length") {
+TEST_CASE("a long stall makes one Event, and its end another with the stall's length") {
   Scene scene;
   CHECK(scene.becomes(Health::reconnecting).empty());
   CHECK(scene.after(10s) == Reasons{"VolumeStalled"});
@@ -60,7 +60,7 @@ TEST_CASE("a stall that lasts is told once, and its end with its length") {
   CHECK_FALSE(scene.warning);
 }
 
-TEST_CASE("healing that fails for a minute is told with its error, once") {
+TEST_CASE("healing that fails for a minute makes one Event with the error") {
   Scene scene;
   scene.becomes(Health::reconnecting);
   scene.status.last_error = Error{errc::unreachable, "no monitor answers"};
@@ -69,14 +69,14 @@ TEST_CASE("healing that fails for a minute is told with its error, once") {
   CHECK(scene.after(60s).empty());
 }
 
-TEST_CASE("a client that was cut off is told at once") {
+TEST_CASE("a client that was cut off makes an Event at once") {
   Scene scene;
   scene.status.cut_off = true;
   CHECK(scene.becomes(Health::reconnecting) == Reasons{"VolumeFenced"});
   CHECK(scene.after(10s).empty());
 }
 
-TEST_CASE("a volume that is not proven ours is told with the reason, one that is lost with what to do") {
+TEST_CASE("an unproven volume makes an Event with the reason, and a lost one an Event with the remedy") {
   Scene scene;
   CHECK(scene.becomes(Health::unproven, "its lock is free") == Reasons{"HealingFailed"});
   CHECK_THAT(scene.message, ContainsSubstring("its lock is free"));
@@ -86,7 +86,7 @@ TEST_CASE("a volume that is not proven ours is told with the reason, one that is
   CHECK(scene.notices.next() == time_point::max());
 }
 
-TEST_CASE("a volume whose device another program disconnected in use is told once, with what to do") {
+TEST_CASE("a volume in use whose device another program disconnected makes one Event with the remedy") {
   Scene scene;
   scene.becomes(Health::reconnecting);
   if (GENERATE(true, false))
@@ -99,7 +99,7 @@ TEST_CASE("a volume whose device another program disconnected in use is told onc
   CHECK(scene.becomes(Health::staged).empty());
 }
 
-TEST_CASE("an operator override is told as a warning, with who gave it and what came of it") {
+TEST_CASE("an operator override makes a warning Event with who gave it and its result") {
   const auto served = orchestrator::override_notice("uid 0, pid 7", {});
   CHECK(served.reason == "HealedByOverride");
   CHECK(served.warning);
@@ -109,7 +109,7 @@ TEST_CASE("an operator override is told as a warning, with who gave it and what 
   CHECK_THAT(refused.message, ContainsSubstring("it is attached elsewhere"));
 }
 
-TEST_CASE("a volume that is unstaged is told nothing more") {
+TEST_CASE("a volume that was unstaged makes no more Events") {
   Scene scene;
   scene.becomes(Health::reconnecting);
   scene.becomes(Health::absent);

@@ -60,7 +60,7 @@ struct Scene {
 
 }  // namespace
 
-TEST_CASE("a volume that no pod uses and that is attached no more is unstaged after the grace, where that is wanted") {
+TEST_CASE("a detached volume that no pod uses is unstaged after the grace, if that is enabled") {
   Scene scene;
   scene.pass(10min);
   CHECK_FALSE(scene.server.requests().empty());
@@ -70,7 +70,7 @@ TEST_CASE("a volume that no pod uses and that is attached no more is unstaged af
   CHECK(std::get<plan::Unstaged>(scene.volumes.wishes.front()).path == "/staging");
 }
 
-TEST_CASE("where it is not wanted, a forgotten volume is only told") {
+TEST_CASE("a forgotten volume is only reported unless unstaging it is enabled") {
   Scene scene(false);
   scene.pass(30min);
   CHECK(scene.told == std::vector<std::string>{"VolumeOrphaned"});
@@ -85,7 +85,7 @@ TEST_CASE("a volume that is still attached is not forgotten") {
   CHECK(scene.volumes.wishes.empty());
 }
 
-TEST_CASE("a volume that a pod uses, or whose attachment was never seen, is not asked for") {
+TEST_CASE("a volume that a pod uses, or whose attachment was never seen, is never unstaged as forgotten") {
   Scene scene;
   if (GENERATE(true, false))
     scene.volumes.all.front().published_at = {"/target"};
@@ -95,14 +95,14 @@ TEST_CASE("a volume that a pod uses, or whose attachment was never seen, is not 
   CHECK(scene.volumes.wishes.empty());
 }
 
-TEST_CASE("where the own Node is known, a volume that it names is not asked for") {
+TEST_CASE("a volume that this agent's own Node object lists costs the API server no request") {
   Scene scene;
   scene.node.emplace().volumes_attached = {"kubernetes.io/csi/driver^v"};
   scene.pass(30min);
   CHECK(scene.server.requests().empty());
 }
 
-TEST_CASE("a volume in use that the own Node does not name any more is asked for, told, and left as it is") {
+TEST_CASE("a volume in use that the own Node no longer lists is looked up, reported and left as it is") {
   Scene scene;
   scene.node.emplace();
   scene.volumes.all.front().published_at = {"/target"};
@@ -123,7 +123,7 @@ TEST_CASE("the grace of a volume that was detached under its pod begins when the
   CHECK_FALSE(scene.volumes.wishes.empty());
 }
 
-TEST_CASE("a volume whose question ends at once is asked about again") {
+TEST_CASE("a volume whose lookup ends at once is looked up again") {
   struct Counting : test::ScriptedVolumes {
     std::optional<volume::Status> status(const std::string& id) const override {
       ++asked;
@@ -147,7 +147,7 @@ TEST_CASE("a volume whose question ends at once is asked about again") {
   loop.run(orphans.stop({}));
 }
 
-TEST_CASE("a volume whose unstage takes long is neither asked about nor unstaged again meanwhile") {
+TEST_CASE("a volume whose unstage is under way is neither looked up nor unstaged again") {
   struct Slow : test::ScriptedVolumes {
     explicit Slow(test::Loop& loop) : done(loop.control(), loop.clock) {}
     task<result<>> want(std::string, plan::Wish wish, Until) override {

@@ -59,7 +59,7 @@ std::string about(const ApiServer::Request& request, const char* key) {
 
 }  // namespace
 
-TEST_CASE("what happened to a volume is told on its claim") {
+TEST_CASE("an Event of a volume is about its claim") {
   Scene scene;
   scene.becomes(Health::unproven);
   const auto made = scene.sent(0);
@@ -72,7 +72,7 @@ TEST_CASE("what happened to a volume is told on its claim") {
   CHECK(parsed(made.body).at("source").at("host") == "node-1");
 }
 
-TEST_CASE("a volume without a claim has its PersistentVolume, one without that the Node") {
+TEST_CASE("an Event of a volume without a claim is about its PersistentVolume, or else the Node") {
   Scene scene;
   const bool has_volume = GENERATE(true, false);
   scene.objects.at("/api/v1/persistentvolumes/pv-1") = R"({"metadata":{"name":"pv-1","uid":"pv-uid"}})";
@@ -85,7 +85,7 @@ TEST_CASE("a volume without a claim has its PersistentVolume, one without that t
   CHECK_THAT(std::string(parsed(made.body).at("message").as_string()), ContainsSubstring("Volume v"));
 }
 
-TEST_CASE("what happened to the node is told on the Node, and asks about no volume") {
+TEST_CASE("an Event of the node is about the Node and looks up no volume") {
   Scene scene;
   scene.reporter.tell_node({"AgentNotReady", true, "no driver"});
   const auto made = scene.sent(0);
@@ -96,7 +96,7 @@ TEST_CASE("what happened to the node is told on the Node, and asks about no volu
   CHECK(scene.server.requests().size() == 1);
 }
 
-TEST_CASE("the same told again soon is counted in the event that is there") {
+TEST_CASE("a repeated Event is counted in the existing one") {
   Scene scene;
   scene.becomes(Health::unproven);
   scene.sent(0);

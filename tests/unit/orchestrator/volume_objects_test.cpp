@@ -50,7 +50,7 @@ TEST_CASE("a PersistentVolume that is forgotten is asked for again") {
   CHECK(scene.find()->storage_class == "tin");
 }
 
-TEST_CASE("a volume without an attachment has no PersistentVolume that could be found") {
+TEST_CASE("no PersistentVolume is found for a volume without an attachment") {
   Scene scene;
   SECTION("nor one that names none") {
     scene.objects[kAttachment] = "{}";
@@ -62,7 +62,7 @@ TEST_CASE("a volume without an attachment has no PersistentVolume that could be 
   }
 }
 
-TEST_CASE("a server that does not answer is waited for no longer than was said") {
+TEST_CASE("a silent API server delays the answer no longer than the caller's limit") {
   Scene scene;
   scene.silent = true;
   test::Started<result<kube::PersistentVolume>> asked(scene.loop.io, scene.volumes.find("v", {}));
