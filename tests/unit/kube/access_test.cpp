@@ -24,7 +24,7 @@ std::string refused(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("in a pod the service account says how") {
+TEST_CASE("a pod's service account gives the access to the API server") {
   std::map<std::string, std::string> variables{{"KUBERNETES_SERVICE_HOST", "fd00::1"},
                                                {"KUBERNETES_SERVICE_PORT", "6443"}};
   const auto environment = [&](const char* name) { return variables[name]; };
@@ -41,7 +41,7 @@ TEST_CASE("in a pod the service account says how") {
   CHECK(kube::in_cluster(environment).error().code == errc::failed_precondition);
 }
 
-TEST_CASE("a kubeconfig's current context says how") {
+TEST_CASE("a kubeconfig's current context gives the access to the API server") {
   const auto access = kube::parse_kubeconfig(
       config("server: 'https://[::1]:6443/', certificate-authority: ca.pem", "token: abc"), "/etc/k/");
   REQUIRE(access);
@@ -52,7 +52,7 @@ TEST_CASE("a kubeconfig's current context says how") {
   CHECK_FALSE(access->insecure);
 }
 
-TEST_CASE("a kubeconfig may carry certificates, or name files, and may ask to believe anybody") {
+TEST_CASE("a kubeconfig may contain certificates, name files, or turn verification off") {
   const auto access = kube::parse_kubeconfig(config("server: https://api, insecure-skip-tls-verify: true",
                                                     "client-certificate-data: YWI=, client-key: /k, tokenFile: /t"),
                                              "");
@@ -64,7 +64,7 @@ TEST_CASE("a kubeconfig may carry certificates, or name files, and may ask to be
   CHECK(access->token_file == "/t");
 }
 
-TEST_CASE("what a kubeconfig lacks, or asks for in vain, is named") {
+TEST_CASE("the error names what a kubeconfig lacks or what is not supported") {
   CHECK_THAT(refused(":\t-"), ContainsSubstring("not YAML"));
   CHECK_THAT(refused("[]"), ContainsSubstring("not a kubeconfig"));
   CHECK_THAT(refused("current-context: a"), ContainsSubstring("no context 'a'"));

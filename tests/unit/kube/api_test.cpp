@@ -17,7 +17,7 @@ using Peer = ApiServer::Peer;
 using Request = ApiServer::Request;
 using Scene = test::ApiScene;
 
-TEST_CASE("an object is read by its name, and the connection is used again") {
+TEST_CASE("an object is read by its name over a reused connection") {
   Scene scene(thing);
   for (int i = 0; i < 3; ++i) {
     const auto found = scene.get("o/n e");
@@ -40,7 +40,7 @@ TEST_CASE("a kept connection that the server closed meanwhile costs nothing") {
   CHECK(scene.server.requests().back().connection == 2);
 }
 
-TEST_CASE("what the server refuses has its code, its reason and what to grant") {
+TEST_CASE("the error for a refused request has its code, its reason and the right to grant") {
   const auto status = [](const std::string& reason) {
     return R"({"kind":"Status","reason":")" + reason + R"(","message":"no"})";
   };
@@ -75,7 +75,7 @@ TEST_CASE("429 has a plain text and says when to come again; 410 and 504 of a ve
   test::expect_too_new(early, kThings, "7");
 }
 
-TEST_CASE("how far the server's clock is ahead of this node's is told by its last answer, or not at all") {
+TEST_CASE("the clock difference comes from the server's last answer, and is otherwise unknown") {
   const auto then = std::chrono::system_clock::from_time_t(784111777);
   Scene scene(always(200, "{}", "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
   CHECK_FALSE(scene.api().ahead());
@@ -112,7 +112,7 @@ TEST_CASE("garbage, deep nesting, and a body that is too long or cut off are err
         }) == errc::exhausted);
 }
 
-TEST_CASE("a server that accepts and says nothing, or nobody at all, is told within the limit") {
+TEST_CASE("a silent server and a missing one are reported within the limit") {
   http::Timing timing;
   timing.head = 50ms;
   Scene silent([](const Request&, Peer& peer) { peer.hang(); }, ApiServer::Tls::none, timing);
@@ -142,7 +142,7 @@ TEST_CASE("a list is read page by page") {
   CHECK(scene.server.requests()[1].target == "/api/v1/things?limit=500&continue=next");
 }
 
-TEST_CASE("a watch gives its events in order, however its body was cut") {
+TEST_CASE("a watch delivers its events in order, however its body is split") {
   const std::string body = event("ADDED", "8") + event("MODIFIED", "9") + event("BOOKMARK", "11") +
                            event("DELETED", "12") + event("NEWKIND", "13");
   const std::size_t size = GENERATE(std::size_t{1}, std::size_t{7}, std::size_t{100000});
@@ -162,7 +162,7 @@ TEST_CASE("a watch gives its events in order, however its body was cut") {
       "things?watch=1&fieldSelector=metadata.name%3Done&resourceVersion=7&allowWatchBookmarks=true&timeoutSeconds=300");
 }
 
-TEST_CASE("a watch can tell first what there is, and where that ends") {
+TEST_CASE("a watch can send the initial objects first and mark their end") {
   Scene scene(pieces(
       {event("ADDED", "8"),
        R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}})"
@@ -180,7 +180,7 @@ TEST_CASE("a watch can tell first what there is, and where that ends") {
              ContainsSubstring("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"));
 }
 
-TEST_CASE("an expired version within a good answer is the failure that it is") {
+TEST_CASE("an expired version inside a 200 answer counts as an expired version") {
   Scene at_once(pieces({R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}})"
                         "\n"}));
   test::expect_expired(at_once, kThings, "7");
@@ -193,14 +193,14 @@ TEST_CASE("an expired version within a good answer is the failure that it is") {
   CHECK(events.size() == 1);
 }
 
-TEST_CASE("a watch that breaks in the middle of an object says so, and what came before counts") {
+TEST_CASE("a watch that breaks in the middle of an object fails, and the events before it count") {
   Scene scene(pieces({event("ADDED", "8"), R"({"type":"ADD)"}));
   const auto [events, ended] = scene.watch();
   CHECK_FALSE(ended);
   CHECK(events.size() == 1);
 }
 
-TEST_CASE("the token is sent, and read anew after a 401") {
+TEST_CASE("the token is sent with each request and read again after a 401") {
   const test::Folder folder;
   std::ofstream(folder.path() + "/token") << "old\n";
   const std::string next = folder.path() + "/token";
@@ -229,7 +229,7 @@ TEST_CASE("a token file that goes away is no reason to forget the token") {
   CHECK(scene.server.requests().back().authorization == "Bearer kept");
 }
 
-TEST_CASE("a server is believed if its certificate is of the authorities and for that address") {
+TEST_CASE("a server is trusted if the authorities signed its certificate for that address") {
   Scene scene(thing, ApiServer::Tls::good);
   CHECK(scene.get());
   Scene by_name(thing, ApiServer::Tls::good);
@@ -247,7 +247,7 @@ TEST_CASE("a server is believed if its certificate is of the authorities and for
   CHECK(anybody.get());
 }
 
-TEST_CASE("authorities that were replaced in their file are read anew when they do not fit") {
+TEST_CASE("replaced authorities are read from their file when the old ones do not match") {
   const test::Folder folder;
   const std::string file = folder.path() + "/ca.crt";
   std::ofstream(file) << test::pki("other-ca.pem");

@@ -42,7 +42,7 @@ VolumeAttachment attached_at(std::chrono::milliseconds since) {
 
 }  // namespace
 
-TEST_CASE("a volume is attached here by its driver, node and state, and what may change is told from what will not") {
+TEST_CASE("a volume is attached here by driver, node and state, and a lasting mismatch is told from a passing one") {
   VolumeAttachment attachment;
   attachment.uid = "u";
   attachment.attacher = kDriver;
@@ -91,22 +91,22 @@ TEST_CASE(
   CHECK_THAT(why_not(other), ContainsSubstring("nodeStageSecretRef"));
 }
 
-TEST_CASE("what was staged before the volume was attached as it is now is not taken for ours") {
+TEST_CASE("a stage older than the present attachment does not count as ours") {
   CHECK(why(check_stayed(staged_at(100s), attached_at(100s), 0ms)) == "");
   CHECK_THAT(why(check_stayed(staged_at(99999ms), attached_at(100s), 0ms)), ContainsSubstring("staged before"));
 }
 
-TEST_CASE("without a stash, or the time of its VolumeAttachment, a volume is not taken for ours") {
+TEST_CASE("a volume without a stash or an attachment time does not count as ours") {
   CHECK_THAT(why(check_stayed(StageTraces(), attached_at(100s), 0ms)), ContainsSubstring("image-meta.json"));
   CHECK_THAT(why(check_stayed(staged_at(100s), VolumeAttachment(), 0ms)), ContainsSubstring("creationTimestamp"));
 }
 
-TEST_CASE("when it was staged counts by the API server's clock") {
+TEST_CASE("the time of a stage is judged by the API server's clock") {
   CHECK(why(check_stayed(staged_at(100s), attached_at(3700s), 3600s)) == "");
   CHECK_THAT(why(check_stayed(staged_at(3699s), attached_at(100s), -3600s)), ContainsSubstring("staged before"));
 }
 
-TEST_CASE("without the API server's clock only what was staged long after its attachment is taken for ours") {
+TEST_CASE("without the API server's clock, only a stage long after the attachment counts as ours") {
   CHECK(why(check_stayed(staged_at(400s), attached_at(100s), std::nullopt)) == "");
   CHECK_THAT(why(check_stayed(staged_at(399s), attached_at(100s), std::nullopt)),
              ContainsSubstring("no Date") && ContainsSubstring("restart kubelet"));

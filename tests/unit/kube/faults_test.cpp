@@ -61,7 +61,7 @@ std::string timer_of_connection_to(std::uint16_t port) {
 
 }  // namespace
 
-TEST_CASE("an object of 100 MB is given up after a few, however it is asked for") {
+TEST_CASE("an object of 100 MB is aborted after a few MB, however it is requested") {
   std::atomic<std::size_t> sent{0};
   const auto flood = [&](const Request&, Peer& peer) {
     sent = 0;
@@ -89,12 +89,12 @@ TEST_CASE("a watch may be as long as it likes: each object counts by itself") {
   CHECK(events.size() == body.size());
 }
 
-TEST_CASE("a list without an end is given up") {
+TEST_CASE("a list without an end is aborted") {
   Scene scene(always(200, R"({"metadata":{"continue":"more"},"items":[]})"));
   CHECK(scene.run(scene.api().list(kThings, "", "", {})).error().error.code == errc::exhausted);
 }
 
-TEST_CASE("a refusal is that refusal however long its text is") {
+TEST_CASE("a refusal keeps its code however long its text is") {
   const auto refused = failures([](const Request&, Peer& peer) {
     peer.begin(403);
     for (;;) peer.piece(std::string(kMiB, 'x'));
@@ -139,8 +139,7 @@ TEST_CASE("every status has its code in every call, and the text names both") {
   }
 }
 
-TEST_CASE(
-    "a server that wants to be left alone for years, or asks for less than nothing, is asked within five minutes") {
+TEST_CASE("a server is asked again within five minutes, even if its Retry-After is years long or negative") {
   Scene years(always(429, "", "Retry-After: 4000000000\r\n"));
   CHECK(years.get().error().retry_after == 300s);
   const auto status = [](const std::string& seconds) {
@@ -153,7 +152,7 @@ TEST_CASE(
   CHECK(status("\"7\"") == std::nullopt);
 }
 
-TEST_CASE("lists with other types than they should have are as empty as they can be") {
+TEST_CASE("list fields of the wrong type are read as empty") {
   const auto listed = [](const std::string& body) {
     Scene scene(always(200, body));
     auto all = scene.run(scene.api().list(kThings, kube::named("one"), "0", {}));
@@ -168,7 +167,7 @@ TEST_CASE("lists with other types than they should have are as empty as they can
   }
 }
 
-TEST_CASE("a line of a watch that is no event ends it; an event of a type that is not known does not") {
+TEST_CASE("a line that is not an event ends a watch, and an event of an unknown type does not") {
   const auto ended = [](const std::string& line) {
     Scene scene(pieces({event("ADDED", "8"), line + "\n", event("ADDED", "9")}));
     auto [events, how] = scene.watch();
@@ -208,14 +207,14 @@ TEST_CASE("a server that takes the connection and says nothing more, not even fo
   CHECK_THAT(got.error().error.text, ContainsSubstring("no answer in time"));
 }
 
-TEST_CASE("the kernel looks after connections on which nothing is said") {
+TEST_CASE("an idle connection has TCP keepalive on") {
   Scene scene(thing);
   REQUIRE(scene.get());
   // 02: keepalive.
   CHECK(timer_of_connection_to(scene.server.port()) == "02");
 }
 
-TEST_CASE("what answers TLS with something else, or HTTP with TLS, is an error") {
+TEST_CASE("a server that speaks TLS where HTTP is expected, or the reverse, is an error") {
   Scene plain(thing);
   plain.access.tls = true;
   plain.access.authorities = test::pki("ca.pem");
@@ -225,7 +224,7 @@ TEST_CASE("what answers TLS with something else, or HTTP with TLS, is an error")
   CHECK_FALSE(encrypted.get());
 }
 
-TEST_CASE("proxy variables mean nothing") {
+TEST_CASE("proxy variables are ignored") {
   for (const char* name : {"http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "ALL_PROXY"})
     ::setenv(name, "http://127.0.0.1:1", 1);
   Scene scene(thing, ApiServer::Tls::good);
@@ -256,8 +255,7 @@ TEST_CASE("a token file with more than a token in it is refused before it become
 }
 
 TEST_CASE(
-    "an address is reached without a thread of the pool, and a resolver that hangs holds one of them however often it "
-    "is asked") {
+    "an IP address needs no thread of the pool, and a hanging resolver holds only one however often it is asked") {
   Scene scene(thing);
   std::promise<void> release;
   scene.pool.post([&] { release.get_future().wait(); });

@@ -113,7 +113,7 @@ TEST_CASE("an object that is deleted is absent, and one that comes is there") {
   CHECK(come.becomes("a"));
 }
 
-TEST_CASE("a server that is down at first, and one that forgets the version, are got over") {
+TEST_CASE("an informer recovers from a server that is down at first, and from an expired version") {
   std::atomic<int> asked{0};
   Scene scene([&](const Request& request, Peer& peer) {
     const int number = ++asked;
@@ -130,7 +130,7 @@ TEST_CASE("a server that is down at first, and one that forgets the version, are
   CHECK(scene.becomes("b"));
 }
 
-TEST_CASE("where only get is granted the object is read by its name") {
+TEST_CASE("an informer with only the right to get reads its object by name") {
   Scene scene([](const Request& request, Peer& peer) {
     if (request.target == "/api/v1/things/one") return peer.answer(200, thing("a", "1"));
     peer.answer(403, R"({"reason":"Forbidden"})");
@@ -186,7 +186,7 @@ TEST_CASE("a known object stays known while the server is down, and what changed
   CHECK(scene.becomes("c"));
 }
 
-TEST_CASE("a watch whose other end went without a word is over some time after it should be, and begins anew") {
+TEST_CASE("a watch whose server vanished silently ends some time after its limit and starts again") {
   std::atomic<int> watches{0};
   Scene scene([&](const Request& request, Peer& peer) {
     if (!is_watch(request)) return peer.answer(200, list(thing("a", "1"), "7"));
@@ -200,7 +200,7 @@ TEST_CASE("a watch whose other end went without a word is over some time after i
   CHECK(scene.becomes("b"));
 }
 
-TEST_CASE("a wall clock that jumps by years asks for nothing") {
+TEST_CASE("a wall clock that jumps by years causes no request") {
   Scene scene([](const Request& request, Peer& peer) {
     if (!is_watch(request)) return peer.answer(200, list(thing("a", "1"), "7"));
     peer.hang();
@@ -215,7 +215,7 @@ TEST_CASE("a wall clock that jumps by years asks for nothing") {
   CHECK(scene.server.requests().size() == before);
 }
 
-TEST_CASE("another's object is not taken for it, whatever the server selects") {
+TEST_CASE("an object of another name is ignored, whatever the server selects") {
   const std::string other = R"({"metadata":{"name":"other","resourceVersion":"1"},"value":"x"})";
   Scene scene([&](const Request& request, Peer& peer) {
     if (!is_watch(request)) return peer.answer(200, list(other + "," + thing("a", "1"), "7"));
@@ -229,7 +229,7 @@ TEST_CASE("another's object is not taken for it, whatever the server selects") {
   CHECK(scene.changes == 2);
 }
 
-TEST_CASE("a server that tells in its watch what there is is asked once, also for an object that is not there") {
+TEST_CASE("a server whose watch sends the initial objects needs one request, even for an absent object") {
   for (const std::string& there : {std::string("a"), std::string("absent")}) {
     Scene scene(
         [&](const Request&, Peer& peer) {
@@ -246,9 +246,7 @@ TEST_CASE("a server that tells in its watch what there is is asked once, also fo
   }
 }
 
-TEST_CASE(
-    "where a watch does not say that it has told all, a list does after a while, and no such watch is asked for "
-    "again") {
+TEST_CASE("an informer falls back to lists for good if a watch never marks the end of the initial objects") {
   Scene scene(
       [&](const Request& request, Peer& peer) {
         if (!is_watch(request)) return peer.answer(200, list("", "7"));
@@ -286,7 +284,7 @@ bool become(Scene& scene, const std::vector<std::string>& expected) {
 
 }  // namespace
 
-TEST_CASE("of a collection what is ours is kept, listed and as the watch tells; what ceases to be ours goes") {
+TEST_CASE("an informer keeps only the objects of a collection that are ours, through lists and watches") {
   Scene scene(
       [](const Request& request, Peer& peer) {
         if (!is_watch(request))
@@ -300,7 +298,7 @@ TEST_CASE("of a collection what is ours is kept, listed and as the watch tells; 
   CHECK(become(scene, {"d"}));
 }
 
-TEST_CASE("a watch that begins with what there is replaces what was kept at its end") {
+TEST_CASE("a watch's initial objects replace the kept ones once they are complete") {
   Scene scene(
       [](const Request&, Peer& peer) {
         peer.begin();
@@ -311,7 +309,7 @@ TEST_CASE("a watch that begins with what there is replaces what was kept at its 
   CHECK(become(scene, {"a"}));
 }
 
-TEST_CASE("a server that cannot select by that field is asked for all, once and for good") {
+TEST_CASE("an informer stops selecting by field for good once the server refuses the selector") {
   Scene scene(
       [](const Request& request, Peer& peer) {
         if (selects(request))
@@ -327,7 +325,7 @@ TEST_CASE("a server that cannot select by that field is asked for all, once and 
                               [](const auto& request) { return selects(request) && !asks_initial(request); }) == 1);
 }
 
-TEST_CASE("a collection that may not be listed is asked for again, and never object by object") {
+TEST_CASE("a collection that may not be listed is requested again, and never object by object") {
   Scene scene([](const Request&, Peer& peer) { peer.answer(403, R"({"reason":"Forbidden","message":"no"})"); }, false,
               ours());
   scene.pass(3min);

@@ -22,7 +22,7 @@ std::vector<std::string> lines(const std::vector<std::string>& pieces) {
 
 }  // namespace
 
-TEST_CASE("lines are whole however they come") {
+TEST_CASE("lines are put together from any pieces") {
   const std::vector<std::string> expected{"ab", "cd"};
   CHECK(lines({"ab\ncd\n"}) == expected);
   CHECK(lines({"a", "b\n", "\n", "c", "d", "\n", "ef"}) == expected);

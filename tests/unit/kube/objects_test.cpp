@@ -12,14 +12,14 @@ boost::json::object object(const char* text) { return boost::json::parse(text).a
 
 }  // namespace
 
-TEST_CASE("of a Node its labels and attached volumes are read") {
+TEST_CASE("the labels and attached volumes of a Node are read") {
   const auto node = kube::node_of(object(
       R"({"metadata":{"labels":{"zone":"a"}},"status":{"volumesAttached":[{"name":"kubernetes.io/csi/d^h"}]}})"));
   CHECK(node.labels.at("zone") == "a");
   CHECK(node.volumes_attached == std::vector<std::string>{"kubernetes.io/csi/d^h"});
 }
 
-TEST_CASE("of a VolumeAttachment it is read whose it is, and whether it goes") {
+TEST_CASE("the owner and the deletion of a VolumeAttachment are read") {
   const auto found =
       kube::volume_attachment_of(object(R"({"metadata":{"uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z"},
       "spec":{"attacher":"d","nodeName":"n","source":{"persistentVolumeName":"pv"}},"status":{"attached":true,"attachmentMetadata":{"a":"b"}}})"));
@@ -30,7 +30,7 @@ TEST_CASE("of a VolumeAttachment it is read whose it is, and whether it goes") {
   CHECK(found.metadata.at("a") == "b");
 }
 
-TEST_CASE("of a Node it is known what is attached to it, and whether it is out of service") {
+TEST_CASE("the attached volumes and the out-of-service taint of a Node are read") {
   const auto node = kube::node_of(
       object(R"({"spec":{"taints":[{"key":"other"},{"key":"node.kubernetes.io/out-of-service","effect":"NoExecute"}]},
       "status":{"volumesAttached":[{"name":"kubernetes.io/csi/d^h","devicePath":""}]}})"));
@@ -39,7 +39,7 @@ TEST_CASE("of a Node it is known what is attached to it, and whether it is out o
   CHECK_FALSE(kube::node_of(object(R"({"spec":{"taints":[{"key":"other"}]}})")).out_of_service);
 }
 
-TEST_CASE("of a Node it is known which addresses it has, and since when it is ready or not") {
+TEST_CASE("the addresses of a Node, its readiness and since when are read") {
   const auto node = kube::node_of(object(R"({"metadata":{"name":"n"},"status":{
       "addresses":[{"type":"InternalIP","address":"10.0.0.7"},{"type":"Hostname","address":"n"},{}],
       "conditions":[{"type":"MemoryPressure","status":"True"},
@@ -57,7 +57,7 @@ TEST_CASE("a VolumeAttachment's name is computed from handle, driver and node") 
         "csi-fdef298eb16db6fa42906ef1ff09a93a7f3028f8290cc9d71628ff91c237bfa7");
 }
 
-TEST_CASE("of a PersistentVolume its mode is what volumeMode says") {
+TEST_CASE("the mode of a PersistentVolume is its volumeMode") {
   const auto found = kube::persistent_volume_of(
       object(R"({"metadata":{"name":"pv"},"spec":{"volumeMode":"Block","accessModes":["ReadWriteOnce"],
       "csi":{"driver":"d","volumeHandle":"h","fsType":"ext4","volumeAttributes":{"pool":"p","n":1},"nodeStageSecretRef":{"name":"s","namespace":"ns"}},
@@ -70,7 +70,7 @@ TEST_CASE("of a PersistentVolume its mode is what volumeMode says") {
   CHECK(found.claim->name == "c");
 }
 
-TEST_CASE("objects without what one expects, or with other types, are empty and no trap") {
+TEST_CASE("objects with missing fields or fields of other types are read as empty") {
   for (const char* text :
        {"{}", R"({"metadata":null,"spec":null,"status":null})",
         R"({"metadata":[],"spec":{"source":null,"csi":null,"accessModes":null},"status":1})",
@@ -84,7 +84,7 @@ TEST_CASE("objects without what one expects, or with other types, are empty and 
   }
 }
 
-TEST_CASE("modes that are not known are told as they are, and none as none") {
+TEST_CASE("unknown modes are kept as they are, and no mode stays none") {
   const auto found =
       kube::persistent_volume_of(object(R"({"spec":{"accessModes":["ReadWriteNow",null,7],"volumeMode":"Stream"}})"));
   CHECK(found.access_modes == std::vector<std::string>{"ReadWriteNow"});
@@ -92,7 +92,7 @@ TEST_CASE("modes that are not known are told as they are, and none as none") {
   CHECK(kube::persistent_volume_of(object(R"({"spec":{"accessModes":[]}})")).access_modes.empty());
 }
 
-TEST_CASE("a Secret's values may be any bytes; what is no base64 is left out") {
+TEST_CASE("a Secret's values may be any bytes, and one that is not base64 is left out") {
   const auto data = kube::data_of_secret(object(R"({"data":{"userKey":"AAH/","empty":"","bad":"a"}})"));
   CHECK(data.at("userKey").reveal() == std::string_view("\0\1\xff", 3));
   CHECK(data.at("empty").empty());

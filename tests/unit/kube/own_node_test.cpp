@@ -48,7 +48,7 @@ TEST_CASE("the labels of the own node are known once the server told them, and n
   CHECK(scene.server.requests().front().target.find("metadata.name%3Dnode-1") != std::string::npos);
 }
 
-TEST_CASE("a node that the server does not know is said by its name") {
+TEST_CASE("the error for a node that the server does not know names the node") {
   Scene scene("");
   CHECK(scene.comes([&] { return !scene.node.labels() && scene.node.labels().error().code == errc::not_found; }));
   CHECK_THAT(scene.node.labels().error().text, ContainsSubstring("node-1") && ContainsSubstring("--nodeid"));

@@ -35,7 +35,7 @@ struct Scene {
 
 }  // namespace
 
-TEST_CASE("more than a burst of events waits for its turn") {
+TEST_CASE("events beyond a burst wait for their turn") {
   Scene scene;
   for (int i = 0; i < 30; ++i) scene.tell(i);
   REQUIRE(scene.sends(25));
@@ -47,7 +47,7 @@ TEST_CASE("more than a burst of events waits for its turn") {
   }));
 }
 
-TEST_CASE("an event that the server refuses is dropped, and the next is told") {
+TEST_CASE("an event that the server refuses is dropped, and the next one is sent") {
   Scene scene;
   scene.status = 403;
   scene.tell(1);
@@ -58,7 +58,7 @@ TEST_CASE("an event that the server refuses is dropped, and the next is told") {
   CHECK_THAT(scene.server.requests()[1].body, ContainsSubstring("n2"));
 }
 
-TEST_CASE("an event that is gone when it is counted is made anew") {
+TEST_CASE("an event that has expired is created again instead of counted") {
   Scene scene;
   scene.tell(1);
   REQUIRE(scene.sends(1));

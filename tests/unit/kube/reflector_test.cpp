@@ -48,7 +48,7 @@ Reflector watching() {
 
 }  // namespace
 
-TEST_CASE("it begins with a watch that tells what there is, and then goes on as any other") {
+TEST_CASE("a reflector begins with a watch that sends the initial objects, and then watches as usual") {
   Reflector reflector;
   CHECK(watches(reflector, "0", true));
   reflector.watching(kNow);
@@ -60,7 +60,7 @@ TEST_CASE("it begins with a watch that tells what there is, and then goes on as 
   CHECK(watches(reflector, "8"));
 }
 
-TEST_CASE("where the server knows no such watch it is a list, from the cache, then and later") {
+TEST_CASE("a server without such watches is listed from its cache, then and later") {
   auto failure = failed(Failure::Kind::other);
   failure.error.code = errc::invalid_argument;
   for (const auto& ended : {std::optional(failure), std::optional<Failure>()}) {
@@ -78,7 +78,8 @@ TEST_CASE("where the server knows no such watch it is a list, from the cache, th
 }
 
 TEST_CASE(
-    "a watch that breaks before it told what there is is asked for again, after a pause or from the most recent") {
+    "a watch that breaks before its initial objects are complete is repeated, after a pause or from the latest "
+    "version") {
   Reflector broken;
   broken.watching(kNow);
   broken.watch_ended(failed(Failure::Kind::throttled, 5s), kNow);
@@ -90,7 +91,7 @@ TEST_CASE(
   CHECK(watches(early, "", true));
 }
 
-TEST_CASE("an expired version is told anew by a watch where the server knows such") {
+TEST_CASE("an expired version leads to a new watch with the initial objects, where the server supports that") {
   Reflector reflector;
   reflector.watching(kNow);
   reflector.initial_told("7");
@@ -104,7 +105,7 @@ TEST_CASE("a watch is asked to last between five and ten minutes") {
   CHECK(reflector.next(0.5) == Reflector::Action(Reflector::Watch{"7", 450s}));
 }
 
-TEST_CASE("a watch that ends as it should goes on at once behind the last version seen, a bookmark's too") {
+TEST_CASE("a watch that ends normally continues at once after the last version seen, a bookmark's included") {
   auto reflector = watching();
   reflector.seen("9");
   reflector.seen("");
@@ -153,8 +154,7 @@ TEST_CASE("a watch that the server calls invalid makes a list of the most recent
   CHECK(lists(reflector, ""));
 }
 
-TEST_CASE(
-    "the pause doubles to thirty seconds, with as much again by chance, and begins anew after two minutes of calm") {
+TEST_CASE("the pause doubles up to thirty seconds, plus as much again at random, and resets after two calm minutes") {
   auto reflector = watching();
   std::vector<std::chrono::milliseconds> pauses;
   for (int i = 0; i < 8; ++i) {
@@ -169,7 +169,7 @@ TEST_CASE(
   CHECK(sleeps(reflector) == 800ms);
 }
 
-TEST_CASE("the server's own time to wait is kept") {
+TEST_CASE("the client respects the server's Retry-After") {
   auto reflector = watching();
   reflector.watch_ended(failed(Failure::Kind::throttled, 17s), kNow);
   CHECK(sleeps(reflector) == 17s);

@@ -65,7 +65,7 @@ TEST_CASE("a server that answered anybody a moment ago is not asked whether it a
   CHECK(scene.server.requests().size() == 3);
 }
 
-TEST_CASE("a server that somebody heard nothing from is asked again, however short ago it answered") {
+TEST_CASE("a server that left a request unanswered is checked again, however recently it answered another") {
   Scene scene([](const ApiServer::Request& request, ApiServer::Peer& peer) {
     if (request.target.ends_with("/gone")) {
       peer.send("HTTP/1.1 200 x\r\nContent-Length: 100\r\n\r\n{");
@@ -84,7 +84,7 @@ TEST_CASE("a server that somebody heard nothing from is asked again, however sho
   CHECK(scene.server.requests().size() == before + 1);
 }
 
-TEST_CASE("a server that knows who asks, and grants nothing, answers; one that does not know who asks does not") {
+TEST_CASE("a server counts as answering if it knows the caller, even if it grants nothing") {
   for (const unsigned status : {403u, 404u}) {
     Scene scene(always(status, ""));
     CHECK(scene.run(scene.api().look(5min, {})));
