@@ -18,7 +18,7 @@ TEST_CASE("a list of addresses that differ in protocol only is one address") {
   CHECK(parse_addresses("[v2:10.0.0.1:0/7,v1:10.0.0.2:0/7]") == Texts{"10.0.0.1:0/7", "10.0.0.2:0/7"});
 }
 
-TEST_CASE("what is no client address is not taken for one") {
+TEST_CASE("text that is not a client address is rejected") {
   const std::string text = GENERATE("", "-", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:0/", "10.0.0.1:0/x", "host name:0/1",
                                     "10.0.0.1/7", "[v2:10.0.0.1:0/7,-]", "10.0.0.1:0/1\", \"x");
   CHECK(parse_addresses(text).empty());

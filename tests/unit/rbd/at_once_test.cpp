@@ -19,13 +19,13 @@ struct NoThread {
 
 }  // namespace
 
-TEST_CASE("what is done at once is done whole, in groups") {
+TEST_CASE("parallel work in groups covers every item") {
   std::atomic<int> sum{0};
   at_once(10, 4, [&](std::size_t i) { sum += static_cast<int>(i); });
   CHECK(sum == 45);
 }
 
-TEST_CASE("what gets no thread is done on this one") {
+TEST_CASE("work that gets no thread runs on the caller's") {
   std::set<std::size_t> done;
   at_once<NoThread>(5, 2, [&](std::size_t i) { done.insert(i); });
   CHECK(done == std::set<std::size_t>{0, 1, 2, 3, 4});

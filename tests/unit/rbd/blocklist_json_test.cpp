@@ -40,7 +40,7 @@ TEST_CASE("an empty blocklist is one without entries") {
   for (const char* text : {"", "[]", "[][]", "[]\n[]\n"}) CHECK(rbd::parse_blocklist(text).value().empty());
 }
 
-TEST_CASE("a blocklist that is not understood is an error, never a shorter list") {
+TEST_CASE("a blocklist that cannot be parsed is an error, never a shorter list") {
   for (const char* text :
        {"{}", "[", "[{}]", R"([{"addr":"10.0.0.1:0/5"}])", R"([{"addr":"host","until":"2026-11-23T04:16:17"}])",
         R"([{"range":"10.0.0.0:0/40","until":"2026-11-23T04:16:17"}])", R"([{"addr":"10.0.0.1:0/5","until":"soon"}])",
@@ -48,7 +48,7 @@ TEST_CASE("a blocklist that is not understood is an error, never a shorter list"
     CHECK(rbd::parse_blocklist(text).error().code == errc::unavailable);
 }
 
-TEST_CASE("a caller that looks for its own entries is told which others are not understood") {
+TEST_CASE("a caller that looks for its own entries learns which others cannot be parsed") {
   std::vector<std::string> unknown;
   const auto entries = rbd::parse_blocklist(
       R"([{"addr":"odd","until":"2026-11-23T04:16:17"},{"addr":"10.0.0.1:0/5","until":"2026-11-23T04:16:17"}])",

@@ -39,7 +39,7 @@ TEST_CASE("monitors may stand between commas, spaces and semicolons, and have IP
   CHECK(monitors_of("mon_host = a\r") == Texts{"a"});
 }
 
-TEST_CASE("a configuration without a cluster says what is missing, one that is none says where") {
+TEST_CASE("the error for an incomplete ceph.conf names what is missing, and for a malformed one the line") {
   CHECK_THAT(parse_ceph_conf("[global]\nmon_host = a\n").error().text, ContainsSubstring("no fsid"));
   CHECK_THAT(parse_ceph_conf("[global]\n" + kFsid).error().text, ContainsSubstring("no mon_host"));
   CHECK_THAT(parse_ceph_conf("").error().text, ContainsSubstring("no fsid"));

@@ -54,7 +54,7 @@ TEST_CASE("keys of cluster-mapping.json match in any case, but ids do not") {
   CHECK(mapped_places(*mappings, {"a", 1})->empty());
 }
 
-TEST_CASE("what is not cluster-mapping.json is refused with the file and the key") {
+TEST_CASE("a malformed cluster-mapping.json is refused with the file and the key") {
   struct Row {
     std::string text, names;
   };
@@ -74,7 +74,7 @@ TEST_CASE("what is not cluster-mapping.json is refused with the file and the key
   CHECK_THAT(mappings.error().text, ContainsSubstring("cluster-mapping.json") && ContainsSubstring(row.names));
 }
 
-TEST_CASE("a pool that is mapped to no number is refused when it is asked for") {
+TEST_CASE("a pool that is mapped to something other than a number is refused when it is needed") {
   const std::string other = GENERATE("", "two", "-1", "2 ", "99999999999999999999");
   const auto mappings =
       parse_cluster_mapping(R"([{"clusterIDMapping":{"a":"b"},"RBDPoolIDMapping":[{"1":")" + other + R"("}]}])");

@@ -57,7 +57,7 @@ TEST_CASE("config.json without clusters or monitors is failed_precondition") {
   CHECK(entry.error().code == errc::failed_precondition);
 }
 
-TEST_CASE("what is not config.json is invalid_argument") {
+TEST_CASE("a malformed config.json is invalid_argument") {
   const std::string text =
       GENERATE("{", "{}", "[1]", R"([{"clusterID":1}])", R"([{"clusterID":"x","monitors":"a"}])",
                R"([{"clusterID":"x","monitors":[1]}])", R"([{"clusterID":"x","monitors":["a"],"rbd":[]}])", "\xff");
@@ -66,19 +66,19 @@ TEST_CASE("what is not config.json is invalid_argument") {
   CHECK(entry.error().code == errc::invalid_argument);
 }
 
-TEST_CASE("a wrong entry of another cluster does no harm, and is told when the cluster is not found") {
+TEST_CASE("an invalid entry of another cluster is ignored, and named if the wanted cluster is not found") {
   const std::string text = R"([{"clusterID":"bad","monitors":"a"},{"clusterID":"x","monitors":["a"]}])";
   CHECK(parse_config_json(text, "x"));
   CHECK_THAT(parse_config_json(text, "y").error().text,
              ContainsSubstring("config.json") && ContainsSubstring("\"monitors\""));
 }
 
-TEST_CASE("of an id that is there twice the first entry counts") {
+TEST_CASE("the first of two entries with one cluster ID counts") {
   CHECK(parse_config_json(R"([{"clusterID":"x","monitors":["a"]},{"clusterID":"x","monitors":["b"]}])", "x")
             ->monitors.front() == "a");
 }
 
-TEST_CASE("what config.json sets without effect here is named") {
+TEST_CASE("settings of config.json without effect here are named") {
   const auto entry = parse_config_json(
       R"([{"clusterID":"x","monitors":["a"],"rbd":{"netNamespaceFilePath":"/net/x"},"readAffinity":{"enabled":true}}])",
       "x");

@@ -65,7 +65,7 @@ struct Scene {
 
 }  // namespace
 
-TEST_CASE("clusters that do not answer keep neither another cluster nor the agent's files waiting") {
+TEST_CASE("silent clusters hold up neither another cluster nor the agent's files") {
   Scene scene;
   std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> hanging;
   for (const char* cluster : {"hangs-1", "hangs-2"})
@@ -105,7 +105,7 @@ TEST_CASE("calls on images that hang keep no other cluster's images waiting, whi
   CHECK(eventually(scene.loop.io, [&] { return gate.count() == 0; }));
 }
 
-TEST_CASE("a call that is waited for to its end gives up after a minute without a thread, not once it has one") {
+TEST_CASE("a call that must not be abandoned times out while it waits for a thread, not once it has one") {
   Scene scene;
   rbd::ClusterThreads threads(scene.loop.control(), scene.loop.clock, "hangs");
   Gate gate(scene.loop.control(), scene.loop.clock);
@@ -155,7 +155,7 @@ TEST_CASE("an image that hangs and is asked again and again takes one thread of 
   CHECK(eventually(scene.loop.io, [&] { return gate.count() == 0; }));
 }
 
-TEST_CASE("who is told that a client is cut off may ask for other connections at once") {
+TEST_CASE("a callback about a lost client may lease other connections at once") {
   Scene scene;
   std::vector<std::shared_ptr<rbd::OpenImage>> images;
   int told = 0;
@@ -183,7 +183,7 @@ TEST_CASE("who is told that a client is cut off may ask for other connections at
   images.clear();
 }
 
-TEST_CASE("a connection of the key that works stays while another key is tried that does not") {
+TEST_CASE("a connection stays while a wrong key for the same user is tried") {
   Scene scene;
   {
     auto good = scene.lease(access("lab"));
@@ -194,7 +194,7 @@ TEST_CASE("a connection of the key that works stays while another key is tried t
   CHECK(scene.dialled == 1);
 }
 
-TEST_CASE("a node that its cluster has fenced hears it from one new client, and leaves no dead one") {
+TEST_CASE("a fenced node learns of its fence with one new client, and leaves no dead one") {
   Scene scene;
   scene.node_fenced = true;
   std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> all;
@@ -209,7 +209,7 @@ TEST_CASE("a node that its cluster has fenced hears it from one new client, and 
   CHECK(scene.dialled == 2);
 }
 
-TEST_CASE("the monitors of a cluster that has fenced this node are asked all the same") {
+TEST_CASE("the monitors are still asked after their cluster has fenced this node") {
   Scene scene;
   scene.node_fenced = true;
   CHECK(scene.lease(access("lab"), {}, Connections::Need::monitors)->get());
@@ -227,7 +227,9 @@ void before_ends(Scene& scene) {
 }
 }  // namespace
 
-TEST_CASE("connections for the images of the agent before are made beside it, and stay until it has ended") {
+TEST_CASE(
+    "a next agent opens connections for its predecessor's images early, and keeps them until the predecessor has "
+    "ended") {
   Scene scene;
   scene.connections = std::make_unique<Connections>(
       scene.loop.control(), scene.loop.clock, scene.files,
@@ -277,7 +279,7 @@ TEST_CASE("a client that the cluster cut off is fenced for longer only if it may
   }
 }
 
-TEST_CASE("a disk that takes nothing keeps a client from writing, and not from reading") {
+TEST_CASE("a client may read but not write images while its file cannot be written") {
   Scene scene;
   std::filesystem::remove_all(scene.folder.path());
   const auto lease = scene.lease(access("lab"));
@@ -288,7 +290,9 @@ TEST_CASE("a disk that takes nothing keeps a client from writing, and not from r
   CHECK(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
 }
 
-TEST_CASE("short entries that the agent before noted are looked after from the start, beside it once it has ended") {
+TEST_CASE(
+    "an agent renews its predecessor's short entries from its start, or once a predecessor that still serves has "
+    "ended") {
   const bool beside = GENERATE(false, true);
   Scene scene;
   REQUIRE(rbd::save_short_entry(scene.folder.path(), {"5e1f", "fsid of lab", "lab", "10.0.0.7:0/5"}));

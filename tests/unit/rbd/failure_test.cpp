@@ -7,7 +7,7 @@
 
 using namespace corbd;
 
-TEST_CASE("errno of the Ceph libraries have codes of ours") {
+TEST_CASE("errno values of the Ceph libraries map to our error codes") {
   const auto [error, code] = GENERATE(table<int, errc>({{ENOENT, errc::not_found},
                                                         {EPERM, errc::permission_denied},
                                                         {EACCES, errc::permission_denied},
@@ -30,11 +30,11 @@ TEST_CASE("a failure says what was done, why it failed and the way out") {
   CHECK(rbd::failure("x", -EIO).text == "x: Input/output error");
 }
 
-TEST_CASE("being blocklisted is said in Ceph's word") {
+TEST_CASE("the error of a blocklisted client has the word blocklisted, as in Ceph") {
   CHECK_THAT(rbd::reason(-ESHUTDOWN), ContainsSubstring("blocklisted"));
 }
 
-TEST_CASE("a key is told from what is none without asking a cluster") {
+TEST_CASE("a malformed key is recognised without asking a cluster") {
   CHECK(rbd::is_key("AQBSdFhcGdbYORAAK2SAoYGZ2fmEnxPTPuGmKA=="));
   const std::string text = GENERATE(
       "", "no key at all", "AQBSdFhcGdbYORAAK2SAoYGZ2fmEnxPTPuGmKA",

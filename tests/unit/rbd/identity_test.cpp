@@ -20,7 +20,7 @@ TEST_CASE("an encoded map is a count, and names with their values") {
   CHECK(rbd::decode_texts("").empty());
 }
 
-TEST_CASE("an encoded text that is cut off is none") {
+TEST_CASE("a truncated encoded text is rejected") {
   CHECK_FALSE(rbd::decode_text("\x03\0\0"s));
   CHECK_FALSE(rbd::decode_text("\x04\0\0\0abc"s));
   CHECK_FALSE(rbd::decode_text("\xff\xff\xff\xff"s));

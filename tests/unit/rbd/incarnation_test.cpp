@@ -123,7 +123,7 @@ TEST_CASE("a few fenced incarnations, those of another boot, and those that are 
   CHECK(files_in(folder.path()) == 120);
 }
 
-TEST_CASE("a disk that takes no file for many fenced incarnations keeps theirs") {
+TEST_CASE("the files of fenced incarnations stay if their common file cannot be written") {
   const test::Folder folder;
   std::vector<Incarnation> all;
   for (int n = 0; n < 100; ++n) all.push_back(fenced_sample(n, "boot-1"));
@@ -150,7 +150,7 @@ TEST_CASE("a full disk takes as many incarnations as there are spare files, and 
   CHECK(rbd::save_incarnation(disk->path(), sample("later")));
 }
 
-TEST_CASE("a file that is no incarnation is set aside and kept") {
+TEST_CASE("a corrupt incarnation file is set aside and kept") {
   const test::Folder folder;
   const std::string bad = GENERATE("", "{}", "[]", R"({"uuid":"bad","fsid":"f","cluster_id":"c","addresses":[]})",
                                    R"({"uuid":"bad","fsid":"f","cluster_id":"c","addresses":["nonsense"]})",
@@ -165,7 +165,7 @@ TEST_CASE("a file that is no incarnation is set aside and kept") {
   CHECK_FALSE(fs::exists(folder.path() + "/bad.json"));
 }
 
-TEST_CASE("a half-written file beside the real ones is no incarnation") {
+TEST_CASE("a half-written temporary file does not count as an incarnation") {
   const test::Folder folder;
   write(folder.path() + "/x.json.tmp", "{");
   const auto loaded = rbd::load_incarnations(folder.path(), kNow, "boot-1");
@@ -174,7 +174,7 @@ TEST_CASE("a half-written file beside the real ones is no incarnation") {
   CHECK(loaded->set_aside.empty());
 }
 
-TEST_CASE("a folder that cannot be read is an error: whom to fence is not known") {
+TEST_CASE("an unreadable incarnations folder is an error, because the clients to fence are then unknown") {
   const test::Folder folder;
   write(folder.path() + "/file", "");
   CHECK_FALSE(rbd::load_incarnations(folder.path() + "/file/sub", kNow, "boot-1"));
@@ -192,7 +192,7 @@ TEST_CASE("only dead incarnations of the same cluster are to be fenced") {
   CHECK(all.unfenced("fsid-1").empty());
 }
 
-TEST_CASE("clients of an agent that gives its images away yield until it has ended, and are then as their files say") {
+TEST_CASE("a predecessor's clients yield until it has ended, and then have the state that their files say") {
   using State = Incarnation::State;
   rbd::Incarnations all;
   auto own = sample("own"), ends_well = sample("ends-well"), dies = sample("dies"), forgotten = sample("forgotten"),
@@ -225,7 +225,7 @@ TEST_CASE("clients of an agent that gives its images away yield until it has end
   CHECK(all.unfenced("fsid-1").size() == 2);
 }
 
-TEST_CASE("a client of the agent before gave its images if it ended well after this agent had seen it yield") {
+TEST_CASE("a predecessor's client counts as having given its images if it ended cleanly after it yielded") {
   using State = Incarnation::State;
   rbd::Incarnations all;
   auto before = sample("before"), crashed = sample("crashed"), earlier = sample("earlier");

@@ -31,7 +31,7 @@ Locker at(std::string address) { return {"client.1", "auto 1", std::move(address
 
 }  // namespace
 
-TEST_CASE("a lock is told by its owner's address") {
+TEST_CASE("a lock is classified by its owner's address") {
   CHECK(seen({})->lock == Lock::none);
   CHECK(seen({at("10.0.0.1:0/1")})->lock == Lock::mine);
   CHECK(seen({at("10.0.0.1:0/3")})->lock == Lock::our_dead);
@@ -39,7 +39,7 @@ TEST_CASE("a lock is told by its owner's address") {
   CHECK(seen({at("10.0.0.2:0/1")})->lock == Lock::other);
 }
 
-TEST_CASE("the owner's address is told as Ceph prints it") {
+TEST_CASE("the owner's address is given as Ceph prints it") {
   CHECK(seen({at("10.0.0.1:0/4")})->owner == "10.0.0.1:0/4");
 }
 
@@ -48,14 +48,13 @@ TEST_CASE("of several owners a foreign one counts, in any order") {
   CHECK(seen({at("10.0.0.2:0/1"), at("10.0.0.1:0/4")})->lock == Lock::other);
 }
 
-TEST_CASE("a lock of another live connection of this agent is neither ours nor another's: wait") {
+TEST_CASE("a lock of another live connection of this agent makes the caller wait") {
   const auto found = seen({at("10.0.0.1:0/2")});
   REQUIRE_FALSE(found);
   CHECK(found.error().code == errc::unavailable);
 }
 
-TEST_CASE(
-    "a lock of the agent before, which gives its images away, is a dead one once that agent has closed the image") {
+TEST_CASE("a predecessor's lock counts as a dead client's once the predecessor has closed the image") {
   auto known = agent();
   known.add({Incarnation::State::yields, "before", "f", "lab", {"10.0.0.1:0/5"}, 0});
   const std::vector<Locker> lockers{at("10.0.0.1:0/5")};
@@ -67,7 +66,7 @@ TEST_CASE(
   CHECK(closed->lock == Lock::our_dead);
 }
 
-TEST_CASE("the watch of a lock that the agent before keeps is not that of an open image") {
+TEST_CASE("the watch that a predecessor's kept lock names does not count as an open image") {
   auto known = agent();
   known.add({Incarnation::State::yields, "before", "f", "lab", {"10.0.0.1:0/5"}, 0});
   const std::vector<Locker> kept{{"client.5", rbd::kept_cookie(7), "10.0.0.1:0/5"}};
@@ -121,7 +120,7 @@ TEST_CASE(
   CHECK_FALSE(rbd::still_held("auto 1", rbd::longest_absence, locked_by(kMine.front(), "auto 2"), kMine));
 }
 
-TEST_CASE("a lock that is free, another's or shared is lost") {
+TEST_CASE("our lock counts as lost once it is free, another client's or shared") {
   CHECK_FALSE(rbd::still_held("auto 1", kShort, {}, kMine));
   CHECK_FALSE(rbd::still_held("auto 1", kShort, locked_by("10.0.0.2:0/5", "auto 1"), kMine));
   auto two = locked_by(kMine.front(), "auto 1");
@@ -129,13 +128,13 @@ TEST_CASE("a lock that is free, another's or shared is lost") {
   CHECK_FALSE(rbd::still_held("auto 1", kShort, two, kMine));
 }
 
-TEST_CASE("strangers are told by their client too") {
+TEST_CASE("foreign lock owners and watchers are reported with their client numbers") {
   const auto found = seen({at("10.0.0.7:0/1")}, {"10.0.0.1:0/1", "10.0.0.8:0/1"});
   CHECK(found->clients ==
         std::map<std::string, std::string>{{"10.0.0.7:0/1", "client.1"}, {"10.0.0.8:0/1", "client.2"}});
 }
 
-TEST_CASE("the owner of a lock gives it to nobody if it has no watch, or keeps the lock for the next agent") {
+TEST_CASE("a lock's owner counts as silent if it has no watch or keeps the lock for the next agent") {
   const std::vector<Locker> lockers{at("10.0.0.2:0/5")};
   const std::vector<rbd::Watcher> stranger{{"10.0.0.3:0/6", "client.6"}}, owner{{"10.0.0.2:0/5", "client.5"}};
   CHECK(rbd::silent_owners(lockers, stranger, {"10.0.0.1:0/1"}) == std::vector<std::string>{"10.0.0.2:0/5"});

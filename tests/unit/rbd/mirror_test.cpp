@@ -11,11 +11,9 @@ const std::string kReport("\x01\x01\x30\x00\x00\x00\x08\x17\x10\x00\x00\x00\x00\
 
 }  // namespace
 
-TEST_CASE("the client that reports on a mirror is told by its number") {
-  CHECK(rbd::reporter(kReport + "rest") == 4119);
-}
+TEST_CASE("a mirror's report names its client by number") { CHECK(rbd::reporter(kReport + "rest") == 4119); }
 
-TEST_CASE("a report that is cut off, or no client's, is nobody's") {
+TEST_CASE("a truncated mirror report, or one of no client, names nobody") {
   CHECK_FALSE(rbd::reporter(""));
   CHECK_FALSE(rbd::reporter(std::string_view(kReport).substr(0, 14)));
   auto other = kReport;

@@ -23,7 +23,7 @@ std::vector<image::BlocklistEntry> listed(std::chrono::seconds later = {}) {
 
 }  // namespace
 
-TEST_CASE("a short entry is looked at seldom, and often around its end") {
+TEST_CASE("a short entry is checked rarely, and often around its end") {
   CHECK(rbd::next_renewal(kShort, listed(), kEnd - 1h, true).step == Step::wait);
   CHECK(rbd::next_renewal(kShort, listed(), kEnd - 1h, true).look_again == 30s);
   CHECK(rbd::next_renewal(kShort, listed(), kEnd - 25s, true).look_again == 15s);
@@ -31,7 +31,7 @@ TEST_CASE("a short entry is looked at seldom, and often around its end") {
   CHECK(rbd::next_renewal(kShort, listed(), kEnd + 5s, true).look_again == 200ms);
 }
 
-TEST_CASE("a short entry that no monitor takes away is looked at less often") {
+TEST_CASE("a short entry that outlasts its end is checked less often") {
   CHECK(rbd::next_renewal(kShort, listed(), kEnd + 2min, true).look_again == 5s);
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("a short entry is forgotten once it lasts for a week, and not for anot
   CHECK(rbd::next_renewal(kShort, listed(1h), kEnd, true).step == Step::wait);
 }
 
-TEST_CASE("notes of short entries are read as they were written, and one that is not understood is left out") {
+TEST_CASE("notes of short entries survive a write and a read, and a malformed one is left out") {
   const test::Folder folder;
   REQUIRE(rbd::save_short_entry(folder.path(), kShort));
   std::ofstream(folder.path() + "/odd.short") << "{}";

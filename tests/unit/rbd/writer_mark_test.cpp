@@ -39,14 +39,14 @@ TEST_CASE("a mark that a clone inherited from its parent names nobody") {
 
 TEST_CASE("an image without a mark names nobody") { CHECK(writer_in("", "5e2b").empty()); }
 
-TEST_CASE("what is no mark names nobody") { CHECK(writer_in("5e2b somebody", "5e2b").empty()); }
+TEST_CASE("a malformed mark names nobody") { CHECK(writer_in("5e2b somebody", "5e2b").empty()); }
 
-TEST_CASE("a mark that stands for every client of a host names nobody") {
+TEST_CASE("a mark that would match every client of a host names nobody") {
   for (const char* address : {"10.0.0.7:0/0", "10.0.0.7", "10.0.0.7:0", "10.0.0.7:0/4294967296"})
     CHECK(writer_in("5e2b " + std::string(address) + " 1", "5e2b").empty());
 }
 
-TEST_CASE("a mark is signed with the key of its volume, as it is") {
+TEST_CASE("a mark's signature covers its text with the key of its volume") {
   const Secret key("key"), other("another");
   const std::string mark = signed_mark("5e2b 10.0.0.7:0/412 3", key);
   CHECK(writer_in(mark, "5e2b") == "10.0.0.7:0/412");
