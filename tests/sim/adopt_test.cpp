@@ -72,7 +72,7 @@ TEST_CASE("a volume whose rbd-nbd answers nothing for two minutes is inaccessibl
   CHECK(node.world.kernel.answered == 1);
 }
 
-TEST_CASE("an rbd-nbd that answers nothing is told of once for each silence") {
+TEST_CASE("a silent rbd-nbd makes one Event for each silence") {
   Adopting node;
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
@@ -328,8 +328,7 @@ TEST_CASE("rbd-nbd that gave its lock back and left proves nothing") {
   CHECK_FALSE(node.device().alive);
 }
 
-TEST_CASE(
-    "where volumes are not attached, rbd-nbd's lock proves its volume ours, and without it somebody's word does") {
+TEST_CASE("without attachments, rbd-nbd's lock proves ownership, or else an operator override counts") {
   const bool killed = GENERATE(true, false);
   Adopting node;
   node.world.attachment = {plan::Attachment::State::none, "", "attachRequired: false"};
@@ -341,7 +340,7 @@ TEST_CASE(
   CHECK(node.ours());
 }
 
-TEST_CASE("asked for by hand, rbd-nbd ends and its device is served, with the exclusive lock and without the feature") {
+TEST_CASE("a heal with --adopt ends rbd-nbd and serves its device, with exclusive-lock and without") {
   Adopting node(GENERATE(true, false));
   node.world.agent.start();
   REQUIRE(node.stage() == errc::ok);

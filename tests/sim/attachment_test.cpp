@@ -69,7 +69,7 @@ TEST_CASE("no attachment is noted of a device that nobody serves") {
   CHECK(scene.world.disk.records.front().attachment_uid.empty());
 }
 
-TEST_CASE("a lock that proves ownership needs no word of the orchestrator") {
+TEST_CASE("a lock that proves ownership needs no answer of the orchestrator") {
   Scene scene;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.want(plan::Attached{"uid-1"}) == errc::ok);
@@ -88,7 +88,7 @@ TEST_CASE("a stage takes no image of a volume that is attached to another node, 
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 
-TEST_CASE("rbd-nbd's device without a lock is taken over by the word that came with its stage") {
+TEST_CASE("rbd-nbd's device without a lock is taken over if its stage came with an attachment here") {
   Scene scene;
   scene.image().exclusive = false;
   const auto device = scene.world.ceph_csi.stages(kId, test::staged_wish(kId).path);

@@ -33,7 +33,8 @@ struct Restaged : Scene {
 
 }  // namespace
 
-TEST_CASE("the VolumeAttachment of a served volume is told beside it, also after a new one took its place") {
+TEST_CASE(
+    "the UID of a served volume's VolumeAttachment is written beside its stash, also after a new one replaced it") {
   Scene scene;
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
   const auto& stash = scene.world.disk.stashes.at(staged_wish(kId).path);
@@ -48,7 +49,7 @@ TEST_CASE("the VolumeAttachment of a served volume is told beside it, also after
   CHECK(scene.world.disk.stashes.empty());
 }
 
-TEST_CASE("of two staging paths the one without a stash gets none by the other's") {
+TEST_CASE("signing one staging path's stash makes none at another path") {
   Scene scene;
   auto wish = staged_wish(kId);
   const std::string first = wish.path;
@@ -60,7 +61,7 @@ TEST_CASE("of two staging paths the one without a stash gets none by the other's
   CHECK_FALSE(scene.world.disk.stashes.contains(first));
 }
 
-TEST_CASE("a volume goes to ceph-csi's healer and comes back, twice, under its writer") {
+TEST_CASE("a volume moves to ceph-csi's healer and back, twice, under its writer") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
@@ -164,7 +165,7 @@ TEST_CASE("the record of a volume that ceph-csi unstaged is closed at the next s
   CHECK(scene.world.disk.keys.empty());
 }
 
-TEST_CASE("what ceph-csi staged anew on a device of the same number is no volume of the record, which is closed") {
+TEST_CASE("a record is closed if ceph-csi staged the volume anew on a device of the same number") {
   Restaged scene;
   const int rbd_nbd = GENERATE(range(0, 3));  // lives, was killed, ended
   CAPTURE(rbd_nbd);
@@ -226,8 +227,7 @@ TEST_CASE("a stash that is not signed yet does not close the record of a volume 
 }
 
 TEST_CASE(
-    "a stash that was never signed shows no other stage: a volume that was attached anew is lost, and nobody's word "
-    "counts") {
+    "a volume that was attached anew is lost despite an unsigned stash, and an operator override does not count") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);

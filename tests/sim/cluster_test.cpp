@@ -81,8 +81,7 @@ TEST_CASE(
   CHECK(scene.device().link == link);
 }
 
-TEST_CASE(
-    "an error that nobody knows is kept from the application until it has passed, and the volume says what it was") {
+TEST_CASE("an unknown error is held back from the application until it has passed, and the volume's status names it") {
   Used scene;
   scene.world.cluster.odd_error = EBADE;
   scene.writes(0);
@@ -100,7 +99,7 @@ TEST_CASE(
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("a volume whose requests meet an error that nobody knows can be given up by hand") {
+TEST_CASE("an operator can give up a volume whose requests fail with an unknown error") {
   Used scene;
   scene.world.cluster.odd_error = EBADE;
   scene.writes(0);
@@ -235,7 +234,7 @@ TEST_CASE(
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
-TEST_CASE("a successor of an agent that left well serves what the application asked for in between") {
+TEST_CASE("the successor of an agent that ended cleanly answers the requests sent in between") {
   Used scene;
   scene.world.agent.stop();
   scene.writes(0);
@@ -246,7 +245,7 @@ TEST_CASE("a successor of an agent that left well serves what the application as
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("a volume whose client is cut off between its open image and its session is opened anew") {
+TEST_CASE("a volume whose client is cut off between opening the image and serving it opens the image again") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.agent.kill();

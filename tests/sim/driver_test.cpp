@@ -102,7 +102,7 @@ TEST_CASE("a connect and a reconnect that end after their callers had left are t
   CHECK(scene.device().alive);
 }
 
-TEST_CASE("a growth that waited for its turn among the kernel's commands is asked for again, not sent late") {
+TEST_CASE("a resize that waited too long behind other kernel commands is requested again, not sent late") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);

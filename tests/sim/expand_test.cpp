@@ -160,7 +160,7 @@ TEST_CASE("a raw block volume tells its size, also on a path that kubelet bound 
   CHECK(scene.world.calls.made == before);
 }
 
-TEST_CASE("while a filesystem hangs its last answer is given, and it is asked no second time") {
+TEST_CASE("a hanging filesystem's last statistics are reported, and no second query starts") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   int asked = 0;
@@ -191,7 +191,7 @@ TEST_CASE("a filesystem without a server is not asked") {
   CHECK(scene.world.calls.made == before);
 }
 
-TEST_CASE("a question that hangs does not keep the agent from leaving") {
+TEST_CASE("a hanging statistics query does not keep the agent from leaving") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.calls.delayed = "usage";

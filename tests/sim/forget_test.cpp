@@ -20,7 +20,7 @@ double growth(int count, Life life) {
 
 }  // namespace
 
-TEST_CASE("of a volume that was unstaged nothing stays in memory") {
+TEST_CASE("an unstaged volume leaves nothing in memory") {
   Scene scene;
   const double bytes = growth(1000, [&](const std::string& id) {
     scene.world.cluster.images[id].id = "id-" + id;
@@ -34,7 +34,7 @@ TEST_CASE("of a volume that was unstaged nothing stays in memory") {
   CHECK(bytes < 200);
 }
 
-TEST_CASE("of a volume whose stage failed, or that was only asked about, nothing stays in memory") {
+TEST_CASE("a volume whose stage failed, or that was only looked up, leaves nothing in memory") {
   Scene scene;
   const double bytes = growth(1000, [&](const std::string& id) {
     REQUIRE(scene.want(test::staged_wish(id), id) == errc::not_found);

@@ -81,8 +81,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "what was never written of an encrypted volume is no zeros to its mkfs, nor is what an interrupted format left") {
+TEST_CASE("mkfs assumes no zeros on an encrypted volume or after an interrupted format") {
   Scene scene;
   SECTION("encrypted") { CHECK(scene.want(test::encrypted_wish(kId)) == errc::ok); }
   SECTION("a format that is repeated") {

@@ -122,7 +122,7 @@ bool survives_undo(int at) {
 
 }  // namespace
 
-TEST_CASE("a next agent that is told to end, before whichever call, leaves the devices to the one before unnoticed") {
+TEST_CASE("a next agent that is told to end before any of its calls leaves the devices to its predecessor unnoticed") {
   int at = 1;
   while (survives_undo(at) && at < 200) ++at;
   CHECK(at > 8);
@@ -148,7 +148,7 @@ TEST_CASE("a volume that is handed over never has a dead link, nobody is fenced,
   CHECK(scene.image().generation <= 1);
 }
 
-TEST_CASE("whoever dies in a handover, before whichever call, leaves a volume that is healed with every write") {
+TEST_CASE("an agent that dies before any call of a handover leaves a volume that heals with every write") {
   int at = 1;
   while (survives_death(at, test::staged()) && at < 200) ++at;
   CHECK(at > 8);
@@ -193,7 +193,7 @@ TEST_CASE("a volume whose requests the cluster does not answer is not handed ove
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("a volume whose request takes long when its turn comes is served on, and given after the others") {
+TEST_CASE("a volume with a slow request is served on and handed over after the others") {
   Scene scene;
   std::vector<std::string> ids;
   for (int i = 0; i < 30; ++i) {
@@ -217,7 +217,7 @@ TEST_CASE("a volume whose request takes long when its turn comes is served on, a
   CHECK(scene.world.kernel.deaths == 0);
 }
 
-TEST_CASE("a volume whose drain was taken back answers what came meanwhile") {
+TEST_CASE("a volume whose drain was undone answers the requests that came meanwhile") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
   REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
@@ -301,7 +301,7 @@ TEST_CASE("a volume with an operation under way is healed after a handover, and 
   CHECK(scene.want(test::published(test::staged(), "/kubelet/pods/p/v")) == errc::ok);
 }
 
-TEST_CASE("a volume that is read only is handed over too") {
+TEST_CASE("a read-only volume is handed over too") {
   Scene scene;
   scene.filled();
   auto wish = test::staged();

@@ -44,8 +44,7 @@ TEST_CASE("a free lock proves nothing: the device waits") {
 }
 
 TEST_CASE(
-    "a start that died between breaking our dead lock and taking it is no loss, unless somebody changed the image "
-    "since") {
+    "an agent that died between breaking and taking its dead lock keeps the volume, unless the image changed since") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, true);
@@ -69,7 +68,7 @@ TEST_CASE("an image without exclusive-lock waits unproven until an operator over
   CHECK(world.agent.want(kId, Wish(plan::Healed{true})));
 }
 
-TEST_CASE("an operator override does not reach over a client that has the image open") {
+TEST_CASE("an operator override does not overrule a client that has the image open") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, false);

@@ -76,7 +76,7 @@ bool fenced_before_call(int at, bool taken_meanwhile) {
 
 }  // namespace
 
-TEST_CASE("a take-over survives every blow, and no late write of the former holder lands after it") {
+TEST_CASE("a take-over survives any failure, and no late write of the former holder lands after it") {
   test::sweep<Story>({{"a fenced holder", true}, {"a holder whose node is out of service", false}}, &tell);
 }
 

@@ -79,7 +79,7 @@ TEST_CASE("a stage waits within its call's deadline until the holder leaves, and
   CHECK(scene.cut_off().empty());
 }
 
-TEST_CASE("a stage that waits in vain names the holder before its caller has left") {
+TEST_CASE("a stage that waits in vain names the holder before its caller's deadline") {
   Held scene;
   const auto done = scene.stage_within(2min);
   REQUIRE_FALSE(done);
@@ -135,7 +135,7 @@ TEST_CASE("an agent that is told to leave ends the wait of a stage") {
   CHECK_FALSE(*scene.answer);
 }
 
-TEST_CASE("people are told once of each set of holders that a volume waits for") {
+TEST_CASE("a waiting volume makes one Event for each set of holders") {
   Held scene;
   for (int tries = 0; tries < 3; ++tries) CHECK_FALSE(scene.stage_within(30s));
   CHECK(scene.notices("VolumeInUse") == 1);
@@ -231,7 +231,7 @@ TEST_CASE("an entry that lasts longer is not made shorter when its client is cut
   CHECK(scene.world.cluster.has_entry(kHolder));
 }
 
-TEST_CASE("a mark without the volume's signature has nobody cut off, and its image waits for an operator") {
+TEST_CASE("an unsigned writer's mark gets no client cut off, and its image waits for an operator") {
   Held scene(false);
   scene.image().watchers.clear();
   scene.image().writer_signs = false;
@@ -288,7 +288,7 @@ TEST_CASE("an image without a lock has its writer's mark from before its device 
   CHECK(scene.image().writer.empty());
 }
 
-TEST_CASE("no operator override lets an agent serve an image without a lock that another client marked since") {
+TEST_CASE("an operator override does not count for an image without exclusive-lock that another client marked since") {
   Held scene(false);
   scene.world.cluster.leave(scene.image(), kHolder, true);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -315,8 +315,7 @@ TEST_CASE("an operator override counts against a mark that an agent of this very
   CHECK(scene.image().writer == scene.world.agent.client());
 }
 
-TEST_CASE(
-    "with the flag a volume attached here is taken over from a node that is out of service, and people are told") {
+TEST_CASE("with the flag, a volume attached here is taken over from an out-of-service node, and an Event says so") {
   Held scene(true, true);
   scene.node_is(HolderState::out_of_service);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);

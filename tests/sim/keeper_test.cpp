@@ -40,8 +40,7 @@ bool survives_second_death(int at, const plan::Staged& wish) {
 
 }  // namespace
 
-TEST_CASE(
-    "with a keeper no death of an agent, nor of the next one before whichever call, ends a link or loses a write") {
+TEST_CASE("under a keeper, the death of an agent or its successor before any call ends no link and loses no write") {
   const bool block = GENERATE(false, true);
   int at = 1;
   while (survives_second_death(at, block ? test::block_wish() : test::staged()) && at < 200) ++at;
@@ -49,7 +48,7 @@ TEST_CASE(
   CHECK(at < 200);
 }
 
-TEST_CASE("an agent that goes on with a kept link has fenced the dead one before") {
+TEST_CASE("an agent fences its dead predecessor before it resumes a kept link") {
   Scene scene;
   scene.world.agent.keeper = true;
   REQUIRE(scene.want(test::staged()) == errc::ok);
@@ -59,7 +58,7 @@ TEST_CASE("an agent that goes on with a kept link has fenced the dead one before
   CHECK(scene.world.kernel.deaths == 0);
 }
 
-TEST_CASE("a kept link of a volume that another node took meanwhile is not gone on with") {
+TEST_CASE("a kept link of a volume that another node took meanwhile is not resumed") {
   Scene scene;
   scene.world.agent.keeper = true;
   REQUIRE(scene.want(test::staged()) == errc::ok);
@@ -92,7 +91,7 @@ TEST_CASE("an agent that dies with its keeper, or whose keeper dies before the n
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("a kept link that nobody goes on with within a minute is seen dead") {
+TEST_CASE("a kept link that no agent resumes within a minute is seen dead") {
   Scene scene;
   scene.world.agent.keeper = true;
   REQUIRE(scene.want(test::staged()) == errc::ok);
@@ -129,7 +128,7 @@ TEST_CASE(
   for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
 }
 
-TEST_CASE("agents that die before they open an image for writing leave nobody to fence") {
+TEST_CASE("agents that die before they open an image for writing leave no client to fence") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
   for (int deaths = 0; deaths < 5; ++deaths) scene.kill_and_start();

@@ -54,7 +54,7 @@ TEST_CASE("a volume that the kernel serves stays the kernel's when its user gets
   is_staged(scene.world);
 }
 
-TEST_CASE("without the kernel's module a volume that wants it is refused, also if another mounter may try") {
+TEST_CASE("a volume for the kernel client is refused without the rbd module, even if another mounter may try") {
   Scene scene;
   scene.world.kernel.rbd_module = false;
   auto wish = krbd_staged();
@@ -142,7 +142,7 @@ TEST_CASE("an image that was made again under its name is not mapped for the old
   CHECK(scene.world.kernel.devices.empty());
 }
 
-TEST_CASE("a map that outlasts its caller is waited for, not repeated") {
+TEST_CASE("a map that outlasts its caller is awaited, not repeated") {
   Scene scene;
   scene.world.calls.delayed = "map krbd";
   CHECK(scene.want(krbd_staged()) != errc::ok);
@@ -162,7 +162,7 @@ TEST_CASE("two volumes on one image are not both given to the kernel, which coul
   CHECK(scene.world.kernel.devices.size() == 1);
 }
 
-TEST_CASE("the volume's options and the node's place go to the kernel") {
+TEST_CASE("the volume's options and the node's CRUSH location are passed to the kernel") {
   Scene scene;
   auto wish = krbd_staged();
   wish.source.kernel.map = "queue_depth=64";
@@ -171,7 +171,7 @@ TEST_CASE("the volume's options and the node's place go to the kernel") {
   CHECK(scene.world.kernel.rbd_options == "queue_depth=64,read_from_replica=localize,crush_location=host:a|zone:b");
 }
 
-TEST_CASE("the node's place goes to librbd") {
+TEST_CASE("the node's CRUSH location is passed to librbd") {
   Scene scene;
   scene.world.disk.crush_location = "host:a|zone:b";
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);

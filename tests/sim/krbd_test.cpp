@@ -54,7 +54,7 @@ TEST_CASE("after a reboot, and when somebody unmapped it, a kernel's device is a
   CHECK(health() == volume::Health::absent);
 }
 
-TEST_CASE("a kernel's device is not without a server because the agent was") {
+TEST_CASE("a kernel's device does not count as unserved after the agent was away") {
   Scene scene;
   REQUIRE(scene.want(krbd_staged()) == errc::ok);
   scene.kill_and_start();

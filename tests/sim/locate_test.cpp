@@ -80,7 +80,7 @@ TEST_CASE("where the handle's pool or cluster is unknown, the mapped places are 
   CHECK(scene.source().cluster_id == "site-b");
 }
 
-TEST_CASE("a volume that is nowhere is told with every place that was tried") {
+TEST_CASE("the error for a volume found nowhere names every place that was tried") {
   Located scene;
   scene.world.cluster.images.clear();
   scene.world.disk.mapped = {{"gone", 1}};
@@ -106,7 +106,7 @@ TEST_CASE("a static volume is looked for in the cluster that its own is mapped t
   CHECK(scene.world.disk.records.front().source.cluster_id == "site-b");
 }
 
-TEST_CASE("what the attributes wish of the device is so, also when it is served again") {
+TEST_CASE("a device has the settings that the attributes ask for, also when it is served again") {
   Located scene;
   auto wish = dynamic();
   wish.source.serving.trim = false;

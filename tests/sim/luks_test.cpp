@@ -110,7 +110,7 @@ TEST_CASE("an image that its metadata calls encrypted and that has no header is 
   CHECK_FALSE(scene.image().luks);
 }
 
-TEST_CASE("a header without a key is formatted anew only by the record whose format did not end") {
+TEST_CASE("a LUKS header without a key is formatted anew only by the record whose format did not end") {
   Encrypted scene;
   scene.world.calls.crash_in = "luks format";
   CHECK_THROWS_AS(scene.want(scene.wish), Crash);
@@ -125,7 +125,7 @@ TEST_CASE("a header without a key is formatted anew only by the record whose for
   CHECK(scene.image().luks->keys.size() == (whose == own ? 1u : 0u));
 }
 
-TEST_CASE("a header whose metadata were not written yet is opened, and they are") {
+TEST_CASE("a stage opens a LUKS header whose metadata are missing, and writes them") {
   Encrypted scene;
   scene.encrypted_before("canary-passphrase");
   scene.image().metadata[kState] = "encryptionPrepared";

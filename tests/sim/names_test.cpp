@@ -51,7 +51,7 @@ TEST_CASE("a publish is the same one although an older agent did not record its 
   CHECK(scene.want(publish) == errc::ok);
 }
 
-TEST_CASE("a volume whose image cannot be opened names it as people do") {
+TEST_CASE("the error for an image that cannot be opened has the image's name, not its ID") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.world.agent.kill();

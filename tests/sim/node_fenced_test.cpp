@@ -59,7 +59,7 @@ TEST_CASE("a volume that is still this node's is served again when the node's fe
   CHECK(scene.world.cluster.cut_off_clients() == std::set{scene.client});
 }
 
-TEST_CASE("a fence that has ended when its node hears of it takes no proof away") {
+TEST_CASE("a fence that ended before its node noticed it invalidates no proof") {
   struct Late : test::Calm {
     duration any(duration limit) override { return limit / 2; }  // an image hears after 1 s that it is cut off
   } late;
@@ -143,7 +143,7 @@ TEST_CASE("a volume that is lost without an orchestrator gets its errors in the 
   CHECK(scene.world.kernel.errors == 1);
 }
 
-TEST_CASE("what is asked of a lost volume while a helper hangs in it does not put off that it is given up") {
+TEST_CASE("calls for a lost volume do not delay its giving up while a helper hangs") {
   test::Calm calm;
   Scene scene;
   scene.world.hazards = &calm;
@@ -162,7 +162,7 @@ TEST_CASE("what is asked of a lost volume while a helper hangs in it does not pu
   scene.world.hazards = nullptr;
 }
 
-TEST_CASE("an unpublish that has nothing to do does not put off that a lost volume is given up") {
+TEST_CASE("an unpublish without anything to do does not delay the giving up of a lost volume") {
   Fenced scene(true);
   REQUIRE(scene.world.cluster.visit(scene.image(), kOther, false));
   scene.world.attachment = kAway;

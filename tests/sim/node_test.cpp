@@ -31,7 +31,7 @@ void is_served(Scene& scene) {
 
 // --- Its disk -----------------------------------------------------------------------------------
 
-TEST_CASE("with a state folder that takes nothing a new stage ends before it acts, and succeeds once there is room") {
+TEST_CASE("a new stage on a full state directory fails before it acts, and succeeds once there is room") {
   Scene scene;
   scene.world.disk.state = GENERATE(test::Disk::State::full, test::Disk::State::read_only);
   CHECK(scene.want(test::staged_wish(kId)) == errc::state_write);
@@ -42,7 +42,7 @@ TEST_CASE("with a state folder that takes nothing a new stage ends before it act
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 
-TEST_CASE("with a state folder that takes nothing what is staged is served on, published and healed") {
+TEST_CASE("staged volumes on a full state directory are served on, published and healed") {
   Scene scene;
   stage_filled(scene);
   scene.world.disk.state = GENERATE(test::Disk::State::full, test::Disk::State::read_only);
@@ -57,7 +57,7 @@ TEST_CASE("with a state folder that takes nothing what is staged is served on, p
   CHECK(scene.device().alive == room_for_addresses);
 }
 
-TEST_CASE("a full state folder keeps no device from its server, however often the agent dies") {
+TEST_CASE("a full state directory does not keep a device from being served, however often the agent dies") {
   Scene scene;
   stage_filled(scene);
   scene.world.disk.state = test::Disk::State::full;
@@ -70,8 +70,7 @@ TEST_CASE("a full state folder keeps no device from its server, however often th
 }
 
 TEST_CASE(
-    "an agent that dies with a full disk between the break of its lock and the taking of it leaves the volume "
-    "unproven, not written") {
+    "an agent that dies on a full disk between breaking and taking its lock leaves the volume unproven and unwritten") {
   Scene scene;
   stage_filled(scene);
   scene.world.disk.state = test::Disk::State::full;
@@ -153,7 +152,7 @@ TEST_CASE(
   scene.world.hazards = nullptr;
 }
 
-TEST_CASE("a device that the kernel made, or gave a new link, without a word is used, not made twice") {
+TEST_CASE("a device that the kernel connected or reconnected without answering is used, not made twice") {
   Scene scene;
   scene.filled();
   const auto lose = [&](const std::string& reply) {
@@ -191,9 +190,7 @@ TEST_CASE("a device that became another tool's while the agent was down is neith
   CHECK(scene.world.disk.records.empty());
 }
 
-TEST_CASE(
-    "without the nbd driver, or without a free device, a stage says so and leaves nothing that stands in its repeat's "
-    "way") {
+TEST_CASE("a stage without the nbd driver or a free device says so and leaves nothing that blocks its repeat") {
   Scene scene;
   scene.filled();
   const auto [driver, code] = GENERATE(std::pair(test::Kernel::Driver::missing, errc::failed_precondition),
@@ -212,8 +209,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "without a free descriptor a heal and a new stage end at once, what is served is served on, and both end well once "
-    "there are some") {
+    "without a free descriptor heals and stages fail at once, served volumes stay served, and repeats succeed once "
+    "descriptors are free") {
   Scene scene;
   stage_filled(scene);
   add_second(scene);

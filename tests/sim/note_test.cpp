@@ -116,7 +116,7 @@ TEST_CASE("a heal whose note is refused serves its device all the same, and the 
   CHECK(node.noted(kAddress) == "10.0.0.4");
 }
 
-TEST_CASE("wherever a stage is interrupted, the words for ceph-csi are there at its end, and gone after the unstage") {
+TEST_CASE("a stage interrupted anywhere ends with the notes for ceph-csi written, and the unstage removes them") {
   bool crashed = true;
   for (int at = 1; crashed; ++at) {
     CAPTURE(at);

@@ -20,7 +20,7 @@ TEST_CASE("an operator override counts in one try, and is forgotten with it") {
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
-TEST_CASE("what was done on an operator override in a try that failed proves nothing to the next one") {
+TEST_CASE("a failed try on an operator override leaves nothing that proves ownership to the next try") {
   Dead scene(false);
   scene.world.agent.clients.clear();  // the dead client's file was damaged
   scene.forgotten();
@@ -53,7 +53,7 @@ TEST_CASE("what was done on an operator override in a try that failed proves not
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
-TEST_CASE("what the orchestrator said before a wait is asked again after it") {
+TEST_CASE("an answer of the orchestrator from before a wait is requested again after it") {
   Scene scene;
   scene.image().exclusive = false;
   const auto device = scene.world.ceph_csi.stages(kId, staged_wish(kId).path);
@@ -80,8 +80,8 @@ TEST_CASE("where volumes of the driver are not attached, an operator override co
 }
 
 TEST_CASE(
-    "an image without the exclusive lock whose link ended waits for a word: who came and went meanwhile left no "
-    "trace") {
+    "an image without exclusive-lock whose link ended waits for an operator override, because a passing client leaves "
+    "no trace") {
   Scene scene;
   scene.filled();
   scene.image().exclusive = false;
@@ -103,7 +103,7 @@ TEST_CASE(
   CHECK(scene.world.kernel.answered == 1);
 }
 
-TEST_CASE("an operator override reaches over no client, no attachment and no volume that was given up") {
+TEST_CASE("an operator override overrules no other client, no attachment elsewhere and no giving up") {
   Dead scene;
   scene.image().lock_owner.clear();
   const int what = GENERATE(range(0, 6));

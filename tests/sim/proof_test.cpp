@@ -6,7 +6,7 @@ using namespace corbd;
 using namespace corbd::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("a tool that has the dead client's lock for minutes costs a volume that stayed here only that time") {
+TEST_CASE("a volume that stayed here waits only as long as a tool holds the dead client's lock") {
   Dead scene;
   scene.forgotten();
   REQUIRE(scene.world.cluster.maintain(scene.image(), kTool));
@@ -41,7 +41,7 @@ TEST_CASE("what a rescue host wrote since is not written over, although the volu
   CHECK_FALSE(scene.device().alive);
 }
 
-TEST_CASE("what this node itself wrote, for hours and until its client was cut off, is no evidence against it") {
+TEST_CASE("this node's own writes do not count as another client's") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
@@ -74,7 +74,7 @@ TEST_CASE("a volume that a rescue host wrote is served on an operator override, 
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
-TEST_CASE("a new device in the place of one that another program took away leaves a stamp, too") {
+TEST_CASE("the image's modify timestamp is recorded for a replaced device, too") {
   Scene scene;
   scene.filled();
   scene.image().exclusive = GENERATE(true, false);
@@ -90,7 +90,7 @@ TEST_CASE("a new device in the place of one that another program took away leave
   CHECK(scene.world.disk.records.front().modified == scene.image().modified);
 }
 
-TEST_CASE("what rbd-nbd of this node wrote in between is no evidence against a volume that stayed attached here") {
+TEST_CASE("writes of this node's rbd-nbd do not count as another client's for a volume that stayed attached here") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
@@ -108,7 +108,7 @@ TEST_CASE("what rbd-nbd of this node wrote in between is no evidence against a v
   CHECK(scene.world.disk.records.front().modified == scene.image().modified);
 }
 
-TEST_CASE("without an orchestrator another's lock is unproven, and nothing waiting is written once it is free") {
+TEST_CASE("without an orchestrator, a volume stays unproven after another client's lock, even once that is free") {
   Dead scene(false);
   REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
   scene.start({});
@@ -133,7 +133,7 @@ TEST_CASE("time in which a volume was unproven does not count for giving it up")
   CHECK_FALSE(scene.world.disk.records.front().failed);
 }
 
-TEST_CASE("a lock that was taken from a client that lived is lost where no orchestrator knows more") {
+TEST_CASE("a volume whose living client lost its lock is lost if no orchestrator knows more") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
@@ -175,7 +175,7 @@ TEST_CASE(
   CHECK(scene.world.cluster.blocklisted.contains(client));
 }
 
-TEST_CASE("a client of this node that watches lives, and is not fenced by an operator override") {
+TEST_CASE("a watching client of this node counts as alive, and an operator override does not fence it") {
   Dead scene;
   scene.forgotten();
   const std::string tool = "10.0.0.1:0/4711";  // `rbd` on this host

@@ -31,7 +31,7 @@ TEST_CASE("a publish has the capability of its stage, but mount flags of its own
   CHECK(scene.want(other) == errc::already_exists);
 }
 
-TEST_CASE("a publish that fails for good leaves nothing that stands in another pod's way") {
+TEST_CASE("a publish that fails for good leaves nothing that blocks another pod") {
   Scene scene;
   auto stage = staged();
   stage.capability.single_writer = true;
@@ -55,7 +55,7 @@ TEST_CASE("what somebody else mounted at a target is not unmounted") {
   CHECK(scene.world.kernel.mounts.size() == 2);
 }
 
-TEST_CASE("a filesystem that turned read-only is published to nobody who would write, and an Event says why") {
+TEST_CASE("a filesystem that turned read-only is not published for writing, and an Event says why") {
   Scene scene;
   scene.kill_and_start(true);
   REQUIRE(scene.want(staged()) == errc::ok);

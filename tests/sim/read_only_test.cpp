@@ -70,7 +70,7 @@ TEST_CASE("two read-only volumes may have one image, a writer beside a reader ma
   CHECK(scene.want(writer, "third") == errc::in_use);
 }
 
-TEST_CASE("of two volumes that want one image at the same moment one gets it") {
+TEST_CASE("exactly one of two volumes that want one image at the same moment gets it") {
   Scene scene;
   Gate gate(scene.loop.control(), scene.loop.clock);
   std::vector<errc> ends;

@@ -76,7 +76,7 @@ TEST_CASE("a device that the kernel makes after its stage was given up is taken 
   CHECK(scene.world.kernel.devices.empty());
 }
 
-TEST_CASE("a stage that fails before there is a device keeps its image from nobody until it is repeated") {
+TEST_CASE("a stage that fails before it has a device releases its image until it is repeated") {
   Scene scene;
   scene.world.calls.before_call = [&](const std::string& call) {
     if (call == "kernel connect") scene.world.calls.fail_at = 1;

@@ -58,7 +58,7 @@ TEST_CASE("a second stage that fails for good takes back only what it added") {
   CHECK(world.calls.made > calls);
 }
 
-TEST_CASE("a volume whose staging mount somebody took away under its pod is staged there again") {
+TEST_CASE("a volume whose staging mount another program removed under its pod is staged there again") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   REQUIRE(scene.want(published(staged(), "/t")) == errc::ok);
@@ -86,7 +86,7 @@ TEST_CASE("after a reboot a stage begins anew, also before healing closed the ol
   CHECK(scene.world.disk.records.front().boot_id == "boot-2");
 }
 
-TEST_CASE("a filesystem is mounted with what every one of its type gets, and then with what its volume wants") {
+TEST_CASE("a filesystem is mounted with the options of its type, followed by those of its volume") {
   Scene scene;
   scene.world.agent.filesystems.mount = {{"ext4", "errors=remount-ro"}, {"xfs", "nouuid"}};
   scene.kill_and_start();

@@ -115,7 +115,7 @@ TEST_CASE("a target that holds something of somebody else stays, and is told onc
   CHECK(scene.world.disk.places.empty());
 }
 
-TEST_CASE("a stage at a folder that holds something is refused for good: undoing it needs no empty folder") {
+TEST_CASE("a stage at a non-empty folder is refused for good, and its undoing needs no empty folder") {
   Scene scene;
   scene.filled();
   scene.world.disk.places.insert(kStaged);
@@ -127,7 +127,7 @@ TEST_CASE("a stage at a folder that holds something is refused for good: undoing
 
 // --- Of a device that nobody serves -------------------------------------------------------------
 
-TEST_CASE("an unpublish that is not the last waits for no device, so that the healing comes at once") {
+TEST_CASE("an unpublish that is not the last waits for no device, so that healing starts at once") {
   const bool block = GENERATE(false, true);
   test::Calm calm;
   Scene scene;
@@ -176,9 +176,7 @@ TEST_CASE("the last unmount of a filesystem brings its device up first, and sync
 
 // --- Whose they are -----------------------------------------------------------------------------
 
-TEST_CASE(
-    "a volume that is still filesystem_published is not unstaged: the refusal names the target, and nothing is taken "
-    "down") {
+TEST_CASE("the unstage of a published volume is refused, names the target, and takes nothing down") {
   const bool block = GENERATE(false, true);
   Scene scene;
   REQUIRE(scene.want(block ? block_wish() : test::staged_wish(kId)) == errc::ok);
@@ -265,8 +263,7 @@ TEST_CASE("what another volume has mounted over a volume's own mount is not take
 // --- How they are written -----------------------------------------------------------------------
 
 TEST_CASE(
-    "one path that is written in two ways is one path, also in a record of an earlier version and through a linked "
-    "kubelet folder") {
+    "two spellings of a path are one path, even in an older version's record and through a linked kubelet folder") {
   Scene scene;
   const std::string other_path =
       GENERATE("/kubelet/staging//image-1/", "/kubelet/./staging/image-1", "/linked/staging/image-1");

@@ -95,7 +95,7 @@ TEST_CASE("an agent that was cut off for long goes on when nobody took its image
   CHECK(two.a.kernel.errors == 0);
 }
 
-TEST_CASE("a stage that is older than its volume's move takes nothing from the node that has it now") {
+TEST_CASE("a stage that began before its volume moved takes nothing from the volume's present node") {
   TwoAgents two(Way::watch_ends);
   two.cut_off();
   const auto old = two.ask(two.a, kId, test::staged_wish(kId), 10min);
@@ -116,7 +116,7 @@ TEST_CASE("a stage that is older than its volume's move takes nothing from the n
 }
 
 // Without the lock a client that is cut off is seen for 30 s only. It is fenced while it is seen.
-TEST_CASE("an image without the lock takes no late write of a client that was fenced while it was seen") {
+TEST_CASE("a late write of a fenced client does not reach an image without exclusive-lock") {
   CutOff two(Way::fenced, false);
   const auto done = two.want(two.b, kId, test::staged_wish(kId));
   CHECK(done);

@@ -12,7 +12,7 @@ TEST_CASE("a stage that finds the image in use closes it") {
   CHECK(scene.image().watchers == std::set{kOther});
 }
 
-TEST_CASE("what is unproven or lost is closed") {
+TEST_CASE("the image of an unproven or lost volume is closed") {
   Dead scene;
   const int which = GENERATE(range(0, 3));
   const Attachment told = which == 0 ? kHere : which == 1 ? Attachment() : kAway;
@@ -23,7 +23,7 @@ TEST_CASE("what is unproven or lost is closed") {
   CHECK_FALSE(scene.device().alive);
 }
 
-TEST_CASE("a node whose volume moved lets the other's agent in") {
+TEST_CASE("a node whose volume moved lets the new node's agent open the image") {
   Dead scene;
   scene.forgotten();
   scene.start(kAway);
@@ -33,7 +33,7 @@ TEST_CASE("a node whose volume moved lets the other's agent in") {
   CHECK(scene.health() == Health::failed);
 }
 
-TEST_CASE("a node that can prove nothing lets the other's agent in, and never writes over it") {
+TEST_CASE("a node without proof lets another node's agent open the image, and never writes over it") {
   Dead scene(false);
   scene.forgotten();
   scene.image().lock_owner.clear();
@@ -47,7 +47,7 @@ TEST_CASE("a node that can prove nothing lets the other's agent in, and never wr
   CHECK(scene.health() == Health::unproven);
 }
 
-TEST_CASE("of a node that heals and an agent that waits one gets the image") {
+TEST_CASE("exactly one of a healing node and a waiting agent gets the image") {
   Dead scene(GENERATE(true, false));
   const bool stayed = !scene.world.disk.records.front().attachment_uid.empty();
   scene.world.cluster.other_agent_waits(kId, kOther, GENERATE(200ms, 2s));
@@ -58,7 +58,7 @@ TEST_CASE("of a node that heals and an agent that waits one gets the image") {
   CHECK(scene.world.kernel.answered == (ours ? 1 : 0));
 }
 
-TEST_CASE("of two agents that stage one image one gets it") {
+TEST_CASE("exactly one of two agents that stage one image gets it") {
   Scene scene;
   scene.world.cluster.other_agent_waits(kId, kOther, 5s);
   bool ours = false;

@@ -38,12 +38,12 @@ TEST_CASE("an image of the same name in another pool is not taken for the one th
   CHECK(scene.world.disk.records.front().stagings.size() == 1);
 }
 
-TEST_CASE("what is not staged cannot be published_at") {
+TEST_CASE("a volume that is not staged cannot be published") {
   Scene scene;
   CHECK(scene.want(published_at("/t")) == errc::failed_precondition);
 }
 
-TEST_CASE("a volume may be published_at at several targets, each with its own arguments") {
+TEST_CASE("a volume may be published at several targets, each with its own arguments") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.want(published_at("/t1")) == errc::ok);
@@ -129,7 +129,7 @@ TEST_CASE("a conflicting call is told busy before its deadline") {
   CHECK(ends == std::vector{errc::busy, errc::ok});
 }
 
-TEST_CASE("an agent that is drained stages nothing new, and serves, repeats and unstages what it has") {
+TEST_CASE("a cordoned agent stages nothing new, and serves, repeats and unstages what it has") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.cluster.images["image-2"].id = "id-2";
