@@ -213,7 +213,7 @@ TEST_CASE("healing one volume ends with the try's own error") {
   CHECK_THAT(status.error_message(), ContainsSubstring("the lock is free"));
 }
 
-TEST_CASE("an operator override of one volume goes with one wish, and is told with who gave it and how it ended") {
+TEST_CASE("an operator override goes with one wish for one volume, and is logged with who gave it and its result") {
   Scene scene;
   scene.volumes.add("1", Health::reconnecting);
   const bool refused = GENERATE(true, false);
@@ -293,7 +293,7 @@ TEST_CASE("failing a volume asks for it and says when it could not be done") {
   scene.thread.call([&] { CHECK(scene.volumes.asked == Texts{"fail 1"}); });
 }
 
-TEST_CASE("who waits for a volume hears at once that the agent leaves") {
+TEST_CASE("a caller that waits for a volume learns at once that the agent leaves") {
   Scene scene;
   scene.volumes.add("1");
   scene.volumes.held = true;

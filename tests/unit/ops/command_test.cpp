@@ -166,7 +166,7 @@ TEST_CASE("a command that changes something says in JSON what it did") {
   CHECK(boost::json::parse(ask(scene, What::log_level, "info", "json").out).at("level").as_string() == "info");
 }
 
-TEST_CASE("a status that is not ready says so behind its verdict") {
+TEST_CASE("a status of a node that is not ready says so after its verdict") {
   Scene scene;
   scene.facts.registration = {ops::Registration::State::waits, ""};
   scene.start();
@@ -202,7 +202,7 @@ TEST_CASE("corbd heal names those that it tries") {
   CHECK_THAT(ask(scene, What::heal).out, ContainsSubstring("\n1\n"));
 }
 
-TEST_CASE("corbd fail gives up what it is told is meant") {
+TEST_CASE("corbd fail gives up the volume once the caller confirms it") {
   Scene scene;
   scene.volumes.add("1");
   scene.start();

@@ -71,7 +71,7 @@ TEST_CASE("a drain of a week ago does not bind an agent that starts, and its fil
   CHECK_FALSE(std::filesystem::exists(node.file()));
 }
 
-TEST_CASE("who asks for a drain again within the hour writes nothing, and later renews it") {
+TEST_CASE("a repeated drain writes nothing within the hour, and later renews the cordon") {
   Node node;
   Cordon cordon(node.loop.control(), node.loop.clock, node.pool, node.folder.path());
   REQUIRE(node.set(cordon, true));
@@ -84,7 +84,7 @@ TEST_CASE("who asks for a drain again within the hour writes nothing, and later 
   CHECK(cordon.now()->since == *since + 1h);
 }
 
-TEST_CASE("a file that cannot be read counts as a drain, and does not tell since when") {
+TEST_CASE("an unreadable cordon file counts as a cordon of unknown age") {
   for (const std::string& text :
        {std::string(), std::string("{}"), std::string("[1]"), std::string("{\"drained_at_ms\":\"x\"}"),
         std::string("{\"drained_at_ms\":9223372036854775807}"), std::string("{\"drained_at_ms\":-1}"),
@@ -101,7 +101,7 @@ TEST_CASE("a file that cannot be read counts as a drain, and does not tell since
   }
 }
 
-TEST_CASE("a drain that cannot be remembered is refused, and changes nothing") {
+TEST_CASE("a cordon that cannot be written is refused, and changes nothing") {
   Node node;
   Cordon cordon(node.loop.control(), node.loop.clock, node.pool, node.folder.path() + "/gone");
   const auto refused = node.set(cordon, true);
@@ -110,7 +110,7 @@ TEST_CASE("a drain that cannot be remembered is refused, and changes nothing") {
   CHECK_FALSE(cordon.now());
 }
 
-TEST_CASE("a drain of the future counts, for the clock may have been set back") {
+TEST_CASE("a cordon set in the future counts, because the clock may have been set back") {
   const auto now = std::chrono::system_clock::time_point(1000h);
   CHECK(ops::still_cordoned({now + 48h}, now));
   CHECK(ops::still_cordoned({now - 167h}, now));

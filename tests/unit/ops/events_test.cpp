@@ -36,7 +36,7 @@ TEST_CASE("events after a number come oldest first, no more than asked for") {
   CHECK(ids(events.read(page.last, 3)) == Ids{"5"});
 }
 
-TEST_CASE("what is not kept any more is counted as missed") {
+TEST_CASE("events that are no longer kept count as missed") {
   test::Loop loop;
   Events events(loop.control(), loop.clock, 2);
   for (int i = 1; i <= 5; ++i) events.push(change(i));
@@ -45,7 +45,7 @@ TEST_CASE("what is not kept any more is counted as missed") {
   CHECK(ids(page) == Ids{"4", "5"});
 }
 
-TEST_CASE("a number that was never given out reads nothing, and the last number") {
+TEST_CASE("reading after a number that was never given out returns no events and the last number") {
   test::Loop loop;
   Events events(loop.control(), loop.clock, 2);
   events.push(change(1));
@@ -55,7 +55,7 @@ TEST_CASE("a number that was never given out reads nothing, and the last number"
   CHECK(page.last == 1);
 }
 
-TEST_CASE("a wait beyond a number ends with the next event, or with its time") {
+TEST_CASE("a wait for events after a number ends with the next event or at its deadline") {
   test::Loop loop;
   Events events(loop.control(), loop.clock, 2);
   CHECK(loop.run(events.beyond(0, {loop.clock.now() + 1s})) == Waited::deadline);
@@ -64,7 +64,7 @@ TEST_CASE("a wait beyond a number ends with the next event, or with its time") {
   CHECK(loop.run(events.beyond(0, {})) == Waited::ready);
 }
 
-TEST_CASE("a wait beyond a number sleeps through the events before it") {
+TEST_CASE("a wait for events after a number ignores the events before it") {
   test::Loop loop;
   Events events(loop.control(), loop.clock, 2);
   for (int i = 1; i <= 3; ++i) loop.clock.schedule(loop.clock.now() + i * 1s, [&events, i] { events.push(change(i)); });

@@ -128,7 +128,7 @@ TEST_CASE("corbd holders says who has an image, on which node, and what is known
   CHECK(has(scene.ask(What::holders, "volume-1").out, "no other client"));
 }
 
-TEST_CASE("an image by its name is asked for as the user whose key the file has") {
+TEST_CASE("the holders of an image by name are read as the user whose key the file has") {
   Scene scene;
   CHECK(scene.ask(What::holders, "pool/space/image").code == 0);
   CHECK(scene.volumes.asked.name.text() == "pool/space/image");

@@ -42,7 +42,7 @@ TEST_CASE("the first page has what happened before anybody asked, the next only 
   CHECK(second.events(0).volume_id() == "2");
 }
 
-TEST_CASE("who waits gets a change as it happens") {
+TEST_CASE("a waiting follower gets a change as it happens") {
   Scene scene;
   scene.start();
   const auto first = ask(scene, v1::NextEventsRequest());
@@ -83,7 +83,7 @@ TEST_CASE("a slow follower is told how many it missed") {
   CHECK(seen == 1024);
 }
 
-TEST_CASE("who followed another run of the agent starts anew") {
+TEST_CASE("a follower of an earlier run of the agent starts over") {
   Scene scene;
   scene.start();
   scene.note("1", Health::lost);
@@ -96,7 +96,7 @@ TEST_CASE("who followed another run of the agent starts anew") {
   CHECK(page.events_size() == 1);
 }
 
-TEST_CASE("the wait of a follower ends when the agent leaves, and says so") {
+TEST_CASE("a waiting follower learns that the agent leaves") {
   // Whether a call waits already cannot be seen from outside; one that came too late was refused.
   v1::NextEventsResponse end;
   grpc::Status status;

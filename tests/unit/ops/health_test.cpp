@@ -67,7 +67,7 @@ TEST_CASE("a control thread that stood still shows it at once, and a minute long
   CHECK(lag.worst() == 0s);
 }
 
-TEST_CASE("what is not ready is said with one line per component") {
+TEST_CASE("readyz has one line for each component that is not ready") {
   CHECK(ops::readyz({}).status == 200);
   ops::NodeFacts facts;
   facts.csi = Error{errc::unavailable, "no socket"};
@@ -87,7 +87,7 @@ TEST_CASE("an agent that does not count as alive says why on both pages") {
   }
 }
 
-TEST_CASE("somebody outside is asked again and again, and the last answer counts") {
+TEST_CASE("a watched service is asked periodically, and the last answer counts") {
   test::Loop loop;
   result<> answer = Error{errc::unavailable, "no bus"};
   int asked = 0;
@@ -109,7 +109,7 @@ TEST_CASE("somebody outside is asked again and again, and the last answer counts
   loop.run(bus.stop());
 }
 
-TEST_CASE("the silence of somebody outside whom nobody misses here is no trouble, and no line of the log") {
+TEST_CASE("the silence of a service that this host does not use is not reported or logged") {
   test::Loop loop;
   const bool missed = GENERATE(true, false);
   result<> answer = Error{errc::unavailable, "no bus"};
@@ -129,7 +129,7 @@ TEST_CASE("the silence of somebody outside whom nobody misses here is no trouble
   loop.run(bus.stop());
 }
 
-TEST_CASE("somebody outside who does not answer does not keep the agent from leaving") {
+TEST_CASE("a silent service does not keep the agent from leaving") {
   test::Loop loop;
   Event never(loop.control(), loop.clock);
   ops::Watched bus(loop.control(), loop.clock, "the bus", 60s, [&](Until until) -> task<result<>> {
@@ -161,7 +161,7 @@ TEST_CASE("a folder is unwritable until a write succeeded, and again when it is 
   loop.run(writable.stop());
 }
 
-TEST_CASE("a disk that hangs is told, and holds one thread of the pool only") {
+TEST_CASE("a hanging disk is reported, and holds only one thread of the pool") {
   test::Loop loop;
   BlockingPool pool(loop.control(), loop.clock, 2);
   test::Folder folder;

@@ -19,7 +19,7 @@ const time_point t0 = time_point() + 1h;
 
 }  // namespace
 
-TEST_CASE("a volume has one state of all that there are") {
+TEST_CASE("a volume's state metric is 1 for its state and 0 for every other") {
   ops::Snapshot snapshot;
   snapshot.volumes = {status("v1", volume::Health::unproven)};
   const auto text = ops::render(snapshot);
@@ -52,7 +52,7 @@ TEST_CASE("a volume's times are in seconds, and zero while it is served") {
   CHECK_THAT(text, ContainsSubstring("corbd_volume_longest_stall_seconds{volume=\"down\"} 0.25\n"));
 }
 
-TEST_CASE("for how long an agent serves beyond its end is in seconds, and zero while it was not told to end") {
+TEST_CASE("the time that an agent serves after it was told to end is in seconds, and zero before that") {
   ops::Snapshot snapshot;
   CHECK_THAT(ops::render(snapshot), ContainsSubstring("corbd_told_to_end_seconds 0\n"));
   snapshot.told_to_end = 20s;
@@ -172,7 +172,7 @@ TEST_CASE("a volume that the kernel serves has no counters here") {
   CHECK_THAT(text, !ContainsSubstring("corbd_volume_in_flight{"));
 }
 
-TEST_CASE("what is told of a volume's I/O is chosen: nothing, counters, or its latencies too") {
+TEST_CASE("a volume's I/O metrics are none, counters, or counters with latencies, as chosen") {
   ops::Snapshot snapshot;
   auto busy = status("v1");
   auto& reads = busy.figures.of(device::RequestKind::read);
@@ -196,7 +196,7 @@ TEST_CASE("what is told of a volume's I/O is chosen: nothing, counters, or its l
   CHECK(!ops::volume_metrics_of("all"));
 }
 
-TEST_CASE("the process tells of its CPU time, memory, descriptors, threads and start") {
+TEST_CASE("the process metrics have CPU time, memory, descriptors, threads and start time") {
   ops::Snapshot snapshot;
   snapshot.process = ops::read_process();
   CHECK(snapshot.process.cpu_seconds > 0);

@@ -78,7 +78,7 @@ TEST_CASE("an agent that died is news for an hour, and then no warning any more"
   CHECK(verdict_of(facts) == Verdict::ok);
 }
 
-TEST_CASE("an agent that was told to end says for how long it waits for the next one, and is critical after 15 s") {
+TEST_CASE("an agent that was told to end shows how long it has waited for the next one, and is critical after 15 s") {
   NodeFacts facts;
   facts.told_to_end = ops::ToldFacts{14s, 200s};
   CHECK(component(facts, "agent").verdict == Verdict::warning);
@@ -102,7 +102,7 @@ TEST_CASE("agents that die again and again are critical, until one has lived for
   CHECK(component(facts, "keeper").verdict == Verdict::warning);
 }
 
-TEST_CASE("a keeper that does not hear its agent is a warning") {
+TEST_CASE("a keeper that does not listen to its agent is a warning") {
   NodeFacts facts;
   facts.keeper = ops::KeeperFacts{.deaf = true};
   CHECK(component(facts, "keeper").verdict == Verdict::warning);
@@ -117,7 +117,7 @@ TEST_CASE("a control thread that is ten seconds late does not count as alive") {
   CHECK_THAT(component(facts, "agent").text, ContainsSubstring("10 s late"));
 }
 
-TEST_CASE("what the agent needs is critical when it is missing, with its reason") {
+TEST_CASE("a missing part that the agent needs is critical, with its reason") {
   for (const unsigned bit : {1u, 2u, 3u}) {
     const auto facts = facts_with(1u << bit);
     CHECK(verdict_of(facts) == Verdict::critical);
@@ -138,7 +138,7 @@ TEST_CASE("an agent that kubelet has not registered is not ready, and critical o
   CHECK(ops::judge(facts).ready());
 }
 
-TEST_CASE("a driver that another program registers is a warning, and keeps nobody from serving") {
+TEST_CASE("a driver that another program registers is a warning, and the node stays ready") {
   NodeFacts facts;
   facts.registration = {Registration::State::elsewhere, "somebody answers there"};
   CHECK(component(facts, "kubelet").verdict == Verdict::warning);
@@ -146,8 +146,7 @@ TEST_CASE("a driver that another program registers is a warning, and keeps nobod
   CHECK(ops::judge(facts).ready());
 }
 
-TEST_CASE(
-    "an API server or a system bus that does not answer is a warning with its effect, and keeps nobody from serving") {
+TEST_CASE("a silent API server or system bus is a warning with its effect, and the node stays ready") {
   for (const bool bus : {false, true}) {
     NodeFacts facts;
     auto& one = bus ? facts.system_bus : facts.api_server;
@@ -172,7 +171,7 @@ TEST_CASE("a drained node is a warning that says since when and how it ends, and
   CHECK(ops::judge(facts).ready());
 }
 
-TEST_CASE("what waits until somebody acts is critical, what may pass by itself a warning") {
+TEST_CASE("a volume state that needs a person is critical, and one that may pass by itself a warning") {
   for (const auto health : {Health::unproven, Health::lost, Health::failed})
     CHECK(ops::verdict(health) == Verdict::critical);
   for (const auto health : {Health::absent, Health::reconnecting}) CHECK(ops::verdict(health) == Verdict::warning);
@@ -222,7 +221,7 @@ TEST_CASE("helpers that hang are one warning that names each") {
         "pid 77 has hung for 60 s: mount /dev/nbd0; pid 78 has hung for 3 h: mkfs.xfs");
 }
 
-TEST_CASE("devices of volumes that nobody here knows are named with the way out; those of the kernel client are well") {
+TEST_CASE("unclaimed devices are named with the way out, and those of the kernel client count as healthy") {
   NodeFacts facts;
   facts.unclaimed_krbd = 2;
   CHECK(verdict_of(facts) == Verdict::ok);
@@ -234,7 +233,7 @@ TEST_CASE("devices of volumes that nobody here knows are named with the way out;
                                                        ContainsSubstring("restart kubelet"));
 }
 
-TEST_CASE("people hear of a node that cannot stage for a minute once, with every reason, and when it can again") {
+TEST_CASE("a node that cannot stage for a minute makes one Event with every reason, and another when it can again") {
   ops::Announcement announcement;
   const time_point start = time_point() + 1h;
   const auto bad = ops::judge(facts_with(0b110));
@@ -254,7 +253,7 @@ TEST_CASE("people hear of a node that cannot stage for a minute once, with every
   CHECK_FALSE(announcement.step(ops::judge({}), start + 3h));
 }
 
-TEST_CASE("nobody hears of a node that was not ready for less than a minute, however often") {
+TEST_CASE("a node that is not ready for less than a minute makes no Event, however often") {
   ops::Announcement announcement;
   time_point now = time_point() + 1h;
   for (int times = 0; times < 5; ++times, now += 50s) {
@@ -264,7 +263,7 @@ TEST_CASE("nobody hears of a node that was not ready for less than a minute, how
   }
 }
 
-TEST_CASE("the facts of volumes and clusters are those of their statuses") {
+TEST_CASE("the facts of volumes and clusters come from the volumes' statuses") {
   std::vector<volume::Status> all(3);
   all[0].health = Health::staged;
   all[0].cluster_id = all[1].cluster_id = "a";
