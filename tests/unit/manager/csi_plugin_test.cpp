@@ -129,7 +129,7 @@ TEST_CASE("an expansion names target, staging path and capability, and gives the
   CHECK_FALSE(asked.has_capacity_range());
 }
 
-TEST_CASE("what a plugin says of itself is understood") {
+TEST_CASE("a plugin's identity and capabilities are read") {
   Client client;
   ScriptedPlugin plugin(client.socket);
   CHECK(client.get(client.plugin->info(client.within(20s)))->name == "scripted.csi.example.com");
@@ -199,7 +199,7 @@ TEST_CASE("a plugin that dies inside a call is unavailable") {
   CHECK((answer.error().code == errc::unavailable || answer.error().code == errc::cancelled));
 }
 
-TEST_CASE("a program that is no plugin gives an error, whatever it says") {
+TEST_CASE("a program that is not a plugin causes an error, whatever it answers") {
   Client client;
   const NoPlugin garbage(client.socket, "HTTP/1.1 400 Bad Request\r\n\r\n", true);
   const auto answer = client.get(client.plugin->stages(client.within(5s)));
@@ -207,7 +207,7 @@ TEST_CASE("a program that is no plugin gives an error, whatever it says") {
   CHECK(answer.error().code != errc::not_found);
 }
 
-TEST_CASE("a plugin that never answers costs the caller no more than its time") {
+TEST_CASE("a plugin that never answers delays the caller no longer than its deadline") {
   Client client;
   const auto silent = GENERATE(true, false);
   std::optional<NoPlugin> nobody;
@@ -227,7 +227,7 @@ TEST_CASE("a plugin that never answers costs the caller no more than its time") 
   CHECK((silent || answer.error().code == errc::timed_out));
 }
 
-TEST_CASE("a caller that leaves takes its call along") {
+TEST_CASE("a caller that leaves cancels its call") {
   Client client;
   ScriptedPlugin plugin(client.socket);
   std::promise<void> inside, cancelled;

@@ -19,7 +19,7 @@ TEST_CASE("a plugin that says it published but mounted nothing is not believed")
   CHECK(world.claims.empty());
 }
 
-TEST_CASE("a mount that fails takes back what it did, and reports both errors if it cannot") {
+TEST_CASE("a failed mount undoes what it did, and reports both errors if it cannot") {
   World world;
   Process process(world);
   bool unstage_fails = false;
@@ -42,7 +42,7 @@ TEST_CASE("a mount that fails takes back what it did, and reports both errors if
   CHECK(world.mounts.empty());
 }
 
-TEST_CASE("what was not called is not called back: another's mount at the target stays") {
+TEST_CASE("a failed mount undoes only its own calls, so that a foreign mount at the target stays") {
   World world;
   Process process(world);
   world.plugin_says = [&](const std::string& call) -> std::optional<Error> {
@@ -72,7 +72,7 @@ TEST_CASE("after a reboot a mount of a claimed volume that fails keeps the claim
   CHECK(process.mount(wanted()));
 }
 
-TEST_CASE("a mount that was there before is not taken back by a mount that fails") {
+TEST_CASE("a failed mount does not undo a mount that was there before") {
   for (const bool claimed : {false, true}) {
     World world;
     Process process(world);

@@ -61,7 +61,7 @@ Claim sample() {
 
 }  // namespace
 
-TEST_CASE("a claim comes back from its file as it was, and goes with it") {
+TEST_CASE("a claim survives a write and a read, and removing it removes its file") {
   Store store;
   CHECK(store.get(store.claims->load())->claims.empty());
   const Claim claim = sample();
@@ -90,7 +90,7 @@ TEST_CASE("a claim comes back from its file as it was, and goes with it") {
   CHECK(store.files().empty());
 }
 
-TEST_CASE("what was below a raw block mount is remembered under names that an older version does not read") {
+TEST_CASE("a claim stores the file below a raw block mount under names that an older version does not read") {
   Claim claim = sample();
   claim.usage.attachment = manager::AccessType::block;
   const std::string text = manager::encode(claim);
@@ -118,7 +118,7 @@ TEST_CASE("a torn claim is set aside, and the others are read") {
   CHECK(store.get(store.claims->load())->set_aside.empty());
 }
 
-TEST_CASE("a claim of a newer version stops whoever would guess what it says") {
+TEST_CASE("a newer version's claim stays, and makes loading the claims fail") {
   Store store;
   REQUIRE(store.get(store.claims->save(sample())));
   const std::string path = store.folder.path() + "/claims/newer.json";
@@ -127,7 +127,7 @@ TEST_CASE("a claim of a newer version stops whoever would guess what it says") {
   CHECK(std::filesystem::exists(path));
 }
 
-TEST_CASE("a lock has one holder, whoever waits hears which process it is, and its file goes with it") {
+TEST_CASE("a lock has one holder, waiters learn its pid, and its file goes with it") {
   Loop loop;
   Folder folder;
   const auto take = [&](Until until) {

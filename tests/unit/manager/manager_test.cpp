@@ -34,7 +34,7 @@ TEST_CASE("a mount stages the volume, publishes it at the target, and claims bot
   CHECK(process.heard.back().success);
 }
 
-TEST_CASE("an unmount takes everything down, and the folder that was at the target is there again") {
+TEST_CASE("an unmount takes everything down, and restores the folder that was at the target") {
   World world;
   Process process(world);
   world.folders.insert("/srv/a");
@@ -48,7 +48,7 @@ TEST_CASE("an unmount takes everything down, and the folder that was at the targ
   CHECK(process.unmount("/srv/a").error().code == errc::not_found);
 }
 
-TEST_CASE("a second mount of the same is done at once") {
+TEST_CASE("a repeated mount succeeds at once") {
   World world;
   Process process(world);
   REQUIRE(process.mount(wanted()));
@@ -163,7 +163,7 @@ TEST_CASE("a raw block volume is published on a file, not on a folder") {
   CHECK(world.files.empty());
 }
 
-TEST_CASE("an empty file that was there before a raw block mount is there again after it, with its owner") {
+TEST_CASE("an unmount restores the empty file below a raw block mount, with its owner") {
   World world;
   Process process(world);
   Mount block = wanted();
@@ -178,7 +178,7 @@ TEST_CASE("an empty file that was there before a raw block mount is there again 
   CHECK_FALSE(world.folders.contains("/srv/a"));
 }
 
-TEST_CASE("an expansion is tried as every call is, and says the size; where nothing is mounted nothing is asked") {
+TEST_CASE("an expansion is retried like every call and returns the size, and calls no plugin if nothing is mounted") {
   World world;
   Process process(world);
   const auto expand = [&] { return process.loop().run(process.manager().expand("/srv/a", {})); };
@@ -201,7 +201,7 @@ TEST_CASE("an expansion is tried as every call is, and says the size; where noth
   CHECK(world.broken.empty());
 }
 
-TEST_CASE("a staging path of which nothing is known is not taken for unmounted") {
+TEST_CASE("an unknown staging path does not count as unmounted") {
   World world;
   Process process(world);
   world.special[staging()] = {At::unknown, "", "no answer in 10 s", 0};
@@ -211,7 +211,7 @@ TEST_CASE("a staging path of which nothing is known is not taken for unmounted")
   CHECK(world.count("stage") == 0);
 }
 
-TEST_CASE("an unmount does not guess: what is not known stays claimed") {
+TEST_CASE("an unmount keeps the claim of a mount whose state is unknown") {
   World world;
   Process process(world);
   REQUIRE(process.mount(wanted()));
@@ -286,7 +286,7 @@ TEST_CASE("another program's mount over ours is not unmounted") {
   CHECK(world.count("unpublish") == 0);
 }
 
-TEST_CASE("what somebody mounted at the target after a reboot is neither unmounted, nor set down, nor mounted over") {
+TEST_CASE("a foreign mount at the target after a reboot is neither unmounted, nor set down, nor mounted over") {
   const bool block = GENERATE(false, true);
   World world;
   Mount mount = wanted();
@@ -308,7 +308,7 @@ TEST_CASE("what somebody mounted at the target after a reboot is neither unmount
   CHECK(process.unmount("/srv/a"));
 }
 
-TEST_CASE("a claim of an older version is good for an unmount, and a mount adds what it lacks") {
+TEST_CASE("an older version's claim suffices for an unmount, and a mount adds what it lacks") {
   World world;
   Process process(world);
   REQUIRE(process.mount(wanted()));
@@ -335,7 +335,7 @@ TEST_CASE("files that lie below an unmounted target are never given to a plugin 
   CHECK(world.claims.empty());
 }
 
-TEST_CASE("a plugin of another name does not get what is another's") {
+TEST_CASE("a plugin gets no volume of a plugin with another name") {
   World world;
   REQUIRE(Process(world).mount(wanted()));
   world.plugin_name = "other.csi.example.com";
@@ -344,7 +344,7 @@ TEST_CASE("a plugin of another name does not get what is another's") {
   CHECK(world.count("unpublish") == 0);
 }
 
-TEST_CASE("has_mount says yes only to a mount that lives, and an error where that is not known") {
+TEST_CASE("has_mount is true only for a live mount, and an error if that is unknown") {
   World world;
   Process process(world);
   const auto ask = [&] { return process.loop().run(process.manager().has_mount("/srv/a", {})); };
@@ -374,7 +374,7 @@ TEST_CASE("a mount that is set down keeps its claim, and does not count as a use
   CHECK(world.claims.size() == 1);
 }
 
-TEST_CASE("a mount in use is not set down, and its claim is as it was") {
+TEST_CASE("a mount in use is not set down, and its claim stays as it was") {
   World world;
   Process process(world);
   REQUIRE(process.mount(wanted()));
@@ -384,7 +384,7 @@ TEST_CASE("a mount in use is not set down, and its claim is as it was") {
   CHECK(world.is_mounted("/srv/a"));
 }
 
-TEST_CASE("an unmount that was begun is not kept in mind by setting all down") {
+TEST_CASE("setting all mounts down forgets one whose unmount had begun") {
   World world;
   Process process(world);
   REQUIRE(process.mount(wanted()));
@@ -414,7 +414,7 @@ TEST_CASE("one volume id with other attributes is another volume, and is refused
   CHECK(world.is_mounted("/srv/a"));
 }
 
-TEST_CASE("a claim ends only if nothing is mounted at its target, and if that is known") {
+TEST_CASE("a claim ends only if its target is known to have no mount") {
   World world;
   Process process(world);
   const auto end = [&] { return process.loop().run(process.manager().end_unmounted("/srv/a", {})); };

@@ -78,7 +78,7 @@ host::Mount mount_of(unsigned major, unsigned minor, const std::string& source) 
 
 }  // namespace
 
-TEST_CASE("a look tells a link, an empty folder, a full one, an empty file and nothing from each other") {
+TEST_CASE("a look distinguishes a link, an empty folder, a full one, an empty file and nothing") {
   Folder folder;
   const std::string& root = folder.path();
   fs::create_directory(root + "/empty");
@@ -131,7 +131,7 @@ TEST_CASE("a folder is made with its permissions whatever the umask, and what is
   CHECK_FALSE(ops::make_folder(folder.path() + "/file", 0755));
 }
 
-TEST_CASE("a folder is made again with the owner that it had") {
+TEST_CASE("a folder is recreated with the owner that it had") {
   if (::geteuid() != 0) return;
   Folder folder;
   const std::string path = folder.path() + "/x";
@@ -144,7 +144,7 @@ TEST_CASE("a folder is made again with the owner that it had") {
   CHECK(ops::look(path)->owner == manager::Owner{70, 71});
 }
 
-TEST_CASE("an empty file is made again with the owner that it had, and one that is there stays") {
+TEST_CASE("an empty file is recreated with the owner that it had, and an existing one stays") {
   if (::geteuid() != 0) return;
   Folder folder;
   const std::string path = folder.path() + "/x";
@@ -159,7 +159,7 @@ TEST_CASE("an empty file is made again with the owner that it had, and one that 
   CHECK(ops::make_file(folder.path(), 0600).error().code == errc::failed_precondition);
 }
 
-TEST_CASE("a path has one name whatever links lead to it, but its end is not followed") {
+TEST_CASE("a path has one name whatever links lead to it, but a link at its end is not followed") {
   Folder folder;
   const std::string root = fs::canonical(folder.path());
   fs::create_directories(root + "/real/a");
@@ -173,7 +173,7 @@ TEST_CASE("a path has one name whatever links lead to it, but its end is not fol
   CHECK(ops::resolve(root + "/real/..").error().code == errc::invalid_argument);
 }
 
-TEST_CASE("who sits in a folder, or has a file of it open, is named with its process") {
+TEST_CASE("a process that works in a folder, or has a file in it open, is found") {
   Folder folder;
   const std::string root = fs::canonical(folder.path());
   fs::create_directories(root + "/used");
@@ -214,7 +214,7 @@ TEST_CASE("a device that is not there any more is dead, and one above it too") {
   CHECK(manager::death_of(mount_of(253, 0, "/dev/mapper/x"), sys.folder.path()).empty());
 }
 
-TEST_CASE("a node that was removed with its device still has the device's name") {
+TEST_CASE("a device node that was deleted with its device still gives the device's name") {
   host::Mount mount = mount_of(0, 6, "udev");
   mount.fstype = "devtmpfs";
   mount.root = "/nbd7//deleted";
@@ -250,7 +250,7 @@ TEST_CASE("the port sees a mount without waiting for it, and asks a helper about
   CHECK_FALSE(fs::exists(folder.path() + "/made"));
 }
 
-TEST_CASE("a mount below a path counts only where it is looked for") {
+TEST_CASE("a mount below a path counts only if the caller asks for it") {
   Loop loop;
   HelperPool pool(loop.control(), loop.clock, helper_child(HELPER_CHILD));
   const auto node = manager::make_node(pool);
@@ -271,7 +271,7 @@ TEST_CASE("a mount below a path counts only where it is looked for") {
   CHECK(look(path, manager::Reach::below).is_mount());
 }
 
-TEST_CASE("a device that is not there, or has no content, is one that gives errors") {
+TEST_CASE("a missing or empty device counts as one that gives errors") {
   Folder folder;
   CHECK(ops::read_device(folder.path() + "/none").error().code == errc::io);
   std::ofstream(folder.path() + "/empty");

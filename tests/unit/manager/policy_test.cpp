@@ -78,8 +78,7 @@ TEST_CASE("a mount looks before it claims, and claims before it stages") {
   CHECK(mount_step(mounted_claim("d"), seen) == Do::done);
 }
 
-TEST_CASE(
-    "a volume that is mounted at its staging path is not staged again, a raw block one is: its staging says nothing") {
+TEST_CASE("a volume mounted at its staging path is not staged again, but a raw block volume is") {
   MountFacts seen = seen_of(at(At::nothing), at(At::mounted, "d"));
   CHECK(mount_step(claim_in(Phase::mounting), seen) == Do::publish);
   Goal wish = mount_wish();
@@ -94,7 +93,7 @@ TEST_CASE("a half-made mount at the target is published again, because publishin
   CHECK(mount_step(mounted_claim("d"), seen) == Do::done);
 }
 
-TEST_CASE("a mount at the target that is not what is staged is another's, with and without a claim") {
+TEST_CASE("a mount at the target that is not the staged one counts as foreign, with and without a claim") {
   MountFacts seen = seen_of(at(At::mounted, "other"), at(At::mounted, "d"));
   CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::fail);
   CHECK(mount_step({}, seen) == Do::fail);
@@ -103,7 +102,7 @@ TEST_CASE("a mount at the target that is not what is staged is another's, with a
   CHECK(mount_step({}, seen) == Do::save_claim);
 }
 
-TEST_CASE("an unmount that was begun is begun anew by a mount, from a claim that counts again") {
+TEST_CASE("a mount after an unfinished unmount starts over and makes the claim valid again") {
   MountFacts seen = seen_of(at(At::nothing), at(At::mounted, "d"));
   const auto step = next_step(claim_in(Phase::leaving), mount_wish(), seen);
   CHECK(step.what == Do::save_claim);
@@ -142,7 +141,7 @@ TEST_CASE("a staging path that others use is not unstaged") {
   CHECK(unmount_step(claim_in(Phase::leaving), seen) == Do::clean);
 }
 
-TEST_CASE("a mount that is still there after the plugin's yes is an error, and the claim stays") {
+TEST_CASE("a mount that is still there after the plugin's success is an error, and the claim stays") {
   MountFacts seen = seen_of(at(At::mounted, "d"), {});
   seen.unpublished = true;
   CHECK(unmount_step(claim_in(Phase::unmounting), seen) == Do::fail);
@@ -153,7 +152,7 @@ TEST_CASE("a mount that is still there after the plugin's yes is an error, and t
   CHECK(unmount_step(claim_in(Phase::leaving), seen) == Do::fail);
 }
 
-TEST_CASE("what a plugin says does not free a dead mount twice") {
+TEST_CASE("a dead mount that stays after a successful unstage is an error, not unstaged again") {
   MountFacts seen = seen_of(at(At::nothing), at(At::dead, "d"));
   seen.unstaged = true;
   CHECK(mount_step(claim_in(Phase::mounted), seen) == Do::fail);
@@ -192,7 +191,7 @@ TEST_CASE("an expansion looks first, and asks the plugin only for what is mounte
   CHECK(step(mounted, seen).what == Do::done);
 }
 
-TEST_CASE("a mount in another boot than its claim's is another's, whatever the staging path shows") {
+TEST_CASE("a mount of another boot than its claim's counts as foreign, whatever the staging path shows") {
   Claim claim = claim_in(Phase::mounted);
   claim.boot_id = "before";
   claim.shown = "d";
@@ -205,7 +204,7 @@ TEST_CASE("a mount in another boot than its claim's is another's, whatever the s
   CHECK(mount_step(claim, seen) == Do::done);
 }
 
-TEST_CASE("what a claim says was mounted decides, also where nothing is staged any more, and of a raw block volume") {
+TEST_CASE("a claim's record of the mount decides, also with nothing staged and for a raw block volume") {
   for (const auto attachment : {manager::AccessType::filesystem, manager::AccessType::block}) {
     Claim claim = claim_in(Phase::mounted);
     claim.usage.attachment = attachment;
@@ -219,7 +218,7 @@ TEST_CASE("what a claim says was mounted decides, also where nothing is staged a
   }
 }
 
-TEST_CASE("a mount of which an older claim tells nothing is ours only if the staging path shows it") {
+TEST_CASE("a mount that an older claim does not describe is ours only if the staging path shows it") {
   for (const auto attachment : {manager::AccessType::filesystem, manager::AccessType::block}) {
     Claim claim = claim_in(Phase::mounted);
     claim.usage.attachment = attachment;
@@ -260,7 +259,7 @@ TEST_CASE("a mount claims its boot before it stages, and forgets what was mounte
   CHECK(mount_step(claim, seen) == Do::publish);
 }
 
-TEST_CASE("setting down what an earlier boot mounted has nothing to do") {
+TEST_CASE("setting down a mount of an earlier boot does nothing") {
   Claim claim = claim_in(Phase::mounted);
   claim.boot_id = "before";
   MountFacts seen = seen_of(at(At::mounted, "d"), {});

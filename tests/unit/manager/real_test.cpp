@@ -68,8 +68,7 @@ struct Ground {
 
 }  // namespace
 
-TEST_CASE(
-    "data that was written through a mount is there after an unmount of another user, and all is gone in the end") {
+TEST_CASE("data written through a mount survives the unmount of another user, and the last unmount leaves nothing") {
   if (!may_mount()) return;
   Ground ground;
   ScriptedPlugin plugin(ground.socket, true);
@@ -155,7 +154,7 @@ TEST_CASE("a target that is a link or holds a file is refused by its name, and t
   CHECK(std::ranges::count(plugin.calls(), "stage") == 0);
 }
 
-TEST_CASE("a plugin's short absence during a call is survived, a lasting one takes the mount back later") {
+TEST_CASE("a mount survives a short absence of its plugin, and is undone later after a long one") {
   if (!may_mount()) return;
   Ground ground;
   ScriptedPlugin plugin(ground.socket, true);

@@ -79,7 +79,7 @@ void sweep(const Fault& fault) {
 
 }  // namespace
 
-TEST_CASE("a manager that is killed before or after any step leaves what the next one brings to its end") {
+TEST_CASE("a manager that is killed before or after any step leaves a state that the next one completes") {
   sweep({Fault::When::before, {}});
   sweep({Fault::When::after, {}});
 }
@@ -91,7 +91,7 @@ TEST_CASE("whichever call fails, with or without its effect, the next operation 
   }
 }
 
-TEST_CASE("a manager that is killed while it replaces a dead mount leaves what the next one brings to its end") {
+TEST_CASE("a manager that is killed while it replaces a dead mount leaves a state that the next one completes") {
   int at = 0;
   for (bool came = true; came; ++at) {
     World world = fresh(true, false);
@@ -109,7 +109,7 @@ TEST_CASE("a manager that is killed while it replaces a dead mount leaves what t
   CHECK(at > 8);
 }
 
-TEST_CASE("a manager that is killed while it sets a mount down never forgets that it is to be mounted again") {
+TEST_CASE("a manager that is killed while it sets a mount down never forgets to mount it again") {
   for (const auto when : {Fault::When::before, Fault::When::after}) {
     int at = 0;
     for (bool came = true; came; ++at) {
