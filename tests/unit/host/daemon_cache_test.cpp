@@ -12,9 +12,7 @@ using host::DaemonSeen;
 using host::is_uncached;
 using host::started_at;
 
-TEST_CASE(
-    "rbd-nbd has no cache, or one that writes through, by its command line before all else, otherwise by its user's "
-    "ceph.conf") {
+TEST_CASE("rbd-nbd's command line decides over its cache, and its user's ceph.conf otherwise") {
   struct Case {
     std::vector<std::string> more;
     std::string conf;
@@ -55,7 +53,7 @@ TEST_CASE(
   CHECK(*is_uncached(daemon) == off);
 }
 
-TEST_CASE("what may lead rbd-nbd to another file or section, or cannot be read, leaves its cache unknown") {
+TEST_CASE("rbd-nbd's cache is unknown if it may use another file or section, or one that cannot be read") {
   DaemonSeen daemon;
   daemon.arguments = {"rbd-nbd", "--id=app", "map", "rbd/a"};
   daemon.conf = "[global]\nrbd_cache = false\n";
@@ -85,7 +83,7 @@ TEST_CASE("when a process was started is read behind its name, whatever that is"
   CHECK_FALSE(started_at("77 (rbd-nbd)" + after, "cpu 1 2\n", 100));
 }
 
-TEST_CASE("a process without a cache is named only if it alone serves, for longer than a watch of another may stand") {
+TEST_CASE("an rbd-nbd without a cache is named only if it alone has served for longer than another's watch may last") {
   const test::Folder folder;
   const auto put = [&](const std::string& path, const std::string& text) {
     const std::filesystem::path file(folder.path() + "/proc/" + path);

@@ -80,7 +80,7 @@ TEST_CASE("a process that cannot serve a device does not count as its rbd-nbd, w
   CHECK(root.serving(7, "volume") == std::vector{13});
 }
 
-TEST_CASE("a dismissed rbd-nbd gets SIGTERM, and its end is waited for") {
+TEST_CASE("a dismissed rbd-nbd gets SIGTERM, and the caller waits for its end") {
   if (::geteuid() != 0) return;  // what is no root's serves no device
   const test::Folder folder;
   const std::string program = folder.path() + "/rbd-nbd";

@@ -64,7 +64,7 @@ TEST_CASE("two filesystems at once are ambivalent") {
   CHECK(image.probe().kind == Probe::Kind::ambivalent);
 }
 
-TEST_CASE("a superblock with a wrong checksum is not nothing") {
+TEST_CASE("a device with a superblock of a wrong checksum does not count as empty") {
   // Which checksums blkid looks at differs between its versions.
   struct Damage {
     const char* fstype;
@@ -89,7 +89,7 @@ TEST_CASE("a device that does not exist is an error and not empty") {
   CHECK(ops::probe("/nonexistent/device").error().code == errc::unavailable);
 }
 
-TEST_CASE("mkfs refuses what holds something, and leaves it as it is") {
+TEST_CASE("mkfs refuses a device that is not empty, and leaves it as it is") {
   Image image;
   REQUIRE(ops::mkfs(image.path, "ext4", ""));
   const auto again = ops::mkfs(image.path, "xfs", "");
@@ -107,7 +107,7 @@ TEST_CASE("mkfs makes an xfs filesystem") {
   CHECK(ops::probe(path)->type == "xfs");
 }
 
-TEST_CASE("without options mkfs.ext4 gets ceph-csi's") {
+TEST_CASE("mkfs.ext4 gets ceph-csi's options by default") {
   Image image;
   const std::string seen = image.folder.path() + "/seen";
   FakeTool tool("mkfs.ext4", "[ \"$1\" = -n ] || echo \"$@\" > " + seen);
@@ -118,7 +118,7 @@ TEST_CASE("without options mkfs.ext4 gets ceph-csi's") {
   CHECK(arguments.ends_with(image.path));
 }
 
-TEST_CASE("mkfs.ext4 leaves inode tables unwritten only where what was never written reads as zeros") {
+TEST_CASE("mkfs.ext4 leaves inode tables unwritten only if unwritten blocks read as zeros") {
   Image image;
   const std::string seen = image.folder.path() + "/seen";
   FakeTool tool("mkfs.ext4", "[ \"$1\" = -n ] || echo \"$@\" > " + seen);
@@ -140,7 +140,7 @@ TEST_CASE("a user's mkfs options replace the defaults and are split at single sp
   CHECK(arguments == "[-b][1024][][-Lx][" + image.path + "]");
 }
 
-TEST_CASE("a failing mkfs tells what the tool said, and not at any length") {
+TEST_CASE("a failed mkfs quotes a bounded part of the tool's output") {
   Image image;
   FakeTool tool("mkfs.ext4", "head -c 100000 /dev/zero | tr '\\0' x >&2; echo ' no such option' >&2; exit 1");
   const auto made = ops::mkfs(image.path, "ext4", "-Z");

@@ -8,7 +8,7 @@ using namespace corbd;
 using host::MountOption;
 using host::parse_flags;
 
-TEST_CASE("no mount flags change nothing") {
+TEST_CASE("an empty list of mount flags changes nothing") {
   const auto flags = parse_flags("");
   REQUIRE(flags);
   CHECK(*flags == host::MountFlags());

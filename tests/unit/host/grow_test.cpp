@@ -67,7 +67,7 @@ TEST_CASE("the superblock of an ext filesystem tells how large it is, whatever i
   }
 }
 
-TEST_CASE("a filesystem smaller than its device is told as it is") {
+TEST_CASE("a filesystem smaller than its device is reported with its own size") {
   Folder folder;
   const std::string path = make_image(folder.path() + "/image");
   REQUIRE(ops::mkfs(path, "ext4", ""));
@@ -75,7 +75,7 @@ TEST_CASE("a filesystem smaller than its device is told as it is") {
   CHECK(ops::extent(path, "ext4", "")->bytes == 64 * kMiB);
 }
 
-TEST_CASE("what has no superblock has no size") {
+TEST_CASE("a device without a superblock has no filesystem size") {
   Folder folder;
   CHECK(ops::extent(make_image(folder.path() + "/image"), "ext4", "").error().code == errc::failed_precondition);
   CHECK_FALSE(ops::extent(make_image(folder.path() + "/short", 1500), "ext4", ""));
@@ -150,7 +150,8 @@ TEST_CASE("a mount tells how full it is") {
   CHECK(usage->inodes_available == 98);
 }
 
-TEST_CASE("a filesystem that cannot discard says so, and where none is mounted the node's own is left alone") {
+TEST_CASE(
+    "a filesystem that cannot discard causes an error, and without a mount the node's own filesystem is left alone") {
   if (!test::may_mount()) return;
   Folder folder;
   const std::string target = folder.path() + "/target";
@@ -175,7 +176,7 @@ TEST_CASE("a mounted ext4 gives back what it does not use") {
   CHECK(*trimmed > 30 * kMiB);
 }
 
-TEST_CASE("where nothing is mounted, the node's own filesystem is not told") {
+TEST_CASE("statistics of a path without a mount are not those of the node's own filesystem") {
   Folder folder;
   CHECK(ops::usage(folder.path()).error().code == errc::not_found);
   CHECK(ops::usage(folder.path() + "/nothing").error().code == errc::not_found);

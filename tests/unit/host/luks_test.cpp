@@ -60,7 +60,7 @@ TEST_CASE("an empty image and one with a filesystem show no LUKS header") {
   CHECK(host::ops::luks_look(image).value().key_slots.empty());
 }
 
-TEST_CASE("what holds a filesystem, or a header with a key, is not formatted over") {
+TEST_CASE("an image with a filesystem, or with a header that has a key, is not formatted") {
   const Formatted made;
   CHECK(host::ops::luks_format(made.image, Secret("other"), kIterations).error().code == errc::not_empty);
   CHECK(made.opens(0, kPassphrase));
@@ -70,7 +70,7 @@ TEST_CASE("what holds a filesystem, or a header with a key, is not formatted ove
   CHECK(host::ops::luks_format(image, kPassphrase, kIterations).error().code == errc::not_empty);
 }
 
-TEST_CASE("a header that no key opens, as a format leaves it that died, has no key slots and is formatted anew") {
+TEST_CASE("a header without key slots, as an interrupted format leaves it, is formatted anew") {
   const Folder folder;
   const std::string image = make_image(folder.path() + "/image");
   const int fd = ::open(image.c_str(), O_WRONLY);
@@ -84,7 +84,7 @@ TEST_CASE("a header that no key opens, as a format leaves it that died, has no k
   CHECK(host::ops::luks_look(image).value().key_slots == std::vector<int>{0});
 }
 
-TEST_CASE("a wrong passphrase is told from every other error, is in no text, and changes nothing") {
+TEST_CASE("a wrong passphrase has an error of its own, appears in no text, and changes nothing") {
   const Formatted made;
   const Secret wrong("canary wrong");
   CHECK_FALSE(made.opens(0, wrong));
@@ -108,7 +108,7 @@ TEST_CASE("a key goes into a free slot only, and a slot is wiped as long as it i
   CHECK(made.opens(1, Secret("other")));
 }
 
-TEST_CASE("a LUKS header survives the way between the processes, and half a reply is none") {
+TEST_CASE("a helper's reply about a LUKS header is read whole, and half a reply is an error") {
   const auto back =
       host::luks_header_from_json(host::luks_header_to_json({{Probe::Kind::other, "crypto_LUKS"}, {0, 3}}));
   REQUIRE(back);

@@ -217,7 +217,7 @@ TEST_CASE("a file where a folder is needed, or the reverse, is named and stays")
   CHECK(fs::exists(place.other));
 }
 
-TEST_CASE("a target without a folder around it is told as such") {
+TEST_CASE("the error for a target without a parent folder says so") {
   if (!may_mount()) return;
   Place place;
   place.target += "/not/there";
@@ -318,7 +318,7 @@ TEST_CASE("the table of mounts follows every mount and unmount") {
   }
 }
 
-TEST_CASE("a filesystem that turned read-only without a word is seen when the table of mounts is old") {
+TEST_CASE("a filesystem that silently turned read-only is noticed once the table of mounts is old") {
   if (!may_mount()) return;
   Place place;
   REQUIRE(place.mount_tmpfs());

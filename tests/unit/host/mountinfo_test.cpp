@@ -87,7 +87,7 @@ TEST_CASE("a mountinfo that cannot be read is an error and not an empty table") 
   CHECK(!host::read_mountinfo("/nonexistent/mountinfo"));
 }
 
-TEST_CASE("an ext4 that was to stop writing at an error, and had one, is read-only whatever its flags say") {
+TEST_CASE("an ext4 with errors=remount-ro and an error is read-only whatever its flags say") {
   const test::Folder folder;
   for (const auto* device : {"nbd0", "nbd1", "nbd2"}) std::filesystem::create_directory(folder.path() + "/" + device);
   std::ofstream(folder.path() + "/nbd0/errors_count") << "1\n";
@@ -105,7 +105,7 @@ TEST_CASE("an ext4 that was to stop writing at an error, and had one, is read-on
   for (const std::size_t fine : {1, 2, 3}) CHECK(!mounts->at(fine).filesystem_read_only);
 }
 
-TEST_CASE("a mount tells its place in the filesystem below, by whatever path that is seen") {
+TEST_CASE("a mount's place in the filesystem below is found by any path to it") {
   const auto mounts = parse(
       "20 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
       "21 20 8:2 /kubelet /var/lib/kubelet rw shared:7 - ext4 /dev/sda2 rw\n"
@@ -127,8 +127,7 @@ TEST_CASE("a mount tells its place in the filesystem below, by whatever path tha
   CHECK_FALSE(host::goes_with(staged, staged));
 }
 
-TEST_CASE(
-    "whether mounts reach other namespaces is said by the mount that holds the folder: whole names, the one on top") {
+TEST_CASE("the topmost mount that holds a folder decides whether mounts below it reach other namespaces") {
   const test::Folder folder;
   const std::string path = folder.path() + "/mountinfo";
   std::ofstream(path) << "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n"

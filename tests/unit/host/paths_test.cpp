@@ -51,14 +51,14 @@ TEST_CASE("a missing parent is not found") {
   CHECK(root.code(root.root + "/pods/b/mount", false) == errc::not_found);
 }
 
-TEST_CASE("a missing parent is told as such, not as a missing target") {
+TEST_CASE("the error for a missing parent names the parent, not the target") {
   Root root;
   const auto checked = check_path(root.root, root.root + "/pods/b/mount", false);
   REQUIRE_FALSE(checked);
   CHECK_THAT(checked.error().text, ContainsSubstring("/pods/b does not exist, but must hold"));
 }
 
-TEST_CASE("a path is written in one way only, and begins with the real name of the root") {
+TEST_CASE("a path is normalised to one spelling, which begins with the real name of the root") {
   for (const auto& [given, plain] :
        {std::pair("/a//b/", "/a/b"), std::pair("/a/./b/.", "/a/b"), std::pair("//", "/"), std::pair("/", "/"),
         std::pair("a/b", "a/b"), std::pair("", ""), std::pair("/a/../b", "/a/../b"), std::pair("/a/.b", "/a/.b")})

@@ -42,7 +42,7 @@ TEST_CASE("probe, mkfs and fsck go through a helper") {
         errc::not_empty);
 }
 
-TEST_CASE("a mount by a helper shows in the agent's table and goes again") {
+TEST_CASE("a helper's mount and unmount show in the agent's table") {
   if (!may_mount()) return;
   Ports ports;
   const std::string target = ports.folder.path() + "/target", other = ports.folder.path() + "/other";
@@ -77,7 +77,7 @@ TEST_CASE("an operation that the helper does not know is refused by name") {
   CHECK(reply.error().code == errc::unimplemented);
 }
 
-TEST_CASE("every kind of probe result survives the way between the processes") {
+TEST_CASE("every kind of probe result survives the transfer between processes") {
   for (const auto kind : {Probe::Kind::nothing, Probe::Kind::filesystem, Probe::Kind::partitions, Probe::Kind::other,
                           Probe::Kind::ambivalent}) {
     const auto back = host::probe_from_json(host::probe_to_json({kind, "type"}));
@@ -92,7 +92,7 @@ TEST_CASE("a probe reply that is not understood is an error and not nothing") {
   CHECK(!host::probe_from_json({{"kind", "empty"}, {"type", ""}}));
 }
 
-TEST_CASE("a size and a use survive the way between the processes, and nothing is believed of half a reply") {
+TEST_CASE("sizes and usage survive the transfer between processes, and half a reply is an error") {
   const auto extent = host::extent_from_json(host::extent_to_json({1ull << 50, 4096}));
   REQUIRE(extent);
   CHECK(extent->bytes == 1ull << 50);
@@ -109,7 +109,7 @@ TEST_CASE("a size and a use survive the way between the processes, and nothing i
   CHECK(!host::usage_from_json({{"bytes", -1}}));
 }
 
-TEST_CASE("how large and how full a filesystem is comes through a helper") {
+TEST_CASE("a helper reads the size and usage of a filesystem") {
   Ports ports;
   const std::string image = make_image(ports.folder.path() + "/image");
   REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", true, ports.busy_file, {})));

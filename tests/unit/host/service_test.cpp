@@ -8,7 +8,7 @@
 
 using namespace corbd;
 
-TEST_CASE("a process is of this service if it is in the same control group, and not if that is not known") {
+TEST_CASE("a process belongs to this service only if it is known to be in the same control group") {
   const test::Folder proc;
   const auto put = [&](int pid, const std::string& group) {
     const std::string folder = proc.path() + "/" + std::to_string(pid);

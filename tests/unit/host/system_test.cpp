@@ -10,7 +10,7 @@
 using namespace corbd;
 namespace fs = std::filesystem;
 
-TEST_CASE("another init than systemd is named only where the host's own is seen") {
+TEST_CASE("an init other than systemd is named only if the host's processes are visible") {
   constexpr const char* kHosts = "pid:[4026531836]";
   const auto found = [](const std::string& space, const std::string& init) {
     const test::Folder proc;
