@@ -6,7 +6,7 @@ using namespace corbd;
 using namespace corbd::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("32 idle connections of one client keep nobody from being answered, that client neither") {
+TEST_CASE("32 idle connections of one client keep neither that client nor another from an answer") {
   Loopback scene;
   const auto held = scene.kept(32);
   auto probe = scene.client(), other = scene.client(2);
@@ -16,9 +16,7 @@ TEST_CASE("32 idle connections of one client keep nobody from being answered, th
   CHECK(scene.says(other, "hello\n"));
 }
 
-TEST_CASE(
-    "one peer has its share of the connections: one more takes the place of its own that waits longest for its "
-    "client") {
+TEST_CASE("a peer beyond its share of connections loses the one of its own that has waited longest for its client") {
   http::Limits limits;
   limits.peer_connections = 2;
   Loopback scene(limits);
@@ -38,7 +36,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("where the server is full, the connection that waits longest for its client makes room, whosoever it is") {
+TEST_CASE("a full server closes the connection that has waited longest for its client, whoever that is") {
   http::Limits limits;
   limits.connections = 2;
   Loopback scene(limits);
@@ -62,8 +60,7 @@ TEST_CASE("a request that comes byte by byte makes room like a connection that s
   CHECK(scene.closes(slow));
 }
 
-TEST_CASE(
-    "a connection that is owed an answer makes room for nobody, unless it does not take the answer for five seconds") {
+TEST_CASE("a connection that waits for its answer is not closed, unless it leaves the answer unread for five seconds") {
   Loop loop;
   http::Config config;
   config.limits.connections = 1;
@@ -100,8 +97,7 @@ TEST_CASE(
   loop.run(server.stop({}));
 }
 
-TEST_CASE(
-    "an IPv4 client is the same peer where an IPv6 socket shows it, and an IPv6 client has the bound of its /64") {
+TEST_CASE("an IPv4 client is one peer also on an IPv6 socket, and an IPv6 client shares the limit of its /64") {
   const auto peer = [](const char* text) { return http::peer_of(asio::ip::make_address(text)); };
   CHECK(peer("::ffff:10.1.2.3") == peer("10.1.2.3"));
   CHECK_FALSE(peer("10.1.2.3") == peer("10.1.2.4"));

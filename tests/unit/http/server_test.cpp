@@ -59,7 +59,7 @@ TEST_CASE("a body beyond the limit is refused and the connection closed") {
   CHECK(scene.closes(client));
 }
 
-TEST_CASE("bytes that are no HTTP are answered with 400 and reach nobody") {
+TEST_CASE("bytes that are not HTTP are answered with 400 and reach no handler") {
   Loopback scene;
   auto client = scene.client();
   client.send(GENERATE(as<std::string>(), "\x16\x03\x01\x02\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
@@ -69,7 +69,7 @@ TEST_CASE("bytes that are no HTTP are answered with 400 and reach nobody") {
   CHECK(scene.asked.empty());
 }
 
-TEST_CASE("a header that comes byte by byte ends with the header's time, however busy it is") {
+TEST_CASE("a connection that sends its header byte by byte ends at the header's limit") {
   Loopback scene;
   auto client = scene.client();
   REQUIRE(scene.comes([&] { return scene.server->connections() == 1; }));
@@ -83,7 +83,7 @@ TEST_CASE("a header that comes byte by byte ends with the header's time, however
   CHECK(scene.server->connections() == 0);
 }
 
-TEST_CASE("a connection that says nothing ends: a new one with the header's time, a used one with the idle time") {
+TEST_CASE("a silent connection ends after the header's limit if it is new, and after the idle limit if it was used") {
   Loopback scene;
   auto used = scene.client();
   used.send(kGet);
@@ -97,7 +97,7 @@ TEST_CASE("a connection that says nothing ends: a new one with the header's time
   CHECK(scene.closes(used));
 }
 
-TEST_CASE("a client that does not take its answer ends with the idle time") {
+TEST_CASE("a client that does not read its answer is dropped after the idle limit") {
   Loop loop;
   http::Server server(loop.control(), loop.clock, {},
                       [](const http::Request&) { return http::Response{200, "a/b", std::string(32 << 20, 'x')}; });
@@ -152,7 +152,7 @@ TEST_CASE("stopping cuts off a request that does not end in time") {
   CHECK(scene.server->connections() == 0);
 }
 
-TEST_CASE("a port that is taken is named") {
+TEST_CASE("the error for a port in use names it") {
   Loopback scene;
   http::Config config;
   config.port = scene.server->port();
@@ -163,7 +163,7 @@ TEST_CASE("a port that is taken is named") {
   CHECK_THAT(started.error().text, ContainsSubstring("127.0.0.1:" + std::to_string(config.port)));
 }
 
-TEST_CASE("an address that is none is named") {
+TEST_CASE("the error for an invalid address names it") {
   Loop loop;
   http::Config config;
   config.address = "localhost";
