@@ -4,8 +4,7 @@
 
 using namespace corbd;
 
-TEST_CASE(
-    "a node's labels say where it is: hostname is CRUSH's host, dots are hyphens, and the order is that of the types") {
+TEST_CASE("a node's labels become CRUSH locations: hostname is host, dots are hyphens, in the order of the types") {
   const std::map<std::string, std::string> labels{{"topology.kubernetes.io/zone", "eu.west.1"},
                                                   {"kubernetes.io/hostname", "node.example"},
                                                   {"topology.kubernetes.io/region", ""},
@@ -16,14 +15,14 @@ TEST_CASE(
   CHECK(cephcsi::crush_location(labels, {}).empty());
 }
 
-TEST_CASE("a place written by hand is types and values between bars") {
+TEST_CASE("a location given by hand is a list of type:value between bars") {
   for (const std::string good : {"host:a", "host:node-1|zone:z1", "a.b:c_d"})
     CHECK(cephcsi::check_crush_location(good));
   for (const std::string bad : {"", "host", "host:", ":a", "host:a,zone:b", "host:a|", "host:a b", "host=a"})
     CHECK(cephcsi::check_crush_location(bad).error().code == errc::invalid_argument);
 }
 
-TEST_CASE("reads are near where config.json enables it and somebody says where the node is") {
+TEST_CASE("read affinity needs config.json to enable it and a known location of the node") {
   const std::map<std::string, std::string> labels{{"kubernetes.io/hostname", "a"},
                                                   {"topology.kubernetes.io/zone", "b"}};
   const std::vector<std::string> host{"kubernetes.io/hostname"}, zone{"topology.kubernetes.io/zone"};

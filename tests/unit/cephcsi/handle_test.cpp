@@ -37,7 +37,7 @@ TEST_CASE("hexadecimal digits of a handle may have either case, and the uuid sta
         "50D53503-9DA1-11ED-847E-BACF8F2F1297");
 }
 
-TEST_CASE("what is wrong with a handle is told with its place") {
+TEST_CASE("the error for a malformed handle names the position") {
   struct Row {
     std::string id, part;
   };
@@ -93,7 +93,7 @@ TEST_CASE("a migrated handle is as long as its pool's name makes it") {
   CHECK(*again == handle);
 }
 
-TEST_CASE("what is wrong with a migrated handle is told with its place") {
+TEST_CASE("the error for a malformed migrated handle names the position") {
   struct Row {
     std::string id, part;
   };

@@ -23,14 +23,14 @@ std::string refusal(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("the first rule that fits a volume says who serves it") {
+TEST_CASE("the first rule that matches a volume decides who serves it") {
   const auto list = rules(R"([{"clusterID":"c","pool":"slow","mounter":"rbd"},{"clusterID":"c","mounter":"rbd-nbd"}])");
   CHECK(choose_mounter(list, {"c", "slow", std::nullopt}).mounter == Mounter::krbd);
   CHECK(choose_mounter(list, {"c", "fast", std::nullopt}).mounter == Mounter::nbd);
   CHECK_FALSE(choose_mounter(list, {"d", "slow", std::nullopt}).mounter);
 }
 
-TEST_CASE("a rule without conditions fits every volume") {
+TEST_CASE("a rule without conditions matches every volume") {
   CHECK(choose_mounter(rules(R"([{"mounter":"rbd"}])"), {"c", "", std::nullopt}).mounter == Mounter::krbd);
 }
 
@@ -44,9 +44,9 @@ TEST_CASE("the StorageClass is asked for only where a rule that may decide names
   CHECK(choose_mounter(list, {"c", "q", ""}) == MounterChoice{Mounter::krbd, false});
 }
 
-TEST_CASE("an empty file has no rule") { CHECK(rules(GENERATE("", " \n", "[]")).empty()); }
+TEST_CASE("an empty mounters.json has no rule") { CHECK(rules(GENERATE("", " \n", "[]")).empty()); }
 
-TEST_CASE("a wrong rule is refused by its number and key, so that a misspelt condition fits nothing by mistake") {
+TEST_CASE("an invalid rule is refused by its number and key, so that a misspelt condition matches nothing by mistake") {
   CHECK_THAT(refusal(R"([{"mounter":"rbd"},{"storageclass":"gold","mounter":"rbd"}])"),
              ContainsSubstring("rule 2") && ContainsSubstring("storageclass"));
   CHECK_THAT(refusal(R"([{"pool":"p"}])"), ContainsSubstring("mounter"));

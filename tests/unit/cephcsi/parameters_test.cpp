@@ -52,7 +52,7 @@ TEST_CASE("options of rbd-nbd that have a meaning here are honoured") {
   CHECK(options->ignored.empty());
 }
 
-TEST_CASE("no options are no wishes") {
+TEST_CASE("empty mapOptions change no setting") {
   for (const char* text : {"", ",", " , "}) {
     const auto options = parse_nbd_options(text);
     REQUIRE(options);
@@ -94,7 +94,7 @@ TEST_CASE("options without effect are named, but not their values") {
   CHECK((options->serving == cephcsi::Serving{}));
 }
 
-TEST_CASE("a value that none can be is refused with its option") {
+TEST_CASE("an impossible value is refused with its option") {
   for (const std::string text :
        {"reattach-timeout=", "reattach-timeout=-1", "reattach-timeout=1h", "reattach-timeout=99999999999",
         "io-timeout=x", "reattach-timeout", "rbd-op-threads=", "rbd_op_threads=\x01"}) {
@@ -134,7 +134,7 @@ TEST_CASE("a StorageClass tells how its volumes are served") {
                           !ContainsSubstring("lock_on_read"));
 }
 
-TEST_CASE("attributes that say nothing of serving leave it as it is") {
+TEST_CASE("attributes without serving options leave the serving as it is") {
   const auto parameters = read_parameters(
       {{"pool", "p"}, {"clusterID", "c"}, {"csi.storage.k8s.io/pv/name", "x"}, {"thickProvision", "true"}});
   REQUIRE(parameters);
@@ -144,7 +144,7 @@ TEST_CASE("attributes that say nothing of serving leave it as it is") {
   CHECK((*parameters == nothing));
 }
 
-TEST_CASE("of every volume it is said whether the other client would make it read-only") {
+TEST_CASE("parameters say of every volume whether the other client would make it read-only") {
   using cephcsi::Mounter;
   const auto otherwise = [](const cephcsi::Attributes& attributes, Mounter unnamed) {
     return read_parameters(attributes, {unnamed}).value().read_only_otherwise;
@@ -156,7 +156,7 @@ TEST_CASE("of every volume it is said whether the other client would make it rea
   CHECK(otherwise({{"mapOptions", "krbd:ro"}, {"mounter", "rbd-nbd"}}, Mounter::nbd));
 }
 
-TEST_CASE("whoever is to serve a volume instead of its own client does so with the options that it has for that one") {
+TEST_CASE("a client that replaces the volume's own gets the options that the volume has for it") {
   using cephcsi::Mounter;
   const cephcsi::Attributes attributes{{"mounter", "rbd"}, {"mapOptions", "krbd:lock_on_read;nbd:notrim"}};
   const auto nbd = read_parameters(attributes, {.instead = Mounter::nbd}).value();
@@ -188,7 +188,7 @@ TEST_CASE("a volume that names no mounter is the default one's, with the options
   CHECK(of({{"mounter", "rbd"}}, Mounter::nbd).mounter == Mounter::krbd);
 }
 
-TEST_CASE("the kernel's client is meant by mounter rbd, and where another may try, as far as it is able") {
+TEST_CASE("mounter rbd means the kernel client, with tryOtherMounters only if that is able") {
   using cephcsi::Mounter;
   CHECK(read_parameters({{"mounter", "rbd"}})->mounter == Mounter::krbd);
   CHECK(read_parameters({{"mounter", "rbd"}, {"tryOtherMounters", "true"}})->mounter == Mounter::krbd_if_able);
@@ -201,7 +201,7 @@ TEST_CASE("the kernel's client is meant by mounter rbd, and where another may tr
   CHECK_THAT(unknown.error().text, ContainsSubstring("rbd-nbd") && ContainsSubstring("use rbd-nbd, or rbd"));
 }
 
-TEST_CASE("the kernel gets its own options as they are, and not those of rbd-nbd") {
+TEST_CASE("the kernel gets its own options unchanged, and none of rbd-nbd's") {
   const auto parameters = read_parameters({{"mounter", "rbd"},
                                            {"mapOptions", "krbd:noudev, lock_on_read,queue_depth=64;nbd:notrim,foo"},
                                            {"unmapOptions", "krbd:force;nbd:x"}});
@@ -265,7 +265,7 @@ TEST_CASE("debug output goes to a file in cephLogDir, whose path is checked") {
   }
 }
 
-TEST_CASE("only what Go's ParseBool takes for true is true") {
+TEST_CASE("only values that Go's ParseBool accepts as true are true") {
   for (const char* yes : {"1", "t", "T", "true", "TRUE", "True"}) CHECK(cephcsi::go_true(yes));
   for (const char* no : {"yes", "0", "", "tRUE", "true "}) CHECK_FALSE(cephcsi::go_true(no));
 }

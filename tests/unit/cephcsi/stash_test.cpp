@@ -14,7 +14,7 @@ TEST_CASE("a stash of ceph-csi is read, whatever the case of its keys") {
   CHECK(*read == Stash{"p", "n", "csi-vol-1", "force", true, true, "/dev/nbd0", "/l", "remove"});
 }
 
-TEST_CASE("what a stash does not say has its zero value") {
+TEST_CASE("a field that a stash lacks has its zero value") {
   const auto read = cephcsi::parse_stash(R"({"Version":3,"pool":null,"image":"i"})");
   REQUIRE(read);
   CHECK(*read == Stash{"", "", "i", "", false, false, "", "", ""});

@@ -45,7 +45,7 @@ TEST_CASE("a wrapped volume key is unwrapped with its passphrase for its volume,
   CHECK(*wrapped != *kms::wrap_key(kVolume, kKey, kPassphrase));
 }
 
-TEST_CASE("what no KMS wrote is no volume key, and its text is not repeated") {
+TEST_CASE("text that no KMS wrote is not a volume key, and the error does not repeat it") {
   for (const char* text :
        {"", "{}", "[]", "canary", R"({"dek":"canary!","nonce":"AAECAwQFBgcICQoL"})",
         R"({"dek":"AAAA","nonce":"AAECAwQFBgcICQoL"})",
@@ -71,7 +71,7 @@ TEST_CASE("the KMS config tells what a KMS's passphrase is for, by either key") 
   CHECK(kms::kind_of(kConfig, "plain").value() == kms::Kind::shared);
 }
 
-TEST_CASE("a KMS that is not served is refused by its type, and one that is not there by its name and the others'") {
+TEST_CASE("the error for an unsupported KMS names its type, and for a missing one its name and those that exist") {
   const auto text_of = [](const char* id, errc code) {
     const auto kind = kms::kind_of(kConfig, id);
     REQUIRE_FALSE(kind);

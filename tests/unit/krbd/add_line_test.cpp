@@ -20,7 +20,7 @@ AddLine plain() {
 
 }  // namespace
 
-TEST_CASE("the line that maps an image has monitors, user, key's name, pool, image and the head") {
+TEST_CASE("the line that maps an image has monitors, user, key name, pool, image and the head") {
   CHECK(*add_line(plain()) == "10.0.0.1:6789,10.0.0.2:6789 name=node,key=client.node pool image-1 -");
 }
 
@@ -34,7 +34,7 @@ TEST_CASE("namespace, options and read-only are options of the line, and read-on
         "image-1 -");
 }
 
-TEST_CASE("a name that would be read as something else of the line is refused") {
+TEST_CASE("a name that would break the line's format is refused") {
   const int what = GENERATE(range(0, 5));
   auto line = plain();
   if (what == 0) line.name.image = "image 1";

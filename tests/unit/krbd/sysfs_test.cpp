@@ -98,7 +98,7 @@ TEST_CASE("without the module there is no device, and its features are not known
   CHECK(krbd::read_abilities(tree.root(), "7.0.0")->features == 0x1bf);
 }
 
-TEST_CASE("a map's request arrives in the helper as it was asked") {
+TEST_CASE("a map request reaches the helper unchanged") {
   auto made = args();
   made.read_only = true;
   made.options = "queue_depth=64";
@@ -123,7 +123,7 @@ TEST_CASE("a device is unmapped by its number, through the newer file where ther
   CHECK(tree.text(newer ? "bus/rbd/remove_single_major" : "bus/rbd/remove") == "3 force");
 }
 
-TEST_CASE("a device of a kernel without the module is unmapped already") {
+TEST_CASE("unmapping a device succeeds in a kernel without the rbd module") {
   Tree tree;
   CHECK(krbd::work({{"op", "krbd_unmap"}, {"sysfs", tree.root()}, {"index", 3}, {"options", ""}}));
 }
@@ -138,7 +138,7 @@ TEST_CASE("the kernel's client knows keys of type aes256k from Linux 7.0 on") {
   CHECK_FALSE(knows("seven"));
 }
 
-TEST_CASE("what is no Ceph key is refused without being repeated") {
+TEST_CASE("a malformed Ceph key is refused without being repeated") {
   for (const std::string key : {"", "no base64!", "AQB", "canary==x"}) {
     const auto added = krbd::KernelKey::add("client.node", Secret(key));
     REQUIRE_FALSE(added);
@@ -147,7 +147,7 @@ TEST_CASE("what is no Ceph key is refused without being repeated") {
   }
 }
 
-TEST_CASE("a key of a type that the kernel does not know is no wrong key, and may be used over nbd") {
+TEST_CASE("a key of a type that the kernel does not know is not a wrong key, and may be used over nbd") {
   using namespace std::string_literals;
   const auto key = [](char type) { return type + "\0timetime\x03\0abc"s; };
   for (const int failed : {EINVAL, 524}) {

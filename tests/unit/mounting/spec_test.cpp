@@ -94,7 +94,7 @@ TEST_CASE("read-only, raw block, encryption and attributes reach the plugin") {
   CHECK(mount->volume_context.at("pool") == "other");
 }
 
-TEST_CASE("what makes no mount is refused before anything is called") {
+TEST_CASE("an invalid mount is refused before any call") {
   const Etc etc;
   for (const char* bad : {"pool/space/image", "/image", "pool/", "pool/image@snap", ""})
     CHECK(code_of(etc.spec(bad)) == errc::invalid_argument);
@@ -149,7 +149,7 @@ TEST_CASE("a claim remembers all of the spec, and none of its keys") {
   }
 }
 
-TEST_CASE("a file of mounts.d says one mount, and a mistake in it names its line") {
+TEST_CASE("a file of mounts.d describes one mount, and an error in it names the line") {
   const auto spec = mounting::parse_mount_file(
       "# the database\n image = rbd/db\ndir=/srv/db\n\noptions = noatime,nodev\nread-only = true\nattribute = a=1\n"
       "attribute = b=2\n");
@@ -168,7 +168,7 @@ TEST_CASE("a file of mounts.d says one mount, and a mistake in it names its line
   CHECK_FALSE(mounting::parse_mount_file(""));
 }
 
-TEST_CASE("of a folder only its .conf files count, by name, and a bad one keeps no other from being read") {
+TEST_CASE("only the .conf files of a folder are read, in order, and a bad one does not stop the others") {
   const test::Folder folder;
   std::ofstream(folder.path() + "/b.conf") << "image=b\ndir=/b\n";
   std::ofstream(folder.path() + "/a.conf") << "nonsense\n";

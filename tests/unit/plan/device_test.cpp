@@ -53,7 +53,7 @@ Model given_without_lock() {
 
 }  // namespace
 
-TEST_CASE("an image without exclusive-lock is served on by the mark that the agent before left with its link") {
+TEST_CASE("an image without exclusive-lock is served on by the mark that a predecessor left with its link") {
   Model model = given_without_lock();
   const auto steps = run(model, Wish(Healed{}));
   REQUIRE(steps);
@@ -61,7 +61,7 @@ TEST_CASE("an image without exclusive-lock is served on by the mark that the age
                                     step::Look{Fact::ownership}, step::StartSession{}, step::KernelReconfigure{}});
 }
 
-TEST_CASE("the mark that the agent before left proves nothing alone") {
+TEST_CASE("a predecessor's mark alone proves nothing") {
   Model model = given_without_lock();
   const int what = GENERATE(range(0, 6));
   CAPTURE(what);
