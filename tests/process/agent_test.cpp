@@ -64,7 +64,7 @@ pluginregistration::PluginInfo plugin_at(const std::string& socket) {
 
 }  // namespace
 
-TEST_CASE("a second agent on a state folder ends and names the first, which goes on") {
+TEST_CASE("a second agent on a state directory ends and names the first, which goes on") {
   const Ground ground;
   const Agent first(ground);
   REQUIRE(first.answers());
@@ -76,7 +76,7 @@ TEST_CASE("a second agent on a state folder ends and names the first, which goes
   CHECK(first.answers());
 }
 
-TEST_CASE("a second agent with a state folder of its own ends at the first one's socket") {
+TEST_CASE("a second agent with a state directory of its own ends at the first one's socket") {
   const Ground ground;
   const Agent first(ground);
   REQUIRE(first.answers());
@@ -113,7 +113,7 @@ TEST_CASE("an agent that is killed is started again by its keeper, which ends wh
   CHECK_THAT(keeper.log(), ContainsSubstring("agent.left"));
 }
 
-TEST_CASE("a keeper ends with its agent's code when that one may not begin") {
+TEST_CASE("a keeper ends with its agent's exit code if the agent refuses to start") {
   const Ground ground;
   const Agent first(ground);
   REQUIRE(first.answers());
@@ -125,7 +125,7 @@ TEST_CASE("a keeper ends with its agent's code when that one may not begin") {
   CHECK(first.answers());
 }
 
-TEST_CASE("an agent without stdin, stdout and stderr serves, and no file of its own gets their numbers") {
+TEST_CASE("an agent without stdin, stdout and stderr serves, and opens none of its files under their numbers") {
   const Ground ground;
   Agent::Options options;
   options.prepare = [] {
@@ -138,7 +138,7 @@ TEST_CASE("an agent without stdin, stdout and stderr serves, and no file of its 
   CHECK(ground.read("state/lock") == std::to_string(agent.pid()) + "\n");
 }
 
-TEST_CASE("an agent whose log nobody reads, or whose log's disk is full, or whose log's reader is gone, serves") {
+TEST_CASE("an agent serves while nobody reads its log, the log's reader has gone, or the log's disk is full") {
   const Ground ground;
   std::array<int, 2> pipe;
   REQUIRE(::pipe2(pipe.data(), O_CLOEXEC) == 0);
@@ -198,7 +198,7 @@ TEST_CASE("an agent without a free descriptor answers again once it has one") {
   CHECK_THAT(agent.log(), ContainsSubstring("rpc.not_accepting"));
 }
 
-TEST_CASE("an agent serves devices on as many threads as it was told, and on one without a word") {
+TEST_CASE("an agent serves devices on --io-threads threads, and on one by default") {
   const Ground ground;
   Agent::Options options;
   const auto [more, threads] =
@@ -223,7 +223,7 @@ TEST_CASE("an agent takes as many descriptors as the system allows") {
   CHECK(now.rlim_cur == 2048);
 }
 
-TEST_CASE("an agent starts again on a state folder that is full by now") {
+TEST_CASE("an agent starts again on a state directory that has become full") {
   const auto disk = test::SmallDisk::mount(512);
   if (!disk) return;
   const Ground ground;
@@ -236,7 +236,7 @@ TEST_CASE("an agent starts again on a state folder that is full by now") {
   }
 }
 
-TEST_CASE("an agent does not start on a state folder that it cannot write, and says so") {
+TEST_CASE("an agent does not start on a state directory that it cannot write, and says so") {
   const auto disk = test::SmallDisk::mount(512);
   if (!disk) return;
   const Ground ground;
@@ -249,7 +249,7 @@ TEST_CASE("an agent does not start on a state folder that it cannot write, and s
   CHECK_THAT(agent.log(), ContainsSubstring("Read-only file system"));
 }
 
-TEST_CASE("an agent that is to heal every volume without proof ends, and names the command for one") {
+TEST_CASE("an agent told to heal every volume without proof ends, and names the command for one volume") {
   const Ground ground;
   Agent::Options options;
   options.more = {"--heal-without-proof"};
@@ -259,8 +259,7 @@ TEST_CASE("an agent that is to heal every volume without proof ends, and names t
 }
 
 TEST_CASE(
-    "an agent starts over a state folder with damaged, unfinished and newer files: the damaged set aside, the newer "
-    "left") {
+    "an agent starts on a state directory with damaged, unfinished and newer files, and sets the damaged ones aside") {
   const Ground ground;
   for (const char* folder : {"state/volumes", "state/incarnations"}) fs::create_directory(ground.at(folder));
   const std::string newer = R"({"version":99,"crc32c":0,"record":{}})";
@@ -281,7 +280,7 @@ TEST_CASE(
   CHECK_FALSE(fs::exists(ground.at("state/volumes/half.json.tmp")));
 }
 
-TEST_CASE("where kubelet looks for plugins, an agent registers without a flag; asked to end, it takes that back") {
+TEST_CASE("an agent registers without a flag where kubelet looks for plugins, and unregisters at its end") {
   const Ground ground;
   fs::create_directories(ground.at("kubelet/plugins_registry"));
   const std::string registration = ground.at("kubelet/plugins_registry/rbd.csi.ceph.com-reg.sock");
@@ -301,9 +300,7 @@ TEST_CASE("where kubelet looks for plugins, an agent registers without a flag; a
   CHECK_FALSE(fs::exists(registration));
 }
 
-TEST_CASE(
-    "an agent that is to register, and whose socket kubelet could not find, says so and ends; without the flag it "
-    "serves") {
+TEST_CASE("an agent told to register ends if kubelet cannot find its socket, and serves without the flag") {
   const Ground ground;
   fs::create_directories(ground.at("kubelet/plugins_registry"));
   Agent::Options options;

@@ -119,7 +119,7 @@ std::vector<std::string> daemon_set(const Ground& ground) {
 }  // namespace
 
 TEST_CASE(
-    "called cephcsi with its DaemonSet's arguments, the agent serves both sockets and keeps its state beside the "
+    "an agent called cephcsi with its DaemonSet's arguments serves both sockets and keeps its state beside the "
     "driver's") {
   const Ground ground;
   CephCsi agent(ground, daemon_set(ground));
@@ -131,7 +131,7 @@ TEST_CASE(
   CHECK(agent.ended() == 0);
 }
 
-TEST_CASE("in the place of ceph-csi's controller it serves fencing on CSI-Addons' socket, and nothing else") {
+TEST_CASE("an agent in place of ceph-csi's controller serves only fencing, on CSI-Addons' socket") {
   const Ground ground;
   CephCsi fencing(ground, {"--nodeid=node-1", "--type=rbd", "--controllerserver=true", "--fencing-only",
                            "--csi-addons-endpoint=unix://" + ground.at("csi-addons.sock"),
@@ -156,7 +156,7 @@ TEST_CASE("in the place of ceph-csi's controller it serves fencing on CSI-Addons
   CHECK(fencing.ended() == 0);
 }
 
-TEST_CASE("called cephcsi for liveness, it tells whether the socket answers") {
+TEST_CASE("a program called cephcsi with liveness arguments reports whether the socket answers") {
   const Ground ground;
   const std::string port = std::to_string(free_port());
   const CephCsi watch(ground, {"--type=liveness", "--endpoint=unix://" + ground.at("csi.sock"), "--metricsport=" + port,
@@ -175,7 +175,7 @@ TEST_CASE("called cephcsi for liveness, it tells whether the socket answers") {
   CHECK(gauge("0"));
 }
 
-TEST_CASE("called cephcsi with what it does not take the place of, or with a mistake, it ends and says why") {
+TEST_CASE("a program called cephcsi ends with a reason on unsupported or invalid arguments") {
   struct Case {
     std::vector<std::string> more;
     int code;

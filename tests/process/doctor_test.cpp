@@ -62,7 +62,7 @@ class Host {
 
 }  // namespace
 
-TEST_CASE("before a change of the node plugin the doctor's exit code says whether anything stands in its way") {
+TEST_CASE("the doctor's exit code before a change of the node plugin says whether anything blocks it") {
   struct Case {
     std::string stash, words;
     int code;
@@ -82,7 +82,7 @@ TEST_CASE("before a change of the node plugin the doctor's exit code says whethe
   CHECK(said.code == code);
 }
 
-TEST_CASE("what the doctor says before a change is JSON with a version, if it is asked for that") {
+TEST_CASE("the doctor's verdict before a change has a versioned JSON form") {
   const auto said = Host(kKernelStash).doctor("--before-rollback -o json");
   const auto parsed = json::parse(said.out);
   const auto& object = parsed.as_object();

@@ -101,7 +101,7 @@ TEST_CASE("an agent in a pod that has handed over stays in reserve, is ready, an
   CHECK(holds_lock(ground, second));
 }
 
-TEST_CASE("over a handover kubelet's watcher sees no socket come or go, and a call that comes meanwhile is answered") {
+TEST_CASE("kubelet's watcher sees no socket come or go during a handover, and a call meanwhile is answered") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   std::filesystem::create_directory(ground.at("kubelet") + "/plugins_registry");
@@ -133,7 +133,7 @@ TEST_CASE("over a handover kubelet's watcher sees no socket come or go, and a ca
   ::kill(first.pid(), SIGKILL);
 }
 
-TEST_CASE("an agent in reserve serves once nobody else does, and the pod of the one that died asks it again") {
+TEST_CASE("an agent in reserve serves once no other does, and the dead agent's pod then asks it for a handover") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   Agent first(ground, handed_over("pod-1", kept));
@@ -151,7 +151,7 @@ TEST_CASE("an agent in reserve serves once nobody else does, and the pod of the 
   CHECK(lives(first.pid()));
 }
 
-TEST_CASE("a container of a pod in reserve that kubelet starts again stays in reserve") {
+TEST_CASE("a restarted container of a pod in reserve stays in reserve") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   Agent second(ground, handed_over("pod-2", kept));
@@ -220,7 +220,7 @@ TEST_CASE("an agent outside of a pod ends when it has handed over") {
   CHECK(second.answers());
 }
 
-TEST_CASE("an agent in a pod that is refused waits for the end of the one that serves") {
+TEST_CASE("a refused agent in a pod waits for the end of the serving one") {
   const Ground ground;
   const test::Folder state;
   Agent first(ground, handed_over("pod-1"));
@@ -260,7 +260,7 @@ TEST_CASE("a pod between two agents is alive as long as its own process is, thou
   CHECK(soon([&] { return says(ground, "alive --pod pod-1") == 3; }));
 }
 
-TEST_CASE("corbd handover starts the next agent with the words of the one that serves, and returns once it serves") {
+TEST_CASE("corbd handover starts the next agent with the serving one's command line, and returns once it serves") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   Agent::Options options;
@@ -278,7 +278,7 @@ TEST_CASE("corbd handover starts the next agent with the words of the one that s
   CHECK(words->ends_with(std::string("--handover") + '\0'));
 }
 
-TEST_CASE("corbd handover fails where nobody serves, and where the next agent ends; the one that serves goes on") {
+TEST_CASE("corbd handover fails if no agent serves or the next one ends, and a serving agent goes on") {
   const Ground ground;
   CHECK(says(ground, "handover") == 3);
   const Agent first(ground);
@@ -291,7 +291,7 @@ TEST_CASE("corbd handover fails where nobody serves, and where the next agent en
   CHECK(first.probe().find("\"OK\"") != std::string::npos);
 }
 
-TEST_CASE("systemd hears that an agent serves, and who serves next before the one that served ends") {
+TEST_CASE("systemd learns that an agent serves, and the next agent's pid before the old one ends") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   const std::string path = ground.at("notify");

@@ -180,7 +180,7 @@ TEST_CASE("corbd top on a terminal shows the volumes, takes keys, and leaves the
   CHECK(top.modes().c_lflag == before.c_lflag);
 }
 
-TEST_CASE("corbd top outlasts an agent that is silent for seconds, and takes keys meanwhile") {
+TEST_CASE("corbd top survives an agent that is silent for seconds, and takes keys meanwhile") {
   const Ground ground;
   leave_record(ground);
   const Agent agent(ground);

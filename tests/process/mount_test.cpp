@@ -113,7 +113,7 @@ TEST_CASE("corbd mount mounts, corbd mounts shows it, corbd unmount leaves the f
   CHECK_THAT(again.problems, ContainsSubstring("nothing was mounted at " + host.target()));
 }
 
-TEST_CASE("corbd expand asks the plugin for the size of the image and says it, and refuses a folder without a mount") {
+TEST_CASE("corbd expand grows a mount to its image's size, prints it, and refuses a folder without a mount") {
   if (!may_mount()) return;
   const Host host;
   ScriptedPlugin plugin(host.at("csi.sock"), true);
@@ -141,7 +141,7 @@ TEST_CASE("no key of a mount is on disk, in the output, or in the arguments") {
     if (entry.is_regular_file()) CHECK(read_file(entry.path(), 1 << 20)->find("AQDgkbRg") == std::string::npos);
 }
 
-TEST_CASE("without an agent the command says so with a code of its own, and with --wait it waits for one") {
+TEST_CASE("corbd mount without an agent ends with a code of its own, and with --wait waits for one") {
   if (!may_mount()) return;
   const Host host;
   const auto refused = host.run(host.mount_words());
@@ -179,7 +179,7 @@ TEST_CASE("an interrupted mount leaves nothing mounted that it mounted") {
 }
 
 TEST_CASE(
-    "mount --all restores files and claims after a reboot, ends what was half done, and names the file that is wrong") {
+    "mount --all after a reboot restores files and claims, finishes half-done mounts, and names the invalid file") {
   if (!may_mount()) return;
   const Host host;
   ScriptedPlugin plugin(host.at("csi.sock"), true);
@@ -213,7 +213,7 @@ TEST_CASE(
   CHECK(host.run({"unmount", host.target()}).code == 0);
 }
 
-TEST_CASE("unmount --all waits for who uses a mount, and mount --all mounts again what it unmounted") {
+TEST_CASE("unmount --all waits for a mount's users, and mount --all mounts again what it unmounted") {
   if (!may_mount()) return;
   const Host host;
   ScriptedPlugin plugin(host.at("csi.sock"), true);
@@ -233,7 +233,7 @@ TEST_CASE("unmount --all waits for who uses a mount, and mount --all mounts agai
   CHECK(host.run({"unmount", host.target()}).code == 0);
 }
 
-TEST_CASE("arguments that make no sense together are refused with what would") {
+TEST_CASE("contradictory arguments are refused with valid ones") {
   const Host host;
   const auto nothing = host.run({"unmount"});
   CHECK(nothing.code == 64);
@@ -263,7 +263,7 @@ TEST_CASE("mount --all makes one mount of a folder, however its file writes it")
   }
 }
 
-TEST_CASE("mount --all has one limit, and names what it did not begin") {
+TEST_CASE("mount --all has one limit, and names the mounts that it did not begin") {
   if (!may_mount()) return;
   const Host host;
   ScriptedPlugin plugin(host.at("csi.sock"), true);
@@ -283,7 +283,7 @@ TEST_CASE("mount --all has one limit, and names what it did not begin") {
   CHECK_THAT(all.problems, ContainsSubstring("b.conf: it was not begun within --timeout"));
 }
 
-TEST_CASE("two images of one name in two pools or clusters are told apart, by refusing the second") {
+TEST_CASE("a second image of the same name in another pool or cluster is refused") {
   if (!may_mount()) return;
   const Host host;
   ScriptedPlugin plugin(host.at("csi.sock"), true);
@@ -304,8 +304,7 @@ TEST_CASE("two images of one name in two pools or clusters are told apart, by re
 }
 
 TEST_CASE(
-    "an agent that runs alone serves its socket without kubelet, and a mount without monitors fails and leaves "
-    "nothing") {
+    "a standalone agent serves its socket without kubelet, and a mount without monitors fails and leaves nothing") {
   if (!may_mount()) return;
   const Host host;
   Agent::Options options;
@@ -323,7 +322,7 @@ TEST_CASE(
   CHECK_FALSE(fs::exists(host.target()));
 }
 
-TEST_CASE("the units for systemd give options that the program has") {
+TEST_CASE("the systemd units use only options that the program has") {
   const Host host;
   int found = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(CORBD_TESTS).parent_path() / "deploy/systemd")) {

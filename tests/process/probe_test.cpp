@@ -76,7 +76,7 @@ TEST_CASE("a pod is alive by its own agent only, from its start to its end") {
   CHECK_THAT(ground.read("said"), ContainsSubstring("no agent of this pod runs"));
 }
 
-TEST_CASE("an agent that gets no processor time is alive, and one that has had none for --hung-after is hung") {
+TEST_CASE("an agent without processor time counts as alive, and as hung after --hung-after") {
   const Ground ground;
   const Agent agent(ground, in_pod("pod-1"));
   REQUIRE(agent.answers());
@@ -171,7 +171,7 @@ TEST_CASE("a pod is ready as /readyz says, with its reasons") {
   CHECK(soon(same));
 }
 
-TEST_CASE("a probe costs a tenth at most of the processor time of the command that asks the agent") {
+TEST_CASE("a probe needs at most a tenth of the processor time of the command that asks the agent") {
   const Ground ground;
   const Agent agent(ground, in_pod("pod-1"));
   REQUIRE(agent.answers());
@@ -206,7 +206,7 @@ TEST_CASE("probes answer while every processor is busy") {
   for (auto& one : busy) one.join();
 }
 
-TEST_CASE("a probe without a pod, or with a word that it does not know, ends with 2") {
+TEST_CASE("a probe without a pod, or with an unknown argument, ends with 2") {
   const Ground ground;
   CHECK(probes(ground, "alive", "") == 2);
   CHECK_THAT(ground.read("said"), ContainsSubstring("POD_UID"));

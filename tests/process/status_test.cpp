@@ -136,7 +136,7 @@ TEST_CASE("corbd status and /readyz say the same, whatever kubelet says and wher
   CHECK(agree("state-dir", "critical"));
 }
 
-TEST_CASE("a drain outlives the agent's kill, and its undoing too") {
+TEST_CASE("a cordon and its undoing survive a kill of the agent") {
   const Ground ground;
   const auto drained = [&](const Agent& agent) {
     REQUIRE(agent.answers());
@@ -191,7 +191,7 @@ TEST_CASE("bash completes every command, and every flag that a command's help sh
   }
 }
 
-TEST_CASE("a command line that is not understood ends with 64 and says what was meant") {
+TEST_CASE("an invalid command line ends with 64, and the error names the mistake") {
   const Ground ground;
   for (const auto& [words, meant] :
        std::vector<std::pair<std::string, std::string>>{{"statsu", "did you mean 'status'?"},
