@@ -118,8 +118,7 @@ TEST_CASE("a user without the caps is told which ones it lacks, and nothing is h
   CHECK(refused.error().text.find("'profile rbd'") != std::string::npos);
 }
 
-TEST_CASE(
-    "a client that another tool cut off for seconds is cut off again once they are over, also by the next agent") {
+TEST_CASE("a client that another tool cut off for seconds is cut off again after them, even by the next agent") {
   Root root;
   const auto client = image::entry_of_client("10.95.0.1:0/7").value();
   const auto until_of = [&](Agent& agent) {
@@ -147,7 +146,7 @@ TEST_CASE(
   REQUIRE(agent->run(agent->clusters->shutdown(agent->in(20s))));
 }
 
-TEST_CASE("a dead client that is taken over is cut off again, if another tool cut it off for seconds") {
+TEST_CASE("a take-over cuts a dead client off again if another tool cut it off for seconds only") {
   Root root;
   const std::string client = "10.95.0.2:0/8";
   root.tell({{"prefix", "osd blocklist"}, {"blocklistop", "add"}, {"addr", client}, {"expire", 10.0}});
@@ -207,7 +206,7 @@ TEST_CASE("once a successor has used the image after a fence, a fenced client's 
   CHECK((admin.read("fenced", 4096, 4096) == std::vector<std::byte>(4096)));
 }
 
-TEST_CASE("real monitors make no entry shorter") {
+TEST_CASE("real monitors do not shorten an entry") {
   Scene scene;
   const auto client = image::entry_of_client("10.98.0.7:0/5").value();
   const auto block = [&](std::chrono::seconds lasts) {

@@ -121,7 +121,7 @@ TEST_CASE("a snapshot and a resize by another client wait within a handover, and
   REQUIRE(before.run(before.clusters->shutdown(before.in(20s))));
 }
 
-TEST_CASE("the mark of a writer stays within a handover, and only the next agent takes it for a proof") {
+TEST_CASE("a writer's mark stays during a handover, and only the next agent accepts it as proof") {
   Admin admin;
   constexpr std::uint64_t kLayering = 1;
   admin.create("marked", 64 << 20, kLayering);
@@ -177,7 +177,7 @@ task<bool> take_over(agent::Takeover& takeover, std::chrono::steady_clock::time_
 
 }  // namespace
 
-TEST_CASE("100 volumes go from an agent to the next one under writers, and no write is lost", "[.][many]") {
+TEST_CASE("a handover of 100 volumes under writers loses no write", "[.][many]") {
   Admin admin;
   for (int number = 0; number < kVolumes; ++number) admin.create(id_of(number), 16 << 20);
   const test::Folder folder;

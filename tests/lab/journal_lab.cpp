@@ -51,7 +51,7 @@ TEST_CASE("a provisioner's volume is found by its journal, whatever its image is
   CHECK(found->kms_id.empty());
 }
 
-TEST_CASE("a journal that lacks the image's id has it afterwards") {
+TEST_CASE("a lookup adds the image's ID to a journal that lacks it") {
   Volume volume(in_pool("pvc-id"));
   const auto whole = volume.journal();
   test::forget_in_journal(volume.admin.cluster, pool_name(), "", volume.made.uuid, "csi.imageid");
@@ -107,7 +107,7 @@ TEST_CASE("a journal in another pool than the image is found by the attribute th
   CHECK(volume.journal().at("csi.imageid") == found->key.image_id);
 }
 
-TEST_CASE("a pool that no map knows, and an image that is gone, are not found") {
+TEST_CASE("a volume in an unmapped pool, and one whose image is gone, are not found") {
   Volume volume(in_pool("pvc-gone"));
   const auto no_pool =
       volume.agent.run(volume.agent.clusters->locate(access(), {4711, volume.made.uuid}, "", volume.agent.in(20s)));

@@ -100,7 +100,7 @@ TEST_CASE("a real server: a list longer than a page comes whole", "[kube]") {
 }
 
 TEST_CASE(
-    "a real server: a watch of one node tells its changes and no other's, ends in good order, and goes on behind it",
+    "a real server: a watch of one node delivers only its changes, ends cleanly, and continues after its last version",
     "[kube]") {
   ApiClient client(admin()), other(admin());
   const auto mine = fresh("node"), theirs = fresh("other");
@@ -130,7 +130,7 @@ TEST_CASE(
   CHECK(kube::node_of(later.front().object).labels.at("zone") == "c");
 }
 
-TEST_CASE("a real server: the own node's labels come, and change", "[kube]") {
+TEST_CASE("a real server: the labels of this node arrive, and follow changes", "[kube]") {
   ApiClient client(admin());
   const auto name = fresh("node");
   REQUIRE(client.create(kube::kNodes, node(name, "a")));
@@ -175,9 +175,7 @@ TEST_CASE("a real server: the agent's service account sees a node as out of serv
   CHECK(state() == State::not_ready);
 }
 
-TEST_CASE(
-    "a real server: a version that it has forgotten is expired, one that has not come yet is an error of the server's",
-    "[kube]") {
+TEST_CASE("a real server: a version that is too old is expired, and a future one is a server error", "[kube]") {
   ApiClient client(admin());
   test::expect_expired(client, kEvents, env("CORBD_LAB_KUBE_FORGOTTEN"));
   // A list with pages does not come from the server's cache, whose answer would be 504.
@@ -186,7 +184,7 @@ TEST_CASE(
   CHECK(future.error().error.code == errc::unavailable);
 }
 
-TEST_CASE("a real server: what it refuses", "[kube]") {
+TEST_CASE("a real server: its refusals have their codes", "[kube]") {
   ApiClient client(admin());
   test::expect_absent(client, kube::kVolumeAttachments, fresh("nothing"));
   const auto twice = node(fresh("node"), "a");
@@ -213,7 +211,7 @@ TEST_CASE("a real server: a token that is replaced in its file is read anew afte
   CHECK(client.list(kube::kNodes));
 }
 
-TEST_CASE("a real server: it is not believed by other authorities than its own", "[kube]") {
+TEST_CASE("a real server: it is trusted by its own authorities only", "[kube]") {
   auto access = admin();
   access.authorities_file.clear();
   access.authorities = test::pki("other-ca.pem");
@@ -221,7 +219,7 @@ TEST_CASE("a real server: it is not believed by other authorities than its own",
   test::expect_stranger(client, kube::kNodes);
 }
 
-TEST_CASE("a real server: an event of a volume is made, and counted up", "[kube]") {
+TEST_CASE("a real server: a volume's Event is created, and its count raised", "[kube]") {
   ApiClient client(admin());
   const object involved{{"kind", "PersistentVolume"}, {"apiVersion", "v1"}, {"name", "pv-1"}};
   const auto made = client.create(kEvents, {{"metadata", {{"generateName", "pv-1."}}},

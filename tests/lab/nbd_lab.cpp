@@ -148,7 +148,7 @@ TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
   CHECK(node.image.content()[65535] == std::byte{'x'});
 }
 
-TEST_CASE("a new link is not taken while the old one lives, and we notice") {
+TEST_CASE("the kernel refuses a new link while the old one lives, and the agent notices") {
   Node node;
   node.connect();
   const auto old = std::move(node.link);
@@ -200,7 +200,7 @@ TEST_CASE("a disconnected device stays as long as somebody has it open, and take
   CHECK_FALSE(node.seen());
 }
 
-TEST_CASE("a device gets none of the numbers that are to be avoided, also after one that was there has gone") {
+TEST_CASE("a new device gets no number to avoid, even after a device has gone") {
   Node first;
   first.connect();
   const std::uint32_t avoided = *first.index;
@@ -215,8 +215,8 @@ TEST_CASE("a device gets none of the numbers that are to be avoided, also after 
 }
 
 TEST_CASE(
-    "a disconnected device stays, unconfigured, and the next one has its number again, and offers no more than it is "
-    "asked to") {
+    "a disconnected device stays unconfigured, and the next one reuses its number and offers only what it was asked "
+    "to") {
   Node node;
   node.connect();
   const std::uint32_t index = *node.index;

@@ -86,7 +86,7 @@ TEST_CASE("a child agent that writes until it is killed", "[.][child]") {
   for (unsigned seed = 0;; ++seed) REQUIRE(write(*images.front(), 1 << 20, pattern(65536, seed)) == 0);
 }
 
-TEST_CASE("after kill -9 the next agent fences, breaks its lock and writes, at once") {
+TEST_CASE("an agent fences its killed predecessor, breaks its lock and writes, at once") {
   Admin admin;
   admin.create("crash");
   const test::Folder folder;
@@ -140,7 +140,8 @@ TEST_CASE("a second crash, between fencing and breaking, changes nothing") {
   agent.close(**image);
 }
 
-TEST_CASE("a broken lock leaves its mark until the image is opened again, and a version until the lock is taken") {
+TEST_CASE(
+    "breaking a lock leaves a mark until the image is reopened, and the header's version until the lock is taken") {
   Admin admin;
   admin.create("crash4");
   const test::Folder folder;
@@ -177,9 +178,7 @@ TEST_CASE("a broken lock leaves its mark until the image is opened again, and a 
   agent.close(**image);
 }
 
-TEST_CASE(
-    "a lock that is kept outlives its client's clean end as that of a dead client, and the next agent breaks it "
-    "without a fence") {
+TEST_CASE("a kept lock outlives its client's clean end, and the next agent breaks it without a fence") {
   Admin admin;
   admin.create("kept");
   const test::Folder folder;
@@ -216,7 +215,7 @@ TEST_CASE(
   agent.close(**image);
 }
 
-TEST_CASE("another node takes a kept lock as that of a dead client: its owner is fenced first") {
+TEST_CASE("another node treats a kept lock as a dead client's, and fences its owner first") {
   Admin admin;
   admin.create("kept2");
   Agent agent;
@@ -323,7 +322,7 @@ void stop(int pid) {
 
 }  // namespace
 
-TEST_CASE("a cluster that hangs holds a call, a close and a write, but no caller beyond its time") {
+TEST_CASE("a hanging cluster blocks a call, a close and a write, but no caller beyond its deadline") {
   const std::string osd = env("CORBD_LAB_OSD_PID");
   if (osd.empty()) return;
   Admin admin;
@@ -368,7 +367,7 @@ TEST_CASE("an open whose caller has left closes what it opened") {
   CHECK(agent.incarnation_files() == 0);
 }
 
-TEST_CASE("a client that is stopped for longer than its watches live still has its lock, and knows it", "[.][slow]") {
+TEST_CASE("a client that is stopped for longer than its watches last still has its lock, and knows it", "[.][slow]") {
   Admin admin;
   admin.create("stopped");
   Agent agent;

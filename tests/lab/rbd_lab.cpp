@@ -49,7 +49,7 @@ TEST_CASE("a read beyond the end and other errors come back as they are") {
   agent.close(std::move(*image));
 }
 
-TEST_CASE("what is missing or refused is told apart") {
+TEST_CASE("a missing object and a refused one have different errors") {
   Agent agent;
   const auto no_image = agent.run(agent.clusters->resolve(access(), {pool_name(), "", "nowhere"}, agent.in(20s)));
   REQUIRE_FALSE(no_image);
@@ -80,7 +80,7 @@ TEST_CASE("what is missing or refused is told apart") {
   CHECK(nobody.error().code == errc::unauthenticated);
 }
 
-TEST_CASE("monitors that do not answer are unavailable within the caller's time, and take no other cluster's threads") {
+TEST_CASE("silent monitors cause unavailable before the caller's deadline, and use no other cluster's threads") {
   Admin admin;
   admin.create("other");
   Agent agent;
@@ -137,7 +137,7 @@ TEST_CASE("an image made again under the same name is another image") {
   CHECK(opened.error().code == errc::not_found);
 }
 
-TEST_CASE("emptiness is told, with and without fast-diff") {
+TEST_CASE("an empty image is recognised with and without fast-diff") {
   const std::uint64_t features = GENERATE(61, 5, 1);
   Admin admin;
   admin.create("empty", 6ULL << 30, features);
@@ -154,7 +154,7 @@ TEST_CASE("emptiness is told, with and without fast-diff") {
   agent.close(std::move(*image));
 }
 
-TEST_CASE("emptiness that is not proven in time is an error") {
+TEST_CASE("a check for emptiness that takes too long is an error") {
   Admin admin;
   admin.create("sparse", 32ULL << 30, 5);
   Agent agent;
@@ -182,7 +182,7 @@ TEST_CASE("metadata is written, read and removed") {
   agent.close(std::move(*image));
 }
 
-TEST_CASE("what ceph-csi's controller reads is written into the metadata of an image, also by one who only reads it") {
+TEST_CASE("the notes for ceph-csi's controller are written into an image's metadata, even through a read-only open") {
   const bool reads = GENERATE(false, true);
   CAPTURE(reads);
   Admin admin;
@@ -202,8 +202,7 @@ TEST_CASE("what ceph-csi's controller reads is written into the metadata of an i
   agent.close(std::move(*image));
 }
 
-TEST_CASE(
-    "through an image opened read-only metadata is written past its lock's owner, who keeps the lock and sees it") {
+TEST_CASE("a read-only open writes metadata past the lock's owner, who keeps the lock and sees the change") {
   Admin admin;
   admin.create("beside");
   Agent agent;

@@ -57,7 +57,7 @@ struct Mirrored {
 
 }  // namespace
 
-TEST_CASE("two clients write one image in turn as long as neither asks for the lock") {
+TEST_CASE("two clients write one image in turn as long as neither requests the lock") {
   Admin admin;
   admin.create("shared");
   Agent agent;
@@ -75,7 +75,7 @@ TEST_CASE("two clients write one image in turn as long as neither asks for the l
   agent.close(**image);
 }
 
-TEST_CASE("rbd-mirror, which has a mirrored image open, is no foreign watcher; any other client is one") {
+TEST_CASE("rbd-mirror does not count as a foreign watcher of its mirrored image, and any other client does") {
   Mirrored mirrored("mirrored");
   Agent agent;
   auto image = agent.open("mirrored");

@@ -74,7 +74,7 @@ TEST_CASE("the next client learns who writes an image without exclusive-lock, un
   scene.other.close(*next);
 }
 
-TEST_CASE("the close of an image takes no later mark away") {
+TEST_CASE("closing an image does not remove a later mark") {
   Marked scene;
   const auto first = scene.open(scene.agent), second = scene.open(scene.agent), next = scene.open(scene.other);
   REQUIRE(scene.mark(scene.agent, *first));
