@@ -137,7 +137,7 @@ def story_read_only(lab):
 
 
 def story_exclusive(lab):
-    """an image that another client writes is not taken from it, and is ours once it is released"""
+    """an image that another client writes is not taken from it, and is staged once it is released"""
     image = lab.image("a", size=64 * MIB)
     peer = RbdNbd(lab, image)
     peer.cookie = "lab-another-node"
@@ -156,7 +156,7 @@ def story_exclusive(lab):
 
 
 def story_dead_owner(lab):
-    """an image whose node died without giving it back is not taken while its watch stands; afterwards its client is fenced and the volume staged"""
+    """an image whose node died is not taken while its watch stands; afterwards its client is fenced and the volume staged"""
     image = lab.image("a", size=64 * MIB)
     peer = RbdNbd(lab, image)
     peer.cookie = "lab-another-node"
@@ -205,8 +205,7 @@ def story_names_and_namespaces(lab):
 
 
 def story_provisioned(lab):
-    """a volume of ceph-csi's provisioner is found by its handle alone, served as its attributes wish, and healed; a mapped one too; ceph-csi finds what
-    it would have left itself"""
+    """a provisioner's volume, or a mapped one, is found by its handle, served as its attributes ask, healed, and left as ceph-csi would leave it"""
     agent = lab.agent(flags=["--enable-fencing"]).start()
     image = lab.image("a", size=256 * MIB)
     uuid = "50d53503-9da1-11ed-847e-bacf8f2f1297"

@@ -44,7 +44,7 @@ def end(agent, volume, writer, kills=()):
 
 
 def story_adopted_under_writer(lab):
-    """a volume that rbd-nbd serves for ceph-csi is left alone, and served in place under its writer when rbd-nbd is killed: no I/O error, no lost write"""
+    """a volume that rbd-nbd serves for ceph-csi is left alone, and adopted under its writer when rbd-nbd is killed: no I/O error, no lost write"""
     # Switch off rbd-nbd's cache, which loses acknowledged writes by itself.
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB), "--rbd_cache=false")
     writer = writer_of(lab, volume)
@@ -61,7 +61,7 @@ def story_adopted_under_writer(lab):
 
 
 def story_unstaged_for_ceph_csi(lab):
-    """a volume that ceph-csi staged with rbd-nbd is unstaged by an agent that has no record of it: rbd-nbd ends, its lock is free"""
+    """an agent without a record unstages a volume that ceph-csi staged with rbd-nbd: rbd-nbd ends, and its lock is free"""
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB))
     agent.start()
     volume.unstage()
@@ -73,7 +73,7 @@ def story_unstaged_for_ceph_csi(lab):
 
 @long
 def story_adopted_late(lab):
-    """rbd-nbd that died before the agent came: its client is fenced once its watch has expired, and its device served under the writer"""
+    """an rbd-nbd that died before the agent came is fenced once its watch has expired, and its device served under the writer"""
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB), "--rbd_cache=false")
     writer = writer_of(lab, volume)
     kill = now_us()
@@ -86,7 +86,7 @@ def story_adopted_late(lab):
 
 @long
 def story_adopted_by_hand(lab):
-    """`corbd heal --adopt` asks a living rbd-nbd to leave, with its cache, and serves its device: no I/O error, no lost write; and so over a restart"""
+    """`corbd heal --adopt` ends a living rbd-nbd with a cache and serves its device, also across a restart: no I/O error, no lost write"""
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB))
     writer = writer_of(lab, volume)
     agent.start()

@@ -73,7 +73,7 @@ def story_block_life(lab):
 
 
 def story_repeats(lab):
-    """every call may come twice; one with another capability is refused; ends of what never began are fine"""
+    """every call may be repeated; one with another capability is refused; unstaging what was never staged succeeds"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a"))
     check(volume.try_unstage()["code"] == "OK", "unstage of an unknown volume is not OK")
@@ -138,7 +138,7 @@ def story_features(lab):
 
 
 def story_busy_unmount(lab):
-    """an unpublish and an unstage of a volume in use end as a repeatable failure and succeed once it is free"""
+    """an unpublish and an unstage of a volume in use fail with a retryable error and succeed once it is free"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a"))
     volume.stage()
@@ -161,7 +161,7 @@ def story_busy_unmount(lab):
 
 
 def story_device_claimed(lab):
-    """a device that another mount namespace still uses is not disconnected"""
+    """a device that another mount namespace uses is not disconnected"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=256 * MIB))
     volume.stage()
@@ -181,7 +181,7 @@ def story_device_claimed(lab):
 
 
 def story_slow_cluster(lab):
-    """an OSD that stops for 15 s costs a stall, no I/O error and no write"""
+    """an OSD that stops for 15 s causes a stall, but no I/O error and no lost write"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
     volume.stage()

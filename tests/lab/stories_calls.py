@@ -18,7 +18,7 @@ def enlarge(lab, image, size):
 
 
 def story_expand(lab):
-    """a volume under load grows with its image, device and filesystem; again is nothing; more than the image has is refused"""
+    """a volume under load grows with its image; a repeated expansion does nothing; one beyond the image is refused"""
     agent = lab.agent().start()
     for fstype in ("ext4", "xfs"):
         image = lab.image(fstype, size=512 * MIB)
@@ -93,7 +93,7 @@ def story_grows_at_stage(lab):
 
 
 def story_reclaim(lab):
-    """what a filesystem does not use any more is given back to the cluster when CSI-Addons asks"""
+    """space that a filesystem no longer uses is given back to the cluster when CSI-Addons asks"""
     agent = lab.agent()
     addons = "unix://" + os.path.join(lab.dir, "addons.sock")
     agent.flags += ["--csi-addons-endpoint", addons]
@@ -124,7 +124,7 @@ def story_reclaim(lab):
 
 @long
 def story_stats(lab):
-    """the statistics are those of statvfs, come also while the cluster does not answer, and say then what is wrong"""
+    """a volume's statistics match statvfs, and still come, with the reason, while the cluster does not answer"""
     agent = lab.agent(flags=["--volume-health"]).start()
     volume = agent.volume(lab.image("a", size=512 * MIB))
     answer = volume.try_stats()
@@ -157,7 +157,7 @@ def story_stats(lab):
 
 @long
 def story_stats_while_healing(lab):
-    """a volume without a server has no statistics of before its agent's death to tell, waits for nothing, and comes back"""
+    """statistics of an unserved volume fail at once after its agent's death, and return with its healing"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=256 * MIB))
     volume.stage()
@@ -181,7 +181,7 @@ def story_stats_while_healing(lab):
 
 @long
 def story_turned_read_only(lab):
-    """a filesystem that stopped writing after an error is told abnormal, and is neither grown nor published"""
+    """a filesystem that stopped writing after an error is reported abnormal, and is neither grown nor published"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=256 * MIB))
     volume.stage(mount_flag="errors=remount-ro")

@@ -179,7 +179,7 @@ def story_capabilities(lab):
 
 
 def story_container_killed(lab):
-    """all of the agent's container is killed while a mkfs waits for its device: it is gone but for the mkfs, and the next container serves that"""
+    """after a kill of its whole container during a mkfs, only the mkfs is left, and the next container serves its device"""
     # runc waits 10 s in each try to freeze a process that cannot be frozen.
     killed_while_helper_hangs(lab, contained(lab), "mkfs", in_mkfs, within=60)
 
@@ -222,7 +222,7 @@ def refused(agent, image, change):
 # What such a container lacks depends on the kernel, not on us.
 @long
 def story_unprivileged(lab):
-    """with the devices, /sys or mount propagation of a container that is not privileged no volume reaches its pod"""
+    """no volume reaches its pod if the container has an unprivileged one's devices, /sys or mount propagation"""
     agent = contained(lab)
     say("with a container's devices: " + refused(agent, "a", without_devices))
     # A number keeps what its last user wrote, and what needs no change is not written.

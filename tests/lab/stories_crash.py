@@ -73,13 +73,13 @@ def killed_again_and_again(lab, rounds):
 
 
 def story_kill_10(lab):
-    """10 rounds of kill -9 under O_DIRECT, buffered and mmap writers on ext4, half of them in the middle of the healing: no I/O error, no lost write"""
+    """10 rounds of kill -9 under O_DIRECT, buffered and mmap writers on ext4, half of them during healing: no I/O error, no lost write"""
     killed_again_and_again(lab, 10)
 
 
 @long
 def story_kill_50(lab):
-    """50 rounds of kill -9 under O_DIRECT, buffered and mmap writers on ext4, half of them in the middle of the healing: no I/O error, no lost write"""
+    """50 rounds of kill -9 under O_DIRECT, buffered and mmap writers on ext4, half of them during healing: no I/O error, no lost write"""
     killed_again_and_again(lab, 50)
 
 
@@ -131,7 +131,7 @@ def story_three_volumes_heal(lab):
 
 
 def story_outage(lab):
-    """monitors and OSDs out of reach for 60 s, with a kill -9 in the middle of it, cost a stall, no I/O error and no write"""
+    """monitors and OSDs out of reach for 60 s, with a kill -9 meanwhile, cause a stall, but no I/O error and no lost write"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
     volume.stage()

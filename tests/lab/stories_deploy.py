@@ -112,7 +112,7 @@ WITHOUT = {"SYS_ADMIN": denied_admin, "SYS_RESOURCE": denied_resource, "NET_ADMI
 # Why each capability is needed depends on the kernel, not on us. Every run shows that they are enough.
 @long
 def story_capability_missing(lab):
-    """without any one of the manifest's capabilities the agent lacks what the manifest says that it is for"""
+    """an agent without one of the manifest's capabilities fails at what the manifest says it is for"""
     all_of_them = granted()
     check(set(all_of_them) == set(WITHOUT), "the manifest has %s, this story %s" % (all_of_them, sorted(WITHOUT)))
     for missing, try_it in WITHOUT.items():
@@ -126,7 +126,7 @@ story_capability_missing.limit = 480
 
 @long
 def story_pid_namespace(lab):
-    """an agent that is the init of a PID namespace, killed while a mkfs in there waits for its device, does not end before another agent serves that"""
+    """an agent that is its PID namespace's init, killed during a mkfs, does not end before another agent serves the device"""
     agent = lab.agent()
     agent.begun_by = ["unshare", "--pid", "--fork"]
     agent.start()

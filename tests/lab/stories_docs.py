@@ -361,13 +361,13 @@ def there_and_back(lab, cluster):
 
 
 def story_installed_by_the_docs(lab):
-    """corbd is installed by the document's own commands: its pod is rolled out, serves a volume, is watched, and is replaced under the volume's writer"""
+    """the document's own commands install corbd, roll out its pod, watch it, and replace it under a volume's writer"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", installed)
 
 
 @long
 def story_by_the_docs(lab):
-    """by the documents' own commands a node with two volumes goes from ceph-csi to corbd, is watched, broken, healed, goes back: no I/O error, no lost write"""
+    """the documents' own commands migrate a node from ceph-csi to corbd, watch, break and heal it, and roll it back, without a lost write"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_PLUGIN", there_and_back)
 
 

@@ -16,7 +16,7 @@ from writer import Writer
 
 
 def story_full_disk_heals(lab):
-    """with a state folder that takes no byte more, what is staged is served on and healed after each kill -9: no I/O error, no lost write"""
+    """staged volumes on a full state directory are served on and healed after each kill -9: no I/O error, no lost write"""
     agent = lab.agent()
     os.makedirs(agent.state_dir)
     run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", agent.state_dir])
@@ -42,7 +42,7 @@ def story_full_disk_heals(lab):
 
 @long
 def story_no_descriptors(lab):
-    """an agent without a free descriptor serves its devices; a call waits or is refused with a sentence, and succeeds once there are some"""
+    """an agent without a free descriptor serves its devices; calls wait or fail with a reason, and succeed once descriptors are free"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
     other = agent.volume(lab.image("b", size=256 * MIB), block=True)
@@ -147,7 +147,7 @@ def story_damaged_filesystem(lab):
 
 @long
 def story_hung_unmount(lab):
-    """an unmount that hangs on a device nobody may serve holds up no other volume, and ends once its volume is given up"""
+    """an unmount that hangs on a device without proof holds up no other volume, and ends once its volume is given up"""
     agent = lab.agent().start()
     image = lab.image("a", size=64 * MIB)
     volume, other = agent.volume(image), agent.volume(lab.image("b", size=64 * MIB))
@@ -179,7 +179,7 @@ story_hung_unmount.limit = 360
 
 
 def story_held_open(lab):
-    """an unstage waits as long as another program has the device open, says so, and ends when that closes it, also over a restart"""
+    """an unstage waits as long as another program has the device open, names it, and ends once it is closed, even across a restart"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=64 * MIB))
     volume.stage()
@@ -221,14 +221,14 @@ def taken_away(agent, volume, **options):
 
 
 def story_taken_away(lab):
-    """a mounted volume whose device another program disconnects gets I/O errors, is told as such, and is unstaged and staged anew once its pod has ended"""
+    """a mounted volume whose device another program disconnects gets I/O errors, is reported, and can be restaged once its pod has ended"""
     agent = lab.agent().start()
     taken_away(agent, agent.volume(lab.image("a", size=64 * MIB)))
     agent.stop()
 
 
 def story_taken_away_block(lab):
-    """a raw device that another program takes away below an idle pod: that gets no other volume's by its number, and when it has ended the volume is staged anew"""
+    """a pod whose raw device another program disconnected never sees another volume under its number, and the volume can be restaged later"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=64 * MIB), block=True)
     volume.stage()
@@ -268,7 +268,7 @@ def story_taken_away_block(lab):
 
 @long
 def story_taken_away_others(lab):
-    """the same of an xfs volume and of an encrypted one"""
+    """an xfs volume and an encrypted one survive a disconnect by another program in the same way"""
     agent = lab.agent().start()
     taken_away(agent, agent.volume(lab.image("a", size=512 * MIB), fstype="xfs"))
     volume = encrypted(lab, agent, "b")

@@ -35,7 +35,7 @@ def write_once(device):
 
 
 def story_holder_explained(lab):
-    """a stage of an image that another client has waits and names the client; corbd holders shows it, corbd take cuts it off, and the stage goes on"""
+    """a stage waits for another client of its image and names it; corbd holders shows it, corbd take cuts it off"""
     agent = lab.agent(flags=["--enable-fencing"]).start()
     image = lab.image("held", size=256 * MIB)
     volume = agent.volume(image, block=True)
@@ -111,7 +111,7 @@ def story_fence_by_hand(lab):
 
 @long
 def story_take_over_compared(lab):
-    """an image whose holder was killed with its lock: from the proof that it is dead to the first write here, and by rbd map without one"""
+    """the time from the proof of a holder's death to the first write here, compared with rbd map without a proof"""
     needs_krbd()
     agent = lab.agent(flags=["--enable-fencing"]).start()
     ours, theirs = lab.image("ours", size=256 * MIB), lab.image("theirs", size=256 * MIB)

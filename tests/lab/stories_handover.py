@@ -71,13 +71,13 @@ def handed_over(lab, rounds):
 
 
 def story_handover(lab):
-    """five handovers from agent to agent under 16 writers on four volumes: no I/O error, no lost write, no word of the kernel, nobody blocklisted"""
+    """five handovers under 16 writers on four volumes: no I/O error, no lost write, nothing in the kernel log, no client blocklisted"""
     handed_over(lab, 5)
 
 
 @long
 def story_handover_50(lab):
-    """50 handovers from agent to agent under 16 writers on four volumes: no I/O error, no lost write, no word of the kernel, nobody blocklisted"""
+    """50 handovers under 16 writers on four volumes: no I/O error, no lost write, nothing in the kernel log, no client blocklisted"""
     handed_over(lab, 50)
 
 
@@ -145,7 +145,7 @@ def goes_on(agent, volume, writer):
 
 
 def story_handover_cut_short(lab):
-    """an agent dies before and amid its handover, the next one dies with the links, and one is killed right after: each time the devices are healed, and nothing is lost"""
+    """agents that die before, during or right after a handover, or with the links, leave devices that heal without a lost write"""
     agent = lab.agent().start()
     volume, other = (agent.volume(lab.image(name, size=256 * MIB)) for name in "ab")
     volume.stage()
@@ -226,7 +226,7 @@ def ends_and_is_healed(agent, volume, writer, program):
 
 
 def story_handover_versions(lab):
-    """builds that speak another version of the handover, or write newer records: what cannot go on is refused before anything moves, the agent that serves goes on, and after its SIGTERM the next one heals; nothing is lost"""
+    """an incompatible build is refused before any link moves; the serving agent goes on, and after its SIGTERM the next one heals without a loss"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=256 * MIB))
     volume.stage()
@@ -282,7 +282,7 @@ class Kubelet(threading.Thread):
 
 
 def story_handover_amid_calls(lab):
-    """handovers while one volume is staged and unstaged and another one grows, one whose next agent is told to end, and one whose serving agent is: calls are repeated, nothing is lost"""
+    """handovers amid stages, unstages and growth, and with either agent told to end, lose nothing, and the calls succeed when repeated"""
     agent = lab.agent().start()
     written, grown, staged = (agent.volume(lab.image(name, size=256 * MIB)) for name in "abc")
     for volume in (written, grown):

@@ -97,11 +97,11 @@ def network(lab, way):
 
 @long
 def story_kill_in_mount(lab):
-    """kill -9 while a helper hangs in mount on our own device: sockets and lock are free at once, the next start heals and the stage ends"""
+    """after kill -9 while a helper hangs in mount, sockets and lock are free at once, and the next start heals and finishes the stage"""
     killed_while_helper_hangs(lab, lab.agent(), "mount", in_mount)
 
 
 @long
 def story_kill_in_mkfs(lab):
-    """kill -9 while a helper hangs in mkfs on our own device: sockets and lock are free at once, the next start heals and the stage ends"""
+    """after kill -9 while a helper hangs in mkfs, sockets and lock are free at once, and the next start heals and finishes the stage"""
     killed_while_helper_hangs(lab, lab.agent(), "mkfs", in_mkfs)

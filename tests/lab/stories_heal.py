@@ -24,7 +24,7 @@ def under_load(lab, image, **options):
 
 
 def story_fenced_by_hand(lab):
-    """a client that the cluster fences while it writes: every volume of it comes back on another connection, no I/O error, no lost write"""
+    """every volume of a client that the cluster fences comes back on another connection: no I/O error, no lost write"""
     agent = lab.agent().start()
     images = [lab.image(name, size=256 * MIB) for name in "ab"]
     volumes = [agent.volume(image, block=True) for image in images]
@@ -52,7 +52,7 @@ def story_fenced_by_hand(lab):
 
 @long
 def story_stopped(lab, seconds=45):
-    """an agent that is stopped for 45 s, longer than its watches live, goes on where it was: no I/O error, no lost write, its lock still proven"""
+    """an agent stopped for 45 s, longer than its watches last, resumes: no I/O error, no lost write, its lock still proven"""
     agent, volume, writer = under_load(lab, lab.image("a", size=256 * MIB))
     writer.wait_more(40)
     stopped = now_us()
@@ -72,7 +72,7 @@ def story_stopped(lab, seconds=45):
 
 @long
 def story_stopped_10_min(lab):
-    """an agent that is stopped for 10 min goes on where it was"""
+    """an agent stopped for 10 min resumes"""
     story_stopped(lab, 600)
 
 
@@ -128,12 +128,12 @@ def story_taken_and_released(lab):
 
 @long
 def story_taken_and_released_layering(lab):
-    """the same of an image without exclusive-lock, where nothing shows that anybody was there"""
+    """an image without exclusive-lock that another client used meanwhile is never served again by itself, although no trace shows it"""
     never_served(lab, "layering")
 
 
 def story_lost(lab):
-    """a volume whose image another client has waits as unproven; given up by hand its pods get I/O errors, its unmounts end, and the other's data stays"""
+    """a volume whose image another client has stays unproven; once given up, its pods get I/O errors, unmounts end, the other's data stays"""
     image = lab.image("a", size=64 * MIB)
     agent = lab.agent().start()
     volume = agent.volume(image)
@@ -234,7 +234,7 @@ story_leave_100.limit = 900
 
 @long
 def story_soak(lab, seconds=600):
-    """10 min with a kill every 20 s and stage and unstage all the time: no more descriptors, memory or devices at its end than at its begin"""
+    """ten minutes of stages and unstages with a kill every 20 s leak no descriptors, memory or devices"""
     agent = lab.agent().start()
     volumes = [agent.volume(lab.image(name, size=64 * MIB), block=True) for name in "abcd"]
     for volume in volumes[:2]:

@@ -167,7 +167,7 @@ def expect_served_by(host, keeper):
 
 
 def story_host_upgrade(lab):
-    """an upgrade of the Debian package under 16 writers, a reload that fails, and a crash: no write is lost, no mount goes, nobody is blocklisted by the upgrade"""
+    """an upgrade of the Debian package, a failed reload and a crash under 16 writers lose no write or mount; the upgrade blocklists no client"""
     images = [lab.image(name, size=256 * MIB) for name in "abcd"]
     host, folders = booted(lab, *images)
     host.ask("enable", "corbd", "corbd-mounts")
@@ -250,7 +250,7 @@ def expect_back(host, databases, boot):
 
 
 def story_host_reboot(lab):
-    """a host reboots under its databases: each is stopped, then its mount, then the agent; after the boot each is started on its mount, with all its data"""
+    """a host's reboot stops its databases, their mounts, then the agent, and afterwards starts each on its mount, with all its data"""
     images = [lab.image(name, size=256 * MIB) for name in "ab"]
     host, databases = begin(lab, images)
     boot = host.ask("boot_id")
@@ -271,7 +271,7 @@ def story_host_reboot(lab):
 
 @long
 def story_host_power_cut(lab):
-    """a host loses its power under its databases and in the middle of a mount: after the boot all are mounted, and no acknowledged write is lost"""
+    """a host that loses power under its databases and during a mount mounts all after its boot, and no acknowledged write is lost"""
     images = [lab.image(name, size=256 * MIB) for name in "ab"]
     host, databases = begin(lab, images)
     # While this guest has the image, the host's agent stages it not.

@@ -78,7 +78,7 @@ def killed(lab, rounds):
 
 
 def story_keeper(lab):
-    """kill -9 of the agent four times with a keeper, under writers on four volumes: no I/O error, no lost write, no word of the kernel, and requests in flight are answered without its timer"""
+    """four rounds of kill -9 with a keeper, under writers: no I/O error, no lost write, nothing in the kernel log, no timeout"""
     killed(lab, 4)
 
 
@@ -141,7 +141,7 @@ def is_stopped(pid):
 
 
 def story_kill_in_resize(lab):
-    """kill -9 with a keeper while a resize waits in the kernel for writes that the cluster does not answer: the next agent answers them, the device has grown, nothing is lost, and nbd goes on"""
+    """after kill -9 with a keeper during a blocked resize, the next agent answers the writes, the device has grown, and nothing is lost"""
     if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 9):
         raise Skip("before Linux 6.9 a resize waits for nothing")
     agent = lab.agent(flags=["--keeper"]).start(failpoints=["step.kernel_resize.asked=stop"])
@@ -187,7 +187,7 @@ def story_kill_in_resize(lab):
 
 @long
 def story_keeper_50(lab):
-    """kill -9 of the agent 50 times with a keeper, under 16 writers on four volumes: no I/O error, no lost write, no word of the kernel"""
+    """50 rounds of kill -9 with a keeper, under 16 writers on four volumes: no I/O error, no lost write, nothing in the kernel log"""
     killed(lab, 50)
 
 
@@ -195,7 +195,7 @@ story_keeper_50.limit = 1200
 
 
 def story_keeper_dies(lab):
-    """an agent whose keeper is killed dies with it, one that crashed leaves nothing that is trusted, and one that dies again and again leaves nothing in the end: the next ones heal the device, and nothing is lost"""
+    """agents whose keeper is killed, that crash, or that die again and again leave no trusted link: the next ones heal without a loss"""
     agent = lab.agent(flags=["--keeper"]).start()
     volume = agent.volume(lab.image("a", size=256 * MIB))
     volume.stage()
@@ -272,13 +272,13 @@ def crash_loop(lab, seconds):
 
 
 def story_keeper_crash_loop(lab):
-    """an agent that dies five times, each four seconds after its start, under a writer, and then a good one: the pauses grow, the writer goes on, and nothing is lost"""
+    """an agent that dies five times, four seconds after each start, restarts after growing pauses; its writer goes on and loses nothing"""
     crash_loop(lab, 22)
 
 
 @long
 def story_keeper_crash_loop_120(lab):
-    """an agent that dies every four seconds for two minutes under a writer, and then a good one: the writer goes on, nothing is lost, and the blocklist grew by ten entries at most"""
+    """an agent that dies every four seconds for two minutes loses no write of its writer and adds at most ten blocklist entries"""
     crash_loop(lab, 120)
 
 
@@ -358,13 +358,13 @@ def half_sent(lab, rounds):
 
 
 def story_keeper_half_sent(lab):
-    """a kept link full of requests, of which one is sent in part and interrupted by a signal, is let go by its keeper: no I/O error, and nothing is lost"""
+    """a keeper drops a link full of requests, one of them half sent and interrupted by a signal, without an I/O error or a loss"""
     half_sent(lab, 2)
 
 
 @long
 def story_keeper_half_sent_20(lab):
-    """20 times: a kept link full of requests, of which one is sent in part and interrupted by a signal, is let go by its keeper without an I/O error"""
+    """a keeper drops a link full of requests 20 times, one of them half sent and interrupted by a signal, without an I/O error"""
     half_sent(lab, 20)
 
 

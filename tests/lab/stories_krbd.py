@@ -261,7 +261,7 @@ def story_krbd_of_ceph_csi(lab):
 # The simulator kills the agent at every call of this too.
 @long
 def story_krbd_crashes(lab):
-    """kill -9 before and after every step of a stage and an unstage with the kernel's client: the same call again converges, nothing is there twice or left"""
+    """after kill -9 before or after any step of a stage or unstage with the kernel client, repeating the call converges, and leaves nothing"""
     needs_krbd()
     image = lab.image("a", size=64 * MIB)
     agent = lab.agent()

@@ -116,7 +116,7 @@ def end(agent, volume):
 
 
 def story_healed_without_state(lab):
-    """an agent that lost its records and keys heals a volume under its writer by three questions to the API server: no I/O error, no lost write"""
+    """an agent that lost its records and keys heals a volume under its writer with three API requests: no I/O error, no lost write"""
     server, agent, volume, writer = written(lab, lab.image("a", size=256 * MIB))
     kill = agent.kill()
     for name in ("state", "runtime"):

@@ -60,7 +60,7 @@ def story_luks_staged(lab):
 
 
 def story_luks_wrong_passphrase(lab):
-    """a wrong passphrase is told as such, leaves nothing behind, is in no log, and the right one still opens the volume"""
+    """a wrong passphrase has an error of its own, leaves nothing behind, is in no log, and the right one still opens the volume"""
     agent = lab.agent().start()
     volume = encrypted(lab, agent)
     stage(volume)

@@ -94,7 +94,7 @@ def keeps_writing(writer, kills=()):
 
 
 def story_migrated_and_back(lab):
-    """a node goes from ceph-csi to corbd and back, undrained, under a writer on a volume of rbd-nbd: no I/O error, no lost write, as the doctor said"""
+    """a node goes from ceph-csi to corbd and back under a writer on rbd-nbd's volume, as the doctor predicted, without an I/O error"""
     server, agent = ApiServer(lab), lab.agent()
     image = lab.image("a", size=256 * MIB)
     peer = RbdNbd(lab, image)
@@ -169,7 +169,7 @@ def story_migrated_krbd(lab):
 
 
 def story_rollback_refused(lab):
-    """the doctor refuses a rollback that would leave a volume to nobody: ceph-csi's unstage says OK and leaves its device; with corbd back it is served and drained"""
+    """the doctor refuses a rollback that would leave a volume unserved, whose unstage by ceph-csi says OK and leaves its device"""
     server, agent = ApiServer(lab), lab.agent()
     image = lab.image("a", size=128 * MIB)
     agent.start()

@@ -170,7 +170,7 @@ def expect_all(found, acked, whose):
 
 @long
 def story_two_nodes(lab):
-    """once a node without network is fenced, another serves its volume with all its data; no late write comes, and its application gets an error"""
+    """once a node without network is fenced, another serves its volume with all its data and no late write; the old application gets an error"""
     b = Node(lab, "node-b", OneNode)
     a = OneNode(lab)
     volume_id, context = provisioned(lab, "two-nodes")
@@ -240,7 +240,7 @@ story_two_nodes.limit = 600
 
 @long
 def story_out_of_service(lab):
-    """a node without network is tainted out-of-service: the stage that waits on another node cuts off that one client and goes on; the first node gives up"""
+    """after a node is tainted out-of-service, the stage that waits on another node cuts off only that client, and the first node gives up"""
     b = Node(lab, "node-b", Attached)
     a = Attached(lab)
     volume_id, context = provisioned(lab, "out-of-service")

@@ -18,7 +18,7 @@ def refused(volume, codes, words=()):
 
 
 def story_wrong_requests(lab):
-    """an unknown clusterID, a missing pool, a missing image and a wrong key each fail with a sentence and leave nothing behind"""
+    """an unknown clusterID, a missing pool, a missing image and a wrong key each fail with a reason and leave nothing behind"""
     agent = lab.agent().start()
     image = lab.image("a", size=256 * MIB)
     refused(agent.volume(image, cluster_id="elsewhere"), ("NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION"), ["elsewhere"])
@@ -48,7 +48,7 @@ def story_path_outside(lab):
 
 
 def story_bad_input(lab):
-    """a broken config.json, a missing staging folder, a tiny image, an unknown filesystem, RWX on a filesystem: a sentence each, nothing left"""
+    """a broken config.json, a missing staging folder, a tiny image, an unknown filesystem and an RWX filesystem each fail with a reason and leave nothing"""
     agent = lab.agent().start()
     image = lab.image("a", size=256 * MIB)
     config = os.path.join(lab.dir, "config", "config.json")
@@ -100,7 +100,7 @@ def story_target_in_the_way(lab):
 
 @long
 def story_state_folder_full(lab):
-    """with a full or read-only state folder a stage fails before it acts, and what is staged keeps running"""
+    """a stage fails before it acts on a full or read-only state directory, and staged volumes keep running"""
     agent = lab.agent()
     os.makedirs(agent.state_dir)
     run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", agent.state_dir])
@@ -158,7 +158,7 @@ def story_foreign_data(lab):
 
 
 def story_second_agent(lab):
-    """a second agent on the same state folder ends at once and names the process that holds it"""
+    """a second agent on the same state directory ends at once and names the process that holds it"""
     agent = lab.agent().start()
     second = lab.agent("second")
     begin = time.monotonic()
@@ -172,7 +172,7 @@ def story_second_agent(lab):
 
 
 def story_no_nbd(lab):
-    """without the nbd module a stage fails with a sentence about it; with it the same agent serves"""
+    """a stage without the nbd module fails and names it; with the module the same agent serves"""
     if lab.native:
         raise Skip("this kernel is not ours to unload modules from")
     agent = lab.agent().start()
@@ -197,7 +197,7 @@ def story_no_nbd(lab):
 
 
 def story_runtime_on_disk(lab):
-    """a runtime folder that is no tmpfs is refused: keys must not reach a disk"""
+    """a runtime folder that is not on tmpfs is refused, because keys must not reach a disk"""
     agent = lab.agent()
     disk = os.path.join(lab.out, "runtime")
     agent.spawn(flags=["--runtime-dir", disk])

@@ -165,7 +165,7 @@ def rolled(lab, cluster):
 
 
 def story_rollout(lab):
-    """a rollout with a second pod beside the first: the next pod takes over unnoticed, the one in reserve stays that when it dies, and serves again when the rollout is undone"""
+    """in a rollout the next pod takes over unnoticed, and the first stays in reserve and serves again when the rollout is undone"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", rolled)
 
 
@@ -241,7 +241,7 @@ def deleted(lab, cluster):
 
 
 def story_rollout_deleted(lab):
-    """the pod that serves is deleted, and the next one is evicted: the agent serves on until the next one asks, and nobody notices"""
+    """an agent whose pod is deleted or evicted serves on until the next one asks, unnoticed"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", deleted)
 
 
@@ -300,7 +300,7 @@ def stalled(lab, cluster):
 
 
 def story_rollout_stalled(lab):
-    """a rollout is stalled by a broken image, and the node turns NotReady for a moment: the pod that serves is deleted, and serves until the rollout is undone"""
+    """a serving pod that is deleted while a broken image stalls the rollout and the node is briefly NotReady serves until the rollout is undone"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", stalled)
 
 

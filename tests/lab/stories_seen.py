@@ -68,7 +68,7 @@ def story_seen(lab):
 
 @long
 def story_given_up_by_hand(lab):
-    """`corbd fail` ends the waiting of a volume whose cluster is gone: its pods get errors, its unmounts end"""
+    """`corbd fail` ends the wait for a cluster that is gone: the volume's pods get errors, and its unmounts end"""
     agent = lab.agent().start()
     volume = agent.volume(lab.image("a", size=256 * MIB), block=True)
     volume.stage()

@@ -24,7 +24,7 @@ def rate(path, seconds):
 
 
 def story_many_writers(lab):
-    """a raw block volume for many nodes is used by two pods and by another client at once, and is healed while that one has its lock"""
+    """two pods and another client use a shared raw block volume at once, and it is healed while the other client has its lock"""
     agent = lab.agent().start()
     image = lab.image("a", size=64 * MIB)
     volume = agent.volume(image, block=True, mode="MULTI_NODE_MULTI_WRITER")
@@ -59,7 +59,7 @@ def story_many_writers(lab):
 
 @long
 def story_many_readers(lab):
-    """a volume for many readers is read by two pods while another client has it open to read; its writer of before is gone"""
+    """a volume for many readers is read by two pods while another client has it open for reading, after its writer has gone"""
     agent = lab.agent().start()
     image = lab.image("a", size=256 * MIB)
     writable = agent.volume(image)

@@ -67,7 +67,7 @@ def story_standalone_mount(lab):
 
 
 def story_standalone_dead(lab):
-    """a mount in use is not taken down; one whose device is gone is shown as dead, and the next mount replaces it and finds the data"""
+    """a mount in use is not taken down; a dead one is shown as such, and the next mount replaces it and finds the data"""
     agent = alone(lab)
     image = lab.image("a")
     target = os.path.join(lab.dir, "srv")
@@ -95,7 +95,7 @@ def story_standalone_dead(lab):
 
 
 def story_standalone_another(lab):
-    """what somebody else mounted at the target of a volume whose own mounts are gone stays: corbd unmount refuses, unmounting all too, and corbd mounts shows it"""
+    """a foreign mount at the target of a volume whose own mounts are gone stays: corbd unmount refuses it, and corbd mounts shows it"""
     agent = alone(lab)
     image = lab.image("a")
     target = os.path.join(lab.dir, "srv")
