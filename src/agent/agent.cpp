@@ -281,7 +281,7 @@ class Agent final {
       lock_ = std::move(lock);
       if (!options_.pod.empty())
         if (auto left = co_await leave_reserve(); !left) co_return left;
-      // The agent before had the port. Healing may not touch a volume that it still served.
+      // The predecessor had the port. Healing may not touch a volume that it still served.
       tell_of_volumes();
     }
     co_await cordon_.load();

@@ -20,7 +20,7 @@ struct FromKeeper {
   keeper::StoredFds stored;                ///< of the agent that died
 };
 
-/// What an agent begins with: the lock of its state folder, or the agent that serves and will give it.
+/// What an agent begins with: the lock of its state directory, or the agent that serves and will give it.
 struct Start {
   lifecycle::Transition begins;
   Fd lock;

@@ -18,7 +18,7 @@
 namespace corbd::agent {
 
 nbd::Config nbd_config(const Options& options, keeper::Client* keeper, keeper::StoredFds stored);
-/// This agent, to the one before or after it.
+/// This agent, to its predecessor or successor.
 handover::Side handover_side(const Options& options);
 /// `beside`: as rbd::Config has it.
 rbd::Config cluster_config(const Options& options, const std::string& boot_id, bool beside);

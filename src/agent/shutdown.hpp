@@ -42,7 +42,7 @@ class Shutdown {
     ops::Web& web;
     HealthMonitor& health;
     handover::Giver& giver;
-    const Fd& lock;  ///< of the state folder
+    const Fd& lock;  ///< of the state directory
   };
   Shutdown(executor control, Clock& clock, const Parts& parts);
 

@@ -9,7 +9,7 @@ namespace {
 
 using handover::Word;
 
-// The agent before has given it up by then, and goes on with the next volume.
+// The predecessor has given it up by then, and goes on with the next volume.
 constexpr std::chrono::seconds kServesWithin{30};
 
 }  // namespace
@@ -65,7 +65,7 @@ void Takeover::leave() {
   if (predecessor_) predecessor_->end();
 }
 
-/// If the agent before hears nothing any more, its end is heard next.
+/// If the predecessor hears nothing any more, its end is heard next.
 void Takeover::say(const Word& word) { static_cast<void>(predecessor_->say(word)); }
 
 task<result<>> Takeover::preopen(duration within) {
@@ -78,20 +78,20 @@ task<result<>> Takeover::preopen(duration within) {
 
 task<result<lifecycle::Event>> Takeover::hear(lifecycle::Action action) {
   if (action.say)
-    log::warning("handover.waits", {{"for", "the end of the agent before, which says nothing"},
-                                    {"effect", "devices that it gave are served, and nothing else is done"}});
+    log::warning("handover.waits", {{"for", "the end of the predecessor, which is silent"},
+                                    {"effect", "this agent serves only the devices that it was given"}});
   auto said = co_await predecessor_->hear_word({clock_.now() + action.within});
   if (!said && said.error().code == errc::not_found)
     log::warning("handover.failed",
                  {{"error", said.error().text}, {"effect", "devices that were not given are healed"}});
   if (!said) co_return said.error();
   if (said->word.what == Word::What::loaded || said->word.what == Word::What::served)
-    co_return Error{errc::internal, "the agent before says what only the next one can"};
+    co_return Error{errc::internal, "the predecessor sent a message that only a next agent sends"};
   said_ = std::move(*said);
   co_return lifecycle::Heard{said_.word.what};
 }
 
-/// The agent before writes no record any more.
+/// The predecessor writes no record any more.
 task<result<>> Takeover::take_lock_and_records() {
   lock_ = std::move(said_.descriptor);
   auto note = [folder = parts_.state_dir, &held = lock_] { return note_lock_holder(folder, held); };
@@ -102,11 +102,11 @@ task<result<>> Takeover::take_lock_and_records() {
   co_return co_await parts_.shell.start();
 }
 
-/// The agent before has ended, and gave nothing.
+/// The predecessor has ended, and gave nothing.
 task<result<>> Takeover::lock_alone(duration pause) {
   static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + pause));
   auto lock = co_await parts_.files.run([folder = parts_.state_dir] { return lock_folder(folder); }, {},
-                                        "locking the state folder");
+                                        "locking the state directory");
   if (!lock) co_return lock.error();
   lock_ = std::move(*lock);
   co_return result<>();

@@ -31,11 +31,11 @@ class Takeover {
   Takeover(executor control, Clock& clock, Fd predecessor, Parts parts);
   /// The actions of lifecycle::Phase::taking_over. An error is their Done with its code.
   task<result<lifecycle::Event>> carry_out(lifecycle::Action action);
-  /// The agent before sees that this one has ended.
+  /// The predecessor sees that this one has ended.
   void leave();
-  /// The lock of the state folder, once this agent has it.
+  /// The lock of the state directory, once this agent has it.
   Fd take_lock() { return std::move(lock_); }
-  /// The sockets on which the agent before listened, and whether kubelet has taken the driver there.
+  /// The sockets on which the predecessor listened, and whether kubelet has taken the driver there.
   rpc::Inherited& listeners() { return listeners_; }
   bool registered() const { return registered_; }
 

@@ -6,7 +6,7 @@
 //   serving, as often as it likes: {"ready":true}
 //   next, when it is: {"ready":true,"cold":["..."]} with the volumes whose images it could not open
 //   serving: {"begins":true}. It goes on serving devices, and nothing else
-//   serving: {"lock":true} with the lock of the state folder. From now on it writes no record
+//   serving: {"lock":true} with the lock of the state directory. From now on it writes no record
 //   next: {"loaded":true} once it has the records
 //   serving, for each socket on which it answered callers: {"listener":{"registered":false}} with the socket;
 //     "registered": it is the one of the registration, and kubelet has taken the driver

@@ -75,7 +75,7 @@ class Keeper {
 
   [[noreturn]] void become_agent(int socket, pid_t keeper) {
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-    // Whatever started the keeper knows no other process, and starts another agent, which needs the state folder. An
+    // Whatever started the keeper knows no other process, and starts another agent, which needs the state directory. An
     // agent that hangs would keep that after any other signal.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != keeper) ::_exit(1);

@@ -30,7 +30,7 @@ Transition done(State state, errc code) {
   return beside(std::move(state), {});
 }
 
-/// An agent to which nothing was given yet ends at once: the one before goes on.
+/// An agent to which nothing was given yet ends at once: its predecessor goes on.
 Transition signalled(State state, time_point now) {
   if (!state.owns_state) return end_with(std::move(state), {.what = Do::exit, .say = true, .code = 1});
   const bool first = ++state.told.signals == 1;

@@ -4,9 +4,9 @@
 namespace corbd::lifecycle {
 namespace {
 
-// The agent before waits for this, and serves meanwhile.
+// The predecessor waits for this, and serves meanwhile.
 constexpr std::chrono::seconds kPreopenWithin{100};
-// The agent before may first wait for commands to the kernel's driver, and for calls under way.
+// The predecessor may first wait for commands to the kernel's driver, and for calls under way.
 constexpr std::chrono::seconds kSpeaksWithin{150};
 // An agent that ended holds its lock a moment longer.
 constexpr int kLockTries = 200;
@@ -18,7 +18,7 @@ Transition hear(State state, bool silent = false) {
   return to(std::move(state), {.what = Do::hear, .within = kSpeaksWithin, .say = silent});
 }
 
-/// The agent before has ended, or has nothing left.
+/// The predecessor has ended, or has nothing left.
 Transition predecessor_ends(State state) {
   state.predecessor_ended = true;
   if (state.has_lock) return to(std::move(state), {.what = Do::finish, .within = kFinishWithin});

@@ -41,8 +41,8 @@ Transition refused(State state, errc why) {
   return try_again(std::move(state), in_use ? kPause : kPauseWhenRefused, tries == (in_use ? kTries : 1));
 }
 
-/// The agent whose links a keeper has is dead. With the lock of the state folder nobody else goes on with its volumes.
-/// Whoever else has that lock heals them, which needs dead links.
+/// The agent whose links a keeper has is dead. With the lock of the state directory nobody else goes on with its
+/// volumes. Whoever else has that lock heals them, which needs dead links.
 Transition lock_for_links(State state, errc code) {
   if (code == errc::ok) return begin_alone(std::move(state));
   if (code == errc::in_use && ++state.tries < kTriesForLinks)

@@ -89,7 +89,7 @@ void Commands::drop(const Place& place) {
   note_none();
 }
 
-/// A helper that outlived the agent before may wait for what this one answers.
+/// A helper that outlived the predecessor may wait for what this one answers.
 void Commands::note_none() {
   if (!closed_ || !all_.empty() || looks_again_) return;
   if (is_under_way(lock_)) return look_again();

@@ -314,7 +314,7 @@ task<> Connections::look_at_before(bool ended) {
   const auto loaded = co_await files_.run(std::move(read), {}, "reading the incarnations");
   if (!loaded) {
     unreadable_ =
-        with_context("cannot read which Ceph clients the agent before had, so no image can be served", loaded.error());
+        with_context("cannot read which Ceph clients the predecessor had, so no image can be served", loaded.error());
     log::error("incarnations.unreadable", {{"error", unreadable_->text}});
     co_return;
   }

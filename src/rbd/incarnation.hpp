@@ -19,7 +19,7 @@ inline constexpr std::chrono::seconds kBlocklistTime = image::kLongestAway;
 struct Incarnation {
   enum class State {
     live,
-    yields,  ///< of the agent before, which lives: ended for each image that it does not watch
+    yields,  ///< of the predecessor, which lives: ended for each image that it does not watch
     dead,
     fenced  ///< blocklisted, or ended with nothing under way: nothing of it can arrive any more
   } state = State::dead;

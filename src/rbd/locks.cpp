@@ -190,7 +190,7 @@ bool watches(const std::vector<Watcher>& watchers, const std::string& address) {
   return std::ranges::any_of(watchers, [&](const Watcher& watcher) { return watcher.address == address; });
 }
 
-/// It is only for a lock that the agent before keeps, and that agent has no image open by it.
+/// It is only for a lock that the predecessor keeps, and that agent has no image open by it.
 bool is_for_kept_lock(const Watcher& watcher, const std::vector<Locker>& lockers) {
   return std::ranges::any_of(lockers, [&](const Locker& locker) {
     return locker.address == watcher.address && locker.cookie == kept_cookie(watcher.handle);
@@ -232,7 +232,7 @@ result<image::Ownership> classify(const std::vector<Locker>& lockers, const std:
   for (const auto& watcher : watchers) {
     const auto* ours = known.find(fsid, watcher.address);
     if (ours != nullptr && ours->state == Incarnation::State::yields && !is_for_kept_lock(watcher, lockers))
-      return Error{errc::unavailable, "the agent before has the image open still (" + watcher.address + ")"};
+      return Error{errc::unavailable, "the predecessor still has the image open (" + watcher.address + ")"};
     if (ours != nullptr || known_foreign(watcher)) continue;
     found.foreign_watchers.push_back(watcher.address);
     found.clients[watcher.address] = watcher.client;

@@ -104,7 +104,7 @@ TEST_CASE("a snapshot and a resize by another client wait within a handover, and
   CHECK_FALSE(is_cut_off(next));
   CHECK(write(*images[2], 0, pattern(4096, 2)) == 0);
   CHECK(write(*taken[0], 0, pattern(4096, 3)) == 0);
-  // The one before watches nothing more.
+  // The predecessor watches nothing more.
   Agent stranger;
   image::OpenOptions reads;
   reads.read_only = true;

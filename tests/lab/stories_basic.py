@@ -31,7 +31,7 @@ def story_ext4_life(lab):
     volume.expect_staged()
     queue = "/sys/block/nbd%d/queue/" % volume.device
     check(read(queue + "io_timeout") == "1000", "io_timeout is %s, not 1000" % read(queue + "io_timeout"))
-    check(os.path.exists(os.path.join(agent.state_dir, "volumes")), "no records in the state folder")
+    check(os.path.exists(os.path.join(agent.state_dir, "volumes")), "no records in the state directory")
     begin = now_us()
     volume.publish()
     say("publish: %.1f s" % ((now_us() - begin) / 1e6))

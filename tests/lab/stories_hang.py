@@ -83,7 +83,7 @@ def lock_is_free(agent):
                 except OSError:
                     raise Failed("the killed agent's lock %s is still held" % name)
             return
-    say("no lock file in the state folder: %s" % os.listdir(agent.state_dir))
+    say("no lock file in the state directory: %s" % os.listdir(agent.state_dir))
 
 
 def network(lab, way):

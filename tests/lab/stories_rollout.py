@@ -70,7 +70,7 @@ def log_of(pod):
 
 
 def logged(pod):
-    """What its agent's containers said, the one before included."""
+    """What its agent's containers said, the previous one included."""
     folder = log_of(pod)
     return "".join(read(os.path.join(folder, name)) for name in sorted(os.listdir(folder)))
 

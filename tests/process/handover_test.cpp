@@ -1,4 +1,4 @@
-// Agents after each other on one state folder, as systemd's unit and two pods have them. No device is there to be
+// Agents after each other on one state directory, as systemd's unit and two pods have them. No device is there to be
 // given.
 #include <poll.h>
 #include <sys/inotify.h>
@@ -283,7 +283,7 @@ TEST_CASE("corbd handover fails if no agent serves or the next one ends, and a s
   CHECK(says(ground, "handover") == 3);
   const Agent first(ground);
   REQUIRE(first.answers());
-  // The next agent refuses to start: its state folder is a file.
+  // The next agent refuses to start: its state directory is a file.
   std::filesystem::rename(ground.at("state"), ground.at("other"));
   std::ofstream(ground.at("state")) << "no folder";
   CHECK(says(ground, "handover --timeout 60") == 1);

@@ -1,4 +1,4 @@
-// A planned restart: the next agent goes on with the links of the one before.
+// A planned restart: the next agent resumes its predecessor's links.
 #include <algorithm>
 
 #include "corbd/core/gate.hpp"

@@ -1,5 +1,5 @@
 // A planned restart without a break: the agent that serves gives its links, one by one, to the next one, which asks for
-// them. First comes the lock of the state folder, which both hold until the one before has ended. A link belongs to
+// them. First comes the lock of the state directory, which both hold until the predecessor has ended. A link belongs to
 // whoever has its socket. Whatever ends in between ends as a crash does: a link dies with its last holder, and whoever
 // has the lock heals.
 #pragma once
@@ -28,9 +28,9 @@ struct Message;
 struct Side {
   std::string version;
   int records = 0;       ///< as plan::record_version counts
-  std::string state;     ///< which state folder: identity()
+  std::string state;     ///< which state directory: identity()
   bool kept = false;     ///< its parent is its keeper, which its supervisor follows
-  bool listens = false;  ///< it goes on with the sockets on which the one before listens
+  bool listens = false;  ///< it takes over its predecessor's listening sockets
 };
 
 /// Tells a folder from any other on this machine, whatever its path is.
@@ -88,8 +88,8 @@ class Giver {
   task<bool> begins(duration within);
   /// The process that its supervisor follows: its own, or its keeper's. 0: not known.
   pid_t next_process() const;
-  /// Gives the lock of the state folder, and waits for 10 s until the next agent has read the records. The lock stays
-  /// open here: it is held as long as one process has it open.
+  /// Gives the lock of the state directory, and waits for 10 s until the next agent has read the records. The lock
+  /// stays open here: it is held as long as one process has it open.
   task<result<>> begin(const Fd& lock);
   /// Whether the next agent goes on with listening sockets. One of an earlier version does not.
   bool next_listens() const { return next_ && next_listens_; }

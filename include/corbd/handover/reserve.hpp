@@ -33,8 +33,8 @@ bool pod_lives(const std::string& runtime_dir, const std::string& pod);
 /// The agent that serves is told to end: the pod in reserve shall ask for the devices. False: no other pod is there.
 result<bool> call_reserve(const std::string& runtime_dir, const std::string& own_pod);
 
-/// Waits until no agent has had the state folder for `free_for`, and locks it; or until this pod is called, without a
-/// lock. A signal ends the process: it holds nothing.
+/// Waits until no agent has had the state directory for `free_for`, and locks it; or until this pod is called, without
+/// a lock. A signal ends the process: it holds nothing.
 result<Fd> wait_in_reserve(const std::string& state_dir, const std::string& runtime_dir, const std::string& pod,
                            duration free_for);
 

@@ -81,7 +81,7 @@ struct Ownership {
   std::string writer = {};  ///< of an image without exclusive-lock: the client that marked it as its own to write and
                             ///< took no mark away. None of ours; it may be dead. Empty: none
   bool writer_signed = false;  ///< that mark was made with the Ceph key that this agent has too
-  bool handed_over = false;    ///< the mark is that of the agent before, which closed the image to give it to this one
+  bool handed_over = false;    ///< the mark is that of the predecessor, which closed the image to give it to this one
   std::map<std::string, std::string> clients = {};  ///< address to "client.4119", for the owner and the watchers
   std::string self;                                 ///< this client's address
   std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp, in nanoseconds by an OSD's clock: when

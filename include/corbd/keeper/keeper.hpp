@@ -39,7 +39,7 @@ struct StoredFds {
   Deaths deaths;
 };
 
-/// Whoever finds the state folder free waits so long before it acts: the agent that died may have a keeper.
+/// Whoever finds the state directory free waits so long before it acts: the agent that died may have a keeper.
 inline constexpr std::chrono::seconds kStartsAgainWithin{1};
 
 /// The exit code of an agent that has given all its devices to the next one, and shall be started again, to wait in

@@ -35,21 +35,21 @@ struct Settings {
 enum class Do {
   none,
   // Waiting. Done says how it ended.
-  lock,             ///< after `pause`: takes the lock of the state folder. in_use: somebody has it
+  lock,             ///< after `pause`: takes the lock of the state directory. in_use: somebody has it
   ask,              ///< after `pause`: asks the agent that serves. not_found: there is none
   let_links_go,     ///< ends the keeper's links, because no agent continues them. Then LinksGone
   wait_in_reserve,  ///< until nobody has had the lock for `within`, and locks it. cancelled: this pod is called
   begin_alone,      ///< serves callers soon, and reads the records
   // Taking over.
   preopen,       ///< connects to the clusters, and opens images once
-  hear,          ///< the next word of the agent before. Heard, or not_found: it ended; timed_out: it says nothing
+  hear,          ///< the next message of the predecessor. Heard, or not_found: it ended; timed_out: it is silent
   say_ready,     ///< with the images that it could not open
-  take_lock,     ///< the agent before writes nothing more; reads the records
-  load_records,  ///< the same without an agent before
+  take_lock,     ///< the predecessor writes nothing more; reads the records
+  load_records,  ///< the same without a predecessor
   say_loaded,
-  take_listener,  ///< a socket on which the agent before listened
+  take_listener,  ///< a socket on which the predecessor listened
   take_link,      ///< and serves it beside this
-  finish,         ///< waits for what was taken; the agent before has ended
+  finish,         ///< waits for what was taken; the predecessor has ended
   // Serving.
   serve,         ///< begins to answer callers and to heal
   wait,          ///< for Woken; longest for `within`

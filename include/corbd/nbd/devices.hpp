@@ -12,7 +12,7 @@
 
 namespace corbd::nbd {
 
-/// A link that the agent before this one gave away, or had when it died.
+/// A link that the predecessor gave away, or had when it died.
 struct GivenLink {
   std::string backend;  ///< its device's identifier
   Fd socket;

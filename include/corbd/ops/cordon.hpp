@@ -1,4 +1,5 @@
-// What `corbd drain` sets: the agent stages no new volume. A small file in the state folder lets it outlive a restart.
+// What `corbd drain` sets: the agent stages no new volume. A small file in the state directory lets it outlive a
+// restart.
 #pragma once
 
 #include <optional>

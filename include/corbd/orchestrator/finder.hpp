@@ -1,4 +1,4 @@
-// Finds volumes that no record names (a new install over ceph-csi, a lost state folder) or whose key is gone (a
+// Finds volumes that no record names (a new install over ceph-csi, a lost state directory) or whose key is gone (a
 // replaced pod). What the API server says of a device makes the wish that a stage would make, and the planner decides
 // whether the volume is ours. A device carries its volume ID, so nothing is ever listed.
 #pragma once

@@ -15,7 +15,7 @@ struct Config {
   std::string boot_id = {};  ///< the running boot
   std::size_t images_per_connection = 32;
   std::chrono::seconds mon_timeout{10};  ///< connecting and monitor commands
-  bool beside = false;                   ///< the agent before this one still serves (image::Clusters::look_at_before)
+  bool beside = false;                   ///< the predecessor still serves (image::Clusters::look_at_before)
 };
 
 /// Reads the incarnation files. All of them are dead, because the caller holds the state directory's lock, or are the

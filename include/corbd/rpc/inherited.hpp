@@ -1,4 +1,4 @@
-// Listening sockets that the agent before passed on.
+// Listening sockets that the predecessor passed on.
 #pragma once
 
 #include <string>

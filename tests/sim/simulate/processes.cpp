@@ -14,7 +14,7 @@ test::Handover& Processes::begin() {
   return *handover_;
 }
 
-/// Ends in one of three ways: the next one serves, the one before goes on, or both are gone.
+/// Ends in one of three ways: the next one serves, its predecessor goes on, or both are gone.
 std::optional<Processes::End> Processes::look() {
   test::Handover& now = *handover_;
   const auto& before = now.before.agent;
@@ -25,7 +25,7 @@ std::optional<Processes::End> Processes::look() {
   const bool handed_over = !before.running() && next.running() && now.next_serves;
   const bool both_gone = !before.running() && !next.running();
   if (!goes_on && !handed_over && !both_gone) return std::nullopt;
-  now.before.trace(goes_on       ? "the agent before goes on"
+  now.before.trace(goes_on       ? "the predecessor goes on"
                    : handed_over ? "the next agent serves alone"
                                  : "both agents are gone");
   if (handed_over || (both_gone && now.next_has_lock())) serving_ = &now.next;
@@ -39,7 +39,7 @@ std::optional<Processes::End> Processes::look() {
 /// By itself or not. Its keeper starts it again if it died, and lets its links go if the next one has the lock.
 void Processes::before_dies() {
   test::Handover& now = *handover_;
-  now.before.trace("the agent before ends");
+  now.before.trace("the predecessor ends");
   now.end(false);
   hooks_.before_ends();
   const bool comes_again = !now.before_ended && !now.lock_said && hooks_.comes_again();
@@ -50,7 +50,7 @@ void Processes::before_dies() {
   now.refused = true;
 }
 
-/// With the lock of the state folder it has a keeper's links, or some of them.
+/// With the lock of the state directory it has a keeper's links, or some of them.
 void Processes::next_dies() {
   test::Handover& now = *handover_;
   now.before.trace("the next agent ends");

@@ -137,7 +137,7 @@ void Agent::begin() {
 }
 
 void Agent::start(bool with_healer) {
-  if (node.has_lock != nullptr) world_.broke("two agents have the lock of the state folder");
+  if (node.has_lock != nullptr) world_.broke("two agents have the lock of the state directory");
   if (const auto& frozen = world_.kernel.frozen; frozen && frozen->by != nullptr && !frozen->by->agent.running())
     world_.broke("an agent waits in the kernel and never ends, so nobody starts the next one, which would answer");
   node.has_lock = this;

@@ -32,9 +32,9 @@ class Agent {
   task<result<>> acquire_state();
   /// As image::Clusters::look_at_before.
   void look_at_before(bool ended);
-  /// Of the agent before, which lives.
+  /// Of the predecessor, which lives.
   bool yields(const std::string& client) const { return yields_.contains(client); }
-  /// Of the agent before, which gave its images to this very process, and lives or has ended well.
+  /// Of the predecessor, which gave its images to this very process, and lives or has ended well.
   bool gave(const std::string& client) const { return yields(client) || gave_.contains(client); }
   /// Alone from now on.
   void serve();
@@ -74,7 +74,7 @@ class Agent {
     std::set<std::string> recorded;  ///< of those, whoever may open an image for writing: their files are there
     int clients_made = 0;
     std::set<std::string> cut;        ///< clients of the agent that lives, which the cluster cut off
-    const Agent* has_lock = nullptr;  ///< of the state folder: whoever got it last
+    const Agent* has_lock = nullptr;  ///< of the state directory: whoever got it last
   };
 
  private:

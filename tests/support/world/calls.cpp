@@ -140,7 +140,7 @@ void Calls::perform_command(const std::shared_ptr<Asked>& asked) {
 }
 
 /// A process ends with its syscalls: each comes to its end then, or was not begun. The next one starts later, for what
-/// waits in the kernel keeps the lock of the state folder.
+/// waits in the kernel keeps the lock of the state directory.
 void Calls::end() {
   under_way.clear();
   std::erase_if(world_.kernel.disconnected_by_us, [this](const auto& one) { return std::get<0>(one) == &world_; });

@@ -4,10 +4,10 @@
 namespace corbd::test {
 namespace {
 
-/// Of the state folder. Who gave it away may not act on it any more, although its process has it still.
+/// Of the state directory. Who gave it away may not act on it any more, although its process has it still.
 void look_at_lock(World& world, const char* what) {
   if (world.agent.node.has_lock != &world.agent)
-    world.broke(std::string("a record was ") + what + " by an agent that has not the lock of the state folder");
+    world.broke(std::string("a record was ") + what + " by an agent that has not the lock of the state directory");
 }
 
 class Store final : public volume::RecordStore {

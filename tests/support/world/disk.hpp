@@ -18,7 +18,7 @@ class World;
 
 class Disk {
  public:
-  /// The disk with the state folder; the runtime folder is memory. A full one takes nothing new, but lets go.
+  /// The disk with the state directory; the runtime folder is memory. A full one takes nothing new, but lets go.
   enum class State { good, full, read_only } state = State::good;
   std::vector<plan::Record> records;
   std::set<std::string> torn_records, newer_records;  ///< volumes whose file is damaged, or of a newer version

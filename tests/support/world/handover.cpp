@@ -87,7 +87,7 @@ void Handover::discard(std::uint32_t device) {
   if (place != before.kernel.given.end() && place->second.of == &before) before.kernel.discard_given(device);
 }
 
-// --- The one before -----------------------------------------------------------------------------
+// --- The predecessor ----------------------------------------------------------------------------
 
 void Handover::take_in_answers() {
   for (; !to_before_.heard.empty(); to_before_.heard.pop_front()) {
@@ -239,7 +239,7 @@ task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
   co_return lifecycle::Done{};
 }
 
-/// The one before has ended, or is about to.
+/// The predecessor has ended, or is about to.
 task<lifecycle::Event> Handover::lock_alone(duration pause) {
   co_await sleep_until(next.loop().control(), next.loop().clock, next.loop().clock.now() + pause);
   co_return lifecycle::Done{next.agent.node.has_lock == nullptr ? errc::ok : errc::in_use};

@@ -21,16 +21,16 @@ class Handover {
 
   World& before;
   World& next;
-  bool refused = false;       ///< the one before goes on, and the next one must end
+  bool refused = false;       ///< the predecessor goes on, and the next one must end
   bool before_ended = false;  ///< its process does
   bool next_ended = false;
   bool next_serves = false;  ///< alone
   bool lock_said = false;
   bool next_has_lock() const { return next_life_.has_lock; }
-  /// As by SIGTERM: a rollout is undone in the middle. Before anything began the next one ends, and the one before goes
-  /// on. After that it takes what it is given, and gives it back to whoever asks.
+  /// As by SIGTERM: a rollout is undone in the middle. Before anything began the next one ends, and its predecessor
+  /// goes on. After that it takes what it is given, and gives it back to whoever asks.
   void tell_next_to_end();
-  /// Once it serves: it was told to end, and calls the pod in reserve, which the one before is.
+  /// Once it serves: it was told to end, and calls the pod in reserve, its predecessor's.
   bool next_calls_reserve();
   /// Nobody hears the other any more, as after the death of one. `lost`: nor what was said already.
   void end(bool lost);

@@ -156,7 +156,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
           watchers.insert(of->lock_watcher);
         for (const auto& watcher : watchers)
           if (world.agent.yields(watcher))
-            return Error{errc::unavailable, "the agent before has the image open still"};
+            return Error{errc::unavailable, "the predecessor still has the image open"};
           else if (!world.agent.clients.contains(watcher))
             found->foreign_watchers.push_back(watcher);
         auto& seen = of->seen_by[world.agent.node_address];

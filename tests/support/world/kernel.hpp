@@ -65,7 +65,7 @@ inline constexpr std::uint32_t kMappingMajor = 253;
 /// Whether it is of the device or of the mapping above it.
 bool shows_device(const host::Mount& mount, std::uint32_t index);
 
-/// What the dead, or the one before, answered, and did not come to send.
+/// Replies that a dead server or a predecessor made and did not send.
 struct Reply {
   std::uint64_t request = 0;
   int failed = 0;

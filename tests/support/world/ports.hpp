@@ -123,7 +123,7 @@ class FakeLink final : public device::Link {
   const World& process() const { return world_; }
   bool kept() const { return kept_ && given && state_ == State::serving; }
   const std::vector<Reply>& owed() const { return owed_; }
-  /// What the one before did not come to send.
+  /// Replies that the predecessor did not send.
   void owe(std::vector<Reply> replies);
   /// The image's client, if it is an image.
   const FakeOpened* opened() const { return dynamic_cast<const FakeOpened*>(&image_); }

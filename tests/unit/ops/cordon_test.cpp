@@ -14,7 +14,7 @@ using ops::Cordoned;
 
 namespace {
 
-/// A state folder, and one agent after another in it.
+/// A state directory, and one agent after another in it.
 struct Node {
   // The pool's thread is real, so time must not run ahead of it.
   result<> set(Cordon& cordon, bool on) { return test::Started<result<>>(loop.io, cordon.set(on, {})).get(); }
