@@ -19,7 +19,7 @@ result<cephcsi::MounterRules> read_rules(const std::string& path) {
   // The file may be another one at the next try, so the code is not final (rule 12).
   if (!rules)
     return Error{errc::unavailable,
-                 path + ", which says who serves which volume, is wrong: correct it: " + rules.error().text};
+                 path + ", which says which client serves which volume, is invalid: correct it: " + rules.error().text};
   return rules;
 }
 

@@ -202,8 +202,8 @@ task<> Runner::watch_node() {
     if (!stopping && !std::exchange(told, true))
       log::warning("system.unknown", {{"error", stopping.error().text},
                                       {"hint",
-                                       "if the node shuts down, its devices are served no longer: give the agent "
-                                       "the system bus (/run/dbus)"}});
+                                       "if the node shuts down, the agent ends before its devices' users: give it the "
+                                       "system bus (/run/dbus)"}});
     const bool stops = stopping && *stopping;
     drop_next(lifecycle::NodeSeen{stops});
     wake();

@@ -114,8 +114,9 @@ task<> Shutdown::end_commands() {
                                {"at_most_s", kCommandsEndWithin.count()},
                                {"effect", "devices are served meanwhile"}});
   if (co_await parts_.devices.end_commands({clock_.now() + kCommandsEndWithin}) == Waited::ready) co_return;
-  log::error("agent.leaves_in_command", {{"effect", "the next agent starts when the kernel has ended it"},
-                                         {"hint", "`dmesg` tells what nbd waits for"}});
+  log::error("agent.leaves_in_command",
+             {{"effect", "the next agent starts only after the kernel has finished the command"},
+              {"hint", "`dmesg` shows what nbd waits for"}});
 }
 
 /// Callers that come from now on wait for the next agent. kubelet sees no change, and keeps the driver registered.

@@ -173,7 +173,7 @@ int start(const Options& options, Fd keeper) {
   if (options.heal_without_proof)
     return refuse(
         {errc::invalid_argument,
-         "--heal-without-proof is gone, because it spoke for every volume of the node: start without it, and say "
+         "--heal-without-proof was removed, because it applied to every volume of the node: start without it, and run "
          "`corbd heal ID --without-proof` for one volume that no other node used"});
   if (auto checked = check_labels(options); !checked) return refuse(checked.error());
   if (const auto checked = filesystem_options(options); !checked) return refuse(checked.error());

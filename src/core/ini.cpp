@@ -62,7 +62,7 @@ result<> read_ini(std::string_view text, const TakeOption& take) {
     if (content.empty()) continue;
     const std::string at = "line " + std::to_string(number);
     if (content.front() == '[') {
-      if (content.back() != ']') return Error{errc::invalid_argument, at + " opens a section, and has no ]"};
+      if (content.back() != ']') return Error{errc::invalid_argument, at + " opens a section without a closing ]"};
       section = content.substr(1, content.size() - 2);
       continue;
     }

@@ -14,9 +14,10 @@ using Kind = BlocklistEntry::Kind;
 constexpr std::chrono::seconds kLongest = std::chrono::hours(24 * 3653);
 
 Error wrong_duration(std::string_view text) {
-  return {errc::invalid_argument, "\"" + printable(text) +
-                                      "\" is no duration of a fence: write seconds, or a number with s, m, h or d, as "
-                                      "in 24h; from a second to ten years"};
+  return {errc::invalid_argument,
+          "\"" + printable(text) +
+              "\" is not a duration of a fence: write seconds, or a number with s, m, h or d, as "
+              "in 24h; from a second to ten years"};
 }
 
 std::int64_t seconds_of(char unit) {

@@ -33,7 +33,7 @@ result<> greet(int socket, const Side& next) {
   const auto user = user_of_peer(socket);
   if (!user) return user.error();
   if (*user != ::geteuid())
-    return Error{errc::permission_denied, "the agent that serves is another user's: " + std::to_string(*user)};
+    return Error{errc::permission_denied, "the serving agent belongs to another user: " + std::to_string(*user)};
   if (auto sent = send(socket, pack(Hello{kProtocol, next})); !sent) return sent;
   const auto answer = receive(socket);
   if (!answer) return answer.error();

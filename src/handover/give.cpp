@@ -24,7 +24,7 @@ result<> check_user(int socket) {
   const auto user = user_of_peer(socket);
   if (!user) return user.error();
   if (*user == ::geteuid()) return {};
-  return Error{errc::permission_denied, "user " + std::to_string(*user) + " asks for this agent's devices"};
+  return Error{errc::permission_denied, "user " + std::to_string(*user) + " may not ask for this agent's devices"};
 }
 
 /// Answers what the caller said. An error: it is none that may have the links.
@@ -198,7 +198,8 @@ task<result<bool>> Giver::give(device::LinkSocket& link) {
   if (!sent) co_return sent.error();
   if (!next_) co_return has_no_next();
   if (how != Waited::ready)
-    log::warning("handover.slow", {{"volume", link.volume_id}, {"effect", "the next agent goes on with it alone"}});
+    log::warning("handover.slow",
+                 {{"volume", link.volume_id}, {"effect", "the next agent has the link, but has not confirmed it yet"}});
   co_return how == Waited::ready;
 }
 

@@ -48,7 +48,7 @@ result<Word> unpack_ready(const json::object& object) {
   Word word{Word::What::ready};
   const json::value* unopened = object.if_contains("cold");
   if (unopened == nullptr) return word;
-  if (!unopened->is_array()) return Error{errc::internal, "the other agent's message has volumes that are no list"};
+  if (!unopened->is_array()) return Error{errc::internal, "the volumes in the other agent's message are not a list"};
   for (const auto& volume : unopened->get_array()) {
     if (!volume.is_string()) return Error{errc::internal, "the other agent's message has a volume without a name"};
     word.unopened_images.emplace_back(volume.get_string());

@@ -129,7 +129,7 @@ Fd say_pod_lives(const std::string& runtime_dir, const std::string& pod) {
     log::error("handover.pod_not_noted",
                {{"file", pod_path(runtime_dir, pod)},
                 {"error", std::strerror(errno)},
-                {"effect", "kubelet's probes take this pod's agent for dead, and kubelet starts it again"}});
+                {"effect", "kubelet's probes find this pod's agent dead, and kubelet restarts it"}});
   return file;
 }
 

@@ -58,7 +58,7 @@ result<AddressBlock> AddressBlock::masked(std::string_view address, int length) 
   const std::string text(address);
   block.v6_ = text.find(':') != text.npos;
   if (::inet_pton(block.v6_ ? AF_INET6 : AF_INET, text.c_str(), block.bytes_.data()) != 1)
-    return wrong(address, "it is no IPv4 or IPv6 address");
+    return wrong(address, "it is not an IPv4 or IPv6 address");
   const int most = block.v6_ ? kBits6 : kBits4;
   if (length < 0 || length > most)
     return wrong(text + "/" + std::to_string(length), "the length goes from 0 to " + std::to_string(most));
@@ -78,7 +78,7 @@ result<AddressBlock> AddressBlock::parse(std::string_view text) {
   const std::string_view digits = text.substr(slash + 1);
   const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), length);
   if (failed != std::errc() || end != digits.data() + digits.size() || digits.starts_with('-'))
-    return wrong(text, "what follows the slash is no length in bits");
+    return wrong(text, "the part after the slash is not a length in bits");
   const std::string_view address = text.substr(0, slash);
   auto block = masked(address, length);
   if (!block) return block;

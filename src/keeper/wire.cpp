@@ -27,7 +27,7 @@ result<Heard> hear(int socket, Waits waits) {
   if (whole) std::memcpy(&heard.note, got->bytes.data(), sizeof heard.note);
   const std::size_t wanted = heard.note.kind == Kind::link ? 2 : heard.note.kind == Kind::memory ? 1 : 0;
   if (!whole || heard.descriptors.size() != wanted)
-    return Error{errc::internal, "a message between agent and keeper is not whole"};
+    return Error{errc::internal, "a message between agent and keeper is truncated"};
   heard.backend = got->bytes.substr(sizeof heard.note);
   return heard;
 }

@@ -13,7 +13,7 @@ const Resource kReviews{"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 constexpr auto kRights = std::to_array<Right>({
     {"get", "storage.k8s.io", "volumeattachments", "an image whose lock is free stays unproven after a crash"},
-    {"get", "storage.k8s.io", "csidrivers", "a driver without attachments is not known as such", true},
+    {"get", "storage.k8s.io", "csidrivers", "a driver without attachments is not recognised", true},
     {"get", "", "persistentvolumes", "volumes that ceph-csi staged are not taken over, and Events name no claim"},
     {"get", "", "secrets", "volumes without a key on this node are not taken over", false, true},
     {"get", "", "nodes", "topology and read affinity by labels do not work, and other nodes' clients have no names"},

@@ -137,7 +137,7 @@ class Manager::Impl {
     Sight sight =
         co_await base_.ports.node.look(path, Reach::here, until.at_most(base_.clock.now() + base_.config.look));
     if (sight.at == Sight::At::unknown)
-      co_return Error{errc::unavailable, "whether " + path + " is mounted is not known: " + sight.text};
+      co_return Error{errc::unavailable, "cannot tell whether " + path + " is mounted: " + sight.text};
     co_return sight;
   }
 
@@ -165,7 +165,7 @@ class Manager::Impl {
     if (!info) co_return info.error();
     if (!volume.plugin.empty() && volume.plugin != info->name)
       co_return Error{errc::failed_precondition,
-                      "the plugin " + volume.plugin + " is wanted, and this one is " + info->name};
+                      "this socket belongs to the plugin " + info->name + ", not to " + volume.plugin};
     volume.plugin = info->name;
     co_return result<>();
   }
@@ -176,8 +176,8 @@ class Manager::Impl {
     if (auto named = co_await name_plugin(here, until); !named) co_return named.error();
     if (here.plugin == claim.volume.plugin) co_return result<>();
     co_return Error{errc::failed_precondition, claim.target + " was mounted through the plugin " + claim.volume.plugin +
-                                                   ", and this one is " + here.plugin +
-                                                   ": name the socket of the other"};
+                                                   ", and this socket belongs to " + here.plugin +
+                                                   ": give the socket of " + claim.volume.plugin};
   }
 
   task<result<>> complete(Mount& wanted, Until until) {
@@ -239,7 +239,7 @@ class Manager::Impl {
   task<result<>> ask(Health& now, Until until) {
     const auto ready = co_await base_.ports.plugin.probe(until.at_most(base_.clock.now() + kProbe));
     if (!ready) co_return ready.error();
-    if (!*ready) co_return Error{errc::unavailable, "it answers, and says that it is not ready yet"};
+    if (!*ready) co_return Error{errc::unavailable, "it answers that it is not ready yet"};
     auto info = co_await base_.ports.plugin.info(until.at_most(base_.clock.now() + kProbe));
     if (!info) co_return info.error();
     const auto stages = co_await base_.ports.plugin.stages(until.at_most(base_.clock.now() + kProbe));

@@ -124,7 +124,7 @@ result<> make_folder(const std::string& path, unsigned mode, std::optional<Owner
   }
   if (errno != EEXIST) return not_done("making the folder", path, errno);
   if (::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) return {};
-  return Error{errc::failed_precondition, path + " is there, and is no folder"};
+  return Error{errc::failed_precondition, path + " exists and is not a folder"};
 }
 
 result<> make_file(const std::string& path, unsigned mode, std::optional<Owner> owner) {
@@ -133,7 +133,7 @@ result<> make_file(const std::string& path, unsigned mode, std::optional<Owner> 
   if (errno != EEXIST) return not_done("making the file", path, errno);
   struct stat found{};
   if (::lstat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) return {};
-  return Error{errc::failed_precondition, path + " is there, and is no file"};
+  return Error{errc::failed_precondition, path + " exists and is not a file"};
 }
 
 result<> remove_folder(const std::string& path, const std::string& root) {
@@ -150,7 +150,7 @@ result<std::string> resolve(const std::string& path) {
   const std::filesystem::path plain = host::plain_path(path);
   const std::string name = plain.filename();
   if (!plain.is_absolute() || name.empty() || name == "..")
-    return Error{errc::invalid_argument, path + " is no absolute path of a folder to mount on"};
+    return Error{errc::invalid_argument, path + " is not an absolute path of a folder to mount on"};
   char real[PATH_MAX];
   if (::realpath(plain.parent_path().c_str(), real) == nullptr)
     return not_done("looking for the folder that is to hold " + path + ":", plain.parent_path(), errno);

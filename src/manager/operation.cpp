@@ -91,8 +91,8 @@ task<result<>> MountRun::steps() {
     log::debug("manager.step", {{"target", target_}, {"step", name(step.what)}});
     if (auto acted = co_await act(step); !acted) co_return acted.error();
   }
-  co_return Error{errc::internal, "the operation on " + target_ + " came to no end after " +
-                                      std::to_string(kMostSteps) + " steps: this is a defect of corbd"};
+  co_return Error{errc::internal, "the operation on " + target_ + " did not end after " + std::to_string(kMostSteps) +
+                                      " steps: this is a bug in corbd"};
 }
 
 task<result<>> MountRun::act(Action step) {

@@ -77,7 +77,7 @@ std::optional<Action> bring_up_staging(const Claim& claim, const MountFacts& see
     case At::link:
     case At::file:
       return failed(errc::failed_precondition,
-                    "the staging path " + claim.staging + " is no folder: look who made it, and remove it");
+                    "the staging path " + claim.staging + " is not a folder: find out who made it, and remove it");
     case At::dead:
       return replace_dead_staging(seen, claim.target);
     case At::nothing:

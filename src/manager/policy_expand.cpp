@@ -15,7 +15,7 @@ Action next_of_expand(const std::optional<Claim>& claim, const Goal& wish, const
   if (!seen.target) return {Do::look_target};
   const Sight& target = *seen.target;
   if (target.at == At::unknown)
-    return failed(errc::unavailable, "whether " + path + " is mounted is not known: " + target.text);
+    return failed(errc::unavailable, "cannot tell whether " + path + " is mounted: " + target.text);
   if (target.at == At::dead)
     return failed(errc::failed_precondition,
                   "the device under " + path + " is gone (" + target.text + "): end who uses it, then mount it again");

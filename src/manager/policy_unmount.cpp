@@ -29,7 +29,7 @@ Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) 
   const Sight& target = *seen.target;
   if (target.at == At::unknown)
     return failed(errc::unavailable,
-                  "whether " + claim.target + " is mounted is not known: " + target.text + ". It stays claimed");
+                  "cannot tell whether " + claim.target + " is mounted: " + target.text + ". It stays claimed");
   // The plugin would unmount whatever is there.
   if (target.is_mount() && !seen.unpublished)
     if (auto refused = refuse_another(claim, seen)) return *refused;
@@ -106,7 +106,7 @@ Action next_of_unmount(const Claim& claim, const Goal& wish, const MountFacts& s
     if (!seen.staging) return {Do::look_staging};
     if (seen.staging->at == At::unknown)
       return failed(errc::unavailable,
-                    "whether the staging path " + claim.staging + " is mounted is not known: " + seen.staging->text);
+                    "cannot tell whether the staging path " + claim.staging + " is mounted: " + seen.staging->text);
     if (seen.staging->is_mount())
       return failed(errc::in_use, "the plugin says that it unstaged the volume, but " + claim.staging +
                                       " is still mounted: its log may say why");

@@ -43,7 +43,7 @@ task<> one_of_all(Mounter& mounter, Task one, Slots& slots, Results& results, Un
   if (one.spec && !slot)
     done = slot.error().code == errc::cancelled
                ? slot.error()
-               : Error{errc::timed_out, "it was not begun within --timeout, which the mounts before it used up"};
+               : Error{errc::timed_out, "it did not begin within --timeout, which earlier mounts used up"};
   else if (one.spec && one.unmount)
     done = co_await unmount_one(mounter, one.spec->dir, until);
   else if (one.spec)

@@ -31,7 +31,7 @@ result<Named> named(const std::string& text) {
                                              "' names a RADOS namespace: set it for the cluster in config.json "
                                              "(rbd.radosNamespace), and give POOL/IMAGE here"};
   if (std::ranges::any_of(parts, [](std::string_view part) { return part.empty(); }))
-    return Error{errc::invalid_argument, "'" + printable(text) + "' is no image: give POOL/IMAGE"};
+    return Error{errc::invalid_argument, "'" + printable(text) + "' is not an image: give POOL/IMAGE"};
   if (text.find('@') != text.npos)
     return Error{errc::invalid_argument, "'" + printable(text) + "' is a snapshot: clone it, and mount the clone"};
   if (parts.size() == 1) return Named{"rbd", text};
@@ -115,7 +115,7 @@ std::string assign_line(MountSpec& spec, const std::string& key, const std::stri
 result<manager::Mount> mount_of(const MountSpec& spec) {
   if (!spec.dir.starts_with('/'))
     return Error{errc::invalid_argument,
-                 "'" + printable(spec.dir) + "' is no absolute path: give one that begins with /"};
+                 "'" + printable(spec.dir) + "' is not an absolute path: give one that begins with /"};
   if (spec.block && (!spec.fstype.empty() || !spec.options.empty()))
     return Error{errc::invalid_argument, "a raw block device has neither a filesystem type nor mount options"};
   const auto name = named(spec.image);

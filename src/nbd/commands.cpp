@@ -67,14 +67,15 @@ void Commands::begin_next() {
 
 void Commands::look_again() {
   if (++looks_ == kLooksUntilTold)
-    log::warning("nbd.commands_wait",
-                 {{"why",
-                   "a helper of an agent that has ended still resizes a device, and waits for the requests in "
-                   "flight of that device, or another agent gives a command that takes long"},
-                  {"effect", "no device is connected, reconnected or disconnected meanwhile; what is served is served"},
-                  {"hint",
-                   "it ends when that device is served again and its cluster answers; otherwise reboot the "
-                   "node"}});
+    log::warning(
+        "nbd.commands_wait",
+        {{"why",
+          "a helper of an ended agent still resizes a device and waits for its requests in flight, or another "
+          "agent's command takes long"},
+         {"effect", "no device is connected, reconnected or disconnected meanwhile; served devices stay served"},
+         {"hint",
+          "it ends when that device is served again and its cluster answers; otherwise reboot the "
+          "node"}});
   looks_again_ = true;
   clock_.schedule(clock_.now() + kLooksEvery, [this, alive = std::weak_ptr<void>(alive_)] {
     if (alive.expired()) return;

@@ -54,7 +54,7 @@ void GivenLinks::add_inherited(std::uint32_t index, One one) {
   } else {
     // Nobody knows which of them the kernel uses.
     end(index, std::move(one.link));
-    refuse(place, {errc::failed_precondition, "the device has two links that have not ended"});
+    refuse(place, {errc::failed_precondition, "the device has two live links"});
   }
 }
 
@@ -76,7 +76,7 @@ std::optional<GivenLinks::Found> GivenLinks::find(std::uint32_t index, const std
   One& one = place->second;
   // Somebody disconnected the device. Its number may be another's by now, and what lies in the socket is older.
   if (one.link.backend != backend) {
-    refuse(place, {errc::failed_precondition, "the device is another volume's by now: " + backend});
+    refuse(place, {errc::failed_precondition, "the device now belongs to another volume: " + backend});
     return std::nullopt;
   }
   if (hung_up(one.link.socket.get())) {
@@ -136,7 +136,7 @@ void GivenLinks::forget_later() {
       if (is_under_way(lock_))
         now->second.link.until = clock_.now() + kLooksAgain;
       else
-        refuse(now, {errc::timed_out, "nobody went on with it within a minute"});
+        refuse(now, {errc::timed_out, "no session resumed it within a minute"});
     }
     forget_later();
   });
@@ -169,7 +169,7 @@ void GivenLinks::end(std::uint32_t index, GivenLink link) {
 /// An error: nobody may go on with it.
 result<std::unique_ptr<InheritedSession>> GivenLinks::read_inherited(std::uint32_t index, One& one,
                                                                      const image::Image& image, bool read_only) const {
-  if (fd_store_ == nullptr) return Error{errc::failed_precondition, "nobody keeps it"};
+  if (fd_store_ == nullptr) return Error{errc::failed_precondition, "no keeper holds it"};
   GivenLink& given = one.link;
   Expected expected{index, given.backend, {image.size(), read_only || image.read_only(), max_request_}, {}};
   if (one.arena) expected.arenas.emplace_back(one.arena->token(), one.arena->size());

@@ -34,7 +34,7 @@ result<> may_resize(const LinkState& state, duration waited) {
   if (state.oldest() > kStuck) return Error{errc::unavailable, "a request waits for the cluster"};
   if (waited > kStuck)
     return Error{errc::unavailable,
-                 "other commands to the kernel took so long that nobody knows any more whether the cluster answers"};
+                 "other kernel commands took so long that it is unknown whether the cluster still answers"};
   return {};
 }
 

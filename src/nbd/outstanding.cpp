@@ -35,7 +35,7 @@ class Look {
   result<> head() {
     if (memory_.size() < ledger::kHeadBytes) return off("it is cut off within its head");
     std::memcpy(&head_, memory_.data(), sizeof head_);
-    if (head_.magic != ledger::kMagic) return off("it is no ledger, or its link was being ended");
+    if (head_.magic != ledger::kMagic) return off("it is not a ledger, or its link was being ended");
     if (head_.version != ledger::kVersion)
       return off("it has version " + std::to_string(head_.version) + " instead of " + std::to_string(ledger::kVersion));
     if (head_.slots != ledger::kSlots || head_.input != ledger::kInput) return off("its parts have other sizes");
@@ -91,7 +91,7 @@ class Look {
       if (auto sound = last_call(); !sound) return sound;
     if (writer_.partly == 0) return {};
     const Found& one = found_.at(writer_.partly - 1);
-    if (!one.alive || one.slot.state != State::answered) return off("a reply is out in part that nobody knew");
+    if (!one.alive || one.slot.state != State::answered) return off("an unknown reply was sent in part");
     if (writer_.sent >= reply_size(one.slot)) return off("more of a reply is out than it has");
     return {};
   }
@@ -110,8 +110,7 @@ class Look {
       seen.at(number) = true;
       Found& one = found_.at(number);
       // The dead one may have freed it already. Nobody took it since.
-      if (one.slot.born > head_.reader_seq || one.slot.state == State::taken)
-        return off("a reply is out that nobody knew");
+      if (one.slot.born > head_.reader_seq || one.slot.state == State::taken) return off("an unknown reply was sent");
       const std::uint64_t size = reply_size(one.slot);
       if (out < size) {
         writer_ = {number + 1u, static_cast<std::uint32_t>(out)};
@@ -129,13 +128,13 @@ class Look {
       const Request request = request_of(one.slot);
       // What was refused, or had nothing to do, was answered at once.
       if (one.slot.state == State::answered && (one.slot.error != 0 || request.length == 0)) continue;
-      if (check(request, expected_.limits) != 0) return off("a slot has a request that nobody would have taken");
+      if (check(request, expected_.limits) != 0) return off("a slot has a request that the session would have refused");
       if (request.length == 0 && request.command != Command::flush) return off("a slot waits for an empty request");
     }
     if (reader_.filling == 0) return {};
     const Found& one = found_.at(reader_.filling - 1);
     if (!one.alive || one.slot.state != State::taken || one.slot.command != static_cast<std::uint16_t>(Command::write))
-      return off("the reader fills a slot that is no write");
+      return off("the reader fills a slot that is not a write");
     if (reader_.payload_left > one.slot.length) return off("the reader waits for more than the write has");
     return {};
   }

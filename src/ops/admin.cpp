@@ -148,7 +148,7 @@ class Desk {
       response.add_volume_ids(id);
       co_return co_await override_proof(request, std::move(by), until);
     }
-    log::info("admin.heal", {{"volume", id.empty() ? "all that have no server" : id}, {"adopt", request.adopt()}});
+    log::info("admin.heal", {{"volume", id.empty() ? "every unserved volume" : id}, {"adopt", request.adopt()}});
     sources_.healer.hurry(id);
     if (!id.empty()) {
       response.add_volume_ids(id);
@@ -222,9 +222,10 @@ class Desk {
       co_return Error{errc::invalid_argument,
                       "an operator override counts for one volume that rbd-nbd does not serve: give that volume's ID, "
                       "without adopt"};
-    log::warning(
-        "admin.heal_without_proof",
-        {{"volume", id}, {"by", by}, {"effect", "unless somebody says otherwise, the waiting writes are written"}});
+    log::warning("admin.heal_without_proof",
+                 {{"volume", id},
+                  {"by", by},
+                  {"effect", "the waiting writes are written, unless another client or an attachment contradicts it"}});
     auto done = co_await want(id, plan::Wish(plan::Healed{true}), until);
     log::warning("volume.operator_override", {{"volume", id}, {"by", by}, {"error", done ? "" : done.error().text}});
     sources_.on_override(id, by, done);

@@ -24,7 +24,7 @@ result<volume::ImageAt> image_at(const v1::ImageAt& at) {
   const auto parts = pieces(at.image(), '/');
   if (parts.size() < 2 || parts.size() > 3 || parts.front().empty() || parts.back().empty())
     return Error{errc::invalid_argument,
-                 "\"" + printable(at.image()) + "\" is no image: write POOL/IMAGE or POOL/NAMESPACE/IMAGE"};
+                 "\"" + printable(at.image()) + "\" is not an image: write POOL/IMAGE or POOL/NAMESPACE/IMAGE"};
   if (at.cluster_id().empty() || at.user().empty() || key.empty())
     return Error{errc::invalid_argument,
                  "an image by its name needs a cluster, a Ceph user and that user's key; a volume with a record on "

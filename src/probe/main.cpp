@@ -104,7 +104,8 @@ Verdict look(const Asked& asked) {
   const bool beats = lives && ::pread(file, line, Pulse::kSize, 0) > 0 && corbd::handover::read_line(line, pulse);
   if (file >= 0) ::close(file);
   if (lives) return judge(asked, beats ? &pulse : nullptr, beats ? corbd::handover::monotonic_ms() - pulse.at_ms : 0);
-  if (!keeper_lives(asked)) return no("no agent of this pod runs: nobody locks %s/pods/%s", asked.folder, asked.pod);
+  if (!keeper_lives(asked))
+    return no("no agent of this pod runs: no process locks %s/pods/%s", asked.folder, asked.pod);
   // It starts the next one after its pause. To end it would only begin the pauses anew.
   return asked.ready ? no("the agent has died, and its keeper has not started the next one yet") : Verdict{};
 }

@@ -146,7 +146,7 @@ result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<Entry
   const auto changed = change_all(cluster, entries, *ranges, block_for);
   const auto listed = list_own(cluster);
   if (!listed)
-    return with_context("the monitors took the commands, but the blocklist cannot be looked at", listed.error());
+    return with_context("the monitors accepted the commands, but the blocklist cannot be read", listed.error());
   std::map<std::pair<Kind, std::string>, const Entry*> found;
   for (const auto& entry : *listed) found.emplace(std::pair(entry.kind, entry.text()), &entry);
   BlocklistChange change;
@@ -159,7 +159,7 @@ result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<Entry
     const auto there = found.find({entries[i].kind, entries[i].text()});
     if ((there != found.end()) != block_for.has_value()) {
       result_of_it = Error{errc::unavailable, entries[i].text() + (block_for ? " is not" : " is still") +
-                                                  " in the blocklist, although the monitors took the command"};
+                                                  " in the blocklist, although the monitors accepted the command"};
       continue;
     }
     if (!block_for) continue;

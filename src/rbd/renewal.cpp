@@ -63,7 +63,7 @@ task<> Connections::renew(std::string fsid) {
     if (!lease && clock_.now() >= begun + kTryAgain && !std::exchange(told, true))
       log::warning("blocklist.renewal_waits",
                    {{"fsid", fsid},
-                    {"for", "a connection to that cluster, which the next volume of it brings"},
+                    {"for", "a connection to that cluster, which its next volume opens"},
                     {"effect", "clients whose blocklist entry ends before that can write again"}});
     const auto changes = looks_again_;
     auto pause = kTryAgain;

@@ -78,7 +78,7 @@ result<Mark> read_mark(OpenImage& opened) {
 result<> write_mark(OpenImage& opened, const std::string& mark, std::uint64_t seen) {
   const std::string doing = "marking image " + opened.text();
   // Ceph takes no version 0.
-  if (seen == 0) return Error{errc::internal, doing + ": nobody has looked who uses it"};
+  if (seen == 0) return Error{errc::internal, doing + ": its users have not been read yet"};
   const int r = change_metadata(opened, kName, mark, seen);
   if (r == -ERANGE || r == -EOVERFLOW)
     return Error{errc::in_use, doing + ": another client changed its header meanwhile"};

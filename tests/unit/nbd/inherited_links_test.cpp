@@ -269,7 +269,7 @@ TEST_CASE(
   CHECK(dead.shut());
   CHECK(node.keep.drops(dead.token));
   CHECK(node.image.calls().empty());
-  CHECK(said.has("another volume's by now"));
+  CHECK(said.has("now belongs to another volume"));
   CHECK_FALSE(node.resume());
 }
 
@@ -379,10 +379,10 @@ TEST_CASE("a kept link whose ledger does not add up is shut, and the log says wh
       {"it has 4096 bytes", cut(nbd::ledger::kHeadBytes)},
       {"bytes", cut(nbd::ledger::kBytes - 1)},
       {"bytes", cut(1ll << 40)},
-      {"no ledger", [](const Dead& dead) { std::memset(&dead.head(), 0, nbd::ledger::kBytes); }},
+      {"not a ledger", [](const Dead& dead) { std::memset(&dead.head(), 0, nbd::ledger::kBytes); }},
       {"in no state", [](const Dead& dead) { dead.slot(0).state = static_cast<nbd::ledger::State>(9); }},
       {"the time to come", [](const Dead& dead) { dead.slot(0).born += 2; }},
-      {"fills a slot that is no write",
+      {"fills a slot that is not a write",
        [](const Dead& dead) { dead.head().reader[dead.head().reader_seq % 2] = {0, 0, 10, 0, 2}; }},
       {"within the reply of no slot", [](const Dead& dead) { dead.head().writer[0].partly = 1; }},
       {"not in the memory of payloads", [](const Dead& dead) { dead.slot(0).buffer = 1ull << 40; }},
@@ -428,7 +428,7 @@ TEST_CASE("no session resumes a device's kept links if two of them are live") {
   CHECK(one.shut());
   CHECK(other.shut());
   CHECK(node.image.calls().empty());
-  CHECK(said.has("two links"));
+  CHECK(said.has("two live links"));
 }
 
 TEST_CASE("a device with two live links gets no new one before the kernel has ended both") {
