@@ -218,8 +218,7 @@ TEST_CASE("a wrong key that comes while nobody serves the volume fails that stag
 }
 
 TEST_CASE(
-    "a new key that came with a stage of a served volume heals it once the cluster refuses the old one, and stays for "
-    "the next start") {
+    "a new key from a stage of a served volume heals it once the cluster refuses the old one, even after a restart") {
   Used scene;
   auto wish = test::staged_wish(kId);
   wish.key = Secret("the new key");

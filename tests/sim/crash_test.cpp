@@ -130,8 +130,8 @@ TEST_CASE("a heal survives the agent's death before every step of it") {
 }
 
 TEST_CASE(
-    "a stage whose every call may fail, with any code and with or without its effect, undoes itself before a final "
-    "code, and a repeat succeeds") {
+    "a stage whose calls may all fail, with any code, with or without effect, undoes itself before a final code, and a "
+    "repeat succeeds") {
   const auto code = static_cast<errc>(GENERATE(range(1, static_cast<int>(errc_last) + 1)));
   const bool after = GENERATE(false, true);
   sweep(true, [&](Scene& scene, int at) {

@@ -65,8 +65,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a raw device that another program took away from a pod is not made anew before that has ended, and no other "
-    "volume gets its number") {
+    "a raw device that another program disconnected under a pod is not remade, nor its number reused, before the pod "
+    "has ended") {
   Scene scene;
   const auto wish = block_wish();
   REQUIRE(scene.want(wish) == errc::ok);
