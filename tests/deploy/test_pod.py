@@ -24,7 +24,7 @@ def strategy(found):
 
 
 def hands_over(found):
-    """Whether the agent asks the one before for its devices."""
+    """Whether the agent asks its predecessor for the devices."""
     return "--handover" in agent_of(found)["args"]
 
 

@@ -14,7 +14,7 @@ namespace corbd::sim {
 class Processes {
  public:
   struct Hooks {
-    std::function<bool()> comes_again;  ///< whether the keeper of one before that died starts it in time
+    std::function<bool()> comes_again;  ///< whether the keeper of a dead predecessor starts it in time
     std::function<void()> before_ends;
   };
   Processes(test::World& first, test::World& second, Hooks hooks);

@@ -192,7 +192,7 @@ TEST_CASE("a flush that is to fail is owed by a device whose index no record had
   CHECK(model.record->cache_lost);
 }
 
-TEST_CASE("a new device owes no flush that was to fail on the one before") {
+TEST_CASE("a new device does not owe the failed flush of the previous one") {
   Model model = staged_model();
   model.seen.devices.clear();
   model.seen.link = Observation::Link::none;

@@ -40,7 +40,7 @@ TEST_CASE(
 
 namespace {
 
-/// The agent before has just given its link, and has left its mark.
+/// The predecessor has just given its link, and has left its mark.
 Model given_without_lock() {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;

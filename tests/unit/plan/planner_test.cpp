@@ -163,7 +163,7 @@ TEST_CASE("what is not mounted is cleared once, and what another volume has is n
   }
 }
 
-TEST_CASE("a device that is made anew has no format that was begun on the one before") {
+TEST_CASE("a new device does not inherit the unfinished format of the previous one") {
   Model model = fresh();
   model.record = some_record(Phase::staging);
   model.record->device = 3;
