@@ -64,7 +64,7 @@ std::optional<Decision> umount_unknown(const Situation& view, const std::string&
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (*view.seen.facts.served_by_other) return std::nullopt;
   return fail(errc::unavailable,
-              foreign(view, "ceph-csi left no image-meta.json; nobody serves it, so an umount would never end"));
+              foreign(view, "ceph-csi left no image-meta.json; it is unserved, so an umount would never end"));
 }
 
 /// A device without a server would block its umount.

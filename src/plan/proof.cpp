@@ -134,7 +134,7 @@ Decision prove_against_other(const Situation& view) {
   return unproven(view, locked_by(view) + hint);
 }
 
-/// An image without exclusive-lock: the agent before served it until a moment ago. Its mark stands, so no other agent
+/// An image without exclusive-lock: the predecessor served it until a moment ago. Its mark stands, so no other agent
 /// has taken the image since. Its link still waits, which it does for a minute at most. A program that knows no marks
 /// could have written while that agent served, too: those seconds add nothing. Our own mark has replaced it on that
 /// very proof, if it was still there.
@@ -190,7 +190,7 @@ const char* taken_away(const Situation& view) {
   const State state = view.seen.facts.attachment->state;
   if (!is_known(view)) return nullptr;
   if (state == State::here && !stayed_here(view))
-    return "was detached from this node and attached to it again meanwhile";
+    return "has been detached from this node and attached to it again since";
   return state == State::away ? "is not attached to this node any more" : nullptr;
 }
 

@@ -71,8 +71,8 @@ Step remove_device(device::Kind kind) {
 
 Wait until_closed(const Situation& view) {
   const std::string path = device::path(*view.seen.device());
-  return Wait{path + " of volume " + view.id + " is disconnected, and somebody still has it open: `fuser -v " + path +
-              "` shows who"};
+  return Wait{path + " of volume " + view.id + " is disconnected, but another process still has it open: `fuser -v " +
+              path + "` shows who"};
 }
 
 }  // namespace corbd::plan

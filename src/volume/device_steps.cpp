@@ -20,7 +20,7 @@ std::string why_ended(int error) {
     default:
       return "the cluster answered a request with errno " + std::to_string(error) + " (" +
              std::generic_category().message(error) +
-             "); the application is not told, and the request is repeated on a new link";
+             "); the application gets no error, and the request is repeated on a new link";
   }
 }
 

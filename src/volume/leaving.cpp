@@ -114,7 +114,7 @@ void Leaving::give_later(Volume& volume, const Error& why) {
   const bool again = serves && ++volume.server.own_link()->tries_to_give < kGiveTries;
   log::warning("volume.not_given", {{"volume", volume.id},
                                     {"error", why.text},
-                                    {"effect", again ? "it is served on, and given after the others"
+                                    {"effect", again ? "it stays served, and is handed over after the others"
                                                      : "its link ends, and the next agent heals it"}});
   if (serves) volume.server.link()->undrain();
   if (again) to_give_.push_front(volume.id);

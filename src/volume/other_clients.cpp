@@ -48,11 +48,11 @@ task<result<Holding>> OtherClients::look(const image::Access& to, const image::K
   if (!take) co_return found;
   if (found.holders.empty())
     co_return Error{errc::failed_precondition,
-                    "no other client has image " + key.text() + ": there is nobody to take it from"};
+                    "no other client has image " + key.text() + ": there is no client to take it from"};
   for (const auto& holder : found.holders)
     if (holder.node.state == plan::HolderNode::State::ready && !holder.blocked && !at.also_ready)
       co_return Error{errc::failed_precondition,
-                      text(holder) + " is on a node that lives: end its pods there. Nobody was cut off"};
+                      text(holder) + " is on a node that is ready: end its pods there. No client was cut off"};
   if (auto done = co_await evict(ports_, to, found.holders, until); !done) co_return done.error();
   for (auto& holder : found.holders) {
     holder.blocked = true;

@@ -118,7 +118,8 @@ task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   Volume& volume = volumes_.get(id);
   if (cordoned_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
     volumes_.forget_if_idle(id);
-    co_return Error{errc::unavailable, "the agent is drained and stages no new volume: `corbd drain --undo` ends that"};
+    co_return Error{errc::unavailable,
+                    "this node is cordoned and stages no new volume: `corbd drain --undo` ends that"};
   }
   const auto same = [&](const auto& operation) { return operation->wish == wish; };
   auto place = std::find_if(volume.operations.begin(), volume.operations.end(), same);
@@ -134,7 +135,8 @@ task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   }
   const Waited how = co_await operation->done.wait(until);
   if (how != Waited::ready)
-    co_return wait_error(how, "the " + std::string(name(wish)) + " of volume " + id + ", which goes on");
+    co_return wait_error(how,
+                         "the " + std::string(name(wish)) + " of volume " + id + ", which continues in the background");
   co_return operation->outcome;
 }
 

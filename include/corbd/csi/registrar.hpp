@@ -47,7 +47,7 @@ class Registrar {
   ~Registrar();
   /// Call it once the CSI socket serves, because kubelet calls that at once. From then on the registrar keeps its
   /// socket there, and recreates it when kubelet refuses or is silent.
-  /// It goes on with a socket of the agent before, if there is one. `registered`: kubelet has taken the driver there.
+  /// It goes on with the predecessor's socket, if there is one. `registered`: kubelet has taken the driver there.
   /// kubelet hears nothing of that: its watcher sees names only.
   void start(rpc::Inherited& inherited, bool registered);
   /// The socket, for the next agent, which stays where it is. Invalid: there is none.
