@@ -43,14 +43,14 @@ bool is_fresh(const Situation& view) {
 
 result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features, cephcsi::KeyType key,
                                  const result<device::Abilities>& kernel_client) {
-  if (wanted == Mounter::nbd) return device::Kind::nbd;
+  if (wanted == Mounter::nbd) return device::kServing;
   if (!kernel_client) return kernel_client.error();
   const std::uint64_t unknown = image_features & ~kernel_client->features;
   // An older kernel may have the commit that brought the type. Nothing but the use of such a key would tell, and a map
   // that fails may leave things behind. corbd serves the volume in any case.
   const bool wrong_key = key == cephcsi::KeyType::aes256k && !kernel_client->aes256k;
-  if (wanted == Mounter::krbd_if_able && (unknown != 0 || wrong_key)) return device::Kind::nbd;
-  if (unknown == 0) return device::Kind::krbd;
+  if (wanted == Mounter::krbd_if_able && (unknown != 0 || wrong_key)) return device::kServing;
+  if (unknown == 0) return device::kMapped;
   return Error{errc::failed_precondition, "the kernel's rbd does not know the image's features " + names_of(unknown) +
                                               ": use mounter rbd-nbd, or allow it with tryOtherMounters"};
 }

@@ -85,7 +85,7 @@ json::object to_json(const Record& record) {
                    {"attachment_uid", record.attachment_uid},
                    {"stagings", std::move(stagings)},
                    {"publishes", std::move(publishes)}};
-  if (record.kind != Record().kind) out["kind"] = traits(record.kind).record;
+  if (record.kind != Record().kind) out["kind"] = traits(record.kind).name;
   if (record.cache_lost) out["cache_lost"] = true;
   if (!record.uncached.empty()) out["uncached"] = record.uncached;
   if (!record.signed_as.empty()) out["signed_as"] = record.signed_as;
@@ -142,8 +142,8 @@ Source source_of(const json::object& from) {
 }
 
 device::Kind kind_of(const std::string& text) {
-  const auto* found = std::ranges::find(device::kTraits, text, &device::Traits::record);
-  if (found == device::kTraits.end()) throw std::invalid_argument("a device of kind " + text);
+  const auto* found = device::find_kind(text);
+  if (found == nullptr) throw std::invalid_argument("a device of kind " + text);
   return found->kind;
 }
 

@@ -1,6 +1,7 @@
 // What the kernel shows of a block device of this node: values, without a driver.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -10,31 +11,67 @@
 
 namespace corbd::device {
 
-/// Who answers for a device: this agent, or the kernel's own rbd client.
+/// Who answers for a device: this agent, or the kernel's own rbd client. In the order of kTraits.
 enum class Kind { nbd, krbd };
 
 /// What differs between the kinds. Code that depends on such a difference asks here, not for the kind.
 struct Traits {
   Kind kind;
+  std::string_view name;    ///< in a record, in the log, and to people
   std::string_view prefix;  ///< of a device's name: "nbd" in /dev/nbd0
-  std::string_view record;  ///< the kind, as a record has it
+  int records;  ///< the first version of records that has the kind: an older agent takes an unknown kind for a corrupt
+                ///< record, and a newer version for what it is
   bool served;  ///< this agent answers for it through a link, heals it, and can give it up. Otherwise the kernel does,
                 ///< and needs no agent
   bool identified;  ///< the kernel keeps the volume ID with the device. Otherwise the device is found by its image
+  bool shows_pid;   ///< the kernel shows the attribute `pid` of a device while it is configured
   bool rbd_nbd;     ///< ceph-csi has rbd-nbd serve such a device. Otherwise ceph-csi has the kernel serve it
 };
 
-/// In the order of Kind.
+/// A record without a kind is of the first.
 inline constexpr std::array kTraits{
-    Traits{.kind = Kind::nbd, .prefix = "nbd", .record = "nbd", .served = true, .identified = true, .rbd_nbd = true},
-    Traits{
-        .kind = Kind::krbd, .prefix = "rbd", .record = "krbd", .served = false, .identified = false, .rbd_nbd = false},
+    Traits{.kind = Kind::nbd,
+           .name = "nbd",
+           .prefix = "nbd",
+           .records = 1,
+           .served = true,
+           .identified = true,
+           .shows_pid = true,
+           .rbd_nbd = true},
+    Traits{.kind = Kind::krbd,
+           .name = "krbd",
+           .prefix = "rbd",
+           .records = 1,
+           .served = false,
+           .identified = false,
+           .shows_pid = false,
+           .rbd_nbd = false},
 };
 
-static_assert(kTraits[0].kind == Kind::nbd && kTraits[1].kind == Kind::krbd && kTraits.size() == 2,
-              "a row for each kind, in the order of Kind");
+/// What a new volume gets that this agent serves.
+inline constexpr Kind kServing = Kind::nbd;
+/// What the kernel's own client makes (KernelClient).
+inline constexpr Kind kMapped = Kind::krbd;
+/// What rbd-nbd makes.
+inline constexpr Kind kOfRbdNbd = Kind::nbd;
 
 constexpr const Traits& traits(Kind kind) { return kTraits[static_cast<std::size_t>(kind)]; }
+
+static_assert(std::ranges::all_of(kTraits, [](const Traits& row) { return &traits(row.kind) == &row; }),
+              "a row for each kind, in the order of Kind");
+static_assert(traits(kServing).served && !traits(kMapped).served && traits(kOfRbdNbd).rbd_nbd);
+
+/// By Traits::name; nullptr: this agent has no such kind.
+constexpr const Traits* find_kind(std::string_view name) {
+  const auto* found = std::ranges::find(kTraits, name, &Traits::name);
+  return found == kTraits.end() ? nullptr : found;
+}
+
+/// The row of a device by its name, "nbd0" or a partition's "nbd0p1"; nullptr: it is of no kind.
+constexpr const Traits* traits_of(std::string_view device) {
+  const auto* found = std::ranges::find_if(kTraits, [&](const Traits& row) { return device.starts_with(row.prefix); });
+  return found == kTraits.end() ? nullptr : found;
+}
 
 /// A device on top of another, as sysfs shows it.
 struct UpperDevice {
@@ -47,7 +84,7 @@ struct UpperDevice {
 
 /// A configured device as sysfs shows it.
 struct Seen {
-  Kind kind = Kind::nbd;
+  Kind kind = Kind();
   std::uint32_t index = 0;  ///< /dev/nbd<index>, /dev/rbd<index>
   std::string backend;  ///< nbd: the identifier given at connect, the volume ID. Empty: another program's, without one
   std::string client;   ///< krbd: its client's address as the cluster sees it, "10.0.0.1:0/123456789"
@@ -80,7 +117,7 @@ inline std::string name(Kind kind, std::uint32_t index) {
   return std::string(traits(kind).prefix) + std::to_string(index);
 }
 /// "/dev/nbd0", "/dev/rbd0"
-inline std::string path(std::uint32_t index, Kind kind = Kind::nbd) { return "/dev/" + name(kind, index); }
+inline std::string path(std::uint32_t index, Kind kind = Kind()) { return "/dev/" + name(kind, index); }
 inline std::string path(const Seen& seen) { return path(seen.index, seen.kind); }
 
 }  // namespace corbd::device

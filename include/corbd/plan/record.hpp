@@ -1,6 +1,7 @@
 // What must be true of a volume: one file per volume, written before acting.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace corbd::plan {
 
-inline constexpr int record_version = 1;
+/// As the newest kind of device needs it.
+inline constexpr int record_version = std::ranges::max(device::kTraits, {}, &device::Traits::records).records;
 
 struct Staging {
   std::string path;
@@ -60,8 +62,8 @@ struct Record {
   std::string boot_id;         ///< the boot whose kernel has the device
   std::string attachment_uid;  ///< of the VolumeAttachment under which it was served last; empty: not known
   std::string signed_as;       ///< the UID that our image-meta.json is known to have had; empty: none is known
-  device::Kind kind = device::Kind::nbd;  ///< of its device, also before there is one
-  std::optional<std::uint32_t> device;    ///< /dev/nbd<n>, /dev/rbd<n>
+  device::Kind kind = device::Kind();   ///< of its device, also before there is one
+  std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
   std::optional<std::uint64_t>
       breaking;  ///< header's version (image::Ownership) when our own dead lock was about to be broken,
   std::optional<std::uint64_t> freed;  ///< and that after it, when a later start found the mark of that break untouched

@@ -33,7 +33,7 @@ struct Status {
   std::string image;                            ///< "pool/namespace/image" as the stage named it
   std::string image_key;                        ///< image::Key::text()
   std::optional<std::uint32_t> device;          ///< /dev/nbd<n>, /dev/rbd<n>
-  device::Kind kind = device::Kind::nbd;        ///< of the device
+  device::Kind kind = device::Kind();           ///< of the device
   std::uint64_t size = 0;                       ///< bytes of the device
   bool block = false, read_only = false;
   std::vector<std::string> staged_at, published_at;
@@ -64,7 +64,7 @@ struct Unclaimed {
   std::string volume_id;
   std::uint32_t device = 0;         ///< /dev/nbd<n>, /dev/rbd<n>
   std::vector<std::string> mounts;  ///< where the device, or the mapping above it, is mounted or bound
-  device::Kind kind = device::Kind::nbd;
+  device::Kind kind = device::Kind();
 };
 
 struct Notice {
