@@ -45,6 +45,15 @@ struct Counters : Counts<std::uint64_t> {
   std::uint64_t reserved = 0;   ///< what they may take beyond that: one largest request for each device that is served
   std::uint64_t in_flight = 0;  ///< what they take
   std::uint64_t buffers = 0;    ///< memory for that, and memory that is kept for the next requests
+  Counters& operator+=(const Counters& other) {
+    for (std::size_t i = 0; i < requests.size(); ++i) requests.at(i) += other.requests.at(i);
+    for (std::size_t i = 0; i < by.size(); ++i) by.at(i) += other.by.at(i);
+    budget += other.budget;
+    reserved += other.reserved;
+    in_flight += other.in_flight;
+    buffers += other.buffers;
+    return *this;
+  }
 };
 
 }  // namespace corbd::device

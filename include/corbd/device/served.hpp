@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,12 +15,21 @@ namespace corbd::device {
 /// One port for each kind whose traits say `served`. Questions that need no kind go to all of them.
 class Served {
  public:
-  Served(Devices& nbd) : ports_{{Kind::nbd, &nbd}} {}  // NOLINT: a node with nbd alone is the usual one
-  explicit Served(std::map<Kind, Devices*> ports) : ports_(std::move(ports)) {}
+  Served(Devices& only) : ports_{{Kind(), &only}} {}  // NOLINT: a node with the first kind alone is the usual one
+  /// Every port outlives this.
+  explicit Served(const std::map<Kind, std::unique_ptr<Devices>>& ports) {
+    for (const auto& [kind, port] : ports) ports_.emplace(kind, port.get());
+  }
 
   /// Only of a served kind.
   Devices& of(Kind kind) const { return *ports_.at(kind); }
 
+  /// Devices::ready() of each kind.
+  std::map<Kind, result<>> ready() const {
+    std::map<Kind, result<>> all;
+    for (const auto& [kind, devices] : ports_) all.emplace(kind, devices->ready());
+    return all;
+  }
   result<std::vector<Seen>> inventory() const {
     return gather([](const Devices& devices) { return devices.inventory(); });
   }
@@ -36,6 +47,24 @@ class Served {
   void on_link_dead(const std::function<void(Kind kind, std::uint32_t index)>& dead) const {
     for (const auto& port : ports_)
       port.second->on_link_dead([dead, kind = port.first](std::uint32_t index) { dead(kind, index); });
+  }
+
+  /// One after the other: most kinds have nothing to end, and the limit is the same for all.
+  task<Waited> end_commands(Until until) const {
+    for (const auto& [kind, devices] : ports_)
+      if (const Waited ended = co_await devices->end_commands(until); ended != Waited::ready) co_return ended;
+    co_return Waited::ready;
+  }
+  task<Waited> end_links(Until until) const {
+    Waited all = Waited::ready;
+    for (const auto& [kind, devices] : ports_)
+      if (const Waited ended = co_await devices->end_links(until); ended != Waited::ready) all = ended;
+    co_return all;
+  }
+  Counters counters() const {
+    Counters all;
+    for (const auto& [kind, devices] : ports_) all += devices->counters();
+    return all;
   }
 
  private:
