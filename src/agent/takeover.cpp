@@ -119,15 +119,16 @@ void Takeover::take_listener() {
 
 void Takeover::take_link() {
   parts_.devices.take(said_.word.device, said_.word.volume_id, std::move(said_.descriptor));
-  serving_.spawn(serve(said_.word.volume_id, said_.word.device));
+  serving_.spawn(serve(said_.word));
 }
 
-task<> Takeover::serve(std::string volume_id, std::uint32_t device) {
-  const auto done = co_await parts_.shell.want(volume_id, plan::Wish(plan::Healed{}), {clock_.now() + kServesWithin});
+task<> Takeover::serve(handover::Word link) {
+  const auto done =
+      co_await parts_.shell.want(link.volume_id, plan::Wish(plan::Healed{}), {clock_.now() + kServesWithin});
   if (!done)
     log::warning("handover.not_served",
-                 {{"volume", volume_id}, {"error", done.error().text}, {"effect", "it is healed"}});
-  say({Word::What::served, {}, device});
+                 {{"volume", link.volume_id}, {"error", done.error().text}, {"effect", "it is healed"}});
+  say({.what = Word::What::served, .device = link.device, .kind = link.kind});
 }
 
 }  // namespace corbd::agent

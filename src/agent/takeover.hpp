@@ -47,7 +47,7 @@ class Takeover {
   task<result<>> lock_alone(duration pause);
   void take_listener();
   void take_link();
-  task<> serve(std::string volume_id, std::uint32_t device);
+  task<> serve(handover::Word link);
 
   executor control_;
   Clock& clock_;

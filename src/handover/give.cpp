@@ -130,7 +130,7 @@ void Giver::note(const Word& word) {
     ready_->set();
   }
   if (word.what == Word::What::loaded && loaded_) loaded_->set();
-  const auto taking = word.what == Word::What::served ? taking_.find(word.device) : taking_.end();
+  const auto taking = word.what == Word::What::served ? taking_.find({word.kind, word.device}) : taking_.end();
   if (taking != taking_.end()) taking->second->set();
 }
 
@@ -189,12 +189,14 @@ result<> Giver::give_listener(Fd socket, bool registered) {
 
 task<result<bool>> Giver::give(device::LinkSocket& link) {
   if (!next_) co_return has_no_next();
-  const auto taken = taking_[link.device] = std::make_shared<Event>(control_, clock_);
-  const auto sent = next_->say({Word::What::link, link.volume_id, link.device}, &link.socket);
+  const std::pair key{link.kind, link.device};
+  const auto taken = taking_[key] = std::make_shared<Event>(control_, clock_);
+  const auto sent = next_->say(
+      {.what = Word::What::link, .volume_id = link.volume_id, .device = link.device, .kind = link.kind}, &link.socket);
   if (sent) link.socket.reset();
   Waited how = Waited::ready;
   if (sent) how = co_await taken->wait({clock_.now() + kTakesWithin});
-  taking_.erase(link.device);
+  taking_.erase(key);
   if (!sent) co_return sent.error();
   if (!next_) co_return has_no_next();
   if (how != Waited::ready)

@@ -64,6 +64,19 @@ result<std::uint32_t> device_of(const json::object& object, std::string_view key
   return static_cast<std::uint32_t>(*device);
 }
 
+/// An agent knows every kind that its predecessor has: the kinds are part of the version of records.
+result<device::Kind> kind_of(const json::object& object) {
+  if (!object.contains("kind")) return device::Kind();
+  const auto* found = device::find_kind(text_of(object, "kind"));
+  if (found == nullptr || !found->served) return without("kind of device that an agent serves");
+  return found->kind;
+}
+
+json::object with_kind(json::object message, const Word& word) {
+  if (word.kind != device::Kind()) message["kind"] = traits(word.kind).name;
+  return message;
+}
+
 }  // namespace
 
 std::string pack(const Hello& hello) {
@@ -128,9 +141,10 @@ std::string pack(const Word& word) {
     case Word::What::listener:
       return json::serialize(json::object{{"listener", json::object{{"registered", word.registered}}}});
     case Word::What::link:
-      return json::serialize(json::object{{"link", json::object{{"volume", word.volume_id}, {"device", word.device}}}});
+      return json::serialize(
+          json::object{{"link", with_kind(json::object{{"volume", word.volume_id}, {"device", word.device}}, word)}});
     case Word::What::served:
-      return json::serialize(json::object{{"served", word.device}});
+      return json::serialize(with_kind(json::object{{"served", word.device}}, word));
     case Word::What::end:
       break;
   }
@@ -152,14 +166,19 @@ result<Word> unpack_word(std::string_view message) {
   }
   if (object->contains("served")) {
     const auto device = device_of(*object, "served");
+    const auto kind = kind_of(*object);
     if (!device) return device.error();
-    return Word{Word::What::served, {}, *device};
+    if (!kind) return kind.error();
+    return Word{.what = Word::What::served, .device = *device, .kind = *kind};
   }
   const json::value* link = object->if_contains("link");
   if (link == nullptr || !link->is_object()) return without("known word");
   const auto device = device_of(link->get_object(), "device");
+  const auto kind = kind_of(link->get_object());
   if (!device) return device.error();
-  return Word{Word::What::link, text_of(link->get_object(), "volume"), *device};
+  if (!kind) return kind.error();
+  return Word{
+      .what = Word::What::link, .volume_id = text_of(link->get_object(), "volume"), .device = *device, .kind = *kind};
 }
 
 }  // namespace corbd::handover

@@ -12,6 +12,7 @@
 //     "registered": it is the one of the registration, and kubelet has taken the driver
 //   serving, for each link: {"link":{"volume":"...","device":5}} with its socket
 //   next, for each link: {"served":5} once it serves the device, or has failed to
+//     Both have "kind" beside the device's number if it is not of the first kind of device::kTraits
 //   serving, last: {"end":true}
 // An agent of another protocol is refused before anything moves.
 #pragma once

@@ -4,14 +4,16 @@
 #include <string>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/device/values.hpp"
 
 namespace corbd::device {
 
-/// Our end of the socket that the kernel has for /dev/nbd<device>, on its way between two agents.
+/// Our end of the socket that the kernel has for that device, on its way between two agents.
 struct LinkSocket {
   std::string volume_id;
   std::uint32_t device = 0;
   Fd socket;
+  Kind kind = Kind();
 };
 
 }  // namespace corbd::device

@@ -124,7 +124,7 @@ class Giver {
   bool next_is_kept_ = false, next_listens_ = false, said_end_ = false;
   std::shared_ptr<Event> ready_, loaded_;
   std::vector<std::string> unopened_images_;
-  std::map<std::uint32_t, std::shared_ptr<Event>> taking_;  ///< by device
+  std::map<std::pair<device::Kind, std::uint32_t>, std::shared_ptr<Event>> taking_;  ///< by device
   Gate gate_;
 };
 

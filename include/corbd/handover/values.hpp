@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "corbd/device/values.hpp"
+
 namespace corbd::handover {
 
 struct Word {
@@ -13,6 +15,7 @@ struct Word {
   std::uint32_t device = 0;                       ///< of `link` and `served`
   std::vector<std::string> unopened_images = {};  ///< of the next agent's `ready`: of these volumes
   bool registered = false;                        ///< of a listener
+  device::Kind kind = device::Kind();             ///< of the device
   bool operator==(const Word&) const = default;
   bool has_descriptor() const { return what == What::lock || what == What::listener || what == What::link; }
 };

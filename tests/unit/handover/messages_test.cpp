@@ -21,6 +21,10 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
   CHECK(pack(Word{.what = Word::What::listener, .registered = true}) == R"({"listener":{"registered":true}})");
   CHECK(pack(Word{Word::What::link, "b", 7}) == R"({"link":{"volume":"b","device":7}})");
   CHECK(pack(Word{Word::What::served, {}, 7}) == R"({"served":7})");
+  const Word other{.what = Word::What::link, .volume_id = "b", .device = 7, .kind = device::Kind::krbd};
+  CHECK(pack(other) == R"({"link":{"volume":"b","device":7,"kind":"krbd"}})");
+  CHECK_FALSE(unpack_word(pack(other)));  // the kernel serves it
+  CHECK(*unpack_word(R"({"link":{"volume":"b","device":7,"kind":"nbd"}})") == Word{Word::What::link, "b", 7});
   CHECK(pack(Word{Word::What::end}) == R"({"end":true})");
   CHECK(kProtocol == 2);
 }
