@@ -28,7 +28,7 @@ std::string why_ended(int error) {
 constexpr std::chrono::seconds kTimerSlack{5};
 
 /// A device without a record is rbd-nbd's.
-device::Kind kind_of(const Volume& volume) { return volume.record ? volume.record->kind : device::Kind::nbd; }
+device::Kind kind_of(const Volume& volume) { return volume.record ? volume.record->kind : device::kOfRbdNbd; }
 
 }  // namespace
 

@@ -60,7 +60,7 @@ task<> Leaving::end_links() {
     volume->server.set_connected(false);
     volume->server.link()->shut();
   }
-  const Waited ended = co_await ports_.devices.of(device::Kind::nbd).end_links({clock_.now() + kLinksEndWithin});
+  const Waited ended = co_await ports_.devices.end_links({clock_.now() + kLinksEndWithin});
   if (ended != Waited::ready)
     log::warning("volume.links_not_ended", {{"effect", "the kernel may fail a request that it is sending"}});
 }
@@ -105,7 +105,7 @@ task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until unt
     ports_.devices.of(volume.record->kind).take(*volume.record->device, volume.id, std::move(*socket));
     co_return closed.error();
   }
-  co_return device::LinkSocket{volume.id, *volume.record->device, std::move(*socket)};
+  co_return device::LinkSocket{volume.id, *volume.record->device, std::move(*socket), volume.record->kind};
 }
 
 /// One whose requests were not answered in time is served on, and comes again after all others.

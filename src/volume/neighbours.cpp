@@ -79,7 +79,7 @@ std::vector<std::uint32_t> numbers_of_others(const Volume& volume, const VolumeM
       numbers.push_back(*record->device);
   }
   // A pod may have been given a raw device of which no record tells.
-  const std::string nodes = "/" + device::name(volume.record->kind, 0).substr(0, 3);
+  const std::string nodes = "/" + std::string(traits(volume.record->kind).prefix);
   const auto mounts = mounts_now(ports);
   for (const auto& mount : *mounts) {
     std::uint32_t number = 0;

@@ -56,7 +56,7 @@ std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const Ports& ports) {
   for (const auto& device : *devices) {
     const Volume* const known = volumes.find(device.backend);
     if (device.backend.empty() || (known != nullptr && !is_unclaimed(*known))) continue;
-    Unclaimed found{device.backend, device.index, {}};
+    Unclaimed found{device.backend, device.index, {}, device.kind};
     for (const auto& mount : **mounts)
       if (shows(mount, device)) found.mounts.push_back(mount.target);
     all.push_back(std::move(found));
@@ -75,7 +75,7 @@ std::vector<Unclaimed> left_to_kernel(const VolumeMap& volumes, const Ports& por
   std::vector<Unclaimed> all;
   for (const auto& device : *devices) {
     if (recorded.contains(device.seen.index)) continue;
-    Unclaimed found{{}, device.seen.index, {}, device::Kind::krbd};
+    Unclaimed found{{}, device.seen.index, {}, device.seen.kind};
     for (const auto& mount : **mounts) {
       if (!shows(mount, device.seen)) continue;
       found.mounts.push_back(mount.target);
