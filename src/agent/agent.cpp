@@ -15,6 +15,7 @@
 #include "corbd/core/process.hpp"
 #include "corbd/csi/server.hpp"
 #include "corbd/csi/stage.hpp"
+#include "corbd/device/served.hpp"
 #include "corbd/fence/fencer.hpp"
 #include "corbd/handover/reserve.hpp"
 #include "corbd/heal/healer.hpp"
@@ -22,7 +23,6 @@
 #include "corbd/host/service.hpp"
 #include "corbd/kms/kms.hpp"
 #include "corbd/krbd/kernel_client.hpp"
-#include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/cordon.hpp"
 #include "corbd/ops/web.hpp"
@@ -30,6 +30,7 @@
 #include "corbd/rbd/clusters.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "corbd/volume/shell.hpp"
+#include "devices.hpp"
 #include "health_monitor.hpp"
 #include "mounters.hpp"
 #include "node_files.hpp"
@@ -76,8 +77,8 @@ class Agent final {
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
         clusters_(
             rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id, bool{start.predecessor}))),
-        devices_(
-            nbd::make_devices(control_, *clock_, nbd_config(options, keeper_.get(), std::move(from_keeper.stored)))),
+        device_ports_(make_devices(control_, *clock_, options, keeper_.get(), std::move(from_keeper.stored))),
+        devices_(device_ports_),
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
         node_files_(options, files_),
@@ -103,7 +104,7 @@ class Agent final {
                  .state_dir = options.state_dir,
                  .endpoint = options.endpoint,
                  .api = api(),
-                 .devices = *devices_,
+                 .devices = devices_,
                  .keeper = keeper_.get(),
                  .pod_file = lives_.get(),
                  .cordon = cordon_,
@@ -115,14 +116,14 @@ class Agent final {
                   {.files = files_,
                    .state_dir = options.state_dir,
                    .shell = shell_,
-                   .devices = *devices_,
+                   .devices = devices_,
                    .clusters = *clusters_}),
         lock_(std::move(start.lock)),
         shutdown_(control_, *clock_,
                   {.options = options,
                    .files = files_,
                    .shell = shell_,
-                   .devices = *devices_,
+                   .devices = devices_,
                    .clusters = *clusters_,
                    .healer = healer_,
                    .kubernetes = kubernetes_,
@@ -214,7 +215,7 @@ class Agent final {
       now.version = CORBD_VERSION;
       now.volumes = shell_.status();
       now.heal_queue = &healer_.queue();
-      now.devices = devices_->counters();
+      now.devices = devices_.counters();
       now.volume_metrics = ops::volume_metrics_of(options_.volume_metrics).value_or(ops::VolumeMetrics::counters);
       now.calls_in_flight = csi_.in_flight();
       now.loop_lag = health_.worst_lag();
@@ -239,7 +240,7 @@ class Agent final {
 
   volume::Ports ports() {
     return {.clusters = *clusters_,
-            .devices = *devices_,
+            .devices = devices_,
             .kernel = *kernel_,
             .mounts = *mounts_,
             .filesystems = *filesystems_,
@@ -328,7 +329,8 @@ class Agent final {
   std::unique_ptr<kms::Kms> kms_;
   std::unique_ptr<volume::RecordStore> records_;
   std::unique_ptr<image::Clusters> clusters_;
-  std::unique_ptr<device::Devices> devices_;
+  std::map<device::Kind, std::unique_ptr<device::Devices>> device_ports_;
+  device::Served devices_;
   std::unique_ptr<device::KernelClient> kernel_;
   ClusterDirectory directory_;
   NodeFiles node_files_;

@@ -6,19 +6,6 @@
 
 namespace corbd::agent {
 
-nbd::Config nbd_config(const Options& options, keeper::Client* keeper, keeper::StoredFds stored) {
-  nbd::Config config;
-  config.slow_request = std::chrono::seconds(options.slow_request_s);
-  config.io_threads = static_cast<std::uint32_t>(options.io_threads);
-  config.fd_store = keeper;
-  config.commands_lock = options.runtime_dir + "/nbd.busy";
-  for (auto& memory : stored.memory) config.memory.emplace(memory.token, std::move(memory.file));
-  for (auto& held : stored.links)
-    config.inherited.emplace_back(held.link.device, nbd::GivenLink{std::move(held.link.backend), std::move(held.socket),
-                                                                   std::move(held.ledger), held.link.token});
-  return config;
-}
-
 handover::Side handover_side(const Options& options) {
   return {std::string(CORBD_VERSION) + " " + CORBD_GIT_HASH, plan::record_version,
           handover::identity(options.state_dir), options.keeper, true};

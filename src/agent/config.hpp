@@ -8,8 +8,6 @@
 #include "corbd/cephcsi/serving.hpp"
 #include "corbd/handover/handover.hpp"
 #include "corbd/heal/healer.hpp"
-#include "corbd/keeper/keeper.hpp"
-#include "corbd/nbd/devices.hpp"
 #include "corbd/ops/admin.hpp"
 #include "corbd/ops/web.hpp"
 #include "corbd/rbd/clusters.hpp"
@@ -17,7 +15,6 @@
 
 namespace corbd::agent {
 
-nbd::Config nbd_config(const Options& options, keeper::Client* keeper, keeper::StoredFds stored);
 /// This agent, to its predecessor or successor.
 handover::Side handover_side(const Options& options);
 /// `beside`: as rbd::Config has it.

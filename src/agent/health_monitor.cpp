@@ -111,7 +111,7 @@ ops::NodeFacts HealthMonitor::facts() const {
   facts.loop_lag = lag_.now();
   if (needs_.cordon.now()) facts.cordoned = needs_.cordon.now()->text();
   facts.csi = rpc::answers(needs_.endpoint);
-  facts.nbd = needs_.devices.ready();
+  facts.drivers = needs_.devices.ready();
   facts.state_dir = state_dir_.state();
   facts.registration = registration_of(needs_.registrar);
   facts.api_server = api_server();

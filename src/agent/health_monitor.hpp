@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "corbd/csi/registrar.hpp"
-#include "corbd/device/device.hpp"
+#include "corbd/device/served.hpp"
 #include "corbd/keeper/keeper.hpp"
 #include "corbd/kube/api.hpp"
 #include "corbd/ops/cordon.hpp"
@@ -23,7 +23,7 @@ class HealthMonitor {
     const std::string& state_dir;
     const std::string& endpoint;
     result<kube::Api*> api;  ///< failed_precondition: this node has none, and needs none
-    const device::Devices& devices;
+    const device::Served& devices;
     const keeper::Client* keeper;  ///< may be null: this agent has none
     int pod_file;                  ///< of handover::say_pod_lives(), for `corbd-probe`; -1: none
     const ops::Cordon& cordon;

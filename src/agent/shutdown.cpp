@@ -174,7 +174,7 @@ task<result<>> Shutdown::give_links() {
 task<volume::Taken> Shutdown::give(device::LinkSocket one) {
   const auto given = co_await parts_.giver.give(one);
   // Nobody else has it. It ends as all links that nobody goes on with (Devices::end_links).
-  if (one.socket) parts_.devices.take(one.device, one.volume_id, std::move(one.socket));
+  if (one.socket) parts_.devices.of(one.kind).take(one.device, one.volume_id, std::move(one.socket));
   static_cast<void>(failpoint::hit("handover.given"));
   if (!given) log::warning("volume.not_given", {{"volume", one.volume_id}, {"error", given.error().text}});
   if (!given) co_return volume::Taken::refused;

@@ -9,7 +9,7 @@
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/csi/registrar.hpp"
 #include "corbd/csi/server.hpp"
-#include "corbd/device/device.hpp"
+#include "corbd/device/served.hpp"
 #include "corbd/handover/handover.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/image/image.hpp"
@@ -31,7 +31,7 @@ class Shutdown {
     const Options& options;
     BlockingPool& files;
     volume::Shell& shell;
-    device::Devices& devices;
+    device::Served& devices;
     image::Clusters& clusters;
     heal::Healer& healer;
     orchestrator::Kubernetes& kubernetes;

@@ -118,7 +118,7 @@ void Takeover::take_listener() {
 }
 
 void Takeover::take_link() {
-  parts_.devices.take(said_.word.device, said_.word.volume_id, std::move(said_.descriptor));
+  parts_.devices.of(said_.word.kind).take(said_.word.device, said_.word.volume_id, std::move(said_.descriptor));
   serving_.spawn(serve(said_.word));
 }
 

@@ -7,7 +7,7 @@
 
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/gate.hpp"
-#include "corbd/device/device.hpp"
+#include "corbd/device/served.hpp"
 #include "corbd/handover/handover.hpp"
 #include "corbd/image/image.hpp"
 #include "corbd/lifecycle/lifecycle.hpp"
@@ -23,7 +23,7 @@ class Takeover {
     BlockingPool& files;
     std::string state_dir;
     volume::Shell& shell;
-    device::Devices& devices;
+    device::Served& devices;
     image::Clusters& clusters;
   };
 

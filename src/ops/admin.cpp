@@ -77,7 +77,7 @@ class Desk {
     tally(all, sources_.volumes.status(), sources_.healer.queue());
     for (const auto& one : sources_.stuck_helpers())
       all.hanging.push_back({one.what, one.pid, clock_.now() - one.since});
-    for (const auto& device : unclaimed()) ++(traits(device.kind).served ? all.unclaimed_nbd : all.unclaimed_krbd);
+    for (const auto& device : unclaimed()) ++all.unclaimed[device.kind];
     return all;
   }
 
@@ -94,8 +94,7 @@ class Desk {
     count(response, known);
     add_stuck(response, known.hanging);
     response.set_draining(known.cordoned.has_value());
-    response.set_unclaimed_nbd(known.unclaimed_nbd);
-    response.set_unclaimed_krbd(known.unclaimed_krbd);
+    add_unclaimed(response, known);
     add_health(response, judge(known));
     co_return result<>();
   }

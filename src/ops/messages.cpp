@@ -177,6 +177,13 @@ bool of_another_driver(const volume::Unclaimed& device, const std::string& drive
   });
 }
 
+void add_unclaimed(v1::GetStatusResponse& into, const NodeFacts& facts) {
+  std::uint32_t served = 0, others = 0;
+  for (const auto& [kind, devices] : facts.unclaimed) (traits(kind).served ? served : others) += devices;
+  into.set_unclaimed_nbd(served);
+  into.set_unclaimed_krbd(others);
+}
+
 void add_stuck(v1::GetStatusResponse& into, const std::vector<Hanging>& hanging) {
   for (const auto& one : hanging) {
     auto* entry = into.add_stuck_helpers();

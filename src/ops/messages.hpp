@@ -19,6 +19,8 @@ void count(v1::GetStatusResponse& into, const NodeFacts& facts);
 void add_health(v1::GetStatusResponse& into, const NodeHealth& health);
 /// It is mounted below a path of kubelet that names another driver.
 bool of_another_driver(const volume::Unclaimed& device, const std::string& driver);
+/// Both counts: of the devices that this agent could serve, and of the others.
+void add_unclaimed(v1::GetStatusResponse& into, const NodeFacts& facts);
 void add_stuck(v1::GetStatusResponse& into, const std::vector<Hanging>& hanging);
 
 }  // namespace corbd::ops

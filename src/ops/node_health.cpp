@@ -121,15 +121,15 @@ Component volumes_by_state(const NodeFacts& facts) {
   return {"volumes", worst, std::move(line)};
 }
 
-void unclaimed(const NodeFacts& facts, std::vector<Component>& into) {
-  if (facts.unclaimed_nbd > 0)
-    into.push_back(warning("nbd devices", many(facts.unclaimed_nbd, "unclaimed device") +
-                                              ": no record or no Ceph key here. Another program serves them, or nobody "
-                                              "does (see: corbd volumes; restart kubelet)"));
-  if (facts.unclaimed_krbd > 0)
-    into.push_back(good("rbd devices", many(facts.unclaimed_krbd, "device") +
-                                           " of the kernel client, staged by ceph-csi. The next stage makes them known "
-                                           "here (see: corbd volumes; restart kubelet)"));
+Component unclaimed(const device::Traits& kind, std::uint32_t count) {
+  const std::string devices = std::string(kind.prefix) + " devices";
+  if (kind.served)
+    return warning(devices, many(count, "unclaimed device") +
+                                ": no record or no Ceph key here. Another program serves them, or nobody does (see: "
+                                "corbd volumes; restart kubelet)");
+  return good(devices, many(count, "device") +
+                           " of the kernel client, staged by ceph-csi. The next stage makes them known here (see: "
+                           "corbd volumes; restart kubelet)");
 }
 
 Component cluster(const std::string& id, const ClusterFacts& facts) {
@@ -232,7 +232,8 @@ NodeHealth judge(const NodeFacts& facts) {
   auto& all = health.components;
   all.push_back(agent_itself(facts));
   all.push_back(needed("csi-socket", facts.csi, "answers"));
-  all.push_back(needed("nbd", facts.nbd, "the kernel's driver is there"));
+  for (const auto& [kind, driver] : facts.drivers)
+    all.push_back(needed(std::string(device::traits(kind).name), driver, "the kernel's driver is there"));
   all.push_back(needed("state-dir", facts.state_dir, "can be written"));
   all.push_back(kubelet(facts.registration));
   all.push_back(outsider("api-server", facts.api_server,
@@ -241,7 +242,7 @@ NodeHealth judge(const NodeFacts& facts) {
                          "the agent does not see that the node shuts down, and leaves before its volumes' users"));
   all.push_back(keeper(facts.keeper));
   all.push_back(volumes_by_state(facts));
-  unclaimed(facts, all);
+  for (const auto& [kind, count] : facts.unclaimed) all.push_back(unclaimed(device::traits(kind), count));
   for (const auto& [id, of] : facts.clusters) all.push_back(cluster(id, of));
   all.push_back(helpers(facts.hanging));
   return health;

@@ -10,6 +10,7 @@
 
 #include "corbd/core/result.hpp"
 #include "corbd/core/time.hpp"
+#include "corbd/device/values.hpp"
 #include "corbd/heal/heal_queue.hpp"
 #include "corbd/volume/status.hpp"
 
@@ -78,17 +79,18 @@ inline constexpr std::chrono::seconds kNextComesWithin{15};
 
 /// What an error stands in for is not there. Every fact has a value that means "well".
 struct NodeFacts {
-  duration loop_lag{};                  ///< of the control thread
-  std::optional<std::string> cordoned;  ///< by `corbd drain`: since when; text
-  result<> csi, nbd, state_dir;         ///< the CSI socket answers; the driver is there; its folder can be written
-  Registration registration;            ///< with kubelet
+  duration loop_lag{};                       ///< of the control thread
+  std::optional<std::string> cordoned;       ///< by `corbd drain`: since when; text
+  result<> csi, state_dir;                   ///< the CSI socket answers; its folder can be written
+  std::map<device::Kind, result<>> drivers;  ///< of the kinds that this agent serves: whether the driver is there
+  Registration registration;                 ///< with kubelet
   Outsider api_server, system_bus;
   std::optional<KeeperFacts> keeper;  ///< nothing: this agent has none
   std::optional<ToldFacts> told_to_end;
   std::map<volume::Health, std::uint32_t> volumes;
-  std::map<std::string, ClusterFacts> clusters;         ///< by cluster ID; those that have a volume here
-  std::uint32_t unclaimed_nbd = 0, unclaimed_krbd = 0;  ///< devices that no record names
-  std::vector<Hanging> hanging;                         ///< helpers
+  std::map<std::string, ClusterFacts> clusters;     ///< by cluster ID; those that have a volume here
+  std::map<device::Kind, std::uint32_t> unclaimed;  ///< devices that no record names
+  std::vector<Hanging> hanging;                     ///< helpers
 };
 
 /// Fills in `volumes` and `clusters`.

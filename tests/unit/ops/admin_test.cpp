@@ -100,7 +100,7 @@ TEST_CASE("the status counts volumes by health and by cluster, and names the age
 
 TEST_CASE("the status has the judgement that the probes have") {
   Scene scene;
-  scene.facts.nbd = Error{errc::failed_precondition, "no driver"};
+  scene.facts.drivers[device::Kind::nbd] = Error{errc::failed_precondition, "no driver"};
   scene.facts.system_bus = {ops::Outsider::State::silent, "no bus"};
   scene.volumes.add("1", Health::reconnecting);
   scene.start();

@@ -71,7 +71,7 @@ TEST_CASE("readyz has one line for each component that is not ready") {
   CHECK(ops::readyz({}).status == 200);
   ops::NodeFacts facts;
   facts.csi = Error{errc::unavailable, "no socket"};
-  facts.nbd = Error{errc::failed_precondition, "no driver"};
+  facts.drivers[device::Kind::nbd] = Error{errc::failed_precondition, "no driver"};
   const auto response = ops::readyz(ops::judge(facts));
   CHECK(response.status == 503);
   CHECK(response.body == "csi-socket: no socket\nnbd: no driver\n");

@@ -32,7 +32,7 @@ NodeFacts facts_with(unsigned wrong) {
   const auto bit = [&](unsigned number) { return (wrong >> number & 1) != 0; };
   if (bit(0)) facts.loop_lag = 30s;
   if (bit(1)) facts.csi = kGone;
-  if (bit(2)) facts.nbd = kGone;
+  if (bit(2)) facts.drivers[device::Kind::nbd] = kGone;
   if (bit(3)) facts.state_dir = kGone;
   if (bit(4)) facts.registration = {Registration::State::waits, ""};
   if (bit(5)) facts.registration = {Registration::State::refused, "no"};
@@ -223,11 +223,11 @@ TEST_CASE("helpers that hang are one warning that names each") {
 
 TEST_CASE("unclaimed devices are named with the way out, and those of the kernel client count as healthy") {
   NodeFacts facts;
-  facts.unclaimed_krbd = 2;
+  facts.unclaimed[device::Kind::krbd] = 2;
   CHECK(verdict_of(facts) == Verdict::ok);
   CHECK_THAT(component(facts, "rbd devices").text,
              ContainsSubstring("2 devices of the kernel client, staged by ceph-csi"));
-  facts.unclaimed_nbd = 5;
+  facts.unclaimed[device::Kind::nbd] = 5;
   CHECK(verdict_of(facts) == Verdict::warning);
   CHECK_THAT(component(facts, "nbd devices").text, ContainsSubstring("5 unclaimed devices: no record or no Ceph key") &&
                                                        ContainsSubstring("restart kubelet"));

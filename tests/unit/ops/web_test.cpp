@@ -76,7 +76,7 @@ TEST_CASE("health does not ask for readiness") {
 TEST_CASE("the metrics say what the probes and the status say") {
   Scene scene;
   CHECK_THAT(scene.web.page({"GET", "/here"}).body, ContainsSubstring("corbd_ready 1\n"));
-  scene.facts.nbd = Error{errc::failed_precondition, "no driver"};
+  scene.facts.drivers[device::Kind::nbd] = Error{errc::failed_precondition, "no driver"};
   scene.facts.system_bus = {ops::Outsider::State::silent, "no bus"};
   const auto body = scene.web.page({"GET", "/here"}).body;
   CHECK_THAT(body, ContainsSubstring("corbd_ready 0\n"));
