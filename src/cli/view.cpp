@@ -27,10 +27,15 @@ std::string claim_of(const v1::Volume& volume) {
   return volume.pvc().empty() ? "" : volume.pvc_namespace() + "/" + volume.pvc();
 }
 
-std::string device_of(const v1::Volume& volume) {
-  if (!volume.has_device()) return "";
-  return (volume.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(volume.device());
+/// Of a volume, or of a device without one.
+template <class Message>
+std::string path_of(const Message& device) {
+  if (!device.device_path().empty()) return for_terminal(device.device_path());
+  // An agent that is older than that field has two kinds.
+  return (device.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(device.device());
 }
+
+std::string device_of(const v1::Volume& volume) { return volume.has_device() ? path_of(volume) : ""; }
 
 /// The program that answers its requests now.
 std::string server_of(const v1::Volume& volume) {
@@ -119,8 +124,7 @@ std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std
   if (volumes.unclaimed().empty()) return table(rows);
   Rows left{{"UNCLAIMED", "VOLUME", "WHY THIS AGENT DOES NOT SERVE IT"}};
   for (const auto& device : volumes.unclaimed())
-    left.push_back({(device.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(device.device()),
-                    cell(device.volume_id()), cell(device.why())});
+    left.push_back({cell(path_of(device)), cell(device.volume_id()), cell(device.why())});
   return table(rows) + "\n" + table(left);
 }
 

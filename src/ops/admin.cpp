@@ -111,6 +111,7 @@ class Desk {
       auto& entry = *response.add_unclaimed();
       entry.set_volume_id(rpc::valid_utf8(device.volume_id));
       entry.set_device(device.device);
+      entry.set_device_path(device::path(device.device, device.kind));
       entry.set_by_kernel(by_kernel);
       entry.set_why(by_kernel ? kLeftToKernel : why == left.end() ? kNobodyTold : rpc::valid_utf8(why->second));
     }

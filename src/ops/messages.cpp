@@ -75,7 +75,10 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
   out.set_cluster_id(valid_utf8(status.cluster_id));
   name_image(out, status.image);
   out.set_image_key(valid_utf8(status.image_key));
-  if (status.device) out.set_device(*status.device);
+  if (status.device) {
+    out.set_device(*status.device);
+    out.set_device_path(device::path(*status.device, status.kind));
+  }
   out.set_by_kernel(!traits(status.kind).served);
   out.set_size_bytes(status.size);
   out.set_block(status.block);

@@ -106,7 +106,15 @@ TEST_CASE("devices of volumes that nobody here knows are listed below the volume
   CHECK_THAT(volumes_table(volumes, false, kNow), ContainsSubstring("/dev/nbd4   v7       because\n"));
 }
 
-TEST_CASE("a device of the kernel's client has its own name") {
+TEST_CASE("a device has the name that its agent tells") {
+  v1::ListVolumesResponse volumes;
+  *volumes.add_volumes() = staged("v1");
+  volumes.mutable_volumes(0)->set_device_path("/dev/other3");
+  volumes.add_unclaimed()->set_device_path("/dev/other4");
+  CHECK_THAT(volumes_table(volumes, false, kNow), ContainsSubstring("/dev/other3") && ContainsSubstring("/dev/other4"));
+}
+
+TEST_CASE("a device of the kernel's client has its own name, also from an older agent") {
   v1::ListVolumesResponse volumes;
   auto* volume = volumes.add_volumes();
   *volume = staged("v1");

@@ -53,7 +53,10 @@ TEST_CASE("what a volume does not have is absent from its message") {
 TEST_CASE("a volume that the kernel's client serves is told as such") {
   auto status = staged("pool/image");
   status.kind = device::Kind::krbd;
-  CHECK(to_message(status, heal::HealQueue({}), now).by_kernel());
+  status.device = 3;
+  const auto message = to_message(status, heal::HealQueue({}), now);
+  CHECK(message.by_kernel());
+  CHECK(message.device_path() == "/dev/rbd3");
 }
 
 TEST_CASE("all that is known of a volume is in its message") {
