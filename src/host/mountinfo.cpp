@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "corbd/core/file.hpp"
+#include "corbd/device/values.hpp"
 #include "failure.hpp"
 
 namespace corbd::host {
@@ -34,9 +35,11 @@ bool has_option(const std::string& options, const std::string& wanted) {
 /// Since 6.12, and in 6.1's later updates, an ext4 that stopped writing keeps the flag of its superblock (until 6.15
 /// says emergency_ro); fsck takes the count of errors back.
 bool stopped_writing(const Mount& mount, const std::string& filesystem_options, const std::string& ext4) {
-  const bool ours = mount.source.starts_with("/dev/nbd") || mount.source.starts_with("/dev/rbd");
-  if (!mount.fstype.starts_with("ext") || !ours || !has_option(filesystem_options, "errors=remount-ro")) return false;
-  const auto errors = read_file(ext4 + mount.source.substr(std::string_view("/dev").size()) + "/errors_count", 64);
+  constexpr std::string_view dev = "/dev/";
+  if (!mount.fstype.starts_with("ext") || !mount.source.starts_with(dev)) return false;
+  const std::string device = mount.source.substr(dev.size());
+  if (device::traits_of(device) == nullptr || !has_option(filesystem_options, "errors=remount-ro")) return false;
+  const auto errors = read_file(ext4 + "/" + device + "/errors_count", 64);
   return errors && !errors->starts_with('0');
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "corbd/core/sysfs.hpp"
+#include "corbd/device/values.hpp"
 
 namespace corbd::manager {
 
@@ -27,14 +28,15 @@ std::string device_of(const host::Mount& mount, const std::string& sys) {
 std::string death_of(const std::string& device, const std::string& sys) {
   // For links of /dev/mapper the number was found above; a name that is none is not judged.
   const fs::path folder = sys + "/class/block/" + device;
+  const auto* kind = device::traits_of(device);
   std::error_code ignored;
   if (!fs::exists(folder, ignored)) {
-    const bool certain = device.starts_with("nbd") || device.starts_with("rbd") || device.starts_with("dm-");
+    const bool certain = kind != nullptr || device.starts_with("dm-");
     return certain ? "the device " + device + " is gone" : "";
   }
   if (sysfs::attribute(folder / "size").value_or("") == "0") return "the device " + device + " was disconnected";
-  // The kernel shows it only while the device is configured.
-  if (device.starts_with("nbd") && !fs::exists(folder / "pid", ignored) && !fs::exists(folder / "partition", ignored))
+  if (kind != nullptr && kind->shows_pid && !fs::exists(folder / "pid", ignored) &&
+      !fs::exists(folder / "partition", ignored))
     return "the device " + device + " was disconnected";
   for (const auto& below : sysfs::names_in(folder / "slaves"))
     if (auto why = death_of(below, sys); !why.empty()) return why;

@@ -4,6 +4,7 @@
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/device/values.hpp"
 
 namespace corbd::orchestrator {
 namespace {
@@ -119,7 +120,7 @@ task<result<>> Finder::attempt(std::string volume_id) {
   if (volume.claim) staged.claim = {volume.claim->name, volume.claim->name_space, volume.name};
   turn->release();
   log::info("device.claimed", {{"volume", volume_id},
-                               {"device", "/dev/nbd" + std::to_string(device->device)},
+                               {"device", device::path(device->device, device->kind)},
                                {"persistent_volume", volume.name}});
   co_return co_await volumes_.want(volume_id, std::move(*wish), {clock_.now() + config_.stage_within, &stopping_});
 }
