@@ -213,11 +213,12 @@ TEST_CASE("a handover of 100 volumes under writers loses no write", "[.][many]")
   auto asked = handover::ask(folder.path() + "/runtime", kSide);
   REQUIRE(asked);
   REQUIRE(*asked);
+  device::Served devices(*next.devices);
   agent::Takeover takeover(next.io.get_executor(), *next.clock, std::move(*asked),
                            {.files = next.pool,
                             .state_dir = folder.path(),
                             .shell = next.shell,
-                            .devices = *next.devices,
+                            .devices = devices,
                             .clusters = *next.clusters});
   std::chrono::steady_clock::time_point begun;
   const bool served = next.run(take_over(takeover, begun));
