@@ -1,9 +1,10 @@
-// Whether corbd takes over the device that ceph-csi made: the planner itself decides, on an observation made of this
-// node's files and of the volume's attributes. What only Ceph knows is taken to agree. Pure.
+// The next stage of a volume that ceph-csi staged: the planner itself decides, on an observation made of this node's
+// files and of the volume's attributes. What the planner asks Ceph is not known here. Pure.
 #include <charconv>
 
 #include "case.hpp"
 #include "corbd/cephcsi/parameters.hpp"
+#include "corbd/core/overloaded.hpp"
 #include "corbd/plan/planner.hpp"
 
 namespace corbd::migration {
@@ -30,17 +31,23 @@ std::vector<device::Seen> devices_of(const Case& of) {
   return found;
 }
 
-/// The attributes of a static volume name its image. That of another volume is in its journal, in the cluster.
-image::Resolved resolved_of(const Case& of) {
+/// The one that ceph-csi noted: with any other, corbd refuses the volume.
+image::Resolved noted_image(const Case& of) {
   image::Resolved image;
   if (of.stash == nullptr) return image;
   image.name = {of.stash->pool, of.stash->ns, of.stash->image};
   image.kms_id = of.stash->encrypted ? "not known" : "";
   if (of.object == nullptr) return image;
+  if (const auto read = cephcsi::read_parameters(of.object->attributes)) image.kms_id = read->kms_id;
+  return image;
+}
+
+/// The attributes of a static volume name its image. That of another volume is in its journal, in the cluster.
+std::optional<image::Resolved> resolved_of(const Case& of) {
+  if (of.object == nullptr) return std::nullopt;
   const auto read = cephcsi::read_parameters(of.object->attributes);
-  if (!read) return image;
-  image.kms_id = read->kms_id;
-  if (!read->is_static) return image;
+  if (!read || !read->is_static) return std::nullopt;
+  auto image = noted_image(of);
   const std::string pool = attribute(of, "pool");
   const std::string name = read->migrated ? attribute(of, "imageName") : of.at.volume_id;
   if (!pool.empty()) image.name.pool = pool;
@@ -48,31 +55,77 @@ image::Resolved resolved_of(const Case& of) {
   return image;
 }
 
+/// After the change: ceph-csi's rbd-nbd has ended, and the stage brings a key.
 plan::Observation observed(const Case& of) {
   plan::Observation seen;
   seen.devices = devices_of(of);
+  seen.key_known = true;
+  seen.facts.served_by_other = false;
   seen.facts.stash = of.stash == nullptr ? std::optional<cephcsi::Stash>() : *of.stash;
   seen.facts.resolved = resolved_of(of);
-  if (!of.at.mounted || of.at.device.empty()) return seen;
-  const auto below = seen_as(of.at.device.starts_with("rbd") ? device::Kind::krbd : device::Kind::nbd, of.at.device);
+  if (!of.at.mounted) return seen;
   host::Mount mount;
   mount.target = plan::staging_target(of.at.volume_id, of.at.path);
-  mount.dev_major = below.dev_major;
-  mount.dev_minor = below.dev_minor;
+  if (!of.at.device.empty()) {
+    const auto below = seen_as(of.at.device.starts_with("rbd") ? device::Kind::krbd : device::Kind::nbd, of.at.device);
+    mount.dev_major = below.dev_major;
+    mount.dev_minor = below.dev_minor;
+  }
   seen.mounts.push_back(std::move(mount));
   return seen;
 }
 
+/// A question that the planner asks Ceph.
+std::string question(plan::Fact fact) {
+  if (fact == plan::Fact::resolved) return "which image the volume's journal names";
+  if (fact == plan::Fact::ownership) return "who has the image locked or open";
+  return "what else Ceph tells about the image";
+}
+
 }  // namespace
 
-result<> check_adoption(const Case& of) {
+StageForecast forecast_stage(const Case& of) {
   plan::Staged wish;
   wish.path = of.at.path;
+  wish.capability.block = of.at.block;
+  wish.capability.read_only = only_readers(of);
   plan::Policy policy;
   policy.driver = of.inputs.driver;
-  const auto decision = plan::decide(of.at.volume_id, std::nullopt, wish, observed(of), policy);
-  if (const auto* refused = std::get_if<plan::Fail>(&decision)) return refused->error;
-  return {};
+  auto seen = observed(of);
+  if (const auto& image = seen.facts.resolved) {
+    wish.source.pool = image->name.pool;
+    wish.source.image = image->name.image;
+  } else {
+    wish.reserved.emplace();
+  }
+  std::optional<plan::Record> record;
+  StageForecast forecast;
+  // A plan has at most 40 steps (invariant I7 of the planner).
+  bool goes_on = true;
+  for (int steps = 0; goes_on && steps < 40; ++steps) {
+    const auto decision = plan::decide(of.at.volume_id, record, wish, seen, policy);
+    if (const auto* refused = std::get_if<plan::Fail>(&decision)) return {refused->error, {}};
+    const auto* step = std::get_if<plan::Step>(&decision);
+    if (step == nullptr) break;
+    goes_on = std::visit(Overloaded{[&](const plan::step::WriteRecord& write) {
+                                      record = write.record;
+                                      return true;
+                                    },
+                                    [&](const plan::step::Fence&) {
+                                      seen.facts.fenced = true;
+                                      return true;
+                                    },
+                                    [&](const plan::step::OpenImage&) { return seen.image_open = true; },
+                                    [&](const plan::step::Look& look) {
+                                      if (plan::asks_cluster(look)) forecast.not_known.push_back(question(look.fact));
+                                      if (look.fact != plan::Fact::resolved) return false;
+                                      seen.facts.resolved = noted_image(of);
+                                      return true;
+                                    },
+                                    [](const auto&) { return false; }},
+                         *step);
+  }
+  return forecast;
 }
 
 }  // namespace corbd::migration

@@ -101,6 +101,11 @@ bool has_image(const KernelUser& device, const cephcsi::Stash& noted) {
   return device.pool == noted.pool && device.ns == noted.ns && device.image == noted.image;
 }
 
+bool only_readers(const Case& of) {
+  return of.object != nullptr && !of.object->access_modes.empty() &&
+         std::ranges::all_of(of.object->access_modes, [](const auto& mode) { return mode == "ReadOnlyMany"; });
+}
+
 bool attaches_nothing(const ForecastInputs& inputs) { return inputs.attaches && !*inputs.attaches; }
 
 bool is_empty(const Case& of) {

@@ -32,8 +32,14 @@ std::string attribute(const Case& of, const char* name);
 const KernelUser* mapped_device(const Case& of);
 /// Whether the device has the image that ceph-csi noted.
 bool has_image(const KernelUser& device, const cephcsi::Stash& noted);
-/// Whether corbd takes over the volume's device, as its next stage judges it. The error says why not.
-result<> check_adoption(const Case& of);
+/// ReadOnlyMany, by its PersistentVolume.
+bool only_readers(const Case& of);
+/// How corbd's next stage of the volume goes.
+struct StageForecast {
+  result<> adopted;                         ///< an error: corbd refuses the volume, whatever Ceph says
+  std::vector<std::string> not_known = {};  ///< what the stage asks Ceph
+};
+StageForecast forecast_stage(const Case& of);
 /// The CSIDriver says so (attachRequired: false): no volume of the driver has a VolumeAttachment.
 bool attaches_nothing(const ForecastInputs& inputs);
 /// kubelet's folder, and nothing in it: no volume is staged there.

@@ -94,7 +94,8 @@ struct ForecastInputs {
 /// What awaits one volume.
 struct VolumeForecast {
   std::string volume_id, claim, persistent_volume, path, device;
-  std::string now, after, next_stage;  ///< who serves it; next_stage: who does from its next NodeStageVolume on
+  std::string now, after, next_stage;       ///< who serves it; next_stage: who does from its next NodeStageVolume on
+  std::vector<std::string> not_known = {};  ///< what its next stage asks Ceph
   std::vector<Finding> findings;
 };
 struct Forecast {

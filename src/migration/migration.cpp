@@ -39,13 +39,16 @@ void judge_device(const Case& of, VolumeForecast& into) {
                                        "fails when rbd-nbd's reattach-timeout (300 s) is over"
                                      : " carries the identifier " + of.nbd->backend + ", not this volume's"),
                        kMoveAway);
-  const auto adopted = of.at.stash ? check_adoption(of) : result<>();
-  if (adopted) return;
+  // A stash that cannot be read is judged by itself.
+  if (!of.at.stash) return;
+  auto stage = forecast_stage(of);
+  into.not_known = std::move(stage.not_known);
+  if (stage.adopted) return;
   const auto* mapped = mapped_device(of);
   add_finding(into, Grade::failure, "device",
-              "corbd refuses " + device +
+              "corbd refuses " + (of.device.empty() ? "its next stage" : device) +
                   (mapped == nullptr ? "" : ", which has the image " + mapped->pool + "/" + mapped->image) + ": " +
-                  adopted.error().text,
+                  stage.adopted.error().text,
               kMoveAway);
 }
 
@@ -304,7 +307,7 @@ VolumeForecast migrated(const Case& of) {
     return made;
   }
   judge_stash(of, made);
-  if (of.server != Server::none) judge_device(of, made);
+  if (of.server != Server::none || of.at.mounted) judge_device(of, made);
   judge_io(of, made);
   judge_attachment(of, made);
   judge_cluster(of, made);

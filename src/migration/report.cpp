@@ -3,6 +3,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
+#include <boost/json/value_from.hpp>
 #include <iostream>
 
 #include "corbd/core/base64.hpp"
@@ -40,6 +41,7 @@ void print_volume(const VolumeForecast& volume) {
   row("now", volume.now);
   row("after", volume.after);
   row("next stage", volume.next_stage);
+  for (const auto& question : volume.not_known) row("not known", question + ": only Ceph tells");
   for (const auto& finding : volume.findings) print_finding(finding, "      ");
 }
 
@@ -52,6 +54,7 @@ json::object json_of_volume(const VolumeForecast& volume) {
           {"now", volume.now},
           {"after", volume.after},
           {"next_stage", volume.next_stage},
+          {"not_known", json::value_from(volume.not_known)},
           {"verdict", doctor::json_word(worst_of(volume.findings))},
           {"findings", doctor::report(volume.findings)}};
 }

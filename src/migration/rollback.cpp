@@ -55,11 +55,6 @@ std::string misled(const Case& of) {
   return "";
 }
 
-bool only_readers(const kube::PersistentVolume& volume) {
-  return !volume.access_modes.empty() &&
-         std::ranges::all_of(volume.access_modes, [](const auto& mode) { return mode == "ReadOnlyMany"; });
-}
-
 /// ceph-csi heals a filesystem whose attributes say rbd-nbd. It tries once, when its pod starts.
 void judge_served(const Case& of, VolumeForecast& into) {
   if (const std::string why = misled(of); !why.empty()) return nobody_will(of, into, "ceph-csi cannot heal it: " + why);
@@ -79,7 +74,7 @@ void judge_served(const Case& of, VolumeForecast& into) {
   if (attribute(of, "mounter") != "rbd-nbd")
     return nobody_will(of, into, "its attributes do not say mounter: rbd-nbd, so ceph-csi does not heal it");
   into.after = "rbd-nbd, when ceph-csi's pod has started and the API server answers it";
-  if (only_readers(*of.object))
+  if (only_readers(of))
     add_finding(into, Grade::warning, "read-only",
                 "ceph-csi 3.13 attaches a volume for readers for writing when it heals it", kDrain);
   add_finding(

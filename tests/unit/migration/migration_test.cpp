@@ -493,10 +493,45 @@ TEST_CASE("a volume that corbd serves already has nothing before it") {
 TEST_CASE("a staging folder without a device is nothing to move") {
   auto inputs = by_kernel();
   inputs.staged[0].device = "";
+  inputs.staged[0].mounted = false;
   inputs.krbd.clear();
   CHECK(exit_code(forecast_migration(inputs)) == 0);
   CHECK_THAT(only(forecast_migration(inputs)).now, ContainsSubstring("no device"));
   CHECK(exit_code(forecast_rollback(inputs)) == 1);  // no agent answers
+}
+
+TEST_CASE("a mount whose device is neither nbd's nor the kernel's fails the migration: corbd's stage refuses it") {
+  auto inputs = by_kernel();
+  inputs.staged[0].device = "";
+  inputs.krbd.clear();
+  CHECK_THAT(named(only(forecast_migration(inputs)), "device").said, ContainsSubstring("something else is mounted"));
+  CHECK(only(forecast_migration(inputs)).after == "nobody: corbd refuses it");
+}
+
+TEST_CASE("what corbd's stage asks Ceph is not known before a migration, and neither fails nor passes it") {
+  using Questions = std::vector<std::string>;
+  const std::string journal = "which image the volume's journal names", users = "who has the image locked or open";
+  CHECK(only(forecast_migration(by_kernel())).not_known == Questions{journal});
+  CHECK(only(forecast_migration(by_rbd_nbd())).not_known == Questions{journal, users});
+  SECTION("the attributes of a static volume name its image") {
+    auto inputs = by_kernel();
+    auto& attributes = inputs.facts[kVolume].volume->attributes;
+    attributes = {{"staticVolume", "true"}, {"clusterID", "prod"}, {"pool", "rbd"}, {"imageFeatures", "layering"}};
+    (*inputs.staged[0].stash)->image = inputs.krbd[0].image = kVolume;
+    CHECK(only(forecast_migration(inputs)).not_known.empty());
+    CHECK(migration_of(inputs, "device") == Grade::ok);
+  }
+  SECTION("nobody has to be asked who uses the image of a volume for readers") {
+    auto inputs = by_rbd_nbd();
+    inputs.facts[kVolume].volume->access_modes = {"ReadOnlyMany"};
+    CHECK(only(forecast_migration(inputs)).not_known == Questions{journal});
+  }
+  SECTION("Ceph is not asked about a volume that corbd refuses, or serves already") {
+    auto inputs = by_rbd_nbd();
+    (*inputs.staged[0].stash)->device = "/dev/nbd7";
+    CHECK(only(forecast_migration(inputs)).not_known.empty());
+    CHECK(only(forecast_migration(by_agent())).not_known.empty());
+  }
 }
 
 TEST_CASE("an empty folder of kubelet's is no staged volume, unless a device carries its volume ID") {
