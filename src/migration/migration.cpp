@@ -5,6 +5,7 @@
 #include "case.hpp"
 #include "corbd/cephcsi/handle.hpp"
 #include "corbd/kms/kms.hpp"
+#include "corbd/plan/planner.hpp"
 
 namespace corbd::migration {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 constexpr std::int64_t kStashVersion = 3;  // of the ceph-csi that was read (docs/sources.md#stash)
 constexpr const char* kMoveAway =
     "move its pods to another node first (`kubectl drain NODE`), so that ceph-csi unstages it";
+constexpr const char* kRefused = "nobody: corbd refuses its next stage";
 constexpr const char* kForLife =
     "a PersistentVolume keeps its attributes for life: leave ceph-csi on the nodes that use it, or copy its data to a "
     "volume of another StorageClass";
@@ -224,21 +226,24 @@ Choice choose(const Case& of) {
   return made;
 }
 
+/// Whether the kernel knows the image's features is not known here.
 std::string client(const Case& of, cephcsi::Mounter mounter) {
-  switch (mounter) {
-    case cephcsi::Mounter::nbd:
-      return "corbd";
-    case cephcsi::Mounter::krbd:
-      return "the kernel";
-    case cephcsi::Mounter::krbd_if_able:
-      if (has_new_key(of)) return "corbd, because the kernel does not know keys of the type aes256k";
-      break;
-  }
-  return "the kernel, or corbd if the image has a feature that the kernel lacks";
+  const auto key = of.secret == nullptr ? KeyType::unknown : of.secret->key_type;
+  const auto kernel = of.inputs.rbd == Module::absent
+                          ? result<device::Abilities>(Error{errc::failed_precondition, "there is no rbd module"})
+                          : device::Abilities{0, doctor::kernel_knows_aes256k(of.inputs.kernel)};
+  const auto known = plan::choose_kind(mounter, 0, key, kernel), unknown = plan::choose_kind(mounter, 1, key, kernel);
+  if (!known) return "";
+  if (*known == device::Kind::nbd)
+    return mounter == cephcsi::Mounter::nbd ? "corbd"
+                                            : "corbd, because the kernel does not know keys of the type aes256k";
+  return unknown ? "the kernel, or corbd if the image has a feature that the kernel lacks" : "the kernel";
 }
 
-void judge_client(const Case& of, VolumeForecast& into, const cephcsi::Parameters& read) {
-  if (read.mounter != cephcsi::Mounter::nbd && of.inputs.rbd == Module::absent)
+void judge_client(const Case& of, VolumeForecast& into, const cephcsi::Parameters& read, const std::string& by) {
+  const std::string serves = client(of, read.mounter);
+  into.next_stage = serves.empty() ? kRefused : serves + ", by " + by;
+  if (serves.empty())
     add_finding(
         into, Grade::failure, "client",
         "the kernel is to serve it from its next stage on, or is asked first (tryOtherMounters), and has no rbd module",
@@ -271,13 +276,12 @@ void judge_attributes(const Case& of, VolumeForecast& into) {
   const auto choice = choose(of);
   const auto read = cephcsi::read_parameters(of.object->attributes, choice.mounters);
   if (!read) {
-    into.next_stage = "nobody: corbd refuses its next stage";
+    into.next_stage = kRefused;
     add_finding(into, Grade::failure, "attributes", read.error().text, kForLife);
     return;
   }
-  into.next_stage = client(of, read->mounter) + ", by " + choice.by;
   judge_encryption(of, into, *read);
-  judge_client(of, into, *read);
+  judge_client(of, into, *read, choice.by);
   judge_secret(of, into, &*read);
 }
 

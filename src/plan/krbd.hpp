@@ -3,15 +3,9 @@
 // format marker.
 #pragma once
 
-#include "corbd/cephcsi/key.hpp"
 #include "situation.hpp"
 
 namespace corbd::plan {
-
-/// Which client is to serve a new volume; failed_precondition names the features that the kernel does not know. Where
-/// no other client may, a key of a type that the kernel may not know is left to the kernel, which says so.
-result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features, cephcsi::KeyType key,
-                                 const result<device::Abilities>& kernel_client);
 
 bool by_kernel(const Situation& view);
 

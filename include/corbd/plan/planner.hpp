@@ -10,6 +10,7 @@
 #include <string>
 #include <variant>
 
+#include "corbd/cephcsi/key.hpp"
 #include "corbd/plan/observation.hpp"
 #include "corbd/plan/record.hpp"
 #include "corbd/plan/step.hpp"
@@ -40,6 +41,11 @@ struct Policy {
 
 Decision decide(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish,
                 const Observation& seen, const Policy& policy);
+
+/// Which client is to serve a new volume; failed_precondition names the features that the kernel does not know. Where
+/// no other client may, a key of a type that the kernel may not know is left to the kernel, which says so.
+result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features, cephcsi::KeyType key,
+                                 const result<device::Abilities>& kernel_client);
 
 /// The mount of a staging path: <path>/<volume id>.
 std::string staging_target(const std::string& volume_id, const std::string& staging_path);

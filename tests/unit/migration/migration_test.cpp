@@ -212,6 +212,7 @@ TEST_CASE("a kernel without its rbd module stands in the way of a volume that it
   };
   CHECK(with("rbd", "true") == Grade::failure);
   CHECK(with("rbd", "false") == Grade::failure);
+  CHECK(only(forecast_migration(inputs)).next_stage == "nobody: corbd refuses its next stage");
   CHECK(with("rbd-nbd", "true") == Grade::ok);
 }
 
