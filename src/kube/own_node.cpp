@@ -1,6 +1,10 @@
 #include "corbd/kube/own_node.hpp"
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <exception>
 #include <utility>
+
 namespace corbd::kube {
 namespace {
 
@@ -11,6 +15,20 @@ constexpr std::chrono::seconds kSpread{5};
 
 result<Access> find_access(const std::string& kubeconfig, const Environment& environment) {
   return kubeconfig.empty() ? in_cluster(environment) : read_kubeconfig(kubeconfig);
+}
+
+void ask(const Access& access, const std::function<task<>(Api&, Clock&)>& questions) {
+  asio::io_context io(1);
+  const auto clock = make_real_clock(io.get_executor());
+  BlockingPool names(io.get_executor(), *clock, 1);
+  Api api(io.get_executor(), *clock, names, access);
+  std::exception_ptr failed;
+  asio::co_spawn(io, questions(api, *clock), [&](std::exception_ptr error) {
+    failed = error;
+    io.stop();
+  });
+  io.run();
+  if (failed) std::rethrow_exception(failed);
 }
 
 OwnNode::OwnNode(executor control, Clock& clock, result<Api*> api, std::string name)

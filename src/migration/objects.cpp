@@ -1,12 +1,10 @@
 // What the API server says of staged volumes: their PersistentVolumes and node-stage secrets.
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
 #include <utility>
 
-#include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/clock.hpp"
 #include "corbd/kube/api.hpp"
 #include "corbd/kube/attachment.hpp"
+#include "corbd/kube/own_node.hpp"
 #include "inputs.hpp"
 
 namespace corbd::migration {
@@ -81,31 +79,26 @@ bool is_silence(const Error& error) {
   return error.code == errc::unreachable || error.code == errc::timed_out || error.code == errc::unavailable;
 }
 
-task<> ask_all(const Question& asking, ForecastInputs& into) {
+task<> ask_all(Question asking, ForecastInputs& into) {
   bool asked_driver = false;
+  const auto is_silent = [&](const auto& answer) {
+    if (!answer && is_silence(answer.error())) into.api = answer.error();
+    return !into.api;
+  };
   for (const auto& at : into.staged) {
     if (at.volume_id.empty() || into.facts.contains(at.volume_id)) continue;
     auto& facts = into.facts[at.volume_id];
     const auto attachment = co_await find_attachment(asking, at.volume_id);
-    if (!attachment && is_silence(attachment.error())) {
-      into.api = attachment.error();
-      co_return;
-    }
+    if (is_silent(attachment)) co_return;
     if (!attachment && attachment.error().code == errc::not_found && !std::exchange(asked_driver, true))
       into.attaches = co_await find_driver(asking);
     facts.attached = attachment ? stayed_here(asking, *attachment, at) : result<>(attachment.error());
     facts.volume = co_await find_volume(asking, at.volume_id, at.persistent_volume, attachment);
-    if (!facts.volume && is_silence(facts.volume.error())) {
-      into.api = facts.volume.error();
-      co_return;
-    }
+    if (is_silent(facts.volume)) co_return;
     if (facts.volume && facts.attached) facts.attached = kube::check_bound(*facts.volume, asking.driver, at.volume_id);
     if (!facts.volume || !facts.volume->node_stage_secret) continue;
     facts.secret = co_await find_secret(asking, *facts.volume->node_stage_secret);
-    if (!facts.secret && is_silence(facts.secret.error())) {
-      into.api = facts.secret.error();
-      co_return;
-    }
+    if (is_silent(facts.secret)) co_return;
   }
 }
 
@@ -116,18 +109,9 @@ void ask_api_server(ForecastInputs& inputs, const result<kube::Access>& access, 
     inputs.api = access.error();
     return;
   }
-  asio::io_context io(1);
-  const auto clock = make_real_clock(io.get_executor());
-  BlockingPool names(io.get_executor(), *clock, 1);
-  kube::Api api(io.get_executor(), *clock, names, *access);
-  const Question asking{*clock, api, inputs.driver, node, clock->now() + kAllAnswers};
-  std::exception_ptr failed;
-  asio::co_spawn(io, ask_all(asking, inputs), [&](std::exception_ptr error) {
-    failed = error;
-    io.stop();
+  kube::ask(*access, [&](kube::Api& api, Clock& clock) {
+    return ask_all({clock, api, inputs.driver, node, clock.now() + kAllAnswers}, inputs);
   });
-  io.run();
-  if (failed) std::rethrow_exception(failed);
 }
 
 }  // namespace corbd::migration

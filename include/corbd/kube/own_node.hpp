@@ -15,6 +15,9 @@ namespace corbd::kube {
 /// A kubeconfig if one is named, otherwise the pod's service account.
 result<Access> find_access(const std::string& kubeconfig, const Environment& environment);
 
+/// For a command, which has no control thread: asks until `questions` end.
+void ask(const Access& access, const std::function<task<>(Api&, Clock&)>& questions);
+
 /// Control thread only. stop() before it is destroyed, if it was started.
 class OwnNode {
  public:
