@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <unordered_map>
 
@@ -19,6 +20,8 @@
 
 namespace corbd::host {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Unref {
   void operator()(libmnt_table* table) const { mnt_unref_table(table); }
@@ -128,6 +131,22 @@ result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::st
     if (parent != by_id.end()) mounts[i].place = place_in(parent->second, mounts[i].target);
   }
   return mounts;
+}
+
+std::string device_of(const Mount& mount, const std::string& sys) {
+  // A bind of a device node: raw block.
+  if (mount.fstype == "devtmpfs" && mount.root.size() > 1) {
+    // The kernel's word for a node whose device is gone.
+    constexpr std::string_view gone = "//deleted";
+    const std::string_view root = mount.root;
+    return fs::path(root.ends_with(gone) ? root.substr(0, root.size() - gone.size()) : root).filename();
+  }
+  std::error_code failed;
+  const std::string number = std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor);
+  const fs::path link = fs::read_symlink(sys + "/dev/block/" + number, failed);
+  if (!failed) return link.filename();
+  // btrfs has a number of its own, as a device that is gone has none any more. The source names the device.
+  return mount.source.starts_with("/dev/") ? fs::path(mount.source).filename().string() : std::string();
 }
 
 std::optional<bool> propagates(const std::string& file, const std::string& path) {

@@ -4,26 +4,11 @@
 
 #include "corbd/core/sysfs.hpp"
 #include "corbd/device/values.hpp"
+#include "corbd/host/mountinfo.hpp"
 
 namespace corbd::manager {
 
 namespace fs = std::filesystem;
-
-std::string device_of(const host::Mount& mount, const std::string& sys) {
-  // A bind of a device node: raw block.
-  if (mount.fstype == "devtmpfs" && mount.root.size() > 1) {
-    // The kernel's word for a node whose device is gone.
-    constexpr std::string_view gone = "//deleted";
-    const std::string_view root = mount.root;
-    return fs::path(root.ends_with(gone) ? root.substr(0, root.size() - gone.size()) : root).filename();
-  }
-  std::error_code failed;
-  const std::string number = std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor);
-  const fs::path link = fs::read_symlink(sys + "/dev/block/" + number, failed);
-  if (!failed) return link.filename();
-  // btrfs has a number of its own, as a device that is gone has none any more. The source names the device.
-  return mount.source.starts_with("/dev/") ? fs::path(mount.source).filename().string() : std::string();
-}
 
 std::string death_of(const std::string& device, const std::string& sys) {
   // For links of /dev/mapper the number was found above; a name that is none is not judged.
@@ -44,7 +29,7 @@ std::string death_of(const std::string& device, const std::string& sys) {
 }
 
 std::string death_of(const host::Mount& mount, const std::string& sys) {
-  const std::string device = device_of(mount, sys);
+  const std::string device = host::device_of(mount, sys);
   if (!device.empty())
     if (auto why = death_of(device, sys); !why.empty()) return why;
   if (mount.filesystem_read_only && !mount.read_only)

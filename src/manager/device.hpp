@@ -7,8 +7,6 @@
 
 namespace corbd::manager {
 
-/// The kernel's name of the block device under the mount, "nbd0"; empty if it has none.
-std::string device_of(const host::Mount& mount, const std::string& sys = "/sys");
 /// Why nothing can be read through the device any more; empty while there is no such reason. A device whose server is
 /// away lives: its server comes back.
 std::string death_of(const std::string& device, const std::string& sys = "/sys");

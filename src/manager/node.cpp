@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "corbd/host/helpers.hpp"
+#include "corbd/host/mountinfo.hpp"
 #include "device.hpp"
 #include "node_work.hpp"
 
@@ -81,7 +82,7 @@ class HelperNode final : public Node {
   /// By value: the table may be read again meanwhile.
   task<Sight> look_at_mount(host::Mount mount, Until until) {
     Sight sight;
-    const std::string device = device_of(mount);
+    const std::string device = host::device_of(mount);
     const bool node = mount.fstype == "devtmpfs" && mount.root.size() > 1;
     sight.mount =
         node ? std::string(kDeviceSight) + device

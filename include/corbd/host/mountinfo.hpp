@@ -18,4 +18,7 @@ result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::st
 /// mount of the file holds it.
 std::optional<bool> propagates(const std::string& file, const std::string& path);
 
+/// The kernel's name of the block device under the mount, "nbd0"; empty if it has none.
+std::string device_of(const Mount& mount, const std::string& sys = "/sys");
+
 }  // namespace corbd::host

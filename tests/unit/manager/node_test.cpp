@@ -11,6 +11,7 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/host/helpers.hpp"
+#include "corbd/host/mountinfo.hpp"
 #include "device.hpp"
 #include "node_work.hpp"
 #include "support/catch.hpp"
@@ -218,7 +219,7 @@ TEST_CASE("a device node that was deleted with its device still gives the device
   host::Mount mount = mount_of(0, 6, "udev");
   mount.fstype = "devtmpfs";
   mount.root = "/nbd7//deleted";
-  CHECK(manager::device_of(mount) == "nbd7");
+  CHECK(host::device_of(mount) == "nbd7");
 }
 
 TEST_CASE("a filesystem without a device is not dead, one that stopped writing is") {
