@@ -87,6 +87,13 @@ result<Stash> parse_stash(std::string_view text) {
   return stash;
 }
 
+std::int64_t stash_version(std::string_view text) {
+  boost::system::error_code failed;
+  const auto parsed = json::parse(json::string_view(text.data(), text.size()), failed);
+  const auto* value = failed || !parsed.is_object() ? nullptr : find(parsed.get_object(), "Version");
+  return value != nullptr && value->is_int64() ? value->get_int64() : 0;
+}
+
 std::string encode(const Stash& stash) {
   std::string out = "{\"Version\":3,\"pool\":" + in_quotes(stash.pool) + ",\"radosNamespace\":" + in_quotes(stash.ns) +
                     ",\"image\":" + in_quotes(stash.image);

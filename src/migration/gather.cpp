@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/json/parse.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -27,7 +26,6 @@ namespace corbd::migration {
 namespace {
 
 namespace fs = std::filesystem;
-namespace json = boost::json;
 
 constexpr std::size_t kMaxFile = 65536, kMaxText = 16 << 20;
 
@@ -119,31 +117,10 @@ std::string below_mapping(const std::string& sys, const std::string& name) {
   return below.size() == 1 ? below.front() : "";
 }
 
-/// A raw device is a bind mount of its node, a filesystem has its device's number, and btrfs one of its own.
+/// Of nbd or of the kernel's client; empty: another, or not known.
 std::string mounted_device(const std::string& sys, const host::Mount& mount) {
-  std::string name;
-  if (mount.fstype == "devtmpfs") {
-    name = fs::path(mount.root).filename();
-    if (mount.root.ends_with("//deleted")) name = fs::path(mount.root.substr(0, mount.root.size() - 9)).filename();
-  } else {
-    std::error_code failed;
-    name = fs::read_symlink(
-               sys + "/dev/block/" + std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor), failed)
-               .filename();
-    if (name.empty() && mount.source.starts_with("/dev/")) name = fs::path(mount.source).filename();
-  }
-  name = below_mapping(sys, name);
+  const std::string name = below_mapping(sys, host::device_of(mount, sys));
   return name.starts_with("nbd") || name.starts_with("rbd") ? name : "";
-}
-
-std::int64_t version_of(const std::string& stash) {
-  boost::system::error_code failed;
-  const auto parsed = json::parse(stash, failed);
-  const auto* object = failed ? nullptr : parsed.if_object();
-  for (const char* key : {"Version", "version"})
-    if (const auto* value = object == nullptr ? nullptr : object->if_contains(key); value != nullptr)
-      return value->is_int64() ? value->get_int64() : 0;
-  return 0;
 }
 
 void read_stash_of(int folder, const std::string& below, StagedAt& into) {
@@ -154,12 +131,11 @@ void read_stash_of(int folder, const std::string& below, StagedAt& into) {
     into.stash = text.error();
     return;
   }
-  auto read = cephcsi::parse_stash(*text);
-  if (read)
+  if (auto read = cephcsi::parse_stash(*text))
     into.stash = std::optional(std::move(*read));
   else
     into.stash = with_context(path, read.error());
-  into.stash_version = version_of(*text);
+  into.stash_version = cephcsi::stash_version(*text);
 }
 
 /// ceph-csi, and this agent, mount a volume at <staging path>/<volume ID>.
@@ -175,15 +151,6 @@ void read_mount_of(const Host& host, StagedAt& into) {
   }
 }
 
-void add_staged(const Host& host, int folder, const std::string& below, StagedAt made, std::vector<StagedAt>& into) {
-  made.path = host.kubelet_dir + kPlugins + "/" + below;
-  read_stash_of(folder, below, made);
-  read_mount_of(host, made);
-  const bool empty = made.stash && !*made.stash && !made.mounted;
-  if (made.volume_id.empty() && empty) return;
-  into.push_back(std::move(made));
-}
-
 /// Volume ID to PersistentVolume, from the folders of pods.
 std::map<std::string, std::string> volumes_of_pods(const Host& host, const std::string& driver) {
   std::map<std::string, std::string> names;
@@ -194,9 +161,7 @@ std::map<std::string, std::string> volumes_of_pods(const Host& host, const std::
   for (const auto& pod : names_below(pods.get(), ".", ignored)) {
     const std::string volumes = pod + "/volumes/kubernetes.io~csi";
     for (const auto& volume : names_below(pods.get(), volumes, ignored)) {
-      std::string path = volumes;
-      path.append("/").append(volume).append("/vol_data.json");
-      const auto data = read_volume_data(pods.get(), path, ignored);
+      const auto data = read_volume_data(pods.get(), fs::path(volumes) / volume / "vol_data.json", ignored);
       if (data.driver == driver && !data.persistent_volume.empty()) names[data.handle] = data.persistent_volume;
     }
   }
@@ -209,11 +174,9 @@ void find_other_drivers(const Host& host, const std::string& driver, std::vector
   for (const char* below : {"/plugins", kPlugins}) {
     const Fd folder = host.folder(below);
     result<> ignored;
-    if (folder)
-      names.merge([&] {
-        const auto found = names_below(folder.get(), ".", ignored);
-        return std::set<std::string>(found.begin(), found.end());
-      }());
+    if (!folder) continue;
+    const auto found = names_below(folder.get(), ".", ignored);
+    names.insert(found.begin(), found.end());
   }
   if (names.contains(driver)) return;
   for (const auto& name : names)
@@ -237,32 +200,30 @@ std::vector<StagedAt> staged_volumes(const Host& host, const std::string& driver
   const Fd folder = open_plugins(host, read);
   if (!folder) return all;
   const auto pods = volumes_of_pods(host, driver);
-  for (const auto& name : names_below(folder.get(), driver, read)) {
-    std::string below = driver;
-    below.append("/").append(name);
+  const auto add = [&](const std::string& data_in, const std::string& below, std::string persistent_volume) {
+    const auto data = read_volume_data(folder.get(), data_in + "/vol_data.json", read);
+    const bool of_any_driver = below.starts_with("pv/");
+    if (data.driver != driver && (of_any_driver || !data.driver.empty())) return;
     StagedAt made;
-    made.volume_id = read_volume_data(folder.get(), below + "/vol_data.json", read).handle;
-    if (const auto known = pods.find(made.volume_id); known != pods.end()) made.persistent_volume = known->second;
-    add_staged(host, folder.get(), below + "/globalmount", std::move(made), all);
+    made.volume_id = data.handle;
+    made.path = host.kubelet_dir + kPlugins + "/" + below;
+    made.block = below.starts_with("volumeDevices/");
+    made.persistent_volume = std::move(persistent_volume);
+    if (const auto known = pods.find(data.handle); known != pods.end() && made.persistent_volume.empty())
+      made.persistent_volume = known->second;
+    read_stash_of(folder.get(), below, made);
+    read_mount_of(host, made);
+    const bool empty = made.stash && !*made.stash && !made.mounted;
+    if (!made.volume_id.empty() || !empty) all.push_back(std::move(made));
+  };
+  for (const auto& name : names_below(folder.get(), driver, read)) {
+    const std::string in = fs::path(driver) / name;
+    add(in, in + "/globalmount", "");
   }
   // kubelets before 1.24
-  for (const auto& name : names_below(folder.get(), "pv", read)) {
-    const auto data = read_volume_data(folder.get(), "pv/" + name + "/vol_data.json", read);
-    if (data.driver != driver) continue;
-    StagedAt made;
-    made.volume_id = data.handle;
-    made.persistent_volume = name;
-    add_staged(host, folder.get(), "pv/" + name + "/globalmount", std::move(made), all);
-  }
-  for (const auto& name : names_below(folder.get(), "volumeDevices/staging", read)) {
-    const auto data = read_volume_data(folder.get(), "volumeDevices/" + name + "/data/vol_data.json", read);
-    if (!data.driver.empty() && data.driver != driver) continue;
-    StagedAt made;
-    made.volume_id = data.handle;
-    made.persistent_volume = name;
-    made.block = true;
-    add_staged(host, folder.get(), "volumeDevices/staging/" + name, std::move(made), all);
-  }
+  for (const auto& name : names_below(folder.get(), "pv", read)) add("pv/" + name, "pv/" + name + "/globalmount", name);
+  for (const auto& name : names_below(folder.get(), "volumeDevices/staging", read))
+    add("volumeDevices/" + name + "/data", "volumeDevices/staging/" + name, name);
   return all;
 }
 

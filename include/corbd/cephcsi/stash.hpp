@@ -2,6 +2,7 @@
 // Read of what ceph-csi staged, and written for what this agent stages, so that either can follow the other.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ std::string log_to_remove(const Stash& stash, const std::string& volume_id);
 /// state_corrupt with the reason. Keys are matched as Go does it: without regard to case; absent ones have their zero
 /// value.
 result<Stash> parse_stash(std::string_view json);
+/// Of the file's format; 0: it has none.
+std::int64_t stash_version(std::string_view json);
 /// The bytes that ceph-csi's Go writes for the same; the attachment, if there is one, comes after them.
 std::string encode(const Stash& stash);
 
