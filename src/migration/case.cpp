@@ -82,8 +82,9 @@ Case case_of(const ForecastInputs& inputs, const StagedAt& at) {
   of.server = server_now(of);
   const auto known = inputs.facts.find(at.volume_id);
   if (known == inputs.facts.end()) return of;
-  if (known->second.volume) of.object = &*known->second.volume;
-  if (known->second.secret) of.secret = &*known->second.secret;
+  of.facts = &known->second;
+  if (of.facts->volume) of.object = &*of.facts->volume;
+  if (of.facts->secret) of.secret = &*of.facts->secret;
   return of;
 }
 

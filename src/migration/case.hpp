@@ -20,6 +20,7 @@ struct Case {
   Server server = Server::none;
   std::string device = {};  ///< "nbd0"; empty: it has none
   const NbdUser* nbd = nullptr;
+  const VolumeFacts* facts = nullptr;              ///< null: the API server was not asked
   const kube::PersistentVolume* object = nullptr;  ///< null: not known
   const StageSecret* secret = nullptr;             ///< null: not known
   const cephcsi::Stash* stash = nullptr;           ///< null: there is none, or it cannot be read

@@ -106,18 +106,15 @@ void judge_unattached(const Case& of, VolumeForecast& into) {
 
 /// corbd serves it in place only if the API server says that it stayed here.
 void judge_attachment(const Case& of, VolumeForecast& into) {
-  const auto known = of.inputs.facts.find(of.at.volume_id);
-  if (!of.inputs.api || known == of.inputs.facts.end() || !of.device.starts_with("nbd")) return;
-  const auto& attached = known->second.attached;
-  if (attached) return;
+  if (!of.inputs.api || of.facts == nullptr || !of.device.starts_with("nbd") || of.facts->attached) return;
   if (attaches_nothing(of.inputs)) return judge_unattached(of, into);
-  const auto code = attached.error().code;
-  const bool refused = code == errc::not_found || code == errc::failed_precondition;
+  const auto& error = of.facts->attached.error();
+  const bool refused = error.code == errc::not_found || error.code == errc::failed_precondition;
   add_finding(
       into, refused ? Grade::failure : Grade::warning, "attachment",
       std::string(refused ? "corbd does not serve it before its next stage: "
                           : "whether corbd serves it before its next stage is not known: ") +
-          attached.error().text,
+          error.text,
       "restart kubelet at once when the pod was replaced: its stage brings what corbd needs. Or move its pods away "
       "first");
 }
@@ -172,9 +169,8 @@ void judge_secret(const Case& of, VolumeForecast& into, const cephcsi::Parameter
   if (of.object != nullptr && !of.object->node_stage_secret)
     add_finding(into, Grade::failure, "secret",
                 "its PersistentVolume names no nodeStageSecretRef, so a stage brings no key", kForLife);
-  const auto known = of.inputs.facts.find(of.at.volume_id);
-  if (of.object != nullptr && of.object->node_stage_secret && of.secret == nullptr && known != of.inputs.facts.end()) {
-    const auto& error = known->second.secret.error();
+  if (of.object != nullptr && of.object->node_stage_secret && of.secret == nullptr) {
+    const auto& error = of.facts->secret.error();
     add_finding(into, error.code == errc::not_found ? Grade::failure : Grade::warning, "secret",
                 "its node-stage secret is not known: " + error.text,
                 error.code == errc::not_found ? "make the Secret, or no stage of it succeeds"
@@ -263,13 +259,11 @@ void judge_client(const Case& of, VolumeForecast& into, const cephcsi::Parameter
 void judge_attributes(const Case& of, VolumeForecast& into) {
   if (of.object == nullptr) {
     into.next_stage = "not known";
-    const auto known = of.inputs.facts.find(of.at.volume_id);
     if (of.inputs.api)
-      add_finding(
-          into, Grade::warning, "attributes",
-          "its attributes are not known: " + (known == of.inputs.facts.end() ? "no PersistentVolume of it was found"
-                                                                             : known->second.volume.error().text),
-          "`kubectl get pv -o yaml` has them; give --nodeid, so that its VolumeAttachment is found");
+      add_finding(into, Grade::warning, "attributes",
+                  "its attributes are not known: " +
+                      (of.facts == nullptr ? "no PersistentVolume of it was found" : of.facts->volume.error().text),
+                  "`kubectl get pv -o yaml` has them; give --nodeid, so that its VolumeAttachment is found");
     judge_secret(of, into, nullptr);
     return;
   }

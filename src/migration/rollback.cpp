@@ -62,9 +62,7 @@ void judge_served(const Case& of, VolumeForecast& into) {
     return nobody_will(of, into,
                        "ceph-csi heals what its VolumeAttachments name, and the CSIDriver " + of.inputs.driver +
                            " says attachRequired: false");
-  const auto known = of.inputs.facts.find(of.at.volume_id);
-  if (of.inputs.api && known != of.inputs.facts.end() && !known->second.attached &&
-      known->second.attached.error().code == errc::not_found)
+  if (of.inputs.api && of.facts != nullptr && !of.facts->attached && of.facts->attached.error().code == errc::not_found)
     return nobody_will(of, into, "ceph-csi heals what its VolumeAttachments name, and this volume has none");
   if (of.at.block || (of.object != nullptr && of.object->mode == "Block"))
     return nobody_will(of, into, "ceph-csi before its fix of April 2026 does not heal raw block");
