@@ -257,7 +257,7 @@ ForecastInputs gather(const Options& options) {
   inputs.driver = options.driver;
   inputs.kernel = doctor::kernel_release();
   inputs.agent = rpc::answers(options.admin_endpoint).has_value();
-  if (inputs.agent) inputs.states = ask_agent(options.admin_endpoint);
+  if (inputs.agent) inputs.states = doctor::ask_volumes(options.admin_endpoint);
   inputs.records = doctor::read_records(options.root + options.state_dir);
   if (!mounts) inputs.mounts = mounts.error();
   inputs.nbd_there = fs::exists(sys + "/module/nbd", ignored);

@@ -118,8 +118,6 @@ int exit_code(const Forecast& forecast);
 ForecastInputs gather(const Options& options);
 /// Fills in NbdUser::daemons and ::cache_off, within 10 s. `root`: where the host's root folder is seen; empty: here.
 result<> find_daemons(const std::string& root, std::vector<NbdUser>& devices);
-/// ForecastInputs::states, from the agent's admin socket. 10 s.
-result<std::map<std::string, std::string>> ask_agent(const std::string& endpoint);
 /// Fills in `api` and `facts`. Asks for single objects, by name; 10 s each, a minute for all.
 void ask_api_server(ForecastInputs& inputs, const result<kube::Access>& access, const std::string& node);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -52,5 +53,8 @@ struct Records {
 };
 /// A folder that is not there has none.
 Records read_records(const std::string& state_dir);
+
+/// What the agent says of its volumes: volume ID to state ("staged", "unproven"). 10 s.
+result<std::map<std::string, std::string>> ask_volumes(const std::string& endpoint);
 
 }  // namespace corbd::doctor
