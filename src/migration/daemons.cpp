@@ -11,21 +11,17 @@ namespace {
 
 constexpr std::chrono::seconds kProcesses{10};
 
-result<> find_of(const std::string& root, NbdUser& device) {
-  const auto index = sysfs::number<std::uint32_t>(std::string_view(device.name).substr(3)).value_or(0);
-  auto found = host::find_daemons(root, index, device.backend);
-  if (!found) return found.error();
-  device.daemons = std::move(*found);
-  for (const int pid : device.daemons) {
-    device.cache_off = host::is_uncached(root, pid);
-    if (!device.cache_off || !*device.cache_off) break;
-  }
-  return {};
-}
-
 result<std::vector<NbdUser>> search(const std::string& root, std::vector<NbdUser> devices) {
-  for (auto& device : devices)
-    if (auto found = find_of(root, device); !found) return found.error();
+  for (auto& device : devices) {
+    const auto index = sysfs::number<std::uint32_t>(std::string_view(device.name).substr(3)).value_or(0);
+    auto found = host::find_daemons(root, index, device.backend);
+    if (!found) return found.error();
+    device.daemons = std::move(*found);
+    for (const int pid : device.daemons) {
+      device.cache_off = host::is_uncached(root, pid);
+      if (!device.cache_off || !*device.cache_off) break;
+    }
+  }
   return devices;
 }
 
