@@ -175,30 +175,20 @@ Command complete(const DoctorFlags& given, const Run& run, bool is_cephcsi) {
       given.admin_endpoint.empty() ? "unix://" + admin_socket(runtime_dir) : given.admin_endpoint;
   const bool by_kernel = given.default_mounter.empty() ? is_cephcsi : given.default_mounter == kMounters[0];
   const auto mounter = by_kernel ? cephcsi::Mounter::krbd : cephcsi::Mounter::nbd;
+  const doctor::Options options{.endpoint = run.endpoint,
+                                .admin_endpoint = admin_endpoint,
+                                .kubelet_dir = run.kubelet_dir,
+                                .state_dir = run.state_dir,
+                                .runtime_dir = runtime_dir,
+                                .config_dir = run.config_dir,
+                                .ceph_conf = run.ceph_conf,
+                                .driver = run.drivername,
+                                .default_mounter = mounter,
+                                .bundle = given.bundle,
+                                .output = given.output};
   if (given.before_migration || given.before_rollback)
-    return migration::Options{.admin_endpoint = admin_endpoint,
-                              .kubelet_dir = run.kubelet_dir,
-                              .state_dir = run.state_dir,
-                              .config_dir = run.config_dir,
-                              .kms_config_dir = run.kms_config_dir,
-                              .ceph_conf = run.ceph_conf,
-                              .driver = run.drivername,
-                              .node = run.nodeid,
-                              .default_mounter = mounter,
-                              .root = given.root,
-                              .rollback = given.before_rollback,
-                              .output = given.output};
-  return doctor::Options{.endpoint = run.endpoint,
-                         .admin_endpoint = admin_endpoint,
-                         .kubelet_dir = run.kubelet_dir,
-                         .state_dir = run.state_dir,
-                         .runtime_dir = runtime_dir,
-                         .config_dir = run.config_dir,
-                         .ceph_conf = run.ceph_conf,
-                         .driver = run.drivername,
-                         .default_mounter = mounter,
-                         .bundle = given.bundle,
-                         .output = given.output};
+    return migration::Options{options, run.kms_config_dir, run.nodeid, given.root, given.before_rollback};
+  return options;
 }
 
 /// Prints help, or what is wrong. The exit code.

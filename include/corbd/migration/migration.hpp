@@ -5,19 +5,16 @@
 
 #include <string>
 
-#include "corbd/cephcsi/serving.hpp"
+#include "corbd/doctor/doctor.hpp"
 
 namespace corbd::migration {
 
-/// Flags have the names of `corbd run`.
-struct Options {
-  std::string admin_endpoint, kubelet_dir, state_dir, config_dir, kms_config_dir;
-  std::string ceph_conf;     ///< names the cluster where there is no config.json; empty: none does
-  std::string driver, node;  ///< node: its name; empty: not known
-  cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;
-  std::string root;             ///< where the host's /proc, /sys and folders of kubelet are seen; empty: here
-  bool rollback = false;        ///< ceph-csi replaces this agent
-  std::string output = "text";  ///< or "json"
+/// The doctor's own, and:
+struct Options : doctor::Options {
+  std::string kms_config_dir;
+  std::string node;       ///< its name; empty: not known
+  std::string root;       ///< where the host's /proc, /sys and folders of kubelet are seen; empty: here
+  bool rollback = false;  ///< ceph-csi replaces this agent
 };
 
 /// Gathers, judges and prints. Exit code, of everything that was found: 0 ok; 1: I/O waits for a while, or something is
