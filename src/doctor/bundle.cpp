@@ -16,6 +16,7 @@
 #include <fstream>
 
 #include "corbd/core/file.hpp"
+#include "corbd/core/sysfs.hpp"
 #include "corbd/rbd/version.hpp"
 #include "inputs.hpp"
 
@@ -80,26 +81,21 @@ std::string json_file(const std::string& path) {
 }
 
 void put_records(const fs::path& into, const std::string& state_dir) {
-  std::error_code failed;
-  for (fs::directory_iterator at(state_dir + "/volumes", failed), end; !failed && at != end; at.increment(failed)) {
-    const std::string name = at->path().filename();
-    if (name.find(".json") != std::string::npos) put(into / "records" / name, json_file(at->path()));
-  }
+  for (const auto& name : sysfs::names_in(state_dir + "/volumes"))
+    if (name.find(".json") != std::string::npos)
+      put(into / "records" / name, json_file(state_dir + "/volumes/" + name));
 }
 
 void put_sysfs(const fs::path& into) {
   std::string text;
   const auto add = [&](const fs::path& attribute) {
-    if (const auto value = read_file(attribute, 4096))
-      text += attribute.string() + ": " + value->substr(0, value->find('\n')) + "\n";
+    if (const auto value = sysfs::attribute(attribute)) text += attribute.string() + ": " + *value + "\n";
   };
-  std::error_code failed;
-  for (fs::directory_iterator at("/sys/module/nbd/parameters", failed), end; !failed && at != end; at.increment(failed))
-    add(at->path());
-  failed.clear();
-  for (fs::directory_iterator at("/sys/block", failed), end; !failed && at != end; at.increment(failed))
-    if (at->path().filename().string().starts_with("nbd"))
-      for (const char* attribute : kAttributes) add(at->path() / attribute);
+  const fs::path parameters = "/sys/module/nbd/parameters", devices = "/sys/block";
+  for (const auto& name : sysfs::names_in(parameters)) add(parameters / name);
+  for (const auto& name : sysfs::names_in(devices))
+    if (name.starts_with("nbd"))
+      for (const char* attribute : kAttributes) add(devices / name / attribute);
   put(into / "sysfs.txt", redacted_text(text));
 }
 
