@@ -26,8 +26,7 @@
 #include "corbd/rbd/ceph_conf.hpp"
 #include "corbd/rbd/version.hpp"
 #include "corbd/rpc/calls.hpp"
-#include "gather.hpp"
-#include "monitors.hpp"
+#include "inputs.hpp"
 
 namespace corbd::doctor {
 namespace {

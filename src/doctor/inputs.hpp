@@ -49,6 +49,17 @@ struct KeySeen {
   } from = From::volume;
 };
 
+/// The keyrings of a host without an orchestrator.
+struct Keyrings {
+  std::vector<KeySeen> keys;
+  std::vector<std::string> wrong;  ///< why a file of `mounts_dir` cannot be mounted
+};
+/// Who serves a volume, before its own attributes say it.
+struct Choosing {
+  cephcsi::Mounter unnamed = cephcsi::Mounter::nbd;  ///< where they say nothing
+  cephcsi::MounterRules rules = {};                  ///< before anything they say
+};
+
 /// What is absent could not be read.
 struct Inputs {
   std::string kernel;  ///< uname -r
@@ -99,6 +110,9 @@ std::string redacted_text(std::string_view text);
 // --- thin
 
 Inputs gather(const Options& options);
+Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir, const Choosing& choosing = {});
+/// Tries a TCP connection to each, 2 s each, all at once, 10 s together; fills in `answers`.
+void ask_monitors(std::vector<Monitor>& monitors);
 /// What the API server grants to this pod; failed_precondition: there is no API server.
 result<std::vector<kube::Allowed>> api_rights(const std::string& driver);
 /// Nothing: no agent answers.

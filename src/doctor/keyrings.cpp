@@ -6,9 +6,10 @@
 #include "corbd/cephcsi/mounters.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/file.hpp"
+#include "corbd/core/sysfs.hpp"
 #include "corbd/mounting/spec.hpp"
 #include "corbd/rbd/ceph_conf.hpp"
-#include "gather.hpp"
+#include "inputs.hpp"
 
 namespace corbd::doctor {
 namespace {
@@ -27,10 +28,8 @@ bool kernel_serves(const manager::Mount& mount, const Choosing& choosing) {
 
 std::vector<std::string> keyrings_in(const std::string& folder) {
   std::vector<std::string> paths;
-  std::error_code failed;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
-    if (at->path().extension() == ".keyring" || at->path().filename() == "keyring") paths.push_back(at->path());
-  std::ranges::sort(paths);
+  for (const auto& name : sysfs::names_in(folder))
+    if (fs::path(name).extension() == ".keyring" || name == "keyring") paths.push_back(fs::path(folder) / name);
   return paths;
 }
 

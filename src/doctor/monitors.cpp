@@ -1,5 +1,3 @@
-#include "monitors.hpp"
-
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
@@ -12,6 +10,7 @@
 #include <thread>
 
 #include "corbd/core/fd.hpp"
+#include "inputs.hpp"
 
 namespace corbd::doctor {
 namespace {

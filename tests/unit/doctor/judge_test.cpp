@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "gather.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 
