@@ -98,6 +98,8 @@ struct Inputs {
 std::optional<bool> dumps_core(std::string_view limits);
 /// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port it means both of Ceph's.
 std::vector<Endpoint> endpoints_of(std::string_view monitor);
+/// "a, b, c"
+std::string listed(const std::vector<std::string>& all, const char* between = ", ");
 std::vector<Finding> judge(const Inputs& inputs);
 /// Parts of judge().
 void judge_node(const Inputs& inputs, std::vector<Finding>& into);

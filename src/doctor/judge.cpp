@@ -25,11 +25,11 @@ constexpr Right kRights[] = {
 };
 
 Finding kernel(const Inputs& inputs) {
-  const auto version = kernel_version(inputs.kernel);
+  const auto version = version_of(inputs.kernel);
   const std::string said = "Linux " + inputs.kernel;
-  if (version < std::pair(5u, 4u))
+  if (version < Version{5, 4})
     return failure("kernel", said + " is older than 5.4", "run Linux 5.14 or newer on this node");
-  if (version < std::pair(5u, 14u))
+  if (version < Version{5, 14})
     return warning("kernel", said + " is older than 5.14, the first in which nbd devices carry an identifier",
                    "run Linux 5.14 or newer, unless the distribution has backported the identifier: without it a "
                    "restarted agent cannot recognize its devices");
@@ -47,36 +47,31 @@ Finding driver(const Inputs& inputs) {
       "unused ones");
 }
 
-/// Never a warning, because volumes that the agent serves itself do not need the rbd module.
-Finding kernel_client(const Inputs& inputs) {
-  switch (inputs.rbd) {
-    case Module::present:
-      return ok("rbd", "the kernel's rbd module is loaded: volumes with mounter rbd can be staged");
-    case Module::loadable:
-      return ok("rbd",
-                "the kernel's rbd module is not loaded: for volumes with mounter rbd, run `modprobe rbd` and list it "
-                "in /etc/modules-load.d");
-    case Module::absent:
-      break;
-  }
-  return ok("rbd", "this kernel has no rbd module that can be seen here: volumes with mounter rbd are refused");
-}
+/// By Module. Never a warning, because volumes that the agent serves itself do not need the rbd module.
+constexpr const char* kRbdModule[] = {
+    "the kernel's rbd module is loaded: volumes with mounter rbd can be staged",
+    ("the kernel's rbd module is not loaded: for volumes with mounter rbd, run `modprobe rbd` and list it in "
+     "/etc/modules-load.d"),
+    "this kernel has no rbd module that can be seen here: volumes with mounter rbd are refused"};
+
+Finding kernel_client(const Inputs& inputs) { return ok("rbd", kRbdModule[static_cast<std::size_t>(inputs.rbd)]); }
 
 Finding capabilities(const Inputs& inputs) {
   const char* check = "capabilities";
   if (!inputs.capabilities)
     return warning(check, "cannot read the capabilities of this process", "look at CapEff in /proc/self/status");
   const auto has = [&](const Right& right) { return (*inputs.capabilities >> right.bit & 1) != 0; };
-  std::string there, missing;
+  std::vector<std::string> there, missing;
   for (const auto& right : kRights) {
     if (has(right))
-      there += (there.empty() ? "" : ", ") + std::string(right.name);
+      there.emplace_back(right.name);
     else
-      missing += (missing.empty() ? "" : "; ") + std::string(right.name) + " is missing: " + right.without;
+      missing.push_back(std::string(right.name) + " is missing: " + right.without);
   }
-  if (missing.empty()) return ok(check, "all are there: " + there);
-  return has(kRights[0]) ? warning(check, missing, "add what is missing; in a pod, set `privileged: true`")
-                         : failure(check, missing, "run as root; in a pod, set `privileged: true`");
+  if (missing.empty()) return ok(check, "all are there: " + listed(there));
+  return has(kRights[0])
+             ? warning(check, listed(missing, "; "), "add what is missing; in a pod, set `privileged: true`")
+             : failure(check, listed(missing, "; "), "run as root; in a pod, set `privileged: true`");
 }
 
 Finding pid_namespace(const Inputs& inputs) {
@@ -99,7 +94,7 @@ Finding pid_namespace(const Inputs& inputs) {
 Finding network_namespace(const Inputs& inputs) {
   const char* check = "network-namespace";
   const char* remedy = "set `hostNetwork: true` in the pod";
-  if (kernel_version(inputs.kernel) >= std::pair(6u, 4u)) return ok(check, "any will do from Linux 6.4 on");
+  if (version_of(inputs.kernel) >= Version{6, 4}) return ok(check, "any will do from Linux 6.4 on");
   if (!inputs.host_network)
     return warning(check, "cannot tell whether this is the host's, which nbd needs before Linux 6.4", remedy);
   if (!*inputs.host_network)
@@ -120,21 +115,24 @@ Finding propagation(const Inputs& inputs) {
   return ok(check, "mounts below " + inputs.kubelet_dir + " reach the host");
 }
 
-Finding folders_runtime(const Inputs& inputs) {
-  if (inputs.runtime_dir) return ok("runtime-dir", "it is on tmpfs");
-  const Error& error = inputs.runtime_dir.error();
-  if (error.code == errc::not_found)
-    return warning("runtime-dir", error.text, "the agent makes it when it starts; its parent must be on tmpfs");
-  return failure("runtime-dir", error.text, "set --runtime-dir to a folder below /run");
+/// The agent makes a folder that is not there.
+Finding folder(const char* check, const result<>& fits, std::string said, std::string made, std::string remedy) {
+  if (fits) return ok(check, std::move(said));
+  if (fits.error().code == errc::not_found) return warning(check, fits.error().text, std::move(made));
+  return failure(check, fits.error().text, std::move(remedy));
 }
 
-Finding folders_state(const Inputs& inputs) {
-  if (inputs.state_dir_writable) return ok("state-dir", inputs.state_dir + " is writable");
-  const Error& error = inputs.state_dir_writable.error();
-  if (error.code == errc::not_found) return warning("state-dir", error.text, "the agent makes it when it starts");
-  return failure("state-dir", error.text,
-                 "free space on that disk, remount it, or set another --state-dir: until then no volume can be staged "
-                 "or unstaged");
+Finding runtime_folder(const Inputs& inputs) {
+  return folder("runtime-dir", inputs.runtime_dir, "it is on tmpfs",
+                "the agent makes it when it starts; its parent must be on tmpfs",
+                "set --runtime-dir to a folder below /run");
+}
+
+Finding state_folder(const Inputs& inputs) {
+  return folder("state-dir", inputs.state_dir_writable, inputs.state_dir + " is writable",
+                "the agent makes it when it starts",
+                "free space on that disk, remount it, or set another --state-dir: until then no volume can be staged "
+                "or unstaged");
 }
 
 Finding core_dumps(const Inputs& inputs) {
@@ -174,26 +172,23 @@ void mounters(const Inputs& inputs, std::vector<Finding>& into) {
 void monitors(const Inputs& inputs, std::vector<Finding>& into) {
   if (!inputs.clusters) return;
   for (const auto& cluster : *inputs.clusters) {
-    std::string silent;
-    std::size_t all = 0, answer = 0;
+    std::vector<std::string> silent;
+    std::size_t all = 0;
     for (const auto& monitor : inputs.monitors) {
       if (monitor.cluster_id != cluster.cluster_id) continue;
       ++all;
-      if (monitor.answers)
-        ++answer;
-      else
-        silent += (silent.empty() ? "" : ", ") + monitor.text;
+      if (!monitor.answers) silent.push_back(monitor.text);
     }
     const std::string check = "monitors of " + cluster.cluster_id;
     const char* remedy =
         "check the addresses in config.json, the monitors (`ceph mon stat`), and the network and firewalls in between";
     if (all == 0) continue;
-    if (answer == all)
+    if (silent.empty())
       into.push_back(ok(check, "all " + std::to_string(all) + " accept connections"));
-    else if (answer > 0)
-      into.push_back(warning(check, "no connection to " + silent, remedy));
+    else if (silent.size() < all)
+      into.push_back(warning(check, "no connection to " + listed(silent), remedy));
     else
-      into.push_back(failure(check, "no connection to any: " + silent, remedy));
+      into.push_back(failure(check, "no connection to any: " + listed(silent), remedy));
   }
 }
 
@@ -238,19 +233,22 @@ std::optional<bool> dumps_core(std::string_view limits) {
   return soft != limits.npos && limits.substr(soft, limits.find(' ', soft) - soft) != "0";
 }
 
-std::pair<unsigned, unsigned> kernel_version(std::string_view release) {
-  unsigned major = 0, minor = 0;
-  const char* const end = release.data() + release.size();
-  const auto first = std::from_chars(release.data(), end, major);
-  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.') return {0, 0};
-  if (std::from_chars(first.ptr + 1, end, minor).ec != std::errc()) return {0, 0};
-  return {major, minor};
+Version version_of(std::string_view release) {
+  Version parts{};
+  const char* at = release.data();
+  const char* const end = at + release.size();
+  for (auto& part : parts) {
+    const auto read = std::from_chars(at, end, part);
+    if (read.ec != std::errc() || read.ptr == end || *read.ptr != '.') break;
+    at = read.ptr + 1;
+  }
+  return parts;
 }
 
 std::vector<Finding> judge(const Inputs& inputs) {
   std::vector<Finding> all;
   for (const auto check : {kernel, driver, kernel_client, capabilities, pid_namespace, network_namespace, propagation,
-                           folders_runtime, folders_state, core_dumps, config})
+                           runtime_folder, state_folder, core_dumps, config})
     all.push_back(check(inputs));
   mounters(inputs, all);
   monitors(inputs, all);

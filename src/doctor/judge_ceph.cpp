@@ -1,8 +1,6 @@
 // Which Ceph this program has, which keys the volumes have, and whether the two and the kernel fit together. Pure.
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <tuple>
+#include <iterator>
 
 #include "inputs.hpp"
 
@@ -11,33 +9,18 @@ namespace {
 
 /// Whether librados of that release knows keys of type aes256k, and the first kernel whose client does
 /// (docs/sources.md#cephx-keys).
-using Release = std::tuple<unsigned, unsigned, unsigned>;
-bool knows_aes256k(const Release& release) {
-  return release >= Release(20, 2, 4) || (std::get<0>(release) == 19 && release >= Release(19, 2, 6));
+bool knows_aes256k(const Version& release) {
+  return release >= Version{20, 2, 4} || (release[0] == 19 && release >= Version{19, 2, 6});
 }
-constexpr std::pair<unsigned, unsigned> kFirstKernel{7, 0};
+constexpr Version kFirstKernel{7, 0};
 constexpr const char* kOtherKey =
     "or give the Ceph user a key of the type aes (`ceph auth get-or-create` with --key-type=aes) and put it into its "
     "Secret or keyring";
 
-/// (20, 2, 4) of "20.2.4-1"; zeros for any other text.
-Release release_of(std::string_view text) {
-  std::array<unsigned, 3> parts{};
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (auto& part : parts) {
-    const auto read = std::from_chars(at, end, part);
-    if (read.ec != std::errc()) return {};
-    at = read.ptr != end && *read.ptr == '.' ? read.ptr + 1 : read.ptr;
-  }
-  return {parts[0], parts[1], parts[2]};
-}
-
 std::string some_of(const std::vector<std::string>& ids) {
-  constexpr std::size_t few = 3;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(few, ids.size()); ++i) text += (i == 0 ? "" : ", ") + ids[i];
-  return ids.size() > few ? text + " and " + std::to_string(ids.size() - few) + " more" : text;
+  constexpr std::ptrdiff_t few = 3;
+  if (std::ssize(ids) <= few) return listed(ids);
+  return listed({ids.begin(), ids.begin() + few}) + " and " + std::to_string(std::ssize(ids) - few) + " more";
 }
 
 /// The keyrings of a host, by the type of their keys.
@@ -61,13 +44,13 @@ void judge_keyrings(const Inputs& inputs, std::vector<Finding>& into) {
 
 }  // namespace
 
-bool kernel_knows_aes256k(std::string_view release) { return kernel_version(release) >= kFirstKernel; }
+bool kernel_knows_aes256k(std::string_view release) { return version_of(release) >= kFirstKernel; }
 
 void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
   const bool known = !inputs.ceph_release.empty();
   into.push_back(ok("librados", known ? "Ceph " + inputs.ceph_release + " (" + inputs.ceph_libraries + ")"
                                       : inputs.ceph_libraries + ", of a release that it does not tell"));
-  const bool library = !known || knows_aes256k(release_of(inputs.ceph_release));
+  const bool library = !known || knows_aes256k(version_of(inputs.ceph_release));
   const bool kernel = kernel_knows_aes256k(inputs.kernel);
   std::size_t old_keys = 0, new_keys = 0;
   std::vector<std::string> by_library, by_kernel, unused;

@@ -4,12 +4,6 @@
 namespace corbd::doctor {
 namespace {
 
-std::string listed(const std::vector<std::string>& all) {
-  std::string text;
-  for (const auto& one : all) text += (text.empty() ? "" : ", ") + one;
-  return text;
-}
-
 Finding tools(const Inputs& inputs) {
   std::vector<std::string> missing;
   std::set<std::string> packages;
@@ -24,20 +18,13 @@ Finding tools(const Inputs& inputs) {
                  "install " + listed({packages.begin(), packages.end()}) + "; corbd's own image has them");
 }
 
-/// Never a warning: only encrypted volumes need it.
-Finding dm_crypt(const Inputs& inputs) {
-  switch (inputs.dm_crypt) {
-    case Module::present:
-      return ok("dm_crypt", "the kernel's module is loaded: encrypted volumes can be opened");
-    case Module::loadable:
-      return ok("dm_crypt",
-                "the kernel's module is not loaded: for encrypted volumes, run `modprobe dm_crypt` and list it in "
-                "/etc/modules-load.d");
-    case Module::absent:
-      break;
-  }
-  return ok("dm_crypt", "no module can be seen here: if it is not built in, encrypted volumes are refused");
-}
+/// By Module. Never a warning: only encrypted volumes need it.
+constexpr const char* kDmCrypt[] = {
+    "the kernel's module is loaded: encrypted volumes can be opened",
+    ("the kernel's module is not loaded: for encrypted volumes, run `modprobe dm_crypt` and list it in "
+     "/etc/modules-load.d"),
+    "no module can be seen here: if it is not built in, encrypted volumes are refused"};
+Finding dm_crypt(const Inputs& inputs) { return ok("dm_crypt", kDmCrypt[static_cast<std::size_t>(inputs.dm_crypt)]); }
 
 Finding system_bus(const Inputs& inputs) {
   if (inputs.system_bus) return ok("d-bus", "systemd answers: the agent sees a shutdown of the node");
@@ -62,17 +49,18 @@ Finding rights(const Inputs& inputs) {
     if (error.code == errc::failed_precondition) return ok(check, "no API server: " + error.text);
     return warning(check, error.text, "correct the file that KUBERNETES_CONFIG_PATH names");
   }
-  std::string missing, unknown, narrower;
+  std::string unknown, narrower;
+  std::vector<std::string> missing;
   for (const auto& [right, allowed, why_not] : *inputs.api_rights) {
     if (!allowed) unknown = why_not;
     // The way out of a missing right is the ClusterRole, and whoever chose namespaces chose them over that.
     else if (!*allowed && right->by_namespace)
       narrower += "; " + name_of(*right) + " is not granted cluster-wide: by namespace?";
     else if (!*allowed)
-      missing += (missing.empty() ? "" : "; ") + name_of(*right) + ": without it " + std::string(right->without);
+      missing.push_back(name_of(*right) + ": without it " + std::string(right->without));
   }
   if (!missing.empty())
-    return warning(check, "not granted: " + missing,
+    return warning(check, "not granted: " + listed(missing, "; "),
                    "apply the ClusterRole and its binding of deploy/kubernetes/base/rbac.yaml");
   if (!unknown.empty())
     return warning(check, "the API server did not say: " + unknown,

@@ -67,6 +67,12 @@ void add_endpoint(std::string_view text, std::vector<Endpoint>& into) {
 
 }  // namespace
 
+std::string listed(const std::vector<std::string>& all, const char* between) {
+  std::string text;
+  for (const auto& one : all) text += (text.empty() ? "" : between) + one;
+  return text;
+}
+
 std::vector<Endpoint> endpoints_of(std::string_view monitor) {
   std::vector<Endpoint> all;
   // [v2:HOST:PORT/0,v1:HOST:PORT/0]; in [IPV6]:PORT the bracket belongs to the host.

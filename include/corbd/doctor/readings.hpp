@@ -1,12 +1,12 @@
 // What both the doctor and the check before a migration read of a node.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "corbd/cephcsi/mounters.hpp"
@@ -22,8 +22,9 @@ Module rbd_module(const std::string& root, const std::string& kernel);
 
 /// uname -r
 std::string kernel_release();
-/// (major, minor) of "6.1.0-13-amd64"; (0, 0) for any other text.
-std::pair<unsigned, unsigned> kernel_version(std::string_view release);
+/// {6, 1, 0} of "6.1.0-13-amd64"; zeros for what is no number.
+using Version = std::array<unsigned, 3>;
+Version version_of(std::string_view release);
 /// Whether the kernel's RBD client knows keys of type aes256k.
 bool kernel_knows_aes256k(std::string_view release);
 
