@@ -41,9 +41,7 @@ int main(int argc, char** argv) {
   if (const auto* stopped = std::get_if<cli::Exit>(&command)) return stopped->code;
   if (!may_dump(command)) forbid_core_dumps();
   if (const auto* watch = std::get_if<cli::Liveness>(&command)) return cli::watch_liveness(*watch);
-  if (const auto* call = std::get_if<cli::CsiCall>(&command)) return cli::call_csi(*call);
-  if (const auto* ask = std::get_if<cli::Admin>(&command)) return cli::call_admin(*ask);
-  if (const auto* ask = std::get_if<cli::Fencing>(&command)) return cli::call_fencing(*ask);
+  if (const auto* call = std::get_if<cli::Call>(&command)) return call->run();
   if (const auto* mounts = std::get_if<mounting::Options>(&command)) return mounting::run(*mounts);
   if (const auto* node = std::get_if<doctor::Options>(&command)) return doctor::diagnose(*node, CORBD_VERSION);
   if (const auto* change = std::get_if<migration::Options>(&command)) return migration::check_migration(*change);

@@ -22,13 +22,18 @@ inline std::string said_of(const grpc::Status& status, std::chrono::seconds limi
          " s: the agent's log says what it waits for; a longer --timeout waits longer";
 }
 
+/// The agent went away, before or during the call.
+inline bool agent_left(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::CANCELLED;
+}
+
 /// What all questions share: ask, and print an error.
 template <class Service>
 class Caller {
  public:
   using Stub = typename Service::Stub;
-  Caller(std::string socket, const char* name, std::chrono::seconds limit)
-      : socket_(std::move(socket)), stub_(connect(socket_)), name_(name), limit_(limit) {}
+  Caller(std::string socket, std::string name, std::chrono::seconds limit)
+      : socket_(std::move(socket)), stub_(connect(socket_)), name_(std::move(name)), limit_(limit) {}
 
   template <class Request, class Response>
   grpc::Status call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
@@ -65,7 +70,7 @@ class Caller {
   }
   const std::string socket_;
   std::unique_ptr<Stub> stub_;
-  const char* name_;
+  const std::string name_;
   std::chrono::seconds limit_;
 };
 

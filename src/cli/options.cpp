@@ -7,14 +7,13 @@
 #include <filesystem>
 #include <iostream>
 
-#include "admin_options.hpp"
 #include "admin_socket.hpp"
 #include "cephcsi.hpp"
 #include "corbd/cephcsi/serving.hpp"
 #include "corbd/core/failpoint.hpp"
 #include "describe.hpp"
-#include "fencing_options.hpp"
 #include "mount_options.hpp"
+#include "subcommand.hpp"
 #include "suggest.hpp"
 
 namespace corbd::cli {
@@ -61,40 +60,6 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& values, boo
   command->get_option("--volume-metrics")
       ->check(CLI::IsMember(std::vector<std::string>(kVolumeMetrics.begin(), kVolumeMetrics.end())));
   command->add_flag("--list-failpoints", list, "Print the names of all failpoints and exit");
-  return command;
-}
-
-CLI::App* add_csi(CLI::App& app, CsiCall& call) {
-  auto* command = app.add_subcommand("csi", "Send one CSI call to an agent");
-  command
-      ->add_option(
-          "method", call.method,
-          "stage, unstage, publish, unpublish, expand, stats, health, probe or info; on the CSI-Addons socket, reclaim")
-      ->required()
-      ->check(CLI::IsMember(
-          {"stage", "unstage", "publish", "unpublish", "expand", "stats", "health", "reclaim", "probe", "info"}));
-  command->add_option("--endpoint", call.endpoint, "CSI socket, unix:///path")->required();
-  command->add_option("--volume-id", call.volume_id, "Volume ID; for a static volume, the image's name");
-  command->add_option("--staging-path", call.staging_path, "Staging path");
-  command->add_option("--target", call.target, "Target; for expand and stats, the volume path");
-  command->add_option("--cluster-id", call.cluster_id, "Cluster ID in config.json");
-  command->add_option("--pool", call.pool, "Pool of the image");
-  command->add_option("--user", call.user, "Ceph user, without the prefix client.");
-  command->add_option("--key-file", call.key_file, "File that holds the user's key");
-  command->add_option("--passphrase-file", call.passphrase_file,
-                      "File that holds the passphrase of an encrypted volume; every byte counts, a line end too");
-  command->add_option("--fstype", call.fstype, "Filesystem type [ext4]");
-  command->add_option("--mkfs-options", call.mkfs_options, "Options for mkfs, instead of the default ones");
-  command->add_option(
-      "--attribute", call.attributes,
-      "Volume attribute, name=value; may be repeated. For a volume that a provisioner made: staticVolume=false");
-  command->add_option("--mount-flag", call.mount_flags, "Mount option; may be repeated");
-  command->add_option("--mode", call.mode, "Access mode, by its CSI name")->capture_default_str();
-  command->add_option("--bytes", call.bytes, "For expand: the required size in bytes [the image's size]");
-  command->add_flag("--block", call.block, "Use a raw block device instead of a filesystem");
-  command->add_flag("--readonly", call.readonly, "Publish read-only");
-  command->add_flag("--wait", call.wait, "Wait for an agent that does not answer yet");
-  command->add_option("--timeout", call.timeout_s, "Seconds to wait for the answer")->capture_default_str();
   return command;
 }
 
@@ -233,18 +198,15 @@ Command parse(int argc, char** argv, const std::string& version) {
   app.require_subcommand(1);
   app.footer("Exit code: 64 for a command line that is not understood; --help of each command says the others.");
   Run run;
-  CsiCall call;
-  Admin ask;
-  Fencing fencing;
+  Chosen chosen;
   DoctorFlags doctor;
   mounting::Options mounts;
   std::vector<std::string> values;
   bool list = false;
   const auto* run_command = add_run(app, run, values, list);
-  add_admin(app, ask);
-  add_fencing(app, fencing);
+  for (const auto add_question : kQuestions) add_question(app, chosen);
   add_mounts(app, mounts);
-  const auto* csi_command = add_csi(app, call);
+  add_csi(app, chosen);
   const auto* doctor_command = add_doctor(app, run, doctor);
   const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
   add_describe(app, version);
@@ -255,9 +217,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   }
   if (app.got_subcommand("describe")) return Exit{0};
   if (*helper_command) return Helper{};
-  if (*csi_command) return call;
-  if (ask.what != Admin::What::none) return ask;
-  if (fencing.what != Fencing::What::none) return fencing;
+  if (chosen) return Call{[chosen] { return chosen->run(); }};
   if (mounts.what != mounting::Options::What::none) return mounts;
   if (*run_command && list) {
     for (const auto& point : failpoint::names()) std::cout << point << "\n";

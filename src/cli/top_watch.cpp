@@ -1,5 +1,3 @@
-#include "top_watch.hpp"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,12 +13,13 @@
 #include <thread>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/v1/admin.grpc.pb.h"
+#include "question.hpp"
 #include "top.hpp"
 
 namespace corbd::cli {
 namespace {
 
-using Asking = Caller<v1::Admin>;
 using Answer = std::optional<v1::ListActivityResponse>;
 
 constexpr char kCtrlC = 3;
@@ -96,23 +95,6 @@ class Screen {
   bool keys_ = false;
 };
 
-Answer look_at(Asking& asking) {
-  v1::ListActivityResponse response;
-  if (!asking.answered(&v1::Admin::Stub::ListActivity, v1::ListActivityRequest(), response)) return std::nullopt;
-  return response;
-}
-
-int show_once(Asking& asking, const Admin& ask) {
-  const auto before = look_at(asking);
-  if (!before) return 1;
-  std::this_thread::sleep_for(std::chrono::seconds(ask.interval_s));
-  const auto now = look_at(asking);
-  if (!now) return 1;
-  auto rows = top_rows(*before, *now);
-  sort_top(rows, ask.sort);
-  return (ask.output == "json" ? print(top_json(rows)) : print(top_table(rows))) ? 0 : 1;
-}
-
 /// One frame. Lines that were longer before are cleared.
 bool draw(std::vector<TopRow> rows, const std::string& column) {
   sort_top(rows, column);
@@ -129,47 +111,88 @@ bool draw(std::vector<TopRow> rows, const std::string& column) {
   return print(frame + "\033[J");
 }
 
-int watch(Asking& asking, const Admin& ask) {
-  std::string column = ask.sort;
-  auto before = look_at(asking);
-  if (!before) return 1;
-  std::string lost;
-  {
-    const Screen screen;
-    auto rows = top_rows(*before, *before);
-    auto next = std::chrono::steady_clock::now() + std::chrono::seconds(ask.interval_s);
-    int missed = 0;
-    for (;;) {
-      if (!draw(rows, column)) return 1;
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - std::chrono::steady_clock::now());
-      const char key = screen.key(std::max(left, std::chrono::milliseconds(0)));
-      if (key == 'q') return 0;
-      for (const auto& one : top_columns())
-        if (one.key == key) column = one.name;
-      if (std::chrono::steady_clock::now() < next) continue;
-      v1::ListActivityResponse now;
-      const auto status = asking.call(&v1::Admin::Stub::ListActivity, v1::ListActivityRequest(), now, kTopLimit);
-      if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && ++missed < kTopTries) continue;
-      if (!status.ok()) {
-        lost = said_of(status, kTopLimit * kTopTries);
-        break;
-      }
-      missed = 0;
-      rows = top_rows(*before, now);
-      before = std::move(now);
-      next = std::chrono::steady_clock::now() + std::chrono::seconds(ask.interval_s);
-    }
+/// On a terminal it ends with q, Ctrl-C or a signal, and leaves the terminal as it was.
+struct Top final : Question<v1::Admin> {
+  static constexpr const char* kName = "top";
+  static constexpr const char* kDescription = "Show what the volumes of this node do now: a table that renews itself";
+
+  explicit Top(CLI::App& command) : Question(command) {
+    std::vector<std::string> columns;
+    for (const auto& column : top_columns()) columns.emplace_back(column.name);
+    command.add_option("--sort", sort, "Column that orders the table, the largest first")
+        ->check(CLI::IsMember(std::move(columns)))
+        ->capture_default_str();
+    command.add_option("--interval", interval_s, "Seconds between two looks")
+        ->check(CLI::Range(1, 3600))
+        ->capture_default_str();
+    command.add_flag("--once", once, "Print one table and end, as where the output is no terminal");
+    add_output(command, {"text", "json"});
+    command.footer(
+        "Keys: i IOPS, b bytes, l p99 latency, f in flight, s state, n name; q ends. Exit code: 0 done, 1 failed, 3 no "
+        "agent answers.");
   }
-  // Only now: the other screen would have taken it along.
-  asking.tell(lost);
-  return 1;
-}
+  int ask(Agent& agent) override {
+    const bool live = !once && !json() && ::isatty(STDOUT_FILENO) == 1;
+    return live ? watch(agent) : show_once(agent);
+  }
+  static Answer look_at(Agent& agent) {
+    v1::ListActivityResponse response;
+    if (!agent.answered(&Stub::ListActivity, v1::ListActivityRequest(), response)) return std::nullopt;
+    return response;
+  }
+  int show_once(Agent& agent) const {
+    const auto before = look_at(agent);
+    if (!before) return 1;
+    std::this_thread::sleep_for(std::chrono::seconds(interval_s));
+    const auto now = look_at(agent);
+    if (!now) return 1;
+    auto rows = top_rows(*before, *now);
+    sort_top(rows, sort);
+    return (json() ? print(top_json(rows)) : print(top_table(rows))) ? 0 : 1;
+  }
+  int watch(Agent& agent) const {
+    std::string column = sort;
+    auto before = look_at(agent);
+    if (!before) return 1;
+    std::string lost;
+    {
+      const Screen screen;
+      auto rows = top_rows(*before, *before);
+      auto next = std::chrono::steady_clock::now() + std::chrono::seconds(interval_s);
+      int missed = 0;
+      for (;;) {
+        if (!draw(rows, column)) return 1;
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(next - std::chrono::steady_clock::now());
+        const char key = screen.key(std::max(left, std::chrono::milliseconds(0)));
+        if (key == 'q') return 0;
+        for (const auto& one : top_columns())
+          if (one.key == key) column = one.name;
+        if (std::chrono::steady_clock::now() < next) continue;
+        v1::ListActivityResponse now;
+        const auto status = agent.call(&Stub::ListActivity, v1::ListActivityRequest(), now, kTopLimit);
+        if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && ++missed < kTopTries) continue;
+        if (!status.ok()) {
+          lost = said_of(status, kTopLimit * kTopTries);
+          break;
+        }
+        missed = 0;
+        rows = top_rows(*before, now);
+        before = std::move(now);
+        next = std::chrono::steady_clock::now() + std::chrono::seconds(interval_s);
+      }
+    }
+    // Only now: the other screen would have taken it along.
+    return tell(lost);
+  }
+
+  std::string sort = "iops";
+  int interval_s = 2;
+  bool once = false;
+};
 
 }  // namespace
 
-int watch_top(Asking& asking, const Admin& ask) {
-  const bool live = !ask.once && ask.output != "json" && ::isatty(STDOUT_FILENO) == 1;
-  return live ? watch(asking, ask) : show_once(asking, ask);
-}
+void add_top(CLI::App& app, Chosen& chosen) { add<Top>(app, chosen); }
 
 }  // namespace corbd::cli

@@ -54,7 +54,7 @@ ELSEWHERE = {
     (README, "Operations"): {
         "corbd heal ID --without-proof": ("tests/lab/stories_owner.py", '"heal", volume.id, "--without-proof"'),
         "corbd fail ID --yes-really": ("tests/lab/stories_heal.py", '"fail", volume.id, "--yes-really"'),
-        "corbd take ID --yes-really": (UNIT, "scene.ask(What::take, \"volume-1\", {}, true)"),
+        "corbd take ID --yes-really": (UNIT, "scene.ask({\"take\", \"volume-1\", \"--yes-really\"})"),
         "corbd drain": "the story runs it as the page on migrations has it",
         "kubectl corbd": "the story runs it as the page on migrations has it"},
     (RUNBOOK, None): {

@@ -3,29 +3,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <iostream>
-#include <sstream>
-
 #include "admin_socket.hpp"
-#include "corbd/cli/options.hpp"
 #include "support/catch.hpp"
+#include "support/command_line.hpp"
 #include "support/folder.hpp"
 
 using namespace corbd;
 
 namespace {
-
-/// What is written to std::cerr meanwhile.
-class Said {
- public:
-  Said() : old_(std::cerr.rdbuf(text_.rdbuf())) {}
-  ~Said() { std::cerr.rdbuf(old_); }
-  std::string text() const { return text_.str(); }
-
- private:
-  std::ostringstream text_;
-  std::streambuf* old_;
-};
 
 /// A listening socket, as long as it lives.
 class Listener {
@@ -43,25 +28,16 @@ class Listener {
   int fd_;
 };
 
-cli::Command parsed(std::vector<std::string> words) {
-  words.insert(words.begin(), "corbd");
-  std::vector<char*> arguments;
-  for (auto& word : words) arguments.push_back(word.data());
-  return cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0");
-}
-
 }  // namespace
 
 TEST_CASE("without an agent every question ends with 3 and names the socket and the way out") {
   const test::Folder folder;
-  for (const auto what : {cli::Admin::What::status, cli::Admin::What::volumes, cli::Admin::What::events}) {
-    cli::Admin ask;
-    ask.what = what;
-    ask.runtime_dir = folder.path();
-    const Said said;
-    CHECK(cli::call_admin(ask) == 3);
-    CHECK_THAT(said.text(), ContainsSubstring(folder.path() + "/admin.sock"));
-    CHECK_THAT(said.text(), ContainsSubstring("--runtime-dir"));
+  for (const char* name : {"status", "volumes", "events", "handover"}) {
+    const auto answer = test::answer_to({name, "--runtime-dir", folder.path()});
+    CHECK(answer.code == 3);
+    CHECK(answer.problems.starts_with(std::string("corbd ") + name + ": "));
+    CHECK_THAT(answer.problems, ContainsSubstring(folder.path() + "/admin.sock"));
+    CHECK_THAT(answer.problems, ContainsSubstring("--runtime-dir"));
   }
 }
 
@@ -92,38 +68,21 @@ TEST_CASE("a runtime directory that is too long for a socket is said to be") {
 TEST_CASE("a volume is not given up before it is said to be meant") {
   const test::Folder folder;
   const Listener agent(cli::admin_socket(folder.path()));
-  cli::Admin ask;
-  ask.what = cli::Admin::What::fail;
-  ask.runtime_dir = folder.path();
-  ask.volume_id = "v1";
-  const Said said;
-  CHECK(cli::call_admin(ask) == 1);
-  CHECK_THAT(said.text(), ContainsSubstring("v1"));
-  CHECK_THAT(said.text(), ContainsSubstring("EIO"));
-  CHECK_THAT(said.text(), ContainsSubstring("--yes-really"));
+  const auto answer = test::answer_to({"fail", "v1", "--runtime-dir", folder.path()});
+  CHECK(answer.code == 1);
+  CHECK_THAT(answer.problems, ContainsSubstring("v1"));
+  CHECK_THAT(answer.problems, ContainsSubstring("EIO"));
+  CHECK_THAT(answer.problems, ContainsSubstring("--yes-really"));
 }
 
-TEST_CASE("the subcommands are told apart, with their options") {
-  const auto command = parsed({"volumes", "-o", "wide", "--runtime-dir", "/x"});
-  const auto* volumes = std::get_if<cli::Admin>(&command);
-  REQUIRE(volumes != nullptr);
-  CHECK(volumes->what == cli::Admin::What::volumes);
-  CHECK(volumes->output == "wide");
-  CHECK(volumes->runtime_dir == "/x");
-  const auto follow = parsed({"events", "-f", "-o", "json"});
-  REQUIRE(std::get_if<cli::Admin>(&follow) != nullptr);
-  CHECK(std::get<cli::Admin>(follow).follow);
-  const auto heal = parsed({"heal"});
-  REQUIRE(std::get_if<cli::Admin>(&heal) != nullptr);
-  CHECK(std::get<cli::Admin>(heal).volume_id.empty());
-  CHECK(std::get<cli::Admin>(heal).runtime_dir.empty());  // looked for when it is used
+TEST_CASE("a subcommand of a group says both of its words when no agent answers") {
+  const test::Folder folder;
+  const auto answer = test::answer_to(
+      {"fence", "ls", "--cluster", "c", "--user", "u", "--key-file", "k", "--runtime-dir", folder.path()});
+  CHECK(answer.code == 3);
+  CHECK(answer.problems.starts_with("corbd fence ls: "));
 }
 
 TEST_CASE("a subcommand that needs a volume refuses to go without") {
-  const Said said;
-  for (const char* name : {"volume", "fail"}) {
-    const auto command = parsed({name});
-    REQUIRE(std::get_if<cli::Exit>(&command) != nullptr);
-    CHECK(std::get<cli::Exit>(command).code != 0);
-  }
+  for (const char* name : {"volume", "fail"}) CHECK(test::answer_to({name}).code == cli::kWrongUsage);
 }

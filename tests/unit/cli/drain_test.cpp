@@ -2,13 +2,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
-#include <iostream>
-#include <sstream>
 
 #include "admin_socket.hpp"
-#include "corbd/cli/options.hpp"
 #include "corbd/v1/admin.grpc.pb.h"
 #include "support/catch.hpp"
+#include "support/command_line.hpp"
 #include "support/folder.hpp"
 
 using namespace corbd;
@@ -47,19 +45,9 @@ std::pair<int, std::string> drained(Agent& agent) {
   builder.RegisterService(&agent);
   const auto server = builder.BuildAndStart();
   REQUIRE(server);
-  cli::Admin ask;
-  ask.what = cli::Admin::What::drain;
-  ask.runtime_dir = folder.path();
-  ask.output = "text";
-  ask.timeout_s = 20;
-  std::ostringstream said;
-  auto* const out = std::cout.rdbuf(said.rdbuf());
-  auto* const err = std::cerr.rdbuf(said.rdbuf());
-  const int code = cli::call_admin(ask);
-  std::cout.rdbuf(out);
-  std::cerr.rdbuf(err);
+  const auto answer = test::answer_to({"drain", "--runtime-dir", folder.path(), "--timeout", "20"});
   server->Shutdown();
-  return {code, said.str()};
+  return {answer.code, answer.out + answer.problems};
 }
 
 }  // namespace

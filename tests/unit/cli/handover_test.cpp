@@ -1,4 +1,4 @@
-#include "handover_call.hpp"
+#include "handover.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd::cli;

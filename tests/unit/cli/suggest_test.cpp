@@ -1,9 +1,8 @@
 #include "suggest.hpp"
 
-#include "admin_options.hpp"
 #include "admin_socket.hpp"
-#include "fencing_options.hpp"
 #include "flags.hpp"
+#include "subcommand.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
@@ -14,11 +13,9 @@ namespace {
 /// The agent's own commands.
 struct Program {
   CLI::App app;
-  Admin ask;
-  Fencing fencing;
+  Chosen chosen;
   Program() {
-    add_admin(app, ask);
-    add_fencing(app, fencing);
+    for (const auto add_question : kQuestions) add_question(app, chosen);
     app.add_subcommand("helper", "Its own child")->group("");
   }
 };

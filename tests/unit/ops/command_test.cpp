@@ -7,44 +7,22 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
-#include <sstream>
 #include <thread>
 
-#include "corbd/cli/options.hpp"
 #include "corbd/core/log.hpp"
 #include "scene.hpp"
+#include "support/command_line.hpp"
 
 using namespace corbd;
 using test::Scene;
 using volume::Health;
-using What = cli::Admin::What;
 using namespace std::chrono_literals;
 
 namespace {
 
-struct Answer {
-  int code;
-  std::string out, problems;
-};
-
-Answer ask(const Scene& scene, What what, const std::string& id = {}, const std::string& output = {},
-           bool yes_really = false, int timeout_s = 20) {
-  cli::Admin question;
-  question.what = what;
-  question.runtime_dir = scene.socket().substr(0, scene.socket().rfind('/'));
-  question.volume_id = id;
-  question.level = id;
-  question.output = output;
-  question.yes_really = yes_really;
-  question.timeout_s = timeout_s;
-  std::ostringstream out, problems;
-  auto* old_out = std::cout.rdbuf(out.rdbuf());
-  auto* old_problems = std::cerr.rdbuf(problems.rdbuf());
-  const int code = cli::call_admin(question);
-  std::cout.rdbuf(old_out);
-  std::cerr.rdbuf(old_problems);
-  return {code, out.str(), problems.str()};
+test::Answer ask(const Scene& scene, std::vector<std::string> words) {
+  words.insert(words.end(), {"--runtime-dir", scene.socket().substr(0, scene.socket().rfind('/'))});
+  return test::answer_to(words);
 }
 
 /// For tests/process/json_output, which holds it against its schema.
@@ -62,7 +40,7 @@ TEST_CASE("corbd status ends with the verdict as its exit code") {
   Scene scene;
   scene.volumes.add("1", health);
   scene.start();
-  const auto answer = ask(scene, What::status);
+  const auto answer = ask(scene, {"status"});
   CHECK(answer.code == code);
   CHECK(answer.out.ends_with("Overall: " + word + "\n"));
   CHECK(answer.problems.empty());
@@ -85,7 +63,7 @@ TEST_CASE("corbd alive ends with 0 and says nothing as long as the agent answers
   }
   // Six of them are beyond the bound.
   for (int i = 0; i < 20000 && ended < 6; ++i) std::this_thread::sleep_for(1ms);
-  const auto answer = ask(scene, What::alive);
+  const auto answer = ask(scene, {"alive"});
   CHECK(answer.code == 0);
   CHECK((answer.out + answer.problems).empty());
   for (auto& context : contexts) context->TryCancel();
@@ -100,7 +78,7 @@ TEST_CASE("corbd alive ends with 1 when the control thread does not answer in ti
   asio::post(scene.thread.control(), [&] {
     while (!go_on) std::this_thread::sleep_for(1ms);
   });
-  const auto answer = ask(scene, What::alive, "", "", false, 1);
+  const auto answer = ask(scene, {"alive", "--timeout", "1"});
   go_on = true;
   CHECK(answer.code == 1);
   CHECK_THAT(answer.problems, ContainsSubstring("no answer within 1 s"));
@@ -115,12 +93,12 @@ TEST_CASE("JSON on stdout is one document of what was asked") {
   scene.timelines["1"] = {{{}, "1", Health::staged, Health::unproven, "its link died"}};
   scene.stuck.push_back({"mount /dev/nbd0", 77, {}});
   scene.start();
-  const auto status = boost::json::parse(kept("status", ask(scene, What::status, "", "json").out));
+  const auto status = boost::json::parse(kept("status", ask(scene, {"status", "-o", "json"}).out));
   CHECK(status.at("verdict").as_string() == "critical");
   CHECK(status.at("schema_version").as_int64() == 1);
-  const auto volumes = boost::json::parse(kept("volumes", ask(scene, What::volumes, "", "json").out));
+  const auto volumes = boost::json::parse(kept("volumes", ask(scene, {"volumes", "-o", "json"}).out));
   CHECK(volumes.at("volumes").at(0).at("health").as_string() == "unproven");
-  const auto volume = boost::json::parse(kept("volume", ask(scene, What::volume, "1", "json").out));
+  const auto volume = boost::json::parse(kept("volume", ask(scene, {"volume", "1", "-o", "json"}).out));
   CHECK(volume.at("volume").at("id").as_string() == "1");
 }
 
@@ -131,11 +109,11 @@ TEST_CASE("corbd top prints a table and ends where its output is no terminal") {
   busy.pvc_namespace = "shop";
   busy.in_flight = 7;
   scene.start();
-  const auto answer = ask(scene, What::top);
+  const auto answer = ask(scene, {"top"});
   CHECK(answer.code == 0);
   CHECK(answer.out.starts_with("VOLUME "));
   CHECK_THAT(answer.out, ContainsSubstring("\nshop/data   staged   0"));
-  const auto json = boost::json::parse(ask(scene, What::top, "", "json").out);
+  const auto json = boost::json::parse(ask(scene, {"top", "-o", "json"}).out);
   CHECK(json.at("volumes").at(0).at("id").as_string() == "v1");
   CHECK(json.at("volumes").at(0).at("in_flight").to_number<int>() == 7);
 }
@@ -145,32 +123,33 @@ TEST_CASE("corbd volumes shows a row for each volume") {
   scene.volumes.add("v1");
   scene.volumes.add("v2");
   scene.start();
-  const auto answer = ask(scene, What::volumes);
+  const auto answer = ask(scene, {"volumes"});
   CHECK(answer.code == 0);
   CHECK_THAT(answer.out, ContainsSubstring("\nv1   pool   <none>      v1      <none>   staged"));
-  CHECK_THAT(answer.out, ContainsSubstring("\nv2   "));
+  CHECK_THAT(answer.out, ContainsSubstring("\nv2   ") && !ContainsSubstring("PODS"));
+  CHECK_THAT(ask(scene, {"volumes", "-o", "wide"}).out, ContainsSubstring("PODS"));
 }
 
 TEST_CASE("a command that changes something says in JSON what it did") {
   Scene scene;
   scene.start();
-  const auto drained = boost::json::parse(ask(scene, What::drain, "", "json").out);
+  const auto drained = boost::json::parse(ask(scene, {"drain", "-o", "json"}).out);
   CHECK(drained.at("draining").as_bool());
   CHECK(drained.at("volume_ids").as_array().empty());
   scene.thread.call([&] { scene.volumes.add("1"); });
-  const auto healed = boost::json::parse(ask(scene, What::heal, "1", "json").out);
+  const auto healed = boost::json::parse(ask(scene, {"heal", "1", "-o", "json"}).out);
   CHECK(healed.at("health").as_string() == "staged");
-  CHECK(boost::json::parse(ask(scene, What::heal, "", "json").out).at("health").is_null());
-  const auto failed = boost::json::parse(kept("fail", ask(scene, What::fail, "1", "json", true).out));
+  CHECK(boost::json::parse(ask(scene, {"heal", "-o", "json"}).out).at("health").is_null());
+  const auto failed = boost::json::parse(kept("fail", ask(scene, {"fail", "1", "-o", "json", "--yes-really"}).out));
   CHECK(failed.at("volume_ids").at(0).as_string() == "1");
-  CHECK(boost::json::parse(ask(scene, What::log_level, "info", "json").out).at("level").as_string() == "info");
+  CHECK(boost::json::parse(ask(scene, {"log-level", "info", "-o", "json"}).out).at("level").as_string() == "info");
 }
 
 TEST_CASE("a status of a node that is not ready says so after its verdict") {
   Scene scene;
   scene.facts.registration = {ops::Registration::State::waits, ""};
   scene.start();
-  const auto answer = ask(scene, What::status);
+  const auto answer = ask(scene, {"status"});
   CHECK(answer.code == 1);
   CHECK(answer.out.ends_with("Overall: Warning, not ready\n"));
 }
@@ -178,8 +157,8 @@ TEST_CASE("a status of a node that is not ready says so after its verdict") {
 TEST_CASE("a refusal goes to stderr and ends with 1") {
   Scene scene;
   scene.start();
-  for (const auto what : {What::volume, What::heal}) {
-    const auto answer = ask(scene, what, "nobody");
+  for (const char* what : {"volume", "heal"}) {
+    const auto answer = ask(scene, {what, "nobody"});
     CHECK(answer.code == 1);
     CHECK(answer.out.empty());
     CHECK_THAT(answer.problems, ContainsSubstring("volume nobody has no record"));
@@ -190,7 +169,7 @@ TEST_CASE("corbd heal of one volume says how it is afterwards") {
   Scene scene;
   scene.volumes.add("1");
   scene.start();
-  const auto answer = ask(scene, What::heal, "1");
+  const auto answer = ask(scene, {"heal", "1"});
   CHECK(answer.code == 0);
   CHECK(answer.out == "tried to heal volume 1: it is now staged\n");
 }
@@ -199,16 +178,16 @@ TEST_CASE("corbd heal names those that it tries") {
   Scene scene;
   scene.volumes.add("1", Health::reconnecting);
   scene.start();
-  CHECK_THAT(ask(scene, What::heal).out, ContainsSubstring("\n1\n"));
+  CHECK_THAT(ask(scene, {"heal"}).out, ContainsSubstring("\n1\n"));
 }
 
 TEST_CASE("corbd fail gives up the volume once the caller confirms it") {
   Scene scene;
   scene.volumes.add("1");
   scene.start();
-  CHECK(ask(scene, What::fail, "1").code == 1);
+  CHECK(ask(scene, {"fail", "1"}).code == 1);
   scene.thread.call([&] { CHECK(scene.volumes.asked.empty()); });
-  CHECK(ask(scene, What::fail, "1", "", true).code == 0);
+  CHECK(ask(scene, {"fail", "1", "--yes-really"}).code == 0);
   scene.thread.call([&] { CHECK(scene.volumes.asked == std::vector<std::string>{"fail 1"}); });
 }
 
@@ -220,7 +199,7 @@ TEST_CASE("corbd drain waits until the last volume is gone, and says who is left
     while (!scene.cordoned) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     scene.thread.call([&] { scene.volumes.all.clear(); });
   });
-  const auto answer = ask(scene, What::drain);
+  const auto answer = ask(scene, {"drain"});
   unstages.join();
   CHECK(answer.code == 0);
   CHECK_THAT(answer.out, ContainsSubstring("no volume is left"));
@@ -243,12 +222,15 @@ TEST_CASE("corbd log-level sets the level of the running agent's log, and refuse
     return std::filesystem::file_size(file) > 0;
   };
   CHECK_FALSE(logged());
-  CHECK(ask(scene, What::log_level, "debug").code == 0);
+  CHECK(ask(scene, {"log-level", "debug"}).code == 0);
   CHECK(logged());
-  const auto refused = ask(scene, What::log_level, "loud");
-  CHECK(refused.code == 1);
-  CHECK_THAT(refused.problems, ContainsSubstring("debug, info, warning or error"));
-  CHECK(ask(scene, What::log_level, "info").code == 0);
+  CHECK(ask(scene, {"log-level", "loud"}).code == 64);
+  v1::SetLogLevelRequest loud;
+  loud.set_level("loud");
+  v1::SetLogLevelResponse none;
+  CHECK_THAT(scene.call(&v1::Admin::Stub::SetLogLevel, loud, none).error_message(),
+             ContainsSubstring("debug, info, warning or error"));
+  CHECK(ask(scene, {"log-level", "info"}).code == 0);
   CHECK_FALSE(logged());
 }
 
@@ -259,11 +241,11 @@ TEST_CASE("corbd events shows all that is kept, page by page, and ends") {
     for (int i = 0; i < 600; ++i)
       scene.server->changed({{}, std::to_string(i), Health::staged, Health::lost, "because"});
   });
-  const auto text = ask(scene, What::events);
+  const auto text = ask(scene, {"events"});
   CHECK(text.code == 0);
   CHECK(std::count(text.out.begin(), text.out.end(), '\n') == 600);
   CHECK(text.out.starts_with("1970-01-01T00:00:00Z   0   staged -> lost   because\n"));
-  const auto json = ask(scene, What::events, "", "json");
+  const auto json = ask(scene, {"events", "-o", "json"});
   const auto first = boost::json::parse(json.out.substr(0, json.out.find('\n')));
   CHECK(first.at("to").as_string() == "lost");
 }

@@ -1,19 +1,16 @@
 // corbd holders, take and fence against an agent: what goes to stdout, what to stderr, and the exit code.
 #include <boost/json/parse.hpp>
 #include <fstream>
-#include <iostream>
-#include <sstream>
 
-#include "corbd/cli/options.hpp"
 #include "corbd/ops/admin.hpp"
 #include "support/catch.hpp"
+#include "support/command_line.hpp"
 #include "support/control_thread.hpp"
 #include "support/folder.hpp"
 #include "support/monitors.hpp"
 #include "support/scripted_volumes.hpp"
 
 using namespace corbd;
-using What = cli::Fencing::What;
 
 namespace {
 
@@ -43,11 +40,6 @@ class Volumes final : public test::ScriptedVolumes {
   bool taken = false, nobody = false;
 };
 
-struct Answer {
-  int code;
-  std::string out, problems;
-};
-
 class Scene {
  public:
   Scene() {
@@ -67,26 +59,10 @@ class Scene {
     thread_.call([this] { server_.reset(); });
     thread_.end();
   }
-  Answer ask(What what, const std::string& image, std::vector<std::string> blocks = {}, bool yes_really = false,
-             const std::string& output = "text", bool force = false) {
-    cli::Fencing question;
-    question.what = what;
-    question.runtime_dir = folder_.path();
-    question.image = image;
-    question.cluster_id = "lab";
-    question.user = "fencer";
-    question.key_file = folder_.path() + "/key";
-    question.blocks = std::move(blocks);
-    question.yes_really = yes_really;
-    question.output = output;
-    question.force = force;
-    std::ostringstream out, problems;
-    auto* old_out = std::cout.rdbuf(out.rdbuf());
-    auto* old_problems = std::cerr.rdbuf(problems.rdbuf());
-    const int code = cli::call_fencing(question);
-    std::cout.rdbuf(old_out);
-    std::cerr.rdbuf(old_problems);
-    return {code, out.str(), problems.str()};
+  test::Answer ask(std::vector<std::string> words) {
+    words.insert(words.end(), {"--runtime-dir", folder_.path(), "--cluster", "lab", "--user", "fencer", "--key-file",
+                               folder_.path() + "/key"});
+    return test::answer_to(words);
   }
 
  private:
@@ -112,45 +88,45 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 TEST_CASE("corbd holders says who has an image, on which node, and what is known of that") {
   Scene scene;
-  const auto answer = scene.ask(What::holders, "volume-1");
+  const auto answer = scene.ask({"holders", "volume-1"});
   CHECK(answer.code == 0);
   for (const char* part : {"fsid/1//id-1, with exclusive-lock", "client.7 at 10.0.0.7:0/5 on node node-7",
                            "not ready since now", "has it open and locked, lock auto 1"})
     CHECK(has(answer.out, part));
   CHECK(scene.volumes.asked.volume_id == "volume-1");
   CHECK_FALSE(scene.volumes.taken);
-  const auto json = boost::json::parse(scene.ask(What::holders, "volume-1", {}, false, "json").out).as_object();
+  const auto json = boost::json::parse(scene.ask({"holders", "volume-1", "-o", "json"}).out).as_object();
   const auto& holder = json.at("holders").as_array().front().as_object();
   CHECK(holder.at("node") == "node-7");
   CHECK(holder.at("node_state") == "not-ready");
   CHECK(holder.at("attached") == true);
   scene.volumes.nobody = true;
-  CHECK(has(scene.ask(What::holders, "volume-1").out, "no other client"));
+  CHECK(has(scene.ask({"holders", "volume-1"}).out, "no other client"));
 }
 
 TEST_CASE("the holders of an image by name are read as the user whose key the file has") {
   Scene scene;
-  CHECK(scene.ask(What::holders, "pool/space/image").code == 0);
+  CHECK(scene.ask({"holders", "pool/space/image"}).code == 0);
   CHECK(scene.volumes.asked.name.text() == "pool/space/image");
   CHECK(scene.volumes.asked.user == "fencer");
   CHECK(scene.volumes.asked.key == Secret("the-key"));
   CHECK(scene.volumes.asked.cluster_id == "lab");
   for (const char* wrong : {"/image", "pool/", "a/b/c/d"}) {
-    const auto answer = scene.ask(What::holders, wrong);
+    const auto answer = scene.ask({"holders", wrong});
     CHECK(answer.code == 1);
     CHECK(has(answer.problems, "POOL/IMAGE"));
   }
-  CHECK(has(scene.ask(What::holders, "unknown").problems, "no record"));
+  CHECK(has(scene.ask({"holders", "unknown"}).problems, "no record"));
 }
 
 TEST_CASE("corbd take shows whom it would cut off, and does it only when it is confirmed") {
   Scene scene;
-  const auto shown = scene.ask(What::take, "volume-1");
+  const auto shown = scene.ask({"take", "volume-1"});
   CHECK(shown.code == 1);
   CHECK(has(shown.out, "client.7"));
   CHECK(has(shown.problems, "nothing was done"));
   CHECK_FALSE(scene.volumes.taken);
-  const auto done = scene.ask(What::take, "volume-1", {}, true);
+  const auto done = scene.ask({"take", "volume-1", "--yes-really"});
   CHECK(done.code == 0);
   CHECK(has(done.out, "cut off: client.7"));
   CHECK(scene.volumes.taken);
@@ -158,7 +134,7 @@ TEST_CASE("corbd take shows whom it would cut off, and does it only when it is c
 
 TEST_CASE("corbd fence add shows what it cuts off, and does it only when it is confirmed") {
   Scene scene;
-  const auto shown = scene.ask(What::add, "", {"10.0.0.0/24"});
+  const auto shown = scene.ask({"fence", "add", "10.0.0.0/24"});
   CHECK(shown.code == 1);
   for (const char* part : {"would fence: 10.0.0.0/24", "client.7 at 10.0.0.7:0/5, which has pool/image-1 open",
                            "own client 10.0.0.9:0/1", "not looked at: pool other"})
@@ -166,11 +142,11 @@ TEST_CASE("corbd fence add shows what it cuts off, and does it only when it is c
   CHECK_FALSE(has(shown.out, "image-2"));
   CHECK(has(shown.problems, "nothing was done"));
   CHECK(scene.monitors.now.entries.empty());
-  CHECK(scene.ask(What::add, "", {"10.0.0.0/24"}, true).code == 1);
+  CHECK(scene.ask({"fence", "add", "10.0.0.0/24", "--yes-really"}).code == 1);
   CHECK(scene.monitors.now.entries.empty());
-  CHECK(scene.ask(What::add, "", {"10.0.0.7/32"}, true).out == "fenced: 10.0.0.7/32\n");
+  CHECK(scene.ask({"fence", "add", "10.0.0.7/32", "--yes-really"}).out == "fenced: 10.0.0.7/32\n");
   CHECK(scene.monitors.asked_as == "fencer the-key");
-  CHECK(scene.ask(What::add, "", {"10.0.0.0/24"}, true, "text", true).code == 0);
+  CHECK(scene.ask({"fence", "add", "10.0.0.0/24", "--yes-really", "--force"}).code == 0);
   CHECK(scene.monitors.now.entries.size() == 2);
 }
 
@@ -178,13 +154,13 @@ TEST_CASE("corbd fence ls has every entry, and fence rm takes one away when it i
   Scene scene;
   scene.monitors.now.entries = {image::entry_of_range(image::AddressBlock::parse("10.0.0.0/24").value()),
                                 image::entry_of_client("10.1.0.7:0/5").value()};
-  const auto listed = scene.ask(What::list, "");
+  const auto listed = scene.ask({"fence", "ls"});
   CHECK(listed.code == 0);
   CHECK(has(listed.out, "10.0.0.0/24    range"));
   CHECK(has(listed.out, "10.1.0.7:0/5   client"));
   CHECK(has(listed.out, "yes"));
-  CHECK(scene.ask(What::remove, "", {"10.0.0.0/24"}).code == 1);
+  CHECK(scene.ask({"fence", "rm", "10.0.0.0/24"}).code == 1);
   CHECK(scene.monitors.now.entries.size() == 2);
-  CHECK(scene.ask(What::remove, "", {"10.0.0.0/24"}, true).out == "unfenced: 10.0.0.0/24\n");
-  CHECK(scene.ask(What::remove, "", {"10.0.0.0/24"}, true).out == "these blocks have no fence of their own\n");
+  CHECK(scene.ask({"fence", "rm", "10.0.0.0/24", "--yes-really"}).out == "unfenced: 10.0.0.0/24\n");
+  CHECK(scene.ask({"fence", "rm", "10.0.0.0/24", "--yes-really"}).out == "these blocks have no fence of their own\n");
 }

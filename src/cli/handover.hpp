@@ -5,15 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "corbd/cli/options.hpp"
-
 namespace corbd::cli {
 
 /// The arguments of the next agent: those of the one that serves, as /proc/<pid>/cmdline has them. Empty: that is no
 /// agent.
 std::vector<std::string> next_arguments(std::string_view cmdline);
-
-/// Returns once the next agent serves. The exit code.
-int hand_over(const Admin& ask, const std::string& socket);
 
 }  // namespace corbd::cli

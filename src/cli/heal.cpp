@@ -1,0 +1,63 @@
+#include "corbd/v1/admin.grpc.pb.h"
+#include "question.hpp"
+#include "view.hpp"
+
+namespace corbd::cli {
+namespace {
+
+struct Heal final : Question<v1::Admin> {
+  static constexpr const char* kName = "heal";
+  static constexpr const char* kDescription = "Heal volumes now instead of at their next try";
+
+  explicit Heal(CLI::App& command) : Question(command) {
+    timeout_s = 120;
+    command.add_option("id", id,
+                       "Volume ID; the command waits for the end of its try [every volume without a server; the "
+                       "command does not wait]");
+    command
+        .add_flag("--adopt", adopt,
+                  "Take the volume over: if rbd-nbd serves it, ask rbd-nbd to end and serve it here; needs an ID")
+        ->needs("id");
+    command
+        .add_flag("--without-proof", without_proof,
+                  "Your word that no other node used the image. It counts for this one try and overrules nobody who "
+                  "says otherwise. Needs an ID")
+        ->needs("id")
+        ->excludes("--adopt");
+    add_output(command, {"text", "json"});
+    add_timeout(command, timeout_s);
+  }
+  int ask(Agent& agent) override {
+    v1::HealRequest request;
+    request.set_id(id);
+    request.set_adopt(adopt);
+    request.set_without_proof(without_proof);
+    v1::HealResponse response;
+    if (!agent.answered(&Stub::Heal, request, response)) return kRefused;
+    if (!id.empty()) return say_state(agent);
+    const boost::json::object document{{"volume_ids", ids_of(response.volume_ids())}, {"health", nullptr}};
+    if (response.volume_ids().empty()) return say(document, "no volume needs healing\n");
+    std::string text = "being healed now (corbd events -f shows the results):\n";
+    for (const auto& one : response.volume_ids()) text += for_terminal(one) + "\n";
+    return say(document, text);
+  }
+  /// The try ended well. A volume without a device, or one that was given up, is still not served.
+  int say_state(Agent& agent) const {
+    v1::GetVolumeRequest request;
+    request.set_id(id);
+    v1::GetVolumeResponse response;
+    if (!agent.answered(&Stub::GetVolume, request, response)) return kRefused;
+    const std::string health = word(response.volume().health());
+    return say({{"volume_ids", boost::json::array{id}}, {"health", health}},
+               "tried to heal volume " + for_terminal(id) + ": it is now " + health + "\n");
+  }
+
+  std::string id;
+  bool adopt = false, without_proof = false;
+};
+
+}  // namespace
+
+void add_heal(CLI::App& app, Chosen& chosen) { add<Heal>(app, chosen); }
+
+}  // namespace corbd::cli

@@ -1,0 +1,86 @@
+// The subcommands of the admin socket. Most are questions: they call the agent and show its answer.
+#pragma once
+
+#include <google/protobuf/repeated_ptr_field.h>
+
+#include <boost/json/array.hpp>
+#include <chrono>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "admin_socket.hpp"
+#include "caller.hpp"
+#include "subcommand.hpp"
+
+namespace corbd::cli {
+
+/// Exit codes (docs/serving.md#exit-codes).
+inline constexpr int kRefused = 1, kCritical = 2, kNoAgent = 3;
+
+/// Since 1970.
+inline std::int64_t now_ms() {
+  using namespace std::chrono;
+  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+inline boost::json::array ids_of(const google::protobuf::RepeatedPtrField<std::string>& ids) {
+  boost::json::array all;
+  for (const auto& id : ids) all.push_back(boost::json::string(id));
+  return all;
+}
+
+class AdminSubcommand : public Subcommand {
+ protected:
+  explicit AdminSubcommand(CLI::App& command) : name_(command.get_name()) {
+    if (const auto& group = command.get_parent()->get_name(); !group.empty()) name_ = group + " " + name_;
+    command.add_option("--runtime-dir", runtime_dir_, kRuntimeDirHelp)->envname("CORBD_RUNTIME_DIR");
+    command.footer("Exit code: 0 done, 1 refused or failed, 3 no agent answers, 64 wrong command line.");
+  }
+  /// The first form is the default.
+  void add_output(CLI::App& command, std::vector<std::string> forms) {
+    const std::string first = forms.front();
+    command.add_option("-o,--output", output, "Output format [" + first + "]")->check(CLI::IsMember(std::move(forms)));
+  }
+  static void add_timeout(CLI::App& command, int& seconds) {
+    command.add_option("--timeout", seconds, "Seconds to wait [" + std::to_string(seconds) + "]")
+        ->check(CLI::Range(1, 86400));
+  }
+  const std::string& name() const { return name_; }
+  std::string folder() const { return agents_folder(runtime_dir_); }
+  bool json() const { return output == "json"; }
+  /// Prints one of the two. The exit code.
+  int say(const boost::json::object& document, const std::string& text) const {
+    return (json() ? print(document) : print(text)) ? 0 : kRefused;
+  }
+  int tell(const std::string& problem, int exit_code = kRefused) const {
+    std::cerr << "corbd " << name_ << ": " << problem << std::endl;
+    return exit_code;
+  }
+
+  std::string output;
+  int timeout_s = 10;
+
+ private:
+  std::string name_, runtime_dir_;
+};
+
+template <class Service>
+class Question : public AdminSubcommand {
+ public:
+  int run() override {
+    const auto socket = admin_socket(folder());
+    if (const auto there = look_for_agent(socket); !there) return without_agent(there.error());
+    Agent agent(socket, name(), std::chrono::seconds(timeout_s));
+    return ask(agent);
+  }
+
+ protected:
+  using Agent = Caller<Service>;
+  using Stub = typename Service::Stub;
+  using AdminSubcommand::AdminSubcommand;
+  virtual int ask(Agent& agent) = 0;
+  virtual int without_agent(const Error& error) { return tell(error.text, kNoAgent); }
+};
+
+}  // namespace corbd::cli

@@ -1,0 +1,35 @@
+// A subcommand that calls an agent: its options, its call and its view, in a file of its own. Here is the table of
+// them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+namespace corbd::cli {
+
+/// A type has its kName and kDescription, and a constructor that adds its options.
+class Subcommand {
+ public:
+  virtual ~Subcommand() = default;
+  /// Makes the call. Answers go to stdout, problems to stderr. The exit code.
+  virtual int run() = 0;
+};
+
+/// The subcommand that the command line names; null: it is another one.
+using Chosen = std::shared_ptr<Subcommand>;
+
+template <class One>
+void add(CLI::App& app, Chosen& chosen) {
+  auto* command = app.add_subcommand(One::kName, One::kDescription);
+  command->callback([one = std::make_shared<One>(*command), &chosen] { chosen = one; });
+}
+
+using Add = void(CLI::App& app, Chosen& chosen);
+Add add_status, add_volumes, add_volume, add_heal, add_fail, add_drain, add_log_level, add_events, add_top,
+    add_handover, add_alive, add_fencing, add_csi;
+
+/// Those that ask on the admin socket, in the order of --help.
+inline constexpr Add* kQuestions[] = {add_status,    add_volumes, add_volume, add_heal,     add_fail,  add_drain,
+                                      add_log_level, add_events,  add_top,    add_handover, add_alive, add_fencing};
+
+}  // namespace corbd::cli
