@@ -68,12 +68,15 @@ class ReclaimSpace final : public reclaimspace::ReclaimSpaceNode::CallbackServic
  private:
   static task<result<>> reclaim(volume::Volumes& volumes, const reclaimspace::NodeReclaimSpaceRequest& request,
                                 Until until) {
-    auto wish = trim_wish(request.volume_id(), request.staging_target_path(), request.volume_path());
-    if (!wish) co_return wish.error();
+    if (auto id = check_id(request.volume_id()); !id) co_return id;
+    // The sidecar sends only the staging path.
+    const bool staged = !request.staging_target_path().empty();
+    const std::string& path = staged ? request.staging_target_path() : request.volume_path();
+    if (auto known = check_known_path(path, "staging target path or volume path"); !known) co_return known;
     if (of_many_nodes(request.volume_capability()))
       co_return Error{errc::unimplemented, "volume " + request.volume_id() +
                                                " is used on many nodes, so no single node can reclaim its space"};
-    co_return co_await volumes.want(request.volume_id(), std::move(*wish), until);
+    co_return co_await volumes.want(request.volume_id(), plan::Wish(plan::Trimmed{path}), until);
   }
 
   rpc::Server& server_;
@@ -93,7 +96,7 @@ class KeyRotation final : public encryptionkeyrotation::EncryptionKeyRotationCon
  private:
   static task<result<>> rotate(volume::Volumes& volumes,
                                const encryptionkeyrotation::EncryptionKeyRotateRequest& request, Until until) {
-    if (auto valid = check_volume_id(request.volume_id()); !valid) co_return valid;
+    if (auto id = check_id(request.volume_id()); !id) co_return id;
     plan::Rekeyed wish;
     if (const auto place = request.secrets().find("encryptionPassphrase"); place != request.secrets().end())
       wish.passphrase = Secret(place->second);

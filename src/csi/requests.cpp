@@ -26,7 +26,8 @@ bool has_control(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-/// Whatever was staged must be taken down, so this has no limit. CSI's 128 bytes are none for Kubernetes and ceph-csi.
+}  // namespace
+
 result<> check_id(const std::string& id) {
   if (id.empty()) return invalid("volume ID missing in request");
   if (id.find("..") != id.npos) return invalid("the volume ID contains path traversal sequences");
@@ -35,19 +36,20 @@ result<> check_id(const std::string& id) {
   return {};
 }
 
+result<> check_known_path(const std::string& path, const std::string& what) {
+  if (path.empty()) return invalid(what + " missing in request");
+  if (path.size() > kMaxPath) return invalid(what + " is longer than " + std::to_string(kMaxPath) + " bytes");
+  if (has_control(path)) return invalid(what + " contains control characters");
+  return {};
+}
+
+namespace {
+
 result<> check_id_to_use(const std::string& id) {
   if (auto well = check_id(id); !well) return well;
   if (id.size() > kMaxName)
     return invalid("the volume ID has " + std::to_string(id.size()) + " bytes; at most " + std::to_string(kMaxName) +
                    " can be the name of a mount point");
-  return {};
-}
-
-/// For a path that is only compared with the volume's. csi-sanity expects NOT_FOUND even for a relative path.
-result<> check_known_path(const std::string& path, const std::string& what) {
-  if (path.empty()) return invalid(what + " missing in request");
-  if (path.size() > kMaxPath) return invalid(what + " is longer than " + std::to_string(kMaxPath) + " bytes");
-  if (has_control(path)) return invalid(what + " contains control characters");
   return {};
 }
 
@@ -295,36 +297,5 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request)
   if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
   return plan::Wish(plan::Unpublished{request.target_path()});
 }
-
-result<plan::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request) {
-  if (auto id = check_id(request.volume_id()); !id) return id.error();
-  if (auto path = check_known_path(request.volume_path(), "volume path"); !path) return path.error();
-  const auto required = request.capacity_range().required_bytes(), limit = request.capacity_range().limit_bytes();
-  if (required < 0 || limit < 0) return invalid("the capacity range has a negative size");
-  if (limit != 0 && limit < required)
-    return Error{errc::out_of_range, "the limit of the capacity range is below the required size: " +
-                                         std::to_string(required) + " to " + std::to_string(limit) + " bytes"};
-  // As in ceph-csi, the volume path may be another one that kubelet made itself.
-  const bool staged = !request.staging_target_path().empty();
-  return plan::Wish(plan::Expanded{staged ? request.staging_target_path() : request.volume_path(),
-                                   static_cast<std::uint64_t>(required)});
-}
-
-result<plan::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path,
-                             const std::string& volume_path) {
-  if (auto id = check_id(volume_id); !id) return id.error();
-  const std::string& path = staging_path.empty() ? volume_path : staging_path;
-  if (auto known = check_known_path(path, "staging target path or volume path"); !known) return known.error();
-  return plan::Wish(plan::Trimmed{path});
-}
-
-result<> check_volume_id(const std::string& id) { return check_id(id); }
-
-result<> check(const ::csi::v1::NodeGetVolumeStatsRequest& request) {
-  if (auto id = check_id(request.volume_id()); !id) return id;
-  return check_known_path(request.volume_path(), "volume path");
-}
-
-result<> check(const ::csi::v1::NodeGetVolumeHealthRequest& request) { return check_id(request.volume_id()); }
 
 }  // namespace corbd::csi

@@ -1,4 +1,5 @@
-// Pure functions from a CSI request to a wish. Nothing here looks at the node.
+// Pure functions from the requests that stage and publish a volume, and undo that, to a wish; and the checks that other
+// calls share. Nothing here looks at the node.
 #pragma once
 
 #include "corbd/cephcsi/parameters.hpp"
@@ -11,7 +12,6 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, con
 result<plan::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request);
 result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, const cephcsi::Mounters& mounters = {});
 result<plan::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
-result<plan::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
 
 /// gRPC keeps a request until its call has ended. That may be long after the wish took over its secrets.
 template <class Request>
@@ -20,13 +20,9 @@ void wipe_secrets(const Request& request) {
   for (auto& [name, secret] : *const_cast<Request&>(request).mutable_secrets()) wipe(secret);
 }
 
-/// For NodeReclaimSpace. The sidecar sends only the staging path.
-result<plan::Wish> trim_wish(const std::string& volume_id, const std::string& staging_path,
-                             const std::string& volume_path);
-
-/// For requests without a wish.
-result<> check_volume_id(const std::string& id);
-result<> check(const ::csi::v1::NodeGetVolumeStatsRequest& request);
-result<> check(const ::csi::v1::NodeGetVolumeHealthRequest& request);
+/// Whatever was staged must be taken down, so this has no limit. CSI's 128 bytes are none for Kubernetes and ceph-csi.
+result<> check_id(const std::string& id);
+/// For a path that is only compared with the volume's. csi-sanity expects NOT_FOUND even for a relative path.
+result<> check_known_path(const std::string& path, const std::string& what);
 
 }  // namespace corbd::csi

@@ -43,6 +43,22 @@ class Identity final : public v1::Identity::CallbackService {
   const Config& config_;
 };
 
+using csi::wish_of;
+
+result<plan::Wish> wish_of(const v1::NodeExpandVolumeRequest& request) {
+  if (auto id = check_id(request.volume_id()); !id) return id.error();
+  if (auto path = check_known_path(request.volume_path(), "volume path"); !path) return path.error();
+  const auto required = request.capacity_range().required_bytes(), limit = request.capacity_range().limit_bytes();
+  if (required < 0 || limit < 0) return Error{errc::invalid_argument, "the capacity range has a negative size"};
+  if (limit != 0 && limit < required)
+    return Error{errc::out_of_range, "the limit of the capacity range is below the required size: " +
+                                         std::to_string(required) + " to " + std::to_string(limit) + " bytes"};
+  // As in ceph-csi, the volume path may be another one that kubelet made itself.
+  const bool staged = !request.staging_target_path().empty();
+  return plan::Wish(plan::Expanded{staged ? request.staging_target_path() : request.volume_path(),
+                                   static_cast<std::uint64_t>(required)});
+}
+
 class Node final : public v1::Node::CallbackService {
  public:
   Node(rpc::Server& server, volume::Volumes& volumes, const Config& config)
@@ -139,7 +155,8 @@ class Node final : public v1::Node::CallbackService {
 
   static task<result<>> measure(volume::Volumes& volumes, const v1::NodeGetVolumeStatsRequest& request,
                                 v1::NodeGetVolumeStatsResponse& response, Until until) {
-    if (auto valid = check(request); !valid) co_return valid;
+    if (auto id = check_id(request.volume_id()); !id) co_return id;
+    if (auto path = check_known_path(request.volume_path(), "volume path"); !path) co_return path;
     const auto usage = co_await volumes.usage(request.volume_id(), request.volume_path(), until);
     if (!usage) co_return usage.error();
     const auto status = volumes.status(request.volume_id());
@@ -152,7 +169,7 @@ class Node final : public v1::Node::CallbackService {
                               v1::NodeGetVolumeHealthResponse& response) {
     if (!served)
       co_return Error{errc::unimplemented, "NodeGetVolumeHealth is off: start the agent with --volume-health"};
-    if (auto valid = check(request); !valid) co_return valid;
+    if (auto id = check_id(request.volume_id()); !id) co_return id;
     const auto status = volumes.status(request.volume_id());
     if (!status) co_return unknown(request.volume_id());
     fill(response, *status);

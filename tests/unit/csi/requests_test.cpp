@@ -103,49 +103,6 @@ TEST_CASE("a key with bytes that no key has is refused without showing it") {
   CHECK_THAT(wish.error().text, !ContainsSubstring("canary"));
 }
 
-TEST_CASE("an expansion is of the staging path if the request has one, and of the volume path otherwise") {
-  v1::NodeExpandVolumeRequest request;
-  request.set_volume_id("image-1");
-  request.set_volume_path("/pods/mount");
-  request.mutable_capacity_range()->set_required_bytes(2 << 20);
-  auto wish = corbd::csi::wish_of(request);
-  REQUIRE(wish);
-  CHECK(std::get<plan::Expanded>(*wish) == plan::Expanded{"/pods/mount", 2 << 20});
-  request.set_staging_target_path("/staging");
-  request.clear_capacity_range();
-  wish = corbd::csi::wish_of(request);
-  REQUIRE(wish);
-  CHECK(std::get<plan::Expanded>(*wish) == plan::Expanded{"/staging", 0});
-}
-
-TEST_CASE("an expansion needs an id, a volume path and a range that can be") {
-  const auto code = [](const char* id, const char* path, std::int64_t required, std::int64_t limit) {
-    v1::NodeExpandVolumeRequest request;
-    request.set_volume_id(id);
-    request.set_volume_path(path);
-    request.set_staging_target_path("/staging");
-    request.mutable_capacity_range()->set_required_bytes(required);
-    request.mutable_capacity_range()->set_limit_bytes(limit);
-    const auto wish = corbd::csi::wish_of(request);
-    return wish ? errc::ok : wish.error().code;
-  };
-  CHECK(code("image-1", "/a", 1, 0) == errc::ok);
-  CHECK(code("", "/a", 1, 0) == errc::invalid_argument);
-  CHECK(code("image-1", "", 1, 0) == errc::invalid_argument);
-  CHECK(code("image-1", "/a", -1, 0) == errc::invalid_argument);
-  CHECK(code("image-1", "/a", 2, 1) == errc::out_of_range);
-}
-
-TEST_CASE("what only looks needs an id and a path, which may be relative") {
-  v1::NodeGetVolumeStatsRequest request;
-  request.set_volume_path("some/path");
-  CHECK(corbd::csi::check(request).error().code == errc::invalid_argument);
-  request.set_volume_id("image-1");
-  CHECK(corbd::csi::check(request));
-  request.clear_volume_path();
-  CHECK(corbd::csi::check(request).error().code == errc::invalid_argument);
-}
-
 TEST_CASE("unstage and unpublish need an id and a path, no secret") {
   v1::NodeUnstageVolumeRequest unstage;
   unstage.set_volume_id("image-1");

@@ -28,6 +28,7 @@ class Scripted final : public ScriptedVolumes {
   task<result<>> want(std::string, plan::Wish wish, Until until) override {
     ++asked;
     if (const auto* staged = std::get_if<plan::Staged>(&wish)) mounter = staged->mounter;
+    if (const auto* one = std::get_if<plan::Expanded>(&wish)) expanded = *one;
     const Waited how = co_await open.wait(until);
     if (how != Waited::ready) co_return wait_error(how, "the scripted volume");
     co_return result<>();
@@ -38,6 +39,7 @@ class Scripted final : public ScriptedVolumes {
   }
   Event open;
   std::atomic<int> asked{0};
+  plan::Expanded expanded;                                       ///< the last one; control thread
   std::atomic<cephcsi::Mounter> mounter{cephcsi::Mounter::nbd};  ///< of the last stage
 };
 

@@ -10,17 +10,59 @@ using namespace corbd;
 using namespace corbd::test;
 using namespace std::chrono_literals;
 
+namespace {
+
+v1::NodeExpandVolumeRequest expansion(const std::string& id, const std::string& path, std::int64_t required = 0,
+                                      std::int64_t limit = 0) {
+  v1::NodeExpandVolumeRequest request;
+  request.set_volume_id(id);
+  request.set_volume_path(path);
+  request.mutable_capacity_range()->set_required_bytes(required);
+  request.mutable_capacity_range()->set_limit_bytes(limit);
+  return request;
+}
+
+grpc::StatusCode expand(const Served& scene, const v1::NodeExpandVolumeRequest& request,
+                        v1::NodeExpandVolumeResponse& response) {
+  grpc::ClientContext context;
+  return v1::Node::NewStub(scene.channel())->NodeExpandVolume(&context, request, &response).error_code();
+}
+
+}  // namespace
+
 TEST_CASE("an expansion answers with the size that the device has") {
   Served scene;
   REQUIRE(scene.start());
   scene.thread.call([&] { scene.volumes.open.set(); });
-  grpc::ClientContext context;
-  v1::NodeExpandVolumeRequest request;
-  request.set_volume_id("image-1");
-  request.set_volume_path("/target");
   v1::NodeExpandVolumeResponse response;
-  REQUIRE(v1::Node::NewStub(scene.channel())->NodeExpandVolume(&context, request, &response).ok());
+  REQUIRE(expand(scene, expansion("image-1", "/target"), response) == grpc::OK);
   CHECK(response.capacity_bytes() == 2ll << 30);
+}
+
+TEST_CASE("an expansion is of the staging path if the request has one, and of the volume path otherwise") {
+  Served scene;
+  REQUIRE(scene.start());
+  scene.thread.call([&] { scene.volumes.open.set(); });
+  v1::NodeExpandVolumeResponse response;
+  auto request = expansion("image-1", "/pods/mount", 2 << 20);
+  REQUIRE(expand(scene, request, response) == grpc::OK);
+  scene.thread.call([&] { CHECK(scene.volumes.expanded == plan::Expanded{"/pods/mount", 2 << 20}); });
+  request.set_staging_target_path("/staging");
+  request.clear_capacity_range();
+  REQUIRE(expand(scene, request, response) == grpc::OK);
+  scene.thread.call([&] { CHECK(scene.volumes.expanded == plan::Expanded{"/staging", 0}); });
+}
+
+TEST_CASE("an expansion needs an id, a volume path and a range that can be") {
+  Served scene;
+  REQUIRE(scene.start());
+  scene.thread.call([&] { scene.volumes.open.set(); });
+  v1::NodeExpandVolumeResponse response;
+  CHECK(expand(scene, expansion("image-1", "/a", 1), response) == grpc::OK);
+  CHECK(expand(scene, expansion("", "/a", 1), response) == grpc::INVALID_ARGUMENT);
+  CHECK(expand(scene, expansion("image-1", "", 1), response) == grpc::INVALID_ARGUMENT);
+  CHECK(expand(scene, expansion("image-1", "/a", -1), response) == grpc::INVALID_ARGUMENT);
+  CHECK(expand(scene, expansion("image-1", "/a", 2, 1), response) == grpc::OUT_OF_RANGE);
 }
 
 TEST_CASE("who serves a volume that is to be staged is asked, and without an answer it is not staged") {
@@ -43,11 +85,12 @@ TEST_CASE("who serves a volume that is to be staged is asked, and without an ans
 TEST_CASE("the statistics of a known volume come with its condition, those of another are not found") {
   Served scene;
   REQUIRE(scene.start());
-  const auto ask = [&](const std::string& id, v1::NodeGetVolumeStatsResponse& response) {
+  const auto ask = [&](const std::string& id, v1::NodeGetVolumeStatsResponse& response,
+                       const std::string& path = "some/path") {
     grpc::ClientContext context;
     v1::NodeGetVolumeStatsRequest request;
     request.set_volume_id(id);
-    request.set_volume_path("some/path");
+    request.set_volume_path(path);
     return v1::Node::NewStub(scene.channel())->NodeGetVolumeStats(&context, request, &response).error_code();
   };
   v1::NodeGetVolumeStatsResponse response;
@@ -56,6 +99,7 @@ TEST_CASE("the statistics of a known volume come with its condition, those of an
   CHECK(response.volume_condition().abnormal());
   CHECK(ask("image-2", response) == grpc::NOT_FOUND);
   CHECK(ask("", response) == grpc::INVALID_ARGUMENT);
+  CHECK(ask("image-1", response, "") == grpc::INVALID_ARGUMENT);
 }
 
 TEST_CASE("a volume's health is served and announced with its flag only") {
