@@ -254,7 +254,7 @@ class Agent final {
   }
 
   void tell_of_volumes() {
-    shell_.tell({&admin_, &kubernetes_, &healer_});
+    shell_.set_listeners({&admin_, &kubernetes_, &healer_});
     web_.start();
   }
 

@@ -11,7 +11,7 @@ void CephKey::loaded(Secret key) {
 
 void CephKey::begin(const Wish& wish, bool has_record) {
   const auto* staged = std::get_if<Staged>(&wish);
-  tries_offered_ = staged != nullptr;
+  use_offered_ = staged != nullptr;
   if (staged == nullptr) return;
   if (known_ == staged->key) return offered_.reset();
   if (has_record && !known_.empty()) {
@@ -24,14 +24,14 @@ void CephKey::begin(const Wish& wish, bool has_record) {
 }
 
 void CephKey::worked() {
-  if (!tries_offered_ || !offered_) return;
+  if (!use_offered_ || !offered_) return;
   known_ = std::move(*offered_);
   offered_.reset();
   saved_ = false;
 }
 
 void CephKey::refused() {
-  if (!offered_ || tries_offered_) return;
+  if (!offered_ || use_offered_) return;
   std::swap(known_, *offered_);
   saved_ = false;
 }

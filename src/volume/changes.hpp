@@ -1,5 +1,4 @@
-// What happens to a volume: its health, its failures, the end of each wish. All that changes these, and tells of it, is
-// here.
+// The only writer of a volume's health. It logs each change and the end of each wish, and tells the listeners.
 #pragma once
 
 #include <string>
@@ -12,11 +11,11 @@ namespace corbd::volume {
 class Changes {
  public:
   Changes(Clock& clock, const Ports& ports) : clock_(clock), ports_(ports) {}
-  void tell(std::vector<Listener*> listeners) { listeners_ = std::move(listeners); }
+  void set_listeners(std::vector<Listener*> listeners) { listeners_ = std::move(listeners); }
   void notify(const std::string& volume_id, const Notice& notice) const;
-  /// The volume may need healing.
+  /// The volume may need healing. If it has no server, calls that wait for its device return.
   void report_failure(Volume& volume, const std::string& why) const;
-  /// Looks whether the volume's health is another one now.
+  /// Computes the health anew. If it changed, logs that and tells the listeners.
   void note_health(Volume& volume, const std::string& why) const;
   void note_outcome(Volume& volume, const Wish& wish, const result<>& outcome) const;
 

@@ -120,7 +120,7 @@ task<result<>> DeviceSteps::reconfigure(Volume& volume) {
   const auto stall = clock_.now() - began;
   volume.history.stall.since = began;
   volume.history.stall.resent_by = clock_.now() + std::chrono::milliseconds(device->io_timeout_ms) + kTimerSlack;
-  // Requests that wait stall until the kernel has sent them again, each in its own time: watch_stall().
+  // Requests that wait stall until the kernel has sent them again, each in its own time: Stalls::watch().
   if (device->waiting == 0) end_stall(volume, clock_.now());
   volume.history.unserved_since.reset();
   volume.other.died.reset();
@@ -175,7 +175,10 @@ task<result<>> DeviceSteps::disconnect(Volume& volume) {
 
 task<result<>> DeviceSteps::stop_session(Volume& volume) {
   const bool broken = volume.server.link()->state() == device::Link::State::held;
-  if (OpenImage* open = volume.server.own(); open != nullptr && broken) *open->lost = volume.history.cut_off = true;
+  if (OpenImage* open = volume.server.own(); open != nullptr && broken) {
+    *open->access_lost = true;
+    volume.history.cut_off = true;
+  }
   resume_stall(volume);
   volume.server.link()->shut();
   volume.server.set_connected(false);
@@ -184,7 +187,7 @@ task<result<>> DeviceSteps::stop_session(Volume& volume) {
     co_return wait_error(ended, "the end of the link of volume " + volume.id);
   // The volume was given up, perhaps because the cluster does not answer. The tombstone must not wait for the cluster.
   if (volume.record && volume.record->failed) {
-    images_.close_later(volume, take_link(volume));
+    images_.close_in_background(volume, take_link(volume));
     co_return result<>();
   }
   const Waited idle = co_await volume.server.link()->idle(soon());

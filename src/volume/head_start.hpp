@@ -1,4 +1,4 @@
-// What an agent does before it comes to any volume, so that a device waits for little.
+// What an agent does before its first healing, so that stalls are short.
 #pragma once
 
 #include <list>
@@ -12,7 +12,7 @@ class HeadStart {
  public:
   HeadStart(executor control, Clock& clock, const Ports& ports, const VolumeMap& volumes)
       : control_(std::move(control)), clock_(clock), ports_(ports), volumes_(volumes) {}
-  /// Do what Shell's functions of these names say.
+  /// As Shell's.
   task<result<std::vector<std::string>>> preopen(Until until);
   task<> fence_early(Until until);
 

@@ -109,7 +109,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
 task<result<>> ImageSteps::open_tombstone(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
-  volume.server.set(GivenUp{make_tombstone(volume.record->key, volume.record->size, volume.record->read_only)});
+  volume.server.set(Tombstone{make_tombstone(volume.record->key, volume.record->size, volume.record->read_only)});
   log::error(
       "volume.failed",
       {{"volume", volume.id},
@@ -133,7 +133,8 @@ task<result<>> ImageSteps::lock(Volume& volume) {
   if (!locked) co_return locked;
   OpenImage& open = *volume.server.own();
   open.modified = ownership ? ownership->modified : std::nullopt;
-  // Nobody has a proof of what is new. The stamp tells others who had the image that it is theirs no more.
+  // A new device has no earlier owner to prove. The stamp tells other nodes that had the image that it is no longer
+  // theirs.
   const auto devices = find_devices(volume, ports_);
   if (!volume.record->device || (devices && devices->empty())) {
     const auto stamped = co_await volume.server.image()->stamp(soon());
@@ -157,8 +158,8 @@ void ImageSteps::forget_facts(Volume& volume) {
   volume.facts = std::move(kept);
 }
 
-void ImageSteps::close_later(Volume& volume, std::unique_ptr<device::Link> link) {
-  close_later_(std::move(link), volume.server.take_image());
+void ImageSteps::close_in_background(Volume& volume, std::unique_ptr<device::Link> link) {
+  close_in_background_(std::move(link), volume.server.take_image());
   forget_facts(volume);
 }
 
@@ -166,11 +167,12 @@ task<result<>> ImageSteps::close(Volume& volume) {
   OpenImage* const open = volume.server.own();
   // A volume that is given up gets its tombstone at once, even if the cluster holds up the close.
   if (volume.record && volume.record->failed && open != nullptr) {
-    close_later(volume, nullptr);
+    close_in_background(volume, nullptr);
     co_return result<>();
   }
-  // Its client may be refused no more. Then the close would give back the lock, which proves that the image is ours.
-  if (open != nullptr && *open->lost && !open->closing)
+  // The blocklist entry of its client may have ended. Then the close would release the lock, which proves that the
+  // image is ours.
+  if (open != nullptr && *open->access_lost && !open->closing)
     if (auto to = access(volume)) static_cast<void>(co_await ports_.clusters.fence_dead(*to, soon()));
   if (open != nullptr) open->closing = true;
   auto closed = co_await volume.server.image()->close(soon());

@@ -8,13 +8,14 @@
 
 namespace corbd::volume {
 
-/// Waits for the requests in flight, however long that takes, then closes. Nobody waits for it.
-using CloseLater = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
+/// Waits for the requests in flight, however long that takes, then closes. The operation does not wait for it; an agent
+/// that leaves does, up to its deadline.
+using CloseInBackground = std::function<void(std::unique_ptr<device::Link> link, std::unique_ptr<image::Image> image)>;
 
 class ImageSteps : StepTools {
  public:
-  ImageSteps(StepTools tools, RecordSteps& records, const Changes& changes, CloseLater close_later)
-      : StepTools(tools), records_(records), changes_(changes), close_later_(std::move(close_later)) {}
+  ImageSteps(StepTools tools, RecordSteps& records, const Changes& changes, CloseInBackground close_in_background)
+      : StepTools(tools), records_(records), changes_(changes), close_in_background_(std::move(close_in_background)) {}
   task<result<>> fence(Volume& volume);
   /// What the planner asks of the image.
   task<result<>> look(Volume& volume, Fact fact);
@@ -22,9 +23,8 @@ class ImageSteps : StepTools {
   task<result<>> open_tombstone(Volume& volume);
   task<result<>> lock(Volume& volume);
   task<result<>> close(Volume& volume);
-  /// Takes the image out of the volume, together with the facts that it told. It is closed once the link has answered
-  /// what was read from it.
-  void close_later(Volume& volume, std::unique_ptr<device::Link> link);
+  /// Takes the image, and the facts read from it, out of the volume. It is closed once no request of the link uses it.
+  void close_in_background(Volume& volume, std::unique_ptr<device::Link> link);
   task<result<>> mark(Volume& volume);
   task<result<>> unmark(Volume& volume);
 
@@ -35,7 +35,7 @@ class ImageSteps : StepTools {
   static void forget_facts(Volume& volume);
   RecordSteps& records_;
   const Changes& changes_;
-  CloseLater close_later_;
+  CloseInBackground close_in_background_;
 };
 
 }  // namespace corbd::volume

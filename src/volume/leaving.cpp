@@ -7,13 +7,13 @@
 namespace corbd::volume {
 namespace {
 
-// A step that takes longer ends as at a death, and its volume is healed.
+// A longer step is cut off as by a crash, and its volume is healed.
 constexpr std::chrono::seconds kStepsEndWithin{5};
 constexpr std::chrono::seconds kWritesEndWithin{30};
 constexpr std::chrono::milliseconds kLooksAgain{20};
 // An older request says that the cluster does not answer it.
 constexpr std::chrono::seconds kAnswersWithin{1};
-// The device stands still meanwhile.
+// I/O of the device stalls during this time.
 constexpr std::chrono::milliseconds kGivesWithin{1600};
 // The kernel takes milliseconds.
 constexpr std::chrono::seconds kLinksEndWithin{1};
@@ -24,7 +24,7 @@ constexpr int kGiveTries = 3;
 
 /// Its lock, where one counts, is the next agent's proof.
 bool may_be_given(const Volume& volume) {
-  if (!volume.server.serves() || volume.server.given_up() || !volume.record || !volume.record->device) return false;
+  if (!volume.server.serves() || volume.server.is_tombstone() || !volume.record || !volume.record->device) return false;
   if (!volume.operations.empty() || volume.record->adopting) return false;
   return volume.server.has(WriteRight::exclusive_lock) || volume.record->read_only || volume.record->shared ||
          !volume.server.image()->exclusive_lock();
@@ -45,15 +45,14 @@ task<> Leaving::drain(Volume& volume, Until until) {
 }
 
 task<> Leaving::drain_all(Until until) {
-  Gate& drains = drains_.emplace_back(control_, clock_);
+  Gate& drains = gates_.emplace_back(control_, clock_);
   for (const auto& [id, volume] : volumes_)
     if (OwnLink* link = volume->server.own_link(); link != nullptr && !std::exchange(link->drained, true))
       drains.spawn(drain(*volume, until));
   co_await drains.close({});
 }
 
-/// A process that ends with a link leaves the kernel no time to send what it is in the middle of. The end is no
-/// failure.
+/// If the process ended with a live link, the kernel might fail the request that it is sending. The end is no failure.
 task<> Leaving::end_links() {
   for (const auto& [id, volume] : volumes_) {
     if (volume->server.link() == nullptr) continue;
@@ -92,11 +91,11 @@ task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until unt
   // The end of its link is no failure.
   const WriteRight right = std::exchange(open.right, WriteRight::none);
   volume.server.set_connected(false);
-  // The io thread never waits. Nobody would end a socket that came after the time.
+  // No deadline: a socket that came later would have no owner. The io thread never waits.
   auto socket = co_await volume.server.link()->give({});
   if (!socket) {
-    volume.server.set_connected(volume.server.link()->state() == device::Link::State::serving);
-    if (!*open.lost) open.right = right;
+    // keep_lock() made the image look after its lock no more, so it is not served on.
+    if (!*open.access_lost) open.right = right;
     co_return socket.error();
   }
   auto closed = co_await close_for_next(volume, until);
@@ -137,7 +136,10 @@ task<> Leaving::give_one(Volume& volume, Handover& handover) {
   log::debug("volume.given",
              {{"volume", volume.id}, {"ended_ms", ms(ended - begun)}, {"served_ms", ms(clock_.now() - ended)}});
   if (taken == Taken::served) co_await image->lock_taken_over({clock_.now() + kGivesWithin});
-  taken == Taken::refused ? static_cast<void>(handover.refused = true) : static_cast<void>(++handover.given);
+  if (taken == Taken::refused)
+    handover.refused = true;
+  else
+    ++handover.given;
 }
 
 task<> Leaving::give_some(Handover& handover) {
@@ -175,7 +177,7 @@ task<bool> Leaving::quiesce() {
 
 task<std::size_t> Leaving::give(Recipient recipient) {
   Handover handover{std::move(recipient), 0, false};
-  Gate& givers = drains_.emplace_back(control_, clock_);
+  Gate& givers = gates_.emplace_back(control_, clock_);
   for (int i = 0; i < kGiveAtOnce; ++i) givers.spawn(give_some(handover));
   co_await givers.close({});
   co_await drain_all({clock_.now() + kGivesWithin});

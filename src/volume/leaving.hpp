@@ -23,7 +23,7 @@ class Leaving {
         usage_(usage) {}
   /// Nothing new is begun any more.
   bool begun() const { return begun_; }
-  /// Do what Shell's functions of these names say.
+  /// As Shell's.
   task<> stop(Until until);
   task<bool> quiesce();
   task<std::size_t> give(Recipient recipient);
@@ -54,7 +54,7 @@ class Leaving {
   UsageReader& usage_;
   bool begun_ = false;
   /// Of whoever waits for several volumes. Here, because a dying process ends coroutines in any order.
-  std::list<Gate> drains_;
+  std::list<Gate> gates_;
   std::deque<std::string> to_give_;  ///< since quiesce(); the last one first
 };
 

@@ -106,7 +106,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
     seen.image_closing = open->closing;
   }
   seen.untuned = volume.device.untuned;
-  seen.tombstone = volume.server.given_up();
+  seen.tombstone = volume.server.is_tombstone();
   if (volume.other.died) seen.other_dead_for = now - *volume.other.died;
   seen.cut_off = volume.history.cut_off;
   if (volume.history.in_use_since) seen.in_use_for = now - *volume.history.in_use_since;

@@ -10,7 +10,7 @@ class OtherClients {
  public:
   OtherClients(const Ports& ports, const VolumeMap& volumes, const Changes& changes)
       : ports_(ports), volumes_(volumes), changes_(changes) {}
-  /// Do what Volumes' functions of these names say.
+  /// As Volumes'.
   task<result<Holding>> holders(ImageAt at, bool take, Until until);
   task<Users> users(std::string cluster_id, Until until);
 

@@ -6,12 +6,12 @@
 namespace corbd::volume {
 namespace {
 
-constexpr int kMaxSteps = 80;  // twice what I7 allows: more steps mean a defect of the planner
+constexpr int kMaxRounds = 80;  // steps and waits. I7 allows 40 steps
 constexpr std::chrono::milliseconds kWaitPause{300};
 
 /// The error of an unpublish or unstage that took everything down, but found something in the folder that is not ours
 /// to remove.
-result<> what_stays(const Volume& volume, const Wish& wish) {
+result<> leftover_of(const Volume& volume, const Wish& wish) {
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   const auto* unpublished = std::get_if<Unpublished>(&wish);
   if (unstaged == nullptr && unpublished == nullptr) return {};
@@ -29,15 +29,11 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
   if (!ready) co_return ready;
   const auto before = volume.record;
   auto outcome = co_await pursue(volume, wish);
-  if (outcome && volume.record && volume.writes.unsure && must_be_durable(wish)) {
-    const Step again = step::WriteRecord{*volume.record};
-    outcome = co_await steps_.run(volume, again, wish);
-    // Meanwhile another program may have taken the device away.
-    if (outcome) outcome = co_await pursue(volume, wish);
-  }
+  if (outcome && volume.record && volume.writes.unsure && must_be_durable(wish))
+    outcome = co_await rewrite_record(volume, wish);
   if (outcome) {
-    auto durable = co_await make_durable(volume, wish, before.has_value());
-    co_return durable ? what_stays(volume, wish) : durable;
+    auto dropped = co_await drop_leftover_key(volume, wish, before.has_value());
+    co_return dropped ? leftover_of(volume, wish) : dropped;
   }
   const Failure failure = after_failure(wish, before, volume.record, outcome.error());
   if (!failure.undo) co_return failure.error;
@@ -46,8 +42,15 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
   co_return undone ? failure.error : undo_failed(failure.error, undone.error());
 }
 
-/// A stage may have left a key without a record.
-task<result<>> Pursuit::make_durable(Volume& volume, const Wish& wish, bool had_record) {
+task<result<>> Pursuit::rewrite_record(Volume& volume, const Wish& wish) {
+  const Step again = step::WriteRecord{*volume.record};
+  auto written = co_await steps_.run(volume, again, wish);
+  if (!written) co_return written;
+  // Another program may have taken the device away since.
+  co_return co_await pursue(volume, wish);
+}
+
+task<result<>> Pursuit::drop_leftover_key(Volume& volume, const Wish& wish, bool had_record) {
   if (volume.record || had_record || !std::holds_alternative<Unstaged>(wish)) co_return result<>();
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   // A device without a record belongs to another agent, perhaps of a newer version. Its files are not ours to drop.
@@ -107,8 +110,8 @@ task<> Pursuit::pause(Volume& volume) {
 
 task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
   std::string waits_for;
-  for (int steps = 0; steps < kMaxSteps; ++steps) {
-    // This is like a death at this point: the next start goes on from what is true then.
+  for (int round = 0; round < kMaxRounds; ++round) {
+    // It stops here as after a crash: the next start continues from what is true then.
     if (leaving_.begun()) co_return stopping();
     const auto seen = look(volume, wish);
     if (!seen) co_return seen.error();
@@ -120,7 +123,7 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
     }
     if (const auto* wait = std::get_if<Wait>(&decision)) {
       if (std::exchange(waits_for, wait->why) != wait->why)
-        log::info("volume.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
+        log::info("operation.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
       co_await pause(volume);
       continue;
     }
@@ -132,11 +135,12 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
   if (volume.server.image() != nullptr && volume.server.link() == nullptr &&
       !volume.server.has(WriteRight::exclusive_lock))
     co_await leave_image(volume, wish);
-  co_return Error{errc::unavailable, std::string(name(wish)) + " of volume " + volume.id + " still waits" +
-                                         (waits_for.empty() ? "" : ": " + waits_for) + ": repeat it"};
+  co_return Error{errc::unavailable,
+                  std::string(name(wish)) + " of volume " + volume.id +
+                      (waits_for.empty() ? " did not come to its end" : " still waits: " + waits_for) + ": repeat it"};
 }
 
-/// What the failed step leaves must hold up nobody. Returns its error, with the step's name.
+/// What the failed step leaves open must keep no other node out. Returns its error, with the step's name.
 task<result<>> Pursuit::step_failed(Volume& volume, const Wish& wish, Step step, Error error) {
   if (!std::holds_alternative<step::StopSession>(step) && !std::holds_alternative<step::CloseImage>(step))
     co_await leave_without_device(volume, wish);
@@ -146,11 +150,11 @@ task<result<>> Pursuit::step_failed(Volume& volume, const Wish& wish, Step step,
 /// A close that does not end in time goes on, and the next wish waits for it first.
 task<> Pursuit::leave_image(Volume& volume, const Wish& wish) {
   if (auto closed = co_await steps_.run(volume, Step(step::CloseImage{}), wish); !closed)
-    log::warning("image.not_left", {{"volume", volume.id}, {"error", closed.error().text}});
+    log::warning("image.not_closed", {{"volume", volume.id}, {"error", closed.error().text}});
 }
 
-/// Only its caller asks for a volume that has no device, and may never come again. Meanwhile our watch and our lock
-/// must keep no other node out.
+/// Nothing heals a volume without a device, and its caller may never come again. Our watch and our lock must not keep
+/// other nodes out until then.
 task<> Pursuit::leave_without_device(Volume& volume, const Wish& wish) {
   if (volume.server.image() == nullptr || leaving_.begun()) co_return;
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());

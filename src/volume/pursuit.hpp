@@ -26,7 +26,10 @@ class Pursuit {
  private:
   task<result<>> prepare(Volume& volume, const Wish& wish);
   task<result<>> pursue(Volume& volume, Wish wish);
-  task<result<>> make_durable(Volume& volume, const Wish& wish, bool had_record);
+  /// After success whose record may not be on the disk.
+  task<result<>> rewrite_record(Volume& volume, const Wish& wish);
+  /// After an unstage that had no record: a stage may have left a key.
+  task<result<>> drop_leftover_key(Volume& volume, const Wish& wish, bool had_record);
   result<Observation> look(Volume& volume, const Wish& wish);
   task<> pause(Volume& volume);
   task<result<>> step_failed(Volume& volume, const Wish& wish, Step step, Error error);

@@ -1,5 +1,6 @@
-// What of ours serves a volume: nothing; its image; or, once it was given up, a tombstone. Over either may run the link
-// to the kernel's device. (rbd-nbd may serve the device while our image is open: OtherServer stands beside this.)
+// What of ours serves a volume: nothing; its image; or, once it was given up, a tombstone. A link to the kernel's
+// device may run over either. (rbd-nbd may serve the device while our image is open, so OtherServer stands beside
+// this.)
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@ namespace corbd::volume {
 
 struct OwnLink {
   std::unique_ptr<device::Link> link;
-  std::shared_ptr<char> alive;  ///< callbacks of a link that outlives this look here first
+  std::shared_ptr<char> alive;  ///< callbacks check it, because the link may outlive this
   bool connected = false;       ///< the kernel's device uses the link
   bool drained = false;         ///< as the agent leaves: the link takes no more requests
   int tries_to_give = 0;        ///< that ended in vain, in this handover
@@ -24,15 +25,15 @@ enum class WriteRight { none, exclusive_lock, writers_mark };
 
 struct OpenImage {
   std::unique_ptr<image::Image> image;
-  std::shared_ptr<bool>
-      lost;  ///< its client was cut off, or its lock was lost; callbacks of a closed image find it gone
+  /// Its client was cut off, or its lock was lost. Callbacks of an image that is closed find this gone.
+  std::shared_ptr<bool> access_lost;
   WriteRight right = WriteRight::none;
-  std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp when it was given to us
+  std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp when we took it
   bool closing = false;                        ///< the close has begun; it may go on after the wait for it ended
   std::optional<OwnLink> own_link = {};
 };
 
-struct GivenUp {
+struct Tombstone {
   std::unique_ptr<image::Image> image;  ///< answers EIO to everything
   std::optional<OwnLink> own_link = {};
 };
@@ -40,7 +41,7 @@ struct GivenUp {
 class Server {
  public:
   void set(OpenImage image) { what_ = std::move(image); }
-  void set(GivenUp tombstone) { what_ = std::move(tombstone); }
+  void set(Tombstone tombstone) { what_ = std::move(tombstone); }
   /// Needs an image.
   void set(OwnLink link);
   /// Null if nothing is open.
@@ -48,7 +49,7 @@ class Server {
   /// Null unless the image is open, and no tombstone.
   OpenImage* own() { return std::get_if<OpenImage>(&what_); }
   const OpenImage* own() const { return std::get_if<OpenImage>(&what_); }
-  bool given_up() const { return std::holds_alternative<GivenUp>(what_); }
+  bool is_tombstone() const { return std::holds_alternative<Tombstone>(what_); }
   bool has(WriteRight right) const { return own() != nullptr && own()->right == right; }
   /// Null if no link was made.
   OwnLink* own_link();
@@ -59,11 +60,11 @@ class Server {
   /// The kernel's device has a link of ours that answers.
   bool serves() const { return connected() && link()->state() == device::Link::State::serving; }
   std::unique_ptr<device::Link> take_link();
-  /// The link goes first.
+  /// Call take_link() first.
   std::unique_ptr<image::Image> take_image();
 
  private:
-  std::variant<std::monostate, OpenImage, GivenUp> what_;
+  std::variant<std::monostate, OpenImage, Tombstone> what_;
 };
 
 }  // namespace corbd::volume

@@ -35,7 +35,7 @@ task<> close_in_background(std::unique_ptr<device::Link> link, std::unique_ptr<i
   link.reset();
   if (!image) co_return;
   if (auto closed = co_await image->close({}); !closed)
-    log::warning("image.not_closed", {{"error", closed.error().text}});
+    log::warning("image.not_closed", {{"image", image->key().text()}, {"error", closed.error().text}});
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ task<result<>> Shell::Impl::start() {
       publish.target = ports_.files.real_path(std::move(publish.target));
       publish.staging = ports_.files.real_path(std::move(publish.staging));
     }
-    Volume& volume = volumes_.get(record.volume_id);
+    Volume& volume = volumes_.find_or_create(record.volume_id);
     auto key = co_await ports_.records.load_key(record.volume_id);
     if (key) {
       volume.key.loaded(std::move(*key));
@@ -115,7 +115,7 @@ task<result<>> Shell::Impl::start() {
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
   if (leaving_.begun()) co_return stopping();
   make_real(wish, ports_.files);
-  Volume& volume = volumes_.get(id);
+  Volume& volume = volumes_.find_or_create(id);
   if (cordoned_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
     volumes_.forget_if_idle(id);
     co_return Error{errc::unavailable,
@@ -208,7 +208,7 @@ std::vector<Change> Shell::timeline(const std::string& volume_id) const {
   if (known == nullptr) return {};
   return {known->history.timeline.begin(), known->history.timeline.end()};
 }
-void Shell::tell(std::vector<Listener*> listeners) { impl_->changes_.tell(std::move(listeners)); }
+void Shell::set_listeners(std::vector<Listener*> listeners) { impl_->changes_.set_listeners(std::move(listeners)); }
 void Shell::set_cordoned(bool on) { impl_->cordoned_ = on; }
 task<> Shell::stop(Until until) { return impl_->leaving_.stop(until); }
 std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {

@@ -1,4 +1,4 @@
-// How long requests stood still after a device had no server.
+// Looks for the end of each stall: from the loss of a device's server until the requests of that time are answered.
 #pragma once
 
 #include "corbd/core/gate.hpp"

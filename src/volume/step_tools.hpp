@@ -9,7 +9,7 @@ namespace corbd::volume {
 /// repeating the format.
 inline constexpr const char* kFormatMarker = "corbd/format";
 
-/// The base of each class of steps. There is one class for each port, and none of them keeps a state of a volume.
+/// The base of each class of steps. None of them keeps a state of a volume.
 class StepTools {
  public:
   StepTools(Clock& clock, const Ports& ports, const Config& config) : clock_(clock), ports_(ports), config_(config) {}
@@ -23,6 +23,7 @@ class StepTools {
   result<std::string> device_path(const Volume& volume) const;
   /// What holds the filesystem: the device, or the mapping above it.
   result<std::string> data_path(const Volume& volume) const;
+  /// By Config::step_limit, and by Config::long_step_limit.
   Until soon() const;
   Until later() const;
   /// For calls that use the device: they also end with its link.

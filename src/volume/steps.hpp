@@ -1,4 +1,4 @@
-// Carries out one step of the plan. Each port has its class of steps.
+// Carries out one step of the plan. Each subject has its class of steps.
 #pragma once
 
 #include "adopt_steps.hpp"
@@ -18,10 +18,10 @@ std::vector<std::string> step_places();
 class Steps {
  public:
   Steps(executor control, Clock& clock, const Ports& ports, const Config& config, const Changes& changes,
-        CloseLater close_later, DeviceSteps::Numbers numbers)
+        CloseInBackground close_in_background, DeviceSteps::Numbers numbers)
       : ports_(ports),
         records_(clock, ports, config),
-        images_({clock, ports, config}, records_, changes, std::move(close_later)),
+        images_({clock, ports, config}, records_, changes, std::move(close_in_background)),
         devices_({clock, ports, config}, images_, changes, std::move(numbers)),
         holders_({clock, ports, config}, changes),
         finder_(clock, ports, config),

@@ -6,9 +6,9 @@
 namespace corbd::volume {
 namespace {
 
-class Tombstone final : public image::Image {
+class EioImage final : public image::Image {
  public:
-  Tombstone(image::Key key, std::uint64_t size, bool read_only)
+  EioImage(image::Key key, std::uint64_t size, bool read_only)
       : key_(std::move(key)), size_(size), read_only_(read_only) {}
   const image::Key& key() const override { return key_; }
   std::uint64_t size() const override { return size_; }
@@ -44,7 +44,7 @@ class Tombstone final : public image::Image {
 }  // namespace
 
 std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size, bool read_only) {
-  return std::make_unique<Tombstone>(std::move(key), size, read_only);
+  return std::make_unique<EioImage>(std::move(key), size, read_only);
 }
 
 }  // namespace corbd::volume

@@ -5,7 +5,7 @@
 
 namespace corbd::volume {
 
-/// Do what Volumes' functions of these names say.
+/// As Volumes'.
 std::vector<Status> status(const VolumeMap& volumes, const Ports& ports);
 std::optional<Status> status(const VolumeMap& volumes, const Ports& ports, const std::string& id);
 std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const Ports& ports);

@@ -47,7 +47,8 @@ struct OtherServer {
   std::optional<time_point> died;  ///< when the kernel reported the end of its link
 };
 
-/// The volume is served again, and requests from before are not answered yet.
+/// A stall lasts from the loss of the server until the requests of that time are answered. This is one whose volume is
+/// served again.
 struct Stall {
   std::optional<time_point> since;  ///< since when it had no server
   time_point resent_by;             ///< the kernel has sent all of those again by then
@@ -121,7 +122,7 @@ host::MountTable mounts_now(const Ports& ports);
 /// How to reach the volume's cluster as its user.
 result<image::Access> access_of(const Ports& ports, const Record& record, const Secret& key);
 
-/// Includes the facts that this operation has learned. Other volumes are not in it: the shell adds them.
+/// Includes the facts that this operation has learned. observe_neighbours() adds what other volumes are to it.
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
                             time_point now);
 

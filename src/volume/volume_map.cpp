@@ -13,7 +13,7 @@ Volume* VolumeMap::find(const std::string& id) const {
   return known == all_.end() ? nullptr : known->second.get();
 }
 
-Volume& VolumeMap::get(const std::string& id) {
+Volume& VolumeMap::find_or_create(const std::string& id) {
   if (Volume* known = find(id)) return *known;
   std::erase_if(all_, [&](const auto& entry) {
     const auto& refused = entry.second->history.in_use_since;

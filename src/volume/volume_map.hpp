@@ -12,9 +12,10 @@ class VolumeMap {
   VolumeMap(executor control, Clock& clock) : control_(std::move(control)), clock_(clock) {}
   /// Null if it is unknown.
   Volume* find(const std::string& id) const;
-  /// Makes it if it is unknown.
-  Volume& get(const std::string& id);
-  /// The last thing that a coroutine does with a volume. A volume with in_use_since stays: get() forgets it later.
+  /// Makes it if it is unknown, and forgets other volumes that are idle.
+  Volume& find_or_create(const std::string& id);
+  /// The last thing that a coroutine does with a volume. A volume with in_use_since stays: find_or_create() forgets it
+  /// later.
   void forget_if_idle(const std::string& id);
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }

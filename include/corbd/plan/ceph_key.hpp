@@ -15,13 +15,13 @@ class CephKey {
   /// The key that serves the volume; empty: none is known.
   const Secret& known() const { return known_; }
   /// The key to ask the cluster with, in the operation under way.
-  const Secret& asks_with() const { return tries_offered_ && offered_ ? *offered_ : known_; }
+  const Secret& asks_with() const { return use_offered_ && offered_ ? *offered_ : known_; }
   /// known() is not in the volume's key file yet.
   bool to_be_saved() const { return !saved_ && !known_.empty(); }
   /// There are two, and the cluster has not said yet which of them is right.
   bool undecided() const { return offered_.has_value(); }
 
-  /// It stood in the key file, or was written there.
+  /// Read from the key file, at the start.
   void loaded(Secret key);
   void saved() { saved_ = true; }
   /// An operation begins. Only a stage brings a key.
@@ -37,7 +37,7 @@ class CephKey {
   Secret known_;
   bool saved_ = false;
   std::optional<Secret> offered_;
-  bool tries_offered_ = false;  ///< the operation under way is the stage that brought it
+  bool use_offered_ = false;  ///< the operation under way is the stage that brought it
 };
 
 }  // namespace corbd::plan

@@ -29,8 +29,9 @@ Error undo_failed(const Error& error, const Error& undo);
 std::optional<duration> pause_before_retry(const Wish& wish, const result<>& outcome, const Facts& facts,
                                            unsigned tries);
 
-/// What ended before anybody looked whose image it is does not end the time for which it is lost: an unpublish that had
-/// nothing to do, or an unstage that waits for a helper. kubelet may repeat them more often than a volume is given up.
+/// Whether the outcome says anything of the image's owner. If it does not (an unpublish that had nothing to do, an
+/// unstage that waits for a helper), the time for which the volume is lost goes on. kubelet may repeat such calls more
+/// often than a volume is given up.
 bool tells_of_ownership(const Wish& wish, const result<>& outcome, const Facts& facts);
 
 }  // namespace corbd::plan

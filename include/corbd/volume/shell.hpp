@@ -1,5 +1,5 @@
-// The thin shell around the planner. It takes the volume's lock, asks the planner, carries the step out through a port,
-// and repeats.
+// The thin shell around the planner. It turns wishes into operations: equal ones become one, and the volume's lock puts
+// the others in order.
 #pragma once
 
 #include <functional>
@@ -62,7 +62,7 @@ class Shell final : public Volumes {
   /// The last changes of the volume's health, oldest first.
   std::vector<Change> timeline(const std::string& volume_id) const;
   /// Call it before start(). Without it nobody is told. They are told in this order.
-  void tell(std::vector<Listener*> listeners);
+  void set_listeners(std::vector<Listener*> listeners);
   /// While the agent is cordoned (`corbd drain`), a volume without a record is not staged (unavailable). kubelet asks
   /// again, and other nodes are free to take the volume.
   void set_cordoned(bool on);

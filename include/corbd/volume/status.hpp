@@ -22,7 +22,7 @@ std::string_view name(Health health);
 /// What happened to a volume since the agent's start, for metrics and people.
 struct Counts {
   std::uint32_t links_lost = 0;
-  duration longest_stall{};  ///< longest time without a server
+  duration longest_stall{};  ///< from the loss of the server until the requests of that time were answered
 };
 
 struct Status {

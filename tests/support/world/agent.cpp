@@ -167,7 +167,7 @@ void Agent::make_healer() {
   heal::Config healing;
   healing.jitter = repeatable_jitter(static_cast<std::uint64_t>(lives_));
   life_->healer = std::make_unique<heal::Healer>(world_.loop().control(), world_.loop().clock, *life_->shell, healing);
-  life_->shell->tell({life_.get(), life_->healer.get()});
+  life_->shell->set_listeners({life_.get(), life_->healer.get()});
 }
 
 void Agent::begin_beside() {
