@@ -280,7 +280,7 @@ TEST_CASE("mount --all has one limit, and names the mounts that it did not begin
       host.run({"mount", "--all", "--mounts-dir", host.at("mounts.d"), "--parallel", "1", "--timeout", "3"});
   CHECK(std::chrono::steady_clock::now() - begin < 20s);
   CHECK(all.code == 1);
-  CHECK_THAT(all.problems, ContainsSubstring("b.conf: it was not begun within --timeout"));
+  CHECK_THAT(all.problems, ContainsSubstring("b.conf: it did not begin within --timeout"));
 }
 
 TEST_CASE("a second image of the same name in another pool or cluster is refused") {
