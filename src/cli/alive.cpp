@@ -40,7 +40,7 @@ struct Alive final : Question<v1::Admin> {
   /// While two pods are beside each other, both reach whichever agent serves: it counts for its own pod only.
   int own_pod_ready(Agent& agent) const {
     v1::GetStatusResponse response;
-    if (!agent.answered(&Stub::GetStatus, v1::GetStatusRequest(), response)) return kRefused;
+    if (!answered(agent, &Stub::GetStatus, v1::GetStatusRequest(), response)) return kRefused;
     if (!pod.empty() && response.pod() != pod)
       return tell("the agent of another pod serves (" + for_terminal(response.pod()) +
                   "): this one's has not begun yet");

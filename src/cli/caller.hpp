@@ -1,4 +1,4 @@
-// Asks a service of the agent's admin socket, and tells of problems on stderr.
+// Calls a service of the agent's admin socket.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -27,13 +27,11 @@ inline bool agent_left(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::CANCELLED;
 }
 
-/// What all questions share: ask, and print an error.
 template <class Service>
 class Caller {
  public:
   using Stub = typename Service::Stub;
-  Caller(std::string socket, std::string name, std::chrono::seconds limit)
-      : socket_(std::move(socket)), stub_(connect(socket_)), name_(std::move(name)), limit_(limit) {}
+  explicit Caller(std::string socket) : socket_(std::move(socket)), stub_(connect(socket_)) {}
 
   template <class Request, class Response>
   grpc::Status call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
@@ -42,13 +40,6 @@ class Caller {
     context.set_deadline(std::chrono::system_clock::now() + limit);
     return (stub_.get()->*method)(&context, request, &response);
   }
-  template <class Request, class Response>
-  bool answered(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*), const Request& request,
-                Response& response) {
-    const auto status = call(method, request, response, limit_);
-    if (!status.ok()) tell(said_of(status, limit_));
-    return status.ok();
-  }
   /// Waits without end, but always pauses.
   void wait_for_agent() {
     do {
@@ -56,7 +47,6 @@ class Caller {
     } while (!look_for_agent(socket_));
     stub_ = connect(socket_);
   }
-  void tell(const std::string& problem) const { std::cerr << "corbd " << name_ << ": " << problem << std::endl; }
 
  private:
   static std::unique_ptr<Stub> connect(const std::string& socket) {
@@ -70,8 +60,6 @@ class Caller {
   }
   const std::string socket_;
   std::unique_ptr<Stub> stub_;
-  const std::string name_;
-  std::chrono::seconds limit_;
 };
 
 /// Returns false when nobody reads any more.

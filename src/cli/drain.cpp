@@ -25,7 +25,7 @@ struct Drain final : Question<v1::Admin> {
     v1::DrainRequest request;
     request.set_undo(undo);
     v1::DrainResponse response;
-    if (!agent.answered(&Stub::Drain, request, response)) return kRefused;
+    if (!answered(agent, &Stub::Drain, request, response)) return kRefused;
     bool draining = !undo;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(within_s);
     std::string said;
@@ -53,11 +53,11 @@ struct Drain final : Question<v1::Admin> {
         "until corbd drain --undo");
   }
   /// Whether the node is still drained, and what is left. It sets nothing: to drain again would undo somebody's undo.
-  static bool look(Agent& agent, bool& draining, v1::DrainResponse& left) {
+  bool look(Agent& agent, bool& draining, v1::DrainResponse& left) const {
     v1::GetStatusResponse status;
     v1::ListVolumesResponse volumes;
-    if (!agent.answered(&Stub::GetStatus, v1::GetStatusRequest(), status) ||
-        !agent.answered(&Stub::ListVolumes, v1::ListVolumesRequest(), volumes))
+    if (!answered(agent, &Stub::GetStatus, v1::GetStatusRequest(), status) ||
+        !answered(agent, &Stub::ListVolumes, v1::ListVolumesRequest(), volumes))
       return false;
     draining = status.draining();
     left.clear_volume_ids();

@@ -26,7 +26,7 @@ struct FailVolume final : Question<v1::Admin> {
     v1::FailRequest request;
     request.set_id(id);
     v1::FailResponse response;
-    if (!agent.answered(&Stub::Fail, request, response)) return kRefused;
+    if (!answered(agent, &Stub::Fail, request, response)) return kRefused;
     return say({{"volume_ids", boost::json::array{id}}, {"health", "failed"}},
                "volume " + for_terminal(id) + " is given up: every request gets EIO until it is unstaged\n");
   }

@@ -78,7 +78,7 @@ struct Holders : FencingQuestion {
   int ask(Agent& agent) override {
     v1::GetHoldersRequest request;
     v1::GetHoldersResponse found;
-    if (!fill(*request.mutable_at()) || !agent.answered(&Stub::GetHolders, request, found)) return kRefused;
+    if (!fill(*request.mutable_at()) || !answered(agent, &Stub::GetHolders, request, found)) return kRefused;
     return say(rpc::json_of(found), holders_text(found));
   }
   /// A volume ID of ceph-csi has no '/', and a name of an image has one.
@@ -114,7 +114,7 @@ struct Take final : Holders {
     v1::TakeRequest request;
     request.set_force(force);
     v1::TakeResponse done;
-    if (!fill(*request.mutable_at()) || !agent.answered(&Stub::Take, request, done)) return kRefused;
+    if (!fill(*request.mutable_at()) || !answered(agent, &Stub::Take, request, done)) return kRefused;
     std::string text;
     for (const auto& holder : done.cut_off()) text += "cut off: " + for_terminal(holder.text()) + "\n";
     return say(rpc::json_of(done), text + "image " + for_terminal(done.image()) + " can be staged here now\n");
@@ -160,7 +160,7 @@ struct AddFence final : FenceChange {
     request.set_duration(duration);
     request.set_force(force);
     v1::FenceResponse done;
-    if (!fill(request) || !agent.answered(&Stub::Fence, request, done)) return kRefused;
+    if (!fill(request) || !answered(agent, &Stub::Fence, request, done)) return kRefused;
     std::string text = changes(done, yes_really ? "fenced" : "would fence");
     for (const auto& one : done.touched())
       text +=
@@ -187,7 +187,7 @@ struct RemoveFence final : FenceChange {
   int ask(Agent& agent) override {
     v1::FenceRequest request;
     v1::FenceResponse done;
-    if (!fill(request) || !agent.answered(&Stub::Unfence, request, done)) return kRefused;
+    if (!fill(request) || !answered(agent, &Stub::Unfence, request, done)) return kRefused;
     const std::string changed = changes(done, yes_really ? "unfenced" : "would unfence");
     if (say(rpc::json_of(done), changed.empty() ? "these blocks have no fence of their own\n" : changed) != 0)
       return kRefused;
@@ -204,7 +204,7 @@ struct ListFences final : FencingQuestion {
   int ask(Agent& agent) override {
     v1::ListFencesRequest request;
     v1::ListFencesResponse found;
-    if (!fill_user(request) || !agent.answered(&Stub::ListFences, request, found)) return kRefused;
+    if (!fill_user(request) || !answered(agent, &Stub::ListFences, request, found)) return kRefused;
     std::vector<std::vector<std::string>> rows{{"ENTRY", "KIND", "UNTIL", "THIS-AGENT"}};
     for (const auto& entry : found.entries())
       rows.push_back(

@@ -33,7 +33,7 @@ struct Heal final : Question<v1::Admin> {
     request.set_adopt(adopt);
     request.set_without_proof(without_proof);
     v1::HealResponse response;
-    if (!agent.answered(&Stub::Heal, request, response)) return kRefused;
+    if (!answered(agent, &Stub::Heal, request, response)) return kRefused;
     if (!id.empty()) return say_state(agent);
     const boost::json::object document{{"volume_ids", ids_of(response.volume_ids())}, {"health", nullptr}};
     if (response.volume_ids().empty()) return say(document, "no volume needs healing\n");
@@ -46,7 +46,7 @@ struct Heal final : Question<v1::Admin> {
     v1::GetVolumeRequest request;
     request.set_id(id);
     v1::GetVolumeResponse response;
-    if (!agent.answered(&Stub::GetVolume, request, response)) return kRefused;
+    if (!answered(agent, &Stub::GetVolume, request, response)) return kRefused;
     const std::string health = word(response.volume().health());
     return say({{"volume_ids", boost::json::array{id}}, {"health", health}},
                "tried to heal volume " + for_terminal(id) + ": it is now " + health + "\n");

@@ -19,7 +19,7 @@ struct LogLevel final : Question<v1::Admin> {
     v1::SetLogLevelRequest request;
     request.set_level(level);
     v1::SetLogLevelResponse response;
-    if (!agent.answered(&Stub::SetLogLevel, request, response)) return kRefused;
+    if (!answered(agent, &Stub::SetLogLevel, request, response)) return kRefused;
     return say({{"level", level}}, "the agent logs " + level + " and above until it ends\n");
   }
 

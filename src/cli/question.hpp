@@ -46,7 +46,6 @@ class AdminSubcommand : public Subcommand {
     command.add_option("--timeout", seconds, "Seconds to wait [" + std::to_string(seconds) + "]")
         ->check(CLI::Range(1, 86400));
   }
-  const std::string& name() const { return name_; }
   std::string folder() const { return agents_folder(runtime_dir_); }
   bool json() const { return output == "json"; }
   /// Prints one of the two. The exit code.
@@ -71,7 +70,7 @@ class Question : public AdminSubcommand {
   int run() override {
     const auto socket = admin_socket(folder());
     if (const auto there = look_for_agent(socket); !there) return without_agent(there.error());
-    Agent agent(socket, name(), std::chrono::seconds(timeout_s));
+    Agent agent(socket);
     return ask(agent);
   }
 
@@ -80,6 +79,15 @@ class Question : public AdminSubcommand {
   using Stub = typename Service::Stub;
   using AdminSubcommand::AdminSubcommand;
   virtual int ask(Agent& agent) = 0;
+  /// False: it was told why not.
+  template <class Request, class Response>
+  bool answered(Agent& agent, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                const Request& request, Response& response) const {
+    const std::chrono::seconds limit(timeout_s);
+    const auto status = agent.call(method, request, response, limit);
+    if (!status.ok()) tell(said_of(status, limit));
+    return status.ok();
+  }
   virtual int without_agent(const Error& error) { return tell(error.text, kNoAgent); }
 };
 

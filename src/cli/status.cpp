@@ -19,7 +19,7 @@ struct Status final : Question<v1::Admin> {
   }
   int ask(Agent& agent) override {
     v1::GetStatusResponse response;
-    if (!agent.answered(&Stub::GetStatus, v1::GetStatusRequest(), response)) return kCritical;
+    if (!answered(agent, &Stub::GetStatus, v1::GetStatusRequest(), response)) return kCritical;
     say(rpc::json_of(response), status_screen(response));
     return exit_code(response);
   }

@@ -135,9 +135,9 @@ struct Top final : Question<v1::Admin> {
     const bool live = !once && !json() && ::isatty(STDOUT_FILENO) == 1;
     return live ? watch(agent) : show_once(agent);
   }
-  static Answer look_at(Agent& agent) {
+  Answer look_at(Agent& agent) const {
     v1::ListActivityResponse response;
-    if (!agent.answered(&Stub::ListActivity, v1::ListActivityRequest(), response)) return std::nullopt;
+    if (!answered(agent, &Stub::ListActivity, v1::ListActivityRequest(), response)) return std::nullopt;
     return response;
   }
   int show_once(Agent& agent) const {

@@ -18,7 +18,7 @@ struct ShowVolume final : Question<v1::Admin> {
     v1::GetVolumeRequest request;
     request.set_id(id);
     v1::GetVolumeResponse response;
-    if (!agent.answered(&Stub::GetVolume, request, response)) return kRefused;
+    if (!answered(agent, &Stub::GetVolume, request, response)) return kRefused;
     say(rpc::json_of(response), volume_page(response, now_ms()));
     return 0;
   }

@@ -15,7 +15,7 @@ struct ListVolumes final : Question<v1::Admin> {
   }
   int ask(Agent& agent) override {
     v1::ListVolumesResponse response;
-    if (!agent.answered(&Stub::ListVolumes, v1::ListVolumesRequest(), response)) return kRefused;
+    if (!answered(agent, &Stub::ListVolumes, v1::ListVolumesRequest(), response)) return kRefused;
     say(rpc::json_of(response), volumes_table(response, output == "wide", now_ms()));
     return 0;
   }
