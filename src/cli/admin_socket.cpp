@@ -91,7 +91,7 @@ result<pid_t> pid_of_agent(const std::string& socket) {
   ucred agent{};
   socklen_t size = sizeof agent;
   if (::getsockopt(there->get(), SOL_SOCKET, SO_PEERCRED, &agent, &size) != 0 || agent.pid <= 0)
-    return Error{errc::unavailable, "nobody knows who listens on " + socket};
+    return Error{errc::unavailable, "cannot find out which process listens on " + socket};
   return agent.pid;
 }
 

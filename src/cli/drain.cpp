@@ -36,7 +36,7 @@ struct Drain final : Question<v1::Admin> {
       if (!draining) {
         if (json()) print(document);
         return tell(
-            "somebody undid the drain: new volumes can be staged again. Run corbd drain anew if that was a mistake");
+            "the drain was undone: new volumes can be staged again. Run corbd drain again if that was a mistake");
       }
       if (response.volume_ids().empty())
         return say(document, "no volume is left, and no new one can be staged: you can remove the agent\n");

@@ -23,10 +23,10 @@ constexpr auto kTable = std::to_array<Flag>({
     {"enable-read-affinity", Kind::boolean, &Run::read_affinity,
      "Read from the nearest OSD in clusters where config.json enables it without naming labels"},
     {"crush-location-labels", Kind::text, &Run::crush_labels,
-     "Node labels that give its place in the CRUSH map, comma-separated"},
+     "Node labels that give its location in the CRUSH map, comma-separated"},
     // Only corbd has these.
     {"default-mounter", Kind::text, &Run::default_mounter,
-     "Who serves a volume whose attributes name no mounter: rbd (the kernel) or rbd-nbd (this agent)"},
+     "Mounter of a volume whose attributes name none: rbd (the kernel) or rbd-nbd (this agent)"},
     {"crush-location", Kind::text, &Run::crush_location,
      "This node's place in the CRUSH map, instead of the labels' values: host:node-1|zone:z1"},
     {"topology", Kind::text, &Run::topology, "Values of the --domainlabels, instead of the node's own: name=value,..."},
@@ -54,21 +54,22 @@ constexpr auto kTable = std::to_array<Flag>({
      "Mount options that every volume gets before its own: TYPE:OPTIONS;... (ext4:errors=remount-ro)"},
     {"metricsip", Kind::text, &Run::metricsip, "IP address for HTTP", "POD_IP"},
     {"volume-metrics", Kind::text, &Run::volume_metrics,
-     "What the metrics tell of each volume's I/O: none, counters, or latency (counters and a histogram per operation)"},
+     "What the metrics show of each volume's I/O: none, counters, or latency (counters and a histogram per operation)"},
     {"slow-request", Kind::number, &Run::slow_request_s,
-     "Seconds from which on a read, write, flush or discard is slow: it is counted, and the log tells of it; 0: none "
+     "Seconds from which on a read, write, flush or discard is slow: it is counted and logged; 0: none "
      "is",
      nullptr, 0, 86400},
     {"failpoint", Kind::text, &Run::failpoints, "NAME=kill|stop|error|hang[@N]; for tests only"},
     {"handover", Kind::boolean, &Run::handover,
-     "If an agent serves here already, with the same --runtime-dir: take its devices over without a break; it ends"},
+     "If an agent already serves with the same --runtime-dir, take its devices over without a break; that agent then "
+     "ends"},
     {"pod", Kind::text, &Run::pod,
      "UID of the pod that this agent is in. With --handover: an agent that has given its devices away does not end, "
      "but "
      "stays in reserve",
      "POD_UID"},
     {"keeper", Kind::boolean, &Run::keeper,
-     "Run the agent as a child of a small process that has its devices when it dies, and starts it again: requests in "
+     "Run the agent under a keeper, a small process that holds its links when it dies, and restarts it: requests in "
      "flight are then answered without a wait for the kernel",
      "CORBD_KEEPER"},
     {"standalone", Kind::boolean, &Run::standalone,

@@ -69,7 +69,7 @@ struct Handover final : AdminSubcommand {
   static constexpr const char* kName = "handover";
   static constexpr const char* kDescription =
       "Start the next agent, with the arguments of the one that serves and this program: it takes the devices over "
-      "without a break, and the one before ends. For `systemctl reload corbd`: the next agent is in the control group "
+      "without a break, and the serving one ends. For `systemctl reload corbd`: the next agent is in the control group "
       "of whoever gives this command";
 
   explicit Handover(CLI::App& command) : AdminSubcommand(command) {
@@ -100,7 +100,7 @@ struct Handover final : AdminSubcommand {
       pollfd gone{process.get(), POLLIN, 0};
       if (::poll(&gone, 1, kLookEvery) > 0)
         return tell("the next agent ended, and its log says why; agent " + std::to_string(*serving) +
-                    " goes on unless the log says otherwise");
+                    " serves on unless its log says otherwise");
     }
     if (!process) return tell("the next agent did not start, or ended at once: its log says why");
     return tell("the next agent (" + std::to_string(next) + ") does not serve yet: its log says what it waits for");

@@ -20,7 +20,8 @@ struct Heal final : Question<v1::Admin> {
         ->needs("id");
     command
         .add_flag("--without-proof", without_proof,
-                  "Your word that no other node used the image. It counts for this one try and overrules nobody who "
+                  "Operator override: you confirm that no other node used the image. It counts for this one try and "
+                  "overrules no client that "
                   "says otherwise. Needs an ID")
         ->needs("id")
         ->excludes("--adopt");

@@ -58,7 +58,8 @@ void add_mounts(CLI::App& app, mounting::Options& into) {
   auto* unmount = add_mounting(app, into, What::unmount, "unmount",
                                "Unmount what corbd mount has mounted there. Files are never removed");
   unmount->add_option("dir", spec.dir, "Where it is mounted");
-  unmount->add_flag("--all", into.all, "Unmount all, and keep in mind what `corbd mount --all` mounts again");
+  unmount->add_flag("--all", into.all,
+                    "Unmount all, and keep the claims, so that `corbd mount --all` mounts them again");
   unmount->add_option("--parallel", into.parallel, "With --all, how many at the same time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

@@ -73,7 +73,7 @@ struct DoctorFlags {
 void add_before(CLI::App& command, Run& run, DoctorFlags& doctor) {
   auto* migration =
       command.add_flag("--before-migration", doctor.before_migration,
-                       "Instead: what becomes of each staged volume when this agent replaces ceph-csi here");
+                       "Report instead what happens to each staged volume when this agent replaces ceph-csi here");
   command
       .add_flag("--before-rollback", doctor.before_rollback,
                 "Instead: what becomes of each staged volume when ceph-csi replaces this agent here")
@@ -108,7 +108,8 @@ CLI::App* add_doctor(CLI::App& app, Run& run, DoctorFlags& doctor) {
   command->add_option("--state-dir", run.state_dir, "Folder of the records [<pluginpath>/<drivername>/corbd]");
   command->add_option("--runtime-dir", doctor.runtime_dir, kRuntimeDirHelp)->envname("CORBD_RUNTIME_DIR");
   command->add_option("--config-dir", run.config_dir, "Folder of ceph-csi's config.json")->capture_default_str();
-  command->add_flag("--standalone", run.standalone, "Of a host without an orchestrator, as in `corbd run`");
+  command->add_flag("--standalone", run.standalone,
+                    "Check a host without an orchestrator, as with `corbd run --standalone`");
   command->add_option("--ceph-conf", run.ceph_conf, "Ceph's configuration [with --standalone /etc/ceph/ceph.conf]");
   add_before(*command, run, doctor);
   auto* bundle = command->add_option("--bundle", doctor.bundle,
@@ -196,7 +197,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   CLI::App app{"corbd: Ceph RBD volumes over the kernel's NBD driver, for Kubernetes and Nomad nodes"};
   app.set_version_flag("--version", version);
   app.require_subcommand(1);
-  app.footer("Exit code: 64 for a command line that is not understood; --help of each command says the others.");
+  app.footer("Exit code: 64 for an invalid command line; --help of each command lists the others.");
   Run run;
   Chosen chosen;
   DoctorFlags doctor;

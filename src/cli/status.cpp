@@ -11,7 +11,7 @@ struct Status final : Question<v1::Admin> {
 
   explicit Status(CLI::App& command) : Question(command) {
     command.footer(
-        "Exit code: 0 OK, 1 warning (it may clear by itself), 2 critical (requests wait or fail until somebody acts), "
+        "Exit code: 0 OK, 1 warning (it may clear by itself), 2 critical (requests wait or fail until you act), "
         "3 "
         "no agent answers, 64 wrong command line.");
     add_output(command, {"text", "json"});

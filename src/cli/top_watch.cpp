@@ -114,7 +114,8 @@ bool draw(std::vector<TopRow> rows, const std::string& column) {
 /// On a terminal it ends with q, Ctrl-C or a signal, and leaves the terminal as it was.
 struct Top final : Question<v1::Admin> {
   static constexpr const char* kName = "top";
-  static constexpr const char* kDescription = "Show what the volumes of this node do now: a table that renews itself";
+  static constexpr const char* kDescription =
+      "Show the current activity of this node's volumes in a table that refreshes";
 
   explicit Top(CLI::App& command) : Question(command) {
     std::vector<std::string> columns;
@@ -125,7 +126,7 @@ struct Top final : Question<v1::Admin> {
     command.add_option("--interval", interval_s, "Seconds between two looks")
         ->check(CLI::Range(1, 3600))
         ->capture_default_str();
-    command.add_flag("--once", once, "Print one table and end, as where the output is no terminal");
+    command.add_flag("--once", once, "Print one table and exit, which is the default if the output is not a terminal");
     add_output(command, {"text", "json"});
     command.footer(
         "Keys: i IOPS, b bytes, l p99 latency, f in flight, s state, n name; q ends. Exit code: 0 done, 1 failed, 3 no "

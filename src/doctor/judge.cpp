@@ -166,7 +166,7 @@ void mounters(const Inputs& inputs, std::vector<Finding>& into) {
     into.push_back(failure(check, inputs.mounters.error().text,
                            "correct it beside config.json: until then no volume can be staged that is not staged yet"));
   else if (!inputs.mounters->empty())
-    into.push_back(ok(check, std::to_string(inputs.mounters->size()) + " rule(s) say who serves a volume"));
+    into.push_back(ok(check, std::to_string(inputs.mounters->size()) + " rule(s) choose the client of a volume"));
 }
 
 void monitors(const Inputs& inputs, std::vector<Finding>& into) {
@@ -206,7 +206,7 @@ void devices(const Inputs& inputs, std::vector<Finding>& into) {
     const bool ours = inputs.recorded.contains(device.backend);
     if (device.backend.empty() && !device.maker_lives)
       into.push_back(warning(
-          path, "the process that connected it is gone, and it has no identifier: probably nobody serves it" + waits,
+          path, "the process that connected it is gone, and it has no identifier: it is probably unserved" + waits,
           "if nothing uses it, run `nbd-client -d " + path + "`"));
     else if (!device.backend.empty() && !ours)
       into.push_back(warning(

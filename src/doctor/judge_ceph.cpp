@@ -30,7 +30,7 @@ void judge_keyrings(const Inputs& inputs, std::vector<Finding>& into) {
   for (const auto& one : inputs.keys)
     if (one.from != KeySeen::From::volume && one.type == KeyType::unknown)
       into.push_back({"keyrings", one.from == KeySeen::From::mount ? Grade::failure : Grade::warning,
-                      "the key of " + one.of + " is no Ceph key",
+                      "the key of " + one.of + " is not a Ceph key",
                       "copy it as `ceph auth get` prints it; `corbd mount` fails with it"});
   std::string said;
   for (const auto& [type, name] : {std::pair(KeyType::aes, "aes"), std::pair(KeyType::aes256k, "aes256k")}) {

@@ -148,7 +148,7 @@ void judge_readings(const ForecastInputs& inputs, std::vector<Finding>& into) {
     into.push_back({"kubelet", Grade::failure, "which volumes are staged is not known: " + inputs.kubelet.error().text,
                     "give kubelet's folder with --kubelet-dir, mount it here at the same path, and run this as root"});
   if (!inputs.mounts)
-    into.push_back({"mounts", Grade::failure, "what is mounted is not known: " + inputs.mounts.error().text,
+    into.push_back({"mounts", Grade::failure, "cannot tell what is mounted: " + inputs.mounts.error().text,
                     "run this as root, with the host's /proc"});
   if (!inputs.records.complete)
     into.push_back({"records", Grade::failure,

@@ -86,7 +86,7 @@ void judge_cache(const Case& of, VolumeForecast& into) {
       std::string("move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its "
                   "pod: `pkill -TERM -x rbd-nbd`, and wait until it has ended") +
           (attaches_nothing(of.inputs) || !of.inputs.attaches
-               ? ". That gives its lock back, so corbd then serves it on your word only: "
+               ? ". That releases its lock, so corbd then serves it only on an operator override: "
                  "`corbd heal ID --without-proof`"
                : ""));
 }
@@ -187,7 +187,7 @@ void judge_secret(const Case& of, VolumeForecast& into, const cephcsi::Parameter
   if (read != nullptr && !read->kms_id.empty()) lacks(of.secret->passphrase, "encryptionPassphrase");
   if (of.secret->key && of.secret->key_type == KeyType::unknown)
     add_finding(into, Grade::failure, "secret",
-                "userKey of its node-stage secret is no Ceph key of type aes or aes256k", "correct the Secret");
+                "userKey of its node-stage secret is not a Ceph key of type aes or aes256k", "correct the Secret");
   if (has_new_key(of) && read != nullptr && read->mounter == cephcsi::Mounter::krbd)
     add_finding(
         into, Grade::failure, "secret",
@@ -331,7 +331,7 @@ void judge_driver(const ForecastInputs& inputs, std::vector<Finding>& into) {
          "the CSIDriver " + inputs.driver +
              " says attachRequired: false: after each end of corbd, only the lock of an image proves that no "
              "other node wrote it. Where that lock is free, the volume waits for your word",
-         "give each image the feature exclusive-lock; `corbd heal ID --without-proof` is the word. To have "
+         "give each image the feature exclusive-lock; `corbd heal ID --without-proof` is the override. To have "
          "VolumeAttachments, make the CSIDriver anew with attachRequired: true while no pod uses its "
          "volumes"});
 }

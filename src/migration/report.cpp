@@ -74,9 +74,9 @@ void print_text(const Forecast& forecast, bool back) {
   for (const auto& volume : forecast.volumes) print_volume(volume);
   const std::string change = back ? "ceph-csi replaces corbd" : "corbd replaces ceph-csi";
   const std::string count = std::to_string(forecast.volumes.size()) + " staged volume(s). ";
-  constexpr const char* ends[] = {
-      "Nothing stands in the way.", "I/O waits for a while, or something is not known: see WARN.",
-      "Do not go on: I/O would wait until somebody acts, or volumes would be stuck. See FAIL."};
+  constexpr const char* ends[] = {"Nothing stands in the way.",
+                                  "I/O waits for a while, or something is not known: see WARN.",
+                                  "Do not go on: I/O would wait until you act, or volumes would be stuck. See FAIL."};
   std::cout << count << "When " << change << " on this node: " << ends[exit_code(forecast)] << "\n";
 }
 

@@ -12,7 +12,7 @@ using std::chrono::seconds;
 /// Of a volume whose attributes give none: the agent's own (docs/rules.md#rule-6).
 constexpr seconds kDeadConnection = std::chrono::hours(24);
 constexpr const char* kDrain =
-    "drain first: `corbd drain` on this node, and `kubectl drain NODE` to move its pods away; go on when nothing is "
+    "drain first: `corbd drain` on this node, and `kubectl drain NODE` to move its pods away; continue when nothing is "
     "left here";
 
 std::string duration(seconds of) {
@@ -154,7 +154,7 @@ Forecast forecast_rollback(const ForecastInputs& inputs) {
   Forecast forecast{node_findings(inputs), {}};
   if (!inputs.agent && !(inputs.staged.empty() && inputs.records.volumes.empty()))
     forecast.node.insert(forecast.node.begin(),
-                         {"agent", Grade::warning, "no agent answers here: what it served over nbd waits now",
+                         {"agent", Grade::warning, "no agent answers here: I/O on its nbd devices waits now",
                           "start the agent, or name its socket with --admin-endpoint; if ceph-csi runs here already, "
                           "put the agent back on this node"});
   for (const auto& at : inputs.staged)

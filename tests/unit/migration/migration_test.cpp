@@ -181,7 +181,7 @@ TEST_CASE("where the driver attaches nothing, SIGTERM costs rbd-nbd's lock, and 
   CHECK_THAT(named(only(forecast_migration(inputs)), "cache").remedy, !ContainsSubstring("lock"));
   CHECK(migration_of(inputs, "exclusive-lock") == Grade::warning);
   inputs.attaches = false;
-  CHECK_THAT(named(only(forecast_migration(inputs)), "cache").remedy, ContainsSubstring("gives its lock back"));
+  CHECK_THAT(named(only(forecast_migration(inputs)), "cache").remedy, ContainsSubstring("releases its lock"));
   CHECK(migration_of(inputs, "exclusive-lock") == Grade::failure);
 }
 
