@@ -10,16 +10,19 @@ image::Image* Server::image() const {
   return nullptr;
 }
 
+std::optional<OwnLink>* Server::place() {
+  if (auto* open = own()) return &open->own_link;
+  if (auto* tombstone = std::get_if<Tombstone>(&what_)) return &tombstone->own_link;
+  return nullptr;
+}
+
 OwnLink* Server::own_link() {
-  std::optional<OwnLink>* found = nullptr;
-  if (auto* open = own()) found = &open->own_link;
-  if (auto* tombstone = std::get_if<Tombstone>(&what_)) found = &tombstone->own_link;
+  auto* found = place();
   return found == nullptr || !*found ? nullptr : &**found;
 }
 
 void Server::set(OwnLink link) {
-  if (auto* open = own()) open->own_link = std::move(link);
-  if (auto* tombstone = std::get_if<Tombstone>(&what_)) tombstone->own_link = std::move(link);
+  if (auto* into = place()) *into = std::move(link);
 }
 
 void Server::set_connected(bool connected) {
@@ -27,10 +30,10 @@ void Server::set_connected(bool connected) {
 }
 
 std::unique_ptr<device::Link> Server::take_link() {
-  std::unique_ptr<device::Link> link;
-  if (auto* now = own_link()) link = std::move(now->link);
-  if (auto* open = own()) open->own_link.reset();
-  if (auto* tombstone = std::get_if<Tombstone>(&what_)) tombstone->own_link.reset();
+  auto* from = place();
+  if (from == nullptr || !*from) return nullptr;
+  auto link = std::move((*from)->link);
+  from->reset();
   return link;
 }
 

@@ -64,6 +64,8 @@ class Server {
   std::unique_ptr<image::Image> take_image();
 
  private:
+  /// Of the link; null if nothing is open.
+  std::optional<OwnLink>* place();
   std::variant<std::monostate, OpenImage, Tombstone> what_;
 };
 
