@@ -30,7 +30,8 @@ IN_PASSING = "the name of a command, in passing"
 ELSEWHERE = {
     (MIGRATING, "From ceph-csi's node plugin, and back"): {
         "kubectl set image": IN_PASSING, "helm upgrade": IN_PASSING},
-    (MIGRATING, "The cache of rbd-nbd"): {"corbd doctor --before-migration": IN_PASSING, "ceph config": IN_PASSING},
+    (MIGRATING, "The cache of rbd-nbd"): {
+        "corbd doctor --before-migration": IN_PASSING, "ceph config": IN_PASSING, "corbd heal --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"')},
     (MIGRATING, "Timing"): {"corbd volumes": (SEEN, '"volumes"')},
     (MIGRATING, "Where nothing is attached"): {
         "kubectl get csidriver": IN_PASSING, "corbd doctor --before-migration": (MOVED, '"doctor", "--before-" + what'),
