@@ -261,7 +261,8 @@ TEST_CASE("a connect that waited for its turn takes no number that a volume was 
   BusyDriver busy;
   Scene scene;
   scene.world.hazards = &busy;
-  for (const char* name : {"image-2", "image-3"}) scene.world.cluster.images[name].id = std::string("id-of-") + name;
+  for (const char* name : {"image-2", "image-3", "image-4"})
+    scene.world.cluster.images[name].id = std::string("id-of-") + name;
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   auto raw = test::block_wish();
@@ -270,10 +271,14 @@ TEST_CASE("a connect that waited for its turn takes no number that a volume was 
   const auto want = [&](std::string id, plan::Wish wish) {
     asio::co_spawn(scene.loop.io, scene.world.agent.shell().want(std::move(id), std::move(wish), {}), asio::detached);
   };
+  // The lowest number becomes free for the second volume.
+  want("image-4", test::staged_wish("image-4"));
+  scene.loop.advance(20s);
+  REQUIRE(scene.want(kUnstaged) == errc::ok);
   // Their commands wait one behind the other: the second volume's connect, the disconnect, the third one's connect.
   want("image-2", raw);
   scene.loop.advance(10ms);
-  want(kId, kUnstaged);
+  want("image-4", plan::Unstaged{test::staged_wish("image-4").path});
   scene.loop.advance(10ms);
   want("image-3", test::staged_wish("image-3"));
   scene.loop.advance(500ms);
