@@ -128,7 +128,7 @@ class Look {
       const Request request = request_of(one.slot);
       // What was refused, or had nothing to do, was answered at once.
       if (one.slot.state == State::answered && (one.slot.error != 0 || request.length == 0)) continue;
-      if (check(request, expected_.limits) != 0) return off("a slot has a request that the session would have refused");
+      if (check(request, expected_.limits) != 0) return off("a slot has a request that is refused when it is read");
       if (request.length == 0 && request.command != Command::flush) return off("a slot waits for an empty request");
     }
     if (reader_.filling == 0) return {};

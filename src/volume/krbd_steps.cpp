@@ -1,7 +1,5 @@
 #include "krbd_steps.hpp"
 
-#include <algorithm>
-
 #include "corbd/cephcsi/affinity.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"

@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kGivesWithin{1600};
 constexpr std::chrono::seconds kLinksEndWithin{1};
 // More at once would make each of them wait longer for the cluster.
 constexpr int kGiveAtOnce = 8;
-// Its device stands still in each of them.
+// I/O of the device stalls during each of them.
 constexpr int kGiveTries = 3;
 
 /// Its lock, where one counts, is the next agent's proof.

@@ -1,6 +1,5 @@
 #include "other_clients.hpp"
 
-#include <algorithm>
 #include <map>
 
 #include "corbd/core/log.hpp"

@@ -1,6 +1,5 @@
 #include "views.hpp"
 
-#include <algorithm>
 #include <set>
 
 namespace corbd::volume {
