@@ -50,6 +50,11 @@ std::optional<Error> decides_cache(const std::vector<Option>& options, std::stri
   return unsafe(options, pool, image);
 }
 
+bool caches_before_flush(const std::vector<Option>& options) {
+  const auto until = std::ranges::find(options, "rbd_cache_writethrough_until_flush", &Option::name);
+  return until != options.end() && !is_true(until->value);
+}
+
 bool stamps_writes(const std::vector<Option>& options) {
   const auto interval = std::ranges::find(options, "rbd_mtime_update_interval", &Option::name);
   return interval == options.end() || interval->value != "0";

@@ -15,6 +15,8 @@ class RbdImage final : public image::Image {
   std::uint64_t size() const override { return opened_->size.load(std::memory_order_relaxed); }
   bool read_only() const override { return opened_->read_only; }
   bool exclusive_lock() const override { return (opened_->features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0; }
+  bool needs_flush() const override { return opened_->journaled.load(std::memory_order_relaxed); }
+  bool caches_before_flush() const override { return opened_->caches_before_flush; }
   std::string client() const override { return opened_->connection.addresses.front(); }
 
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;

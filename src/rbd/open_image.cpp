@@ -92,6 +92,11 @@ Error cannot_open(const image::Key& key, const std::string& pool, int r) {
   return failure("opening the " + which, r);
 }
 
+/// Somebody may switch journaling on while the image is open.
+void note_features(OpenImage& opened, std::uint64_t features) {
+  opened.journaled.store((features & RBD_FEATURE_JOURNALING) != 0, std::memory_order_relaxed);
+}
+
 /// The work that is left after librbd has opened the image; pool thread.
 result<> finish_open(OpenImage& opened) {
   if (opened.key.snap_id != 0)
@@ -105,6 +110,7 @@ result<> finish_open(OpenImage& opened) {
   opened.name = details->name;
   opened.features = details->features;
   opened.size = details->size;
+  note_features(opened, details->features);
   if (details->unsafe && !opened.read_only) return *details->unsafe;
   if (details->decides_cache && opened.refuse_cache_metadata) return *details->decides_cache;
   if (auto primary = check_primary(opened); !primary) return primary;
@@ -161,6 +167,7 @@ task<> refresh(std::shared_ptr<OpenImage> opened) {
                    {{"image", opened->text()}, {"error", details.error().text}});
     } else {
       note_size(*opened, details->size);
+      note_features(*opened, details->features);
       // librbd makes its caches when it opens an image. This one has none, and we refuse the next open.
       if (details->lockers && opened->held && !opened->closing) check_lock(*opened, *details->lockers);
       if (details->unsafe)
@@ -184,6 +191,7 @@ result<Details> read_details(OpenImage& opened, bool with_lockers) {
   details.unsafe = unsafe(*options, opened.pool.text, details.name);
   details.decides_cache = decides_cache(*options, opened.pool.text, details.name);
   opened.stamps_writes = stamps_writes(*options);
+  opened.caches_before_flush = caches_before_flush(*options);
   if (!with_lockers) return details;
   auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();

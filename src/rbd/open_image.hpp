@@ -44,6 +44,7 @@ struct OpenImage {
   std::string name;  ///< at the time of opening
   std::uint64_t features = 0;
   std::atomic<std::uint64_t> size{0};
+  std::atomic<bool> journaled{true};  ///< it has the feature `journaling`: a flush is an event of its journal
   std::unique_ptr<UpdateSignal> signal;
   std::optional<std::uint64_t> watch;
   std::function<void()> on_resized;
@@ -62,7 +63,8 @@ struct OpenImage {
   Lease lock_watch_lease;
   Event lock_watch_ended;
   bool refreshing = false, refresh_again = false;
-  std::atomic<bool> stamps_writes{true};  ///< our own writes move the image's modify timestamp
+  std::atomic<bool> caches_before_flush{false};  ///< image::Image::caches_before_flush()
+  std::atomic<bool> stamps_writes{true};         ///< our own writes move the image's modify timestamp
 
   /// Blocking calls under way. They use this object by reference and never by a shared pointer, because the last shared
   /// pointer must go on the control thread.

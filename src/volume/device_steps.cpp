@@ -83,6 +83,7 @@ task<result<>> DeviceSteps::connect(Volume& volume) {
   args.block_size = volume.record->block_size;
   args.read_only = volume.record->read_only;
   args.trim = volume.record->source.serving.trim;
+  args.flush = volume.server.image()->needs_flush() || volume.server.image()->caches_before_flush();
   args.dead_conn_timeout_s = dead_conn_timeout_s(volume);
   args.avoid = [this, &volume] { return numbers_(volume); };
   volume.device.untuned = true;

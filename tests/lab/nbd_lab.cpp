@@ -161,6 +161,26 @@ TEST_CASE("the kernel refuses a new link while the old one lives, and the agent 
   old->shut();
 }
 
+TEST_CASE(
+    "a device of an image that needs no flush has no write cache, and the next device of its number may have one") {
+  for (const bool needs : {false, true}) {
+    Node node;
+    node.image.set_needs_flush(needs);
+    node.serve();
+    device::ConnectArgs args;
+    args.backend = kBackend;
+    args.size = node.image.size();
+    args.flush = needs;
+    const auto got = node.run(node.devices->connect(*node.link, args, node.soon()));
+    REQUIRE(got);
+    node.index = *got;
+    const std::string cache = needs ? "write back" : "write through";
+    CHECK(node.shell("grep -qx '" + cache + "' /sys/block/$(basename $D)/queue/write_cache") == 0);
+    CHECK(node.shell("dd if=/dev/zero of=$D bs=4k count=1 oflag=direct conv=notrunc,fsync") == 0);
+    CHECK(node.link->figures().of(device::RequestKind::flush).requests == (needs ? 1 : 0));
+  }
+}
+
 TEST_CASE("the kernel's refusal of a block size is told") {
   Node node;
   node.serve();

@@ -261,6 +261,23 @@ TEST_CASE("the size follows a resize by another client") {
   agent.close(std::move(*image));
 }
 
+TEST_CASE("an image needs flushes while it has the feature journaling, which may come and go while it is open") {
+  Admin admin;
+  admin.create("journaled");
+  Agent agent;
+  auto image = agent.open("journaled");
+  REQUIRE(image);
+  CHECK_FALSE((*image)->needs_flush());
+  rbd_image_t other = admin.open("journaled");
+  for (const bool on : {true, false}) {
+    Admin::check(rbd_update_features(other, RBD_FEATURE_JOURNALING, on ? 1 : 0));
+    for (int i = 0; i < 50 && (*image)->needs_flush() != on; ++i) agent.run_for(100ms);
+    CHECK((*image)->needs_flush() == on);
+  }
+  Admin::check(rbd_close(other));
+  agent.close(std::move(*image));
+}
+
 TEST_CASE("a foreign watcher and a foreign lock owner are seen, and the lock is not taken from it") {
   Admin admin;
   admin.create("shared");

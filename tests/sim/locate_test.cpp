@@ -123,6 +123,26 @@ TEST_CASE("a device has the settings that the attributes ask for, also when it i
   CHECK(scene.world.cluster.options_asked.contains("rbd_op_threads=2"));
 }
 
+TEST_CASE("a device sends no flushes, as every write that was answered is stored") {
+  Located scene;
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK_FALSE(scene.world.kernel.devices.front().flush);
+}
+
+TEST_CASE("a device sends flushes if its image has a journal") {
+  Located scene;
+  scene.world.cluster.images.begin()->second.features |= test::FakeImage::kJournaling;
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.world.kernel.devices.front().flush);
+}
+
+TEST_CASE("a device sends flushes if rbd-nbd, once it serves it, would cache writes before it has seen a flush") {
+  Located scene;
+  scene.world.cluster.images.begin()->second.caches_before_flush = true;
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.world.kernel.devices.front().flush);
+}
+
 TEST_CASE("a dynamic volume that rbd-nbd serves is known by its handle and the image of its journal, and left alone") {
   Located scene("prefix-" + kUuid);
   const auto device = scene.world.ceph_csi.stages("prefix-" + kUuid, dynamic().path, kHandle);

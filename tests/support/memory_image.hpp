@@ -1,6 +1,7 @@
 // An image in memory, whose operations end when and how a test says.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -38,6 +39,7 @@ class MemoryImage final : public image::Image {
   std::size_t release(std::size_t count = SIZE_MAX);
   std::size_t waiting() const;
   void resize(std::uint64_t bytes);
+  void set_needs_flush(bool needs) { needs_flush_ = needs; }
   /// Remembering the calls allocates; a test that counts allocations switches it off.
   void remember_calls(bool on);
   std::vector<Call> calls() const;
@@ -47,6 +49,7 @@ class MemoryImage final : public image::Image {
   std::uint64_t size() const override;
   bool read_only() const override { return read_only_; }
   bool exclusive_lock() const override { return true; }
+  bool needs_flush() const override { return needs_flush_; }
   std::string client() const override { return "10.0.0.1:0/1"; }
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;
   void write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) override;
@@ -84,6 +87,7 @@ class MemoryImage final : public image::Image {
   std::vector<std::byte> bytes_;
   Ends ends_;
   bool remember_ = true, stopping_ = false;
+  std::atomic<bool> needs_flush_{true};
   std::vector<Call> calls_;
   struct Failure {
     int error;

@@ -74,7 +74,9 @@ struct ConnectArgs {
   std::uint64_t size = 0;          ///< bytes
   std::uint32_t block_size = 512;  ///< bytes
   bool read_only = false;
-  bool trim = true;  ///< the device offers to discard
+  bool trim = true;   ///< the device offers to discard
+  bool flush = true;  ///< the kernel sends flushes, and marks writes that are to be stored at once. Otherwise it takes
+                      ///< every write that was answered for stored
   std::uint64_t dead_conn_timeout_s = 86400;
   /// The device gets none of these numbers. They belong to devices of other volumes, and some of those devices may be
   /// gone. A pod that was given such a device by its number would have this one. Asked on the control thread when the

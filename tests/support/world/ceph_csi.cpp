@@ -171,7 +171,8 @@ void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
     std::erase_if(device->unflushed, is_lost);
     return world_.kernel.answer(index, link, {id});
   }
-  if (place->write && caching.contains(index)) {
+  // librbd's cache writes through until the first flush, unless rbd_cache_writethrough_until_flush is off.
+  if (place->write && caching.contains(index) && (device->flush || image->caches_before_flush)) {
     cache_[index][place->block].push_back(place->number);
     return world_.kernel.answer(index, link, {.request = id, .cached = true});
   }

@@ -32,6 +32,8 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
       serial_(world.cluster.new_serial()),
       client_(std::move(client)),
       exclusive_(of.exclusive),
+      journaled_((of.features & FakeImage::kJournaling) != 0),
+      caches_before_flush_(of.caches_before_flush),
       size_(of.size),
       options_(std::move(options)) {
   key_ = {"fsid", 1, "", of.id, 0};

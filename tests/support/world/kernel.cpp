@@ -68,6 +68,12 @@ void Kernel::application_flushes(KernelDevice& device) {
     ++errors;
     return;
   }
+  if (!device.flush) {
+    KernelRequest at_once;
+    at_once.flush = true;
+    at_once.covers = device.unflushed;
+    return flush_answered(device, at_once, {});
+  }
   KernelRequest* waiting = nullptr;
   int flushes = 0;
   for (auto& known : device.requests)

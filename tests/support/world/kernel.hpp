@@ -44,6 +44,7 @@ struct KernelDevice {
   int openers = 0;            ///< programs that have it open without using it
   bool read_only = false;
   bool trim = true;
+  bool flush = true;  ///< otherwise every write that was answered counts as stored, and no flush is sent
   std::uint64_t dead_conn_timeout_s = 0;
   std::uint32_t io_timeout_ms = 30000;
   bool request_timeout = false;  ///< another program set one: requests that are slow fail

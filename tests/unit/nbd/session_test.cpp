@@ -39,6 +39,24 @@ TEST_CASE("a batch of requests is answered whole, whichever thread ends them") {
   }
 }
 
+TEST_CASE("a flush asks the image only if the image needs flushes") {
+  Ground ground;
+  CHECK(ground.ask(request(Command::flush, 1), 1) == 0);
+  CHECK(ground.image.calls() == std::vector<MemoryImage::Call>{{Io::flush, 0, 0}});
+  ground.image.set_needs_flush(false);
+  CHECK(ground.ask(request(Command::flush, 2), 2) == 0);
+  CHECK(ground.image.calls().size() == 1);
+}
+
+TEST_CASE("a flush that asks no image is answered while an earlier write is under way") {
+  Ground ground(Ends::when_told);
+  ground.image.set_needs_flush(false);
+  ground.send(request(Command::write, 1, 0, 512) + pattern(512) + request(Command::flush, 2));
+  CHECK(ground.reply().cookie == 2);
+  ground.image.release();
+  CHECK(ground.reply().cookie == 1);
+}
+
 TEST_CASE("a write longer than the socket takes at once arrives whole") {
   Ground ground(Ends::at_once, 64u << 20, 1u << 20);
   ground.send(request(Command::write, 1, 0, 1u << 20) + pattern(1u << 20));

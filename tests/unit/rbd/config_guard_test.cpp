@@ -70,3 +70,9 @@ TEST_CASE("our own writes move an image's modify timestamp unless it is known th
   CHECK(stamps({{Source::pool, "rbd_mtime_update_interval", "1"}}));
   CHECK(stamps({}));
 }
+
+TEST_CASE("librbd's cache acknowledges before the first flush only where its option says so") {
+  CHECK_FALSE(rbd::caches_before_flush(defaults()));
+  CHECK_FALSE(rbd::caches_before_flush({}));
+  CHECK(rbd::caches_before_flush({{Source::image, "rbd_cache_writethrough_until_flush", "false"}}));
+}
