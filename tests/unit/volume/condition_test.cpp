@@ -1,4 +1,4 @@
-// What those who watch a volume from outside are told.
+// The condition that a volume is reported to have.
 #include "corbd/volume/condition.hpp"
 
 #include "support/catch.hpp"
@@ -19,18 +19,18 @@ Status status_of(Health health, errc last = errc::ok) {
 
 }  // namespace
 
-TEST_CASE("a volume that is served, or on its way, is healthy and has no reason") {
+TEST_CASE("a staged, staging or unstaging volume is healthy, and its condition has no reason") {
   for (const auto health : {Health::staged, Health::staging, Health::unstaging}) {
     CHECK(condition_of(status_of(health)).kind == Kind::healthy);
     CHECK(condition_of(status_of(health)).reason.empty());
   }
 }
 
-TEST_CASE("an error of the last wish alone makes no volume abnormal") {
+TEST_CASE("a staged volume stays healthy if only its last wish failed") {
   CHECK(condition_of(status_of(Health::staged, errc::in_use)).kind == Kind::healthy);
 }
 
-TEST_CASE("each state that keeps a volume from being served has its reason") {
+TEST_CASE("a volume that is not served gets the kind and the reason of its state and last error") {
   struct Row {
     Status status;
     Kind kind;
@@ -54,7 +54,7 @@ TEST_CASE("each state that keeps a volume from being served has its reason") {
   }
 }
 
-TEST_CASE("of a silent rbd-nbd the message says which process, which device, for how long, and what to do") {
+TEST_CASE("the message about a silent rbd-nbd names its process, the device, the duration and the command to run") {
   Status status = status_of(Health::staged);
   status.volume_id = "image-1";
   status.device = 3;
@@ -70,11 +70,11 @@ TEST_CASE("of a silent rbd-nbd the message says which process, which device, for
     CHECK_THAT(silent.message, ContainsSubstring(part));
 }
 
-TEST_CASE("what the last try said is in the message") {
+TEST_CASE("the message of a condition contains the text of the last error") {
   CHECK_THAT(condition_of(status_of(Health::lost, errc::lost)).message, ContainsSubstring("what was tried last"));
 }
 
-TEST_CASE("a served volume whose requests wait for the cluster is not accessible") {
+TEST_CASE("a served volume whose oldest request has waited too long has the reason ClusterUnreachable") {
   Status status = status_of(Health::staged);
   status.oldest = std::chrono::seconds(29);
   CHECK(condition_of(status).kind == Kind::healthy);
@@ -83,7 +83,7 @@ TEST_CASE("a served volume whose requests wait for the cluster is not accessible
   CHECK_THAT(condition_of(status).message, ContainsSubstring("45 s"));
 }
 
-TEST_CASE("a filesystem that turned read-only is told") {
+TEST_CASE("a volume whose filesystem turned read-only is degraded, and the reason says so") {
   Status status = status_of(Health::staged);
   status.turned_read_only = true;
   CHECK(condition_of(status).kind == Kind::degraded);

@@ -7,7 +7,7 @@
 
 using namespace corbd;
 
-TEST_CASE("there is a failpoint before and after every step, one inside each that has two effects, and no other") {
+TEST_CASE("failpoints exist before and after every step and inside each step with two effects, and nowhere else") {
   const auto points = failpoint::names();
   CHECK(points.size() == 2 * std::variant_size_v<plan::Step> + 4);
   CHECK(std::ranges::count(points, "step.lock.broken") == 1);

@@ -1,4 +1,4 @@
-// The one word for a volume's health, from its record and the last look at the kernel.
+// A volume's state, as it follows from its record and the last look at the kernel.
 #include "support/catch.hpp"
 #include "support/loop.hpp"
 #include "volume.hpp"
@@ -21,12 +21,12 @@ struct Known {
 
 }  // namespace
 
-TEST_CASE("a device of the kernel's client is served without a link, one of nbd is not") {
+TEST_CASE("a volume of the kernel client counts as served without a link, and an nbd volume does not") {
   CHECK(health_of(Known(device::Kind::krbd).live) == Health::staged);
   CHECK(health_of(Known(device::Kind::nbd).live) == Health::reconnecting);
 }
 
-TEST_CASE("a volume whose device is gone is absent, whoever was to serve it") {
+TEST_CASE("a volume whose device is gone is absent, both with an nbd device and with the kernel client") {
   Known volume(GENERATE(device::Kind::krbd, device::Kind::nbd));
   volume.live.device.gone = true;
   CHECK(health_of(volume.live) == Health::absent);
@@ -34,7 +34,7 @@ TEST_CASE("a volume whose device is gone is absent, whoever was to serve it") {
   CHECK(health_of(volume.live) == Health::absent);
 }
 
-TEST_CASE("a volume that has no device yet is on its way, not absent") {
+TEST_CASE("a volume that has no device yet is staging, not absent") {
   Known volume(device::Kind::nbd);
   volume.live.device.gone = true;
   volume.live.record->device.reset();
@@ -42,7 +42,7 @@ TEST_CASE("a volume that has no device yet is on its way, not absent") {
   CHECK(health_of(volume.live) == Health::staging);
 }
 
-TEST_CASE("a volume that is given up, or unstaged, is that also without a device") {
+TEST_CASE("a failed or unstaging volume keeps its state when its device is gone") {
   Known volume(device::Kind::nbd);
   volume.live.device.gone = true;
   volume.live.record->failed = true;

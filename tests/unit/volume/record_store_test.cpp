@@ -17,10 +17,10 @@ using namespace corbd;
 
 namespace {
 
-/// A store that was loaded once, in a folder of its own.
+/// A store in a folder of its own, loaded once.
 struct Disk {
   Disk() { REQUIRE(run(store->load())); }
-  /// A pool's work ends outside of the loop.
+  /// The pool's work ends outside of the loop, so that the loop must be run until the result is there.
   template <class T>
   T run(task<T> work) {
     std::optional<T> out;
@@ -39,7 +39,9 @@ struct Disk {
 
 }  // namespace
 
-TEST_CASE("with a record goes its busy file, unless a helper holds it; one without a record goes at the start") {
+TEST_CASE(
+    "dropping a record deletes its busy file unless a helper holds it, and loading the records deletes orphaned busy "
+    "files") {
   Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
   const std::string busy = kept.store->busy_file(test::sample_record().volume_id);
@@ -55,7 +57,7 @@ TEST_CASE("with a record goes its busy file, unless a helper holds it; one witho
   CHECK_FALSE(std::filesystem::exists(busy));
 }
 
-TEST_CASE("a look at the records of an agent that writes them changes nothing") {
+TEST_CASE("a peek at the records leaves half-written, corrupt and orphaned files in place") {
   Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
   const std::string records = kept.folder.path() + "/volumes/";
@@ -67,7 +69,7 @@ TEST_CASE("a look at the records of an agent that writes them changes nothing") 
   for (const char* name : {"half.json.tmp", "torn.json", "alone.busy"}) CHECK(std::filesystem::exists(records + name));
 }
 
-TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
+TEST_CASE("loading sets a corrupt record aside, leaves a newer version's record in place, and reads the others") {
   Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
   REQUIRE(write_durably(kept.folder.path() + "/volumes/bad.json", "{}", 0600));
@@ -82,7 +84,8 @@ TEST_CASE("a corrupt record is set aside, a newer one left, the others load") {
   CHECK(std::filesystem::exists(kept.folder.path() + "/volumes/new.json"));
 }
 
-TEST_CASE("a record that cannot be read stays where it is and fails the load, which names the file") {
+TEST_CASE(
+    "a record that cannot be read fails the load with an error that names the file, and loads once it is readable") {
   Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
   const std::string path = kept.folder.path() + "/volumes/" + sha256_hex(test::sample_record().volume_id) + ".json";

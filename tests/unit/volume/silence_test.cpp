@@ -10,7 +10,9 @@ namespace {
 const time_point t0 = time_point() + 1h;
 }  // namespace
 
-TEST_CASE("a silence lasts from the first look that found requests waiting and none answered until the next") {
+TEST_CASE(
+    "a silence is measured from the first look that finds requests waiting, as long as later looks find none "
+    "answered") {
   volume::Silence silence;
   silence.look(7, 1, t0);
   CHECK(silence.lasted() == 0s);
@@ -19,7 +21,7 @@ TEST_CASE("a silence lasts from the first look that found requests waiting and n
   CHECK(silence.lasted() == 90s);
 }
 
-TEST_CASE("a silence ends with one answer, and when nothing waits") {
+TEST_CASE("a silence ends when a request is answered or when none waits") {
   volume::Silence silence;
   silence.look(7, 1, t0);
   silence.look(7, 1, t0 + 90s);
@@ -29,7 +31,7 @@ TEST_CASE("a silence ends with one answer, and when nothing waits") {
   CHECK(silence.lasted() == 30s);
   silence.look(0, 0, t0 + 180s);
   CHECK(silence.lasted() == 0s);
-  // What waits now is new.
+  // The requests that wait now are new.
   silence.look(8, 1, t0 + 210s);
   CHECK(silence.lasted() == 0s);
 }

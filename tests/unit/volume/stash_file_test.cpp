@@ -10,7 +10,7 @@
 using namespace corbd;
 using cephcsi::Stash;
 
-TEST_CASE("a stash read back is the one that was written, with the mode that ceph-csi gives it") {
+TEST_CASE("a stash is read back as it was written, and its file has ceph-csi's mode 0600") {
   const test::Folder folder;
   const Stash stash{"p", "n", "i<", "force", true, false, "/dev/nbd12", "/l", "preserve"};
   REQUIRE(volume::write_stash(folder.path(), stash));
@@ -20,14 +20,14 @@ TEST_CASE("a stash read back is the one that was written, with the mode that cep
   CHECK(volume::write_stash(folder.path() + "/gone", stash).error().code == errc::state_write);
 }
 
-TEST_CASE("with a stash goes what a crash left of writing it, so that the folder can go") {
+TEST_CASE("dropping a stash deletes the temporary file that a crash left, so that the folder can be removed") {
   const test::Folder folder;
   std::ofstream(cephcsi::stash_file(folder.path()) + ".tmp") << "half";
   CHECK(volume::drop_stash(folder.path()));
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-TEST_CASE("a staging path without a stash, or that is gone, has none; dropping it is fine") {
+TEST_CASE("a staging path without a stash reads as none, and dropping the stash of a missing path succeeds") {
   const test::Folder folder;
   CHECK(volume::read_stash(folder.path()).value() == std::nullopt);
   CHECK(volume::drop_stash(folder.path() + "/gone"));
@@ -37,7 +37,7 @@ TEST_CASE("a staging path without a stash, or that is gone, has none; dropping i
   CHECK(volume::read_stash(folder.path()).value() == std::nullopt);
 }
 
-TEST_CASE("with a stash goes the log of rbd-nbd if the stash says so: that file, and nothing that is no file") {
+TEST_CASE("dropping a stash deletes rbd-nbd's log only if the stash's log strategy is remove, and never a symlink") {
   const test::Folder folder;
   Stash stash{"p",
               "",
