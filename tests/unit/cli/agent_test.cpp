@@ -1,4 +1,4 @@
-// What is said and returned when no agent answers, and before one is asked.
+// What commands print and return if no agent answers, or before they ask one.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@ using namespace corbd;
 
 namespace {
 
-/// A listening socket, as long as it lives.
+/// A socket that listens until the object is destroyed.
 class Listener {
  public:
   explicit Listener(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -30,7 +30,7 @@ class Listener {
 
 }  // namespace
 
-TEST_CASE("without an agent every question ends with 3 and names the socket and the way out") {
+TEST_CASE("a command that finds no agent exits with 3 and names the socket and --runtime-dir") {
   const test::Folder folder;
   for (const char* name : {"status", "volumes", "events", "handover"}) {
     const auto answer = test::answer_to({name, "--runtime-dir", folder.path()});
@@ -41,7 +41,7 @@ TEST_CASE("without an agent every question ends with 3 and names the socket and 
   }
 }
 
-TEST_CASE("a socket that a dead agent left is told from none and from one that answers") {
+TEST_CASE("the socket of a dead agent is told apart from a missing socket and from one that answers") {
   const test::Folder folder;
   const auto socket = cli::admin_socket(folder.path());
   CHECK(cli::look_for_agent(socket).error().code == errc::not_found);
@@ -55,17 +55,17 @@ TEST_CASE("a socket that a dead agent left is told from none and from one that a
   CHECK_THAT(dead.error().text, ContainsSubstring("has ended"));
 }
 
-TEST_CASE("a relative runtime directory is taken from the working directory") {
+TEST_CASE("a relative runtime directory is resolved against the working directory") {
   CHECK(cli::admin_socket("x/y") == std::filesystem::current_path().string() + "/x/y/admin.sock");
 }
 
-TEST_CASE("a runtime directory that is too long for a socket is said to be") {
+TEST_CASE("a runtime directory whose path is too long for a socket is refused") {
   const auto found = cli::look_for_agent(cli::admin_socket("/" + std::string(200, 'x')));
   REQUIRE_FALSE(found);
   CHECK(found.error().code == errc::invalid_argument);
 }
 
-TEST_CASE("a volume is not given up before it is said to be meant") {
+TEST_CASE("`corbd fail` without --yes-really refuses to give the volume up, and names the flag and EIO") {
   const test::Folder folder;
   const Listener agent(cli::admin_socket(folder.path()));
   const auto answer = test::answer_to({"fail", "v1", "--runtime-dir", folder.path()});
@@ -75,7 +75,7 @@ TEST_CASE("a volume is not given up before it is said to be meant") {
   CHECK_THAT(answer.problems, ContainsSubstring("--yes-really"));
 }
 
-TEST_CASE("a subcommand of a group says both of its words when no agent answers") {
+TEST_CASE("the error of a nested command begins with its full name, as in `corbd fence ls`") {
   const test::Folder folder;
   const auto answer = test::answer_to(
       {"fence", "ls", "--cluster", "c", "--user", "u", "--key-file", "k", "--runtime-dir", folder.path()});
@@ -83,6 +83,6 @@ TEST_CASE("a subcommand of a group says both of its words when no agent answers"
   CHECK(answer.problems.starts_with("corbd fence ls: "));
 }
 
-TEST_CASE("a subcommand that needs a volume refuses to go without") {
+TEST_CASE("a command that needs a volume ID is refused as wrong usage without one") {
   for (const char* name : {"volume", "fail"}) CHECK(test::answer_to({name}).code == cli::kWrongUsage);
 }

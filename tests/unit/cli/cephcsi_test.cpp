@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// As in ceph-csi's pod.
+/// The environment of ceph-csi's pod.
 struct Pod {
   std::map<std::string, std::string> variables{{"POD_IP", "10.0.0.5"}, {"CSI_ENDPOINT", "unix:///csi/csi.sock"}};
   std::set<std::string> memory{"/tmp/csi/keys"};
@@ -80,7 +80,7 @@ cli::Command corbd_run(Words words) {
 
 }  // namespace
 
-TEST_CASE("the DaemonSet's own arguments run the agent, on the folders that its pod has") {
+TEST_CASE("the arguments of ceph-csi's DaemonSet start the agent with the directories of that pod") {
   const Run run = Pod().run(kDaemonSet);
   CHECK(run.nodeid == "worker-1");
   CHECK(run.endpoint == "unix:///csi/csi.sock");
@@ -95,7 +95,7 @@ TEST_CASE("the DaemonSet's own arguments run the agent, on the folders that its 
   CHECK(run.ignored == Words{"stagingpath", "type", "nodeserver", "v", "enableprofiling"});
 }
 
-TEST_CASE("Rook's arguments run the agent, and kubelet's folder is where its plugins are") {
+TEST_CASE("Rook's arguments start the agent, and --pluginpath determines kubelet's directory") {
   const Run run =
       Pod().run(with(kRook, {"--pluginpath=/var/snap/microk8s/common/var/lib/kubelet/plugins/", "--enable-fencing"}));
   CHECK(run.state_dir.ends_with("/rook-ceph.rbd.csi.ceph.com/corbd"));
@@ -103,7 +103,7 @@ TEST_CASE("Rook's arguments run the agent, and kubelet's folder is where its plu
   CHECK(run.fencing);
 }
 
-TEST_CASE("HTTP is served on the pod's address, and only with a port that was given") {
+TEST_CASE("HTTP is served on the pod's address, or on every address if the pod's is unknown") {
   const Run run = Pod().run(with(kDaemonSet, {"--metricsport=8090"}));
   CHECK(run.metricsport == 8090);
   CHECK(run.metricsip == "10.0.0.5");
@@ -113,8 +113,8 @@ TEST_CASE("HTTP is served on the pod's address, and only with a port that was gi
 }
 
 TEST_CASE(
-    "under ceph-csi's name a volume that names no mounter is the kernel's, as ceph-csi has it, unless the flag says "
-    "otherwise") {
+    "under the name cephcsi, the default mounter is rbd, the kernel client, unless --default-mounter names another "
+    "one") {
   CHECK(Pod().run(kDaemonSet).default_mounter == "rbd");
   CHECK(Pod().run(with(kDaemonSet, {"--default-mounter=rbd-nbd"})).default_mounter == "rbd-nbd");
   const auto refused = Pod().refusal(with(kDaemonSet, {"--default-mounter=nbd"}));
@@ -122,13 +122,13 @@ TEST_CASE(
   CHECK_THAT(refused.text, ContainsSubstring("rbd (the kernel client) or rbd-nbd (this agent)"));
 }
 
-TEST_CASE("under the name corbd a volume that names no mounter is served over nbd, unless the flag says otherwise") {
+TEST_CASE("under the name corbd, the default mounter is rbd-nbd unless --default-mounter names another one") {
   CHECK(std::get<Run>(corbd_run({})).default_mounter == "rbd-nbd");
   CHECK(std::get<Run>(corbd_run({"--default-mounter=rbd"})).default_mounter == "rbd");
   CHECK(std::holds_alternative<cli::Exit>(corbd_run({"--default-mounter=krbd"})));
 }
 
-TEST_CASE("one io thread serves, unless the flag says otherwise, and no more than 16") {
+TEST_CASE("the default is one io thread, and --io-threads takes only numbers from 1 to 16") {
   CHECK(std::get<Run>(corbd_run({})).io_threads == 1);
   CHECK(std::get<Run>(corbd_run({"--io-threads=16"})).io_threads == 16);
   CHECK(Pod().run(with(kDaemonSet, {"--io-threads=4"})).io_threads == 4);
@@ -139,7 +139,9 @@ TEST_CASE("one io thread serves, unless the flag says otherwise, and no more tha
   CHECK_THAT(refused.text, ContainsSubstring("--io-threads") && ContainsSubstring("from 1 to 16"));
 }
 
-TEST_CASE("kubelet is told of the driver by the DaemonSet's sidecar, unless the agent is asked to") {
+TEST_CASE(
+    "with ceph-csi's arguments, the agent leaves the registration with kubelet to the sidecar unless --register is "
+    "given") {
   CHECK(Pod().run(kDaemonSet).registers == false);
   const Run run = Pod().run(with(
       kDaemonSet, {"--register", "--kubelet-registration-path=/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock"}));
@@ -147,7 +149,7 @@ TEST_CASE("kubelet is told of the driver by the DaemonSet's sidecar, unless the 
   CHECK(run.endpoint_on_host == "/var/lib/kubelet/plugins/rbd.csi.ceph.com/csi.sock");
 }
 
-TEST_CASE("`corbd run` leaves it to the node whether kubelet is told, or to whoever says it") {
+TEST_CASE("`corbd run` leaves open whether the agent registers with kubelet, unless --register decides") {
   const auto registers = [](Words words) {
     words.insert(words.begin(), {"corbd", "run", "--nodeid=n"});
     std::vector<char*> arguments;
@@ -160,17 +162,19 @@ TEST_CASE("`corbd run` leaves it to the node whether kubelet is told, or to whoe
   CHECK(registers({"--register=false"}) == false);
 }
 
-TEST_CASE("CSI-Addons has ceph-csi's default socket") {
+TEST_CASE("the default path of the CSI-Addons socket is ceph-csi's") {
   CHECK(Pod().run({"--type=rbd", "--nodeserver", "--nodeid=n"}).addons_endpoint == "unix:///tmp/csi-addons.sock");
 }
 
-TEST_CASE("in the place of ceph-csi's controller only fencing is served, and only if it is asked for") {
+TEST_CASE("the arguments of ceph-csi's controller are refused unless --fencing-only is among them") {
   const Words controller{"--type=rbd", "--controllerserver=true", "--nodeid=n"};
   CHECK(Pod().refusal(controller).text.find("--fencing-only") != std::string::npos);
   CHECK(Pod().run(with(controller, {"--fencing-only"})).fencing_only);
 }
 
-TEST_CASE("keys are kept in memory only: in ceph-csi's folder, or else our own, or nowhere") {
+TEST_CASE(
+    "without ceph-csi's key folder in memory, keys go to /run/corbd, and without either, only --runtime-dir lets the "
+    "agent start") {
   Pod pod;
   pod.memory = {"/run/corbd"};
   CHECK(pod.run(kDaemonSet).runtime_dir == "/run/corbd");
@@ -181,7 +185,7 @@ TEST_CASE("keys are kept in memory only: in ceph-csi's folder, or else our own, 
   CHECK(pod.run(with(kDaemonSet, {"--runtime-dir=/memory"})).runtime_dir == "/memory");
 }
 
-TEST_CASE("CORBD_RUNTIME_DIR names the folder of the keys, unless the flag does") {
+TEST_CASE("the variable CORBD_RUNTIME_DIR sets the runtime directory unless --runtime-dir does") {
   Pod pod;
   pod.variables["CORBD_RUNTIME_DIR"] = "/run/elsewhere";
   CHECK(pod.run(kDaemonSet).runtime_dir == "/run/elsewhere");
@@ -190,7 +194,7 @@ TEST_CASE("CORBD_RUNTIME_DIR names the folder of the keys, unless the flag does"
   CHECK(pod.run(words).runtime_dir == "/run/given");
 }
 
-TEST_CASE("the liveness container's arguments watch the socket") {
+TEST_CASE("the arguments of ceph-csi's liveness container start a liveness check of the CSI socket") {
   const auto made = Pod().command({"--type=liveness", "--endpoint=unix:///csi/csi.sock", "--metricsport=8680",
                                    "--metricspath=/metrics", "--polltime=1m30s", "--timeout", "3s"});
   const auto& watch = std::get<Liveness>(made.value());
@@ -203,7 +207,8 @@ TEST_CASE("the liveness container's arguments watch the socket") {
   CHECK(std::get<Liveness>(Pod().command({"--type=liveness"}).value()).port == 8080);
 }
 
-TEST_CASE("the parts of ceph-csi that this agent does not take the place of end with a sentence") {
+TEST_CASE(
+    "parts of ceph-csi that corbd does not replace are refused by name, and incomplete arguments are refused too") {
   for (const char* type : {"cephfs", "nfs", "nvmeof", "controller"}) {
     const Error refused = Pod().refusal({"--type=" + std::string(type), "--nodeserver=true", "--nodeid=n"});
     CHECK(refused.code == errc::unimplemented);
@@ -215,7 +220,7 @@ TEST_CASE("the parts of ceph-csi that this agent does not take the place of end 
   CHECK(Pod().refusal({"--type=rbd", "--nodeserver=true"}).code == errc::invalid_argument);
 }
 
-TEST_CASE("flags have Go's grammar") {
+TEST_CASE("flags follow the grammar of Go's flag package") {
   struct Case {
     Words words;
     std::string nodeid;
@@ -239,7 +244,7 @@ TEST_CASE("flags have Go's grammar") {
   CHECK(run.verbose == verbose);
 }
 
-TEST_CASE("a mistake in the command line is refused, and the nearest flag is named") {
+TEST_CASE("a mistake in the command line is refused with an error that says what to write instead") {
   struct Case {
     Words words;
     std::string says;
@@ -265,7 +270,7 @@ TEST_CASE("a mistake in the command line is refused, and the nearest flag is nam
   CHECK_THAT(refused.text, ContainsSubstring(says));
 }
 
-TEST_CASE("every flag of klog and of ceph-csi's other parts is taken") {
+TEST_CASE("every flag of klog and of ceph-csi's other parts is accepted") {
   const Words words{"--alsologtostderr",
                     "--add_dir_header=false",
                     "--log_backtrace_at=:0",
@@ -300,7 +305,7 @@ TEST_CASE("every flag of klog and of ceph-csi's other parts is taken") {
   }
 }
 
-TEST_CASE("times are read as Go does") {
+TEST_CASE("durations are parsed as Go parses them") {
   CHECK(cli::parse_go_duration("1h2m3.5s").value() == std::chrono::milliseconds(3723500));
   CHECK(cli::parse_go_duration("300ms").value() == std::chrono::milliseconds(300));
   CHECK(cli::parse_go_duration("0").value() == std::chrono::milliseconds(0));
@@ -309,7 +314,7 @@ TEST_CASE("times are read as Go does") {
   CHECK_FALSE(cli::parse_go_duration(wrong));
 }
 
-TEST_CASE("a program called cephcsi takes ceph-csi's command line, but also a subcommand") {
+TEST_CASE("a program named cephcsi accepts ceph-csi's command line and corbd's subcommands") {
   const auto parsed = [](Words words) {
     std::vector<char*> arguments;
     for (auto& word : words) arguments.push_back(word.data());
@@ -317,13 +322,13 @@ TEST_CASE("a program called cephcsi takes ceph-csi's command line, but also a su
   };
   CHECK(std::holds_alternative<cli::Liveness>(parsed({"/usr/local/bin/cephcsi", "-type=liveness"})));
   CHECK(std::holds_alternative<cli::Helper>(parsed({"/usr/local/bin/cephcsi", "helper"})));
-  // The agent that it asks about has the default of its own name.
+  // The doctor takes the default mounter of an agent with the same program name.
   CHECK(std::get<doctor::Options>(parsed({"/usr/local/bin/cephcsi", "doctor"})).default_mounter ==
         cephcsi::Mounter::krbd);
   CHECK(std::get<doctor::Options>(parsed({"/usr/bin/corbd", "doctor"})).default_mounter == cephcsi::Mounter::nbd);
 }
 
-TEST_CASE("the doctor of a host without an orchestrator looks where its agent is") {
+TEST_CASE("`corbd doctor --standalone` uses the paths of an agent without an orchestrator") {
   Words words{"corbd", "doctor", "--standalone", "--runtime-dir", "/r"};
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
@@ -334,7 +339,7 @@ TEST_CASE("the doctor of a host without an orchestrator looks where its agent is
   CHECK(options.kubelet_dir == "/");
 }
 
-TEST_CASE("the doctor before a change of the node plugin is asked about that, and about nothing else") {
+TEST_CASE("`corbd doctor` with --before-migration or --before-rollback checks that change and nothing else") {
   const std::string change = GENERATE("--before-migration", "--before-rollback");
   Words words{"corbd", "doctor", change, "--default-mounter", "rbd", "--nodeid", "n"};
   std::vector<char*> arguments;
@@ -346,7 +351,7 @@ TEST_CASE("the doctor before a change of the node plugin is asked about that, an
   CHECK(options.node == "n");
 }
 
-TEST_CASE("`corbd run` takes ceph-csi's flags too, and knows which of them mean nothing to it") {
+TEST_CASE("`corbd run` accepts ceph-csi's flags, and records which of them it ignores") {
   Words words{
       "corbd", "run", "--nodeid=n", "--v=5", "--enable-fencing", "--domainlabels=a/zone", "--topology=a/zone=z"};
   std::vector<char*> arguments;

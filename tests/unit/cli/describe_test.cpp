@@ -1,4 +1,4 @@
-// What other programs are told of the command line.
+// The man pages and the Bash completion that are made from the command line's definition.
 #include "describe.hpp"
 
 #include <algorithm>
@@ -28,11 +28,11 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 }  // namespace
 
-TEST_CASE("there is a man page for the program and for each command that people use") {
+TEST_CASE("there is a man page for the program and for each command that is not hidden") {
   CHECK(man_pages(Program().app) == std::vector<std::string>{"corbd", "corbd-fence", "corbd-fence-add"});
 }
 
-TEST_CASE("a man page has every flag of its command, with its default, its environment and its values") {
+TEST_CASE("a man page lists the visible flags of its command with default, environment variable and allowed values") {
   const auto page = man_page(Program().app, "corbd-fence-add", "corbd 1");
   CHECK(has(page, "\\-\\-size INT\nHow much [4] (environment: SIZE)"));
   CHECK(has(page, ".B \\-f, \\-\\-form a|b"));
@@ -41,16 +41,18 @@ TEST_CASE("a man page has every flag of its command, with its default, its envir
   CHECK_FALSE(has(page, "ignored"));
 }
 
-TEST_CASE("a man page names the commands below its own, and no hidden ones") {
+TEST_CASE("a man page lists the direct subcommands of its command, and no hidden ones") {
   const auto page = man_page(Program().app, "corbd", "corbd 1");
   CHECK(has(page, ".BR corbd\\-fence (8)\nKeep out"));
   CHECK_FALSE(has(page, "fence\\-add"));
   CHECK_FALSE(has(page, "helper"));
 }
 
-TEST_CASE("a page that nobody wrote is empty") { CHECK(man_page(Program().app, "corbd-nothing", "").empty()); }
+TEST_CASE("the man page of an unknown command is empty") {
+  CHECK(man_page(Program().app, "corbd-nothing", "").empty());
+}
 
-TEST_CASE("the completion knows commands, flags and a flag's values") {
+TEST_CASE("the Bash completion contains the commands, their visible flags and the values of a flag") {
   const auto script = bash_completion(Program().app);
   CHECK(has(script, "_corbd_commands['/']='fence'\n"));
   CHECK(has(script, "_corbd_commands['/fence']='add'\n"));

@@ -1,4 +1,4 @@
-// `corbd drain` against an agent that only has the admin service's answers.
+// `corbd drain` against a fake agent that only implements the admin service.
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
@@ -13,7 +13,8 @@ using namespace corbd;
 
 namespace {
 
-/// One volume is left until `looks_until_empty` looks; somebody undoes the drain after `looks_until_undone`.
+/// Lists one volume until the status was read `looks_until_empty` times. Somebody undoes the drain at the read number
+/// `looks_until_undone`.
 struct Agent final : v1::Admin::Service {
   grpc::Status Drain(grpc::ServerContext*, const v1::DrainRequest* request, v1::DrainResponse* response) override {
     ++drains;
@@ -37,7 +38,7 @@ struct Agent final : v1::Admin::Service {
   std::atomic<bool> draining = false;
 };
 
-/// The exit code, and what is said on stdout and stderr.
+/// The exit code, and the text on stdout and stderr.
 std::pair<int, std::string> drained(Agent& agent) {
   const test::Folder folder;
   grpc::ServerBuilder builder;
@@ -52,7 +53,7 @@ std::pair<int, std::string> drained(Agent& agent) {
 
 }  // namespace
 
-TEST_CASE("a drain that waits for volumes is set once, and ends with the last volume") {
+TEST_CASE("`corbd drain` sets the cordon once, waits for the volumes, and ends with the last one") {
   Agent agent;
   agent.looks_until_empty = 2;
   const auto [code, said] = drained(agent);
@@ -62,7 +63,7 @@ TEST_CASE("a drain that waits for volumes is set once, and ends with the last vo
   CHECK(agent.draining);
 }
 
-TEST_CASE("a drain that somebody undoes stays undone, and who waits for it is told") {
+TEST_CASE("a drain that somebody undoes stays undone, and the waiting command reports that and fails") {
   Agent agent;
   agent.looks_until_undone = 2;
   const auto [code, said] = drained(agent);

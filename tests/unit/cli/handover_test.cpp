@@ -4,7 +4,7 @@
 using namespace corbd::cli;
 using namespace std::string_literals;
 
-TEST_CASE("the next agent gets the words of the one that serves, and --handover once") {
+TEST_CASE("the next agent gets the present agent's arguments, with --handover exactly once") {
   const std::vector<std::string> next{"/usr/bin/corbd", "run", "--standalone", "--handover"};
   CHECK(next_arguments("/usr/bin/corbd\0run\0--standalone\0"s) == next);
   CHECK(next_arguments("/usr/bin/corbd\0run\0--standalone\0--handover\0"s) == next);
@@ -12,7 +12,7 @@ TEST_CASE("the next agent gets the words of the one that serves, and --handover 
         std::vector<std::string>{"corbd", "run", "--ceph-conf", "", "--handover"});
 }
 
-TEST_CASE("a process that is no `corbd run` has no next one") {
+TEST_CASE("a process that is not `corbd run` yields no arguments for a next agent") {
   for (const auto& line : {""s, "corbd\0"s, "cephcsi\0--nodeserver=true\0"s, "corbd\0alive\0"s})
     CHECK(next_arguments(line).empty());
 }

@@ -24,24 +24,24 @@ std::string said(const std::vector<std::string>& words) { return unknown_word(Pr
 
 }  // namespace
 
-TEST_CASE("a command that does not exist is answered with the nearest one") {
+TEST_CASE("the error for an unknown command suggests the nearest command") {
   CHECK(said({"statsu"}) == "corbd has no command 'statsu': did you mean 'status'?");
   CHECK(said({"volumse", "-o", "json"}) == "corbd has no command 'volumse': did you mean 'volumes'?");
   CHECK(said({"fence", "ad"}) == "corbd fence has no command 'ad': did you mean 'add'?");
 }
 
-TEST_CASE("a flag that does not exist is answered with the nearest one of its command") {
+TEST_CASE("the error for an unknown flag suggests the nearest flag of that command, or else its --help") {
   CHECK(said({"status", "--outputt", "json"}) == "corbd status has no flag '--outputt': did you mean '--output'?");
   CHECK(said({"fail", "x", "--yes-realy"}) == "corbd fail has no flag '--yes-realy': did you mean '--yes-really'?");
   CHECK(said({"drain", "--und=1"}) == "corbd drain has no flag '--und': did you mean '--undo'?");
   CHECK(said({"drain", "-z"}) == "corbd drain has no flag '-z': `corbd drain --help` lists those that it has");
 }
 
-TEST_CASE("where nothing is near, --help is named") {
+TEST_CASE("the error for an unknown command names --help if no command is near") {
   CHECK(said({"frobnicate"}) == "corbd has no command 'frobnicate': `corbd --help` lists those that it has");
 }
 
-TEST_CASE("values, positionals and what stands behind -- are no unknown words") {
+TEST_CASE("values, positional arguments and words after -- do not count as unknown commands or flags") {
   CHECK(said({"status", "-o", "jsn"}).empty());
   CHECK(said({"status", "--output", "--timeout"}).empty());
   CHECK(said({"status", "--output=jsn"}).empty());
@@ -51,12 +51,12 @@ TEST_CASE("values, positionals and what stands behind -- are no unknown words") 
   CHECK(said({}).empty());
 }
 
-TEST_CASE("a hidden command is understood, and never suggested") {
+TEST_CASE("a hidden command is accepted but never suggested") {
   CHECK(said({"helper"}).empty());
   CHECK(said({"helpe"}).find("helper") == std::string::npos);
 }
 
-TEST_CASE("the agent's folder is the one that was given, else the first where an agent answers") {
+TEST_CASE("the runtime directory is the given one, or else the first where an agent answers") {
   std::map<std::string, errc> there;
   const auto found = [&](const std::string& given) {
     return agents_folder(given, [&](const std::string& folder) -> result<> {

@@ -1,4 +1,4 @@
-// What `corbd top` makes of two answers.
+// The figures that `corbd top` computes from two answers.
 #include "top.hpp"
 
 #include "support/catch.hpp"
@@ -43,7 +43,7 @@ TopRow row_of(std::vector<std::uint64_t> before, std::vector<std::uint64_t> now)
 
 }  // namespace
 
-TEST_CASE("rates are what grew between two answers, by the time between them") {
+TEST_CASE("rates are the growth between two answers, divided by the time between them") {
   auto before = answer(5 * kTwoSeconds), now = answer(6 * kTwoSeconds);
   auto& was = add(before, "1");
   add(was, "read", 100, 1000);
@@ -68,7 +68,7 @@ TEST_CASE("rates are what grew between two answers, by the time between them") {
   CHECK(rows.front().state == "staged");
 }
 
-TEST_CASE("a volume that is new, or whose agent is another one, has no rates yet") {
+TEST_CASE("a volume has no rates if it is new or if the agent was restarted between the answers") {
   auto before = answer(0), now = answer(kTwoSeconds);
   add(add(now, "1"), "read", 1000, 1000);
   CHECK(cli::top_rows(before, now).at(0).iops() == 0);
@@ -79,7 +79,7 @@ TEST_CASE("a volume that is new, or whose agent is another one, has no rates yet
   CHECK(cli::top_rows(now, now).at(0).iops() == 0);
 }
 
-TEST_CASE("the p99 lies in its bucket as if the requests were spread evenly there") {
+TEST_CASE("the p99 is interpolated as if the requests were spread evenly over its bucket") {
   CHECK_FALSE(row_of({5, 5, 5, 5}, {5, 5, 5, 5}).p99);
   const auto low = row_of({0, 0, 0, 0}, {100, 0, 0, 0});
   CHECK(std::abs(*low.p99 - 0.00099) < 1e-9);
@@ -91,7 +91,7 @@ TEST_CASE("the p99 lies in its bucket as if the requests were spread evenly ther
   CHECK(high.beyond);
 }
 
-TEST_CASE("rows are sorted by any column, the largest first, and by their names where that says nothing") {
+TEST_CASE("rows are sorted by a column with the largest value first, and by name where values are equal") {
   TopRow busy, idle, broken;
   busy.id = "b", busy.reads = 9, busy.in_flight = 1;
   idle.id = "c", idle.pvc_namespace = "shop", idle.pvc = "a", idle.p99 = 0.5, idle.write_bytes = 4;
@@ -112,7 +112,7 @@ TEST_CASE("rows are sorted by any column, the largest first, and by their names 
   CHECK(rows.front().id == "b");
 }
 
-TEST_CASE("a row has the claim's name where it is known, and what the kernel serves has no figures") {
+TEST_CASE("a row shows the claim's name if it is known, and `kernel` instead of figures for the kernel client") {
   TopRow named, mapped;
   named.id = "0001-x";
   named.pvc = "data";

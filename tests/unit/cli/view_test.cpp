@@ -25,12 +25,12 @@ v1::Volume staged(const std::string& id) {
 
 }  // namespace
 
-TEST_CASE("a health has the word that the log has") {
+TEST_CASE("a volume's state is printed with the log's word, and an unknown state with its number") {
   CHECK(word(v1::HEALTH_RECONNECTING) == "reconnecting");
   CHECK(word(static_cast<v1::Health>(99)) == "99");
 }
 
-TEST_CASE("the exit code is that of the verdict, and a warning where an older agent judges nothing") {
+TEST_CASE("the exit code follows the agent's verdict, and is that of a warning if an older agent gives none") {
   v1::GetStatusResponse status;
   CHECK(exit_code(status) == 1);
   for (const auto& [verdict, code, said] :
@@ -42,14 +42,14 @@ TEST_CASE("the exit code is that of the verdict, and a warning where an older ag
   }
 }
 
-TEST_CASE("an agent that judges nothing is named as older, with the way out") {
+TEST_CASE("an agent that gives no verdict is reported as older, with the advice to restart it") {
   v1::GetStatusResponse status;
   status.set_version("0.9");
   CHECK_THAT(status_screen(status), ContainsSubstring("corbd 0.9 is older than this program") &&
                                         ContainsSubstring("restart it") && ContainsSubstring("Overall: Warning\n"));
 }
 
-TEST_CASE("the status is one screen with the agent's verdict for each component") {
+TEST_CASE("the status screen has the agent's verdict on each component, and the overall verdict") {
   v1::GetStatusResponse status;
   status.set_version("1.2");
   status.set_node_id("node-1");
@@ -75,7 +75,7 @@ TEST_CASE("the status is one screen with the agent's verdict for each component"
         "Overall: Critical\n");
 }
 
-TEST_CASE("the table of volumes has the columns of rbd device list, then the state") {
+TEST_CASE("the volume table begins with the columns of `rbd device list`, followed by the state") {
   v1::ListVolumesResponse volumes;
   *volumes.add_volumes() = staged("v1");
   CHECK(
@@ -84,7 +84,7 @@ TEST_CASE("the table of volumes has the columns of rbd device list, then the sta
       "v1   pool   <none>      image   /dev/nbd3   staged   corbd       3m20s   0            0s              <none>\n");
 }
 
-TEST_CASE("the tables say who serves a volume: this agent, rbd-nbd, the kernel, or nobody") {
+TEST_CASE("the volume tables show whether this agent, rbd-nbd, the kernel or nobody serves a volume") {
   const auto shown = [](auto change) {
     v1::ListVolumesResponse volumes;
     change(*volumes.add_volumes() = staged("v1"));
@@ -97,7 +97,7 @@ TEST_CASE("the tables say who serves a volume: this agent, rbd-nbd, the kernel, 
   CHECK_THAT(shown([](v1::Volume& one) { one.clear_device(); }), ContainsSubstring("staged   <none> "));
 }
 
-TEST_CASE("devices of volumes that nobody here knows are listed below the volumes, with the reason") {
+TEST_CASE("the volume table lists unclaimed devices with their volume IDs and the reason") {
   v1::ListVolumesResponse volumes;
   auto* device = volumes.add_unclaimed();
   device->set_volume_id("v7");
@@ -106,7 +106,7 @@ TEST_CASE("devices of volumes that nobody here knows are listed below the volume
   CHECK_THAT(volumes_table(volumes, false, kNow), ContainsSubstring("/dev/nbd4   v7       because\n"));
 }
 
-TEST_CASE("a device has the name that its agent tells") {
+TEST_CASE("a device is shown with the path that its agent reports") {
   v1::ListVolumesResponse volumes;
   *volumes.add_volumes() = staged("v1");
   volumes.mutable_volumes(0)->set_device_path("/dev/other3");
@@ -114,7 +114,7 @@ TEST_CASE("a device has the name that its agent tells") {
   CHECK_THAT(volumes_table(volumes, false, kNow), ContainsSubstring("/dev/other3") && ContainsSubstring("/dev/other4"));
 }
 
-TEST_CASE("a device of the kernel's client has its own name, also from an older agent") {
+TEST_CASE("a device of the kernel client is shown as /dev/rbdN even if an older agent reports no path") {
   v1::ListVolumesResponse volumes;
   auto* volume = volumes.add_volumes();
   *volume = staged("v1");
@@ -122,7 +122,7 @@ TEST_CASE("a device of the kernel's client has its own name, also from an older 
   CHECK_THAT(volumes_table(volumes, false, kNow), ContainsSubstring("/dev/rbd3"));
 }
 
-TEST_CASE("the wide table adds size, paths, attempts and the last error") {
+TEST_CASE("the wide table adds pods, size, paths, attempts and the last error") {
   v1::ListVolumesResponse volumes;
   auto* volume = volumes.add_volumes();
   *volume = staged("v1");
@@ -145,7 +145,7 @@ TEST_CASE("the wide table adds size, paths, attempts and the last error") {
   CHECK_THAT(text, ContainsSubstring("image   <none>   staged"));
 }
 
-TEST_CASE("a volume's page says what is wrong, what is tried, and how it came to it") {
+TEST_CASE("a volume's page shows its state, how long it has been unserved, the failed attempts and the timeline") {
   v1::GetVolumeResponse response;
   auto* volume = response.mutable_volume();
   *volume = staged("v1");
@@ -170,7 +170,7 @@ TEST_CASE("a volume's page says what is wrong, what is tried, and how it came to
   CHECK_THAT(text, ContainsSubstring("2026-01-31T12:00:00Z   staged   reconnecting   its link died\n"));
 }
 
-TEST_CASE("a volume whose device is gone has no server, and says why") {
+TEST_CASE("the page of a volume whose device is gone says that the kernel has no device for it") {
   v1::GetVolumeResponse response;
   auto* volume = response.mutable_volume();
   *volume = staged("v1");
@@ -179,13 +179,13 @@ TEST_CASE("a volume whose device is gone has no server, and says why") {
   CHECK_THAT(volume_page(response, kNow), ContainsSubstring("none: the kernel has no device for it"));
 }
 
-TEST_CASE("who waits for a cluster is not promised a time") {
+TEST_CASE("the page of a volume that waits for its cluster says so") {
   v1::GetVolumeResponse response;
   response.mutable_volume()->mutable_healing()->set_waits_for_cluster(true);
   CHECK_THAT(volume_page(response, kNow), ContainsSubstring("waits until its cluster answers"));
 }
 
-TEST_CASE("an event is one line, whatever its reason holds") {
+TEST_CASE("an event is printed on one line even if its reason contains a line break") {
   v1::Change change;
   change.set_at_ms(kNow);
   change.set_volume_id("v1");
@@ -195,7 +195,7 @@ TEST_CASE("an event is one line, whatever its reason holds") {
   CHECK(event_line(change) == "2026-01-31T12:00:00Z   v1   staged -> lost   a?b");
 }
 
-TEST_CASE("JSON has every field by its name, numbers as numbers, null for what is absent") {
+TEST_CASE("the JSON has every field by its name, numbers as numbers, and null for absent fields") {
   auto volume = staged("v1");
   volume.set_size_bytes(1ULL << 40);
   volume.add_staged_at("/s");
@@ -210,6 +210,6 @@ TEST_CASE("JSON has every field by its name, numbers as numbers, null for what i
   CHECK(json.size() == static_cast<std::size_t>(v1::Volume::descriptor()->field_count()));
 }
 
-TEST_CASE("what is printed as JSON begins with the version of its schema") {
+TEST_CASE("a JSON document begins with the version of its schema") {
   CHECK(boost::json::serialize(rpc::document({{"a", 1}})) == "{\"schema_version\":1,\"a\":1}");
 }
