@@ -16,7 +16,7 @@ volume::Status staged() {
 
 }  // namespace
 
-TEST_CASE("a filesystem tells bytes and inodes") {
+TEST_CASE("the statistics of a filesystem volume contain bytes and inodes") {
   v1::NodeGetVolumeStatsResponse response;
   corbd::csi::fill(response, {100, 60, 30, 10, 4, 6}, staged());
   REQUIRE(response.usage_size() == 2);
@@ -29,7 +29,7 @@ TEST_CASE("a filesystem tells bytes and inodes") {
   CHECK_FALSE(response.volume_condition().abnormal());
 }
 
-TEST_CASE("a raw block volume tells its size and nothing else") {
+TEST_CASE("the statistics of a raw block volume have one entry, its size in bytes") {
   auto status = staged();
   status.block = true;
   v1::NodeGetVolumeStatsResponse response;
@@ -39,7 +39,7 @@ TEST_CASE("a raw block volume tells its size and nothing else") {
   CHECK(response.usage(0).total() == 100);
 }
 
-TEST_CASE("what is wrong stands beside the last known numbers, as text that protobuf can carry") {
+TEST_CASE("the statistics of an abnormal volume contain its condition, even if the error's text is not UTF-8") {
   auto status = staged();
   status.health = volume::Health::lost;
   status.last_error = Error{errc::lost, "taken by \xff"};
@@ -50,7 +50,7 @@ TEST_CASE("what is wrong stands beside the last known numbers, as text that prot
   CHECK(response.SerializeAsString().size() > 0);
 }
 
-TEST_CASE("a healthy volume has no health status, another one has its reason") {
+TEST_CASE("a healthy volume has no health status, and a failed one is INACCESSIBLE with its reason") {
   auto status = staged();
   v1::NodeGetVolumeHealthResponse response;
   corbd::csi::fill(response, status);

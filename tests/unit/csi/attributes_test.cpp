@@ -1,11 +1,11 @@
-// What a volume is, as its ID, its attributes and its secrets say it.
+// What a request's volume ID, attributes and secrets say about the volume.
 #include "stage_request.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
 
-TEST_CASE("a stage request of a static volume names the image by the volume id") {
+TEST_CASE("the volume ID in a static volume's stage request is the image's name") {
   const auto wish = corbd::csi::wish_of(stage_request());
   REQUIRE(wish);
   const auto& staged = std::get<plan::Staged>(*wish);
@@ -16,7 +16,7 @@ TEST_CASE("a stage request of a static volume names the image by the volume id")
   CHECK(staged.key.reveal() == "AQCanary==");
 }
 
-TEST_CASE("a stage names the claim as far as the attributes do, and a publish the pod that kubelet names") {
+TEST_CASE("a stage takes the PersistentVolumeClaim from the attributes, and a publish takes the pod from them") {
   auto request = stage_request();
   auto& attributes = *request.mutable_volume_context();
   attributes["csi.storage.k8s.io/pvc/name"] = "data";
@@ -36,7 +36,7 @@ TEST_CASE("a stage names the claim as far as the attributes do, and a publish th
   CHECK(std::get<plan::Published>(*published).pod == "shop/db-0");
 }
 
-TEST_CASE("a dynamic volume is named by its handle, and its attributes are hints") {
+TEST_CASE("a dynamic volume's cluster and pool come from its handle, and its journalPool and imageName are hints") {
   auto request = dynamic_request();
   auto& attributes = *request.mutable_volume_context();
   attributes["clusterID"] = "another";
@@ -51,14 +51,14 @@ TEST_CASE("a dynamic volume is named by its handle, and its attributes are hints
   CHECK((*staged.reserved == image::Reserved{2, kUuid, "journals", "prefix-1"}));
 }
 
-TEST_CASE("a volume id that is no handle, of a volume that is not static, is refused") {
+TEST_CASE("a volume ID that is no handle is refused without staticVolume, and the error names that attribute") {
   auto request = dynamic_request();
   request.set_volume_id("image-1");
   CHECK(code_of(request) == errc::invalid_argument);
   CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("staticVolume"));
 }
 
-TEST_CASE("a name in the attributes that is none is refused") {
+TEST_CASE("an attribute that is not a valid name of a pool or an image is refused") {
   for (const char* attribute : {"journalPool", "imageName"}) {
     auto request = dynamic_request();
     (*request.mutable_volume_context())[attribute] = "a/b";
@@ -69,7 +69,9 @@ TEST_CASE("a name in the attributes that is none is refused") {
   CHECK(code_of(request) == errc::invalid_argument);
 }
 
-TEST_CASE("a migrated volume is the image of its attributes, or else of its handle, and has a secret of its own form") {
+TEST_CASE(
+    "a volume migrated from the in-tree driver takes its image from its attributes or else its volume ID, and accepts "
+    "the in-tree secret") {
   auto request = stage_request();
   request.set_volume_id("mig_mons-d26a17667065ffae4e4e96ba3d46d18a_image-" + kUuid + "_7265706c");
   auto& attributes = *request.mutable_volume_context();
@@ -96,7 +98,8 @@ TEST_CASE("a migrated volume is the image of its attributes, or else of its hand
   CHECK(code_of(request) == errc::invalid_argument);
 }
 
-TEST_CASE("mapOptions decide how a volume is staged and published") {
+TEST_CASE(
+    "mapOptions apply to a stage and its publish alike, an unknown option is ignored, and rbd-cache=true is refused") {
   auto request = dynamic_request();
   (*request.mutable_volume_context())["mapOptions"] = "nbd:read-only,notrim,foo";
   const auto wish = corbd::csi::wish_of(request);
@@ -118,7 +121,7 @@ TEST_CASE("mapOptions decide how a volume is staged and published") {
   CHECK(code_of(request) == errc::invalid_argument);
 }
 
-TEST_CASE("the kernel's client and its options are part of the wish") {
+TEST_CASE("the wish to stage a volume with mounter rbd has the kernel client and its map options") {
   auto request = stage_request();
   (*request.mutable_volume_context())["mounter"] = "rbd";
   (*request.mutable_volume_context())["mapOptions"] = "queue_depth=64";
@@ -127,7 +130,7 @@ TEST_CASE("the kernel's client and its options are part of the wish") {
   CHECK(wish.source.kernel.map == "queue_depth=64");
 }
 
-TEST_CASE("a stage and a publish of a volume that names no mounter mean the same default one") {
+TEST_CASE("a stage and a publish of a volume without a mounter use the same default mounter") {
   using corbd::cephcsi::Mounter;
   auto stage = stage_request();
   stage.mutable_volume_context()->erase("mounter");
@@ -149,14 +152,14 @@ TEST_CASE("a stage and a publish of a volume that names no mounter mean the same
   }
 }
 
-TEST_CASE("what is not served yet says so by name") {
+TEST_CASE("a volume with file encryption is refused as unimplemented") {
   auto request = stage_request();
   (*request.mutable_volume_context())["encrypted"] = "true";
   (*request.mutable_volume_context())["encryptionType"] = "file";
   CHECK(code_of(request) == errc::unimplemented);
 }
 
-TEST_CASE("the wish of an encrypted volume has its KMS and its passphrase, that of another none") {
+TEST_CASE("the wish of an encrypted volume has a KMS ID and a passphrase, and that of another volume has no KMS ID") {
   auto request = stage_request();
   (*request.mutable_secrets())["encryptionPassphrase"] = "canary passphrase";
   (*request.mutable_volume_context())["encrypted"] = "true";
@@ -169,7 +172,9 @@ TEST_CASE("the wish of an encrypted volume has its KMS and its passphrase, that 
   CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).kms_id.empty());
 }
 
-TEST_CASE("what ceph-csi's stash takes from the attributes is taken as it is, or is ceph-csi's default") {
+TEST_CASE(
+    "the stash takes nbd's unmapOptions, cephLogDir and cephLogStrategy from the attributes, or else ceph-csi's "
+    "defaults") {
   auto request = stage_request();
   CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).stash ==
         cephcsi::Stash{"", "", "", "", false, false, "", "/var/log/ceph", "remove"});

@@ -1,11 +1,11 @@
-// How a volume may be used, as requests say it: access modes, filesystems, mount flags, pods.
+// What requests say about the use of a volume: access modes, filesystems, mount flags, pods.
 #include "stage_request.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
 
-TEST_CASE("an access mode is needed, and the writers of one node are served") {
+TEST_CASE("a request needs an access mode, and every single-node writer mode is accepted") {
   for (const auto mode : {Mode::SINGLE_NODE_WRITER, Mode::SINGLE_NODE_SINGLE_WRITER, Mode::SINGLE_NODE_MULTI_WRITER}) {
     auto request = stage_request();
     request.mutable_volume_capability()->mutable_access_mode()->set_mode(mode);
@@ -16,7 +16,7 @@ TEST_CASE("an access mode is needed, and the writers of one node are served") {
   CHECK(code_of(request) == errc::invalid_argument);
 }
 
-TEST_CASE("a filesystem that many nodes write is refused") {
+TEST_CASE("a filesystem volume that many nodes may write is refused") {
   auto request = stage_request();
   request.mutable_volume_capability()->mutable_access_mode()->set_mode(Mode::MULTI_NODE_MULTI_WRITER);
   CHECK(code_of(request) == errc::invalid_argument);
@@ -31,7 +31,7 @@ TEST_CASE("a raw block volume may be written by many nodes") {
   CHECK(std::get<corbd::plan::Staged>(*wish).capability.shared);
 }
 
-TEST_CASE("an unknown filesystem is refused by name, and the known ones are named") {
+TEST_CASE("an unknown filesystem type is refused with an error that names it and the known ones") {
   auto request = stage_request();
   request.mutable_volume_capability()->mutable_mount()->set_fs_type("zfs");
   CHECK(code_of(request) == errc::invalid_argument);
@@ -41,7 +41,8 @@ TEST_CASE("an unknown filesystem is refused by name, and the known ones are name
   CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "xfs");
 }
 
-TEST_CASE("the modes that only read make a read-only volume, and the mode of one pod a volume for one pod") {
+TEST_CASE(
+    "the reader-only access modes make a volume read-only, and SINGLE_NODE_SINGLE_WRITER makes it single-writer") {
   for (const auto mode : {Mode::SINGLE_NODE_READER_ONLY, Mode::MULTI_NODE_READER_ONLY}) {
     auto request = stage_request();
     request.mutable_volume_capability()->mutable_access_mode()->set_mode(mode);
@@ -63,13 +64,13 @@ TEST_CASE("an empty filesystem type means ext4, and a block volume has none") {
   CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype.empty());
 }
 
-TEST_CASE("a mount flag cannot smuggle in another") {
+TEST_CASE("a mount flag that contains a second one after a comma is refused") {
   auto request = stage_request();
   request.mutable_volume_capability()->mutable_mount()->add_mount_flags("noatime,suid");
   CHECK(code_of(request) == errc::invalid_argument);
 }
 
-TEST_CASE("commas between quotes belong to a mount flag, as in SELinux's contexts") {
+TEST_CASE("a comma between quotes is part of a mount flag, as in SELinux contexts") {
   auto request = stage_request();
   const std::string context = "context=\"system_u:object_r:container_file_t:s0:c1,c2\"";
   request.mutable_volume_capability()->mutable_mount()->add_mount_flags(context);
@@ -82,7 +83,7 @@ TEST_CASE("commas between quotes belong to a mount flag, as in SELinux's context
 }
 
 TEST_CASE(
-    "a volume for certain service accounts is published to their pods only, and to all where the pod's is not told") {
+    "a volume restricted to service accounts is published only to their pods, or if the pod's account is unknown") {
   v1::NodePublishVolumeRequest request;
   request.set_volume_id("image-1");
   request.set_staging_target_path("/staging");

@@ -1,4 +1,4 @@
-// The FenceController on its socket, as CSI-Addons' sidecar speaks to it.
+// The FenceController on its socket, called as CSI-Addons' sidecar calls it.
 #include "csiaddons/fence.grpc.pb.h"
 #include "csiaddons/identity.grpc.pb.h"
 #include "served.hpp"
@@ -84,7 +84,7 @@ using Texts = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a network is fenced, listed and unfenced by the calls of CSI-Addons") {
+TEST_CASE("calls of CSI-Addons fence, list and unfence networks") {
   Fencing served;
   REQUIRE(served.fence({"10.0.0.7/32", "10.0.1.0/24"}, {{"clusterID", "lab"}}).ok());
   CHECK(served.monitors.asked_as == "admin key");
@@ -93,7 +93,7 @@ TEST_CASE("a network is fenced, listed and unfenced by the calls of CSI-Addons")
   CHECK(served.unfence("10.0.0.7/32").ok());
 }
 
-TEST_CASE("a fence takes a duration, and the agent's own address only by force") {
+TEST_CASE("a fence accepts a duration, and covers the agent's own address only with force") {
   Fencing served;
   REQUIRE(served.fence({"10.0.0.7/32"}, {{"clusterID", "lab"}, {"duration", "2h"}}).ok());
   CHECK(served.monitors.lasting == std::chrono::hours(2));
@@ -101,7 +101,7 @@ TEST_CASE("a fence takes a duration, and the agent's own address only by force")
   CHECK(served.fence({"10.0.0.9/32"}, {{"clusterID", "lab"}, {"force", "true"}}).ok());
 }
 
-TEST_CASE("a fencing call that says too little or nonsense is refused by name") {
+TEST_CASE("an incomplete or malformed fencing call is refused with an error that names the wrong part") {
   Fencing served;
   const auto refused = [&](std::vector<std::string> blocks, std::map<std::string, std::string> parameters,
                            grpc::StatusCode code, const std::string& part) {
@@ -118,7 +118,9 @@ TEST_CASE("a fencing call that says too little or nonsense is refused by name") 
   CHECK(served.monitors.now.entries.empty());
 }
 
-TEST_CASE("the clients to fence are one client with the addresses that serve, by the cluster's fsid") {
+TEST_CASE(
+    "the answer to GetFenceClients is one client, with the cluster's fsid as its ID and the addresses of serving "
+    "clients") {
   Fencing served;
   served.monitors.now.own.push_back("10.0.0.8:0/1");
   served.monitors.now.serving = {"10.0.0.8:0/1", "10.0.0.8:0/2"};
@@ -133,7 +135,7 @@ TEST_CASE("the clients to fence are one client with the addresses that serve, by
   CHECK(response.clients(0).addresses(0).cidr() == "10.0.0.8/32");
 }
 
-TEST_CASE("the place of ceph-csi's controller offers to fence") {
+TEST_CASE("the fencing server announces network fencing and the list of clients to fence") {
   Fencing served;
   const auto ask = [](const std::shared_ptr<grpc::Channel>& channel) {
     identity::GetCapabilitiesResponse response;

@@ -1,5 +1,5 @@
-// What the test provisioner answers before it asks its cluster: CSI's public conformance suite, which is not at hand
-// everywhere, asks for it.
+// Requests that the test provisioner refuses before it asks its cluster. CSI's public conformance suite demands the
+// refusals, but cannot be run everywhere.
 #include <grpcpp/client_context.h>
 
 #include "csi/v1/controller.grpc.pb.h"
@@ -30,7 +30,7 @@ constexpr auto kInvalid = grpc::StatusCode::INVALID_ARGUMENT, kNotFound = grpc::
 
 }  // namespace
 
-TEST_CASE("the test provisioner grows nothing without an id and a size, and no volume that it has not") {
+TEST_CASE("the test provisioner refuses an expansion without a volume ID, without a size, or of an unknown volume") {
   const Provisioner provisioner;
   v1::ControllerExpandVolumeRequest request;
   request.mutable_capacity_range()->set_required_bytes(1 << 30);
@@ -41,7 +41,8 @@ TEST_CASE("the test provisioner grows nothing without an id and a size, and no v
   CHECK(provisioner.code(kExpand, request) == kInvalid);
 }
 
-TEST_CASE("the test provisioner judges capabilities of a volume that it has, and asks for both") {
+TEST_CASE(
+    "the test provisioner refuses a validation without a volume ID, without capabilities, or of an unknown volume") {
   const Provisioner provisioner;
   v1::ValidateVolumeCapabilitiesRequest request;
   request.add_volume_capabilities()->mutable_block();

@@ -1,4 +1,4 @@
-// The registration socket, with a kubelet that is played here; and when it is made anew.
+// The registration socket with a fake kubelet, and when the socket is recreated.
 #include "registration.hpp"
 
 #include <grpcpp/grpcpp.h>
@@ -31,7 +31,7 @@ namespace {
 
 using Identity = std::tuple<ino_t, time_t, long>;
 
-/// A registrar on a thread of its own, whose time moves when told.
+/// A registrar on a thread of its own and on virtual time.
 class Scene {
  public:
   test::ControlThread thread;
@@ -50,7 +50,7 @@ class Scene {
     thread.call([this] { registrar_->start(inherited_, false); });
     thread.call([] {});
   }
-  /// The next agent's registrar goes on with the socket.
+  /// The next agent's registrar takes the socket over.
   void hand_over() {
     const bool registered = now().state == csi::Registered::State::registered;
     thread.call([this] { inherited_.add(registrar_->release()); });
@@ -86,13 +86,13 @@ class Scene {
     grpc::ClientContext context;
     REQUIRE(kubelet(context)->NotifyRegistrationStatus(&context, status, &response).ok());
   }
-  /// Of the socket's file; nothing while there is none.
+  /// The identity of the socket's file, or nothing if there is no file.
   std::optional<Identity> file() const {
     struct stat found{};
     if (::lstat(socket().c_str(), &found) != 0) return std::nullopt;
     return Identity(found.st_ino, found.st_ctim.tv_sec, found.st_ctim.tv_nsec);
   }
-  bool made_anew(const std::optional<Identity>& before) const {
+  bool recreated(const std::optional<Identity>& before) const {
     for (int tries = 0; tries < 2000; ++tries, std::this_thread::sleep_for(10ms))
       if (const auto now = file(); now && now != before) return true;
     return false;
@@ -130,7 +130,7 @@ Fd bound(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("over a handover the driver stays registered, and kubelet's watcher of the folder sees nothing") {
+TEST_CASE("the driver stays registered during a handover, and a watcher of the registry folder sees no event") {
   Scene scene;
   scene.start();
   scene.get_info();
@@ -147,7 +147,7 @@ TEST_CASE("over a handover the driver stays registered, and kubelet's watcher of
   CHECK(::read(watcher.get(), events.data(), events.size()) > 0);
 }
 
-TEST_CASE("a kubelet that asks a registered driver again and again is not silent") {
+TEST_CASE("the socket of a registered driver is not recreated however often kubelet calls GetInfo") {
   Scene scene;
   scene.start();
   scene.get_info();
@@ -162,7 +162,7 @@ TEST_CASE("a kubelet that asks a registered driver again and again is not silent
   CHECK(scene.now().state == csi::Registered::State::registered);
 }
 
-TEST_CASE("kubelet hears which driver it is, and where its socket is on the host") {
+TEST_CASE("the answer to GetInfo has the driver's name and the path of its socket on the host") {
   Scene scene;
   scene.start();
   const auto info = scene.get_info();
@@ -173,7 +173,7 @@ TEST_CASE("kubelet hears which driver it is, and where its socket is on the host
   CHECK(info.supported_versions(0) == "1.0.0");
 }
 
-TEST_CASE("the registration socket is for root only") {
+TEST_CASE("the registration socket has mode 0600") {
   Scene scene;
   scene.start();
   struct stat found{};
@@ -181,7 +181,8 @@ TEST_CASE("the registration socket is for root only") {
   CHECK((found.st_mode & 0777) == 0600);
 }
 
-TEST_CASE("kubelet, which waits a second, is answered while the control thread is busy") {
+// Kubelet waits one second for the answer.
+TEST_CASE("the registration socket answers GetInfo while the control thread is busy") {
   Scene scene;
   scene.start();
   std::promise<void> release;
@@ -191,7 +192,7 @@ TEST_CASE("kubelet, which waits a second, is answered while the control thread i
   blocker.join();
 }
 
-TEST_CASE("the socket of an agent that died is replaced at the start") {
+TEST_CASE("a registration socket that a dead agent left is replaced at startup") {
   Scene scene;
   bound(scene.socket()).reset();
   const auto before = scene.file();
@@ -200,7 +201,7 @@ TEST_CASE("the socket of an agent that died is replaced at the start") {
   CHECK(scene.get_info().name() == "rbd.csi.ceph.com");
 }
 
-TEST_CASE("a driver that kubelet has registered keeps its socket") {
+TEST_CASE("a driver that kubelet has registered keeps its registration socket") {
   Scene scene;
   scene.start();
   const auto before = scene.file();
@@ -210,7 +211,7 @@ TEST_CASE("a driver that kubelet has registered keeps its socket") {
   CHECK(scene.file() == before);
 }
 
-TEST_CASE("a socket that kubelet has not looked at yet stays") {
+TEST_CASE("a registration socket that kubelet has not called yet is kept") {
   Scene scene;
   scene.start();
   const auto before = scene.file();
@@ -218,7 +219,7 @@ TEST_CASE("a socket that kubelet has not looked at yet stays") {
   CHECK(scene.file() == before);
 }
 
-TEST_CASE("after kubelet refused the driver its socket is made anew, each time after a longer pause") {
+TEST_CASE("the registration socket is recreated after each refusal by kubelet, each time after a longer pause") {
   Scene scene;
   scene.start();
   for (const auto pause : {1s, 2s, 4s}) {
@@ -227,12 +228,13 @@ TEST_CASE("after kubelet refused the driver its socket is made anew, each time a
     scene.notify(false, "another driver with this name is registered");
     CHECK(scene.file() == before);
     scene.advance(pause);
-    REQUIRE(scene.made_anew(before));
+    REQUIRE(scene.recreated(before));
   }
   CHECK(scene.get_info().name() == "rbd.csi.ceph.com");
 }
 
-TEST_CASE("where kubelet asked and then said nothing the socket is made anew after a minute, and again") {
+TEST_CASE(
+    "the registration socket is recreated each time that kubelet calls GetInfo and then reports nothing for a minute") {
   Scene scene;
   scene.start();
   for (int times = 0; times < 2; ++times) {
@@ -241,11 +243,11 @@ TEST_CASE("where kubelet asked and then said nothing the socket is made anew aft
     scene.advance(59s);
     CHECK(scene.file() == before);
     scene.advance(1s);
-    REQUIRE(scene.made_anew(before));
+    REQUIRE(scene.recreated(before));
   }
 }
 
-TEST_CASE("what kubelet last said of the driver is known, and that it has not said anything") {
+TEST_CASE("the registrar knows kubelet's last report about the driver, or that there is none") {
   using State = csi::Registered::State;
   Scene scene;
   scene.start();
@@ -256,28 +258,28 @@ TEST_CASE("what kubelet last said of the driver is known, and that it has not sa
   CHECK(scene.now().text == "another driver with this name is registered");
   const auto before = scene.file();
   scene.advance(1s);
-  REQUIRE(scene.made_anew(before));
+  REQUIRE(scene.recreated(before));
   CHECK(scene.now().state == State::refused);
   scene.get_info();
   scene.notify(true);
   CHECK(scene.now().state == State::registered);
   fs::remove(scene.socket());
   scene.advance(60s);
-  REQUIRE(scene.made_anew(std::nullopt));
+  REQUIRE(scene.recreated(std::nullopt));
   CHECK(scene.now().state == State::waits);
 }
 
-TEST_CASE("a socket that somebody took away is there again within a minute") {
+TEST_CASE("a registration socket that somebody removes is recreated within a minute") {
   Scene scene;
   scene.start();
   scene.get_info();
   scene.notify(true);
   fs::remove(scene.socket());
   scene.advance(60s);
-  CHECK(scene.made_anew(std::nullopt));
+  CHECK(scene.recreated(std::nullopt));
 }
 
-TEST_CASE("a sidecar that answers at the socket is left alone, and replaced when it is gone") {
+TEST_CASE("a sidecar's registration socket is left alone while it answers, and replaced when it is gone") {
   Scene scene;
   auto sidecar = bound(scene.socket());
   REQUIRE(::listen(sidecar.get(), 1) == 0);
@@ -288,19 +290,19 @@ TEST_CASE("a sidecar that answers at the socket is left alone, and replaced when
   CHECK_THAT(scene.now().text, ContainsSubstring("--register=false"));
   sidecar.reset();
   scene.advance(1s);
-  CHECK(scene.made_anew(before));
+  CHECK(scene.recreated(before));
   scene.get_info();
   CHECK(scene.now().state == csi::Registered::State::waits);
 }
 
-TEST_CASE("with the agent's end its socket goes, but not another's that is there by then") {
+TEST_CASE("a stopping agent removes its registration socket, but not one that has taken its place") {
   Scene scene;
   scene.start();
-  SECTION("its own") {
+  SECTION("the agent's own socket") {
     scene.stop();
     CHECK_FALSE(scene.file());
   }
-  SECTION("another's") {
+  SECTION("another program's socket") {
     fs::remove(scene.socket());
     const auto another = bound(scene.socket());
     scene.stop();
@@ -308,7 +310,7 @@ TEST_CASE("with the agent's end its socket goes, but not another's that is there
   }
 }
 
-TEST_CASE("kubelet is told where its registry is, unless the command line says otherwise") {
+TEST_CASE("the agent registers with kubelet if the registry folder exists, unless --register decides") {
   const std::string below = "unix:///var/lib/kubelet/plugins/d/csi.sock";
   const auto config = [](std::optional<bool> by_hand, const std::string& endpoint, const std::string& on_host,
                          bool exists) {
@@ -323,7 +325,7 @@ TEST_CASE("kubelet is told where its registry is, unless the command line says o
   }
 }
 
-TEST_CASE("a CSI socket that kubelet has at another path needs that path, and is not made known without it") {
+TEST_CASE("a CSI socket outside of kubelet's folder is registered only with --kubelet-registration-path") {
   const auto config = [](std::optional<bool> by_hand, const std::string& on_host) {
     return csi::registrar_config({by_hand, "/var/lib/kubelet", "d", "unix:///csi/csi.sock", on_host}, true);
   };
@@ -334,7 +336,7 @@ TEST_CASE("a CSI socket that kubelet has at another path needs that path, and is
   CHECK(config({}, "unix:///host/csi.sock").error().code == errc::invalid_argument);
 }
 
-TEST_CASE("a socket is renewed by what kubelet said to it") {
+TEST_CASE("the time to recreate a registration socket follows from kubelet's last call and its refusals") {
   const time_point then{1h};
   csi::Heard heard;
   CHECK(csi::renewal(heard, 0.5) == time_point::max());

@@ -1,11 +1,11 @@
-// What every request needs, and what it must not have.
+// Parts that a request must have, and values that it must not have.
 #include "stage_request.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
 
-TEST_CASE("a volume id that could leave its place in a path is refused") {
+TEST_CASE("a volume ID that is not safe as one component of a path is refused") {
   for (const std::string id : {"", "a/b", "a\\b", "..", "a..b", "a\nb"}) {
     auto request = stage_request();
     request.set_volume_id(id);
@@ -13,7 +13,7 @@ TEST_CASE("a volume id that could leave its place in a path is refused") {
   }
 }
 
-TEST_CASE("a volume ID is staged and published if it can be the name of a mount point") {
+TEST_CASE("a volume ID of 255 bytes, the most that a file name can have, is staged, and a longer one is refused") {
   auto request = stage_request();
   request.set_volume_id(std::string(255, 'a'));
   CHECK(corbd::csi::wish_of(request));
@@ -32,7 +32,7 @@ TEST_CASE("a volume ID of any length can be unpublished and unstaged") {
   CHECK(corbd::csi::wish_of(unpublish));
 }
 
-TEST_CASE("a path that is relative, climbs or is too long is refused") {
+TEST_CASE("a staging path that is empty, relative, too long or contains .. is refused") {
   for (const std::string& path : {std::string(), std::string("a/b"), std::string("/a/../b"), std::string("/a/.."),
                                   "/" + std::string(4095, 'a')}) {
     auto request = stage_request();
@@ -41,7 +41,7 @@ TEST_CASE("a path that is relative, climbs or is too long is refused") {
   }
 }
 
-TEST_CASE("every missing part of a stage request is named") {
+TEST_CASE("the error for an incomplete stage request names the missing part") {
   auto request = stage_request();
   request.clear_volume_capability();
   CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("volume capability missing"));
@@ -60,7 +60,7 @@ TEST_CASE("every missing part of a stage request is named") {
   }
 }
 
-TEST_CASE("what every request needs is asked for in ceph-csi's order, and its absence is INVALID_ARGUMENT") {
+TEST_CASE("missing parts of a request are reported in ceph-csi's order, with INVALID_ARGUMENT") {
   const auto expect = [](const result<plan::Wish>& wish, const std::string& missing) {
     REQUIRE_FALSE(wish);
     CHECK(grpc_code(wish.error().code) == 3);
@@ -92,7 +92,7 @@ TEST_CASE("what every request needs is asked for in ceph-csi's order, and its ab
   expect(corbd::csi::wish_of(unpublish), "target path missing in request");
 }
 
-TEST_CASE("a key with bytes that no key has is refused without showing it") {
+TEST_CASE("a key with invalid bytes is refused, and the error does not show it") {
   auto request = stage_request();
   (*request.mutable_secrets())["userKey"] =
       "AQ\xff"
@@ -103,7 +103,7 @@ TEST_CASE("a key with bytes that no key has is refused without showing it") {
   CHECK_THAT(wish.error().text, !ContainsSubstring("canary"));
 }
 
-TEST_CASE("unstage and unpublish need an id and a path, no secret") {
+TEST_CASE("unstage and unpublish need a volume ID and a path, but no secret") {
   v1::NodeUnstageVolumeRequest unstage;
   unstage.set_volume_id("image-1");
   CHECK_FALSE(corbd::csi::wish_of(unstage));

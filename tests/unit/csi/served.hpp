@@ -1,4 +1,4 @@
-// The CSI socket with a scripted volume side.
+// The CSI server on its socket, with scripted volumes behind it.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -109,7 +109,7 @@ class Served {
  public:
   Scripted volumes;
   std::map<std::string, int> calls;                          ///< by method and gRPC status; control thread
-  result<cephcsi::Mounters> mounters = cephcsi::Mounters();  ///< what is said of every volume
+  result<cephcsi::Mounters> mounters = cephcsi::Mounters();  ///< the answer for every volume
   result<std::map<std::string, std::string>> topology = std::map<std::string, std::string>();
   std::unique_ptr<corbd::csi::Server> server;
 };

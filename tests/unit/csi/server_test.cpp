@@ -1,4 +1,4 @@
-// What callers of the CSI socket see of waiting, cancelling, crowding and stopping.
+// What callers of the CSI socket see of deadlines, overload, malformed requests and shutdown.
 #include <grpcpp/generic/generic_stub.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ using namespace corbd;
 using namespace corbd::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("a caller that runs out of time hears so, and a repeat gets the answer") {
+TEST_CASE("a call that exceeds its deadline ends with DEADLINE_EXCEEDED, and a repeated call gets the answer") {
   Served scene;
   REQUIRE(scene.start());
   CHECK(scene.unstage(200ms) == grpc::StatusCode::DEADLINE_EXCEEDED);
@@ -24,7 +24,7 @@ TEST_CASE("a caller that runs out of time hears so, and a repeat gets the answer
   CHECK(scene.unstage(20s) == grpc::StatusCode::OK);
 }
 
-TEST_CASE("the socket is 0600 in a folder of 0750") {
+TEST_CASE("the CSI socket has mode 0600, and its folder has mode 0750") {
   Served scene;
   REQUIRE(scene.start());
   struct stat found{};
@@ -34,7 +34,7 @@ TEST_CASE("the socket is 0600 in a folder of 0750") {
   CHECK((found.st_mode & 0777) == 0750);
 }
 
-TEST_CASE("a socket that a dead agent left is replaced, one that answers is not") {
+TEST_CASE("a CSI socket that a dead agent left is replaced, and one that answers is not") {
   Served scene;
   std::filesystem::create_directories(scene.socket().substr(0, scene.socket().rfind('/')));
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -42,11 +42,11 @@ TEST_CASE("a socket that a dead agent left is replaced, one that answers is not"
   address.sun_family = AF_UNIX;
   scene.socket().copy(address.sun_path, sizeof address.sun_path - 1);
   REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-  SECTION("dead") {
+  SECTION("a dead agent's socket") {
     ::close(fd);
     CHECK(scene.start());
   }
-  SECTION("alive") {
+  SECTION("a socket that answers") {
     REQUIRE(::listen(fd, 1) == 0);
     const auto started = scene.start();
     REQUIRE_FALSE(started);
@@ -55,7 +55,7 @@ TEST_CASE("a socket that a dead agent left is replaced, one that answers is not"
   }
 }
 
-TEST_CASE("more calls than the bound are refused at once, every other one is answered") {
+TEST_CASE("calls beyond the limit are refused at once, and all others are answered") {
   Served scene(4);
   REQUIRE(scene.start());
   std::atomic<int> fine{0}, refused{0}, other{0};
@@ -73,7 +73,7 @@ TEST_CASE("more calls than the bound are refused at once, every other one is ans
   CHECK(other == 0);
 }
 
-TEST_CASE("the answers that kubelet asks for all the time come while the control thread is busy") {
+TEST_CASE("the node's capabilities, Probe and GetPluginInfo are answered while the control thread is busy") {
   Served scene;
   REQUIRE(scene.start());
   std::promise<void> release;
@@ -94,7 +94,7 @@ TEST_CASE("the answers that kubelet asks for all the time come while the control
   blocker.join();
 }
 
-TEST_CASE("of a thousand calls at once each is answered, or told to come later") {
+TEST_CASE("each of a thousand simultaneous calls is answered or refused with RESOURCE_EXHAUSTED") {
   constexpr int many = 1000;
   struct Call {
     grpc::ClientContext context;
@@ -132,7 +132,7 @@ TEST_CASE("of a thousand calls at once each is answered, or told to come later")
   CHECK(scene.unstage(20s) == grpc::OK);
 }
 
-TEST_CASE("calls that end are told with their status, those that were refused too") {
+TEST_CASE("each ended call is reported with its status, and so is each refused call") {
   Served scene(1);
   REQUIRE(scene.start());
   grpc::StatusCode first = grpc::UNKNOWN;
@@ -148,7 +148,7 @@ TEST_CASE("calls that end are told with their status, those that were refused to
   CHECK(told == std::map<std::string, int>{{"NodeUnstageVolume 0", 1}, {"NodeUnstageVolume 8", 1}});
 }
 
-TEST_CASE("bytes that are no request, or text that is no UTF-8, reach nobody") {
+TEST_CASE("a malformed request, or one with invalid UTF-8, fails before it reaches a volume") {
   Served scene;
   REQUIRE(scene.start());
   // Field 1, the volume id: cut off, and not UTF-8; field 5, the secrets, with a value that is not UTF-8.
@@ -178,7 +178,7 @@ TEST_CASE("a message of more than 1 MiB is refused") {
   CHECK(scene.volumes.asked == 0);
 }
 
-TEST_CASE("a call that waits does not keep the server from stopping, and hears of it") {
+TEST_CASE("a waiting call does not keep the server from stopping, and ends with an error") {
   Served scene;
   REQUIRE(scene.start());
   grpc::StatusCode code = grpc::OK;

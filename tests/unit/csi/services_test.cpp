@@ -30,7 +30,7 @@ grpc::StatusCode expand(const Served& scene, const v1::NodeExpandVolumeRequest& 
 
 }  // namespace
 
-TEST_CASE("an expansion answers with the size that the device has") {
+TEST_CASE("an expansion answers with the size of the device") {
   Served scene;
   REQUIRE(scene.start());
   scene.thread.call([&] { scene.volumes.open.set(); });
@@ -39,7 +39,7 @@ TEST_CASE("an expansion answers with the size that the device has") {
   CHECK(response.capacity_bytes() == 2ll << 30);
 }
 
-TEST_CASE("an expansion is of the staging path if the request has one, and of the volume path otherwise") {
+TEST_CASE("an expansion uses the staging path if the request has one, and the volume path otherwise") {
   Served scene;
   REQUIRE(scene.start());
   scene.thread.call([&] { scene.volumes.open.set(); });
@@ -53,7 +53,7 @@ TEST_CASE("an expansion is of the staging path if the request has one, and of th
   scene.thread.call([&] { CHECK(scene.volumes.expanded == plan::Expanded{"/staging", 0}); });
 }
 
-TEST_CASE("an expansion needs an id, a volume path and a range that can be") {
+TEST_CASE("an expansion needs a volume ID, a volume path and a valid range of sizes") {
   Served scene;
   REQUIRE(scene.start());
   scene.thread.call([&] { scene.volumes.open.set(); });
@@ -65,7 +65,7 @@ TEST_CASE("an expansion needs an id, a volume path and a range that can be") {
   CHECK(expand(scene, expansion("image-1", "/a", 2, 1), response) == grpc::OUT_OF_RANGE);
 }
 
-TEST_CASE("who serves a volume that is to be staged is asked, and without an answer it is not staged") {
+TEST_CASE("a stage uses the mounter that the configuration chooses, and is refused if the choice fails") {
   Served scene;
   scene.thread.call([&] { scene.volumes.open.set(); });
   REQUIRE(scene.start());
@@ -82,7 +82,7 @@ TEST_CASE("who serves a volume that is to be staged is asked, and without an ans
   CHECK(scene.volumes.asked == 1);
 }
 
-TEST_CASE("the statistics of a known volume come with its condition, those of another are not found") {
+TEST_CASE("the statistics of a known volume contain its condition, and those of an unknown volume are NOT_FOUND") {
   Served scene;
   REQUIRE(scene.start());
   const auto ask = [&](const std::string& id, v1::NodeGetVolumeStatsResponse& response,
@@ -102,7 +102,7 @@ TEST_CASE("the statistics of a known volume come with its condition, those of an
   CHECK(ask("image-1", response, "") == grpc::INVALID_ARGUMENT);
 }
 
-TEST_CASE("a volume's health is served and announced with its flag only") {
+TEST_CASE("the health of volumes is served and announced only with --volume-health") {
   const bool flag = GENERATE(false, true);
   Served scene(512, flag);
   REQUIRE(scene.start());
@@ -119,7 +119,7 @@ TEST_CASE("a volume's health is served and announced with its flag only") {
   CHECK(capabilities.capabilities_size() == (flag ? 6 : 5));
 }
 
-TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back and changes keys, and asks it to") {
+TEST_CASE("the CSI-Addons socket announces space reclaim and key rotation, and serves space reclaim") {
   Served scene;
   REQUIRE(scene.start());
   scene.thread.call([&] { scene.volumes.open.set(); });
@@ -146,7 +146,7 @@ TEST_CASE("on its own socket CSI-Addons hears of a node that gives space back an
   CHECK(scene.volumes.asked == 1);
 }
 
-TEST_CASE("another key for a volume is asked of the volume") {
+TEST_CASE("a key rotation needs a volume ID, and becomes a wish of that volume") {
   Served scene;
   REQUIRE(scene.start());
   const auto channel = grpc::CreateChannel("unix://" + scene.addons_socket(), grpc::InsecureChannelCredentials());
@@ -161,7 +161,8 @@ TEST_CASE("another key for a volume is asked of the volume") {
   CHECK(scene.volumes.asked == 1);
 }
 
-TEST_CASE("a node whose labels are not known yet is told so, and kubelet asks again") {
+// Kubelet then asks again.
+TEST_CASE("the answer to NodeGetInfo is UNAVAILABLE until the node's labels are known") {
   Served scene;
   scene.topology = Error{errc::unavailable, "the labels of node node-1 are not known yet"};
   REQUIRE(scene.start());
@@ -171,7 +172,7 @@ TEST_CASE("a node whose labels are not known yet is told so, and kubelet asks ag
         grpc::UNAVAILABLE);
 }
 
-TEST_CASE("a node's topology is always told, with its segments if it has any") {
+TEST_CASE("the answer to NodeGetInfo contains the node's topology with its segments") {
   Served scene;
   scene.topology = std::map<std::string, std::string>{{"topology.rbd.csi.ceph.com/zone", "z1"}};
   REQUIRE(scene.start());
@@ -183,7 +184,7 @@ TEST_CASE("a node's topology is always told, with its segments if it has any") {
   CHECK(info.accessible_topology().segments().at("topology.rbd.csi.ceph.com/zone") == "z1");
 }
 
-TEST_CASE("an orchestrator hears of a controller where one is deployed, and of growth in use everywhere") {
+TEST_CASE("the plugin's capabilities name a controller only if one is deployed, and online expansion always") {
   const bool controller = GENERATE(true, false);
   Served scene(512, false, controller);
   REQUIRE(scene.start());

@@ -1,4 +1,4 @@
-// Requests of kubelet that are whole: the tests take parts away, or change them.
+// Complete requests of kubelet. The tests remove parts or change them.
 #pragma once
 
 #include <string>

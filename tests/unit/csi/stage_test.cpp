@@ -20,7 +20,7 @@ orchestrator::StageArguments arguments(const std::string& access_mode = "ReadWri
 
 }  // namespace
 
-TEST_CASE("what the API server tells becomes the wish that kubelet's call would make") {
+TEST_CASE("the API server's objects become the stage wish that a call of kubelet would make") {
   const auto made = csi::stage_wish(arguments());
   REQUIRE(made);
   const auto& wish = std::get<Staged>(*made);
@@ -31,7 +31,7 @@ TEST_CASE("what the API server tells becomes the wish that kubelet's call would 
   CHECK(wish.key.reveal() == "key");
 }
 
-TEST_CASE("the first access mode of a PersistentVolume decides how its volume is used") {
+TEST_CASE("the access mode of a PersistentVolume decides how its volume is used, and an unknown mode is refused") {
   CHECK(std::get<Staged>(*csi::stage_wish(arguments("ReadWriteOncePod"))).capability.single_writer);
   CHECK(std::get<Staged>(*csi::stage_wish(arguments("ReadOnlyMany"))).capability.read_only);
   auto shared = arguments("ReadWriteMany");
@@ -40,13 +40,13 @@ TEST_CASE("the first access mode of a PersistentVolume decides how its volume is
   CHECK(csi::stage_wish(arguments("ReadSometimes")).error().code == errc::invalid_argument);
 }
 
-TEST_CASE("what the API server tells is of a volume that has an nbd device, whatever its attributes name") {
+TEST_CASE("a stage wish from the API server's objects uses nbd, whatever mounter the attributes name") {
   auto named = arguments();
   named.volume_context["mounter"] = GENERATE("", "rbd", "rbd-nbd");
   CHECK(std::get<Staged>(*csi::stage_wish(named)).mounter == cephcsi::Mounter::nbd);
 }
 
-TEST_CASE("a secret without a key is refused as in a call") {
+TEST_CASE("a secret without a key is refused, as in a call of kubelet") {
   auto empty = arguments();
   empty.secrets.erase("userKey");
   CHECK(csi::stage_wish(empty).error().code == errc::invalid_argument);

@@ -1,4 +1,4 @@
-// Segments of NodeGetInfo's topology, as ceph-csi makes them of the node's labels.
+// Segments of NodeGetInfo's topology, as ceph-csi derives them from the node's labels.
 #include "corbd/csi/topology.hpp"
 
 #include "support/catch.hpp"
@@ -7,14 +7,16 @@ using namespace corbd;
 using corbd::csi::Labels;
 using corbd::csi::topology_of;
 
-TEST_CASE("a domain label becomes a segment named by the driver in lower case and the part behind the slash") {
+TEST_CASE(
+    "a domain label becomes a segment named after the lower-case driver name and the label's part after the slash") {
   const Labels node{{"topology.kubernetes.io/zone", "z1"}, {"plain", "p"}, {"other/x", "y"}};
   CHECK(topology_of("Rook-Ceph.rbd.csi.ceph.com", "topology.kubernetes.io/zone,plain", node).value() ==
         Labels{{"topology.rook-ceph.rbd.csi.ceph.com/zone", "z1"}, {"topology.rook-ceph.rbd.csi.ceph.com/plain", "p"}});
   CHECK(topology_of("rbd.csi.ceph.com", "", node).value().empty());
 }
 
-TEST_CASE("domain labels that are doubled, missing on the node, or of a driver with too long a name are refused") {
+TEST_CASE(
+    "domain labels that are repeated, empty or missing on the node are refused, and so is too long a driver name") {
   const Labels node{{"a/zone", "1"}, {"b/zone", "2"}, {"a/region", "3"}};
   struct Case {
     std::string driver, labels, names;
@@ -37,11 +39,11 @@ TEST_CASE("a list of domain labels is checked before the node's labels are known
   CHECK(corbd::csi::check_domain_labels(std::string(63, 'd'), "a/zone").error().code == errc::invalid_argument);
 }
 
-TEST_CASE("a prefix of 63 bytes is still one") {
+TEST_CASE("a topology prefix of 63 bytes is accepted") {
   CHECK(topology_of(std::string(54, 'd'), "a/zone", {{"a/zone", "1"}}));
 }
 
-TEST_CASE("labels by hand are name=value, each name once") {
+TEST_CASE("the labels of --topology are name=value pairs, and each name may occur once") {
   CHECK(corbd::csi::parse_labels("a/zone=z=1,b=").value() == Labels{{"a/zone", "z=1"}, {"b", ""}});
   CHECK(corbd::csi::parse_labels("").value().empty());
   const char* wrong = GENERATE("a", "=v", "a=1,,b=2", "a=1,a=2", "a=1,");
