@@ -59,7 +59,7 @@ TEST_CASE("a healthy node has no warning and exit code 0") {
   CHECK(exit_code(findings) == 0);
 }
 
-TEST_CASE("everything that is not well names a way out") {
+TEST_CASE("every finding that is not ok names a remedy") {
   Inputs inputs;  // nothing is there
   inputs.runtime_dir = inputs.state_dir_writable = inputs.admin = inputs.csi = Error{errc::unavailable, "no"};
   inputs.devices = {{0, "", false, 0}, {1, "foreign", false, 0}};
@@ -69,7 +69,7 @@ TEST_CASE("everything that is not well names a way out") {
     if (finding.verdict != Grade::ok) CHECK_FALSE(finding.remedy.empty());
 }
 
-TEST_CASE("an agent that may leave a core dump is named, for it has keys in it") {
+TEST_CASE("an agent that may dump core is a warning, and its remedy names --allow-core-dumps") {
   const std::string limits =
       "Limit                     Soft Limit           Hard Limit           Units     \n"
       "Max cpu time              unlimited            unlimited            seconds   \n"
@@ -90,7 +90,7 @@ TEST_CASE("the exit code is that of the worst finding") {
   CHECK(exit_code({{"a", Grade::failure, "", ""}, {"b", Grade::warning, "", ""}}) == 2);
 }
 
-TEST_CASE("programs that are missing are named with their packages") {
+TEST_CASE("a warning names the missing programs, and its remedy names their packages") {
   auto inputs = healthy();
   inputs.tools[1].there = false;
   const auto found = find(inputs, "filesystem-tools");
@@ -106,14 +106,14 @@ TEST_CASE("a system bus that does not answer is a warning") {
   CHECK_THAT(find(inputs, "d-bus").remedy, ContainsSubstring("/run/dbus"));
 }
 
-TEST_CASE("a host whose init is not systemd needs no system bus, and is told so") {
+TEST_CASE("a host whose init is not systemd needs no system bus, and the finding says so") {
   auto inputs = healthy();
   inputs.system_bus = Error{errc::failed_precondition, "the host's init is openrc"};
   CHECK(find(inputs, "d-bus").verdict == Grade::ok);
   CHECK(find(inputs, "d-bus").said == "not used: the host's init is openrc");
 }
 
-TEST_CASE("dm_crypt is only a note: there, to be loaded, or not to be seen") {
+TEST_CASE("the dm_crypt module is never a warning, and the finding says whether it is loaded, loadable or absent") {
   auto inputs = healthy();
   for (const auto& [module, said] :
        {std::pair(Module::present, "can be opened"), std::pair(Module::loadable, "modprobe dm_crypt"),
@@ -124,7 +124,7 @@ TEST_CASE("dm_crypt is only a note: there, to be loaded, or not to be seen") {
   }
 }
 
-TEST_CASE("a right that the API server does not grant is named, with what does not work without it") {
+TEST_CASE("a warning names each right that the API server does not grant, and what fails without it") {
   auto inputs = healthy();
   inputs.api_rights = std::vector<kube::Allowed>{{&kNodes, true, ""}, {&kSecrets, false, ""}};
   auto found = find(inputs, "api-rights");
@@ -142,8 +142,7 @@ TEST_CASE("a right that the API server does not grant is named, with what does n
 }
 
 TEST_CASE(
-    "a right that Roles may give by namespace is no warning when it is not cluster-wide, and no ClusterRole is "
-    "proposed") {
+    "a right that Roles may grant by namespace is no warning if it is not cluster-wide, and no remedy is proposed") {
   auto inputs = healthy();
   constexpr kube::Right secrets{"get", "", "secrets", "no keys", false, true};
   inputs.api_rights = std::vector<kube::Allowed>{{&kNodes, true, ""}, {&secrets, false, ""}};
@@ -157,7 +156,7 @@ TEST_CASE(
   CHECK(found.said == "not granted: get nodes: without it no labels");
 }
 
-TEST_CASE("what the agent says of itself is what the doctor says of it") {
+TEST_CASE("the doctor repeats the agent's own verdicts on its components") {
   auto inputs = healthy();
   auto* bus = inputs.status->add_components();
   bus->set_name("state-dir");
@@ -174,7 +173,7 @@ TEST_CASE("what the agent says of itself is what the doctor says of it") {
   CHECK(find(inputs, "registration").said == "no such finding");
 }
 
-TEST_CASE("a key that librados or the kernel's client cannot use is named, with its volume and the way out") {
+TEST_CASE("a key that librados or the kernel client cannot use is a failure that names its volume") {
   auto inputs = healthy();
   inputs.keys = {{"v1", KeyType::aes, true}, {"v2", KeyType::aes256k, false}};
   CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
@@ -197,7 +196,7 @@ TEST_CASE("a key that librados or the kernel's client cannot use is named, with 
   }
 }
 
-TEST_CASE("a host's cluster is that of config.json, and without one that of its Ceph configuration") {
+TEST_CASE("a host's clusters are those of config.json, or without that file the one of ceph.conf") {
   const test::Folder folder;
   const std::string conf = folder.path() + "/ceph.conf";
   std::ofstream(conf) << "[global]\nfsid = f-1\nmon_host = a,b\n";
@@ -213,8 +212,7 @@ TEST_CASE("a host's cluster is that of config.json, and without one that of its 
   CHECK_THAT(find(inputs, "config.json").remedy, ContainsSubstring("generate-minimal-conf"));
 }
 
-TEST_CASE(
-    "keyrings are told by the type of their keys, and one that librados cannot use fails only if a mount uses it") {
+TEST_CASE("keyrings are listed by key type, and one that librados cannot use is a failure only if a mount uses it") {
   auto inputs = healthy();
   inputs.ceph_release = "18.2.7";
   inputs.keys = {{"/srv/db (client.db)", KeyType::aes, false, KeySeen::From::mount},
@@ -227,7 +225,7 @@ TEST_CASE(
   CHECK(find(inputs, "cephx-keys").verdict == Grade::failure);
 }
 
-TEST_CASE("the keyring of a mount by the kernel's client fails where that does not know its type") {
+TEST_CASE("a mount's keyring is a failure if the kernel client serves the mount and does not know the key's type") {
   auto inputs = healthy();
   inputs.keys = {{"/srv/db (client.db)", KeyType::aes256k, true, KeySeen::From::mount}};
   CHECK(find(inputs, "cephx-keys").verdict == Grade::failure);
@@ -236,14 +234,14 @@ TEST_CASE("the keyring of a mount by the kernel's client fails where that does n
   CHECK(find(inputs, "cephx-keys").verdict == Grade::ok);
 }
 
-TEST_CASE("a file of mounts.d that cannot be mounted is warned of") {
+TEST_CASE("a file in mounts.d that cannot be mounted is a warning") {
   auto inputs = healthy();
   CHECK(find(inputs, "mounts.d").said == "no such finding");
   inputs.wrong_mounts = {"/etc/corbd/mounts.d/db.conf: line 2: there is no key x"};
   CHECK(find(inputs, "mounts.d").verdict == Grade::warning);
 }
 
-TEST_CASE("the keyrings of a host are those that its mounts name, and the others of its folder for Ceph") {
+TEST_CASE("a host's keyrings are those that its mounts name and the others in its Ceph folder") {
   const test::Folder folder;
   const auto put = [&](const std::string& name, const std::string& text) {
     std::filesystem::create_directories(std::filesystem::path(folder.path() + name).parent_path());
@@ -273,7 +271,7 @@ TEST_CASE("the keyrings of a host are those that its mounts name, and the others
   REQUIRE(found.wrong.size() == 2);
   CHECK_THAT(found.wrong[0], ContainsSubstring("/mounts.d/d.conf: ") && ContainsSubstring("client.nobody"));
   CHECK_THAT(found.wrong[1], ContainsSubstring("/mounts.d/e.conf: line 5"));
-  // As the agent with that --default-mounter and these rules decides.
+  // An agent with this --default-mounter and these rules decides the same.
   const auto by_default = read_keyrings(folder.path() + "/mounts.d", "/none", {cephcsi::Mounter::krbd});
   CHECK(by_default.keys[0].by_kernel);
   const auto rules = cephcsi::parse_mounter_rules(R"([{"mounter":"rbd-nbd","pool":"rbd"}])");
@@ -283,12 +281,12 @@ TEST_CASE("the keyrings of a host are those that its mounts name, and the others
   CHECK((none.keys.empty() && none.wrong.empty()));
 }
 
-TEST_CASE("an aes256k key is blanked out wherever it stands") {
+TEST_CASE("an aes256k key inside a text is redacted") {
   const std::string key = "AgDgkbRgAAAAACAA" + std::string(43, 'x') + "=";
   CHECK(redacted_text("key " + key + ",") == "key <redacted>,");
 }
 
-TEST_CASE("kernels: too old, without identifiers, fine") {
+TEST_CASE("a kernel before 5.4 is a failure, and one before 5.14, without device identifiers, is a warning") {
   auto inputs = healthy();
   for (const auto& [release, verdict] :
        {std::pair("5.3.18", Grade::failure), std::pair("4.18.0-372.el8", Grade::failure),
@@ -300,7 +298,7 @@ TEST_CASE("kernels: too old, without identifiers, fine") {
   }
 }
 
-TEST_CASE("the driver must be there, and better without devices from the start") {
+TEST_CASE("a missing nbd driver is a failure, and one with devices from the start is a warning") {
   auto inputs = healthy();
   inputs.nbds_max = "16";
   CHECK(find(inputs, "nbd").verdict == Grade::warning);
@@ -309,7 +307,7 @@ TEST_CASE("the driver must be there, and better without devices from the start")
   CHECK_THAT(find(inputs, "nbd").remedy, ContainsSubstring("modprobe nbd nbds_max=0"));
 }
 
-TEST_CASE("the kernel's rbd module is only a note: there, to be loaded, or not to be seen") {
+TEST_CASE("the kernel's rbd module is never a warning, and the finding says whether it is loaded, loadable or absent") {
   auto inputs = healthy();
   for (const auto& [rbd, said] :
        {std::pair(Module::present, "can be staged"), std::pair(Module::loadable, "modprobe rbd"),
@@ -321,7 +319,7 @@ TEST_CASE("the kernel's rbd module is only a note: there, to be loaded, or not t
 }
 
 TEST_CASE(
-    "without CAP_SYS_ADMIN nothing works, without any other right of the manifest most does, and what is missing is "
+    "a missing CAP_SYS_ADMIN is a failure, any other missing capability of the manifest is a warning, and each is "
     "named") {
   auto inputs = healthy();
   for (const auto& [bit, name] : {std::pair(24, "CAP_SYS_RESOURCE"), std::pair(12, "CAP_NET_ADMIN"),
@@ -340,7 +338,7 @@ TEST_CASE(
   CHECK(find(inputs, "capabilities").verdict == Grade::warning);
 }
 
-TEST_CASE("a PID namespace of its own fails, unless the node itself is a container") {
+TEST_CASE("a PID namespace other than the host's is a failure, or a warning if the node itself may be a container") {
   auto inputs = healthy();
   inputs.pid_namespace = "pid:[4026532555]";
   inputs.first_process = "corbd";
@@ -349,7 +347,7 @@ TEST_CASE("a PID namespace of its own fails, unless the node itself is a contain
   CHECK(find(inputs, "pid-namespace").verdict == Grade::warning);
 }
 
-TEST_CASE("the host's network is needed before Linux 6.4 only") {
+TEST_CASE("the host's network namespace is needed only before Linux 6.4") {
   auto inputs = healthy();
   inputs.host_network = false;
   CHECK(find(inputs, "network-namespace").verdict == Grade::failure);
@@ -359,7 +357,7 @@ TEST_CASE("the host's network is needed before Linux 6.4 only") {
   CHECK(find(inputs, "network-namespace").verdict == Grade::ok);
 }
 
-TEST_CASE("mounts below both of kubelet's folders must reach the host") {
+TEST_CASE("a folder of kubelet without mount propagation to the host, or without a mount, is a failure") {
   auto inputs = healthy();
   auto& plugins = inputs.propagation.at(1).second;
   plugins = false;
@@ -368,7 +366,7 @@ TEST_CASE("mounts below both of kubelet's folders must reach the host") {
   CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
 }
 
-TEST_CASE("a folder that the agent will make is a warning, one that refuses a failure") {
+TEST_CASE("a missing folder, which the agent will create, is a warning, and an unusable one is a failure") {
   auto inputs = healthy();
   inputs.state_dir_writable = inputs.runtime_dir = Error{errc::not_found, "x does not exist"};
   CHECK(find(inputs, "state-dir").verdict == Grade::warning);
@@ -390,7 +388,7 @@ TEST_CASE("config.json must list clusters with monitors") {
   CHECK(find(inputs, "config.json").verdict == Grade::failure);
 }
 
-TEST_CASE("a wrong mounters.json is a failure, its absence is nothing to speak of") {
+TEST_CASE("an invalid mounters.json is a failure, and no rules at all give no finding") {
   auto inputs = healthy();
   const auto named = [&] {
     return std::ranges::count(judge(inputs), std::string("mounters.json"), [](const auto& one) { return one.check; });
@@ -402,7 +400,7 @@ TEST_CASE("a wrong mounters.json is a failure, its absence is nothing to speak o
   CHECK(find(inputs, "mounters.json").verdict == Grade::failure);
 }
 
-TEST_CASE("one silent monitor is a warning that names it, all of a cluster a failure") {
+TEST_CASE("one silent monitor is a warning that names it, and a cluster with only silent monitors is a failure") {
   auto inputs = healthy();
   inputs.monitors[1].answers = false;
   CHECK(find(inputs, "monitors of prod").verdict == Grade::warning);
@@ -411,7 +409,7 @@ TEST_CASE("one silent monitor is a warning that names it, all of a cluster a fai
   CHECK(find(inputs, "monitors of prod").verdict == Grade::failure);
 }
 
-TEST_CASE("devices that nobody serves are named with what waits on them") {
+TEST_CASE("a device without a server, a record or an agent is a warning, and the finding counts the waiting requests") {
   auto inputs = healthy();
   inputs.devices = {{0, "v1", false, 2}, {1, "gone", true, 0}, {2, "", false, 0}, {3, "", true, 0}};
   CHECK(find(inputs, "/dev/nbd0").said == "no such finding");
@@ -422,7 +420,7 @@ TEST_CASE("devices that nobody serves are named with what waits on them") {
   CHECK_THAT(find(inputs, "/dev/nbd0").said, ContainsSubstring("v1") && ContainsSubstring("2 requests wait"));
 }
 
-TEST_CASE("monitors' addresses in every form of ceph-csi's config.json") {
+TEST_CASE("monitor addresses are parsed in every form that ceph-csi's config.json can have") {
   using All = std::vector<Endpoint>;
   CHECK(endpoints_of("10.0.0.1:6789") == All{{"10.0.0.1", "6789"}});
   CHECK(endpoints_of("10.0.0.1") == All{{"10.0.0.1", "3300"}, {"10.0.0.1", "6789"}});
@@ -435,7 +433,7 @@ TEST_CASE("monitors' addresses in every form of ceph-csi's config.json") {
   CHECK(endpoints_of("").empty());
 }
 
-TEST_CASE("secrets go from JSON, by name and by shape, and nothing else") {
+TEST_CASE("secrets are redacted from JSON by name and by shape, and nothing else is") {
   const auto clean = redacted_json(boost::json::parse(R"({
     "clusterID": "prod", "userKey": "canary-1", "nested": [{"adminPassword": "canary-2", "key": {"image_id": "abc"}}],
     "note": "the key is AQDcanary3canary3canary3canary3canary3A== so", "TOKEN": 4711, "monitors": ["10.0.0.1:6789"]})"));
@@ -445,7 +443,7 @@ TEST_CASE("secrets go from JSON, by name and by shape, and nothing else") {
                        ContainsSubstring("the key is <redacted> so"));
 }
 
-TEST_CASE("secrets go from other text, by name and by shape, and nothing else") {
+TEST_CASE("secrets are redacted from other text by name and by shape, and nothing else is") {
   const auto clean = redacted_text(
       "30 21 0:5 / /mnt rw - cifs //srv/x rw,username=u,password=canary1,secretfile=canary2 ok\n"
       "key = AQDcanary3canary3canary3canary3canary3A==\nuser_key=canary4");
