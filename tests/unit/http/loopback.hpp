@@ -1,5 +1,5 @@
-// The server, and raw sockets on loopback. The clock is virtual: time passes when a test says so, never while bytes are
-// under way.
+// The server, and raw sockets on loopback. The clock is virtual: only a test advances it, never while bytes are in
+// flight.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@ inline constexpr std::string_view kGet = "GET /metrics?x=1 HTTP/1.1\r\nHost: a\r
 
 class Client {
  public:
-  /// Of 127.0.0.<host>: every address of 127.0.0.0/8 is this machine's.
+  /// Connects from 127.0.0.<host>: every address of 127.0.0.0/8 is this machine's.
   explicit Client(std::uint16_t port, std::uint8_t host = 1)
       : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
     sockaddr_in address{};
@@ -38,7 +38,7 @@ class Client {
     ::poll(&wait, 1, 10000);
     CHECK(::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
   }
-  /// Takes what is there.
+  /// Reads the bytes that have arrived.
   void take() {
     char bytes[4096];
     for (;;) {
@@ -72,7 +72,7 @@ class Loopback {
     if (server) loop.run(server->stop({loop.clock.now()}));
   }
   Client client(std::uint8_t host = 1) const { return Client(server->port(), host); }
-  /// That many, each answered once and kept.
+  /// Clients that have each had one answer and keep their connection open.
   std::vector<Client> kept(std::size_t count, std::uint8_t host = 1) {
     std::vector<Client> all;
     for (std::size_t i = 0; i < count; ++i) {
@@ -83,7 +83,7 @@ class Loopback {
     }
     return all;
   }
-  /// Runs the loop until it is so; the kernel may need a moment, the virtual clock stands still.
+  /// Runs the loop until the condition holds. The kernel may need a moment; the virtual clock stands still.
   template <class Condition>
   bool comes(Condition condition) {
     for (int i = 0; i < 20000; ++i) {

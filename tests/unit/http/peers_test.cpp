@@ -16,7 +16,7 @@ TEST_CASE("32 idle connections of one client keep neither that client nor anothe
   CHECK(scene.says(other, "hello\n"));
 }
 
-TEST_CASE("a peer beyond its share of connections loses the one of its own that has waited longest for its client") {
+TEST_CASE("a peer over its connection limit loses its own connection that has waited longest for a request") {
   http::Limits limits;
   limits.peer_connections = 2;
   Loopback scene(limits);
@@ -36,7 +36,7 @@ TEST_CASE("a peer beyond its share of connections loses the one of its own that 
   }
 }
 
-TEST_CASE("a full server closes the connection that has waited longest for its client, whoever that is") {
+TEST_CASE("a full server closes the connection that has waited longest for a request, whichever peer has it") {
   http::Limits limits;
   limits.connections = 2;
   Loopback scene(limits);
@@ -49,7 +49,7 @@ TEST_CASE("a full server closes the connection that has waited longest for its c
   CHECK(scene.server->connections() == 2);
 }
 
-TEST_CASE("a request that comes byte by byte makes room like a connection that says nothing") {
+TEST_CASE("a full server closes a connection with an incomplete request to make room for a new one") {
   http::Limits limits;
   limits.connections = 1;
   Loopback scene(limits);
@@ -97,7 +97,7 @@ TEST_CASE("a connection that waits for its answer is not closed, unless it leave
   loop.run(server.stop({}));
 }
 
-TEST_CASE("an IPv4 client is one peer also on an IPv6 socket, and an IPv6 client shares the limit of its /64") {
+TEST_CASE("an IPv4 client is the same peer on an IPv6 socket, and all IPv6 clients of one /64 are one peer") {
   const auto peer = [](const char* text) { return http::peer_of(asio::ip::make_address(text)); };
   CHECK(peer("::ffff:10.1.2.3") == peer("10.1.2.3"));
   CHECK_FALSE(peer("10.1.2.3") == peer("10.1.2.4"));

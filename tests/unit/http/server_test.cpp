@@ -1,4 +1,4 @@
-// What the server answers, what it refuses, and when it lets a connection go.
+// What the server answers, what it refuses, and when it closes a connection.
 #include "loopback.hpp"
 
 using namespace corbd;
@@ -22,7 +22,7 @@ TEST_CASE("a HEAD is answered without the body, but with its length") {
   CHECK_THAT(client.said, ContainsSubstring("Content-Length: 6\r\n") && !ContainsSubstring("hello"));
 }
 
-TEST_CASE("a connection serves one request after another, also those sent ahead") {
+TEST_CASE("a connection serves one request after another, pipelined requests included") {
   Loopback scene;
   auto client = scene.client();
   client.send("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n");
@@ -69,7 +69,7 @@ TEST_CASE("bytes that are not HTTP are answered with 400 and reach no handler") 
   CHECK(scene.asked.empty());
 }
 
-TEST_CASE("a connection that sends its header byte by byte ends at the header's limit") {
+TEST_CASE("a connection that sends its header byte by byte ends at the header's time limit") {
   Loopback scene;
   auto client = scene.client();
   REQUIRE(scene.comes([&] { return scene.server->connections() == 1; }));
@@ -114,7 +114,7 @@ TEST_CASE("a client that does not read its answer is dropped after the idle limi
   loop.run(server.stop({}));
 }
 
-TEST_CASE("a client that leaves in the middle of a request costs nothing") {
+TEST_CASE("a client that leaves in the middle of a request frees its connection") {
   Loopback scene;
   auto client = scene.client();
   client.send("GET / HT");
