@@ -49,7 +49,7 @@ class Service final : public grpc::CallbackGenericService {
 /// A connection, and one call on it.
 class Caller {
  public:
-  /// `pid`: of the process that connected, which has ended if it was another one.
+  /// `by_other`: a child process connects and ends before the call. `pid` is that of the process that connected.
   Caller(const std::string& path, bool by_other) : pid(::getpid()) {
     const int connection = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_un address{};
@@ -135,7 +135,7 @@ TEST_CASE("a call whose connection has ended names its own caller, not that of a
   later->end();
 }
 
-TEST_CASE("a connection whose descriptor had another connection's number names its own caller") {
+TEST_CASE("a connection that reuses the descriptor number of another connection names its own caller") {
   Answering node;
   std::string number;
   {

@@ -17,7 +17,7 @@ TEST_CASE("each byte that is not part of a valid sequence becomes a question mar
   CHECK(valid_utf8("\xE2\x82z") == "??z");
 }
 
-TEST_CASE("overlong forms, surrogates and what is beyond Unicode are not valid") {
+TEST_CASE("overlong forms, surrogates and code points beyond Unicode are not valid") {
   CHECK(valid_utf8("\xC0\xAF") == "??");
   CHECK(valid_utf8("\xE0\x80\xAF") == "???");
   CHECK(valid_utf8("\xED\xA0\x80") == "???");
