@@ -24,7 +24,8 @@ TEST_CASE("the line that maps an image has monitors, user, key name, pool, image
   CHECK(*add_line(plain()) == "10.0.0.1:6789,10.0.0.2:6789 name=node,key=client.node pool image-1 -");
 }
 
-TEST_CASE("namespace, options and read-only are options of the line, and read-only comes after what might undo it") {
+TEST_CASE(
+    "the line carries namespace, map options and read_only, and read_only follows the option that could undo it") {
   auto line = plain();
   line.name.ns = "tenant";
   line.options = "queue_depth=64,rw";
@@ -47,7 +48,7 @@ TEST_CASE("a name that would break the line's format is refused") {
   CHECK(made.error().code == errc::failed_precondition);
 }
 
-TEST_CASE("the kernel gets the addresses of the protocol it is to speak") {
+TEST_CASE("the kernel gets the monitor addresses of the chosen messenger protocol") {
   struct Row {
     std::vector<std::string> monitors;
     std::string old, msgr2;
@@ -65,7 +66,7 @@ TEST_CASE("the kernel gets the addresses of the protocol it is to speak") {
   CHECK(*kernel_monitors(row.monitors, true) == row.msgr2);
 }
 
-TEST_CASE("monitors that do not speak the protocol are refused with the option that helps") {
+TEST_CASE("monitors without an address for the protocol are refused, and the error names the option that helps") {
   const auto refused = kernel_monitors({"10.0.0.1:3300"}, false);
   REQUIRE_FALSE(refused);
   CHECK_THAT(refused.error().text, ContainsSubstring("ms_mode=prefer-crc"));

@@ -14,7 +14,7 @@ using namespace corbd;
 
 namespace {
 
-/// A tree as sysfs has it.
+/// A folder with sysfs's files.
 struct Tree {
   test::Folder folder;
   const std::string& root() const { return folder.path(); }
@@ -53,7 +53,7 @@ device::MapArgs args() {
 
 }  // namespace
 
-TEST_CASE("a device of the kernel's client is seen with its image's identity and its own client") {
+TEST_CASE("the inventory shows a device of the kernel client with its image's identity and its client's address") {
   Tree tree;
   tree.device(1, "id-1");
   tree.file("block/rbd1/inflight", "1 2");
@@ -90,7 +90,7 @@ TEST_CASE("a device is found by its image's identity, not by a name that another
   CHECK(device::of_name(all, args().name).size() == 2);
 }
 
-TEST_CASE("without the module there is no device, and its features are not known") {
+TEST_CASE("without the rbd module there is no device, and the error for its features names `modprobe rbd`") {
   Tree tree;
   CHECK(krbd::read_inventory(tree.root())->empty());
   CHECK_THAT(krbd::read_abilities(tree.root(), "7.0.0").error().text, ContainsSubstring("modprobe rbd"));
@@ -114,7 +114,7 @@ TEST_CASE("a map request reaches the helper unchanged") {
   CHECK(back.options == made.options);
 }
 
-TEST_CASE("a device is unmapped by its number, through the newer file where there is one") {
+TEST_CASE("a device is unmapped by its number, through remove_single_major if the kernel has that file") {
   Tree tree;
   tree.file("bus/rbd/remove", "");
   const bool newer = GENERATE(true, false);
@@ -128,7 +128,7 @@ TEST_CASE("unmapping a device succeeds in a kernel without the rbd module") {
   CHECK(krbd::work({{"op", "krbd_unmap"}, {"sysfs", tree.root()}, {"index", 3}, {"options", ""}}));
 }
 
-TEST_CASE("the kernel's client knows keys of type aes256k from Linux 7.0 on") {
+TEST_CASE("the kernel client knows keys of type aes256k from Linux 7.0 on") {
   Tree tree;
   tree.file("bus/rbd/supported_features", "0x1bf");
   const auto knows = [&](const char* release) { return krbd::read_abilities(tree.root(), release)->aes256k; };
@@ -138,7 +138,7 @@ TEST_CASE("the kernel's client knows keys of type aes256k from Linux 7.0 on") {
   CHECK_FALSE(knows("seven"));
 }
 
-TEST_CASE("a malformed Ceph key is refused without being repeated") {
+TEST_CASE("a malformed Ceph key is refused, and the error does not repeat it") {
   for (const std::string key : {"", "no base64!", "AQB", "canary==x"}) {
     const auto added = krbd::KernelKey::add("client.node", Secret(key));
     REQUIRE_FALSE(added);
@@ -147,7 +147,7 @@ TEST_CASE("a malformed Ceph key is refused without being repeated") {
   }
 }
 
-TEST_CASE("a key of a type that the kernel does not know is not a wrong key, and may be used over nbd") {
+TEST_CASE("a key type unknown to the kernel is told apart from an invalid key, and the error suggests rbd-nbd") {
   using namespace std::string_literals;
   const auto key = [](char type) { return type + "\0timetime\x03\0abc"s; };
   for (const int failed : {EINVAL, 524}) {
