@@ -30,7 +30,7 @@ TEST_CASE("an object is read by its name over a reused connection") {
   CHECK(requests[2].connection == 1);
 }
 
-TEST_CASE("a kept connection that the server closed meanwhile costs nothing") {
+TEST_CASE("a request succeeds even if the server has closed the kept connection") {
   Scene scene([](const Request& request, Peer& peer) {
     if (request.connection == 1 && request.target.ends_with("/second")) peer.close();
     peer.answer(200, "{}");
@@ -61,7 +61,7 @@ TEST_CASE("the error for a refused request has its code, its reason and the righ
   CHECK_THAT(code(503, "boom\x01").text, ContainsSubstring("503: boom "));
 }
 
-TEST_CASE("429 has a plain text and says when to come again; 410 and 504 of a version are told apart") {
+TEST_CASE("a 429 answer says when to retry, and 410 and 504 tell an expired version from one that is too new") {
   Scene throttled(always(429, "Too many requests, please try again later.", "Retry-After: 5\r\n"));
   const auto later = throttled.get();
   REQUIRE_FALSE(later);
@@ -216,7 +216,7 @@ TEST_CASE("the token is sent with each request and read again after a 401") {
   CHECK(requests[0].authorization == "Bearer old");
 }
 
-TEST_CASE("a token file that goes away is no reason to forget the token") {
+TEST_CASE("a token stays in use after its file is gone") {
   const test::Folder folder;
   const std::string file = folder.path() + "/token";
   std::ofstream(file) << "kept";
@@ -259,7 +259,7 @@ TEST_CASE("replaced authorities are read from their file when the old ones do no
   CHECK(scene.get());
 }
 
-TEST_CASE("a client certificate is shown to whoever asks for it") {
+TEST_CASE("a client certificate is presented to a server that asks for it") {
   Scene scene(thing, ApiServer::Tls::asks_for_certificate);
   scene.access.certificate = test::pki("client.pem");
   scene.access.key = Secret(test::pki("client.key"));
@@ -268,7 +268,7 @@ TEST_CASE("a client certificate is shown to whoever asks for it") {
   CHECK_FALSE(without.get());
 }
 
-TEST_CASE("an object is made and changed with its body") {
+TEST_CASE("an object is created by POST with its body, and changed by PATCH under its name") {
   Scene scene(always(201, "{}"));
   CHECK(scene.run(scene.api().create(kThings, {{"reason", "x"}}, {})));
   CHECK(scene.run(scene.api().patch(kThings, "one", {{"count", 2}}, {})));

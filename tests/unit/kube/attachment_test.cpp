@@ -1,4 +1,4 @@
-// What the API server's objects and an earlier stage say of a volume's stay on this node.
+// Whether a volume has stayed on this node, by the API server's objects and the traces of an earlier stage.
 #include "corbd/kube/attachment.hpp"
 
 #include "support/catch.hpp"
@@ -25,7 +25,7 @@ PersistentVolume a_volume() {
 std::string why(const result<>& checked) { return checked ? "" : checked.error().text; }
 std::string why_not(const PersistentVolume& of) { return why(check_bound(of, kDriver, kHandle)); }
 
-/// Since 1970, by either clock.
+/// The time since 1970, by either clock.
 std::chrono::system_clock::time_point clock_at(std::chrono::milliseconds since) {
   return std::chrono::system_clock::time_point(since);
 }
@@ -42,7 +42,9 @@ VolumeAttachment attached_at(std::chrono::milliseconds since) {
 
 }  // namespace
 
-TEST_CASE("a volume is attached here by driver, node and state, and a lasting mismatch is told from a passing one") {
+TEST_CASE(
+    "a VolumeAttachment counts if driver, node and state match, and a lasting mismatch is told apart from a passing "
+    "one") {
   VolumeAttachment attachment;
   attachment.uid = "u";
   attachment.attacher = kDriver;
@@ -62,8 +64,7 @@ TEST_CASE("a volume is attached here by driver, node and state, and a lasting mi
 }
 
 TEST_CASE(
-    "a PersistentVolume that is not this driver's, bound, with this handle and a secret is refused by what it is "
-    "instead") {
+    "a PersistentVolume with a wrong driver, handle, binding, mode or secret is refused, and the error says why") {
   CHECK(why_not(a_volume()) == "");
   auto other = a_volume();
   other.driver = "";
@@ -113,7 +114,7 @@ TEST_CASE("without the API server's clock, only a stage long after the attachmen
   CHECK_THAT(why(check_stayed(staged_at(99s), attached_at(100s), std::nullopt)), ContainsSubstring("staged before"));
 }
 
-TEST_CASE("a VolumeAttachment's UID beside the volume proves or refutes by itself, whatever the times") {
+TEST_CASE("a recorded VolumeAttachment UID decides alone whether the stage is ours, whatever the times") {
   StageTraces traces = staged_at(GENERATE(1s, 1000s));
   traces.attachment = "uid-1";
   VolumeAttachment attachment = attached_at(100s);

@@ -1,4 +1,4 @@
-// A server, a network or a file that is not as one wishes: what the client makes of it.
+// How the client handles a faulty server, network or file.
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t kMiB = 1 << 20;
 
-/// What each call makes of what the server answers.
+/// The failure of each call when the server answers by the script.
 std::map<std::string, kube::Failure> failures(const ApiServer::Script& script) {
   std::map<std::string, kube::Failure> all;
   const auto keep = [&](const std::string& call, const auto& answer) {
@@ -45,7 +45,7 @@ std::map<std::string, kube::Failure> failures(const ApiServer::Script& script) {
   return all;
 }
 
-/// The way of the first line of /proc/net/tcp whose peer is that port to keep its connection: its column "tr".
+/// The column "tr", the kind of timer, of the first line of /proc/net/tcp whose peer has that port.
 std::string timer_of_connection_to(std::uint16_t port) {
   char wanted[16];
   std::snprintf(wanted, sizeof wanted, ":%04X", port);
@@ -78,7 +78,7 @@ TEST_CASE("an object of 100 MB is aborted after a few MB, however it is requeste
   CHECK(sent < 50);
 }
 
-TEST_CASE("a watch may be as long as it likes: each object counts by itself") {
+TEST_CASE("the size limit applies to each object of a watch, not to the whole watch") {
   std::vector<std::string> body;
   for (int i = 0; i < 12; ++i)
     body.push_back(R"({"type":"MODIFIED","object":{"metadata":{"name":"one","resourceVersion":")" + std::to_string(i) +
@@ -89,7 +89,7 @@ TEST_CASE("a watch may be as long as it likes: each object counts by itself") {
   CHECK(events.size() == body.size());
 }
 
-TEST_CASE("a list without an end is aborted") {
+TEST_CASE("a list that never ends is aborted") {
   Scene scene(always(200, R"({"metadata":{"continue":"more"},"items":[]})"));
   CHECK(scene.run(scene.api().list(kThings, "", "", {})).error().error.code == errc::exhausted);
 }
@@ -186,7 +186,7 @@ TEST_CASE("a line that is not an event ends a watch, and an event of an unknown 
   CHECK(ended(R"({"type":7,"object":{}})") == errc::ok);
 }
 
-TEST_CASE("a server that takes the connection and says nothing more, not even for TLS, is told within the limit") {
+TEST_CASE("a server that accepts the connection and then stays silent is reported in time, with or without TLS") {
   const Fd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -233,7 +233,7 @@ TEST_CASE("proxy variables are ignored") {
     ::unsetenv(name);
 }
 
-TEST_CASE("a token that stays refused is tried twice, not for ever") {
+TEST_CASE("a token that stays refused is tried exactly twice") {
   Scene scene(always(401, ""));
   scene.access.token = Secret("expired");
   const auto got = scene.get();

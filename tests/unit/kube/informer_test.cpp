@@ -1,4 +1,4 @@
-// One object kept as the server has it, whatever the server does. Time is virtual: pauses pass when a test says so.
+// An informer keeps its objects as the server has them, whatever the server does. Time is virtual.
 #include "corbd/kube/informer.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ bool is_watch(const Request& request) { return request.target.find("watch=1") !=
 
 class Scene {
  public:
-  /// Unless `newer`, the server knows no watch in the place of a list.
+  /// Unless `newer`, the server supports no watch that sends the initial objects.
   explicit Scene(ApiServer::Script script, bool newer = false, kube::Which which = {"one"})
       : which(std::move(which)),
         server(newer ? std::move(script) : [script = std::move(script)](const Request& request, Peer& peer) {
@@ -51,14 +51,14 @@ class Scene {
     co_await self.kept.stop({});
     co_return true;
   }
-  /// What the object's value becomes; pauses are skipped.
+  /// Whether the object gets that value. Pauses are skipped.
   bool becomes(const std::string& value) {
     return test::eventually(loop.io, [&] {
       if (loop.clock.next() < loop.clock.now() + 90s) loop.clock.advance(1s);
       return this->value() == value;
     });
   }
-  /// Hours pass, from one timer to the next; the server has a moment for each answer.
+  /// Lets time pass, from one timer to the next. The server has a moment for each answer.
   void pass(duration time) {
     for (const auto end = loop.clock.now() + time; loop.clock.now() < end;) {
       loop.io.restart();
@@ -96,7 +96,7 @@ TEST_CASE("an object is known once listed, and follows the watch; a bookmark cha
   CHECK_FALSE(scene.kept.failure());
 }
 
-TEST_CASE("an object that is deleted is absent, and one that comes is there") {
+TEST_CASE("a deleted object becomes absent, and an added one becomes present") {
   Scene gone([](const Request& request, Peer& peer) {
     if (!is_watch(request)) return peer.answer(200, list(thing("a", "1"), "7"));
     peer.begin();
@@ -259,7 +259,7 @@ TEST_CASE("an informer falls back to lists for good if a watch never marks the e
   CHECK_FALSE(asks_initial(scene.server.requests().back()));
 }
 
-// --- those of a collection that are ours
+// --- the objects of a collection that are ours
 
 namespace {
 

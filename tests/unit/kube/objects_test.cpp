@@ -57,7 +57,7 @@ TEST_CASE("a VolumeAttachment's name is computed from handle, driver and node") 
         "csi-fdef298eb16db6fa42906ef1ff09a93a7f3028f8290cc9d71628ff91c237bfa7");
 }
 
-TEST_CASE("the mode of a PersistentVolume is its volumeMode") {
+TEST_CASE("the volumeMode, binding, attributes, stage secret and claim of a PersistentVolume are read") {
   const auto found = kube::persistent_volume_of(
       object(R"({"metadata":{"name":"pv"},"spec":{"volumeMode":"Block","accessModes":["ReadWriteOnce"],
       "csi":{"driver":"d","volumeHandle":"h","fsType":"ext4","volumeAttributes":{"pool":"p","n":1},"nodeStageSecretRef":{"name":"s","namespace":"ns"}},
@@ -84,7 +84,7 @@ TEST_CASE("objects with missing fields or fields of other types are read as empt
   }
 }
 
-TEST_CASE("unknown modes are kept as they are, and no mode stays none") {
+TEST_CASE("unknown modes are kept as they are, and an empty list of access modes stays empty") {
   const auto found =
       kube::persistent_volume_of(object(R"({"spec":{"accessModes":["ReadWriteNow",null,7],"volumeMode":"Stream"}})"));
   CHECK(found.access_modes == std::vector<std::string>{"ReadWriteNow"});

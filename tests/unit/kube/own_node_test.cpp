@@ -38,7 +38,7 @@ struct Scene {
 
 }  // namespace
 
-TEST_CASE("the labels of the own node are known once the server told them, and not before") {
+TEST_CASE("the node's own labels are unavailable until the server has sent them") {
   Scene scene(R"({"metadata":{"name":"node-1","labels":{"zone":"a"}}})");
   const auto before = scene.node.labels();
   REQUIRE_FALSE(before);
@@ -54,7 +54,7 @@ TEST_CASE("the error for a node that the server does not know names the node") {
   CHECK_THAT(scene.node.labels().error().text, ContainsSubstring("node-1") && ContainsSubstring("--nodeid"));
 }
 
-TEST_CASE("outside of a pod and without a kubeconfig the labels say what is missing") {
+TEST_CASE("outside of a pod and without a kubeconfig, the error for the node's labels names what is missing") {
   const auto nothing = [](const char*) { return std::string(); };
   test::Loop loop;
   const kube::OwnNode node(loop.control(), loop.clock, kube::find_access("", nothing).error(), "node-1");

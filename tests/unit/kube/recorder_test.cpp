@@ -1,4 +1,4 @@
-// Events: how many, and what happens to those that the server does not take.
+// The rate of Events, and what happens to those that the server refuses.
 #include "corbd/kube/recorder.hpp"
 
 #include "support/api_server.hpp"

@@ -30,7 +30,7 @@ std::chrono::milliseconds sleeps(Reflector& reflector, double random = 0) {
   return sleep == nullptr ? -1ms : sleep->time;
 }
 
-/// Of a server that knows no watch in the place of a list.
+/// A reflector whose server supports no watch that sends the initial objects.
 Reflector older() {
   Reflector reflector;
   reflector.watching(kNow);
@@ -38,7 +38,7 @@ Reflector older() {
   return reflector;
 }
 
-/// Listed at version 7, watching.
+/// A reflector that has listed version 7 and watches.
 Reflector watching() {
   auto reflector = older();
   reflector.listed("7");
@@ -52,7 +52,7 @@ TEST_CASE("a reflector begins with a watch that sends the initial objects, and t
   Reflector reflector;
   CHECK(watches(reflector, "0", true));
   reflector.watching(kNow);
-  reflector.seen("90");  // what there is comes in no order
+  reflector.seen("90");  // the initial objects come in no order
   reflector.initial_told("7");
   CHECK(reflector.version() == "7");
   reflector.seen("8");
@@ -123,7 +123,7 @@ TEST_CASE("a watch that ends at once without an event is not asked for again at 
   CHECK(watches(reflector, "7"));
 }
 
-TEST_CASE("an expired version makes a list, from the last version first and then from the most recent") {
+TEST_CASE("an expired version leads to a list, first from the last known version and then from the most recent") {
   auto reflector = watching();
   reflector.watch_ended(failed(Failure::Kind::expired), kNow);
   CHECK(lists(reflector, "7"));
@@ -145,7 +145,7 @@ TEST_CASE("a broken or throttled watch is watched again after a pause, never lis
   }
 }
 
-TEST_CASE("a watch that the server calls invalid makes a list of the most recent, after a pause") {
+TEST_CASE("a watch that the server calls invalid leads to a list of the most recent version after a pause") {
   auto reflector = watching();
   auto failure = failed(Failure::Kind::other);
   failure.error.code = errc::invalid_argument;

@@ -35,7 +35,7 @@ TEST_CASE("each right is asked about in RBAC's words, and the driver's object by
   }
 }
 
-TEST_CASE("a right that is refused is told apart from one that nobody knows") {
+TEST_CASE("a refused right is told apart from one that the server says nothing about") {
   Scene refuses(always(201, R"({"status":{"allowed":false}})"));
   for (const auto& one : reviewed(refuses)) CHECK(one.yes == false);
   Scene says_nothing(always(201, "{}"));
@@ -54,7 +54,7 @@ TEST_CASE("a server that does not answer is asked once") {
   CHECK_THAT(all[0].text, ContainsSubstring("boom") || ContainsSubstring("500"));
 }
 
-TEST_CASE("a server that answered anybody a moment ago is not asked whether it answers") {
+TEST_CASE("a server is not checked again while its last answer is recent enough") {
   Scene scene(test::thing);
   REQUIRE(scene.run(scene.api().look(5min, {})));
   CHECK(scene.server.requests().back().target == "/version");

@@ -29,7 +29,7 @@ inline ApiServer::Script always(unsigned status, std::string body, std::string h
   return [=](const ApiServer::Request&, ApiServer::Peer& peer) { peer.answer(status, body, headers); };
 }
 
-/// A watch whose body comes in these pieces.
+/// Answers a watch with a body in these pieces.
 inline ApiServer::Script pieces(std::vector<std::string> all) {
   return [all = std::move(all)](const ApiServer::Request&, ApiServer::Peer& peer) {
     peer.begin();
