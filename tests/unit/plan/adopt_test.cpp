@@ -1,4 +1,4 @@
-// Volumes that ceph-csi staged, with rbd-nbd or the kernel's client, as a table.
+// Volumes that ceph-csi staged, with rbd-nbd or the kernel client.
 #include "model.hpp"
 
 using namespace corbd;
@@ -9,7 +9,7 @@ namespace {
 
 const std::string kPeer = "10.0.0.1:0/9";  ///< rbd-nbd's client
 
-/// Served and mounted; no record of ours tells of it.
+/// Served and mounted. This agent has no record of it.
 Model by_rbd_nbd() {
   Model model = fresh();
   model.seen.devices.push_back(device_seen(3));
@@ -22,7 +22,7 @@ Model by_rbd_nbd() {
   return model;
 }
 
-/// The same after a stage of ours.
+/// The same after a stage by this agent.
 Model adopted() {
   Model model = by_rbd_nbd();
   model.record = some_record(Phase::staged);
@@ -59,12 +59,13 @@ std::vector<Step> taken_over() {
           step::StartSession{}, step::KernelReconfigure{},
           step::WriteRecord{},  step::Tune{}};
 }
-/// What a stage by us adds to what ceph-csi staged.
+/// What a stage by this agent adds to a volume that ceph-csi staged.
 std::vector<Step> recorded() { return {step::Look{Fact::stash}, step::Look{Fact::resolved}, step::WriteRecord{}}; }
 
 }  // namespace
 
-TEST_CASE("what ceph-csi staged becomes ours by a stage, and is left alone while rbd-nbd lives") {
+TEST_CASE(
+    "a stage records a volume that ceph-csi staged if the stash matches, and the device stays with a living rbd-nbd") {
   check({
       {"staged", by_rbd_nbd(), Wish(staged_wish()), sequence({recorded(), {step::Look{Fact::served_by_other}}})},
       {"staged of another image than the stash names",
@@ -77,21 +78,23 @@ TEST_CASE("what ceph-csi staged becomes ours by a stage, and is left alone while
        Wish(staged_wish()),
        {step::Look{Fact::stash}},
        errc::failed_precondition},
-      {"staged, and the kernel's client has it", by_krbd(), Wish(wish_of_krbd()), recorded()},
+      {"staged, with the kernel client", by_krbd(), Wish(wish_of_krbd()), recorded()},
       {"healed while rbd-nbd lives", adopted(), Wish(Healed{}), {step::Look{Fact::served_by_other}}},
   });
 }
 
-TEST_CASE("the client of an rbd-nbd that died is fenced like one of ours, unless it may live or had no lock") {
+TEST_CASE(
+    "the client of a dead rbd-nbd is fenced like the agent's own clients if it left its lock and cannot be alive") {
   check({
-      {"it died with the lock", rbd_nbd_died(), Wish(Healed{}),
+      {"rbd-nbd died with the lock", rbd_nbd_died(), Wish(Healed{}),
        sequence({opened_and_looked(),
                  {step::WriteRecord{}, step::Inherit{kPeer}, step::Fence{}, step::Look{Fact::ownership},
                   step::WriteRecord{}},
                  taken_over()})},
-      {"its watch stands", but(rbd_nbd_died(), [](Model& model) { model.ownership.foreign_watchers = {kPeer}; }),
-       Wish(Healed{}), opened_and_looked(), errc::ok, true},
-      {"it gave its lock back",
+      {"rbd-nbd's watch is still there",
+       but(rbd_nbd_died(), [](Model& model) { model.ownership.foreign_watchers = {kPeer}; }), Wish(Healed{}),
+       opened_and_looked(), errc::ok, true},
+      {"rbd-nbd released its lock",
        but(rbd_nbd_died(),
            [](Model& model) {
              model.ownership.lock = Lock::none;
@@ -100,14 +103,14 @@ TEST_CASE("the client of an rbd-nbd that died is fenced like one of ours, unless
        Wish(Healed{}), sequence({opened_and_looked(), {step::Look{Fact::attachment}}}), errc::unproven},
       {"another node has the lock", but(rbd_nbd_died(), [](Model& model) { model.ownership.owner = "10.0.0.2:0/5"; }),
        Wish(Healed{}), sequence({opened_and_looked(), {step::Look{Fact::attachment}}}), errc::unproven},
-      {"it is asked to end, by hand", adopted(), Wish(Adopted{}),
+      {"a living rbd-nbd is told to end, by hand", adopted(), Wish(Adopted{}),
        sequence({opened_and_looked(),
                  {step::Dismiss{}, step::Look{Fact::served_by_other}, step::Look{Fact::ownership}},
                  taken_over()})},
   });
 }
 
-TEST_CASE("the next flush is to fail where rbd-nbd may have died with writes in its cache, and nowhere else") {
+TEST_CASE("the record asks for a failed flush if rbd-nbd may have died with writes in its cache, and only then") {
   const auto notes = [](Model model, const Wish& wish = Wish(Healed{})) {
     REQUIRE(run(model, wish));
     REQUIRE(model.record);
@@ -128,14 +131,14 @@ TEST_CASE("the next flush is to fail where rbd-nbd may have died with writes in 
     model.ownership.lock = Lock::none;
     model.ownership.owner.clear();
   })));
-  // Without the lock only a watch shows how it ended, and only while a dead client's would stand.
+  // Without the lock only a watch shows how rbd-nbd ended, and only as long as a dead client's watch would last.
   CHECK(notes(but(rbd_nbd_died(), no_lock)));
   CHECK_FALSE(notes(but(but(rbd_nbd_died(), no_lock), just_now)));
   CHECK(notes(but(but(but(rbd_nbd_died(), no_lock), just_now), watched)));
   CHECK_FALSE(notes(but(adopted(), no_lock), Wish(Adopted{})));
 }
 
-TEST_CASE("no flush is to fail for the client that was noted, nor for one of which the node shows that it died alone") {
+TEST_CASE("the record asks for no failed flush if the only client that died was noted as having no cache") {
   const auto notes = [](Model model) {
     model.record->uncached = kPeer;
     REQUIRE(run(model, Wish(Healed{})));
@@ -155,7 +158,7 @@ TEST_CASE("no flush is to fail for the client that was noted, nor for one of whi
   CHECK(notes(but(but(rbd_nbd_died(), no_lock), another)));
 }
 
-TEST_CASE("an rbd-nbd without a cache is noted by the only client of this node that has the image open") {
+TEST_CASE("the client of an rbd-nbd without a cache is noted only if it is this node's only client of the image") {
   const auto noted = [](std::vector<std::string> watchers, std::string owner) {
     Model model = adopted();
     model.seen.facts.uncached.emplace();
@@ -173,7 +176,7 @@ TEST_CASE("an rbd-nbd without a cache is noted by the only client of this node t
   CHECK(noted({kPeer}, "10.0.0.1:0/10").empty());
 }
 
-TEST_CASE("the record owes a failed flush until one has failed") {
+TEST_CASE("the record asks for a failed flush until one flush has failed") {
   Model model = staged_model();
   model.record->cache_lost = true;
   REQUIRE(run(model, Wish(Healed{})));
@@ -183,7 +186,7 @@ TEST_CASE("the record owes a failed flush until one has failed") {
   CHECK_FALSE(model.record->cache_lost);
 }
 
-TEST_CASE("a flush that is to fail is owed by a device whose index no record had yet") {
+TEST_CASE("the record still asks for a failed flush after it gets its device's index for the first time") {
   Model model = staged_model();
   model.record->device.reset();
   model.record->cache_lost = true;
@@ -192,7 +195,7 @@ TEST_CASE("a flush that is to fail is owed by a device whose index no record had
   CHECK(model.record->cache_lost);
 }
 
-TEST_CASE("a new device does not owe the failed flush of the previous one") {
+TEST_CASE("the record of a new device does not ask for the previous device's failed flush") {
   Model model = staged_model();
   model.seen.devices.clear();
   model.seen.link = Observation::Link::none;
@@ -208,7 +211,7 @@ TEST_CASE("a new device does not owe the failed flush of the previous one") {
   CHECK_FALSE(model.record->cache_lost);
 }
 
-TEST_CASE("what ceph-csi staged is taken down by its stash, or by our record") {
+TEST_CASE("an unstage of a volume that ceph-csi staged follows the agent's record, or else the stash") {
   const std::vector<Step> without_server{step::Umount{kTarget}, step::Look{Fact::unused}, step::Disconnect{},
                                          step::DropStash{kPath}};
   check({
@@ -219,12 +222,12 @@ TEST_CASE("what ceph-csi staged is taken down by its stash, or by our record") {
        Wish(Unstaged{kPath}),
        {step::Look{Fact::stash}, step::Look{Fact::served_by_other}},
        errc::unavailable},
-      {"without a record, and the kernel's client has it",
+      {"without a record, with the kernel client",
        by_krbd(),
        Wish(Unstaged{kPath}),
        {step::Look{Fact::stash}, step::Umount{kTarget}, step::Look{Fact::unused}, step::UnmapKrbd{},
         step::DropStash{kPath}}},
-      {"with our record",
+      {"with a record",
        adopted(),
        Wish(Unstaged{kPath}),
        {step::Look{Fact::served_by_other}, step::Umount{kTarget}, step::WriteRecord{}, step::Look{Fact::unused},

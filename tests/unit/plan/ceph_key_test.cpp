@@ -25,7 +25,7 @@ CephKey with_two() {
 
 }  // namespace
 
-TEST_CASE("a volume without a record takes the key of its stage, and the key file gets it") {
+TEST_CASE("a volume without a record uses its stage's key, which is then to be saved") {
   CephKey key;
   key.loaded(Secret("old"));
   key.begin(stage_with("new"), false);
@@ -34,7 +34,7 @@ TEST_CASE("a volume without a record takes the key of its stage, and the key fil
   CHECK_FALSE(key.undecided());
 }
 
-TEST_CASE("a stage asks the cluster with the key that it brought, and healing with the one that served until then") {
+TEST_CASE("a stage uses the key that it brought, and a heal uses the key that has served the volume so far") {
   CephKey key = with_two();
   CHECK(key.asks_with() == Secret("new"));
   CHECK(key.known() == Secret("old"));
@@ -43,7 +43,7 @@ TEST_CASE("a stage asks the cluster with the key that it brought, and healing wi
   CHECK(key.undecided());
 }
 
-TEST_CASE("a key that the cluster took replaces the one before, and the key file gets it") {
+TEST_CASE("a stage's key that the cluster accepts replaces the old key and is to be saved") {
   CephKey key = with_two();
   CHECK_FALSE(key.to_be_saved());
   key.worked();
@@ -52,7 +52,7 @@ TEST_CASE("a key that the cluster took replaces the one before, and the key file
   CHECK_FALSE(key.undecided());
 }
 
-TEST_CASE("a key that the cluster took for a healing does not decide about one that a stage brought") {
+TEST_CASE("a heal whose key the cluster accepts leaves a stage's newer key undecided") {
   CephKey key = with_two();
   key.begin(Wish(Healed{}), true);
   key.worked();
@@ -60,7 +60,7 @@ TEST_CASE("a key that the cluster took for a healing does not decide about one t
   CHECK(key.undecided());
 }
 
-TEST_CASE("a healing whose key the cluster refuses makes the next one ask with the stage's key") {
+TEST_CASE("each heal whose key the cluster refuses makes the next heal use the other of the two keys") {
   CephKey key = with_two();
   key.begin(Wish(Healed{}), true);
   key.refused();
@@ -69,13 +69,13 @@ TEST_CASE("a healing whose key the cluster refuses makes the next one ask with t
   CHECK(key.known() == Secret("old"));
 }
 
-TEST_CASE("a stage whose key the cluster refuses leaves the one that serves the volume in its place") {
+TEST_CASE("a stage whose key the cluster refuses leaves the key that serves the volume unchanged") {
   CephKey key = with_two();
   key.refused();
   CHECK(key.known() == Secret("old"));
 }
 
-TEST_CASE("without its record a volume keeps no key but that of the stage that dropped it") {
+TEST_CASE("a volume whose record is dropped keeps no key, except that of the stage that dropped the record") {
   CephKey key = with_two();
   key.record_dropped(Wish(Unstaged{"/staging"}));
   CHECK(key.known().empty());

@@ -1,11 +1,13 @@
-// The device: served again, and by whom.
+// Healing: a device is served again, on proof of ownership.
 #include "model.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
 using namespace corbd::plan;
 
-TEST_CASE("a heal fences, opens, proves, locks and reconnects, and touches nothing else") {
+TEST_CASE(
+    "a heal fences dead clients, opens the image, proves ownership, takes the lock, reconnects the device, and does "
+    "nothing else") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
@@ -24,9 +26,7 @@ TEST_CASE("a session whose image lost its connection is stopped before anything 
   CHECK(std::get<Step>(decision) == Step(step::StopSession{}));
 }
 
-TEST_CASE(
-    "an image whose lock is ours is not closed because another has it open: that would give back the proof that it is "
-    "ours") {
+TEST_CASE("an unproven image that another client has open is closed, unless that would release the agent's own lock") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
@@ -40,7 +40,7 @@ TEST_CASE(
 
 namespace {
 
-/// The predecessor has just given its link, and has left its mark.
+/// The predecessor has just handed its link over, and has left its mark.
 Model given_without_lock() {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
@@ -53,7 +53,7 @@ Model given_without_lock() {
 
 }  // namespace
 
-TEST_CASE("an image without exclusive-lock is served on by the mark that a predecessor left with its link") {
+TEST_CASE("after a handover, the predecessor's mark proves the ownership of an image without exclusive-lock") {
   Model model = given_without_lock();
   const auto steps = run(model, Wish(Healed{}));
   REQUIRE(steps);
@@ -61,15 +61,15 @@ TEST_CASE("an image without exclusive-lock is served on by the mark that a prede
                                     step::Look{Fact::ownership}, step::StartSession{}, step::KernelReconfigure{}});
 }
 
-TEST_CASE("a predecessor's mark alone proves nothing") {
+TEST_CASE("a predecessor's mark proves nothing if any other condition of a handover is missing") {
   Model model = given_without_lock();
   const int what = GENERATE(range(0, 6));
   CAPTURE(what);
-  if (what == 0) model.seen.link_given = false;                               // nobody has answered for too long
-  if (what == 1) model.ownership.handed_over = false;                         // of an agent that did not give it here
-  if (what == 2) model.ownership.foreign_watchers = {"10.0.0.9:0/77"};        // somebody has it open
-  if (what == 3) model.exclusive_lock = model.record->exclusive_lock = true;  // its lock was to be left too
-  if (what == 4) model.record->operator_override = true;                      // a try that failed
+  if (what == 0) model.seen.link_given = false;                               // there is no link to resume
+  if (what == 1) model.ownership.handed_over = false;                         // the mark was not left for this agent
+  if (what == 2) model.ownership.foreign_watchers = {"10.0.0.9:0/77"};        // another client has it open
+  if (what == 3) model.exclusive_lock = model.record->exclusive_lock = true;  // such an image needs its lock as well
+  if (what == 4) model.record->operator_override = true;                      // an earlier try on an override failed
   if (what == 5) {                                                            // another agent has replaced our own mark
     model.ownership.handed_over = false;
     model.seen.image_open = model.seen.writer_marked = true;
@@ -80,7 +80,7 @@ TEST_CASE("a predecessor's mark alone proves nothing") {
   CHECK(failure(last) == errc::unproven);
 }
 
-TEST_CASE("without a key nothing is opened") {
+TEST_CASE("a heal of an unserved volume without its Ceph key fails as unavailable") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.key_known = false;
@@ -88,7 +88,8 @@ TEST_CASE("without a key nothing is opened") {
 }
 
 TEST_CASE(
-    "a record of another boot, or of another device than stash and kernel name, is closed, and the device left alone") {
+    "a record of an earlier boot, or of another device than stash and kernel name, is closed, and the device is left "
+    "alone") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
@@ -106,7 +107,7 @@ TEST_CASE(
   CHECK(model.seen.devices.size() == 1);
 }
 
-TEST_CASE("a record without device, mounts and stash is closed by a look; one that has any of them stays") {
+TEST_CASE("a heal closes a record whose device is gone, but keeps one with a mount, a stash, or no device number") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
@@ -121,7 +122,8 @@ TEST_CASE("a record without device, mounts and stash is closed by a look; one th
 }
 
 TEST_CASE(
-    "of a raw device that is gone nothing new is made while a pod has it, and what is left of its staging goes first") {
+    "a stage of a raw block volume whose device is gone fails while published, and otherwise first unmounts the old "
+    "bind") {
   Model model = staged_model();
   model.record->block = true;
   model.record->stagings.front().capability.block = true;
@@ -151,7 +153,8 @@ TEST_CASE(
   CHECK(std::holds_alternative<Done>(last));
 }
 
-TEST_CASE("on a device with a command under way nothing is planned, and whoever asks is told which and since when") {
+TEST_CASE(
+    "while the kernel runs a command on the device, every wish waits, and the reason names the command and its start") {
   Model model = staged_model();
   model.seen.command = device::Command{"disconnecting /dev/nbd3",
                                        std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000))};

@@ -1,11 +1,11 @@
-// Volumes that grow, and give back what they do not use.
+// Expansion and trim.
 #include "model.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
 using namespace corbd::plan;
 
-TEST_CASE("an expansion asks for the image's size, enlarges the device, and then the filesystem") {
+TEST_CASE("an expansion reads the image's size, enlarges the device, and then grows the filesystem") {
   Model model = staged_model();
   model.cluster_bytes = kTwo;
   const auto steps = run(model, Wish(Expanded{kPath, kTwo}));
@@ -15,7 +15,7 @@ TEST_CASE("an expansion asks for the image's size, enlarges the device, and then
   CHECK(model.filesystem_bytes == kTwo);
 }
 
-TEST_CASE("an expansion of what is large enough asks the cluster nothing and grows nothing") {
+TEST_CASE("an expansion of a volume that is large enough does not ask the cluster and grows nothing") {
   Model model = staged_model();
   model.seen.image_size = model.seen.devices.front().size = model.filesystem_bytes = kTwo;
   const auto steps = run(model, Wish(Expanded{kPath, kTwo}));
@@ -24,7 +24,7 @@ TEST_CASE("an expansion of what is large enough asks the cluster nothing and gro
   CHECK(model.seen.facts.filesystem.has_value());
 }
 
-TEST_CASE("a rest smaller than a block of the filesystem is not room to grow into") {
+TEST_CASE("a filesystem has room to grow only if its device is more than one block larger") {
   CHECK_FALSE(host::has_room({1 << 20, 4096}, (1 << 20) + 4096));
   CHECK(host::has_room({1 << 20, 4096}, (1 << 20) + 4097));
 }
@@ -37,13 +37,13 @@ TEST_CASE("an expansion beyond the image's size is out of range") {
   CHECK(failure(last) == errc::out_of_range);
 }
 
-TEST_CASE("an expansion of a device without a server is left to healing, and repeated") {
+TEST_CASE("an expansion of an unserved device fails as unavailable") {
   Model model = staged_model();
   model.seen.link = Observation::Link::closed;
   CHECK(failure(model.decide(Wish(Expanded{kPath, 1}))) == errc::unavailable);
 }
 
-TEST_CASE("an expansion finds the volume by every path that it is at, and by no other") {
+TEST_CASE("an expansion accepts every path at which its volume is staged, published or mounted, and no other path") {
   Model model = staged_model();
   model.record->publishes.push_back({"/target", kPath, false});
   model.seen.mounts.push_back(mount_of(model.seen.devices.front(), "/kubelet/binds/it"));
@@ -53,7 +53,7 @@ TEST_CASE("an expansion finds the volume by every path that it is at, and by no 
   CHECK(failure(fresh().decide(Wish(Expanded{kPath, 0}))) == errc::not_found);
 }
 
-TEST_CASE("a filesystem that is read-only as wanted is left alone, one that turned so cannot grow") {
+TEST_CASE("an expansion skips a filesystem that is read-only by request, and fails on one that turned read-only") {
   Model model = staged_model();
   model.seen.image_size = model.seen.devices.front().size = kTwo;
   model.seen.mounts.front().filesystem_read_only = true;
@@ -62,7 +62,7 @@ TEST_CASE("a filesystem that is read-only as wanted is left alone, one that turn
   CHECK(std::holds_alternative<Done>(model.decide(Wish(Expanded{kPath, kTwo}))));
 }
 
-TEST_CASE("a raw block volume has no filesystem to grow") {
+TEST_CASE("an expansion of a raw block volume enlarges the device and grows no filesystem") {
   Model model = staged_model();
   model.record->block = model.record->stagings.front().capability.block = true;
   model.cluster_bytes = kTwo;
@@ -71,7 +71,7 @@ TEST_CASE("a raw block volume has no filesystem to grow") {
   CHECK(*steps == std::vector<Step>{step::Look{Fact::image_size}, step::KernelResize{}});
 }
 
-TEST_CASE("free space is given back once, by a filesystem that is served and may be written") {
+TEST_CASE("a trim runs once, and only on a filesystem that is served and writable") {
   Model model = staged_model();
   const auto steps = run(model, Wish(Trimmed{kPath}));
   REQUIRE(steps);

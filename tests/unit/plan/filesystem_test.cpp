@@ -1,11 +1,11 @@
-// Filesystems at their stage.
+// The filesystem in a stage.
 #include "model.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
 using namespace corbd::plan;
 
-TEST_CASE("a filesystem smaller than its device grows at stage, but not where nobody may write") {
+TEST_CASE("a stage grows a filesystem that is smaller than its device, unless the filesystem is read-only") {
   Model model = staged_model();
   model.record->stagings.front().complete = false;
   model.seen.devices.front().size = kTwo;

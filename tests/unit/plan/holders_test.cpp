@@ -1,4 +1,4 @@
-// A first stage of an image that other clients have: who may be cut off for it, and what is said otherwise.
+// A first stage of an image that has holders: which of them may be evicted, and the error if none may.
 #include <utility>
 
 #include "model.hpp"
@@ -26,7 +26,7 @@ Holder fenced() {
   return holder;
 }
 
-/// The image is at these clients, and the volume is attached to this node.
+/// These clients hold the image, and the volume is attached to this node.
 Model held_by(std::vector<Holder> holders) {
   Model model = fresh();
   model.holders = std::move(holders);
@@ -43,7 +43,7 @@ Model without_flag(Model model) {
   return but(std::move(model), [](Model& of) { of.policy.fence_out_of_service = false; });
 }
 
-/// Its client is dead, and has no watch any more.
+/// The owner of the lock is dead, and its watch has ended.
 Model left_its_lock() {
   return but(held_by({kHolder}), [](Model& of) { of.ownership.foreign_watchers.clear(); });
 }
@@ -57,7 +57,7 @@ Model lockless(Model model) {
   return but(std::move(model), [](Model& of) { of.exclusive_lock = false; });
 }
 
-/// Without that feature, and with the mark of a writer on a node that is ready.
+/// The image has no exclusive-lock feature, and the mark of a writer on a ready node.
 Model marked(bool watches) {
   Holder writer = on(State::ready);
   writer.watches = watches;
@@ -71,7 +71,7 @@ Model marked(bool watches) {
 
 const Step kHolders = step::Look{Fact::holders}, kAttachment = step::Look{Fact::attachment};
 
-/// Until the client is cut off, and further.
+/// The whole stage, with the eviction after these looks.
 Steps taken(Steps looks) {
   looks.push_back(step::Evict{});
   looks.push_back(step::Look{Fact::ownership});
@@ -94,7 +94,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 }  // namespace
 
-TEST_CASE("an image is taken only from clients that can write it no more, and only after they are cut off") {
+TEST_CASE("an image is taken over only from holders that can no longer write it, and only after their eviction") {
   const Wish stage = staged_wish();
   using At = Attachment::State;
   check({
@@ -163,7 +163,7 @@ TEST_CASE("an image is taken only from clients that can write it no more, and on
   });
 }
 
-TEST_CASE("a volume that is served is never taken from another client by what is known of that one's node") {
+TEST_CASE("a heal evicts no other client, even one whose node is out of service") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
@@ -179,7 +179,7 @@ TEST_CASE("a volume that is served is never taken from another client by what is
   for (const auto& step : *steps) CHECK_FALSE(std::holds_alternative<step::Evict>(step));
 }
 
-TEST_CASE("a refusal names the client, its node, the node's state, and what to do") {
+TEST_CASE("the error of an image in use names the holder, its node, the node's state, and the remedy") {
   Holder holder = on(State::not_ready, true);
   holder.node.since = "2026-11-23T03:00:00Z";
   holder.node.attached_since = "2026-11-22T03:00:00Z";
@@ -194,7 +194,7 @@ TEST_CASE("a refusal names the client, its node, the node's state, and what to d
   CHECK(has(refusal(held_by({kHolder})), "of no known node"));
 }
 
-TEST_CASE("a lock whose break failed has its owner cut off again, so that no shorter entry takes its place") {
+TEST_CASE("the owner of a lock is evicted again if it still has the lock after the first eviction") {
   Model model = left_its_lock();
   int evicted = 0;
   for (int i = 0; i < 40 && evicted < 2; ++i) {
@@ -211,13 +211,13 @@ TEST_CASE("a lock whose break failed has its owner cut off again, so that no sho
   CHECK(evicted == 2);
 }
 
-TEST_CASE("a refusal says for how long the volume has waited") {
+TEST_CASE("the error of an image in use says how long the volume has waited") {
   Model model = held_by({kHolder});
   model.seen.in_use_for = std::chrono::seconds(42);
   CHECK(has(refusal(model), "waited for 42 s"));
 }
 
-TEST_CASE("a client that opened the image while another one was cut off is found before the image is taken") {
+TEST_CASE("a client that opens the image during another client's eviction is found before the image is taken over") {
   Model model = held_by({fenced()});
   Decision last = Done{};
   bool came = false;
@@ -238,7 +238,7 @@ TEST_CASE("a client that opened the image while another one was cut off is found
   CHECK(has(std::get<Fail>(last).error.text, "10.0.0.8:0/1"));
 }
 
-TEST_CASE("only a client that has the image open now is cut off, not one that left since the look") {
+TEST_CASE("an eviction leaves out a holder that no longer has the image open") {
   Holder left = fenced();
   left.address = "10.0.0.8:0/1";
   left.locks = false;
@@ -258,13 +258,13 @@ TEST_CASE("only a client that has the image open now is cut off, not one that le
   FAIL("nobody was cut off");
 }
 
-TEST_CASE("a client of this very node is not taken for dead by what is said of the node") {
+TEST_CASE("another client of this node is not evicted, even if the node is said to be out of service") {
   Model model = held_by({on(State::out_of_service)});
   model.seen.client = "10.0.0.7:0/9";
   CHECK(has(refusal(model), "10.0.0.7:0/1"));
 }
 
-TEST_CASE("a fenced node opens nothing, and its volume is lost there only if it is attached elsewhere") {
+TEST_CASE("a fenced node opens no image, and a volume is lost there only if it is attached elsewhere") {
   const auto fenced_node = [](Attachment::State state) {
     Model model = staged_model();
     model.seen.link = Observation::Link::none;

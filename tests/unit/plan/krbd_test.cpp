@@ -1,4 +1,4 @@
-// The kernel's own client.
+// The kernel client.
 #include "krbd.hpp"
 
 #include "model.hpp"
@@ -65,8 +65,8 @@ std::vector<Step> checked_and_mounted() {
 }  // namespace
 
 TEST_CASE(
-    "a fresh stage with the kernel's client looks who has the image before and after the map, and leaves no image "
-    "open") {
+    "a fresh stage with the kernel client checks who has the image before and after mapping, and finally closes the "
+    "image") {
   Model model = fresh();
   auto wish = staged_wish();
   wish.mounter = Mounter::krbd;
@@ -81,21 +81,23 @@ TEST_CASE(
                             {step::CloseImage{}}}));
 }
 
-TEST_CASE("a stage with the kernel's client, as a table") {
+TEST_CASE(
+    "a stage with the kernel client maps and mounts an image, unless the stage may write and another client has the "
+    "image") {
   check({
-      {"of an image with a filesystem", filled(), Wish(krbd_wish()),
+      {"an image with a filesystem", filled(), Wish(krbd_wish()),
        sequence({permitted(), map_and_name(), checked_and_mounted(), {step::CloseImage{}}})},
-      {"of a block volume", fresh(), Wish(block_wish()),
+      {"a block volume", fresh(), Wish(block_wish()),
        sequence({permitted(),
                  map_and_name(),
                  {step::Bind{kTarget}, step::Look{Fact::format_marker}, step::WriteRecord{}, step::CloseImage{}}})},
-      {"that only reads: nobody is looked for", filled(), Wish(read_only_wish()),
+      {"a read-only stage, which looks for no other client", filled(), Wish(read_only_wish()),
        sequence({intended(),
                  {step::MapKrbd{}, step::WriteRecord{}, step::Look{Fact::probe}, step::Mount{kTarget},
                   step::WriteRecord{}}})},
-      {"of an image that another client has open", but(filled(), seen_elsewhere), Wish(krbd_wish()),
+      {"an image that another client has open", but(filled(), seen_elsewhere), Wish(krbd_wish()),
        sequence({opened(), {step::Look{Fact::holders}}}), errc::in_use},
-      {"of an image whose lock a dead client has left",
+      {"an image with a dead client's lock",
        but(filled(),
            [](Model& model) {
              model.ownership.lock = Lock::other;
@@ -108,7 +110,7 @@ TEST_CASE("a stage with the kernel's client, as a table") {
                  map_and_name(),
                  checked_and_mounted(),
                  {step::CloseImage{}}})},
-      {"of an image that another client has opened since the map",
+      {"an image that another client opened after the map",
        but(mapped(),
            [](Model& model) {
              seen_elsewhere(model);
@@ -121,7 +123,7 @@ TEST_CASE("a stage with the kernel's client, as a table") {
        {step::Look{Fact::stash}, step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}, step::UnmapKrbd{},
         step::WriteRecord{}, step::Look{Fact::holders}},
        errc::in_use},
-      {"of an encrypted volume, whose header is proven ours again after the mark",
+      {"an encrypted volume, whose ownership is proven again after the mark",
        but(fresh(),
            [](Model& model) {
              model.kms_id = "default";
@@ -136,7 +138,7 @@ TEST_CASE("a stage with the kernel's client, as a table") {
                   step::LuksNote{}, step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}},
                  mounted(),
                  {step::CloseImage{}}})},
-      {"after a boot",
+      {"after a reboot",
        but(mapped(),
            [](Model& model) {
              model.seen.boot_id = "next";
@@ -145,11 +147,11 @@ TEST_CASE("a stage with the kernel's client, as a table") {
            }),
        Wish(krbd_wish()),
        sequence({{step::DropRecord{}}, permitted(), map_and_name(), checked_and_mounted(), {step::CloseImage{}}})},
-      {"again", mapped(), Wish(krbd_wish()), {}},
+      {"a repeated stage", mapped(), Wish(krbd_wish()), {}},
   });
 }
 
-TEST_CASE("what else is wanted of a volume of the kernel's client, as a table") {
+TEST_CASE("a kernel client's volume can be healed, unstaged and expanded, but not given up or rekeyed") {
   check({
       {"healed: the kernel serves it", mapped(), Wish(Healed{}), {}},
       {"unstaged, without the cluster",
@@ -161,9 +163,9 @@ TEST_CASE("what else is wanted of a volume of the kernel's client, as a table") 
        but(mapped(), [](Model& model) { model.filesystem_bytes = 1 << 29; }),
        Wish(Expanded{kPath, 1 << 30}),
        {step::Look{Fact::filesystem, kTarget}, step::Grow{kTarget}}},
-      {"expanded before", mapped(), Wish(Expanded{kPath, kTwo}), {}, errc::unavailable},
+      {"expanded before the kernel has seen it", mapped(), Wish(Expanded{kPath, kTwo}), {}, errc::unavailable},
       {"given up", mapped(), Wish(Failed{}), {}, errc::failed_precondition},
-      {"another key",
+      {"rekeyed",
        but(mapped(),
            [](Model& model) {
              model.record->kms_id = "default";
@@ -175,7 +177,7 @@ TEST_CASE("what else is wanted of a volume of the kernel's client, as a table") 
   });
 }
 
-TEST_CASE("the kernel's client is chosen where it is wanted and knows every feature of the image") {
+TEST_CASE("the kernel client is chosen if it is asked for and knows every feature of the image") {
   const device::Abilities able{0x1bf, false};
   const auto key = cephcsi::KeyType::aes;
   CHECK(*choose_kind(Mounter::nbd, 0, key, Error{errc::failed_precondition, "no module"}) == device::Kind::nbd);
@@ -186,7 +188,7 @@ TEST_CASE("the kernel's client is chosen where it is wanted and knows every feat
   CHECK_THAT(refused.error().text, ContainsSubstring("journaling, bit 40"));
 }
 
-TEST_CASE("a key of a type that the kernel may not know is a reason for the other mounter, where one may try") {
+TEST_CASE("a key type that the kernel does not know selects the other mounter, but only if trying another is allowed") {
   const auto key = GENERATE(cephcsi::KeyType::unknown, cephcsi::KeyType::aes, cephcsi::KeyType::aes256k);
   const bool known = GENERATE(true, false);
   const device::Abilities able{0x1bf, known};

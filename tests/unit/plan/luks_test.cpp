@@ -65,8 +65,8 @@ std::vector<Step> rotated() {
 }  // namespace
 
 TEST_CASE(
-    "a fresh stage of an encrypted volume proves its image empty before the header, and makes the filesystem on the "
-    "mapping") {
+    "a fresh stage of an encrypted volume proves that its image is empty, writes the header, and makes the filesystem "
+    "on the mapping") {
   Model model = fresh();
   model.kms_id = "default";
   model.filesystem_bytes = mapping().size;
@@ -83,38 +83,39 @@ TEST_CASE(
   CHECK(model.stash->encrypted);
 }
 
-TEST_CASE("a stage of an encrypted volume, as a table") {
+TEST_CASE(
+    "a stage of a used encrypted volume opens its header, redoes a header of its own unfinished format, and otherwise "
+    "refuses") {
   check({
-      {"that has its header", encrypted(), Wish(staged_wish()),
+      {"a finished header", encrypted(), Wish(staged_wish()),
        sequence({looked(), {step::LuksOpen{}}, mapping_mounted()})},
-      {"whose metadata were not written yet",
-       but(encrypted(), [](Model& model) { model.encryption = "encryptionPrepared"; }), Wish(staged_wish()),
-       sequence({looked(), {step::LuksNote{}, step::LuksOpen{}}, mapping_mounted()})},
-      {"that only reads",
+      {"a header without metadata", but(encrypted(), [](Model& model) { model.encryption = "encryptionPrepared"; }),
+       Wish(staged_wish()), sequence({looked(), {step::LuksNote{}, step::LuksOpen{}}, mapping_mounted()})},
+      {"a read-only stage",
        encrypted(),
        Wish(encrypted_read_only()),
        {step::Look{Fact::resolved}, step::WriteRecord{}, step::Fence{}, step::OpenImage{}, step::Look{Fact::stash},
         step::WriteStash{kPath, {}}, step::StartSession{}, step::KernelConnect{}, step::WriteStash{kPath, {}},
         step::WriteRecord{}, step::Tune{}, step::Look{Fact::encryption}, step::Look{Fact::luks}, step::LuksOpen{},
         step::Look{Fact::probe}, step::Mount{kTarget}, step::WriteRecord{}}},
-      {"again", open(), Wish(staged_wish()), {}},
-      {"of an image with unencrypted data",
+      {"a repeated stage", open(), Wish(staged_wish()), {}},
+      {"unencrypted data",
        but(encrypted(),
            [](Model& model) {
              model.luks = false;
              model.slots.clear();
            }),
        Wish(staged_wish()), looked(), errc::failed_precondition},
-      {"of an image whose metadata tell of a header that is gone",
+      {"metadata, but no header",
        but(encrypted(),
            [](Model& model) {
              model.luks = model.image_has_data = model.image_has_filesystem = false;
              model.slots.clear();
            }),
        Wish(staged_wish()), looked(), errc::not_empty},
-      {"of a header without a key that nobody's marker tells of", but(encrypted(), without_key), Wish(staged_wish()),
+      {"a header without a key, and no format marker", but(encrypted(), without_key), Wish(staged_wish()),
        sequence({looked(), {step::Look{Fact::format_marker}}}), errc::failed_precondition},
-      {"of a header without a key that this record began",
+      {"a header without a key, from a format that this record began",
        but(open(),
            [](Model& model) {
              without_key(model);
@@ -131,10 +132,12 @@ TEST_CASE("a stage of an encrypted volume, as a table") {
   });
 }
 
-TEST_CASE("what else is wanted of an encrypted volume, as a table") {
+TEST_CASE(
+    "a mapping closes before its device and grows after it, a heal leaves it alone, and an interrupted key rotation is "
+    "completed") {
   const auto keys = [](Keys now) { return but(open(), [now](Model& model) { model.keys = now; }); };
   check({
-      {"unstaged: the mapping goes before its device",
+      {"unstaged: the mapping closes before its device",
        open(),
        Wish(Unstaged{kPath}),
        {step::Umount{kTarget}, step::WriteRecord{}, step::LuksClose{}, step::Look{Fact::unused}, step::Disconnect{},
@@ -149,7 +152,7 @@ TEST_CASE("what else is wanted of an encrypted volume, as a table") {
        Wish(Expanded{kPath, kTwo}),
        {step::Look{Fact::image_size}, step::KernelResize{}, step::LuksResize{}, step::Look{Fact::filesystem, kTarget},
         step::Grow{kTarget}}},
-      {"healed: without its key",
+      {"healed, without its passphrase",
        but(open(),
            [](Model& model) {
              model.seen.link = Observation::Link::none;
@@ -159,17 +162,17 @@ TEST_CASE("what else is wanted of an encrypted volume, as a table") {
        Wish(Healed{}),
        {step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}, step::WriteRecord{}, step::Lock{},
         step::StartSession{}, step::KernelReconfigure{}}},
-      {"another key", open(), Wish(Rekeyed{}),
+      {"key rotation", open(), Wish(Rekeyed{}),
        sequence({{step::Look{Fact::keys}, step::AddKey{}, step::Look{Fact::keys}}, rotated()})},
-      {"another key, after a rotation that lacks its last step", keys({{true, true}, {true, false}}), Wish(Rekeyed{}),
+      {"key rotation, after one that lacks its last step", keys({{true, true}, {true, false}}), Wish(Rekeyed{}),
        sequence({{step::Look{Fact::keys}, step::RemoveKey{1}, step::Look{Fact::keys}, step::AddKey{},
                   step::Look{Fact::keys}},
                  rotated()})},
-      {"another key, after a rotation that had only begun", keys({{true, true}, {true, true}}), Wish(Rekeyed{}),
+      {"key rotation, after one that had only begun", keys({{true, true}, {true, true}}), Wish(Rekeyed{}),
        sequence({{step::Look{Fact::keys}}, rotated()})},
-      {"another key, after a rotation whose new key the KMS did not take", keys({{true, false}, {true, true}}),
+      {"key rotation, after one whose new key the KMS did not take", keys({{true, false}, {true, true}}),
        Wish(Rekeyed{}), sequence({{step::Look{Fact::keys}}, rotated()})},
-      {"another key, where the KMS's opens nothing",
+      {"key rotation, but the KMS's key opens nothing",
        keys({{true, false}, {true, false}}),
        Wish(Rekeyed{}),
        {step::Look{Fact::keys}},

@@ -72,7 +72,7 @@ void Model::apply(const Step& step, const Wish& wish) {
     seen.mounts.push_back(mount_of(seen.devices.front(), path));
   };
   const auto leave_path = [&](const std::string& path, bool sync) {
-    // The last of a filesystem is synced, and needs a link for that.
+    // The last unmount of a filesystem syncs it, which needs a link.
     for (const auto& mount : seen.mounts)
       if (mount.target == path && seen.device() != nullptr && shows(mount, *seen.device()) && record) {
         const auto other = [&](const auto& one) {
@@ -119,7 +119,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                  },
                  [&](const step::OpenImage&) { seen.image_open = true; },
                  [&](const step::Lock&) {
-                   // Our own mark takes the place of the one that proved it.
+                   // Our own mark replaces the predecessor's, which was the proof.
                    if (std::exchange(ownership.handed_over, false)) {
                      seen.writer_marked = true;
                      seen.facts.ownership.reset();
@@ -273,7 +273,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                    seen.facts.keys.reset();
                  },
                  [&](const step::RemoveKey& of) {
-                   // What opens with the key that the KMS has stays.
+                   // A slot that opens with the KMS's key stays.
                    REQUIRE((of.slot == 0 ? keys.second : keys.first).opens);
                    (of.slot == 0 ? keys.first : keys.second) = {};
                    seen.facts.keys.reset();

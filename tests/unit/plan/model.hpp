@@ -33,9 +33,9 @@ struct Model {
   Attachment attachment;
   std::vector<Holder> holders;  ///< the foreign watchers of `ownership`
   bool other_serves = false;
-  bool cut = false;        ///< its device takes no link any more
-  bool open = false;       ///< somebody has its device open, without using it
-  std::string kms_id;      ///< by its journal
+  bool cut = false;        ///< its device no longer accepts a link
+  bool open = false;       ///< a program has its device open, but not mounted
+  std::string kms_id;      ///< as its journal says
   std::string encryption;  ///< the image's metadata
   bool luks = false;       ///< it has a header; what is on the image is then below that
   std::vector<int> slots;
@@ -55,7 +55,7 @@ struct Model {
 };
 
 device::Seen device_seen(std::uint32_t index);
-/// What is open above the device of an encrypted volume.
+/// The mapping above the device of an encrypted volume.
 device::UpperDevice mapping();
 host::Mount mount_of(const device::Seen& device, const std::string& target);
 Staged staged_wish();
@@ -72,34 +72,34 @@ inline std::vector<Step> opened() {
   return {step::Look{Fact::resolved}, step::WriteRecord{}, step::Fence{}, step::OpenImage{},
           step::Look{Fact::ownership}};
 }
-/// And that it may be written here.
+/// As opened(), and until it is known that this node may write the image.
 inline std::vector<Step> permitted() {
   auto steps = opened();
   steps.push_back(step::Look{Fact::attachment});
   return steps;
 }
-/// And until this agent serves a device.
+/// From there until this agent serves a device.
 inline std::vector<Step> connected() {
   return {step::Lock{},          step::Look{Fact::stash},     step::WriteStash{kPath, {}}, step::StartSession{},
           step::KernelConnect{}, step::WriteStash{kPath, {}}, step::WriteRecord{},         step::Tune{}};
 }
-/// What a stage does with an image of which nothing proves yet that it is empty, until it may be written.
+/// From an image that nothing proves to be empty yet to one that may be formatted.
 inline std::vector<Step> proven_empty() {
   return {step::Look{Fact::format_marker}, step::Look{Fact::has_data}, step::WriteRecord{}, step::Mark{}};
 }
-/// And from the filesystem on.
+/// From a new filesystem to the end of the stage.
 inline std::vector<Step> mounted() {
   return {step::Look{Fact::probe}, step::Mount{kTarget}, step::Look{Fact::filesystem, kTarget}, step::Unmark{},
           step::WriteRecord{}};
 }
-/// One after the other.
+/// The parts, one after another.
 std::vector<Step> sequence(std::initializer_list<std::vector<Step>> parts);
 
 /// A step as the tests compare it: without the record, the stash and the note that it writes, and whom it evicts.
 Step outline(Step step);
-/// The outlines of the steps until Done or Fail; an empty optional when 40 do not get there.
+/// The outlines of the steps until the planner asks for no more; nothing if 40 steps do not get there.
 std::optional<std::vector<Step>> run(Model& model, const Wish& wish, Decision* last = nullptr);
-/// Of what the planner failed with; ok: it did not.
+/// The error that the planner failed with; ok: it did not fail.
 errc failure(const Decision& decision);
 
 /// A row of a table: a volume in some state, what is wanted of it, the steps to there, and how they end.

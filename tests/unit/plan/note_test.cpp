@@ -7,7 +7,9 @@ using namespace corbd;
 using namespace corbd::test;
 using namespace corbd::plan;
 
-TEST_CASE("what a provisioner made is noted before its device is made, once, and with an address for fencing only") {
+TEST_CASE(
+    "a provisioner's image gets one note before its device is connected, with the client's address only if fencing is "
+    "on") {
   const bool fencing = GENERATE(false, true);
   Policy policy = kPolicy;
   policy.fencing = fencing;
@@ -27,7 +29,8 @@ TEST_CASE("what a provisioner made is noted before its device is made, once, and
   CHECK(std::holds_alternative<Done>(model.decide(Wish(Healed{}))));
 }
 
-TEST_CASE("with another address the note is renewed after the device is served again, and a refusal is no hindrance") {
+TEST_CASE(
+    "a heal renews the note of an old address after it reconnects the device, and skips a note that was refused") {
   Model model = staged_model();
   model.policy.fencing = true;
   model.record->provisioned = true;

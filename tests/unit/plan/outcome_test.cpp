@@ -1,4 +1,4 @@
-// What the end of a wish means: undo, retry, and whether it tells of the image's owner.
+// What the end of a wish leads to: undo and retry. Also, whether it says anything about the image's owner.
 #include "corbd/plan/outcome.hpp"
 
 #include "model.hpp"
@@ -26,7 +26,7 @@ Published published_at(std::string target) {
 
 }  // namespace
 
-TEST_CASE("a stage that fails for good is undone, and one that its caller repeats is not") {
+TEST_CASE("a stage with a final error is undone, and a stage that its caller will repeat is not") {
   const Wish wish = staged_wish();
   const auto record = record_with({{staged_wish().path, {}, false}});
   const Failure failure = after_failure(wish, {}, record, kFinal);
@@ -35,12 +35,12 @@ TEST_CASE("a stage that fails for good is undone, and one that its caller repeat
   CHECK_FALSE(after_failure(wish, {}, record, {errc::unreachable, "no answer"}).undo);
 }
 
-TEST_CASE("a stage that fails at a path where the volume is staged already leaves that staging in place") {
+TEST_CASE("a stage that fails at a path where the volume is already staged leaves that staging in place") {
   const auto record = record_with({{staged_wish().path, {}, true}});
   CHECK_FALSE(after_failure(staged_wish(), record, record, kFinal).undo);
 }
 
-TEST_CASE("a failed publish takes away only the target that it added") {
+TEST_CASE("a failed publish removes only the target that it added") {
   const auto before = record_with({}, {{"/pod/1", "/staging"}});
   const auto now = record_with({}, {{"/pod/1", "/staging"}, {"/pod/2", "/staging"}});
   CHECK(after_failure(published_at("/pod/2"), before, now, kFinal).undo == Wish(Unpublished{"/pod/2"}));
@@ -48,7 +48,7 @@ TEST_CASE("a failed publish takes away only the target that it added") {
   CHECK_FALSE(after_failure(published_at("/pod/3"), before, now, kFinal).undo);
 }
 
-TEST_CASE("a stage that began a format is repeated, whatever it failed with, because only its record allows that") {
+TEST_CASE("a stage that fails after it began a format keeps its record and is retried, even if the error is final") {
   auto record = record_with({{staged_wish().path, {}, false}});
   record->format = "3f2a";
   const Failure failure = after_failure(staged_wish(), {}, record, kFinal);
@@ -57,13 +57,13 @@ TEST_CASE("a stage that began a format is repeated, whatever it failed with, bec
   CHECK(failure.error.text == kFinal.text);
 }
 
-TEST_CASE("a failed undo makes the caller repeat its wish, and tells both errors") {
+TEST_CASE("a failed undo returns a retryable error that contains both errors") {
   const Error error = undo_failed(kFinal, {errc::timed_out, "umount does not end"});
   CHECK(error.code == errc::unavailable);
   CHECK(error.text == "no such mount option; undoing it failed: umount does not end");
 }
 
-TEST_CASE("a stage is tried again while other clients have its image, after longer and longer pauses") {
+TEST_CASE("a stage whose image has holders is retried after pauses that double up to 5 s") {
   Facts facts;
   facts.holders.emplace();
   const result<> in_use = Error{errc::in_use, "10.0.0.2 has it"};
@@ -75,7 +75,7 @@ TEST_CASE("a stage is tried again while other clients have its image, after long
   CHECK(pause(4000000000) == std::chrono::seconds(5));
 }
 
-TEST_CASE("nothing but a stage of an image in use is tried again while its caller waits") {
+TEST_CASE("only a stage whose image has holders is retried while its caller waits") {
   Facts facts;
   facts.holders.emplace();
   const result<> in_use = Error{errc::in_use, "10.0.0.2 has it"};
@@ -85,7 +85,9 @@ TEST_CASE("nothing but a stage of an image in use is tried again while its calle
   CHECK_FALSE(pause_before_retry(staged_wish(), in_use, Facts(), 1));
 }
 
-TEST_CASE("what ended before a look at the image's owner says nothing of it, except a healing") {
+TEST_CASE(
+    "an unavailable unstage and a successful unpublish say nothing about the image's owner unless they looked; a heal "
+    "always does") {
   const result<> waits = Error{errc::unavailable, "a helper works on it"};
   CHECK_FALSE(tells_of_ownership(Wish(Unstaged{"/staging"}), waits, {}));
   CHECK_FALSE(tells_of_ownership(Wish(Unpublished{"/pod/1"}), result<>(), {}));

@@ -10,7 +10,7 @@ using namespace corbd::plan;
 
 namespace {
 
-/// A third of the volumes, in any state of their encryption.
+/// Encrypts a third of the volumes, and leaves the encryption in a random state.
 void encrypt(Model& model, std::mt19937& random) {
   if (!model.record || random() % 3 != 0) return;
   const auto flip = [&] { return random() % 2 == 0; };
@@ -29,7 +29,9 @@ void encrypt(Model& model, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this order") {
+TEST_CASE(
+    "a fresh stage resolves the name, takes the lock, connects a device, proves the image empty, formats it and mounts "
+    "it, in this order") {
   Model model = fresh();
   const auto steps = run(model, Wish(staged_wish()));
   REQUIRE(steps);
@@ -38,13 +40,13 @@ TEST_CASE("a fresh stage goes from the name to a mounted filesystem in this orde
   CHECK(model.record->stagings.front().complete);
 }
 
-TEST_CASE("what is staged and answers is Done at the first look") {
+TEST_CASE("a stage or heal of a volume that is staged and served is done at once") {
   for (const Wish& wish : {Wish(staged_wish()), Wish(Healed{})})
     CHECK(std::holds_alternative<Done>(staged_model().decide(wish)));
 }
 
 TEST_CASE(
-    "another default mounter, by which the map options mean another use, makes no other request of a repeated one") {
+    "a repeated stage or publish matches its record even if a new default mounter reads its map options differently") {
   Model model = staged_model();
   const bool was = GENERATE(true, false);
   model.record->read_only = model.record->stagings.front().capability.read_only = was;
@@ -63,7 +65,9 @@ TEST_CASE(
   CHECK(std::get<step::WriteRecord>(std::get<Step>(second)).record.stagings.back().capability.read_only == was);
 }
 
-TEST_CASE("a mount that shows at a second path of the same folder goes with the first, and is the last to be synced") {
+TEST_CASE(
+    "an unstage also removes the staging mount's propagated copy, and is refused if any other mount of the device is "
+    "left") {
   Model model = staged_model();
   host::Mount& mount = model.seen.mounts.front();
   mount.id = 1;
@@ -71,7 +75,7 @@ TEST_CASE("a mount that shows at a second path of the same folder goes with the 
   host::Mount twin = mount;
   twin.id = 2;
   twin.target = "/data" + mount.target;
-  SECTION("where the folders propagate") {
+  SECTION("a copy goes with the staging mount, which is synced as the last mount of its filesystem") {
     twin.place = GENERATE(host::Place{8, 1, "/kubelet/staging/image-1", 5, 0},
                           host::Place{8, 1, "/kubelet/staging/image-1", 0, 5});
     model.seen.mounts.push_back(twin);
@@ -81,7 +85,7 @@ TEST_CASE("a mount that shows at a second path of the same folder goes with the 
     CHECK(std::holds_alternative<step::DropRecord>(steps->back()));
     CHECK(model.seen.mounts.empty());
   }
-  SECTION("where they do not, or it is a pod's bind, the refusal names the second path") {
+  SECTION("a mount of another peer group, folder or filesystem is no copy, and the error names its path") {
     twin.place =
         GENERATE(host::Place{8, 1, "/kubelet/staging/image-1", 6, 0},
                  host::Place{8, 1, "/kubelet/staging/image-1", 0, 0}, host::Place{8, 1, "/kubelet/pods/p/mount", 5, 0},
@@ -93,14 +97,14 @@ TEST_CASE("a mount that shows at a second path of the same folder goes with the 
   }
 }
 
-TEST_CASE("while a helper of an earlier start works on a live device, everything but healing waits") {
+TEST_CASE("while an earlier agent's helper works on a served device, an unstage waits and a heal does not") {
   Model model = staged_model();
   model.seen.busy = true;
   CHECK(std::holds_alternative<Wait>(model.decide(Wish(Unstaged{kPath}))));
   CHECK(std::holds_alternative<Done>(model.decide(Wish(Healed{}))));
 }
 
-TEST_CASE("an unstage takes everything down in this order") {
+TEST_CASE("an unstage unmounts, disconnects the device, closes the image, and drops stash and record, in this order") {
   Model model = staged_model();
   model.stash.emplace();
   const auto steps = run(model, Wish(Unstaged{kPath}));
@@ -110,7 +114,7 @@ TEST_CASE("an unstage takes everything down in this order") {
                                     step::Look{Fact::stash}, step::DropStash{kPath}, step::DropRecord{}});
 }
 
-TEST_CASE("a device that somebody has open is disconnected once, and then waited for") {
+TEST_CASE("an unstage disconnects a device only once, then waits until no program has it open") {
   Model model = staged_model();
   model.open = true;
   Decision last;
@@ -125,7 +129,7 @@ TEST_CASE("a device that somebody has open is disconnected once, and then waited
   CHECK(std::holds_alternative<Done>(last));
 }
 
-TEST_CASE("a mounted device that another program disconnected is not served, and is unmounted without a link") {
+TEST_CASE("a mounted device that another program disconnected cannot be healed, but is unmounted without a link") {
   Model model = staged_model();
   model.cut = true;
   model.seen.link = Observation::Link::closed;
@@ -147,7 +151,7 @@ TEST_CASE("a device that device-mapper holds is not disconnected") {
   CHECK(failure(last) == errc::in_use);
 }
 
-TEST_CASE("what is not mounted is cleared once, and what another volume has is not touched") {
+TEST_CASE("an unstage or unpublish without a record clears its path once, and fails if another volume has that path") {
   Model model = fresh();
   for (const Wish& wish : {Wish(Unstaged{kPath}), Wish(Unpublished{"/target"})}) {
     Model one = model;

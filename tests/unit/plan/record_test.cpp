@@ -13,7 +13,7 @@ TEST_CASE("a record read back is the one that was written") {
   CHECK(*back == test::sample_record());
 }
 
-TEST_CASE("what was noted of this node is part of the record of a provisioner's volume, and absent from others") {
+TEST_CASE("a record keeps the node's note for a provisioner's volume, and has no field for it otherwise") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("note") == std::string::npos);
   CHECK(plan::encode(record).find("provisioned") == std::string::npos);
@@ -22,7 +22,7 @@ TEST_CASE("what was noted of this node is part of the record of a provisioner's 
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
-TEST_CASE("a record says which client has its device, and nothing where it is nbd") {
+TEST_CASE("a record keeps the kind and options of a kernel client's device, and has no fields for them with nbd") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("kind") == std::string::npos);
   CHECK(plan::encode(record).find("kernel") == std::string::npos);
@@ -31,7 +31,7 @@ TEST_CASE("a record says which client has its device, and nothing where it is nb
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
-TEST_CASE("how a volume is served is part of its record, and absent where nothing was wished") {
+TEST_CASE("a record keeps the options for serving a volume, and has no field for them if none were given") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("serving") == std::string::npos);
   record.source.serving = {false, 600, {{"rbd_op_threads", "2"}}};
@@ -40,14 +40,14 @@ TEST_CASE("how a volume is served is part of its record, and absent where nothin
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
-TEST_CASE("which KMS has the key of an encrypted volume is part of its record, and absent where it is not encrypted") {
+TEST_CASE("a record keeps the KMS ID of an encrypted volume, and has no field for it otherwise") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("kms") == std::string::npos);
   record.kms_id = "default";
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
-TEST_CASE("the names of the claim and of the pods are part of the record, and absent where nobody told them") {
+TEST_CASE("a record keeps the names of the claim and the pods, and has no fields for them if they are unknown") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("claim") == std::string::npos);
   CHECK(plan::encode(record).find("pod\"") == std::string::npos);
@@ -56,28 +56,28 @@ TEST_CASE("the names of the claim and of the pods are part of the record, and ab
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
-TEST_CASE("a client of rbd-nbd without a cache is part of the record, and absent from others") {
+TEST_CASE("a record keeps the address of an rbd-nbd client without a cache, and has no field for it otherwise") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("uncached") == std::string::npos);
   record.uncached = "10.0.0.1:0/9";
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
-TEST_CASE("when the image was modified last is part of the record, and absent where it is not known") {
+TEST_CASE("a record keeps the time of the image's last modification, and has no field for it if the time is unknown") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("modified") == std::string::npos);
   record.modified = 1'795'000'000'123'456'789;
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
-TEST_CASE("a format that was begun is part of the record, and absent from others") {
+TEST_CASE("a record keeps a format that has begun, and has no field for it otherwise") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("format") == std::string::npos);
   record.format = "mkfs by 10.0.0.1:0/1";
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
-TEST_CASE("any truncation of a record is seen as corrupt") {
+TEST_CASE("a record that is cut short anywhere in its JSON is corrupt") {
   const std::string bytes = plan::encode(test::sample_record());
   for (std::size_t length = 0; length + 2 < bytes.size(); ++length) {
     const auto back = plan::decode(std::string_view(bytes).substr(0, length));
@@ -86,7 +86,7 @@ TEST_CASE("any truncation of a record is seen as corrupt") {
   }
 }
 
-TEST_CASE("any flipped bit of a record is seen, or changes nothing") {
+TEST_CASE("a record with a flipped bit is rejected, or decodes to the record that was written") {
   const std::string bytes = plan::encode(test::sample_record());
   for (std::size_t at = 0; at < bytes.size(); ++at)
     for (int bit = 0; bit < 8; ++bit) {
@@ -97,19 +97,19 @@ TEST_CASE("any flipped bit of a record is seen, or changes nothing") {
     }
 }
 
-TEST_CASE("a record of nothing but zeroes, as a power cut may leave it, is corrupt") {
+TEST_CASE("a record full of NUL bytes, as a power cut may leave it, is corrupt") {
   const auto back = plan::decode(std::string(512, '\0'));
   REQUIRE_FALSE(back);
   CHECK(back.error().code == errc::state_corrupt);
 }
 
-TEST_CASE("a record of a newer version is told apart from a corrupt one") {
+TEST_CASE("a record of a newer version fails with another error than a corrupt record") {
   const auto back = plan::decode(R"({"version":99,"crc32c":0,"record":{}})");
   REQUIRE_FALSE(back);
   CHECK(back.error().code == errc::state_newer);
 }
 
-TEST_CASE("the first version's golden file reads for ever") {
+TEST_CASE("the golden file of the first record version still decodes") {
   const auto bytes = read_file(std::string(CORBD_TESTS) + "/unit/plan/golden/record-v1.json", 1 << 20);
   REQUIRE(bytes);
   const auto back = plan::decode(*bytes);
@@ -123,7 +123,7 @@ TEST_CASE("a record holds no key") {
   CHECK_THAT(bytes, !ContainsSubstring("userKey"));
 }
 
-TEST_CASE("what a format and an operator override left is part of the record, and absent from others") {
+TEST_CASE("a record keeps its format version, an operator override and the stash's attachment UID") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("format_version") == std::string::npos);
   CHECK(plan::encode(record).find("on_word") == std::string::npos);

@@ -1,4 +1,4 @@
-// ceph-csi's stash beside what is staged.
+// ceph-csi's stash in the staging path.
 #include "model.hpp"
 
 using namespace corbd;
@@ -18,8 +18,7 @@ Model stashed_model() {
 }  // namespace
 
 TEST_CASE(
-    "the stash tells what the attributes say and where the image was found, and of the device as soon as there is "
-    "one") {
+    "the stash has the volume's attributes and the image's location, and the device's path once the device exists") {
   Model model = fresh();
   Staged wish = staged_wish();
   wish.stash.unmap_options = "force";
@@ -38,7 +37,7 @@ TEST_CASE(
   CHECK(model.stash == Stash{"pool", "ns", "image", "force", true, false, "/dev/nbd3", "/logs", ""});
 }
 
-TEST_CASE("a stage whose image is refused writes no stash") {
+TEST_CASE("a stage that is refused because another client has its image locked writes no stash") {
   Model model = fresh();
   model.ownership.lock = Lock::other;
   model.ownership.owner = "10.0.0.2:0/5";
@@ -51,7 +50,9 @@ TEST_CASE("a stage whose image is refused writes no stash") {
   CHECK_THAT(text, ContainsSubstring("image pool/image (image ID id-1) of volume image-1"));
 }
 
-TEST_CASE("without a record and a stash a served device is umounted and left, one that nobody serves is not touched") {
+TEST_CASE(
+    "an unstage without record and stash fails while the device is unserved, and unmounts a served device without "
+    "removing it") {
   Model model = staged_model();
   model.record.reset();
   model.seen.link = Observation::Link::none;
@@ -69,7 +70,7 @@ TEST_CASE("without a record and a stash a served device is umounted and left, on
 }
 
 TEST_CASE(
-    "once it is known by which VolumeAttachment a volume is here, its stash tells that too, and all else as before") {
+    "once a served volume's VolumeAttachment is known, its UID is added to the stash, which is otherwise unchanged") {
   Model model = stashed_model();
   Stash expected = *model.stash;
   expected.attachment = "uid-1";
@@ -80,7 +81,7 @@ TEST_CASE(
   CHECK(model.stash == expected);
 }
 
-TEST_CASE("what ceph-csi wrote over a stash is signed anew when the volume's attachment is asked for again") {
+TEST_CASE("a stash that lacks the recorded attachment UID gets that UID when the same attachment is reported again") {
   Model model = stashed_model();
   model.record->attachment_uid = "uid-1";
   CHECK(run(model, Wish(Attached{"uid-1"})) ==
@@ -88,7 +89,7 @@ TEST_CASE("what ceph-csi wrote over a stash is signed anew when the volume's att
   CHECK(model.stash->attachment == "uid-1");
 }
 
-TEST_CASE("a stage that knows its VolumeAttachment leaves it beside the volume") {
+TEST_CASE("a stage that knows its VolumeAttachment writes the attachment's UID to the stash") {
   Model model = fresh();
   Staged wish = staged_wish();
   wish.attachment = {Attachment::State::here, "uid-1", ""};
@@ -96,14 +97,14 @@ TEST_CASE("a stage that knows its VolumeAttachment leaves it beside the volume")
   CHECK(model.stash->attachment == "uid-1");
 }
 
-TEST_CASE("a stage that does not know its VolumeAttachment leaves none of before beside the volume") {
+TEST_CASE("a stage that does not know its VolumeAttachment removes an earlier attachment's UID from the stash") {
   Model model = fresh();
   model.stash = Stash{"", "", "", "", true, false, "", "", "", "uid-0"};
   REQUIRE(run(model, Wish(staged_wish())));
   CHECK(model.stash->attachment == "");
 }
 
-TEST_CASE("the stash of a volume that nobody serves is not signed") {
+TEST_CASE("the stash of an unserved volume gets no attachment UID") {
   Model model = stashed_model();
   model.record->attachment_uid = GENERATE("", "uid-1");
   model.seen.link = Observation::Link::none;
@@ -112,7 +113,7 @@ TEST_CASE("the stash of a volume that nobody serves is not signed") {
   CHECK(model.stash->attachment == "");
 }
 
-TEST_CASE("for a VolumeAttachment no stash is made, and none of another image signed") {
+TEST_CASE("a reported attachment is recorded, but makes no stash and does not change the stash of another image") {
   Model model = stashed_model();
   if (GENERATE(true, false))
     model.stash.reset();

@@ -97,7 +97,7 @@ errc failure(const Decision& decision) {
 
 namespace {
 
-/// For whoever reads that a row is wrong.
+/// Shown if a row fails.
 std::string text(const std::vector<Step>& steps) {
   std::string all;
   for (const auto& step : steps) {
