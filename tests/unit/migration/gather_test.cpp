@@ -1,4 +1,4 @@
-// What the doctor reads of a node: a folder that looks like one, and a scripted API server.
+// What the doctor reads on a node. A folder stands in for the host's root, and a scripted server for the API server.
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -103,7 +103,8 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
   CHECK_FALSE(inputs.agent);
 }
 
-TEST_CASE("the ceph.conf of an rbd-nbd is read where that process sees it, unless it is newer than the process") {
+TEST_CASE(
+    "an rbd-nbd's ceph.conf is read as that process sees it, and is an error if the file is newer than the process") {
   const HostFolder host;
   host.put("/sys/block/nbd0/backend", "v1\n");
   host.put("/sys/block/nbd0/pid", "77\n");
@@ -116,8 +117,8 @@ TEST_CASE("the ceph.conf of an rbd-nbd is read where that process sees it, unles
   const auto boots = [&](const char* at) { host.put("/proc/stat", "cpu 1\nbtime " + std::string(at) + "\n"); };
   boots("4000000000");
   REQUIRE(cache_off());
-  CHECK_FALSE(*cache_off());  // it has none
-  // As kubelet makes the files of a ConfigMap. An absolute link leads to where the process sees it.
+  CHECK_FALSE(*cache_off());  // there is no ceph.conf
+  // kubelet makes the files of a ConfigMap as links. An absolute link is followed in the process's root folder.
   host.put("/proc/77/root/etc/ceph/..data/ceph.conf", "[client]\nrbd_cache = false\n");
   const bool absolute = GENERATE(true, false);
   fs::create_symlink(absolute ? "/etc/ceph/..data/ceph.conf" : "..data/ceph.conf",
@@ -128,7 +129,7 @@ TEST_CASE("the ceph.conf of an rbd-nbd is read where that process sees it, unles
   CHECK_THAT(cache_off().error().text, ContainsSubstring("may have been changed"));
 }
 
-TEST_CASE("raw block is found by its PersistentVolume, and a volume of the kernel's client by sysfs") {
+TEST_CASE("a raw block volume is found by its PersistentVolume, and a kernel client's device by sysfs") {
   const HostFolder host;
   const std::string staging = kCsi + "/volumeDevices/staging/pvc-2";
   host.put(kCsi + "/volumeDevices/pvc-2/data/vol_data.json", data_of("v2"));
@@ -152,11 +153,11 @@ TEST_CASE("the device of an encrypted filesystem is the one below its mapping") 
   fs::create_directories(host.at("/sys/block/dm-0/slaves/nbd4"));
   const auto inputs = host.gathered();
   REQUIRE(inputs.staged.size() == 1);
-  // Without kubelet's file, what is mounted names the volume.
+  // Without kubelet's vol_data.json the path of the mount names the volume.
   CHECK((inputs.staged[0].volume_id == "v1" && inputs.staged[0].device == "nbd4"));
 }
 
-TEST_CASE("folders of another driver, and empty ones, are no volumes of this one") {
+TEST_CASE("another driver's folders and empty folders are not taken for staged volumes") {
   const HostFolder host;
   host.put(kCsi + "/other.csi.com/x/globalmount/image-meta.json", kStash);
   host.put(kCsi + "/volumeDevices/pvc-3/data/vol_data.json", R"({"driverName":"other.csi.com","volumeHandle":"v3"})");
@@ -165,7 +166,7 @@ TEST_CASE("folders of another driver, and empty ones, are no volumes of this one
   CHECK(host.gathered().staged.empty());
 }
 
-TEST_CASE("a damaged stash is an error of its volume, and neither a link nor a FIFO in its place is followed") {
+TEST_CASE("a damaged stash, or a symbolic link or FIFO in its place, is an error of its volume") {
   const HostFolder host;
   const auto stash = [&](const std::string& name) {
     return host.at(kCsi + "/" + kDriver + "/" + name + "/globalmount/image-meta.json");
@@ -183,7 +184,7 @@ TEST_CASE("a damaged stash is an error of its volume, and neither a link nor a F
   for (const auto& at : inputs.staged) CHECK_FALSE(at.stash);
 }
 
-TEST_CASE("nothing is read through a mount, which may be a dead device's") {
+TEST_CASE("a stash is not read through a mount, whose device may be unserved") {
   const HostFolder host;
   const std::string staging = kCsi + "/" + kDriver + "/x/globalmount";
   host.put(kCsi + "/" + kDriver + "/x/vol_data.json", data_of("v1"));
@@ -197,7 +198,7 @@ TEST_CASE("nothing is read through a mount, which may be a dead device's") {
   CHECK_FALSE(inputs.staged[0].stash);
 }
 
-TEST_CASE("a node without CSI volumes, modules and agent has nothing staged") {
+TEST_CASE("a node without CSI volumes, kernel modules and agent has nothing staged") {
   const HostFolder host;
   const auto inputs = host.gathered();
   CHECK(inputs.staged.empty());
@@ -207,20 +208,20 @@ TEST_CASE("a node without CSI volumes, modules and agent has nothing staged") {
   CHECK_FALSE(inputs.api);
 }
 
-TEST_CASE("a folder without kubelet's plugins is not kubelet's: what is staged is not known") {
+TEST_CASE("the staged volumes are unknown if kubelet's plugins folder is missing") {
   const HostFolder host;
   fs::remove_all(host.at("/var/lib/kubelet/plugins"));
   CHECK_FALSE(host.gathered().kubelet);
   CHECK(exit_code(forecast_migration(host.gathered())) == 2);
 }
 
-TEST_CASE("a driver's folder that cannot be read leaves unknown what is staged") {
+TEST_CASE("the staged volumes are unknown if the driver's folder cannot be read") {
   const HostFolder host;
   host.put(kCsi + "/" + kDriver, "a file, not a folder");
   CHECK_FALSE(host.gathered().kubelet);
 }
 
-TEST_CASE("mounts, records and cluster-mapping.json that cannot be read are no empty ones") {
+TEST_CASE("mounts, records and a cluster-mapping.json that cannot be read are errors, and not taken for empty") {
   const HostFolder host;
   fs::remove(host.at("/proc/1/mountinfo"));
   host.put("/state/volumes/a.json", "{");
@@ -231,7 +232,7 @@ TEST_CASE("mounts, records and cluster-mapping.json that cannot be read are no e
   CHECK_FALSE(inputs.mappings);
 }
 
-TEST_CASE("the folder of another RBD driver is seen, if this driver has none") {
+TEST_CASE("another RBD driver's folder is reported only if this driver has no folder") {
   const HostFolder host;
   fs::create_directories(host.at(kCsi + "/rook-ceph.rbd.csi.ceph.com"));
   CHECK(host.gathered().other_drivers == std::vector<std::string>{"rook-ceph.rbd.csi.ceph.com"});
@@ -259,7 +260,7 @@ std::string volume_object() {
 
 }  // namespace
 
-TEST_CASE("a volume's attributes and secret are asked for by name, once for each volume") {
+TEST_CASE("a volume's PersistentVolume and secret are requested by name, once per volume") {
   const std::string attachment = "/volumeattachments/" + kube::volume_attachment_name("v1", kDriver, "node-1");
   const test::ApiServer server([&](const auto& request, auto& peer) {
     if (request.target.find("/persistentvolumes/pvc-1") != std::string::npos) return peer.answer(200, volume_object());
@@ -282,7 +283,7 @@ TEST_CASE("a volume's attributes and secret are asked for by name, once for each
 
 namespace {
 
-/// Of a volume that a file of the node names, with a stash that is as old as `staged`.
+/// Whether the volume is attached. A file of the node names its PersistentVolume, and its stash is new.
 result<> attached_by(const std::string& attachment, const std::string& staged_attachment = "") {
   const test::ApiServer server([&](const auto& request, auto& peer) {
     if (request.target.find("/volumeattachments/") != std::string::npos)
@@ -316,7 +317,9 @@ std::string attachment_of(const std::string& node, bool attached, const std::str
 
 }  // namespace
 
-TEST_CASE("a volume is here by its VolumeAttachment also when a file of the node names its PersistentVolume") {
+TEST_CASE(
+    "a VolumeAttachment counts only if it is attached to this node, and the stash names it or is younger and names "
+    "none") {
   const std::string past = "2020-01-01T00:00:00Z", future = "2200-01-01T00:00:00Z";
   CHECK(attached_by(attachment_of("node-1", true, past)));
   CHECK(attached_by(attachment_of("node-1", true, past), "u1"));
@@ -327,7 +330,7 @@ TEST_CASE("a volume is here by its VolumeAttachment also when a file of the node
   CHECK(attached_by("").error().code == errc::not_found);
 }
 
-TEST_CASE("whether the driver attaches its volumes is asked once, where a VolumeAttachment is missing") {
+TEST_CASE("the CSIDriver's attachRequired is requested once for all volumes whose VolumeAttachment is missing") {
   const auto [status, driver] = GENERATE(table<unsigned, std::string>({
       {200, R"({"spec":{"attachRequired":false}})"},
       {200, R"({"spec":{}})"},
@@ -351,8 +354,7 @@ TEST_CASE("whether the driver attaches its volumes is asked once, where a Volume
         }) == 1);
 }
 
-TEST_CASE(
-    "a PersistentVolume that is not there, or another volume's, is said to be so, and the next one is asked for") {
+TEST_CASE("a PersistentVolume that is missing or of another driver is an error of its volume, not of the API server") {
   const std::string body = GENERATE(as<std::string>(), "", R"({"spec":{"csi":{"driver":"x","volumeHandle":"v1"}}})");
   const test::ApiServer server([&](const auto&, auto& peer) {
     if (body.empty()) return peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
@@ -363,7 +365,7 @@ TEST_CASE(
   CHECK_THAT(inputs.facts.at("v1").volume.error().text, ContainsSubstring("pvc-1"));
 }
 
-TEST_CASE("an API server that is away is asked once") {
+TEST_CASE("an API server that cannot be reached is reported as an error") {
   kube::Access access;
   access.host = "127.0.0.1";
   access.port = 1;

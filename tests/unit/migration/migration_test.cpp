@@ -54,7 +54,7 @@ ForecastInputs node() {
   inputs.facts[kVolume] = known({{"mounter", "rbd-nbd"}});
   return inputs;
 }
-/// As ceph-csi staged it with the kernel's client.
+/// As ceph-csi staged it with the kernel client.
 ForecastInputs by_kernel() {
   auto inputs = node();
   inputs.staged[0].stash = stash_of(false);
@@ -99,7 +99,8 @@ Grade migration_of(const ForecastInputs& inputs, const std::string& check) {
 
 }  // namespace
 
-TEST_CASE("before a migration the kernel's volumes keep their client without a break, and nothing is found") {
+TEST_CASE(
+    "a migration forecast finds nothing wrong with a kernel client's volume, which keeps its client without a break") {
   const auto forecast = forecast_migration(by_kernel());
   CHECK(exit_code(forecast) == 0);
   const auto volume = only(forecast);
@@ -110,7 +111,8 @@ TEST_CASE("before a migration the kernel's volumes keep their client without a b
   CHECK(volume.claim == "shop/data");
 }
 
-TEST_CASE("before a migration a volume of rbd-nbd is told to wait for corbd, with rbd-nbd's process") {
+TEST_CASE(
+    "a migration forecast names the rbd-nbd process of a volume, and warns that I/O waits until corbd serves it") {
   const auto forecast = forecast_migration(by_rbd_nbd());
   CHECK(exit_code(forecast) == 1);
   const auto volume = only(forecast);
@@ -119,7 +121,7 @@ TEST_CASE("before a migration a volume of rbd-nbd is told to wait for corbd, wit
   CHECK(named(volume, "io").verdict == Grade::warning);
 }
 
-TEST_CASE("before a migration the cache of rbd-nbd fails, unless the volume's attributes switch it off") {
+TEST_CASE("a migration forecast fails for rbd-nbd's cache, unless the volume's attributes switch the cache off") {
   auto inputs = by_rbd_nbd();
   const auto with = [&](const std::string& options) {
     inputs.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"mapOptions", options}});
@@ -135,7 +137,9 @@ TEST_CASE("before a migration the cache of rbd-nbd fails, unless the volume's at
   CHECK(migration_of(inputs, "cache") == Grade::failure);
 }
 
-TEST_CASE("before a migration the cache of rbd-nbd is no trouble where the process itself runs without it") {
+TEST_CASE(
+    "a migration forecast judges rbd-nbd's cache by the running process, and by the attributes only if the process is "
+    "unknown") {
   auto inputs = by_rbd_nbd();
   inputs.facts[kVolume] = known({{"mounter", "rbd-nbd"}});
   inputs.nbd[0].cache_off = false;
@@ -150,7 +154,7 @@ TEST_CASE("before a migration the cache of rbd-nbd is no trouble where the proce
   CHECK_THAT(named(only(forecast_migration(inputs)), "cache").said, ContainsSubstring("not known (Permission denied)"));
 }
 
-TEST_CASE("before a migration a volume that is not attached here fails: corbd would not serve it by itself") {
+TEST_CASE("a migration forecast fails for a volume that is not attached here, and warns if its attachment is unknown") {
   auto inputs = by_rbd_nbd();
   CHECK(migration_of(inputs, "attachment") == Grade::ok);
   inputs.facts[kVolume].attached = Error{errc::failed_precondition, "its VolumeAttachment is not attached"};
@@ -162,7 +166,8 @@ TEST_CASE("before a migration a volume that is not attached here fails: corbd wo
 }
 
 TEST_CASE(
-    "where the driver attaches nothing, a volume is told to wait for a stage, and its lock is the proof that is left") {
+    "with attachRequired: false, a migration forecast fails because a volume waits for its next stage, with only "
+    "rbd-nbd's lock as proof") {
   auto inputs = by_rbd_nbd();
   inputs.facts[kVolume].attached = Error{errc::not_found, "its VolumeAttachment: not found"};
   inputs.attaches = false;
@@ -175,7 +180,9 @@ TEST_CASE(
   CHECK(std::ranges::any_of(forecast.node, [](const Finding& one) { return one.check == "csidriver"; }));
 }
 
-TEST_CASE("where the driver attaches nothing, SIGTERM costs rbd-nbd's lock, and an image without one has no proof") {
+TEST_CASE(
+    "with attachRequired: false, a migration forecast says that SIGTERM releases rbd-nbd's lock, and fails without "
+    "exclusive-lock") {
   auto inputs = by_rbd_nbd();
   inputs.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"imageFeatures", "layering"}});
   CHECK_THAT(named(only(forecast_migration(inputs)), "cache").remedy, !ContainsSubstring("lock"));
@@ -185,7 +192,9 @@ TEST_CASE("where the driver attaches nothing, SIGTERM costs rbd-nbd's lock, and 
   CHECK(migration_of(inputs, "exclusive-lock") == Grade::failure);
 }
 
-TEST_CASE("where the driver attaches nothing, the kernel's volumes go on, and ceph-csi heals none of corbd's") {
+TEST_CASE(
+    "with attachRequired: false, a migration leaves kernel client volumes alone, and nobody serves corbd's volumes "
+    "after a rollback") {
   auto inputs = by_kernel();
   inputs.attaches = false;
   CHECK(only(forecast_migration(inputs)).findings.empty());
@@ -195,7 +204,9 @@ TEST_CASE("where the driver attaches nothing, the kernel's volumes go on, and ce
   CHECK_THAT(named(only(forecast_rollback(inputs)), "io").said, ContainsSubstring("attachRequired: false"));
 }
 
-TEST_CASE("before a rollback a volume without a VolumeAttachment has nobody, whatever the CSIDriver says") {
+TEST_CASE(
+    "a rollback forecast fails for a volume without a VolumeAttachment, even if the CSIDriver requires attachments or "
+    "cannot be read") {
   auto inputs = by_agent();
   inputs.facts[kVolume].attached = Error{errc::not_found, "its VolumeAttachment: not found"};
   inputs.attaches = GENERATE(result<bool>(true), result<bool>(Error{errc::permission_denied, "no"}));
@@ -203,7 +214,7 @@ TEST_CASE("before a rollback a volume without a VolumeAttachment has nobody, wha
   CHECK(exit_code(forecast_rollback(inputs)) == 2);
 }
 
-TEST_CASE("a kernel without its rbd module stands in the way of a volume that it is asked about first") {
+TEST_CASE("a missing rbd module fails the migration of a volume whose mounter asks the kernel client first") {
   auto inputs = by_rbd_nbd();
   inputs.rbd = Module::absent;
   const auto with = [&](const char* mounter, const char* others) {
@@ -216,7 +227,7 @@ TEST_CASE("a kernel without its rbd module stands in the way of a volume that it
   CHECK(with("rbd-nbd", "true") == Grade::ok);
 }
 
-TEST_CASE("a CSIDriver that cannot be read is said, and its volumes count as attached") {
+TEST_CASE("a CSIDriver that cannot be read is reported, and the forecast assumes that it requires attachments") {
   auto inputs = by_rbd_nbd();
   inputs.facts[kVolume].attached = Error{errc::not_found, "its VolumeAttachment: not found"};
   inputs.attaches = Error{errc::permission_denied, "may not get csidrivers"};
@@ -226,7 +237,7 @@ TEST_CASE("a CSIDriver that cannot be read is said, and its volumes count as att
   CHECK_THAT(named(only(forecast), "attachment").said, ContainsSubstring("its VolumeAttachment: not found"));
 }
 
-TEST_CASE("a secret that is missing fails the migration, and one that cannot be read is warned of") {
+TEST_CASE("a migration forecast fails for a missing secret, and warns about a secret that cannot be read") {
   auto inputs = by_kernel();
   inputs.facts[kVolume].secret = Error{errc::not_found, "Secret ceph-csi/rbd: it does not exist"};
   CHECK(migration_of(inputs, "secret") == Grade::failure);
@@ -234,7 +245,9 @@ TEST_CASE("a secret that is missing fails the migration, and one that cannot be 
   CHECK(migration_of(inputs, "secret") == Grade::warning);
 }
 
-TEST_CASE("a volume that the agent has but does not serve fails both ways, and the agent's silence is warned of") {
+TEST_CASE(
+    "both forecasts fail for an agent's volume that is not served, and a migration forecast warns if the agent is "
+    "silent") {
   auto inputs = by_agent();
   inputs.states = std::map<std::string, std::string>{{kVolume, "unproven"}};
   for (const auto& forecast : {forecast_migration(inputs), forecast_rollback(inputs)}) {
@@ -248,7 +261,9 @@ TEST_CASE("a volume that the agent has but does not serve fails both ways, and t
   CHECK(migration_of(inputs, "state") == Grade::warning);
 }
 
-TEST_CASE("without the host's processes it is not known who serves, and nobody is told to restart a pod") {
+TEST_CASE(
+    "if the host's processes cannot be seen, a volume's server is unknown and the forecast has no finding about its "
+    "I/O") {
   auto inputs = by_rbd_nbd();
   inputs.nbd[0].daemons.clear();
   inputs.daemons = Error{errc::failed_precondition, "this is not the host's PID namespace"};
@@ -259,7 +274,9 @@ TEST_CASE("without the host's processes it is not known who serves, and nobody i
   CHECK(exit_code(forecast_migration(inputs)) == 1);
 }
 
-TEST_CASE("what cannot be read of kubelet, mounts, records or cluster-mapping.json fails, also with nothing staged") {
+TEST_CASE(
+    "both forecasts fail on an unreadable kubelet folder, mounts or records, and a migration forecast on an unreadable "
+    "cluster-mapping.json") {
   auto inputs = node();
   inputs.staged.clear();
   SECTION("kubelet's folder") { inputs.kubelet = Error{errc::unavailable, "no"}; }
@@ -272,17 +289,17 @@ TEST_CASE("what cannot be read of kubelet, mounts, records or cluster-mapping.js
   CHECK(exit_code(forecast_migration(inputs)) == 2);
 }
 
-TEST_CASE("devices with nothing staged, and another driver's folder instead of this one's, are warned of") {
+TEST_CASE("both forecasts warn if nothing is staged but an RBD device or another driver's folder is there") {
   auto inputs = node();
   inputs.staged.clear();
   SECTION("an nbd device") { inputs.nbd = {{"nbd0", "v", {}, 0}}; }
-  SECTION("a device of the kernel's client") { inputs.krbd = {{"rbd0", "rbd", "", "a"}}; }
-  SECTION("another driver") { inputs.other_drivers = {"rook-ceph.rbd.csi.ceph.com"}; }
+  SECTION("a device of the kernel client") { inputs.krbd = {{"rbd0", "rbd", "", "a"}}; }
+  SECTION("another driver's folder") { inputs.other_drivers = {"rook-ceph.rbd.csi.ceph.com"}; }
   CHECK(exit_code(forecast_migration(inputs)) == 1);
   CHECK(exit_code(forecast_rollback(inputs)) == 1);
 }
 
-TEST_CASE("who serves a volume from its next stage on is said, and by whose word") {
+TEST_CASE("a migration forecast names who serves a volume from its next stage on, and the setting that decides it") {
   struct Case {
     std::map<std::string, std::string> attributes;
     const char* rules;
@@ -310,35 +327,35 @@ TEST_CASE("who serves a volume from its next stage on is said, and by whose word
   CHECK_THAT(only(forecast_migration(inputs)).next_stage, ContainsSubstring(says));
 }
 
-TEST_CASE("a device that corbd would not adopt fails the migration") {
-  SECTION("one without an identifier: its I/O fails when rbd-nbd's timeout is over") {
+TEST_CASE("a migration forecast fails for a device that corbd would not adopt") {
+  SECTION("a device without an identifier") {
     auto inputs = by_rbd_nbd();
     inputs.nbd[0].backend = "";
     CHECK(migration_of(inputs, "identifier") == Grade::failure);
     CHECK_THAT(only(forecast_migration(inputs)).after, ContainsSubstring("refuses"));
   }
-  SECTION("one with another volume's identifier") {
+  SECTION("a device with another volume's identifier") {
     auto inputs = by_rbd_nbd();
     inputs.nbd[0].backend = "another";
     CHECK(migration_of(inputs, "identifier") == Grade::failure);
   }
-  SECTION("one of two with the volume's identifier") {
+  SECTION("two devices with the volume's identifier") {
     auto inputs = by_rbd_nbd();
     inputs.nbd.push_back({"nbd1", kVolume, {1}, 0});
     CHECK(migration_of(inputs, "device") == Grade::failure);
   }
-  SECTION("one that ceph-csi did not note") {
+  SECTION("a device whose volume has no image-meta.json") {
     auto inputs = by_rbd_nbd();
     inputs.staged[0].stash = std::optional<cephcsi::Stash>();
     CHECK(migration_of(inputs, "device") == Grade::failure);
     CHECK_THAT(named(only(forecast_migration(inputs)), "device").said, ContainsSubstring("left no image-meta.json"));
   }
-  SECTION("one beside the device that ceph-csi noted") {
+  SECTION("another device than the one that image-meta.json names") {
     auto inputs = by_rbd_nbd();
     (*inputs.staged[0].stash)->device = "/dev/nbd7";
     CHECK(migration_of(inputs, "device") == Grade::failure);
   }
-  SECTION("one that ceph-csi noted for its other client") {
+  SECTION("a device whose image-meta.json says that the other client mapped it") {
     auto inputs = by_rbd_nbd();
     (*inputs.staged[0].stash)->nbd = false;
     CHECK(migration_of(inputs, "device") == Grade::failure);
@@ -346,7 +363,7 @@ TEST_CASE("a device that corbd would not adopt fails the migration") {
     (*inputs.staged[0].stash)->nbd = true;
     CHECK(migration_of(inputs, "device") == Grade::failure);
   }
-  SECTION("one of rbd-nbd for another image than a static volume's attributes name") {
+  SECTION("a device of rbd-nbd whose image-meta.json names another image than the static volume's attributes") {
     auto inputs = by_rbd_nbd();
     auto& attributes = inputs.facts[kVolume].volume->attributes;
     attributes.merge(
@@ -357,7 +374,7 @@ TEST_CASE("a device that corbd would not adopt fails the migration") {
     attributes["pool"] = "other";
     CHECK(migration_of(inputs, "device") == Grade::failure);
   }
-  SECTION("one of two of the kernel's for one image, or one of another image") {
+  SECTION("two devices of the kernel client for one image, or a device of another image") {
     auto inputs = by_kernel();
     inputs.krbd.push_back({"rbd1", "rbd", "", "csi-vol-1"});
     CHECK(migration_of(inputs, "device") == Grade::failure);
@@ -367,7 +384,7 @@ TEST_CASE("a device that corbd would not adopt fails the migration") {
   }
 }
 
-TEST_CASE("an image-meta.json that cannot be read fails the migration, and one of a later version is warned of") {
+TEST_CASE("a migration forecast fails for an unreadable image-meta.json, and warns about one of a later version") {
   auto inputs = by_kernel();
   inputs.staged[0].stash_version = 4;
   CHECK(migration_of(inputs, "image-meta.json") == Grade::warning);
@@ -375,7 +392,7 @@ TEST_CASE("an image-meta.json that cannot be read fails the migration, and one o
   CHECK(migration_of(inputs, "image-meta.json") == Grade::failure);
 }
 
-TEST_CASE("I/O that waits already fails the migration, and says how many requests") {
+TEST_CASE("a migration forecast fails for a volume whose I/O waits already, and counts the waiting requests") {
   auto inputs = by_rbd_nbd();
   inputs.nbd[0].daemons.clear();
   inputs.nbd[0].waiting = 3;
@@ -383,7 +400,7 @@ TEST_CASE("I/O that waits already fails the migration, and says how many request
   CHECK(only(forecast_migration(inputs)).now == "nobody: 3 requests wait");
 }
 
-TEST_CASE("attributes that a stage refuses fail the migration, and are named") {
+TEST_CASE("a migration forecast fails for attributes that a stage refuses, and names them") {
   struct Case {
     std::map<std::string, std::string> attributes;
     std::string says;
@@ -400,7 +417,8 @@ TEST_CASE("attributes that a stage refuses fail the migration, and are named") {
   CHECK_THAT(finding.said, ContainsSubstring(says));
 }
 
-TEST_CASE("an encrypted volume needs a KMS that corbd knows, its passphrase, and a stash that says so") {
+TEST_CASE(
+    "a migration of an encrypted volume needs a KMS that corbd knows, a passphrase, and a stash marked as encrypted") {
   auto inputs = by_kernel();
   (*inputs.staged[0].stash)->encrypted = true;
   inputs.facts[kVolume] = known({{"encrypted", "true"}});
@@ -417,7 +435,7 @@ TEST_CASE("an encrypted volume needs a KMS that corbd knows, its passphrase, and
              ContainsSubstring("does not say that it is encrypted"));
 }
 
-TEST_CASE("a cluster must have monitors in config.json, under its name or a mapped one") {
+TEST_CASE("a migration needs monitors in config.json for the volume's cluster or a cluster mapped to it") {
   auto inputs = by_kernel();
   inputs.clusters = std::vector<rbd::ClusterEntry>{{"other", {"m1"}, "", {}}, {"prod", {}, "", {}}};
   CHECK(migration_of(inputs, "cluster") == Grade::failure);
@@ -425,7 +443,7 @@ TEST_CASE("a cluster must have monitors in config.json, under its name or a mapp
   CHECK(migration_of(inputs, "cluster") == Grade::ok);
 }
 
-TEST_CASE("a stage needs a secret with a key that its client knows") {
+TEST_CASE("a migration needs a secret whose key is of a type that the next stage's client knows") {
   auto inputs = by_kernel();
   inputs.unnamed = cephcsi::Mounter::krbd;
   inputs.facts[kVolume].volume->node_stage_secret.reset();
@@ -447,7 +465,7 @@ TEST_CASE("a stage needs a secret with a key that its client knows") {
   CHECK_THAT(only(forecast_migration(inputs)).next_stage, ContainsSubstring("corbd, because the kernel"));
 }
 
-TEST_CASE("a node without what the next stage needs fails the migration") {
+TEST_CASE("a migration forecast fails without the nbd module, an rbd module that is needed, or a valid mounters.json") {
   auto inputs = by_kernel();
   inputs.nbd_there = false;
   CHECK(exit_code(forecast_migration(inputs)) == 2);
@@ -458,12 +476,12 @@ TEST_CASE("a node without what the next stage needs fails the migration") {
   inputs = by_kernel();
   inputs.rules = Error{errc::invalid_argument, "mounters.json: rule 1"};
   CHECK(exit_code(forecast_migration(inputs)) == 2);
-  // ceph-csi does not read it.
+  // ceph-csi does not read mounters.json.
   inputs.agent = true;
   CHECK(exit_code(forecast_rollback(inputs)) == 0);
 }
 
-TEST_CASE("what only the API server knows is said to be unknown, and is no OK") {
+TEST_CASE("a migration forecast warns about facts that are unknown because the API server does not give them") {
   auto inputs = by_kernel();
   inputs.api = Error{errc::failed_precondition, "this is not a pod"};
   inputs.facts.clear();
@@ -476,7 +494,7 @@ TEST_CASE("what only the API server knows is said to be unknown, and is no OK") 
   CHECK(migration_of(inputs, "attributes") == Grade::warning);
 }
 
-TEST_CASE("of a node with nothing staged nothing has to be known") {
+TEST_CASE("both forecasts are OK for a node with nothing staged, even without API server and processes") {
   auto inputs = node();
   inputs.staged.clear();
   inputs.facts.clear();
@@ -485,13 +503,13 @@ TEST_CASE("of a node with nothing staged nothing has to be known") {
   CHECK(exit_code(forecast_rollback(inputs)) == 0);
 }
 
-TEST_CASE("a volume that corbd serves already has nothing before it") {
+TEST_CASE("a migration forecast is OK for a volume that corbd serves already") {
   const auto forecast = forecast_migration(by_agent());
   CHECK(exit_code(forecast) == 0);
   CHECK(only(forecast).now == "corbd");
 }
 
-TEST_CASE("a staging folder without a device is nothing to move") {
+TEST_CASE("a migration forecast is OK for a staging folder without a device") {
   auto inputs = by_kernel();
   inputs.staged[0].device = "";
   inputs.staged[0].mounted = false;
@@ -501,7 +519,8 @@ TEST_CASE("a staging folder without a device is nothing to move") {
   CHECK(exit_code(forecast_rollback(inputs)) == 1);  // no agent answers
 }
 
-TEST_CASE("a mount whose device is neither nbd's nor the kernel's fails the migration: corbd's stage refuses it") {
+TEST_CASE(
+    "a migration forecast fails for a mount of neither an nbd nor an rbd device, because corbd's stage refuses it") {
   auto inputs = by_kernel();
   inputs.staged[0].device = "";
   inputs.krbd.clear();
@@ -509,12 +528,12 @@ TEST_CASE("a mount whose device is neither nbd's nor the kernel's fails the migr
   CHECK(only(forecast_migration(inputs)).after == "nobody: corbd refuses it");
 }
 
-TEST_CASE("what corbd's stage asks Ceph is not known before a migration, and neither fails nor passes it") {
+TEST_CASE("a migration forecast lists as unknown what only corbd's stage will ask Ceph") {
   using Questions = std::vector<std::string>;
   const std::string journal = "which image the volume's journal names", users = "who has the image locked or open";
   CHECK(only(forecast_migration(by_kernel())).not_known == Questions{journal});
   CHECK(only(forecast_migration(by_rbd_nbd())).not_known == Questions{journal, users});
-  SECTION("the attributes of a static volume name its image") {
+  SECTION("a static volume's image is known, because its attributes name the image") {
     auto inputs = by_kernel();
     auto& attributes = inputs.facts[kVolume].volume->attributes;
     attributes = {{"staticVolume", "true"}, {"clusterID", "prod"}, {"pool", "rbd"}, {"imageFeatures", "layering"}};
@@ -522,12 +541,12 @@ TEST_CASE("what corbd's stage asks Ceph is not known before a migration, and nei
     CHECK(only(forecast_migration(inputs)).not_known.empty());
     CHECK(migration_of(inputs, "device") == Grade::ok);
   }
-  SECTION("nobody has to be asked who uses the image of a volume for readers") {
+  SECTION("the users of a ReadOnlyMany volume's image are not asked for") {
     auto inputs = by_rbd_nbd();
     inputs.facts[kVolume].volume->access_modes = {"ReadOnlyMany"};
     CHECK(only(forecast_migration(inputs)).not_known == Questions{journal});
   }
-  SECTION("Ceph is not asked about a volume that corbd refuses, or serves already") {
+  SECTION("nothing will be asked about a volume that corbd refuses or serves already") {
     auto inputs = by_rbd_nbd();
     (*inputs.staged[0].stash)->device = "/dev/nbd7";
     CHECK(only(forecast_migration(inputs)).not_known.empty());
@@ -535,7 +554,7 @@ TEST_CASE("what corbd's stage asks Ceph is not known before a migration, and nei
   }
 }
 
-TEST_CASE("an empty folder of kubelet's is no staged volume, unless a device carries its volume ID") {
+TEST_CASE("an empty folder of kubelet is a staged volume only if a device carries its volume ID") {
   auto inputs = by_rbd_nbd();
   auto& at = inputs.staged[0];
   at.stash = std::optional<cephcsi::Stash>();
@@ -547,7 +566,7 @@ TEST_CASE("an empty folder of kubelet's is no staged volume, unless a device car
   CHECK(forecast_rollback(inputs).volumes.empty());
 }
 
-TEST_CASE("before a rollback a filesystem with mounter rbd-nbd waits for ceph-csi's healer") {
+TEST_CASE("a rollback forecast warns that the I/O of an rbd-nbd filesystem waits until ceph-csi heals it") {
   const auto forecast = forecast_rollback(by_agent());
   CHECK(exit_code(forecast) == 1);
   const auto volume = only(forecast);
@@ -556,7 +575,9 @@ TEST_CASE("before a rollback a filesystem with mounter rbd-nbd waits for ceph-cs
   CHECK_THAT(named(volume, "io").said, ContainsSubstring("30 s") && ContainsSubstring("24 h"));
 }
 
-TEST_CASE("before a rollback what ceph-csi does not heal fails: nobody would serve it, and its unstage would lie") {
+TEST_CASE(
+    "a rollback forecast fails for a volume that ceph-csi does not heal, whose unstage would succeed but leave the "
+    "device") {
   auto inputs = by_agent();
   SECTION("raw block, by its folder or its PersistentVolume") {
     const bool by_folder = GENERATE(true, false);
@@ -567,7 +588,7 @@ TEST_CASE("before a rollback what ceph-csi does not heal fails: nobody would ser
     inputs.facts[kVolume] = GENERATE(known({}), known({{"mounter", "rbd"}}));
   }
   SECTION("a volume whose attributes are not known") { inputs.facts.clear(); }
-  SECTION("an image-meta.json that is missing, damaged, or names no device or another") {
+  SECTION("an image-meta.json that is missing, damaged, or names no device, another device or another client") {
     const int how = GENERATE(0, 1, 2, 3, 4);
     auto& stash = inputs.staged[0].stash;
     if (how == 0) stash = std::optional<cephcsi::Stash>();
@@ -583,20 +604,22 @@ TEST_CASE("before a rollback what ceph-csi does not heal fails: nobody would ser
   CHECK_THAT(named(only(forecast), "io").remedy, ContainsSubstring("corbd drain"));
 }
 
-TEST_CASE("before a rollback the unstage of an encrypted volume is said to fail, not to lie") {
+TEST_CASE("a rollback forecast says that ceph-csi's unstage of an encrypted volume would always fail") {
   auto inputs = by_agent();
   (*inputs.staged[0].stash)->encrypted = true;
   inputs.facts[kVolume] = known({});
   CHECK_THAT(named(only(forecast_rollback(inputs)), "io").said, ContainsSubstring("fails for ever"));
 }
 
-TEST_CASE("before a rollback the time that I/O waits is the volume's own") {
+TEST_CASE("a rollback forecast gives the time that I/O waits by the volume's own reattach-timeout") {
   auto inputs = by_agent();
   inputs.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"mapOptions", "nbd:reattach-timeout=300"}});
   CHECK_THAT(named(only(forecast_rollback(inputs)), "io").said, ContainsSubstring("I/O waits for 300 s"));
 }
 
-TEST_CASE("before a rollback the kernel's volumes go on, unless ceph-csi would look for another image") {
+TEST_CASE(
+    "a rollback forecast is OK for a kernel client's volume, unless its image-meta.json is missing or names another "
+    "image") {
   auto inputs = by_kernel();
   inputs.agent = true;
   CHECK(exit_code(forecast_rollback(inputs)) == 0);
@@ -608,7 +631,7 @@ TEST_CASE("before a rollback the kernel's volumes go on, unless ceph-csi would l
   CHECK(exit_code(forecast_rollback(inputs)) == 2);
 }
 
-TEST_CASE("before a rollback a volume that waits now, or that no folder names, fails") {
+TEST_CASE("a rollback forecast fails for a volume whose I/O waits now, and for one that no kubelet folder names") {
   auto inputs = by_agent();
   inputs.records.volumes.clear();
   inputs.states = std::map<std::string, std::string>();
@@ -620,14 +643,14 @@ TEST_CASE("before a rollback a volume that waits now, or that no folder names, f
   CHECK(forecast.node.back().check == "/dev/nbd0");
 }
 
-TEST_CASE("before a rollback a volume that rbd-nbd serves stays rbd-nbd's") {
+TEST_CASE("a rollback forecast is OK for a volume that rbd-nbd still serves") {
   auto inputs = by_rbd_nbd();
   inputs.agent = true;
   inputs.records.volumes = {kVolume};
   CHECK(exit_code(forecast_rollback(inputs)) == 0);
 }
 
-TEST_CASE("whatever is not well names a way out") {
+TEST_CASE("every finding that is not OK has a remedy") {
   auto inputs = by_rbd_nbd();
   inputs.nbd_there = false;
   inputs.api = inputs.daemons = Error{errc::unavailable, "no"};
@@ -642,7 +665,7 @@ TEST_CASE("whatever is not well names a way out") {
   }
 }
 
-TEST_CASE("a secret is read for what it has, and its key for its type, not for its bytes") {
+TEST_CASE("a stage secret is read only for which entries it has and the type of its key") {
   const auto key = [](char type) { return Secret(to_base64(std::string{type, '\0'} + std::string(26, 'x'))); };
   const std::map<std::string, Secret> plain{{"userID", Secret(std::string("kubernetes"))}, {"userKey", key(1)}};
   auto read = read_stage_secret(plain);
