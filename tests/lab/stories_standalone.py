@@ -117,7 +117,7 @@ def story_standalone_another(lab):
 
 
 def story_standalone_grown(lab):
-    """corbd expand under a writer: the filesystem gets the size of its grown image; a raw block volume too, and the empty file below it stays"""
+    """corbd expand gives a filesystem under a writer, and a raw block volume, the grown image's size; the empty file below the volume stays"""
     agent = alone(lab)
     images = [lab.image(name, size=256 * MIB) for name in "ab"]
     target, file = os.path.join(lab.dir, "srv"), os.path.join(lab.dir, "device")

@@ -129,19 +129,19 @@ def killed_while_healing(lab, **options):
 
 @long
 def story_kill_while_healing_ext4(lab):
-    """kill -9 before and after every step of the healing of an ext4 volume, under one writer: the next start heals, no I/O error, no lost write"""
+    """kill -9 before and after every step of healing an ext4 volume under one writer: the next start heals, no I/O error, no lost write"""
     killed_while_healing(lab)
 
 
 @long
 def story_kill_while_healing_xfs(lab):
-    """kill -9 before and after every step of the healing of an xfs volume, under one writer: the next start heals, no I/O error, no lost write"""
+    """kill -9 before and after every step of healing an xfs volume under one writer: the next start heals, no I/O error, no lost write"""
     killed_while_healing(lab, fstype="xfs")
 
 
 @long
 def story_kill_while_healing_block(lab):
-    """kill -9 before and after every step of the healing of a block volume, under one writer: the next start heals, no I/O error, no lost write"""
+    """kill -9 before and after every step of healing a block volume under one writer: the next start heals, no I/O error, no lost write"""
     killed_while_healing(lab, block=True)
 
 
