@@ -19,6 +19,7 @@ struct Next {
   }
   ~Next() {
     link->shut();
+    ground.peer.reset();
     ground.eventually([&] { return link->in_flight() == 0 && link->state() == device::Link::State::closed; });
     ground.run(link->idle({ground.clock->now() + kPatience, nullptr}));
     link.reset();
@@ -143,7 +144,7 @@ TEST_CASE("a given link waits until a session of its own volume resumes it") {
   CHECK_FALSE(devices->has_given("volume"));
   link->shut();
   taker.kernel.reset();
-  while (link->state() != device::Link::State::closed) taker.control.run_one_for(kPatience);
+  while (link->state() != device::Link::State::closed) taker.control.run_one_for(std::chrono::milliseconds(5));
 }
 
 TEST_CASE("a link that was given to this agent serves its device without a command to the kernel") {
@@ -163,8 +164,9 @@ TEST_CASE("a link that was given to this agent serves its device without a comma
     static_cast<void>(co_await with.idle({}));
   };
   asio::co_spawn(taker.control, reconnect(*devices, *link, args, done), asio::detached);
-  while (!done || link->state() != device::Link::State::closed) taker.control.run_one_for(kPatience);
+  while (!done || link->state() != device::Link::State::closed) taker.control.run_one_for(std::chrono::milliseconds(5));
   CHECK(done->has_value());
+  taker.kernel.reset();
   link.reset();
 }
 

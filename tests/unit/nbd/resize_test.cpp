@@ -39,6 +39,7 @@ struct Growing {
   ~Growing() {
     open_gate();
     link->shut();
+    kernel.reset();
     CHECK(eventually(loop.io, [&] { return link->in_flight() == 0; }));
     link.reset();
     devices.reset();
