@@ -3,8 +3,9 @@ import json
 import os
 import subprocess
 
-# What a point asks fio for. An fsync after each write is what a database does.
-KINDS = {"randread": ["--rw=randread", "--bs=4k"], "randwrite": ["--rw=randwrite", "--bs=4k"], "fsync": ["--rw=randwrite", "--bs=4k", "--fsync=1"],
+# What a point asks fio for. An fsync after each write is what a database does, through the page cache.
+FSYNC = ["--rw=randwrite", "--bs=4k", "--fsync=1"]
+KINDS = {"randread": ["--rw=randread", "--bs=4k"], "randwrite": ["--rw=randwrite", "--bs=4k"], "fsync": FSYNC, "files": FSYNC,
          "read": ["--rw=read", "--bs=1M"], "write": ["--rw=write", "--bs=1M"]}
 
 
@@ -25,13 +26,15 @@ def run(jobs, options, env=None, folder=None, timeout=600):
 
 def timed(jobs, kind, depth, seconds, more=(), env=None, folder=None):
     """IOPS, latencies and bytes of `seconds` of this kind of request."""
+    if kind == "files":
+        more = [*more, "--ioengine=psync", "--direct=0", "--size=2M"]
     group = run(jobs, [*KINDS[kind], "--iodepth=%d" % depth, "--time_based", "--runtime=%g" % seconds, "--randrepeat=0", "--norandommap", *more], env, folder,
                 seconds + 300)
     found = group["read" if "read" in kind else "write"]
     if group["error"] or not found["total_ios"]:
         raise RuntimeError("fio had an error %d in %d requests" % (group["error"], found["total_ios"]))
     # The writer waits for its fsync; fio counts that beside the write.
-    latency = (group["sync"]["lat_ns"] if kind == "fsync" else found["clat_ns"])["percentile"]
+    latency = (group["sync"]["lat_ns"] if kind in ("fsync", "files") else found["clat_ns"])["percentile"]
     return {"iops": found["iops"], "p50_us": latency["50.000000"] / 1e3, "p99_us": latency["99.000000"] / 1e3, "requests": found["total_ios"],
             "io_bytes": found["io_bytes"]}
 

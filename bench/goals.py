@@ -1,4 +1,4 @@
-"""What corbd-bench node, heal and io must reach beside rbd-nbd. Each figure is the median of its rounds, with the least and the most."""
+"""What corbd-bench node, heal and io must reach beside rbd-nbd, or the peer that a row names. Each figure is the median of its rounds, with the least and the most."""
 import statistics
 
 PEER = "rbd-nbd"
@@ -17,9 +17,9 @@ def shown(found, unit, digits=2):
     return text + (" [%.*f-%.*f]" % (digits, min(found), digits, max(found)) if len(found) > 1 else "")
 
 
-def row(what, ours, theirs, ratio, goal, least=True, bound=False, unit="", digits=2):
+def row(what, ours, theirs, ratio, goal, least=True, bound=False, unit="", digits=2, peer=PEER):
     """goal: the least ratio, or the most."""
-    return {"what": what, "ours": shown(ours, unit, digits), "theirs": ("more than " if bound and theirs else "") + shown(theirs, unit, digits), "ratio": ratio, "goal": goal,
+    return {"what": what, "peer": peer, "ours": shown(ours, unit, digits), "theirs": ("more than " if bound and theirs else "") + shown(theirs, unit, digits), "ratio": ratio, "goal": goal,
             "least": least, "bound": bound, "missed": ratio is None or (ratio < goal if least else ratio > goal)}
 
 
@@ -40,6 +40,10 @@ def rows(figures):
         ours, theirs = (values(figures, "io", subject, kind, "iops", depth=16, volumes=1) for subject in ("corbd", PEER))
         if ours or theirs:
             yield row("device, %s 4 KiB, depth 16" % kind.replace("rand", "random "), ours, theirs, quotient(ours, theirs), 1.5, unit="/s", digits=0)
+    for peer, goal in (("rbd-nbd-uncached", 2.0), ("krbd", 0.5)):
+        ours, theirs = (values(figures, "io", subject, "fsync", "iops", depth=16, volumes=1) for subject in ("corbd", peer))
+        if theirs:
+            yield row("device, write 4 KiB and fsync, depth 16", ours, theirs, quotient(ours, theirs), goal, unit="/s", digits=0, peer=peer)
     ours, theirs = ([one for one in figures if one["bench"] == "node" and one["subject"] == subject and one["kind"] == "up"] for subject in ("corbd", PEER))
     if ours or theirs:
         all_served = all(one["done"] == one["volumes"] for one in ours + theirs)
@@ -65,4 +69,4 @@ def rows(figures):
 def line(one):
     mark = ">= " if one["least"] else "<= "
     ratio = "-" if one["ratio"] is None else ("> " if one["bound"] else "") + "%.3g" % one["ratio"]
-    return "%-52s corbd %-26s %s %-26s %-8s goal %s%.2g%s" % (one["what"], one["ours"], PEER, one["theirs"], ratio, mark, one["goal"], "  missed" if one["missed"] else "")
+    return "%-52s corbd %-26s %s %-26s %-8s goal %s%.2g%s" % (one["what"], one["ours"], one["peer"], one["theirs"], ratio, mark, one["goal"], "  missed" if one["missed"] else "")

@@ -78,6 +78,7 @@ void add_cost(CLI::App& app, Words& words, Verb& chosen) {
 void add_scripts(CLI::App& app, char** argv, Verb& chosen) {
   static constexpr std::pair<const char*, const char*> kScripts[] = {
       {"io", "Devices, whoever serves them: IOPS, latency, CPU"},
+      {"pgbench", "PostgreSQL on a filesystem: transactions per second"},
       {"driver", "Starts a CSI driver of bench/peers.json, drives it as node does, and ends it"},
       {"heal", "Kills a server of devices under writers: the first write after it, lost writes"},
       {"peer", "Serves images by the commands of bench/peers.json, beside node"},

@@ -164,13 +164,14 @@ def calls_section(bench, made, figures):
 
 def goals_section(found, before):
     """The page's table of goals; an earlier run's ratio beside each."""
-    old = {one["what"]: one["ratio"] for one in goals.rows(before)}
-    out = ["<h2>Goals</h2><table><tr><th>goal</th><th>corbd</th><th>%s</th><th>ratio</th><th>goal</th><th>before</th></tr>" % goals.PEER]
+    old = {(one["what"], one["peer"]): one["ratio"] for one in goals.rows(before)}
+    out = ["<h2>Goals</h2><table><tr><th>goal</th><th>corbd</th><th>peer</th><th>of the peer</th><th>ratio</th><th>goal</th><th>before</th></tr>"]
     for one in found:
         ratio = "-" if one["ratio"] is None else ("&gt; " if one["bound"] else "") + "%.3g" % one["ratio"]
-        out.append("<tr><td>%s</td><td>%s</td><td>%s</td><td%s>%s</td><td>%s %.2g</td><td>%s</td></tr>" % (
-            html.escape(one["what"]), one["ours"], one["theirs"], ' class="miss"' if one["missed"] else "", ratio, "&ge;" if one["least"] else "&le;", one["goal"],
-            "%.3g" % old[one["what"]] if old.get(one["what"]) is not None else ""))
+        before_this = old.get((one["what"], one["peer"]))
+        out.append("<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td%s>%s</td><td>%s %.2g</td><td>%s</td></tr>" % (
+            html.escape(one["what"]), one["ours"], one["peer"], one["theirs"], ' class="miss"' if one["missed"] else "", ratio, "&ge;" if one["least"] else "&le;", one["goal"],
+            "%.3g" % before_this if before_this is not None else ""))
     return "\n".join(out + ["</table>"])
 
 
@@ -203,7 +204,7 @@ def main():
     found = list(goals.rows(figures))
     if found:
         page.insert(1, goals_section(found, earlier))
-        print("Goals beside %s" % goals.PEER)
+        print("Goals")
         for one in found:
             print("  " + goals.line(one))
     with open(os.path.join(options.folder, "report.html"), "w") as file:

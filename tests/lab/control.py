@@ -3,7 +3,7 @@
 On the machine: control.py OUT CEPH_DIR. In the guest: control.call(["rbd", "create", ...]).
 Commands: rbd, ceph and rados with the admin's key; `osd stop|cont` and `link down|up` of the test cluster; `tap NAME down|up`, one guest's network;
 `node start FOLDER STORY PART [DISK]`, `node cut FOLDER`, `node gone FOLDER` and `node end`, a second guest (node.py); `packages FOLDER`, Debian packages
-of the build.
+of the build; `postgres FOLDER`, Debian's PostgreSQL.
 """
 import json
 import os
@@ -106,8 +106,8 @@ class Machine:
             return self.lose_node(argv[2], argv[1] == "cut", timeout)
         if argv == ["node", "end"]:
             return self.end_nodes()
-        if argv[0] == "packages":
-            return run([os.path.join(os.path.dirname(os.path.abspath(__file__)), "packages"), argv[1]], timeout)
+        if argv[0] in ("packages", "postgres"):
+            return run([os.path.join(os.path.dirname(os.path.abspath(__file__)), argv[0]), argv[1]], timeout)
         return self.ask_cluster(argv, timeout)
 
     def ask_cluster(self, argv, timeout):

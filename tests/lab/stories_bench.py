@@ -131,6 +131,36 @@ def story_io_compared(lab):
         keep("io", figures)
 
 
+@long
+def story_fsync_compared(lab):
+    """writes with an fsync after each, on a raw device and by 16 writers on ext4, and PostgreSQL: corbd, rbd-nbd without its cache, and the kernel's client"""
+    rounds, seconds = ("1", "1") if small(lab) else ("3", "5")
+    raw, files = lab.image("raw", size=64 * MIB, features="layering,exclusive-lock"), lab.image("files", size=GIB, features="layering,exclusive-lock")
+    lab.admin("rbd", "bench", "--io-type", "write", "--io-size", "1M", "--io-total", "64M", raw.spec)
+    lab.admin("postgres", os.environ["CORBD_OUT"], timeout=300)
+    figures, transactions = os.path.join(lab.dir, "io.json"), os.path.join(lab.dir, "pgbench.json")
+    common = ["--rounds", rounds, "--seconds", seconds]
+
+    def measure(drive, subject):
+        drive([raw], [BENCH, "io", "--filled", "--points", "fsync", *common, "--json", figures, "--subject", subject], True)
+        ask = shlex.join([BENCH, "io", "--points", "files", *common, "--json", figures, "--subject", subject])
+        ask += " && " + shlex.join([BENCH, "pgbench", "--programs", os.path.join(os.environ["CORBD_OUT"], "postgres"), *common, "--json", transactions, "--subject", subject])
+        drive([files], ["sh", "-c", ask], False)
+
+    agent = lab.agent().start()
+    try:
+        measure(lambda images, command, block: node(lab, agent, images, command, block=block, limit=1200), "corbd")
+        agent.stop()
+        run(["modprobe", "rbd"])
+        # Without librbd's cache it answers a write, as we do, when the cluster has it.
+        for name in ("rbd-nbd-uncached", "krbd"):
+            measure(lambda images, command, block: peer(lab, name, images, command, block=block, limit=1200), name)
+    finally:
+        keep("io", figures)
+        keep("pgbench", transactions)
+
+
+story_fsync_compared.limit = 2400
 story_node_compared.limit = 1500
 story_heal_compared.limit = 2400
 story_io_compared.limit = 3000
