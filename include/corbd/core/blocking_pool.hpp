@@ -3,18 +3,23 @@
 // such calls.
 #pragma once
 
-#include <boost/asio/thread_pool.hpp>
+#include <functional>
+#include <memory>
 #include <type_traits>
 
 #include "corbd/core/wait.hpp"
 
 namespace corbd {
 
+/// One thread is always there. More start when a job would wait, and end when they had none for a while.
 class BlockingPool {
  public:
-  BlockingPool(executor control, Clock& clock, std::size_t threads)
-      : control_(control), clock_(clock), threads_(threads) {}
-  ~BlockingPool() { threads_.join(); }
+  static constexpr std::chrono::seconds kSpare{10};
+
+  /// `threads`: at most so many, at least one. `spare`: how long a thread beyond the first waits for its next job.
+  BlockingPool(executor control, Clock& clock, std::size_t threads, std::chrono::milliseconds spare = kSpare);
+  /// Waits for every job that was posted.
+  ~BlockingPool();
 
   /// Runs `job` (returning result<T>) on a pool thread. A wait that ends early leaves the job running, and what the job
   /// captured lives until the job ends.
@@ -22,20 +27,26 @@ class BlockingPool {
   task<R> run(Job job, Until until, std::string what) {
     Promise<typename R::value_type> promise(control_, clock_);
     auto future = promise.future();
-    asio::post(threads_, [promise, job = std::move(job)]() mutable { promise.set(job()); });
+    post([promise, job = std::move(job)]() mutable { promise.set(job()); });
     co_return co_await future.get(until, std::move(what));
   }
 
-  /// Runs `job` on a pool thread. The caller has a promise to wait with.
+  /// Runs `job` on a pool thread. The caller has a promise to wait with. From any thread; jobs begin in their order.
   template <class Job>
   void post(Job job) {
-    asio::post(threads_, std::move(job));
+    add([kept = std::make_shared<Job>(std::move(job))] { (*kept)(); });
   }
 
+  /// How many there are now.
+  std::size_t threads() const;
+
  private:
+  struct Threads;
+  void add(std::function<void()> job);
+
   executor control_;
   Clock& clock_;
-  asio::thread_pool threads_;
+  const std::shared_ptr<Threads> threads_;
 };
 
 }  // namespace corbd

@@ -1,0 +1,88 @@
+#include "corbd/core/blocking_pool.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "corbd/core/log.hpp"
+
+namespace corbd {
+
+/// The threads share it: the last one touches it after the pool has gone.
+struct BlockingPool::Threads {
+  Threads(std::size_t at_most, std::chrono::milliseconds how_long) : most(at_most), spare(how_long) {}
+
+  const std::size_t most;
+  const std::chrono::milliseconds spare;
+  mutable std::mutex mutex;
+  std::condition_variable changed, ended;
+  std::deque<std::function<void()>> jobs;
+  std::size_t alive = 0, idle = 0;
+  bool closing = false;
+
+  /// False: no job is left to wait for.
+  bool next(std::unique_lock<std::mutex>& lock, std::function<void()>& into) {
+    ++idle;
+    const auto due = [&] { return closing || !jobs.empty(); };
+    // The last thread stays: there may be no room to start another one.
+    while (!due())
+      if (!changed.wait_for(lock, spare, due) && alive > 1) break;
+    --idle;
+    if (jobs.empty()) return false;
+    into = std::move(jobs.front());
+    jobs.pop_front();
+    return true;
+  }
+
+  static void work(const std::shared_ptr<Threads>& of) {
+    std::unique_lock lock(of->mutex);
+    for (std::function<void()> job; of->next(lock, job);) {
+      lock.unlock();
+      job();
+      // What it captured goes before the next wait.
+      job = nullptr;
+      lock.lock();
+    }
+    if (--of->alive == 0) of->ended.notify_all();
+  }
+
+  /// With the lock held.
+  static void start(const std::shared_ptr<Threads>& of) {
+    std::thread(work, of).detach();
+    ++of->alive;
+  }
+};
+
+BlockingPool::BlockingPool(executor control, Clock& clock, std::size_t threads, std::chrono::milliseconds spare)
+    : control_(control), clock_(clock), threads_(std::make_shared<Threads>(threads, spare)) {
+  const std::lock_guard lock(threads_->mutex);
+  Threads::start(threads_);
+}
+
+BlockingPool::~BlockingPool() {
+  std::unique_lock lock(threads_->mutex);
+  threads_->closing = true;
+  threads_->changed.notify_all();
+  threads_->ended.wait(lock, [&] { return threads_->alive == 0; });
+}
+
+void BlockingPool::add(std::function<void()> job) {
+  const std::lock_guard lock(threads_->mutex);
+  threads_->jobs.push_back(std::move(job));
+  if (threads_->idle < threads_->jobs.size() && threads_->alive < threads_->most) try {
+      Threads::start(threads_);
+    } catch (const std::system_error& failed) {
+      log::warning("pool.no_thread",
+                   {{"error", failed.what()}, {"threads", threads_->alive}, {"at_most", threads_->most}});
+    }
+  threads_->changed.notify_one();
+}
+
+std::size_t BlockingPool::threads() const {
+  const std::lock_guard lock(threads_->mutex);
+  return threads_->alive;
+}
+
+}  // namespace corbd
