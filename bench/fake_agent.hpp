@@ -20,8 +20,8 @@
 #include "corbd/host/luks.hpp"
 #include "corbd/kms/kms.hpp"
 #include "corbd/nbd/devices.hpp"
+#include "corbd/nbd/sysfs.hpp"
 #include "support/still_ports.hpp"
-#include "sysfs.hpp"
 
 namespace corbd::bench::fake {
 

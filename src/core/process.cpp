@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -123,6 +124,11 @@ void begin_anew() {
   // Whoever opened it: a library need not have thought of this.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   ::execv(program.c_str(), arguments.data());
+}
+
+std::string kernel_release() {
+  utsname system{};
+  return ::uname(&system) == 0 ? system.release : "";
 }
 
 result<std::string> read_boot_id() {

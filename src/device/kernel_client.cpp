@@ -15,8 +15,7 @@ std::vector<Seen> of_image(const std::vector<Mapped>& all, const image::Key& key
 std::vector<Seen> of_name(const std::vector<Mapped>& all, const image::Name& name) {
   std::vector<Seen> found;
   for (const auto& one : all)
-    if (one.head && one.name.pool == name.pool && one.name.ns == name.ns && one.name.image == name.image)
-      found.push_back(one.seen);
+    if (one.head && one.name == name) found.push_back(one.seen);
   return found;
 }
 

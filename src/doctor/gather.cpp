@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +22,7 @@
 #include "corbd/host/system.hpp"
 #include "corbd/host/tools.hpp"
 #include "corbd/mounting/mounting.hpp"
+#include "corbd/nbd/sysfs.hpp"
 #include "corbd/rbd/ceph_conf.hpp"
 #include "corbd/rbd/version.hpp"
 #include "corbd/rpc/calls.hpp"
@@ -143,43 +143,29 @@ result<> see_system_bus() {
 /// agent's pod lacks.
 std::optional<bool> in_host_network() {
   struct stat ours{}, first{};
-  if (pid_namespace() != kHostPids || ::stat("/proc/self/net/dev", &ours) != 0 ||
+  if (host::pid_namespace() != host::kHostPids || ::stat("/proc/self/net/dev", &ours) != 0 ||
       ::stat("/proc/1/net/dev", &first) != 0)
     return std::nullopt;
   return ours.st_ino == first.st_ino;
+}
+
+/// By /sys.
+std::vector<NbdDevice> nbd_devices() {
+  std::vector<NbdDevice> all;
+  const auto seen = nbd::read_inventory("/sys");
+  if (!seen) return all;
+  for (const auto& device : *seen) {
+    const int maker = sysfs::number<int>(nbd::read_pid("/sys", device.index)).value_or(0);
+    all.push_back(
+        {device.index, device.backend, maker > 0 && (::kill(maker, 0) == 0 || errno == EPERM), device.waiting});
+  }
+  return all;
 }
 
 }  // namespace
 
 Module rbd_module(const std::string& root, const std::string& kernel) {
   return module_of(root, kernel, "/sys/bus/rbd", "/rbd.ko");
-}
-
-std::vector<NbdDevice> nbd_devices(const std::string& sys) {
-  std::vector<NbdDevice> all;
-  for (const auto& name : sysfs::names_in(sys + "/block")) {
-    const auto index =
-        sysfs::number<std::uint32_t>(std::string_view(name).substr(std::min<std::size_t>(3, name.size())));
-    if (!name.starts_with("nbd") || !index) continue;
-    const fs::path folder = sys + "/block/" + name;
-    // Both are there only while the device is configured.
-    const auto backend = sysfs::attribute(folder / "backend"), pid = sysfs::attribute(folder / "pid");
-    if (!backend && !pid) continue;
-    const int maker = pid ? sysfs::number<int>(*pid).value_or(0) : 0;
-    all.push_back({*index, backend.value_or(""), maker > 0 && (::kill(maker, 0) == 0 || errno == EPERM),
-                   sysfs::waiting_of(folder)});
-  }
-  return all;
-}
-
-std::string kernel_release() {
-  utsname system{};
-  return ::uname(&system) == 0 ? system.release : "";
-}
-
-std::string pid_namespace() {
-  std::error_code failed;
-  return fs::read_symlink("/proc/self/ns/pid", failed).string();
 }
 
 result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir, const std::string& ceph_conf) {
@@ -219,13 +205,12 @@ Records read_records(const std::string& state_dir) {
 Inputs gather(const Options& options) {
   Inputs inputs;
   inputs.kernel = kernel_release();
-  std::error_code ignored;
-  inputs.nbd_there = fs::exists("/sys/module/nbd", ignored);
+  inputs.nbd_there = nbd::driver_present("/sys");
   inputs.nbds_max = sysfs::attribute("/sys/module/nbd/parameters/nbds_max");
   inputs.rbd = rbd_module("", inputs.kernel);
   inputs.dm_crypt = module_of("", inputs.kernel, "/sys/module/dm_crypt", "/dm-crypt.ko");
   inputs.capabilities = effective_capabilities();
-  inputs.pid_namespace = pid_namespace();
+  inputs.pid_namespace = host::pid_namespace();
   inputs.first_process = sysfs::attribute("/proc/1/comm").value_or("");
   inputs.host_network = in_host_network();
   // ceph-csi's DaemonSet mounts these two, and not the folder that they are in.
@@ -245,7 +230,7 @@ Inputs gather(const Options& options) {
     for (const auto& cluster : *inputs.clusters)
       for (const auto& monitor : cluster.monitors) inputs.monitors.push_back({cluster.cluster_id, monitor, false});
   ask_monitors(inputs.monitors);
-  inputs.devices = nbd_devices("/sys");
+  inputs.devices = nbd_devices();
   inputs.recorded = read_records(options.state_dir).volumes;
   inputs.keys = keys_of(options);
   // Rules that cannot be read are a finding of their own.

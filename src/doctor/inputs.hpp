@@ -1,6 +1,7 @@
 // The facts that the doctor judges.
 #pragma once
 
+#include <array>
 #include <boost/json/value.hpp>
 #include <cstdint>
 #include <optional>
@@ -29,6 +30,14 @@ struct Endpoint {
 struct Monitor {
   std::string cluster_id, text;
   bool answers = false;  ///< one of its ports took a TCP connection
+};
+
+/// A configured nbd device.
+struct NbdDevice {
+  std::uint32_t index = 0;
+  std::string backend;        ///< its identifier, a volume ID; empty: it has none
+  bool maker_lives = false;   ///< the process that connected it; means nothing for a device that was served again since
+  std::uint32_t waiting = 0;  ///< requests
 };
 
 /// A program that the agent's helpers start.
@@ -94,6 +103,9 @@ struct Inputs {
 
 // --- pure
 
+/// {6, 1, 0} of "6.1.0-13-amd64"; zeros for what is no number.
+using Version = std::array<unsigned, 3>;
+Version version_of(std::string_view release);
 /// From /proc/<pid>/limits; absent if the line is not there.
 std::optional<bool> dumps_core(std::string_view limits);
 /// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port it means both of Ceph's.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "corbd/host/system.hpp"
 #include "inputs.hpp"
 
 namespace corbd::doctor {
@@ -77,7 +78,7 @@ Finding capabilities(const Inputs& inputs) {
 Finding pid_namespace(const Inputs& inputs) {
   const char* check = "pid-namespace";
   const char* remedy = "set `hostPID: true` in the pod";
-  if (inputs.pid_namespace == kHostPids) return ok(check, "this is the host's");
+  if (inputs.pid_namespace == host::kHostPids) return ok(check, "this is the host's");
   if (inputs.pid_namespace.empty()) return warning(check, "cannot read the PID namespace", remedy);
   // A node that is itself a container, as kind's are, has an init of its own.
   if (inputs.first_process == "systemd" || inputs.first_process == "init")

@@ -2,17 +2,16 @@
 #include <algorithm>
 #include <iterator>
 
+#include "corbd/krbd/sysfs.hpp"
 #include "inputs.hpp"
 
 namespace corbd::doctor {
 namespace {
 
-/// Whether librados of that release knows keys of type aes256k, and the first kernel whose client does
-/// (docs/sources.md#cephx-keys).
+/// Whether librados of that release knows keys of type aes256k (docs/sources.md#cephx-keys).
 bool knows_aes256k(const Version& release) {
   return release >= Version{20, 2, 4} || (release[0] == 19 && release >= Version{19, 2, 6});
 }
-constexpr Version kFirstKernel{7, 0};
 constexpr const char* kOtherKey =
     "or give the Ceph user a key of the type aes (`ceph auth get-or-create` with --key-type=aes) and put it into its "
     "Secret or keyring";
@@ -44,14 +43,12 @@ void judge_keyrings(const Inputs& inputs, std::vector<Finding>& into) {
 
 }  // namespace
 
-bool kernel_knows_aes256k(std::string_view release) { return version_of(release) >= kFirstKernel; }
-
 void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
   const bool known = !inputs.ceph_release.empty();
   into.push_back(ok("librados", known ? "Ceph " + inputs.ceph_release + " (" + inputs.ceph_libraries + ")"
                                       : inputs.ceph_libraries + ", of a release that it does not tell"));
   const bool library = !known || knows_aes256k(version_of(inputs.ceph_release));
-  const bool kernel = kernel_knows_aes256k(inputs.kernel);
+  const bool kernel = krbd::knows_aes256k(inputs.kernel);
   std::size_t old_keys = 0, new_keys = 0;
   std::vector<std::string> by_library, by_kernel, unused;
   for (const auto& one : inputs.keys) {

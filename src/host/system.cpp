@@ -11,9 +11,6 @@
 namespace corbd::host {
 namespace {
 
-/// PID_NS_INIT_INO of linux/nsfs.h: the number that every kernel gives to the namespace it boots with.
-constexpr const char* kHostsPids = "pid:[4026531836]";
-
 using Bus = std::unique_ptr<sd_bus, decltype(&sd_bus_close_unref)>;
 
 Error bus_failure(const char* what, int r) {
@@ -44,9 +41,13 @@ result<bool> system_stopping(std::chrono::milliseconds patience) {
   return false;
 }
 
-std::optional<std::string> other_init(const std::string& proc) {
+std::string pid_namespace(const std::string& proc) {
   std::error_code none;
-  if (std::filesystem::read_symlink(proc + "/self/ns/pid", none) != kHostsPids) return std::nullopt;
+  return std::filesystem::read_symlink(proc + "/self/ns/pid", none).string();
+}
+
+std::optional<std::string> other_init(const std::string& proc) {
+  if (pid_namespace(proc) != kHostPids) return std::nullopt;
   std::ifstream file(proc + "/1/comm");
   std::string name;
   // systemd as PID 1 gives itself this name, however it was started.

@@ -1,23 +1,17 @@
 // The agent's side. It reads sysfs here, and a helper writes it.
-#include <sys/utsname.h>
-
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
+#include "corbd/core/process.hpp"
 #include "corbd/krbd/kernel_client.hpp"
+#include "corbd/krbd/sysfs.hpp"
 #include "requests.hpp"
-#include "sysfs.hpp"
 
 namespace corbd::krbd {
 namespace {
 
 /// The kernel waits a minute for the monitors, then for the lock.
 constexpr std::chrono::seconds kPatience{150};
-
-std::string kernel_release() {
-  utsname system{};
-  return ::uname(&system) == 0 ? system.release : "";
-}
 
 class SysfsClient final : public device::KernelClient {
  public:

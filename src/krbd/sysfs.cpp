@@ -1,4 +1,4 @@
-#include "sysfs.hpp"
+#include "corbd/krbd/sysfs.hpp"
 
 #include "corbd/core/sysfs.hpp"
 #include "corbd/device/sysfs.hpp"
@@ -46,8 +46,12 @@ result<std::vector<device::Mapped>> read_inventory(const std::string& root) {
   return found;
 }
 
-result<device::Abilities> read_abilities(const std::string& root, std::string_view release) {
+bool knows_aes256k(std::string_view release) {
   constexpr unsigned first = 7;  // docs/sources.md#cephx-keys
+  return sysfs::number<unsigned>(release.substr(0, release.find('.'))).value_or(0) >= first;
+}
+
+result<device::Abilities> read_abilities(const std::string& root, std::string_view release) {
   // "0x1ff"
   const auto text = attribute(root + "/bus/rbd/supported_features");
   if (!text)
@@ -58,8 +62,7 @@ result<device::Abilities> read_abilities(const std::string& root, std::string_vi
   if (!features)
     return Error{errc::failed_precondition,
                  "the kernel's rbd module gives its features as '" + *text + "', which is not a number"};
-  const auto major = sysfs::number<unsigned>(release.substr(0, release.find('.')));
-  return device::Abilities{*features, major.value_or(0) >= first};
+  return device::Abilities{*features, knows_aes256k(release)};
 }
 
 }  // namespace corbd::krbd

@@ -10,9 +10,9 @@
 #include "add_line.hpp"
 #include "corbd/core/fd.hpp"
 #include "corbd/krbd/kernel_client.hpp"
+#include "corbd/krbd/sysfs.hpp"
 #include "kernel_key.hpp"
 #include "requests.hpp"
-#include "sysfs.hpp"
 
 namespace corbd::krbd {
 namespace {

@@ -1,7 +1,5 @@
 // The next stage of a volume that ceph-csi staged: the planner itself decides, on an observation made of this node's
 // files and of the volume's attributes. What the planner asks Ceph is not known here. Pure.
-#include <charconv>
-
 #include "case.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/overloaded.hpp"
@@ -10,24 +8,18 @@
 namespace corbd::migration {
 namespace {
 
-// Device numbers only tell one device of the observation from another.
-device::Seen seen_as(device::Kind kind, const std::string& name) {
-  device::Seen seen;
-  seen.kind = kind;
-  std::from_chars(name.data() + device::traits(kind).prefix.size(), name.data() + name.size(), seen.index);
-  seen.dev_major = static_cast<std::uint32_t>(kind) + 1;
-  seen.dev_minor = seen.index;
-  return seen;
-}
-
 /// An nbd device is found by its identifier, one of the kernel's client by what ceph-csi noted.
 std::vector<device::Seen> devices_of(const Case& of) {
   std::vector<device::Seen> found;
   for (const auto& one : of.inputs.nbd)
-    if (one.backend == of.at.volume_id) found.push_back(seen_as(device::Kind::nbd, one.name));
-  if (!found.empty() || of.stash == nullptr || of.stash->nbd) return found;
-  for (const auto& one : of.inputs.krbd)
-    if (has_image(one, *of.stash)) found.push_back(seen_as(device::Kind::krbd, one.name));
+    if (one.seen.backend == of.at.volume_id) found.push_back(one.seen);
+  if (found.empty() && of.stash != nullptr && !of.stash->nbd)
+    found = device::of_name(of.inputs.krbd, image_of(*of.stash));
+  // The planner compares the size with the image's, which is not known here, and mappings with its encryption.
+  for (auto& seen : found) {
+    seen.size = seen.waiting = 0;
+    seen.holders.clear();
+  }
   return found;
 }
 
@@ -35,7 +27,7 @@ std::vector<device::Seen> devices_of(const Case& of) {
 image::Resolved noted_image(const Case& of) {
   image::Resolved image;
   if (of.stash == nullptr) return image;
-  image.name = {of.stash->pool, of.stash->ns, of.stash->image};
+  image.name = image_of(*of.stash);
   image.kms_id = of.stash->encrypted ? "not known" : "";
   if (of.object == nullptr) return image;
   if (const auto read = cephcsi::read_parameters(of.object->attributes)) image.kms_id = read->kms_id;
@@ -66,10 +58,10 @@ plan::Observation observed(const Case& of) {
   if (!of.at.mounted) return seen;
   host::Mount mount;
   mount.target = plan::staging_target(of.at.volume_id, of.at.path);
-  if (!of.at.device.empty()) {
-    const auto below = seen_as(of.at.device.starts_with("rbd") ? device::Kind::krbd : device::Kind::nbd, of.at.device);
-    mount.dev_major = below.dev_major;
-    mount.dev_minor = below.dev_minor;
+  const auto* mapped = mapped_device(of);
+  if (const auto* below = of.nbd != nullptr ? &of.nbd->seen : mapped != nullptr ? &mapped->seen : nullptr) {
+    mount.dev_major = below->dev_major;
+    mount.dev_minor = below->dev_minor;
   }
   seen.mounts.push_back(std::move(mount));
   return seen;

@@ -13,27 +13,31 @@ const Device* only(const std::vector<Device>& devices, Fits fits) {
   return found == devices.end() ? nullptr : &*found;
 }
 
+bool carries(const NbdUser& device, const std::string& volume_id) {
+  return !volume_id.empty() && device.seen.backend == volume_id;
+}
+
 /// What is mounted tells best. Then the identifier, and what ceph-csi noted.
 void find_device(Case& of) {
   const auto& inputs = of.inputs;
-  const auto named = [&](const std::string& name) {
-    return only(inputs.nbd, [&](const NbdUser& one) { return one.name == name; });
+  const auto at = [&](const std::string& path) {
+    return only(inputs.nbd, [&](const NbdUser& one) { return path == device::path(one.seen); });
   };
-  of.device = of.at.device;
-  if (!of.device.empty()) {
-    of.nbd = named(of.device);
+  if (!of.at.device.empty()) {
+    of.device = "/dev/" + of.at.device;
+    of.nbd = at(of.device);
     return;
   }
-  of.nbd = only(inputs.nbd, [&](const NbdUser& one) { return !one.backend.empty() && one.backend == of.at.volume_id; });
-  if (of.nbd == nullptr && of.stash != nullptr && of.stash->nbd && of.stash->device.starts_with("/dev/")) {
-    const auto* noted = named(of.stash->device.substr(5));
-    if (noted != nullptr && noted->backend.empty()) of.nbd = noted;
+  of.nbd = only(inputs.nbd, [&](const NbdUser& one) { return carries(one, of.at.volume_id); });
+  if (of.nbd == nullptr && of.stash != nullptr && of.stash->nbd) {
+    const auto* noted = at(of.stash->device);
+    if (noted != nullptr && noted->seen.backend.empty()) of.nbd = noted;
   }
   if (of.nbd != nullptr) {
-    of.device = of.nbd->name;
+    of.device = device::path(of.nbd->seen);
   } else if (of.stash != nullptr && !of.stash->nbd) {
-    const auto* mapped = only(inputs.krbd, [&](const KernelUser& one) { return has_image(one, *of.stash); });
-    if (mapped != nullptr) of.device = mapped->name;
+    const auto mapped = device::of_name(inputs.krbd, image_of(*of.stash));
+    if (!mapped.empty()) of.device = device::path(mapped.front());
   }
 }
 
@@ -46,7 +50,7 @@ const std::string* state_of(const Case& of) {
 
 Server server_now(const Case& of) {
   if (of.device.empty()) return Server::none;
-  if (of.device.starts_with("rbd")) return Server::kernel;
+  if (of.device.starts_with("/dev/rbd")) return Server::kernel;
   if (of.nbd != nullptr && !of.nbd->daemons.empty()) return Server::other;
   if (of.inputs.agent && (of.inputs.records.volumes.contains(of.at.volume_id) || state_of(of) != nullptr))
     return Server::agent;
@@ -55,8 +59,8 @@ Server server_now(const Case& of) {
 
 std::string server_text(const Case& of) {
   const auto waits = [&]() -> std::string {
-    if (of.nbd == nullptr || of.nbd->waiting == 0) return "";
-    return ": " + std::to_string(of.nbd->waiting) + " requests wait";
+    if (of.nbd == nullptr || of.nbd->seen.waiting == 0) return "";
+    return ": " + std::to_string(of.nbd->seen.waiting) + " requests wait";
   };
   switch (of.server) {
     case Server::none:
@@ -94,13 +98,11 @@ std::string attribute(const Case& of, const char* name) {
   return found == of.object->attributes.end() ? "" : found->second;
 }
 
-const KernelUser* mapped_device(const Case& of) {
-  return only(of.inputs.krbd, [&](const KernelUser& one) { return one.name == of.device; });
+const device::Mapped* mapped_device(const Case& of) {
+  return only(of.inputs.krbd, [&](const device::Mapped& one) { return device::path(one.seen) == of.device; });
 }
 
-bool has_image(const KernelUser& device, const cephcsi::Stash& noted) {
-  return device.pool == noted.pool && device.ns == noted.ns && device.image == noted.image;
-}
+image::Name image_of(const cephcsi::Stash& stash) { return {stash.pool, stash.ns, stash.image}; }
 
 bool only_readers(const Case& of) {
   return of.object != nullptr && !of.object->access_modes.empty() &&
@@ -117,7 +119,7 @@ VolumeForecast start_forecast(const Case& of) {
   VolumeForecast made;
   made.volume_id = of.at.volume_id;
   made.path = of.at.path;
-  made.device = of.device.empty() ? "" : "/dev/" + of.device;
+  made.device = of.device;
   made.now = server_text(of);
   made.persistent_volume = of.object != nullptr ? of.object->name : of.at.persistent_volume;
   if (of.object != nullptr && of.object->claim)

@@ -18,7 +18,7 @@ struct Case {
   const ForecastInputs& inputs;
   const StagedAt& at;
   Server server = Server::none;
-  std::string device = {};  ///< "nbd0"; empty: it has none
+  std::string device = {};  ///< "/dev/nbd0"; empty: it has none
   const NbdUser* nbd = nullptr;
   const VolumeFacts* facts = nullptr;              ///< null: the API server was not asked
   const kube::PersistentVolume* object = nullptr;  ///< null: not known
@@ -30,9 +30,9 @@ Case case_of(const ForecastInputs& inputs, const StagedAt& at);
 /// Of the volume's attributes; empty: it is not set, or they are not known.
 std::string attribute(const Case& of, const char* name);
 /// The device of the kernel's client; null: the volume has none.
-const KernelUser* mapped_device(const Case& of);
-/// Whether the device has the image that ceph-csi noted.
-bool has_image(const KernelUser& device, const cephcsi::Stash& noted);
+const device::Mapped* mapped_device(const Case& of);
+/// By the name that ceph-csi noted.
+image::Name image_of(const cephcsi::Stash& stash);
 /// ReadOnlyMany, by its PersistentVolume.
 bool only_readers(const Case& of);
 /// How corbd's next stage of the volume goes.

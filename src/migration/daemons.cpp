@@ -2,7 +2,6 @@
 #include <future>
 #include <thread>
 
-#include "corbd/core/sysfs.hpp"
 #include "corbd/host/daemons.hpp"
 #include "inputs.hpp"
 
@@ -13,8 +12,7 @@ constexpr std::chrono::seconds kProcesses{10};
 
 result<std::vector<NbdUser>> search(const std::string& root, std::vector<NbdUser> devices) {
   for (auto& device : devices) {
-    const auto index = sysfs::number<std::uint32_t>(std::string_view(device.name).substr(3)).value_or(0);
-    auto found = host::find_daemons(root, index, device.backend);
+    auto found = host::find_daemons(root, device.seen.index, device.seen.backend);
     if (!found) return found.error();
     device.daemons = std::move(*found);
     for (const int pid : device.daemons) {

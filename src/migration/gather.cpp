@@ -17,8 +17,11 @@
 #include "corbd/core/process.hpp"
 #include "corbd/core/sysfs.hpp"
 #include "corbd/host/mountinfo.hpp"
+#include "corbd/host/system.hpp"
+#include "corbd/krbd/sysfs.hpp"
 #include "corbd/kube/own_node.hpp"
 #include "corbd/kube/volume_data.hpp"
+#include "corbd/nbd/sysfs.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "inputs.hpp"
 
@@ -227,19 +230,9 @@ std::vector<StagedAt> staged_volumes(const Host& host, const std::string& driver
   return all;
 }
 
-std::vector<KernelUser> kernel_users(const std::string& sys) {
-  std::vector<KernelUser> all;
-  const fs::path devices = sys + "/bus/rbd/devices";
-  for (const auto& name : sysfs::names_in(devices)) {
-    const auto value = [&](const char* attribute) { return sysfs::attribute(devices / name / attribute).value_or(""); };
-    all.push_back({"rbd" + name, value("pool"), value("pool_ns"), value("name")});
-  }
-  return all;
-}
-
 /// With --root, the caller shows the host's /proc.
 result<> in_host_pids(const std::string& root) {
-  if (!root.empty() || doctor::pid_namespace() == doctor::kHostPids) return {};
+  if (!root.empty() || host::pid_namespace() == host::kHostPids) return {};
   return Error{errc::failed_precondition,
                "this is not the host's PID namespace, so which rbd-nbd serves a device is not known"};
 }
@@ -253,18 +246,17 @@ ForecastInputs gather(const Options& options) {
   const auto mounts =
       host::read_mountinfo(options.root + (options.root.empty() ? "/proc/self" : "/proc/1") + "/mountinfo");
   const Host host{options.root, options.kubelet_dir, mounts ? *mounts : std::vector<host::Mount>()};
-  std::error_code ignored;
   inputs.driver = options.driver;
-  inputs.kernel = doctor::kernel_release();
+  inputs.kernel = kernel_release();
   inputs.agent = rpc::answers(options.admin_endpoint).has_value();
   if (inputs.agent) inputs.states = doctor::ask_volumes(options.admin_endpoint);
   inputs.records = doctor::read_records(options.root + options.state_dir);
   if (!mounts) inputs.mounts = mounts.error();
-  inputs.nbd_there = fs::exists(sys + "/module/nbd", ignored);
+  inputs.nbd_there = nbd::driver_present(sys);
   inputs.rbd = doctor::rbd_module(options.root, inputs.kernel);
-  for (auto& device : doctor::nbd_devices(sys))
-    inputs.nbd.push_back({"nbd" + std::to_string(device.index), std::move(device.backend), {}, device.waiting});
-  inputs.krbd = kernel_users(sys);
+  if (auto devices = nbd::read_inventory(sys))
+    for (auto& seen : *devices) inputs.nbd.push_back({std::move(seen)});
+  if (auto devices = krbd::read_inventory(sys)) inputs.krbd = std::move(*devices);
   inputs.daemons = find_daemons(options.root, inputs.nbd);
   if (auto seen = in_host_pids(options.root); !seen) inputs.daemons = seen.error();
   inputs.staged = staged_volumes(host, options.driver, inputs.kubelet);

@@ -8,6 +8,7 @@
 #include "corbd/cephcsi/key.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/cephcsi/stash.hpp"
+#include "corbd/device/kernel_client.hpp"
 #include "corbd/doctor/finding.hpp"
 #include "corbd/doctor/readings.hpp"
 #include "corbd/kube/access.hpp"
@@ -24,19 +25,11 @@ using doctor::Module;
 
 /// A configured nbd device.
 struct NbdUser {
-  std::string name;          ///< "nbd0"
-  std::string backend;       ///< its identifier; empty: it has none
-  std::vector<int> daemons;  ///< IDs of the rbd-nbd processes that serve it
-  std::uint32_t waiting = 0;
+  device::Seen seen;
+  std::vector<int> daemons = {};  ///< IDs of the rbd-nbd processes that serve it
   /// Each of `daemons` acknowledges only what is stored, by its command line or its ceph.conf. An error: not known.
   result<bool> cache_off = Error{errc::not_found, "no process of rbd-nbd was seen"};
 };
-/// A device of the kernel's own RBD client.
-struct KernelUser {
-  std::string name;  ///< "rbd0"
-  std::string pool, ns, image;
-};
-
 /// A folder in which kubelet has a volume staged.
 struct StagedAt {
   std::string volume_id;  ///< empty: nothing there names it
@@ -73,7 +66,7 @@ struct ForecastInputs {
   bool nbd_there = false;
   Module rbd = Module::absent;
   std::vector<NbdUser> nbd;
-  std::vector<KernelUser> krbd;
+  std::vector<device::Mapped> krbd;
   result<> daemons;  ///< an error: NbdUser::daemons is not known
   std::vector<StagedAt> staged;
   result<> kubelet;  ///< an error: `staged` lacks some

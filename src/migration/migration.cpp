@@ -5,6 +5,7 @@
 #include "case.hpp"
 #include "corbd/cephcsi/handle.hpp"
 #include "corbd/kms/kms.hpp"
+#include "corbd/krbd/sysfs.hpp"
 #include "corbd/plan/planner.hpp"
 
 namespace corbd::migration {
@@ -32,15 +33,14 @@ void judge_stash(const Case& of, VolumeForecast& into) {
 }
 
 void judge_device(const Case& of, VolumeForecast& into) {
-  const std::string device = "/dev/" + of.device;
-  const bool identified = of.nbd != nullptr && !of.nbd->backend.empty() && of.nbd->backend == of.at.volume_id;
-  if (of.device.starts_with("nbd") && !identified)
-    return add_finding(into, Grade::failure, "identifier",
-                       device + (of.nbd == nullptr || of.nbd->backend.empty()
-                                     ? " carries no identifier, so corbd cannot know it for this volume's: its I/O "
+  const std::string backend = of.nbd == nullptr ? "" : of.nbd->seen.backend;
+  if (of.device.starts_with("/dev/nbd") && (backend.empty() || backend != of.at.volume_id))
+    return add_finding(
+        into, Grade::failure, "identifier",
+        of.device + (backend.empty() ? " carries no identifier, so corbd cannot know it for this volume's: its I/O "
                                        "fails when rbd-nbd's reattach-timeout (300 s) is over"
-                                     : " carries the identifier " + of.nbd->backend + ", not this volume's"),
-                       kMoveAway);
+                                     : " carries the identifier " + backend + ", not this volume's"),
+        kMoveAway);
   // A stash that cannot be read is judged by itself.
   if (!of.at.stash) return;
   auto stage = forecast_stage(of);
@@ -48,9 +48,9 @@ void judge_device(const Case& of, VolumeForecast& into) {
   if (stage.adopted) return;
   const auto* mapped = mapped_device(of);
   add_finding(into, Grade::failure, "device",
-              "corbd refuses " + (of.device.empty() ? "its next stage" : device) +
-                  (mapped == nullptr ? "" : ", which has the image " + mapped->pool + "/" + mapped->image) + ": " +
-                  stage.adopted.error().text,
+              "corbd refuses " + (of.device.empty() ? "its next stage" : of.device) +
+                  (mapped == nullptr ? "" : ", which has the image " + mapped->name.pool + "/" + mapped->name.image) +
+                  ": " + stage.adopted.error().text,
               kMoveAway);
 }
 
@@ -106,7 +106,7 @@ void judge_unattached(const Case& of, VolumeForecast& into) {
 
 /// corbd serves it in place only if the API server says that it stayed here.
 void judge_attachment(const Case& of, VolumeForecast& into) {
-  if (!of.inputs.api || of.facts == nullptr || !of.device.starts_with("nbd") || of.facts->attached) return;
+  if (!of.inputs.api || of.facts == nullptr || !of.device.starts_with("/dev/nbd") || of.facts->attached) return;
   if (attaches_nothing(of.inputs)) return judge_unattached(of, into);
   const auto& error = of.facts->attached.error();
   const bool refused = error.code == errc::not_found || error.code == errc::failed_precondition;
@@ -123,7 +123,7 @@ void judge_io(const Case& of, VolumeForecast& into) {
   judge_cache(of, into);
   if (of.server == Server::nobody && of.inputs.daemons)
     add_finding(
-        into, Grade::failure, "io", "nobody serves /dev/" + of.device + ": its I/O waits now",
+        into, Grade::failure, "io", "nobody serves " + of.device + ": its I/O waits now",
         "have ceph-csi heal it (restart its pod on this node), or go on at once: corbd serves it when it is proven "
         "that no other node wrote");
   if (of.server == Server::other)
@@ -161,8 +161,7 @@ void judge_cluster(const Case& of, VolumeForecast& into) {
 
 /// One that the kernel's client does not know.
 bool has_new_key(const Case& of) {
-  return of.secret != nullptr && of.secret->key_type == KeyType::aes256k &&
-         !doctor::kernel_knows_aes256k(of.inputs.kernel);
+  return of.secret != nullptr && of.secret->key_type == KeyType::aes256k && !krbd::knows_aes256k(of.inputs.kernel);
 }
 
 void judge_secret(const Case& of, VolumeForecast& into, const cephcsi::Parameters* read) {
@@ -227,7 +226,7 @@ std::string client(const Case& of, cephcsi::Mounter mounter) {
   const auto key = of.secret == nullptr ? KeyType::unknown : of.secret->key_type;
   const auto kernel = of.inputs.rbd == Module::absent
                           ? result<device::Abilities>(Error{errc::failed_precondition, "there is no rbd module"})
-                          : device::Abilities{0, doctor::kernel_knows_aes256k(of.inputs.kernel)};
+                          : device::Abilities{0, krbd::knows_aes256k(of.inputs.kernel)};
   const auto known = plan::choose_kind(mounter, 0, key, kernel), unknown = plan::choose_kind(mounter, 1, key, kernel);
   if (!known) return "";
   if (*known == device::Kind::nbd)

@@ -34,7 +34,7 @@ seconds patience(const Case& of) {
 std::string unstage_of(const Case& of) {
   return of.stash != nullptr && of.stash->encrypted
              ? "ceph-csi's unstage of it fails for ever"
-             : "ceph-csi's unstage of it says that it is done, and leaves /dev/" + of.device;
+             : "ceph-csi's unstage of it says that it is done, and leaves " + of.device;
 }
 
 void nobody_will(const Case& of, VolumeForecast& into, const std::string& why) {
@@ -45,13 +45,12 @@ void nobody_will(const Case& of, VolumeForecast& into, const std::string& why) {
 
 /// Why ceph-csi's healer would not find what it looks for; empty if it would.
 std::string misled(const Case& of) {
-  const std::string device = "/dev/" + of.device;
   if (!of.at.stash) return of.at.stash.error().text;
   if (of.stash == nullptr) return cephcsi::stash_file(of.at.path) + " is missing";
   if (!of.stash->nbd) return cephcsi::stash_file(of.at.path) + " says that the kernel mapped it";
-  if (of.stash->device != device)
+  if (of.stash->device != of.device)
     return cephcsi::stash_file(of.at.path) +
-           (of.stash->device.empty() ? " names no device" : " names " + of.stash->device) + ", not " + device;
+           (of.stash->device.empty() ? " names no device" : " names " + of.stash->device) + ", not " + of.device;
   return "";
 }
 
@@ -95,10 +94,10 @@ void judge_mapped(const Case& of, VolumeForecast& into) {
   else if (of.stash->nbd)
     add_finding(into, Grade::failure, "unstage",
                 cephcsi::stash_file(of.at.path) + " says that rbd-nbd mapped it: " + unstage_of(of), kDrain);
-  else if (seen != nullptr && !has_image(*seen, *of.stash))
+  else if (seen != nullptr && seen->name != image_of(*of.stash))
     add_finding(into, Grade::failure, "unstage",
                 cephcsi::stash_file(of.at.path) + " names the image " + of.stash->pool + "/" + of.stash->image +
-                    ", but /dev/" + of.device + " has " + seen->pool + "/" + seen->image + ": " + unstage_of(of),
+                    ", but " + of.device + " has " + seen->name.pool + "/" + seen->name.image + ": " + unstage_of(of),
                 kDrain);
 }
 
@@ -106,7 +105,7 @@ void judge_unserved(const Case& of, VolumeForecast& into) {
   into.after = "nobody";
   if (!of.inputs.daemons) return;
   add_finding(
-      into, Grade::failure, "io", "nobody serves /dev/" + of.device + ": its I/O waits now. " + unstage_of(of),
+      into, Grade::failure, "io", "nobody serves " + of.device + ": its I/O waits now. " + unstage_of(of),
       "leave corbd here until it has healed it (`corbd volume ID` says what it waits for; `corbd heal ID`), then "
       "drain");
 }
@@ -138,13 +137,13 @@ VolumeForecast rolled_back(const Case& of) {
 /// Devices with a record, staged nowhere: ceph-csi would not hear of them.
 void forgotten(const ForecastInputs& inputs, std::vector<Finding>& into) {
   for (const auto& device : inputs.nbd) {
-    const auto same = [&](const StagedAt& at) { return at.volume_id == device.backend; };
-    if (!inputs.records.volumes.contains(device.backend) || std::ranges::any_of(inputs.staged, same)) continue;
-    into.push_back({"/dev/" + device.name, Grade::failure,
-                    "corbd serves volume " + device.backend +
-                        ", and no folder of kubelet's names it: ceph-csi would never unstage it",
-                    "look at it with `corbd volume " + device.backend +
-                        "`; have it unstaged (--unstage-orphans) before you go back"});
+    const std::string& volume = device.seen.backend;
+    const auto same = [&](const StagedAt& at) { return at.volume_id == volume; };
+    if (!inputs.records.volumes.contains(volume) || std::ranges::any_of(inputs.staged, same)) continue;
+    into.push_back(
+        {device::path(device.seen), Grade::failure,
+         "corbd serves volume " + volume + ", and no folder of kubelet's names it: ceph-csi would never unstage it",
+         "look at it with `corbd volume " + volume + "`; have it unstaged (--unstage-orphans) before you go back"});
   }
 }
 

@@ -5,12 +5,12 @@
 #include <map>
 
 #include "commands.hpp"
+#include "corbd/nbd/sysfs.hpp"
 #include "given_links.hpp"
 #include "io_loops.hpp"
 #include "link.hpp"
 #include "netlink_thread.hpp"
 #include "resize.hpp"
-#include "sysfs.hpp"
 
 namespace corbd::nbd {
 namespace {

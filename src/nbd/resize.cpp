@@ -3,8 +3,8 @@
 #include <boost/json/value.hpp>
 
 #include "corbd/nbd/devices.hpp"
+#include "corbd/nbd/sysfs.hpp"
 #include "netlink.hpp"
-#include "sysfs.hpp"
 
 namespace corbd::nbd {
 namespace {

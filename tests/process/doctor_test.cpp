@@ -35,6 +35,7 @@ class Host {
       mounts = "36 35 252:0 / " + volume + "/globalmount/v1 rw - ext4 /dev/rbd0 rw\n";
       put("/sys/bus/rbd/devices/0/pool", "rbd\n");
       put("/sys/bus/rbd/devices/0/name", "csi-vol-1\n");
+      put("/sys/bus/rbd/devices/0/image_id", "1\n");
     }
     put("/proc/1/mountinfo", mounts);
   }

@@ -40,6 +40,8 @@ void begin_anew();
 std::string environment(const char* name);
 /// The parent of process `pid`; 0: it has ended, or nobody knows. `proc`: "/proc".
 pid_t parent_of(const std::string& proc, pid_t pid);
+/// uname -r
+std::string kernel_release();
 /// The ID of the running boot.
 result<std::string> read_boot_id();
 /// failed_precondition unless the folder is on tmpfs: its content must go with a reboot and must never reach a disk.

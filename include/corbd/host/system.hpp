@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "corbd/core/result.hpp"
 
@@ -13,6 +14,11 @@ namespace corbd::host {
 /// asked for it (PreparingForShutdown). It asks over D-Bus and blocks for `patience` at most. Without a system bus it
 /// returns unavailable.
 result<bool> system_stopping(std::chrono::milliseconds patience);
+
+/// PID_NS_INIT_INO of linux/nsfs.h: the number that every kernel gives to the PID namespace it boots with.
+inline constexpr std::string_view kHostPids = "pid:[4026531836]";
+/// Of this process: "pid:[4026531836]"; empty: it cannot be read.
+std::string pid_namespace(const std::string& proc = "/proc");
 
 /// Why there is no systemd to ask, where that is sure: this process is in the host's PID namespace (the pod has
 /// hostPID), and the host's init is another. A folder of systemd's would not tell, because a pod does not see it either

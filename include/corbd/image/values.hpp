@@ -32,6 +32,7 @@ struct Key {
 struct Name {
   std::string pool, ns, image;
   std::string text() const { return pool + "/" + (ns.empty() ? "" : ns + "/") + image; }
+  bool operator==(const Name&) const = default;
 };
 
 /// What ceph-csi's provisioner reserved, as the volume ID says it. The provisioner's journal in the cluster knows the

@@ -1,4 +1,4 @@
-#include "sysfs.hpp"
+#include "corbd/krbd/sysfs.hpp"
 
 #include <cerrno>
 #include <fstream>

@@ -45,7 +45,7 @@ class HostFolder {
     file << "36 35 " << dev << " " << root << " " << target << " rw shared:1 - " << type << " " << source << " rw\n";
   }
   void block(const std::string& name, const std::string& dev) const {
-    fs::create_directories(at("/sys/block/" + name));
+    put("/sys/block/" + name + "/dev", dev + "\n");
     fs::create_symlink("../../block/" + name, at("/sys/dev/block/" + dev));
   }
   ForecastInputs gathered() const {
@@ -96,7 +96,8 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
   REQUIRE((at.stash && *at.stash));
   CHECK((*at.stash)->image == "csi-vol-1");
   REQUIRE(inputs.nbd.size() == 1);
-  CHECK((inputs.nbd[0].daemons == std::vector<int>{77} && inputs.nbd[0].waiting == 3 && inputs.nbd[0].backend == "v1"));
+  CHECK((inputs.nbd[0].daemons == std::vector<int>{77} && inputs.nbd[0].seen.waiting == 3 &&
+         inputs.nbd[0].seen.backend == "v1"));
   CHECK(inputs.unnamed == cephcsi::Mounter::krbd);
   REQUIRE(inputs.clusters);
   CHECK(inputs.clusters->size() == 1);
@@ -106,6 +107,7 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
 TEST_CASE(
     "an rbd-nbd's ceph.conf is read as that process sees it, and is an error if the file is newer than the process") {
   const HostFolder host;
+  host.block("nbd0", "43:0");
   host.put("/sys/block/nbd0/backend", "v1\n");
   host.put("/sys/block/nbd0/pid", "77\n");
   host.put("/proc/77/comm", "rbd-nbd\n");
@@ -137,11 +139,12 @@ TEST_CASE("a raw block volume is found by its PersistentVolume, and a kernel cli
   host.mount("0:6", "/rbd3", staging + "/v2", "devtmpfs", "udev");
   host.put("/sys/bus/rbd/devices/3/pool", "rbd\n");
   host.put("/sys/bus/rbd/devices/3/name", "csi-vol-1\n");
+  host.put("/sys/bus/rbd/devices/3/image_id", "1\n");
   const auto inputs = host.gathered();
   REQUIRE(inputs.staged.size() == 1);
   CHECK((inputs.staged[0].block && inputs.staged[0].persistent_volume == "pvc-2" && inputs.staged[0].device == "rbd3"));
   REQUIRE(inputs.krbd.size() == 1);
-  CHECK((inputs.krbd[0].name == "rbd3" && inputs.krbd[0].pool == "rbd" && inputs.krbd[0].image == "csi-vol-1"));
+  CHECK((device::path(inputs.krbd[0].seen) == "/dev/rbd3" && inputs.krbd[0].name.text() == "rbd/csi-vol-1"));
 }
 
 TEST_CASE("the device of an encrypted filesystem is the one below its mapping") {

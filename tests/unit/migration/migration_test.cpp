@@ -23,6 +23,24 @@ cephcsi::Stash stash_of(bool nbd) {
   return stash;
 }
 
+device::Seen seen_as(device::Kind kind, std::uint32_t index) {
+  device::Seen seen;
+  seen.kind = kind;
+  seen.index = seen.dev_minor = index;
+  seen.dev_major = kind == device::Kind::nbd ? 43 : 252;
+  return seen;
+}
+
+NbdUser by_nbd(std::uint32_t index, const std::string& backend, std::vector<int> daemons) {
+  NbdUser user{seen_as(device::Kind::nbd, index), std::move(daemons)};
+  user.seen.backend = backend;
+  return user;
+}
+
+device::Mapped by_krbd(std::uint32_t index, const std::string& image) {
+  return {seen_as(device::Kind::krbd, index), {}, {"rbd", "", image}};
+}
+
 VolumeFacts known(std::map<std::string, std::string> attributes) {
   kube::PersistentVolume volume;
   volume.name = "pvc-1";
@@ -59,7 +77,7 @@ ForecastInputs by_kernel() {
   auto inputs = node();
   inputs.staged[0].stash = stash_of(false);
   inputs.staged[0].device = "rbd0";
-  inputs.krbd = {{"rbd0", "rbd", "", "csi-vol-1"}};
+  inputs.krbd = {by_krbd(0, "csi-vol-1")};
   inputs.facts[kVolume] = known({});
   return inputs;
 }
@@ -68,7 +86,7 @@ ForecastInputs by_rbd_nbd() {
   auto inputs = node();
   inputs.staged[0].stash = stash_of(true);
   inputs.staged[0].device = "nbd0";
-  inputs.nbd = {{"nbd0", kVolume, {4711}, 0}};
+  inputs.nbd = {by_nbd(0, kVolume, {4711})};
   inputs.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"mapOptions", "nbd:rbd_cache=false"}});
   return inputs;
 }
@@ -292,8 +310,8 @@ TEST_CASE(
 TEST_CASE("both forecasts warn if nothing is staged but an RBD device or another driver's folder is there") {
   auto inputs = node();
   inputs.staged.clear();
-  SECTION("an nbd device") { inputs.nbd = {{"nbd0", "v", {}, 0}}; }
-  SECTION("a device of the kernel client") { inputs.krbd = {{"rbd0", "rbd", "", "a"}}; }
+  SECTION("an nbd device") { inputs.nbd = {by_nbd(0, "v", {})}; }
+  SECTION("a device of the kernel client") { inputs.krbd = {by_krbd(0, "a")}; }
   SECTION("another driver's folder") { inputs.other_drivers = {"rook-ceph.rbd.csi.ceph.com"}; }
   CHECK(exit_code(forecast_migration(inputs)) == 1);
   CHECK(exit_code(forecast_rollback(inputs)) == 1);
@@ -330,18 +348,18 @@ TEST_CASE("a migration forecast names who serves a volume from its next stage on
 TEST_CASE("a migration forecast fails for a device that corbd would not adopt") {
   SECTION("a device without an identifier") {
     auto inputs = by_rbd_nbd();
-    inputs.nbd[0].backend = "";
+    inputs.nbd[0].seen.backend = "";
     CHECK(migration_of(inputs, "identifier") == Grade::failure);
     CHECK_THAT(only(forecast_migration(inputs)).after, ContainsSubstring("refuses"));
   }
   SECTION("a device with another volume's identifier") {
     auto inputs = by_rbd_nbd();
-    inputs.nbd[0].backend = "another";
+    inputs.nbd[0].seen.backend = "another";
     CHECK(migration_of(inputs, "identifier") == Grade::failure);
   }
   SECTION("two devices with the volume's identifier") {
     auto inputs = by_rbd_nbd();
-    inputs.nbd.push_back({"nbd1", kVolume, {1}, 0});
+    inputs.nbd.push_back(by_nbd(1, kVolume, {1}));
     CHECK(migration_of(inputs, "device") == Grade::failure);
   }
   SECTION("a device whose volume has no image-meta.json") {
@@ -376,10 +394,10 @@ TEST_CASE("a migration forecast fails for a device that corbd would not adopt") 
   }
   SECTION("two devices of the kernel client for one image, or a device of another image") {
     auto inputs = by_kernel();
-    inputs.krbd.push_back({"rbd1", "rbd", "", "csi-vol-1"});
+    inputs.krbd.push_back(by_krbd(1, "csi-vol-1"));
     CHECK(migration_of(inputs, "device") == Grade::failure);
     inputs = by_kernel();
-    inputs.krbd[0].image = "csi-vol-2";
+    inputs.krbd[0].name.image = "csi-vol-2";
     CHECK(migration_of(inputs, "device") == Grade::failure);
   }
 }
@@ -395,7 +413,7 @@ TEST_CASE("a migration forecast fails for an unreadable image-meta.json, and war
 TEST_CASE("a migration forecast fails for a volume whose I/O waits already, and counts the waiting requests") {
   auto inputs = by_rbd_nbd();
   inputs.nbd[0].daemons.clear();
-  inputs.nbd[0].waiting = 3;
+  inputs.nbd[0].seen.waiting = 3;
   CHECK(migration_of(inputs, "io") == Grade::failure);
   CHECK(only(forecast_migration(inputs)).now == "nobody: 3 requests wait");
 }
@@ -537,7 +555,7 @@ TEST_CASE("a migration forecast lists as unknown what only corbd's stage will as
     auto inputs = by_kernel();
     auto& attributes = inputs.facts[kVolume].volume->attributes;
     attributes = {{"staticVolume", "true"}, {"clusterID", "prod"}, {"pool", "rbd"}, {"imageFeatures", "layering"}};
-    (*inputs.staged[0].stash)->image = inputs.krbd[0].image = kVolume;
+    (*inputs.staged[0].stash)->image = inputs.krbd[0].name.image = kVolume;
     CHECK(only(forecast_migration(inputs)).not_known.empty());
     CHECK(migration_of(inputs, "device") == Grade::ok);
   }
@@ -656,7 +674,7 @@ TEST_CASE("every finding that is not OK has a remedy") {
   inputs.api = inputs.daemons = Error{errc::unavailable, "no"};
   inputs.clusters = Error{errc::not_found, "no"};
   inputs.rules = Error{errc::invalid_argument, "no"};
-  inputs.nbd[0].backend = "";
+  inputs.nbd[0].seen.backend = "";
   inputs.facts[kVolume] = known({{"mounter", "fuse"}});
   for (const auto& forecast : {forecast_migration(inputs), forecast_rollback(inputs)}) {
     for (const auto& finding : forecast.node)

@@ -1,4 +1,4 @@
-#include "sysfs.hpp"
+#include "corbd/nbd/sysfs.hpp"
 
 #include <fstream>
 
