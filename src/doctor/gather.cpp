@@ -78,44 +78,18 @@ KeyType type_of_key(const std::string& path) {
   return cephcsi::key_type({letters.data(), letters.size()});
 }
 
-/// The object "record" of each file. An error: not every file has one, or can be read.
-result<> for_each_record(const std::string& state_dir, const std::function<void(const json::object& record)>& take) {
-  const std::string folder = state_dir + "/volumes";
-  result<> all;
-  std::error_code failed;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
-    if (at->path().extension() != ".json") continue;
-    const auto text = read_file(at->path(), kMaxText);
-    if (!text) {
-      if (text.error().code != errc::not_found) all = text.error();
-      continue;
-    }
-    boost::system::error_code bad;
-    const auto parsed = json::parse(*text, bad);
-    const auto* record = !bad && parsed.is_object() ? parsed.get_object().if_contains("record") : nullptr;
-    if (record != nullptr && record->is_object())
-      take(record->get_object());
-    else
-      all = Error{errc::state_corrupt, at->path().string() + " is no record"};
-  }
-  if (failed && failed != std::errc::no_such_file_or_directory)
-    return Error{errc::unavailable, "reading " + folder + ": " + failed.message()};
-  return all;
-}
-
 std::string text_of(const json::object& record, const char* field) {
   const auto* value = record.if_contains(field);
   return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
 }
 
 /// Of the volumes that have a key here.
-std::vector<KeySeen> keys_of(const Options& options) {
+std::vector<KeySeen> keys_of(const Records& records, const std::string& runtime_dir) {
   std::vector<KeySeen> keys;
-  (void)for_each_record(options.state_dir, [&](const json::object& record) {
-    const std::string volume_id = text_of(record, "volume_id");
-    const auto type = type_of_key(options.runtime_dir + "/keys/" + sha256_hex(volume_id));
-    if (type != KeyType::unknown) keys.push_back({volume_id, type, text_of(record, "kind") == "krbd"});
-  });
+  for (const auto& id : records.volumes) {
+    const auto type = type_of_key(runtime_dir + "/keys/" + sha256_hex(id));
+    if (type != KeyType::unknown) keys.push_back({id, type, records.by_kernel.contains(id)});
+  }
   return keys;
 }
 
@@ -162,23 +136,33 @@ std::vector<NbdDevice> nbd_devices() {
   return all;
 }
 
-}  // namespace
-
-Module rbd_module(const std::string& root, const std::string& kernel) {
-  return module_of(root, kernel, "/sys/bus/rbd", "/rbd.ko");
+/// Adds the volume of a record's file.
+result<> read_record(const std::string& path, Records& into) {
+  const auto text = read_file(path, kMaxText);
+  if (!text && text.error().code == errc::not_found) return {};
+  if (!text) return text.error();
+  boost::system::error_code bad;
+  const auto parsed = json::parse(*text, bad);
+  const auto* record = !bad && parsed.is_object() ? parsed.get_object().if_contains("record") : nullptr;
+  if (record == nullptr || !record->is_object()) return Error{errc::state_corrupt, path + " is no record"};
+  const auto id = text_of(record->get_object(), "volume_id");
+  if (id.empty())
+    return Error{errc::state_corrupt, "a record in " + fs::path(path).parent_path().string() + " names no volume"};
+  into.volumes.insert(id);
+  if (text_of(record->get_object(), "kind") == "krbd") into.by_kernel.insert(id);
+  return {};
 }
 
-result<std::vector<rbd::ClusterEntry>> read_clusters(const std::string& config_dir, const std::string& ceph_conf) {
-  const std::string path = config_dir + "/config.json";
-  const auto text = read_file(path, kMaxText);
-  if (text) return rbd::parse_clusters(*text);
-  if (text.error().code != errc::not_found || ceph_conf.empty()) return text.error();
-  auto conf = rbd::read_ceph_conf(ceph_conf);
-  if (!conf) return conf.error();
-  rbd::ClusterEntry entry;
-  entry.cluster_id = conf->fsid;
-  entry.monitors = std::move(conf->monitors);
-  return std::vector{std::move(entry)};
+Records read_records(const std::string& state_dir) {
+  Records records;
+  const std::string folder = state_dir + "/volumes";
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+    if (at->path().extension() == ".json")
+      if (const auto read = read_record(at->path(), records); !read) records.complete = read.error();
+  if (failed && failed != std::errc::no_such_file_or_directory)
+    records.complete = Error{errc::unavailable, "reading " + folder + ": " + failed.message()};
+  return records;
 }
 
 result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir) {
@@ -188,26 +172,22 @@ result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir) 
   return cephcsi::parse_mounter_rules(*text);
 }
 
-Records read_records(const std::string& state_dir) {
-  Records records;
-  bool nameless = false;
-  records.complete = for_each_record(state_dir, [&](const json::object& record) {
-    const auto id = text_of(record, "volume_id");
-    if (id.empty())
-      nameless = true;
-    else
-      records.volumes.insert(id);
-  });
-  if (nameless) records.complete = Error{errc::state_corrupt, "a record in " + state_dir + "/volumes names no volume"};
-  return records;
+}  // namespace
+
+Readings read_node(const Options& options, const std::string& root) {
+  const std::string kernel = kernel_release();
+  return {kernel,
+          nbd::driver_present(root + "/sys"),
+          module_of(root, kernel, "/sys/bus/rbd", "/rbd.ko"),
+          read_records(root + options.state_dir),
+          rbd::read_clusters(options.config_dir, options.ceph_conf),
+          read_mounter_rules(options.config_dir)};
 }
 
 Inputs gather(const Options& options) {
   Inputs inputs;
-  inputs.kernel = kernel_release();
-  inputs.nbd_there = nbd::driver_present("/sys");
+  static_cast<Readings&>(inputs) = read_node(options, "");
   inputs.nbds_max = sysfs::attribute("/sys/module/nbd/parameters/nbds_max");
-  inputs.rbd = rbd_module("", inputs.kernel);
   inputs.dm_crypt = module_of("", inputs.kernel, "/sys/module/dm_crypt", "/dm-crypt.ko");
   inputs.capabilities = effective_capabilities();
   inputs.pid_namespace = host::pid_namespace();
@@ -224,15 +204,12 @@ Inputs gather(const Options& options) {
   inputs.admin = rpc::answers(options.admin_endpoint);
   inputs.csi = rpc::answers(options.endpoint);
   inputs.ceph_conf = options.ceph_conf;
-  inputs.clusters = read_clusters(options.config_dir, options.ceph_conf);
-  inputs.mounters = read_mounter_rules(options.config_dir);
   if (inputs.clusters)
     for (const auto& cluster : *inputs.clusters)
       for (const auto& monitor : cluster.monitors) inputs.monitors.push_back({cluster.cluster_id, monitor, false});
   ask_monitors(inputs.monitors);
   inputs.devices = nbd_devices();
-  inputs.recorded = read_records(options.state_dir).volumes;
-  inputs.keys = keys_of(options);
+  inputs.keys = keys_of(inputs.records, options.runtime_dir);
   // Rules that cannot be read are a finding of their own.
   auto keyrings =
       read_keyrings(mounting::kMountsDir, "/etc/ceph",

@@ -70,11 +70,8 @@ struct Choosing {
 };
 
 /// What is absent could not be read.
-struct Inputs {
-  std::string kernel;  ///< uname -r
-  bool nbd_there = false;
+struct Inputs : Readings {
   std::optional<std::string> nbds_max;
-  Module rbd = Module::absent;
   std::optional<std::uint64_t> capabilities;  ///< effective, one bit each
   std::string pid_namespace;                  ///< "pid:[4026531836]"
   std::string first_process;                  ///< name of pid 1 as we see it
@@ -84,11 +81,8 @@ struct Inputs {
   std::string kubelet_dir, state_dir, admin_endpoint;
   std::string ceph_conf;  ///< names the cluster where there is no config.json; empty: none does
   result<> runtime_dir, state_dir_writable, admin, csi;
-  result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
-  result<cephcsi::MounterRules> mounters = cephcsi::MounterRules();  ///< of mounters.json; empty if it is not there
   std::vector<Monitor> monitors;
   std::vector<NbdDevice> devices;
-  std::set<std::string> recorded;  ///< volume IDs of the records
   std::vector<ToolSeen> tools;
   Module dm_crypt = Module::absent;
   result<> system_bus;

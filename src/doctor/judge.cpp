@@ -204,7 +204,7 @@ void devices(const Inputs& inputs, std::vector<Finding>& into) {
   for (const auto& device : inputs.devices) {
     const std::string path = "/dev/nbd" + std::to_string(device.index);
     const std::string waits = device.waiting == 0 ? "" : "; " + std::to_string(device.waiting) + " requests wait";
-    const bool ours = inputs.recorded.contains(device.backend);
+    const bool ours = inputs.records.volumes.contains(device.backend);
     if (device.backend.empty() && !device.maker_lives)
       into.push_back(warning(
           path, "the process that connected it is gone, and it has no identifier: it is probably unserved" + waits,

@@ -246,14 +246,11 @@ ForecastInputs gather(const Options& options) {
   const auto mounts =
       host::read_mountinfo(options.root + (options.root.empty() ? "/proc/self" : "/proc/1") + "/mountinfo");
   const Host host{options.root, options.kubelet_dir, mounts ? *mounts : std::vector<host::Mount>()};
+  static_cast<doctor::Readings&>(inputs) = doctor::read_node(options, options.root);
   inputs.driver = options.driver;
-  inputs.kernel = kernel_release();
   inputs.agent = rpc::answers(options.admin_endpoint).has_value();
   if (inputs.agent) inputs.states = doctor::ask_volumes(options.admin_endpoint);
-  inputs.records = doctor::read_records(options.root + options.state_dir);
   if (!mounts) inputs.mounts = mounts.error();
-  inputs.nbd_there = nbd::driver_present(sys);
-  inputs.rbd = doctor::rbd_module(options.root, inputs.kernel);
   if (auto devices = nbd::read_inventory(sys))
     for (auto& seen : *devices) inputs.nbd.push_back({std::move(seen)});
   if (auto devices = krbd::read_inventory(sys)) inputs.krbd = std::move(*devices);
@@ -261,9 +258,7 @@ ForecastInputs gather(const Options& options) {
   if (auto seen = in_host_pids(options.root); !seen) inputs.daemons = seen.error();
   inputs.staged = staged_volumes(host, options.driver, inputs.kubelet);
   find_other_drivers(host, options.driver, inputs.other_drivers);
-  inputs.clusters = doctor::read_clusters(options.config_dir, options.ceph_conf);
   inputs.mappings = rbd::read_cluster_mapping(options.config_dir);
-  inputs.rules = doctor::read_mounter_rules(options.config_dir);
   inputs.unnamed = options.default_mounter;
   inputs.kms_config = read_file(options.kms_config_dir + "/config.json", kMaxText);
   ask_api_server(inputs, kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment), options.node);

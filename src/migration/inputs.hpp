@@ -57,14 +57,11 @@ struct VolumeFacts {
   result<> attached = Error{errc::unavailable, "nobody was asked"};
 };
 
-struct ForecastInputs {
-  std::string driver, kernel;  ///< kernel: uname -r
-  bool agent = false;          ///< an agent answers here
-  doctor::Records records;     ///< its
+struct ForecastInputs : doctor::Readings {
+  std::string driver;
+  bool agent = false;  ///< an agent answers here
   /// What the agent says of its volumes: volume ID to state ("staged", "unproven").
   result<std::map<std::string, std::string>> states = Error{errc::unavailable, "no agent was asked"};
-  bool nbd_there = false;
-  Module rbd = Module::absent;
   std::vector<NbdUser> nbd;
   std::vector<device::Mapped> krbd;
   result<> daemons;  ///< an error: NbdUser::daemons is not known
@@ -73,9 +70,7 @@ struct ForecastInputs {
   result<> mounts;   ///< an error: StagedAt::mounted and ::device are not known
   /// Folders of other RBD drivers, if kubelet has none of this driver.
   std::vector<std::string> other_drivers;
-  result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
   result<std::vector<rbd::ClusterMapping>> mappings = std::vector<rbd::ClusterMapping>();
-  result<cephcsi::MounterRules> rules = cephcsi::MounterRules();
   cephcsi::Mounter unnamed = cephcsi::Mounter::nbd;  ///< --default-mounter
   result<std::string> kms_config = Error{errc::not_found, "the KMS config was not read"};
   result<> api;                              ///< an error: there is no API server, or it does not answer

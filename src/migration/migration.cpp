@@ -213,10 +213,10 @@ struct Choice {
 Choice choose(const Case& of) {
   Choice made{{of.inputs.unnamed, std::nullopt}, "--default-mounter"};
   if (!attribute(of, "mounter").empty()) made.by = "its attribute mounter";
-  if (!of.inputs.rules) return made;
+  if (!of.inputs.mounters) return made;
   auto about = cephcsi::mounter_case(of.at.volume_id, of.object->attributes);
   about.storage_class = of.object->storage_class;
-  made.mounters.instead = cephcsi::choose_mounter(*of.inputs.rules, about).mounter;
+  made.mounters.instead = cephcsi::choose_mounter(*of.inputs.mounters, about).mounter;
   if (made.mounters.instead) made.by = "mounters.json";
   return made;
 }
@@ -342,8 +342,8 @@ void judge_files(const ForecastInputs& inputs, std::vector<Finding>& into) {
   if (!inputs.mappings)
     into.push_back({"cluster-mapping.json", Grade::failure, inputs.mappings.error().text,
                     "correct it: without it a volume that moved to another cluster is not found"});
-  if (!inputs.rules)
-    into.push_back({"mounters.json", Grade::failure, inputs.rules.error().text,
+  if (!inputs.mounters)
+    into.push_back({"mounters.json", Grade::failure, inputs.mounters.error().text,
                     "correct it: until then no volume can be staged that is not staged yet"});
 }
 

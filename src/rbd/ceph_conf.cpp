@@ -5,6 +5,7 @@
 #include "corbd/core/file.hpp"
 #include "corbd/core/ini.hpp"
 #include "corbd/core/text.hpp"
+#include "go_json.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -13,6 +14,13 @@ constexpr std::size_t kLargestConf = 1 << 20;
 
 /// "mon host" and "mon_host" are one option to Ceph; to us "mon-host" is, too, which does no harm.
 std::string option_name(std::string_view text) { return with_gaps(text, " \t-_"); }
+
+ClusterEntry entry_of(CephConf conf) {
+  ClusterEntry entry;
+  entry.cluster_id = std::move(conf.fsid);
+  entry.monitors = std::move(conf.monitors);
+  return entry;
+}
 
 /// Between commas, semicolons and white space, but not between brackets: "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]".
 std::vector<std::string> monitors_in(std::string_view list) {
@@ -121,10 +129,16 @@ result<ClusterEntry> find_cluster(const std::string& config_dir, const std::stri
     return Error{errc::not_found, "the cluster of " + ceph_conf + " is " + conf->fsid + ", and not \"" +
                                       std::string(cluster_id) + "\": name that one, or list both in " + config_dir +
                                       "/config.json"};
-  ClusterEntry entry;
-  entry.cluster_id = conf->fsid;
-  entry.monitors = std::move(conf->monitors);
-  return entry;
+  return entry_of(std::move(*conf));
+}
+
+result<std::vector<ClusterEntry>> read_clusters(const std::string& config_dir, const std::string& ceph_conf) {
+  const auto text = read_file(config_dir + "/config.json", kMaxConfigFile);
+  if (text) return parse_clusters(*text);
+  if (text.error().code != errc::not_found || ceph_conf.empty()) return text.error();
+  auto conf = read_ceph_conf(ceph_conf);
+  if (!conf) return conf.error();
+  return std::vector{entry_of(std::move(*conf))};
 }
 
 }  // namespace corbd::rbd

@@ -33,5 +33,7 @@ result<Secret> read_keyring(const std::string& path, const std::string& user);
 /// `cluster_id`. An empty `ceph_conf` stands for none.
 result<ClusterEntry> find_cluster(const std::string& config_dir, const std::string& ceph_conf,
                                   std::string_view cluster_id);
+/// The same of every cluster, also one without monitors. not_found: neither file is there, or `ceph_conf` is empty.
+result<std::vector<ClusterEntry>> read_clusters(const std::string& config_dir, const std::string& ceph_conf);
 
 }  // namespace corbd::rbd

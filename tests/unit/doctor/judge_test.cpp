@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "corbd/rbd/ceph_conf.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 
@@ -29,7 +30,7 @@ Inputs healthy() {
   inputs.clusters = std::vector<rbd::ClusterEntry>{{"prod", {"m1", "m2"}, "", {}}};
   inputs.monitors = {{"prod", "m1", true}, {"prod", "m2", true}};
   inputs.devices = {{0, "v1", false, 0}};
-  inputs.recorded = {"v1"};
+  inputs.records.volumes = {"v1"};
   inputs.tools = {{"mkfs.ext4", "e2fsprogs", true}, {"mkfs.xfs", "xfsprogs", true}};
   inputs.ceph_release = "20.2.4";
   inputs.status.emplace();
@@ -200,12 +201,12 @@ TEST_CASE("a host's clusters are those of config.json, or without that file the 
   const test::Folder folder;
   const std::string conf = folder.path() + "/ceph.conf";
   std::ofstream(conf) << "[global]\nfsid = f-1\nmon_host = a,b\n";
-  CHECK(read_clusters(folder.path(), "").error().code == errc::not_found);
-  REQUIRE(read_clusters(folder.path(), conf));
-  CHECK(read_clusters(folder.path(), conf)->at(0).cluster_id == "f-1");
-  CHECK(read_clusters(folder.path(), conf)->at(0).monitors == std::vector<std::string>{"a", "b"});
+  CHECK(rbd::read_clusters(folder.path(), "").error().code == errc::not_found);
+  REQUIRE(rbd::read_clusters(folder.path(), conf));
+  CHECK(rbd::read_clusters(folder.path(), conf)->at(0).cluster_id == "f-1");
+  CHECK(rbd::read_clusters(folder.path(), conf)->at(0).monitors == std::vector<std::string>{"a", "b"});
   std::ofstream(folder.path() + "/config.json") << R"([{"clusterID":"c","monitors":["m"]}])";
-  CHECK(read_clusters(folder.path(), conf)->at(0).cluster_id == "c");
+  CHECK(rbd::read_clusters(folder.path(), conf)->at(0).cluster_id == "c");
   auto inputs = healthy();
   inputs.clusters = Error{errc::not_found, "no"};
   inputs.ceph_conf = conf;

@@ -340,7 +340,7 @@ TEST_CASE("a migration forecast names who serves a volume from its next stage on
   }));
   auto inputs = by_kernel();
   inputs.facts[kVolume] = known(attributes);
-  inputs.rules = cephcsi::parse_mounter_rules(rules);
+  inputs.mounters = cephcsi::parse_mounter_rules(rules);
   inputs.unnamed = unnamed;
   CHECK_THAT(only(forecast_migration(inputs)).next_stage, ContainsSubstring(says));
 }
@@ -492,7 +492,7 @@ TEST_CASE("a migration forecast fails without the nbd module, an rbd module that
   inputs.rbd = Module::absent;
   CHECK(migration_of(inputs, "client") == Grade::failure);
   inputs = by_kernel();
-  inputs.rules = Error{errc::invalid_argument, "mounters.json: rule 1"};
+  inputs.mounters = Error{errc::invalid_argument, "mounters.json: rule 1"};
   CHECK(exit_code(forecast_migration(inputs)) == 2);
   // ceph-csi does not read mounters.json.
   inputs.agent = true;
@@ -673,7 +673,7 @@ TEST_CASE("every finding that is not OK has a remedy") {
   inputs.nbd_there = false;
   inputs.api = inputs.daemons = Error{errc::unavailable, "no"};
   inputs.clusters = Error{errc::not_found, "no"};
-  inputs.rules = Error{errc::invalid_argument, "no"};
+  inputs.mounters = Error{errc::invalid_argument, "no"};
   inputs.nbd[0].seen.backend = "";
   inputs.facts[kVolume] = known({{"mounter", "fuse"}});
   for (const auto& forecast : {forecast_migration(inputs), forecast_rollback(inputs)}) {
