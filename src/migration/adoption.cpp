@@ -47,6 +47,20 @@ std::optional<image::Resolved> resolved_of(const Case& of) {
   return image;
 }
 
+/// Other volumes on the same image. Of two, the agent refuses the one that is staged later: here the one that was found
+/// later, unless the agent has a record of it.
+void find_neighbours(const Case& of, plan::Observation& seen) {
+  const std::string cluster = cluster_of(of);
+  if (of.stash == nullptr || cluster.empty()) return;
+  for (const auto& at : of.inputs.staged) {
+    if (at.volume_id == of.at.volume_id || (&at > &of.at && !of.inputs.records.volumes.contains(at.volume_id)))
+      continue;
+    if (!at.stash || !*at.stash || image_of(**at.stash) != image_of(*of.stash)) continue;
+    if (const Case other = case_of(of.inputs, at); cluster_of(other) == cluster)
+      (only_readers(other) ? seen.image_reader : seen.image_writer) = at.volume_id;
+  }
+}
+
 /// After the change: ceph-csi's rbd-nbd has ended, and the stage brings a key.
 plan::Observation observed(const Case& of) {
   plan::Observation seen;
@@ -55,6 +69,7 @@ plan::Observation observed(const Case& of) {
   seen.facts.served_by_other = false;
   seen.facts.stash = of.stash == nullptr ? std::optional<cephcsi::Stash>() : *of.stash;
   seen.facts.resolved = resolved_of(of);
+  find_neighbours(of, seen);
   if (!of.at.mounted) return seen;
   host::Mount mount;
   mount.target = plan::staging_target(of.at.volume_id, of.at.path);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "corbd/core/display.hpp"
+#include "corbd/cephcsi/handle.hpp"
 
 namespace corbd::migration {
 namespace {
@@ -96,6 +96,12 @@ std::string attribute(const Case& of, const char* name) {
   if (of.object == nullptr) return "";
   const auto found = of.object->attributes.find(name);
   return found == of.object->attributes.end() ? "" : found->second;
+}
+
+std::string cluster_of(const Case& of) {
+  if (of.object != nullptr) return cephcsi::mounter_case(of.at.volume_id, of.object->attributes).cluster_id;
+  const auto handle = cephcsi::decode_handle(of.at.volume_id);
+  return handle ? handle->cluster_id : "";
 }
 
 const device::Mapped* mapped_device(const Case& of) {

@@ -29,6 +29,8 @@ Case case_of(const ForecastInputs& inputs, const StagedAt& at);
 
 /// Of the volume's attributes; empty: it is not set, or they are not known.
 std::string attribute(const Case& of, const char* name);
+/// By the volume's ID, or the attributes of a static one; empty: not known.
+std::string cluster_of(const Case& of);
 /// The device of the kernel's client; null: the volume has none.
 const device::Mapped* mapped_device(const Case& of);
 /// By the name that ceph-csi noted.

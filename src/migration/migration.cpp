@@ -3,7 +3,6 @@
 #include <iterator>
 
 #include "case.hpp"
-#include "corbd/cephcsi/handle.hpp"
 #include "corbd/kms/kms.hpp"
 #include "corbd/krbd/sysfs.hpp"
 #include "corbd/plan/planner.hpp"
@@ -133,13 +132,6 @@ void judge_io(const Case& of, VolumeForecast& into) {
                     ? "replace the pod within rbd-nbd's reattach-timeout (300 s), or move its pods away first"
                     : "restart kubelet right after the pod was replaced, within rbd-nbd's reattach-timeout (300 s): "
                       "its stage brings the key. Or move its pods away first");
-}
-
-/// By the volume's ID, or the attributes of a static one.
-std::string cluster_of(const Case& of) {
-  if (of.object != nullptr) return cephcsi::mounter_case(of.at.volume_id, of.object->attributes).cluster_id;
-  const auto handle = cephcsi::decode_handle(of.at.volume_id);
-  return handle ? handle->cluster_id : "";
 }
 
 bool has_monitors(const ForecastInputs& inputs, const std::string& cluster_id) {

@@ -402,6 +402,35 @@ TEST_CASE("a migration forecast fails for a device that corbd would not adopt") 
   }
 }
 
+TEST_CASE("a migration forecast fails for the second of two volumes with one image of the same cluster") {
+  auto inputs = by_rbd_nbd();
+  const auto add = [&](const std::string& volume) {
+    inputs.staged.resize(1, StagedAt());
+    inputs.staged.push_back(inputs.staged[0]);
+    auto& at = inputs.staged[1];
+    at.volume_id = volume;
+    at.path += "2";
+    at.device = "nbd1";
+    (*at.stash)->device = "/dev/nbd1";
+    inputs.nbd = {inputs.nbd[0], by_nbd(1, volume, {4712})};
+    return forecast_migration(inputs);
+  };
+  std::string other = kVolume;
+  other.back() = '2';
+  auto both = add(other);
+  CHECK(named(both.volumes.at(0), "device").verdict == Grade::ok);
+  CHECK_THAT(named(both.volumes.at(1), "device").said,
+             ContainsSubstring("volume " + kVolume + " of this node has the image"));
+  CHECK(both.volumes.at(1).after == "nobody: corbd refuses it");
+  // corbd has it already.
+  inputs.records.volumes = {other};
+  CHECK(named(forecast_migration(inputs).volumes.at(0), "device").verdict == Grade::failure);
+  inputs.records.volumes.clear();
+  other.replace(other.find("prod"), 4, "test");
+  both = add(other);
+  CHECK(named(both.volumes.at(1), "device").verdict == Grade::ok);
+}
+
 TEST_CASE("a migration forecast fails for an unreadable image-meta.json, and warns about one of a later version") {
   auto inputs = by_kernel();
   inputs.staged[0].stash_version = 4;
