@@ -43,25 +43,6 @@ constexpr const char* kAttributes[] = {"size",
                                        "queue/nr_requests",
                                        "queue/logical_block_size"};
 
-/// A folder that is removed with its object.
-class Folder {
- public:
-  Folder() {
-    std::string made = (fs::temp_directory_path() / "corbd-bundle-XXXXXX").string();
-    if (::mkdtemp(made.data()) != nullptr) path_ = made;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 void put(const fs::path& file, std::string_view text) {
   std::error_code ignored;
   fs::create_directories(file.parent_path(), ignored);
@@ -127,10 +108,10 @@ result<> pack(const fs::path& folder, const std::string& file) {
 }  // namespace
 
 result<> write_bundle(const Options& options, const std::string& version, const std::vector<Finding>& findings) {
-  const Folder folder;
-  if (folder.path().empty())
+  std::string folder = (fs::temp_directory_path() / "corbd-bundle-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr)
     return Error{errc::state_write, std::string("making a temporary folder: ") + std::strerror(errno)};
-  const fs::path into = folder.path() / "corbd-bundle";
+  const fs::path into = fs::path(folder) / "corbd-bundle";
   put(into / "doctor.json", json::serialize(redacted_json(json::value(report(findings)))) + "\n");
   put(into / "versions.txt", versions(version));
   if (const auto mounts = read_file("/proc/self/mountinfo", kMaxPacked))
@@ -142,6 +123,8 @@ result<> write_bundle(const Options& options, const std::string& version, const 
   const auto old = ::umask(0077);
   auto packed = pack(into, options.bundle);
   ::umask(old);
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
   return packed;
 }
 

@@ -18,21 +18,21 @@ namespace json = boost::json;
 
 Grade worst_of(const std::vector<Finding>& findings) { return static_cast<Grade>(doctor::exit_code(findings)); }
 
+std::string column(std::string text, std::size_t width) {
+  text.resize(width, ' ');
+  return text;
+}
+
 void print_finding(const Finding& finding, const std::string& indent) {
-  std::string word = doctor::word(finding.verdict);
-  word.resize(6, ' ');
-  std::cout << indent << word << for_terminal(finding.check) << ": " << for_terminal(finding.said) << "\n";
+  std::cout << indent << column(doctor::word(finding.verdict), 6) << for_terminal(finding.check) << ": "
+            << for_terminal(finding.said) << "\n";
   if (!finding.remedy.empty()) std::cout << indent << "      -> " << for_terminal(finding.remedy) << "\n";
 }
 
 void print_volume(const VolumeForecast& volume) {
-  std::string word = doctor::word(worst_of(volume.findings));
-  word.resize(6, ' ');
-  std::cout << word << cell(volume.volume_id) << "\n";
-  const auto row = [](std::string name, const std::string& value) {
-    if (value.empty()) return;
-    name.resize(12, ' ');
-    std::cout << "      " << name << for_terminal(value) << "\n";
+  std::cout << column(doctor::word(worst_of(volume.findings)), 6) << cell(volume.volume_id) << "\n";
+  const auto row = [](const char* name, const std::string& value) {
+    if (!value.empty()) std::cout << "      " << column(name, 12) << for_terminal(value) << "\n";
   };
   row("claim", volume.claim);
   row("volume", volume.persistent_volume);
