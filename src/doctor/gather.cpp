@@ -9,7 +9,6 @@
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -42,16 +41,6 @@ Module module_of(const std::string& root, const std::string& kernel, const char*
   if (fs::exists(root + sign, ignored)) return Module::present;
   const auto known = read_file(root + "/lib/modules/" + kernel + "/modules.dep", kMaxText);
   return known && known->find(file) != std::string::npos ? Module::loadable : Module::absent;
-}
-
-std::optional<std::uint64_t> effective_capabilities() {
-  const auto status = read_file("/proc/self/status", kMaxText);
-  const auto at = status ? status->find("CapEff:\t") : std::string::npos;
-  if (at == std::string::npos) return std::nullopt;
-  std::uint64_t bits = 0;
-  const char* const begin = status->data() + at + std::strlen("CapEff:\t");
-  if (std::from_chars(begin, status->data() + status->size(), bits, 16).ec != std::errc()) return std::nullopt;
-  return bits;
 }
 
 result<> check_writable(const std::string& folder) {
@@ -176,7 +165,8 @@ result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir) 
 
 Readings read_node(const Options& options, const std::string& root) {
   const std::string kernel = kernel_release();
-  return {kernel,
+  return {options,
+          kernel,
           nbd::driver_present(root + "/sys"),
           module_of(root, kernel, "/sys/bus/rbd", "/rbd.ko"),
           read_records(root + options.state_dir),
@@ -189,21 +179,17 @@ Inputs gather(const Options& options) {
   static_cast<Readings&>(inputs) = read_node(options, "");
   inputs.nbds_max = sysfs::attribute("/sys/module/nbd/parameters/nbds_max");
   inputs.dm_crypt = module_of("", inputs.kernel, "/sys/module/dm_crypt", "/dm-crypt.ko");
-  inputs.capabilities = effective_capabilities();
+  inputs.capabilities = host::capabilities_of("/proc/self");
   inputs.pid_namespace = host::pid_namespace();
   inputs.first_process = sysfs::attribute("/proc/1/comm").value_or("");
   inputs.host_network = in_host_network();
   // ceph-csi's DaemonSet mounts these two, and not the folder that they are in.
   for (const std::string& folder : {options.kubelet_dir + "/pods", options.kubelet_dir + "/plugins"})
     inputs.propagation.emplace_back(folder, host::propagates("/proc/self/mountinfo", folder));
-  inputs.kubelet_dir = options.kubelet_dir;
-  inputs.state_dir = options.state_dir;
-  inputs.admin_endpoint = options.admin_endpoint;
   inputs.runtime_dir = on_tmpfs(options.runtime_dir);
   inputs.state_dir_writable = check_writable(options.state_dir);
   inputs.admin = rpc::answers(options.admin_endpoint);
   inputs.csi = rpc::answers(options.endpoint);
-  inputs.ceph_conf = options.ceph_conf;
   if (inputs.clusters)
     for (const auto& cluster : *inputs.clusters)
       for (const auto& monitor : cluster.monitors) inputs.monitors.push_back({cluster.cluster_id, monitor, false});

@@ -78,8 +78,6 @@ struct Inputs : Readings {
   std::optional<bool> host_network;
   /// Folders of kubelet, and whether mounts below them reach the host (host::propagates).
   std::vector<std::pair<std::string, std::optional<bool>>> propagation;
-  std::string kubelet_dir, state_dir, admin_endpoint;
-  std::string ceph_conf;  ///< names the cluster where there is no config.json; empty: none does
   result<> runtime_dir, state_dir_writable, admin, csi;
   std::vector<Monitor> monitors;
   std::vector<NbdDevice> devices;

@@ -113,7 +113,7 @@ Finding propagation(const Inputs& inputs) {
                      "mount kubelet's folder with `mountPropagation: Bidirectional`; on the host, `findmnt -o "
                      "TARGET,PROPAGATION` shows it");
   }
-  return ok(check, "mounts below " + inputs.kubelet_dir + " reach the host");
+  return ok(check, "mounts below " + inputs.options.kubelet_dir + " reach the host");
 }
 
 /// The agent makes a folder that is not there.
@@ -130,7 +130,7 @@ Finding runtime_folder(const Inputs& inputs) {
 }
 
 Finding state_folder(const Inputs& inputs) {
-  return folder("state-dir", inputs.state_dir_writable, inputs.state_dir + " is writable",
+  return folder("state-dir", inputs.state_dir_writable, inputs.options.state_dir + " is writable",
                 "the agent makes it when it starts",
                 "free space on that disk, remount it, or set another --state-dir: until then no volume can be staged "
                 "or unstaged");
@@ -148,9 +148,9 @@ Finding core_dumps(const Inputs& inputs) {
 Finding config(const Inputs& inputs) {
   const char* check = "config.json";
   const std::string remedy =
-      inputs.ceph_conf.empty()
+      inputs.options.ceph_conf.empty()
           ? "correct ceph-csi's ConfigMap ceph-csi-config: it is a list of {\"clusterID\", \"monitors\"}"
-          : "write what `ceph config generate-minimal-conf` prints into " + inputs.ceph_conf +
+          : "write what `ceph config generate-minimal-conf` prints into " + inputs.options.ceph_conf +
                 ", or ceph-csi's config.json into --config-dir";
   if (!inputs.clusters) return failure(check, inputs.clusters.error().text, remedy);
   if (inputs.clusters->empty()) return failure(check, "it lists no cluster", remedy);
@@ -194,7 +194,7 @@ void monitors(const Inputs& inputs, std::vector<Finding>& into) {
 }
 
 Finding admin(const Inputs& inputs) {
-  if (inputs.admin) return ok("agent", "it answers on " + inputs.admin_endpoint);
+  if (inputs.admin) return ok("agent", "it answers on " + inputs.options.admin_endpoint);
   return warning("agent", inputs.admin.error().text, "start the agent, or see its log; devices wait until it answers");
 }
 

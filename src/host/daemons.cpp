@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <vector>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/host/daemons.hpp"
+#include "corbd/host/system.hpp"
 #include "failure.hpp"
 #include "ops.hpp"
 
@@ -48,14 +48,7 @@ bool may_serve(const std::string& root, const std::string& process) {
   const auto own = fs::read_symlink(root + "/proc/self/ns/user", failed);
   const auto its = failed ? own : fs::read_symlink(process + "/ns/user", failed);
   if (!failed && own != its) return false;
-  constexpr std::string_view name = "CapEff:\t";
-  const auto status = read_file(process + "/status", kMaxText);
-  const auto at = status ? status->find(name) : std::string::npos;
-  if (at == std::string::npos) return false;
-  const char* begin = status->data() + at + name.size();
-  std::uint64_t capabilities = 0;
-  std::from_chars(begin, status->data() + status->size(), capabilities, 16);
-  return (capabilities >> CAP_SYS_ADMIN & 1) != 0;
+  return (capabilities_of(process).value_or(0) >> CAP_SYS_ADMIN & 1) != 0;
 }
 
 /// A process that ends has no command line any more.

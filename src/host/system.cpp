@@ -8,6 +8,9 @@
 #include <fstream>
 #include <memory>
 
+#include "corbd/core/file.hpp"
+#include "corbd/core/sysfs.hpp"
+
 namespace corbd::host {
 namespace {
 
@@ -44,6 +47,15 @@ result<bool> system_stopping(std::chrono::milliseconds patience) {
 std::string pid_namespace(const std::string& proc) {
   std::error_code none;
   return std::filesystem::read_symlink(proc + "/self/ns/pid", none).string();
+}
+
+std::optional<std::uint64_t> capabilities_of(const std::string& process) {
+  constexpr std::string_view name = "CapEff:\t";
+  const auto status = read_file(process + "/status", 16 << 20);
+  const auto at = status ? status->find(name) : std::string::npos;
+  if (at == std::string::npos) return std::nullopt;
+  const auto begin = at + name.size();
+  return sysfs::number<std::uint64_t>(std::string_view(*status).substr(begin, status->find('\n', begin) - begin), 16);
 }
 
 std::optional<std::string> other_init(const std::string& proc) {

@@ -97,7 +97,7 @@ StageForecast forecast_stage(const Case& of) {
   wish.capability.block = of.at.block;
   wish.capability.read_only = only_readers(of);
   plan::Policy policy;
-  policy.driver = of.inputs.driver;
+  policy.driver = of.inputs.options.driver;
   auto seen = observed(of);
   if (const auto& image = seen.facts.resolved) {
     wish.source.pool = image->name.pool;

@@ -163,17 +163,17 @@ void judge_readings(const ForecastInputs& inputs, std::vector<Finding>& into) {
                     "which volumes corbd has is not known: " + inputs.records.complete.error().text,
                     "run this as root in the agent's pod; --state-dir names the folder of the records"});
   if (!inputs.other_drivers.empty())
-    into.push_back(
-        {"driver", Grade::warning,
-         "kubelet has no folder of the driver " + inputs.driver + ", but one of " + inputs.other_drivers.front(),
-         "give the driver's name with --drivername, or in DRIVER_NAME"});
+    into.push_back({"driver", Grade::warning,
+                    "kubelet has no folder of the driver " + inputs.options.driver + ", but one of " +
+                        inputs.other_drivers.front(),
+                    "give the driver's name with --drivername, or in DRIVER_NAME"});
   const std::size_t devices = inputs.nbd.size() + inputs.krbd.size();
   if (inputs.staged.empty() && devices > 0)
     into.push_back({"devices", Grade::warning,
                     std::to_string(devices) +
                         " device(s) of nbd or of the kernel's RBD client are here, and nothing "
                         "is staged by the driver " +
-                        inputs.driver,
+                        inputs.options.driver,
                     "check --drivername and --kubelet-dir; or see what uses the devices (`lsblk`)"});
 }
 
@@ -191,11 +191,11 @@ std::vector<Finding> node_findings(const ForecastInputs& inputs) {
                    "kubeconfig"});
   if (!inputs.attaches)
     all.push_back({"csidriver", Grade::warning,
-                   "whether the volumes of " + inputs.driver +
+                   "whether the volumes of " + inputs.options.driver +
                        " are attached at all is not known, and taken for yes: " + inputs.attaches.error().text,
                    "give this pod's service account the right to get it (deploy/migration/rights.yaml), and ask again; "
                    "`kubectl get csidriver " +
-                       inputs.driver + "` shows it too"});
+                       inputs.options.driver + "` shows it too"});
   if (!inputs.daemons && !inputs.nbd.empty())
     all.push_back({"rbd-nbd", Grade::warning, inputs.daemons.error().text,
                    "run this as root in the host's PID namespace (`hostPID: true`)"});

@@ -247,7 +247,6 @@ ForecastInputs gather(const Options& options) {
       host::read_mountinfo(options.root + (options.root.empty() ? "/proc/self" : "/proc/1") + "/mountinfo");
   const Host host{options.root, options.kubelet_dir, mounts ? *mounts : std::vector<host::Mount>()};
   static_cast<doctor::Readings&>(inputs) = doctor::read_node(options, options.root);
-  inputs.driver = options.driver;
   inputs.agent = rpc::answers(options.admin_endpoint).has_value();
   if (inputs.agent) inputs.states = doctor::ask_volumes(options.admin_endpoint);
   if (!mounts) inputs.mounts = mounts.error();
@@ -259,7 +258,6 @@ ForecastInputs gather(const Options& options) {
   inputs.staged = staged_volumes(host, options.driver, inputs.kubelet);
   find_other_drivers(host, options.driver, inputs.other_drivers);
   inputs.mappings = rbd::read_cluster_mapping(options.config_dir);
-  inputs.unnamed = options.default_mounter;
   inputs.kms_config = read_file(options.kms_config_dir + "/config.json", kMaxText);
   ask_api_server(inputs, kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment), options.node);
   return inputs;

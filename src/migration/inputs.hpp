@@ -58,7 +58,6 @@ struct VolumeFacts {
 };
 
 struct ForecastInputs : doctor::Readings {
-  std::string driver;
   bool agent = false;  ///< an agent answers here
   /// What the agent says of its volumes: volume ID to state ("staged", "unproven").
   result<std::map<std::string, std::string>> states = Error{errc::unavailable, "no agent was asked"};
@@ -71,7 +70,6 @@ struct ForecastInputs : doctor::Readings {
   /// Folders of other RBD drivers, if kubelet has none of this driver.
   std::vector<std::string> other_drivers;
   result<std::vector<rbd::ClusterMapping>> mappings = std::vector<rbd::ClusterMapping>();
-  cephcsi::Mounter unnamed = cephcsi::Mounter::nbd;  ///< --default-mounter
   result<std::string> kms_config = Error{errc::not_found, "the KMS config was not read"};
   result<> api;                              ///< an error: there is no API server, or it does not answer
   std::map<std::string, VolumeFacts> facts;  ///< by volume ID

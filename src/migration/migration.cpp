@@ -95,7 +95,7 @@ void judge_unattached(const Case& of, VolumeForecast& into) {
   into.after = "nobody until its next stage, then corbd";
   add_finding(
       into, Grade::failure, "attachment",
-      "the CSIDriver " + of.inputs.driver +
+      "the CSIDriver " + of.inputs.options.driver +
           " says attachRequired: false, so no VolumeAttachment shows that it stayed here. corbd serves it at its next "
           "stage, on the proof of the lock that rbd-nbd leaves when it is killed",
       "restart kubelet at once when the pod was replaced: its stage brings what corbd needs. Where rbd-nbd left no "
@@ -203,7 +203,7 @@ struct Choice {
   std::string by;
 };
 Choice choose(const Case& of) {
-  Choice made{{of.inputs.unnamed, std::nullopt}, "--default-mounter"};
+  Choice made{{of.inputs.options.default_mounter, std::nullopt}, "--default-mounter"};
   if (!attribute(of, "mounter").empty()) made.by = "its attribute mounter";
   if (!of.inputs.mounters) return made;
   auto about = cephcsi::mounter_case(of.at.volume_id, of.object->attributes);
@@ -319,7 +319,7 @@ void judge_driver(const ForecastInputs& inputs, std::vector<Finding>& into) {
   if (attaches_nothing(inputs))
     into.push_back(
         {"csidriver", Grade::warning,
-         "the CSIDriver " + inputs.driver +
+         "the CSIDriver " + inputs.options.driver +
              " says attachRequired: false: after each end of corbd, only the lock of an image proves that no "
              "other node wrote it. Where that lock is free, the volume waits for your word",
          "give each image the feature exclusive-lock; `corbd heal ID --without-proof` is the override. To have "

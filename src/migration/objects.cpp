@@ -110,7 +110,7 @@ void ask_api_server(ForecastInputs& inputs, const result<kube::Access>& access, 
     return;
   }
   kube::ask(*access, [&](kube::Api& api, Clock& clock) {
-    return ask_all({clock, api, inputs.driver, node, clock.now() + kAllAnswers}, inputs);
+    return ask_all({clock, api, inputs.options.driver, node, clock.now() + kAllAnswers}, inputs);
   });
 }
 

@@ -59,7 +59,7 @@ void judge_served(const Case& of, VolumeForecast& into) {
   if (const std::string why = misled(of); !why.empty()) return nobody_will(of, into, "ceph-csi cannot heal it: " + why);
   if (attaches_nothing(of.inputs))
     return nobody_will(of, into,
-                       "ceph-csi heals what its VolumeAttachments name, and the CSIDriver " + of.inputs.driver +
+                       "ceph-csi heals what its VolumeAttachments name, and the CSIDriver " + of.inputs.options.driver +
                            " says attachRequired: false");
   if (of.inputs.api && of.facts != nullptr && !of.facts->attached && of.facts->attached.error().code == errc::not_found)
     return nobody_will(of, into, "ceph-csi heals what its VolumeAttachments name, and this volume has none");

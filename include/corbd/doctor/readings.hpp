@@ -23,6 +23,7 @@ struct Records {
 };
 
 struct Readings {
+  Options options;
   std::string kernel;  ///< uname -r
   bool nbd_there = false;
   Module rbd = Module::absent;  ///< the kernel's own RBD client

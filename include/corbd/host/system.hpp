@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,9 @@ result<bool> system_stopping(std::chrono::milliseconds patience);
 inline constexpr std::string_view kHostPids = "pid:[4026531836]";
 /// Of this process: "pid:[4026531836]"; empty: it cannot be read.
 std::string pid_namespace(const std::string& proc = "/proc");
+
+/// Effective ones, one bit each, of the process with this folder of /proc. Absent: they cannot be read.
+std::optional<std::uint64_t> capabilities_of(const std::string& process);
 
 /// Why there is no systemd to ask, where that is sure: this process is in the host's PID namespace (the pod has
 /// hostPID), and the host's init is another. A folder of systemd's would not tell, because a pod does not see it either

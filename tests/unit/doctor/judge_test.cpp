@@ -25,8 +25,8 @@ Inputs healthy() {
   inputs.pid_namespace = "pid:[4026531836]";
   inputs.host_network = true;
   inputs.propagation = {{"/var/lib/kubelet/pods", true}, {"/var/lib/kubelet/plugins", true}};
-  inputs.kubelet_dir = "/var/lib/kubelet";
-  inputs.state_dir = "/state";
+  inputs.options.kubelet_dir = "/var/lib/kubelet";
+  inputs.options.state_dir = "/state";
   inputs.clusters = std::vector<rbd::ClusterEntry>{{"prod", {"m1", "m2"}, "", {}}};
   inputs.monitors = {{"prod", "m1", true}, {"prod", "m2", true}};
   inputs.devices = {{0, "v1", false, 0}};
@@ -209,7 +209,7 @@ TEST_CASE("a host's clusters are those of config.json, or without that file the 
   CHECK(rbd::read_clusters(folder.path(), conf)->at(0).cluster_id == "c");
   auto inputs = healthy();
   inputs.clusters = Error{errc::not_found, "no"};
-  inputs.ceph_conf = conf;
+  inputs.options.ceph_conf = conf;
   CHECK_THAT(find(inputs, "config.json").remedy, ContainsSubstring("generate-minimal-conf"));
 }
 

@@ -98,7 +98,7 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
   REQUIRE(inputs.nbd.size() == 1);
   CHECK((inputs.nbd[0].daemons == std::vector<int>{77} && inputs.nbd[0].seen.waiting == 3 &&
          inputs.nbd[0].seen.backend == "v1"));
-  CHECK(inputs.unnamed == cephcsi::Mounter::krbd);
+  CHECK(inputs.options.default_mounter == cephcsi::Mounter::krbd);
   REQUIRE(inputs.clusters);
   CHECK(inputs.clusters->size() == 1);
   CHECK_FALSE(inputs.agent);
@@ -247,7 +247,7 @@ namespace {
 
 ForecastInputs asked(const result<kube::Access>& access, const std::string& volume, const std::string& node) {
   ForecastInputs inputs;
-  inputs.driver = kDriver;
+  inputs.options.driver = kDriver;
   StagedAt at;
   at.volume_id = "v1";
   at.persistent_volume = volume;
@@ -298,7 +298,7 @@ result<> attached_by(const std::string& attachment, const std::string& staged_at
             kDriver + R"(","volumeHandle":"v1","nodeStageSecretRef":{"name":"s","namespace":"n"}}}})");
   });
   ForecastInputs inputs;
-  inputs.driver = kDriver;
+  inputs.options.driver = kDriver;
   StagedAt at;
   at.volume_id = "v1";
   at.persistent_volume = "pvc-1";
@@ -345,7 +345,7 @@ TEST_CASE("the CSIDriver's attachRequired is requested once for all volumes whos
     peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
   });
   ForecastInputs inputs;
-  inputs.driver = kDriver;
+  inputs.options.driver = kDriver;
   for (const char* id : {"v1", "v2"}) inputs.staged.emplace_back().volume_id = id;
   ask_api_server(inputs, server.access(), "node-1");
   if (status == 403)

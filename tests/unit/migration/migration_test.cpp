@@ -58,7 +58,7 @@ VolumeFacts known(std::map<std::string, std::string> attributes) {
 /// A node with one filesystem, and nothing wrong.
 ForecastInputs node() {
   ForecastInputs inputs;
-  inputs.driver = "rbd.csi.ceph.com";
+  inputs.options.driver = "rbd.csi.ceph.com";
   inputs.kernel = "6.12.1";
   inputs.nbd_there = true;
   inputs.rbd = Module::present;
@@ -341,7 +341,7 @@ TEST_CASE("a migration forecast names who serves a volume from its next stage on
   auto inputs = by_kernel();
   inputs.facts[kVolume] = known(attributes);
   inputs.mounters = cephcsi::parse_mounter_rules(rules);
-  inputs.unnamed = unnamed;
+  inputs.options.default_mounter = unnamed;
   CHECK_THAT(only(forecast_migration(inputs)).next_stage, ContainsSubstring(says));
 }
 
@@ -492,20 +492,20 @@ TEST_CASE("a migration needs monitors in config.json for the volume's cluster or
 
 TEST_CASE("a migration needs a secret whose key is of a type that the next stage's client knows") {
   auto inputs = by_kernel();
-  inputs.unnamed = cephcsi::Mounter::krbd;
+  inputs.options.default_mounter = cephcsi::Mounter::krbd;
   inputs.facts[kVolume].volume->node_stage_secret.reset();
   CHECK(migration_of(inputs, "secret") == Grade::failure);
   inputs = by_kernel();
   inputs.facts[kVolume].secret->key = false;
   CHECK(migration_of(inputs, "secret") == Grade::failure);
   inputs = by_kernel();
-  inputs.unnamed = cephcsi::Mounter::krbd;
+  inputs.options.default_mounter = cephcsi::Mounter::krbd;
   inputs.facts[kVolume].secret->key_type = KeyType::aes256k;
   CHECK_THAT(named(only(forecast_migration(inputs)), "secret").said, ContainsSubstring("aes256k"));
   inputs.kernel = "7.0.1";
   CHECK(migration_of(inputs, "secret") == Grade::ok);
   inputs.kernel = "6.12.1";
-  inputs.unnamed = cephcsi::Mounter::nbd;
+  inputs.options.default_mounter = cephcsi::Mounter::nbd;
   CHECK(migration_of(inputs, "secret") == Grade::ok);
   inputs.facts[kVolume].volume->attributes = {{"mounter", "rbd"}, {"tryOtherMounters", "true"}};
   CHECK(migration_of(inputs, "secret") == Grade::ok);
@@ -517,7 +517,7 @@ TEST_CASE("a migration forecast fails without the nbd module, an rbd module that
   inputs.nbd_there = false;
   CHECK(exit_code(forecast_migration(inputs)) == 2);
   inputs = by_kernel();
-  inputs.unnamed = cephcsi::Mounter::krbd;
+  inputs.options.default_mounter = cephcsi::Mounter::krbd;
   inputs.rbd = Module::absent;
   CHECK(migration_of(inputs, "client") == Grade::failure);
   inputs = by_kernel();
