@@ -24,7 +24,7 @@ void AdoptSteps::watch_silence(Volume& volume) {
   const Condition condition = condition_of(status);
   log::warning("device.server_silent",
                {{"volume", volume.id}, {"device", device::path(devices->front())}, {"why", condition.message}});
-  changes_.notify(volume.id, {condition.reason, true, condition.message});
+  health_.notify(volume.id, {condition.reason, true, condition.message});
 }
 
 /// Which client that process is. Nothing is known where the cluster does not tell, or the process may be another one.

@@ -43,7 +43,7 @@ task<result<>> DeviceSteps::start_session(Volume& volume) {
     ++volume.history.counts.links_lost;
     resume_stall(volume);
     if (!volume.history.unserved_since) volume.history.unserved_since = clock_.now();
-    changes_.report_failure(volume, why_ended(volume.server.link()->error()));
+    health_.report_failure(volume, why_ended(volume.server.link()->error()));
   };
   device::ServeOptions options(volume.record->read_only);
   options.cache_lost = volume.record->cache_lost;
@@ -56,7 +56,7 @@ task<result<>> DeviceSteps::start_session(Volume& volume) {
           "fails, so that fsync does not claim that they are stored"}});
   // Healing writes into the record that it was told.
   options.on_loss_told = [this, &volume, still] {
-    if (!still.expired()) changes_.report_failure(volume, "a flush failed, because rbd-nbd had lost writes");
+    if (!still.expired()) health_.report_failure(volume, "a flush failed, because rbd-nbd had lost writes");
   };
   auto& devices = ports_.devices.of(kind_of(volume));
   std::unique_ptr<device::Link> link;

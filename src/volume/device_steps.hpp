@@ -11,8 +11,8 @@ class DeviceSteps : StepTools {
  public:
   /// The numbers of other volumes' nbd devices: records have them, and paths that show a raw device.
   using Numbers = std::function<std::vector<std::uint32_t>(const Volume& volume)>;
-  DeviceSteps(StepTools tools, ImageSteps& images, const Changes& changes, Numbers numbers)
-      : StepTools(tools), images_(images), changes_(changes), numbers_(std::move(numbers)) {}
+  DeviceSteps(StepTools tools, ImageSteps& images, const HealthTracker& health, Numbers numbers)
+      : StepTools(tools), images_(images), health_(health), numbers_(std::move(numbers)) {}
   task<result<>> start_session(Volume& volume);
   task<result<>> connect(Volume& volume);
   task<result<>> reconfigure(Volume& volume);
@@ -24,7 +24,7 @@ class DeviceSteps : StepTools {
  private:
   std::uint64_t dead_conn_timeout_s(const Volume& volume) const;
   ImageSteps& images_;
-  const Changes& changes_;
+  const HealthTracker& health_;
   Numbers numbers_;
 };
 

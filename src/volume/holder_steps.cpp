@@ -48,9 +48,9 @@ task<result<>> HolderSteps::evict(Volume& volume, const step::Evict& step) {
     volume.facts.evicted.insert(holder.address);
     const std::string who = plan::text(holder);
     log::warning("volume.taken_over", {{"volume", volume.id}, {"from", who}});
-    changes_.notify(volume.id,
-                    {"VolumeTakenOver", true,
-                     "The image was taken from " + who + ", and the cluster refuses that client from now on."});
+    health_.notify(volume.id,
+                   {"VolumeTakenOver", true,
+                    "The image was taken from " + who + ", and the cluster refuses that client from now on."});
   }
   if (auto stopped = failpoint::hit("step.evict.fenced"); !stopped) co_return stopped;
   if (now->lock != image::Ownership::Lock::other || !volume.facts.evicted.contains(now->owner)) co_return result<>();

@@ -78,7 +78,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
   const auto lost = std::make_shared<bool>(false);
   const std::weak_ptr<bool> still = lost;
   options.on_resized = [this, &volume, still] {
-    if (!still.expired() && volume.server.connected()) changes_.report_failure(volume, "the size of its image changed");
+    if (!still.expired() && volume.server.connected()) health_.report_failure(volume, "the size of its image changed");
   };
   options.on_lost = [this, &volume, still](const std::string& why) {
     const auto now = still.lock();
@@ -88,7 +88,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
     if (volume.server.link() != nullptr)
       volume.server.link()->hold();
     else
-      changes_.report_failure(volume, why);
+      health_.report_failure(volume, why);
   };
   auto opened = co_await ports_.clusters.open(*to, volume.record->key, options, soon());
   if (!opened && is_gone(volume, opened.error())) {

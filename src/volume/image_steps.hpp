@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "changes.hpp"
+#include "health_tracker.hpp"
 #include "record_steps.hpp"
 
 namespace corbd::volume {
@@ -14,8 +14,8 @@ using CloseInBackground = std::function<void(std::unique_ptr<device::Link> link,
 
 class ImageSteps : StepTools {
  public:
-  ImageSteps(StepTools tools, RecordSteps& records, const Changes& changes, CloseInBackground close_in_background)
-      : StepTools(tools), records_(records), changes_(changes), close_in_background_(std::move(close_in_background)) {}
+  ImageSteps(StepTools tools, RecordSteps& records, const HealthTracker& health, CloseInBackground close_in_background)
+      : StepTools(tools), records_(records), health_(health), close_in_background_(std::move(close_in_background)) {}
   task<result<>> fence(Volume& volume);
   /// What the planner asks of the image.
   task<result<>> look(Volume& volume, Fact fact);
@@ -34,7 +34,7 @@ class ImageSteps : StepTools {
   /// Those of the image go. Those of the node's paths, of the attachment and of other clients stay.
   static void forget_facts(Volume& volume);
   RecordSteps& records_;
-  const Changes& changes_;
+  const HealthTracker& health_;
   CloseInBackground close_in_background_;
 };
 

@@ -57,9 +57,9 @@ task<result<Holding>> OtherClients::look(const image::Access& to, const image::K
     holder.blocked = true;
     log::warning("volume.taken_by_hand", {{"image", key.text()}, {"volume", at.volume_id}, {"from", text(holder)}});
     if (at.volume_id.empty()) continue;
-    changes_.notify(at.volume_id, {"VolumeTakenByHand", true,
-                                   "An operator took the image from " + text(holder) +
-                                       ", and the cluster refuses that client from now on."});
+    health_.notify(at.volume_id, {"VolumeTakenByHand", true,
+                                  "An operator took the image from " + text(holder) +
+                                      ", and the cluster refuses that client from now on."});
   }
   co_return found;
 }

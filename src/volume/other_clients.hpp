@@ -1,15 +1,15 @@
 // Who else has an image, asked by an operator or by another node.
 #pragma once
 
-#include "changes.hpp"
+#include "health_tracker.hpp"
 #include "volume_map.hpp"
 
 namespace corbd::volume {
 
 class OtherClients {
  public:
-  OtherClients(const Ports& ports, const VolumeMap& volumes, const Changes& changes)
-      : ports_(ports), volumes_(volumes), changes_(changes) {}
+  OtherClients(const Ports& ports, const VolumeMap& volumes, const HealthTracker& health)
+      : ports_(ports), volumes_(volumes), health_(health) {}
   /// As Volumes'.
   task<result<Holding>> holders(ImageAt at, bool take, Until until);
   task<Users> users(std::string cluster_id, Until until);
@@ -18,7 +18,7 @@ class OtherClients {
   task<result<Holding>> look(const image::Access& to, const image::Key& key, const ImageAt& at, bool take, Until until);
   const Ports& ports_;
   const VolumeMap& volumes_;
-  const Changes& changes_;
+  const HealthTracker& health_;
 };
 
 }  // namespace corbd::volume

@@ -128,7 +128,7 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
       continue;
     }
     auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
-    changes_.note_health(volume, std::string(name(wish)));
+    health_.note_health(volume, std::string(name(wish)));
     stalls_.note(volume);
     if (!done) co_return co_await step_failed(volume, wish, std::get<Step>(decision), done.error());
   }

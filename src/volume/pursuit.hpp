@@ -9,14 +9,14 @@ namespace corbd::volume {
 class Pursuit {
  public:
   Pursuit(executor control, Clock& clock, const Ports& ports, const Config& config, const VolumeMap& volumes,
-          Steps& steps, const Changes& changes, Stalls& stalls, const Leaving& leaving)
+          Steps& steps, const HealthTracker& health, Stalls& stalls, const Leaving& leaving)
       : control_(std::move(control)),
         clock_(clock),
         ports_(ports),
         config_(config),
         volumes_(volumes),
         steps_(steps),
-        changes_(changes),
+        health_(health),
         stalls_(stalls),
         leaving_(leaving) {}
   /// Pursues the wish. If it fails for good, what it added is undone, because the caller forgets the volume at a final
@@ -42,7 +42,7 @@ class Pursuit {
   const Config& config_;
   const VolumeMap& volumes_;
   Steps& steps_;
-  const Changes& changes_;
+  const HealthTracker& health_;
   Stalls& stalls_;
   const Leaving& leaving_;
 };

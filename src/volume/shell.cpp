@@ -59,20 +59,20 @@ class Shell::Impl {
   Clock& clock_;
   Gate gate_{control_, clock_};
   bool cordoned_ = false;
-  Changes changes_{clock_, ports_};
+  HealthTracker health_{clock_, ports_};
   UsageReader usage_{control_, clock_, ports_, volumes_, gate_};
   Steps steps_{control_,
                clock_,
                ports_,
                config_,
-               changes_,
+               health_,
                [this](auto link, auto image) { gate_.spawn(close_in_background(std::move(link), std::move(image))); },
                [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); }};
   Stalls stalls_{control_, clock_, ports_, volumes_, gate_};
   Leaving leaving_{control_, clock_, ports_, volumes_, gate_, steps_, usage_};
   HeadStart head_start_{control_, clock_, ports_, volumes_};
-  OtherClients other_clients_{ports_, volumes_, changes_};
-  Pursuit pursuit_{control_, clock_, ports_, config_, volumes_, steps_, changes_, stalls_, leaving_};
+  OtherClients other_clients_{ports_, volumes_, health_};
+  Pursuit pursuit_{control_, clock_, ports_, config_, volumes_, steps_, health_, stalls_, leaving_};
   /// The last member, so that links and images go first: their ends call back.
   VolumeMap volumes_{control_, clock_};
 };
@@ -106,7 +106,7 @@ task<result<>> Shell::Impl::start() {
     // agent.
     if (volume.record->device && !volume.device.gone && traits(volume.record->kind).served)
       volume.history.unserved_since = clock_.now();
-    changes_.note_health(volume, "the agent started");
+    health_.note_health(volume, "the agent started");
   }
   ports_.devices.on_link_dead([this](device::Kind kind, std::uint32_t index) { link_dead(kind, index); });
   co_return result<>();
@@ -159,7 +159,7 @@ task<> Shell::Impl::run(Volume& volume, std::shared_ptr<Operation> operation, Un
 task<> Shell::Impl::fulfil(Volume& volume, Operation& operation, Until until) {
   for (unsigned tries = 1;; ++tries) {
     operation.outcome = co_await pursuit_.fulfil(volume, operation.wish);
-    changes_.note_outcome(volume, operation.wish, operation.outcome);
+    health_.note_outcome(volume, operation.wish, operation.outcome);
     const auto pause = pause_before_retry(operation.wish, operation.outcome, volume.facts, tries);
     const auto now = clock_.now();
     if (!pause || until.deadline == time_point::max() || now >= until.deadline) co_return;
@@ -176,7 +176,7 @@ void Shell::Impl::link_dead(device::Kind kind, std::uint32_t index) {
   if (known == nullptr || !known->record || known->server.serves()) return;
   Volume& volume = *known;
   if (volume.other.serves && !volume.other.died) volume.other.died = volume.history.unserved_since = clock_.now();
-  changes_.report_failure(volume, "the kernel reports a dead link");
+  health_.report_failure(volume, "the kernel reports a dead link");
 }
 
 Shell::Shell(executor control, Clock& clock, Ports ports, Config config)
@@ -208,7 +208,7 @@ std::vector<Change> Shell::timeline(const std::string& volume_id) const {
   if (known == nullptr) return {};
   return {known->history.timeline.begin(), known->history.timeline.end()};
 }
-void Shell::set_listeners(std::vector<Listener*> listeners) { impl_->changes_.set_listeners(std::move(listeners)); }
+void Shell::set_listeners(std::vector<Listener*> listeners) { impl_->health_.set_listeners(std::move(listeners)); }
 void Shell::set_cordoned(bool on) { impl_->cordoned_ = on; }
 task<> Shell::stop(Until until) { return impl_->leaving_.stop(until); }
 std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {

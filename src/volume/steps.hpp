@@ -17,16 +17,16 @@ std::vector<std::string> step_places();
 
 class Steps {
  public:
-  Steps(executor control, Clock& clock, const Ports& ports, const Config& config, const Changes& changes,
+  Steps(executor control, Clock& clock, const Ports& ports, const Config& config, const HealthTracker& health,
         CloseInBackground close_in_background, DeviceSteps::Numbers numbers)
       : ports_(ports),
         records_(clock, ports, config),
-        images_({clock, ports, config}, records_, changes, std::move(close_in_background)),
-        devices_({clock, ports, config}, images_, changes, std::move(numbers)),
-        holders_({clock, ports, config}, changes),
+        images_({clock, ports, config}, records_, health, std::move(close_in_background)),
+        devices_({clock, ports, config}, images_, health, std::move(numbers)),
+        holders_({clock, ports, config}, health),
         finder_(clock, ports, config),
         krbd_(clock, ports, config),
-        adopt_({clock, ports, config}, changes),
+        adopt_({clock, ports, config}, health),
         luks_({clock, ports, config}, std::move(control)),
         mounts_(clock, ports, config),
         stash_(clock, ports, config) {}

@@ -1,4 +1,4 @@
-#include "changes.hpp"
+#include "health_tracker.hpp"
 
 #include <set>
 #include <utility>
@@ -12,17 +12,17 @@ constexpr std::size_t kTimeline = 64;  // changes that are kept of a volume
 
 }  // namespace
 
-void Changes::notify(const std::string& volume_id, const Notice& notice) const {
+void HealthTracker::notify(const std::string& volume_id, const Notice& notice) const {
   for (auto* listener : listeners_) listener->notify(volume_id, notice);
 }
 
-void Changes::report_failure(Volume& volume, const std::string& why) const {
+void HealthTracker::report_failure(Volume& volume, const std::string& why) const {
   if (!volume.server.serves()) volume.link_ended();
   note_health(volume, why);
   for (auto* listener : listeners_) listener->report_failure(volume.id, why);
 }
 
-void Changes::note_health(Volume& volume, const std::string& why) const {
+void HealthTracker::note_health(Volume& volume, const std::string& why) const {
   const Health now = health_of(volume);
   if (now == volume.history.health) return;
   const Change change{clock_.wall(), volume.id, volume.history.health, now, why};
@@ -34,7 +34,7 @@ void Changes::note_health(Volume& volume, const std::string& why) const {
   for (auto* listener : listeners_) listener->changed(change);
 }
 
-void Changes::note_outcome(Volume& volume, const Wish& wish, const result<>& outcome) const {
+void HealthTracker::note_outcome(Volume& volume, const Wish& wish, const result<>& outcome) const {
   if (volume.history.lost_since && volume.record && !tells_of_ownership(wish, outcome, volume.facts)) return;
   volume.history.last_error.reset();
   if (!outcome) volume.history.last_error = outcome.error();
@@ -54,7 +54,7 @@ void Changes::note_outcome(Volume& volume, const Wish& wish, const result<>& out
   note_health(volume, volume.history.last_error ? volume.history.last_error->text : std::string(name(wish)) + " done");
 }
 
-void Changes::tell_who_uses_it(Volume& volume) const {
+void HealthTracker::tell_who_uses_it(Volume& volume) const {
   std::set<std::string> who;
   for (const auto& holder : *volume.facts.holders) who.insert(holder.address);
   if (std::exchange(volume.history.in_use_by, who) == who) return;
@@ -63,7 +63,7 @@ void Changes::tell_who_uses_it(Volume& volume) const {
 }
 
 /// The pod that waits shows kubelet's Event; those that write already would show nothing.
-void Changes::tell_read_only(const Volume& volume) const {
+void HealthTracker::tell_read_only(const Volume& volume) const {
   const auto devices = find_devices(volume, ports_);
   const auto mounts = ports_.mounts.table();
   if (!volume.record || !devices || devices->empty() || !mounts) return;

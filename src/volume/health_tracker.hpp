@@ -8,9 +8,9 @@
 
 namespace corbd::volume {
 
-class Changes {
+class HealthTracker {
  public:
-  Changes(Clock& clock, const Ports& ports) : clock_(clock), ports_(ports) {}
+  HealthTracker(Clock& clock, const Ports& ports) : clock_(clock), ports_(ports) {}
   void set_listeners(std::vector<Listener*> listeners) { listeners_ = std::move(listeners); }
   void notify(const std::string& volume_id, const Notice& notice) const;
   /// The volume may need healing. If it has no server, calls that wait for its device return.
