@@ -33,7 +33,7 @@ task<> AdoptSteps::look_at_uncached(Volume& volume, std::uint32_t index, std::st
     co_return;
   auto to = access(volume);
   if (!to) co_return;
-  const auto until = soon().at_most(clock_.now() + kForNote);
+  const auto until = deadline().at_most(clock_.now() + kForNote);
   if (const auto fenced = co_await ports_.clusters.fence_dead(*to, until); !fenced) co_return;
   image::OpenOptions options;
   options.read_only = options.refuse_cache_metadata = true;
@@ -55,7 +55,7 @@ task<result<>> AdoptSteps::look(Volume& volume) {
   if (!index) co_return index.error();
   // First, because the look for the process may wait for that process.
   watch_silence(volume);
-  auto serving = co_await ports_.daemons.serving(*index, volume.id, soon());
+  auto serving = co_await ports_.daemons.serving(*index, volume.id, deadline());
   if (!serving) co_return serving.error();
   volume.facts.served_by_other = serving->serving();
   volume.facts.uncached.reset();
@@ -80,7 +80,7 @@ task<result<>> AdoptSteps::dismiss(Volume& volume) {
   if (!index) co_return index.error();
   log::warning("device.taking_over",
                {{"volume", volume.id}, {"device", device::path(*index)}, {"effect", "rbd-nbd is asked to end"}});
-  auto gone = co_await ports_.daemons.dismiss(*index, volume.id, soon());
+  auto gone = co_await ports_.daemons.dismiss(*index, volume.id, deadline());
   if (!gone) co_return gone;
   volume.other.serves = false;
   volume.other.pids.clear();
@@ -94,7 +94,7 @@ task<result<>> AdoptSteps::dismiss(Volume& volume) {
 task<result<>> AdoptSteps::inherit(Volume& volume, std::string address) {
   auto to = access(volume);
   if (!to) co_return to.error();
-  auto done = co_await ports_.clusters.inherit(*to, address, soon());
+  auto done = co_await ports_.clusters.inherit(*to, address, deadline());
   if (!done) co_return done;
   log::warning("client.inherited",
                {{"volume", volume.id},

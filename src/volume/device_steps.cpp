@@ -87,7 +87,7 @@ task<result<>> DeviceSteps::connect(Volume& volume) {
   args.dead_conn_timeout_s = dead_conn_timeout_s(volume);
   args.avoid = [this, &volume] { return numbers_(volume); };
   volume.device.untuned = true;
-  auto index = co_await ports_.devices.of(kind_of(volume)).connect(*volume.server.link(), args, soon());
+  auto index = co_await ports_.devices.of(kind_of(volume)).connect(*volume.server.link(), args, deadline());
   if (!index) co_return index.error();
   volume.server.set_connected(true);
   volume.facts.disconnected = volume.device.disconnected = false;
@@ -101,7 +101,7 @@ task<result<>> DeviceSteps::reconfigure(Volume& volume) {
   const result<std::uint32_t> index = device->index;
   auto done = co_await ports_.devices.of(kind_of(volume))
                   .reconnect(*volume.server.link(),
-                             {*index, volume.id, dead_conn_timeout_s(volume), volume.record->adopting}, soon());
+                             {*index, volume.id, dead_conn_timeout_s(volume), volume.record->adopting}, deadline());
   if (!done && done.error().code == errc::not_found) {
     // Nothing shows it earlier: sysfs keeps showing the device until the last program that has it open closes it.
     if (!std::exchange(volume.device.disconnected, true) && !volume.record->stagings.empty())
@@ -138,14 +138,14 @@ task<result<>> DeviceSteps::resize(Volume& volume) {
   if (!index) co_return index.error();
   // Newer kernels wait for every request in flight before they resize, and all other nbd commands wait behind that. So
   // ask first whether the cluster answers.
-  auto asked = co_await volume.server.image()->refresh(soon());
+  auto asked = co_await volume.server.image()->refresh(deadline());
   if (!asked && (asked.error().code == errc::unavailable || asked.error().code == errc::timed_out))
     co_return Error{errc::unreachable, asked.error().text};
   if (!asked) co_return asked;
   if (auto stopped = failpoint::hit("step.kernel_resize.asked"); !stopped) co_return stopped;
   const std::uint64_t bytes = device_bytes(volume.server.image()->size(), volume.record->block_size);
   auto done =
-      co_await ports_.devices.of(kind_of(volume)).resize(*volume.server.link(), *index, volume.id, bytes, soon());
+      co_await ports_.devices.of(kind_of(volume)).resize(*volume.server.link(), *index, volume.id, bytes, deadline());
   if (!done) co_return done;
   log::info("device.resized",
             {{"volume", volume.id}, {"device", device::path(*index, kind_of(volume))}, {"bytes", bytes}});
@@ -158,7 +158,7 @@ task<result<>> DeviceSteps::tune(Volume& volume) {
   // No busy file, and a queue of its own: the helpers of the cluster's volumes may be waiting for this healing.
   auto tuned = co_await ports_.filesystems.tune(device::name(kind_of(volume), *index),
                                                 HelperOwner("", "healing of " + owner(volume).whose),
-                                                while_served(volume, soon()));
+                                                while_served(volume, deadline()));
   if (tuned) volume.device.untuned = false;
   co_return tuned;
 }
@@ -166,7 +166,7 @@ task<result<>> DeviceSteps::tune(Volume& volume) {
 task<result<>> DeviceSteps::disconnect(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
-  auto gone = co_await ports_.devices.of(kind_of(volume)).disconnect(*index, volume.id, soon());
+  auto gone = co_await ports_.devices.of(kind_of(volume)).disconnect(*index, volume.id, deadline());
   if (!gone) co_return gone;
   volume.server.set_connected(false);
   volume.facts.disconnected = volume.device.disconnected = true;
@@ -184,14 +184,14 @@ task<result<>> DeviceSteps::stop_session(Volume& volume) {
   volume.server.link()->shut();
   volume.server.set_connected(false);
   // Rule 4.
-  if (const Waited ended = co_await volume.server.link()->ended(soon()); ended != Waited::ready)
+  if (const Waited ended = co_await volume.server.link()->ended(deadline()); ended != Waited::ready)
     co_return wait_error(ended, "the end of the link of volume " + volume.id);
   // The volume was given up, perhaps because the cluster does not answer. The tombstone must not wait for the cluster.
   if (volume.record && volume.record->failed) {
     images_.close_in_background(volume, take_link(volume));
     co_return result<>();
   }
-  const Waited idle = co_await volume.server.link()->idle(soon());
+  const Waited idle = co_await volume.server.link()->idle(deadline());
   if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + volume.id);
   static_cast<void>(take_link(volume));
   // The image's connection made the link hold, so the image is opened again on another connection.

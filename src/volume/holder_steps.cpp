@@ -28,7 +28,7 @@ task<result<>> HolderSteps::look(Volume& volume) {
   if (!to) co_return to.error();
   const auto who = volume.facts.ownership;
   if (!who) co_return Error{errc::internal, "holders were asked for before the owner was known"};
-  volume.facts.holders = co_await find_holders(ports_, *to, *volume.server.image(), *who, volume.id, soon());
+  volume.facts.holders = co_await find_holders(ports_, *to, *volume.server.image(), *who, volume.id, deadline());
   co_return result<>();
 }
 
@@ -37,10 +37,10 @@ task<result<>> HolderSteps::evict(Volume& volume, const step::Evict& step) {
   if (!to) co_return to.error();
   // It took a while to learn whose they are. A living client that sets its watch anew has none for a moment.
   const auto before = std::exchange(volume.facts.ownership, std::nullopt);
-  const auto now = co_await volume.server.image()->ownership(soon());
+  const auto now = co_await volume.server.image()->ownership(deadline());
   if (!now) co_return now.error();
   if (before && is_one_back(step.holders, before->foreign_watchers, now->foreign_watchers)) co_return result<>();
-  auto done = co_await volume::evict(ports_, *to, step.holders, soon());
+  auto done = co_await volume::evict(ports_, *to, step.holders, deadline());
   if (!done) co_return done;
   // Again it took a while, and somebody may have opened the image since.
   volume.facts.holders.reset();
@@ -54,7 +54,7 @@ task<result<>> HolderSteps::evict(Volume& volume, const step::Evict& step) {
   }
   if (auto stopped = failpoint::hit("step.evict.fenced"); !stopped) co_return stopped;
   if (now->lock != image::Ownership::Lock::other || !volume.facts.evicted.contains(now->owner)) co_return result<>();
-  auto broken = co_await volume.server.image()->break_dead_lock(now->owner, 0, soon());
+  auto broken = co_await volume.server.image()->break_dead_lock(now->owner, 0, deadline());
   // Somebody else has it since: the planner looks.
   if (!broken && broken.error().code == errc::unproven) co_return result<>();
   co_return broken;

@@ -88,7 +88,7 @@ task<result<image::Resolved>> ImageFinder::find_by_name(const Staged& wish) {
   auto to = access_to(cluster_id, *cluster, wish);
   image::Name name{wish.source.pool, wish.source.ns.empty() ? cluster->rados_namespace : wish.source.ns,
                    wish.source.image};
-  co_return co_await ports_.clusters.resolve(std::move(to), std::move(name), soon());
+  co_return co_await ports_.clusters.resolve(std::move(to), std::move(name), deadline());
 }
 
 /// Looks first where the handle says, then wherever cluster-mapping.json maps its cluster and pool.
@@ -115,7 +115,7 @@ task<result<image::Resolved>> ImageFinder::locate_at(const Staged& wish, image::
   auto to = access_to(place.cluster_id, *cluster, wish);
   image::Reserved reserved = *wish.reserved;
   reserved.pool_id = place.pool_id;
-  co_return co_await ports_.clusters.locate(std::move(to), std::move(reserved), cluster->rados_namespace, soon());
+  co_return co_await ports_.clusters.locate(std::move(to), std::move(reserved), cluster->rados_namespace, deadline());
 }
 
 }  // namespace corbd::volume

@@ -16,7 +16,7 @@ bool is_gone(const Volume& volume, const Error& error) {
 task<result<>> ImageSteps::fence(Volume& volume) {
   auto to = access(volume);
   if (!to) co_return to.error();
-  auto fenced = co_await ports_.clusters.fence_dead(*to, soon());
+  auto fenced = co_await ports_.clusters.fence_dead(*to, deadline());
   if (!fenced && fenced.error().code == errc::node_fenced) {
     volume.facts.node_fenced = fenced.error();
     co_return result<>();
@@ -32,17 +32,17 @@ task<result<>> ImageSteps::look(Volume& volume, Fact fact) {
   if (fact == Fact::header) co_return co_await look_at_header(volume);
   if (fact == Fact::ownership) co_return co_await look_at_ownership(volume);
   if (fact == Fact::image_size) {
-    auto asked = co_await volume.server.image()->refresh(soon());
+    auto asked = co_await volume.server.image()->refresh(deadline());
     facts.image_size_asked = asked.has_value();
     co_return asked;
   }
   if (fact == Fact::has_data) {
-    auto found = co_await volume.server.image()->has_data(later());
+    auto found = co_await volume.server.image()->has_data(long_deadline());
     if (!found) co_return found.error();
     facts.has_data = *found;
     co_return result<>();
   }
-  auto found = co_await volume.server.image()->metadata(kFormatMarker, soon());
+  auto found = co_await volume.server.image()->metadata(kFormatMarker, deadline());
   if (!found) co_return found.error();
   facts.format_marker = found->value_or("");
   co_return result<>();
@@ -51,7 +51,7 @@ task<result<>> ImageSteps::look(Volume& volume, Fact fact) {
 task<result<>> ImageSteps::look_at_header(Volume& volume) {
   auto to = access(volume);
   if (!to) co_return to.error();
-  auto found = co_await ports_.clusters.header(*to, volume.record->key, soon());
+  auto found = co_await ports_.clusters.header(*to, volume.record->key, deadline());
   if (!found && !is_gone(volume, found.error())) co_return found.error();
   if (found)
     volume.facts.header = *found;
@@ -61,7 +61,7 @@ task<result<>> ImageSteps::look_at_header(Volume& volume) {
 }
 
 task<result<>> ImageSteps::look_at_ownership(Volume& volume) {
-  auto found = co_await volume.server.image()->ownership(soon());
+  auto found = co_await volume.server.image()->ownership(deadline());
   if (!found) co_return found.error();
   // The kernel client behind the volume's own device is not a foreign watcher.
   if (!traits(volume.record->kind).served)
@@ -90,7 +90,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
     else
       health_.report_failure(volume, why);
   };
-  auto opened = co_await ports_.clusters.open(*to, volume.record->key, options, soon());
+  auto opened = co_await ports_.clusters.open(*to, volume.record->key, options, deadline());
   if (!opened && is_gone(volume, opened.error())) {
     volume.facts.gone = true;
     co_return result<>();
@@ -123,11 +123,11 @@ task<result<>> ImageSteps::lock(Volume& volume) {
   volume.facts.ownership.reset();
   if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
     auto broken =
-        co_await volume.server.image()->break_dead_lock(ownership->owner, break_mark(ownership->version), soon());
+        co_await volume.server.image()->break_dead_lock(ownership->owner, break_mark(ownership->version), deadline());
     if (!broken) co_return broken;
     if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
   }
-  auto locked = co_await volume.server.image()->acquire_lock(soon());
+  auto locked = co_await volume.server.image()->acquire_lock(deadline());
   // Somebody may have come since the look. The planner looks again.
   if (!locked && locked.error().code == errc::in_use && !volume.server.image()->exclusive_lock()) co_return result<>();
   if (!locked) co_return locked;
@@ -137,7 +137,7 @@ task<result<>> ImageSteps::lock(Volume& volume) {
   // theirs.
   const auto devices = find_devices(volume, ports_);
   if (!volume.record->device || (devices && devices->empty())) {
-    const auto stamped = co_await volume.server.image()->stamp(soon());
+    const auto stamped = co_await volume.server.image()->stamp(deadline());
     if (!stamped) co_return stamped.error();
     open.modified = *stamped;
   }
@@ -173,9 +173,9 @@ task<result<>> ImageSteps::close(Volume& volume) {
   // The blocklist entry of its client may have ended. Then the close would release the lock, which proves that the
   // image is ours.
   if (open != nullptr && *open->access_lost && !open->closing)
-    if (auto to = access(volume)) static_cast<void>(co_await ports_.clusters.fence_dead(*to, soon()));
+    if (auto to = access(volume)) static_cast<void>(co_await ports_.clusters.fence_dead(*to, deadline()));
   if (open != nullptr) open->closing = true;
-  auto closed = co_await volume.server.image()->close(soon());
+  auto closed = co_await volume.server.image()->close(deadline());
   if (!closed) co_return closed;
   static_cast<void>(volume.server.take_image());
   forget_facts(volume);
@@ -183,14 +183,14 @@ task<result<>> ImageSteps::close(Volume& volume) {
 }
 
 task<result<>> ImageSteps::mark(Volume& volume) {
-  auto marked = co_await volume.server.image()->set_metadata(kFormatMarker, volume.record->format, soon());
+  auto marked = co_await volume.server.image()->set_metadata(kFormatMarker, volume.record->format, deadline());
   if (marked) volume.facts.format_marker = volume.record->format;
   if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the mark raised the header's version
   co_return marked;
 }
 
 task<result<>> ImageSteps::unmark(Volume& volume) {
-  auto removed = co_await volume.server.image()->remove_metadata(kFormatMarker, soon());
+  auto removed = co_await volume.server.image()->remove_metadata(kFormatMarker, deadline());
   if (removed) volume.facts.format_marker = "";
   co_return removed;
 }

@@ -31,7 +31,7 @@ task<result<>> KrbdSteps::map(Volume& volume) {
   args.options = cephcsi::with_kernel_affinity(source.kernel.map, cluster->crush_location);
   // Another client may come during the map, so the planner looks again.
   volume.facts.ownership.reset();
-  auto mapped = co_await ports_.kernel.map(std::move(args), owner(volume), soon());
+  auto mapped = co_await ports_.kernel.map(std::move(args), owner(volume), deadline());
   if (mapped) log::info("device.mapped", {{"volume", volume.id}, {"image", volume.record->key.text()}});
   co_return mapped;
 }
@@ -41,7 +41,7 @@ task<result<>> KrbdSteps::unmap(Volume& volume) {
   if (!device) co_return device.error();
   const auto options = unmap_options(volume);
   if (!options) co_return options.error();
-  auto gone = co_await ports_.kernel.unmap(device->index, *options, owner(volume), soon());
+  auto gone = co_await ports_.kernel.unmap(device->index, *options, owner(volume), deadline());
   if (gone) log::info("device.unmapped", {{"volume", volume.id}, {"device", device::path(*device)}});
   co_return gone;
 }

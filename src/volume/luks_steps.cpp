@@ -22,13 +22,13 @@ Secret passphrase_of(const Wish& wish) {
 }  // namespace
 
 task<result<std::optional<std::string>>> LuksSteps::kept_metadata(Volume& volume, std::string name) {
-  auto found = co_await volume.server.image()->metadata(name, soon());
+  auto found = co_await volume.server.image()->metadata(name, deadline());
   if (!found || found->has_value()) co_return found;
   const std::string old_name = "." + name;
-  found = co_await volume.server.image()->metadata(old_name, soon());
+  found = co_await volume.server.image()->metadata(old_name, deadline());
   if (!found || !found->has_value() || volume.record->read_only) co_return found;
-  auto moved = co_await volume.server.image()->set_metadata(name, **found, soon());
-  if (moved) moved = co_await volume.server.image()->remove_metadata(old_name, soon());
+  auto moved = co_await volume.server.image()->set_metadata(name, **found, deadline());
+  if (moved) moved = co_await volume.server.image()->remove_metadata(old_name, deadline());
   if (!moved) co_return moved.error();
   co_return found;
 }
@@ -44,16 +44,17 @@ task<result<Secret>> LuksSteps::volume_key(Volume& volume, const Wish& wish) {
   const auto wrapped = co_await kept_metadata(volume, kVolumeKey);
   if (!wrapped) co_return wrapped.error();
   if (*wrapped)
-    co_return co_await ports_.kms.unwrap(volume.record->kms_id, volume.id, **wrapped, std::move(passphrase), soon());
+    co_return co_await ports_.kms.unwrap(volume.record->kms_id, volume.id, **wrapped, std::move(passphrase),
+                                         deadline());
   co_return Error{errc::not_found, std::string("the image of volume ") + volume.id + " has no metadata " + kVolumeKey +
                                        ", which must hold the volume's key"};
 }
 
 task<result<>> LuksSteps::store_key(Volume& volume, Secret key, Secret passphrase) {
   auto wrapped =
-      co_await ports_.kms.wrap(volume.record->kms_id, volume.id, std::move(key), std::move(passphrase), soon());
+      co_await ports_.kms.wrap(volume.record->kms_id, volume.id, std::move(key), std::move(passphrase), deadline());
   if (!wrapped) co_return wrapped.error();
-  co_return co_await volume.server.image()->set_metadata(kVolumeKey, std::move(*wrapped), soon());
+  co_return co_await volume.server.image()->set_metadata(kVolumeKey, std::move(*wrapped), deadline());
 }
 
 /// ceph-csi's provisioner makes the keys of its volumes. A static volume gets its key here.
@@ -72,7 +73,7 @@ task<result<Slots::Guard>> LuksSteps::key_derivation(const Volume& volume) {
     log::info("luks.waits",
               {{"volume", volume.id},
                {"why", "two other volumes of this node are deriving their keys, which takes 32 MiB each"}});
-  co_return co_await key_derivations_.take(later());
+  co_return co_await key_derivations_.take(long_deadline());
 }
 
 task<result<>> LuksSteps::look(Volume& volume, Fact fact, const Wish& wish) {
@@ -85,7 +86,7 @@ task<result<>> LuksSteps::look(Volume& volume, Fact fact, const Wish& wish) {
   }
   const auto device = device_path(volume);
   if (!device) co_return device.error();
-  auto header = co_await ports_.luks.look(*device, owner(volume), while_served(volume, soon()));
+  auto header = co_await ports_.luks.look(*device, owner(volume), while_served(volume, deadline()));
   if (!header) co_return header.error();
   volume.facts.luks = std::move(*header);
   co_return result<>();
@@ -101,7 +102,7 @@ task<result<>> LuksSteps::look_at_keys(Volume& volume, const Wish& wish) {
   if (!device) co_return device.error();
   const auto key = co_await volume_key(volume, wish);
   if (!key) co_return key.error();
-  const auto header = co_await ports_.luks.look(*device, owner(volume), while_served(volume, soon()));
+  const auto header = co_await ports_.luks.look(*device, owner(volume), while_served(volume, deadline()));
   if (!header) co_return header.error();
   Keys keys;
   for (const int slot : {kFirst, kSecond}) {
@@ -110,7 +111,8 @@ task<result<>> LuksSteps::look_at_keys(Volume& volume, const Wish& wish) {
     if (!one.used) continue;
     const auto turn = co_await key_derivation(volume);
     if (!turn) co_return turn.error();
-    const auto opens = co_await ports_.luks.opens(*device, slot, *key, owner(volume), while_served(volume, later()));
+    const auto opens =
+        co_await ports_.luks.opens(*device, slot, *key, owner(volume), while_served(volume, long_deadline()));
     if (!opens) co_return opens.error();
     one.opens = *opens;
   }
@@ -125,7 +127,8 @@ task<result<>> LuksSteps::format(Volume& volume, const Wish& wish) {
   if (!key) co_return key.error();
   const auto turn = co_await key_derivation(volume);
   if (!turn) co_return turn.error();
-  auto made = co_await ports_.luks.format(*device, std::move(*key), owner(volume), while_served(volume, later()));
+  auto made =
+      co_await ports_.luks.format(*device, std::move(*key), owner(volume), while_served(volume, long_deadline()));
   if (!made) co_return made;
   log::info("luks.made", {{"volume", volume.id}, {"device", *device}});
   volume.facts.luks.reset();
@@ -133,7 +136,7 @@ task<result<>> LuksSteps::format(Volume& volume, const Wish& wish) {
 }
 
 task<result<>> LuksSteps::note(Volume& volume) {
-  auto noted = co_await volume.server.image()->set_metadata(kState, kEncrypted, soon());
+  auto noted = co_await volume.server.image()->set_metadata(kState, kEncrypted, deadline());
   if (noted) volume.facts.encryption = kEncrypted;
   if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the note raised the header's version
   co_return noted;
@@ -147,7 +150,7 @@ task<result<>> LuksSteps::open(Volume& volume, const Wish& wish) {
   const auto turn = co_await key_derivation(volume);
   if (!turn) co_return turn.error();
   auto opened = co_await ports_.luks.open(*device, mapping_name(volume.id), std::move(*key), volume.record->read_only,
-                                          owner(volume), while_served(volume, later()));
+                                          owner(volume), while_served(volume, long_deadline()));
   if (!opened) co_return opened;
   log::info("luks.opened", {{"volume", volume.id}, {"device", *device}});
   volume.facts.fits = true;
@@ -155,13 +158,13 @@ task<result<>> LuksSteps::open(Volume& volume, const Wish& wish) {
 }
 
 task<result<>> LuksSteps::resize(Volume& volume) {
-  auto resized = co_await ports_.luks.resize(mapping_name(volume.id), owner(volume), while_served(volume, soon()));
+  auto resized = co_await ports_.luks.resize(mapping_name(volume.id), owner(volume), while_served(volume, deadline()));
   if (resized) volume.facts.fits = true;
   co_return resized;
 }
 
 task<result<>> LuksSteps::close(Volume& volume) {
-  auto closed = co_await ports_.luks.close(mapping_name(volume.id), owner(volume), while_served(volume, soon()));
+  auto closed = co_await ports_.luks.close(mapping_name(volume.id), owner(volume), while_served(volume, deadline()));
   if (closed) log::info("luks.closed", {{"volume", volume.id}});
   co_return closed;
 }
@@ -174,7 +177,8 @@ task<result<>> LuksSteps::add_key(Volume& volume, const Wish& wish) {
   volume.facts.keys.reset();
   const auto turn = co_await key_derivation(volume);
   if (!turn) co_return turn.error();
-  co_return co_await ports_.luks.add_key(*device, kSecond, *key, *key, owner(volume), while_served(volume, later()));
+  co_return co_await ports_.luks.add_key(*device, kSecond, *key, *key, owner(volume),
+                                         while_served(volume, long_deadline()));
 }
 
 task<result<>> LuksSteps::new_key(Volume& volume, const Wish& wish) {
@@ -187,8 +191,8 @@ task<result<>> LuksSteps::new_key(Volume& volume, const Wish& wish) {
   volume.facts.keys.reset();
   const auto turn = co_await key_derivation(volume);
   if (!turn) co_return turn.error();
-  auto added =
-      co_await ports_.luks.add_key(*device, kFirst, *old_key, *key, owner(volume), while_served(volume, later()));
+  auto added = co_await ports_.luks.add_key(*device, kFirst, *old_key, *key, owner(volume),
+                                            while_served(volume, long_deadline()));
   if (!added) co_return added;
   if (auto stopped = failpoint::hit("step.new_key.added"); !stopped) co_return stopped;
   auto stored = co_await store_key(volume, *key, passphrase_of(wish));
@@ -202,7 +206,7 @@ task<result<>> LuksSteps::remove_key(Volume& volume, int slot) {
   const auto device = device_path(volume);
   if (!device) co_return device.error();
   volume.facts.keys.reset();
-  co_return co_await ports_.luks.remove_key(*device, slot, owner(volume), while_served(volume, soon()));
+  co_return co_await ports_.luks.remove_key(*device, slot, owner(volume), while_served(volume, deadline()));
 }
 
 }  // namespace corbd::volume

@@ -30,19 +30,19 @@ task<result<>> MountSteps::look(Volume& volume, const step::Look& step) {
   const auto device = step.fact == Fact::unused ? device_path(volume) : data_path(volume);
   if (!device) co_return device.error();
   if (step.fact == Fact::probe) {
-    auto found = co_await ports_.filesystems.probe(*device, owner(volume), while_served(volume, soon()));
+    auto found = co_await ports_.filesystems.probe(*device, owner(volume), while_served(volume, deadline()));
     if (!found) co_return found.error();
     facts.probe = std::move(*found);
     co_return result<>();
   }
   if (step.fact == Fact::filesystem) {
     auto found = co_await ports_.filesystems.extent(*device, fstype_of(volume), step.path, owner(volume),
-                                                    while_served(volume, soon()));
+                                                    while_served(volume, deadline()));
     if (!found) co_return found.error();
     facts.filesystem = *found;
     co_return result<>();
   }
-  auto unused = co_await ports_.filesystems.check_unused(*device, owner(volume), while_served(volume, soon()));
+  auto unused = co_await ports_.filesystems.check_unused(*device, owner(volume), while_served(volume, deadline()));
   if (!unused) co_return unused.error();
   facts.unused = true;
   co_return result<>();
@@ -57,7 +57,7 @@ task<result<>> MountSteps::mkfs(Volume& volume, const Wish& wish) {
   std::string options = volume.record->source.mkfs_options;
   if (options.empty()) options = option_of(config_.filesystems.mkfs, capability.fstype);
   auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, std::move(options), zeroes, owner(volume),
-                                               while_served(volume, later()));
+                                               while_served(volume, long_deadline()));
   if (!made) co_return made;
   log::info("filesystem.made", {{"volume", volume.id}, {"fstype", capability.fstype}});
   volume.facts.probe.reset();
@@ -70,7 +70,7 @@ task<result<>> MountSteps::fsck(Volume& volume) {
   if (!device) co_return device.error();
   auto checked = co_await ports_.filesystems.fsck(*device, fstype_of(volume),
                                                   option_of(config_.filesystems.fsck, fstype_of(volume)), owner(volume),
-                                                  while_served(volume, later()));
+                                                  while_served(volume, long_deadline()));
   if (checked) volume.facts.checked = true;
   co_return checked;
 }
@@ -82,7 +82,7 @@ task<result<>> MountSteps::mount(Volume& volume, std::string target, const Wish&
   std::string flags = joined(option_of(config_.filesystems.mount, capability.fstype), capability.mount_flags);
   if (volume.record->read_only) flags = with_ro(std::move(flags));
   co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, owner(volume),
-                                         while_served(volume, later()));
+                                         while_served(volume, long_deadline()));
 }
 
 task<result<>> MountSteps::unmount(Volume& volume, std::string path, bool sync) {
@@ -95,7 +95,7 @@ task<result<>> MountSteps::unmount(Volume& volume, std::string path, bool sync) 
   HelperOwner works = owner(volume);
   if (!volume.record && !mounted()) works.busy_file.clear();
   // A call that does not use the device must not end with its link.
-  const Until until = sync && mounted() ? while_served(volume, later()) : soon();
+  const Until until = sync && mounted() ? while_served(volume, long_deadline()) : deadline();
   auto done = co_await ports_.mounts.unmount(path, sync, std::move(works), until);
   const bool stays = !done && done.error().code == errc::failed_precondition && !mounted();
   if (!done && !stays) co_return done;
@@ -107,7 +107,7 @@ task<result<>> MountSteps::grow(Volume& volume, std::string target, const Wish& 
   const auto device = data_path(volume);
   if (!device) co_return device.error();
   auto grown = co_await ports_.filesystems.grow(*device, fstype_of(volume), std::move(target), owner(volume),
-                                                while_served(volume, later()));
+                                                while_served(volume, long_deadline()));
   if (grown) {
     log::info("filesystem.grown", {{"volume", volume.id}, {"device", *device}});
   } else if (std::holds_alternative<Staged>(wish) && final_for_caller(grown.error().code)) {
@@ -120,7 +120,8 @@ task<result<>> MountSteps::grow(Volume& volume, std::string target, const Wish& 
 }
 
 task<result<>> MountSteps::trim(Volume& volume, std::string target) {
-  const auto trimmed = co_await ports_.mounts.trim(std::move(target), owner(volume), while_served(volume, later()));
+  const auto trimmed =
+      co_await ports_.mounts.trim(std::move(target), owner(volume), while_served(volume, long_deadline()));
   if (!trimmed) co_return trimmed.error();
   log::info("filesystem.trimmed", {{"volume", volume.id}, {"bytes", *trimmed}});
   volume.facts.trimmed = true;
@@ -135,11 +136,11 @@ task<result<>> MountSteps::bind(Volume& volume, std::string target, const Wish& 
     std::string flags = published->capability.mount_flags;
     if (published->read_only) flags = with_ro(std::move(flags));
     co_return co_await ports_.mounts.bind(staging_target(volume.id, published->path), target, volume.record->block,
-                                          flags, work, while_served(volume, soon()));
+                                          flags, work, while_served(volume, deadline()));
   }
   const auto device = data_path(volume);
   if (!device) co_return device.error();
-  co_return co_await ports_.mounts.bind(*device, target, true, "", work, while_served(volume, soon()));
+  co_return co_await ports_.mounts.bind(*device, target, true, "", work, while_served(volume, deadline()));
 }
 
 }  // namespace corbd::volume

@@ -78,12 +78,13 @@ task<result<>> StashSteps::note(Volume& volume, const Note& wanted, const Wish& 
 task<result<>> StashSteps::write_note(Volume& volume, const Note& wanted) {
   const Note known = volume.record->note.value_or(Note());
   if (wanted.user != known.user) {
-    auto set = co_await volume.server.image()->set_metadata(note_key("userid", volume, config_), wanted.user, soon());
+    auto set =
+        co_await volume.server.image()->set_metadata(note_key("userid", volume, config_), wanted.user, deadline());
     if (!set) co_return set;
   }
   if (wanted.address.empty() || wanted.address == known.address) co_return result<>();
   co_return co_await volume.server.image()->set_metadata(note_key("clientaddress", volume, config_), wanted.address,
-                                                         soon());
+                                                         deadline());
 }
 
 }  // namespace corbd::volume

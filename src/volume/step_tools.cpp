@@ -12,8 +12,8 @@ result<image::Access> access_of(const Ports& ports, const Record& record, const 
                        cephcsi::with_affinity(source.serving.config, cluster->crush_location)};
 }
 
-Until StepTools::soon() const { return {clock_.now() + config_.step_limit}; }
-Until StepTools::later() const { return {clock_.now() + config_.long_step_limit}; }
+Until StepTools::deadline() const { return {clock_.now() + config_.step_limit}; }
+Until StepTools::long_deadline() const { return {clock_.now() + config_.long_step_limit}; }
 Until StepTools::while_served(Volume& volume, Until until) const {
   until.scope = &volume.link_scopes.back();
   return until;

@@ -23,9 +23,10 @@ class StepTools {
   result<std::string> device_path(const Volume& volume) const;
   /// What holds the filesystem: the device, or the mapping above it.
   result<std::string> data_path(const Volume& volume) const;
-  /// By Config::step_limit, and by Config::long_step_limit.
-  Until soon() const;
-  Until later() const;
+  /// Config::step_limit from now.
+  Until deadline() const;
+  /// Config::long_step_limit from now.
+  Until long_deadline() const;
   /// For calls that use the device: they also end with its link.
   Until while_served(Volume& volume, Until until) const;
 

@@ -26,11 +26,11 @@ struct Node {
   ~Node() {
     if (index) {
       if (link) link->shut();
-      run(devices->disconnect(*index, kBackend, soon()));
+      run(devices->disconnect(*index, kBackend, patience()));
     }
     link.reset();
   }
-  Until soon() { return {clock->now() + kPatience, nullptr}; }
+  Until patience() { return {clock->now() + kPatience, nullptr}; }
   template <class T>
   T run(task<T> work) {
     std::optional<T> out;
@@ -55,12 +55,12 @@ struct Node {
     args.size = image.size();
     args.block_size = block_size;
     args.avoid = [avoid = std::move(avoid)] { return avoid; };
-    const auto got = run(devices->connect(*link, args, soon()));
+    const auto got = run(devices->connect(*link, args, patience()));
     REQUIRE(got);
     index = *got;
   }
   result<> reconnect(const std::string& backend = kBackend) {
-    return run(devices->reconnect(*link, {*index, backend}, soon()));
+    return run(devices->reconnect(*link, {*index, backend}, patience()));
   }
   std::optional<device::Seen> seen() {
     const auto all = devices->inventory();
@@ -102,10 +102,10 @@ TEST_CASE("the kernel takes a device, uses it and lets it go") {
   device::ConnectArgs args;
   args.backend = kBackend;
   args.size = node.image.size();
-  CHECK(node.run(node.devices->connect(*node.link, args, node.soon())).value() == node.index);
-  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.soon())));
+  CHECK(node.run(node.devices->connect(*node.link, args, node.patience())).value() == node.index);
+  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.patience())));
   CHECK_FALSE(node.seen());
-  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.soon())));
+  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.patience())));
 }
 
 TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
@@ -123,7 +123,7 @@ TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
   REQUIRE(node.image.waiting() > 0);
   node.link->shut();
   node.image.release();
-  REQUIRE(node.run(node.link->idle(node.soon())) == Waited::ready);
+  REQUIRE(node.run(node.link->idle(node.patience())) == Waited::ready);
   node.image.set_ends(MemoryImage::Ends::elsewhere);
   node.serve();
   auto again = node.reconnect("another volume");
@@ -135,14 +135,14 @@ TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     // The kernel dropped its end of that one.
     node.link->shut();
-    REQUIRE(node.run(node.link->idle(node.soon())) == Waited::ready);
+    REQUIRE(node.run(node.link->idle(node.patience())) == Waited::ready);
     node.serve();
     taken = node.reconnect();
   }
   INFO((taken ? "" : taken.error().text));
   CHECK(taken);
   // A write that nobody serves would never end.
-  if (!taken) node.run(node.devices->disconnect(*node.index, kBackend, node.soon()));
+  if (!taken) node.run(node.devices->disconnect(*node.index, kBackend, node.patience()));
   writer.join();
   CHECK(written == 0);
   CHECK(node.image.content()[65535] == std::byte{'x'});
@@ -188,7 +188,7 @@ TEST_CASE("the kernel's refusal of a block size is told") {
   args.backend = kBackend;
   args.size = node.image.size();
   args.block_size = 513;
-  const auto got = node.run(node.devices->connect(*node.link, args, node.soon()));
+  const auto got = node.run(node.devices->connect(*node.link, args, node.patience()));
   REQUIRE_FALSE(got);
   CHECK(got.error().code == errc::failed_precondition);
 }
@@ -196,7 +196,7 @@ TEST_CASE("the kernel's refusal of a block size is told") {
 TEST_CASE("a disconnect ends the link by the kernel's goodbye") {
   Node node;
   node.connect();
-  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.soon())));
+  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.patience())));
   const auto serving = [&] { return node.link->state() == device::Link::State::serving; };
   for (int i = 0; serving() && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(node.link->state() == device::Link::State::closed);
@@ -207,14 +207,14 @@ TEST_CASE("a disconnected device stays as long as somebody has it open, and take
   node.connect();
   Fd held(::open(device::path(*node.index).c_str(), O_RDONLY | O_CLOEXEC));
   REQUIRE(held);
-  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.soon())));
+  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.patience())));
   REQUIRE(node.seen());
   CHECK(node.seen()->disconnected);
   node.serve();
   const auto taken = node.reconnect();
   REQUIRE_FALSE(taken);
   CHECK(taken.error().code == errc::not_found);
-  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.soon())));
+  CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.patience())));
   held.reset();
   for (int i = 0; node.seen() && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK_FALSE(node.seen());
@@ -227,8 +227,8 @@ TEST_CASE("a new device gets no number to avoid, even after a device has gone") 
   Node second;
   second.connect(512, {avoided});
   CHECK(*second.index != avoided);
-  CHECK(first.run(first.devices->disconnect(avoided, kBackend, first.soon())));
-  CHECK(second.run(second.devices->disconnect(*second.index, kBackend, second.soon())));
+  CHECK(first.run(first.devices->disconnect(avoided, kBackend, first.patience())));
+  CHECK(second.run(second.devices->disconnect(*second.index, kBackend, second.patience())));
   second.link.reset();
   second.connect(512, {avoided});
   CHECK(*second.index != avoided);
@@ -242,7 +242,7 @@ TEST_CASE(
   const std::uint32_t index = *node.index;
   const std::string block = "/sys/block/" + device::name(device::Kind::nbd, index);
   CHECK(node.shell("test \"$(cat " + block + "/queue/write_zeroes_max_bytes)\" = 0") == 0);
-  CHECK(node.run(node.devices->disconnect(index, kBackend, node.soon())));
+  CHECK(node.run(node.devices->disconnect(index, kBackend, node.patience())));
   for (int i = 0; node.seen() && i < 20000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CHECK(node.shell("test -e " + block + " && ! test -e " + block + "/pid && test \"$(cat " + block + "/size)\" = 0") ==
         0);
@@ -255,7 +255,7 @@ TEST_CASE("no number below that of a new device is without a device") {
   Node first, second;
   first.connect();
   second.connect();
-  CHECK(first.run(first.devices->disconnect(*first.index, kBackend, first.soon())));
+  CHECK(first.run(first.devices->disconnect(*first.index, kBackend, first.patience())));
   for (std::uint32_t index = 0; index < *second.index; ++index)
     CHECK(second.shell("test -e /sys/block/" + device::name(device::Kind::nbd, index)) == 0);
 }

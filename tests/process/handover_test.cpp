@@ -35,7 +35,7 @@ int says(const Ground& ground, const std::string& command) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-bool soon(const std::function<bool()>& is_so) {
+bool eventually(const std::function<bool()>& is_so) {
   for (int tries = 0; tries < 600; ++tries) {
     if (is_so()) return true;
     std::this_thread::sleep_for(50ms);
@@ -90,11 +90,11 @@ TEST_CASE("an agent in a pod that has handed over stays in reserve, is ready, an
   Agent first(ground, handed_over("pod-1", kept));
   REQUIRE(first.answers());
   Agent second(ground, handed_over("pod-2", kept));
-  REQUIRE(soon([&] { return holds_lock(ground, second); }));
+  REQUIRE(eventually([&] { return holds_lock(ground, second); }));
   REQUIRE(second.answers());
   CHECK(lives(first.pid()));
   CHECK(alive_for(ground, "pod-1"));
-  REQUIRE(soon([&] { return first.log().find("handover.in_reserve") != std::string::npos; }));
+  REQUIRE(eventually([&] { return first.log().find("handover.in_reserve") != std::string::npos; }));
   ::kill(first.pid(), SIGTERM);
   CHECK(first.ended() == 0);
   CHECK(second.answers());
@@ -113,7 +113,7 @@ TEST_CASE("kubelet's watcher sees no socket come or go during a handover, and a 
   Agent first(ground, options("pod-1"));
   REQUIRE(first.answers());
   const std::string registration = ground.at("kubelet") + "/plugins_registry/rbd.csi.ceph.com-reg.sock";
-  REQUIRE(soon([&] { return std::filesystem::exists(registration); }));
+  REQUIRE(eventually([&] { return std::filesystem::exists(registration); }));
   const Fd watcher(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   REQUIRE(::inotify_add_watch(watcher.get(), (ground.at("kubelet") + "/plugins_registry").c_str(),
                               IN_CREATE | IN_DELETE | IN_MOVE) >= 0);
@@ -140,13 +140,13 @@ TEST_CASE("an agent in reserve serves once no other does, and the dead agent's p
   REQUIRE(first.answers());
   {
     Agent second(ground, handed_over("pod-2", kept));
-    REQUIRE(soon([&] { return holds_lock(ground, second); }));
+    REQUIRE(eventually([&] { return holds_lock(ground, second); }));
     REQUIRE(second.answers());
   }
-  REQUIRE(soon([&] { return holds_lock(ground, first); }));
+  REQUIRE(eventually([&] { return holds_lock(ground, first); }));
   CHECK(first.answers());
   Agent again(ground, handed_over("pod-2", kept));
-  REQUIRE(soon([&] { return holds_lock(ground, again); }));
+  REQUIRE(eventually([&] { return holds_lock(ground, again); }));
   CHECK(again.answers());
   CHECK(lives(first.pid()));
 }
@@ -158,17 +158,17 @@ TEST_CASE("a restarted container of a pod in reserve stays in reserve") {
   REQUIRE(second.answers());
   {
     const Agent first(ground, handed_over("pod-1", kept));
-    REQUIRE(soon([&] { return holds_lock(ground, first); }));
+    REQUIRE(eventually([&] { return holds_lock(ground, first); }));
     // pod-2 is in reserve now.
   }
-  REQUIRE(soon([&] { return holds_lock(ground, second); }));
+  REQUIRE(eventually([&] { return holds_lock(ground, second); }));
   Agent third(ground, handed_over("pod-3", kept));
-  REQUIRE(soon([&] { return holds_lock(ground, third); }));
+  REQUIRE(eventually([&] { return holds_lock(ground, third); }));
   REQUIRE(third.answers());
   ::kill(second.pid(), SIGKILL);
   second.ended();
   const Agent again(ground, handed_over("pod-2", kept));
-  REQUIRE(soon([&] {
+  REQUIRE(eventually([&] {
     const auto log = ground.read("log");
     return log.find("handover.in_reserve", log.find("handover.in_reserve") + 1) != std::string::npos;
   }));
@@ -183,14 +183,14 @@ TEST_CASE("a pod that leaves the reserve counts as waiting there until its agent
   std::ofstream(note) << "pod-2";
   std::ofstream(ground.at("log")).close();
   const Agent next(ground, handed_over("pod-2"));
-  REQUIRE(soon([&] { return next.log().find("handover.in_reserve") != std::string::npos; }));
+  REQUIRE(eventually([&] { return next.log().find("handover.in_reserve") != std::string::npos; }));
   std::ofstream(ground.at("runtime/reserve-called")) << "pod-2";
   serves->answer();
-  REQUIRE(soon([&] { return next.log().find("handover.waits") != std::string::npos; }));
+  REQUIRE(eventually([&] { return next.log().find("handover.waits") != std::string::npos; }));
   CHECK(ground.read("runtime/in-reserve") == "pod-2");
   serves.reset();
-  REQUIRE(soon([&] { return holds_lock(ground, next); }));
-  CHECK(soon([&] { return !std::filesystem::exists(note); }));
+  REQUIRE(eventually([&] { return holds_lock(ground, next); }));
+  CHECK(eventually([&] { return !std::filesystem::exists(note); }));
 }
 
 TEST_CASE("an agent that is told to end gives its devices to the pod in reserve, and ends") {
@@ -199,13 +199,13 @@ TEST_CASE("an agent that is told to end gives its devices to the pod in reserve,
   const Agent first(ground, handed_over("pod-1", kept));
   REQUIRE(first.answers());
   Agent second(ground, handed_over("pod-2", kept));
-  REQUIRE(soon([&] { return holds_lock(ground, second); }));
+  REQUIRE(eventually([&] { return holds_lock(ground, second); }));
   REQUIRE(second.answers());
-  REQUIRE(soon([&] { return first.log().find("handover.in_reserve") != std::string::npos; }));
+  REQUIRE(eventually([&] { return first.log().find("handover.in_reserve") != std::string::npos; }));
   ::kill(second.pid(), SIGTERM);
   CHECK(second.ended() == 0);
   // It says so once the other one has ended.
-  CHECK(soon([&] { return holds_lock(ground, first); }));
+  CHECK(eventually([&] { return holds_lock(ground, first); }));
   CHECK(first.answers());
   const auto log = first.log();
   CHECK(log.find("agent.handed_over", log.find("agent.handed_over") + 1) != std::string::npos);
@@ -228,7 +228,7 @@ TEST_CASE("a refused agent in a pod waits for the end of the serving one") {
   auto options = handed_over("pod-2");
   options.state = state.path();
   const Agent second(ground, options);
-  REQUIRE(soon([&] { return first.log().find("handover.refused") != std::string::npos; }));
+  REQUIRE(eventually([&] { return first.log().find("handover.refused") != std::string::npos; }));
   CHECK(first.answers());
   ::kill(first.pid(), SIGTERM);
   CHECK(first.ended() == 0);
@@ -257,7 +257,7 @@ TEST_CASE("a pod between two agents is alive as long as its own process is, thou
   CHECK(says(ground, "alive --ready --pod pod-1") == 3);
   ::kill(agent.pid(), SIGKILL);
   agent.ended();
-  CHECK(soon([&] { return says(ground, "alive --pod pod-1") == 3; }));
+  CHECK(eventually([&] { return says(ground, "alive --pod pod-1") == 3; }));
 }
 
 TEST_CASE("corbd handover starts the next agent with the serving one's command line, and returns once it serves") {

@@ -51,7 +51,7 @@ Agent::Options in_pod(const std::string& pod, bool kept = false) {
 /// This machine may have no nbd, which an agent needs to be ready.
 const std::vector<std::string> kPatient{"--wait", "60"};
 
-bool soon(const std::function<bool()>& is_so) {
+bool eventually(const std::function<bool()>& is_so) {
   for (int tries = 0; tries < 600; ++tries) {
     if (is_so()) return true;
     std::this_thread::sleep_for(50ms);
@@ -72,7 +72,7 @@ TEST_CASE("a pod is alive by its own agent only, from its start to its end") {
   CHECK(probes(ground, "alive", "pod-2") == 1);
   ::kill(agent.pid(), SIGKILL);
   agent.ended();
-  CHECK(soon([&] { return probes(ground, "alive", "pod-1") == 1; }));
+  CHECK(eventually([&] { return probes(ground, "alive", "pod-1") == 1; }));
   CHECK_THAT(ground.read("said"), ContainsSubstring("no agent of this pod runs"));
 }
 
@@ -80,10 +80,10 @@ TEST_CASE("an agent without processor time counts as alive, and as hung after --
   const Ground ground;
   const Agent agent(ground, in_pod("pod-1"));
   REQUIRE(agent.answers());
-  REQUIRE(soon([&] { return !pulse(ground, "pod-1").empty(); }));
+  REQUIRE(eventually([&] { return !pulse(ground, "pod-1").empty(); }));
   ::kill(agent.pid(), SIGSTOP);
   CHECK(probes(ground, "alive", "pod-1") == 0);
-  CHECK(soon([&] { return probes(ground, "alive", "pod-1", {"--hung-after", "1"}) == 1; }));
+  CHECK(eventually([&] { return probes(ground, "alive", "pod-1", {"--hung-after", "1"}) == 1; }));
   CHECK_THAT(ground.read("said"), ContainsSubstring("the agent's control thread has not run for"));
   CHECK(probes(ground, "ready", "pod-1", {"--hung-after", "1"}) == 1);
   ::kill(agent.pid(), SIGCONT);
@@ -96,7 +96,7 @@ TEST_CASE("an agent that hangs before its control thread has begun is hung") {
   options.more.insert(options.more.end(), {"--failpoint", "agent.starts=hang"});
   const Agent agent(ground, options);
   REQUIRE(probes(ground, "alive", "pod-1", kPatient) == 0);
-  CHECK(soon([&] { return probes(ground, "alive", "pod-1", {"--hung-after", "1"}) == 1; }));
+  CHECK(eventually([&] { return probes(ground, "alive", "pod-1", {"--hung-after", "1"}) == 1; }));
   CHECK_THAT(ground.read("said"), ContainsSubstring("the agent's control thread has not run for"));
 }
 
@@ -104,13 +104,13 @@ TEST_CASE("a pod whose agent is dead is alive while its keeper pauses, and is no
   const Ground ground;
   Agent agent(ground, in_pod("pod-1", true));
   REQUIRE(agent.answers());
-  REQUIRE(soon([&] { return !pulse(ground, "pod-1").empty(); }));
+  REQUIRE(eventually([&] { return !pulse(ground, "pod-1").empty(); }));
   // Each pause is longer than the one before.
   for (int deaths = 1; deaths <= 5; ++deaths) {
     REQUIRE(agent.answers());
     const int serves = std::atoi(ground.read("state/lock").c_str());
     ::kill(serves, SIGKILL);
-    REQUIRE(soon([&] { return ::kill(serves, 0) != 0; }));
+    REQUIRE(eventually([&] { return ::kill(serves, 0) != 0; }));
   }
   // 4 s: nobody lives beside the keeper, and what the dead one wrote is old.
   CHECK(probes(ground, "alive", "pod-1", {"--hung-after", "0"}) == 0);
@@ -147,7 +147,7 @@ TEST_CASE("a pod whose agent waits for the one that serves is alive, and not rea
   // So it is refused, and waits.
   options.state = state.path();
   const Agent second(ground, options);
-  REQUIRE(soon([&] { return first.log().find("handover.refused") != std::string::npos; }));
+  REQUIRE(eventually([&] { return first.log().find("handover.refused") != std::string::npos; }));
   CHECK(probes(ground, "alive", "pod-2") == 0);
   CHECK(probes(ground, "ready", "pod-2") == 1);
   CHECK_THAT(ground.read("said"), ContainsSubstring("this pod's agent does not serve yet"));
@@ -168,7 +168,7 @@ TEST_CASE("a pod is ready as /readyz says, with its reasons") {
         begin == std::string::npos ? "" : answer.substr(begin + 2, answer.find(':', begin + 2) - begin - 2);
     return probes(ground, "ready", "pod-1") == asked && ground.read("said").find(reason) != std::string::npos;
   };
-  CHECK(soon(same));
+  CHECK(eventually(same));
 }
 
 TEST_CASE("a probe needs at most a tenth of the processor time of the command that asks the agent") {
@@ -193,7 +193,7 @@ TEST_CASE("probes answer while every processor is busy") {
   const Ground ground;
   const Agent agent(ground, in_pod("pod-1"));
   REQUIRE(agent.answers());
-  REQUIRE(soon([&] { return !pulse(ground, "pod-1").empty(); }));
+  REQUIRE(eventually([&] { return !pulse(ground, "pod-1").empty(); }));
   std::atomic<bool> go_on{true};
   std::vector<std::thread> busy;
   for (unsigned i = 0; i < 4 * std::max(1u, std::thread::hardware_concurrency()); ++i)

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 void Node::hand_over() {
   test::Handover& begun = processes_.begin();
   ++handovers_;
-  const auto later = [this, of = &begun](duration in, std::function<void(test::Handover&)> happens) {
+  const auto schedule = [this, of = &begun](duration in, std::function<void(test::Handover&)> happens) {
     loop_.outside_in(in, [this, of, happens = std::move(happens)] {
       if (processes_.handover() == of && !faults_over_) happens(*of);
     });
@@ -23,21 +23,21 @@ void Node::hand_over() {
   if (one_in(2))
     for (std::size_t i = 0; i < kubelets_.size(); ++i) application_hurries(i, loop_.clock.now() + 1s);
   if (one_in(4))
-    later(sometime(), [](test::Handover& of) {
+    schedule(sometime(), [](test::Handover& of) {
       if (of.before.agent.running()) of.before.loop().crash();
     });
   if (one_in(4))
-    later(sometime(), [](test::Handover& of) {
+    schedule(sometime(), [](test::Handover& of) {
       if (of.next.agent.running()) of.next.loop().crash();
     });
   for (int tools = 0; tools < 8; ++tools)
-    if (one_in(2)) later(any(600ms), [this](test::Handover&) { tool_comes(); });
-  if (one_in(6)) later(sometime(), [lost = one_in(2)](test::Handover& of) { of.end(lost); });
-  if (one_in(4)) later(sometime(), [by = any(12s)](test::Handover& of) { of.late = by; });
+    if (one_in(2)) schedule(any(600ms), [this](test::Handover&) { tool_comes(); });
+  if (one_in(6)) schedule(sometime(), [lost = one_in(2)](test::Handover& of) { of.end(lost); });
+  if (one_in(4)) schedule(sometime(), [by = any(12s)](test::Handover& of) { of.late = by; });
   // A rollout that is undone. It is not drawn, so that it changes no other draw of a history.
   const auto now = static_cast<std::uint64_t>(loop_.clock.now().time_since_epoch() / 1ms) + handovers_;
   if (now % 4 == 0)
-    later(Millis(now / 4 % 300), [](test::Handover& of) {
+    schedule(Millis(now / 4 % 300), [](test::Handover& of) {
       if (of.next.agent.running() && !of.next_serves) of.tell_next_to_end();
     });
 }

@@ -103,23 +103,23 @@ void TwoNodes::look_at_handover(std::size_t node) {
 void TwoNodes::hand_over(std::size_t node) {
   Side& side = sides_.at(node);
   pair_.serving.at(node) = nullptr;
-  const auto later = [this, &side, of = &side.processes->begin()](std::function<void(test::Handover&)> happens) {
+  const auto schedule = [this, &side, of = &side.processes->begin()](std::function<void(test::Handover&)> happens) {
     pair_.loop_a.outside_in(one_in(3) ? any(3s) : any(150ms), [this, &side, of, happens = std::move(happens)] {
       if (side.processes->handover() == of && !faults_over_) happens(*of);
     });
   };
   if (one_in(4))
-    later([](test::Handover& of) {
+    schedule([](test::Handover& of) {
       if (of.before.agent.running()) of.before.loop().crash();
     });
   if (one_in(4))
-    later([](test::Handover& of) {
+    schedule([](test::Handover& of) {
       if (of.next.agent.running()) of.next.loop().crash();
     });
-  if (one_in(6)) later([lost = one_in(2)](test::Handover& of) { of.end(lost); });
-  if (one_in(4)) later([by = any(12s)](test::Handover& of) { of.late = by; });
+  if (one_in(6)) schedule([lost = one_in(2)](test::Handover& of) { of.end(lost); });
+  if (one_in(4)) schedule([by = any(12s)](test::Handover& of) { of.late = by; });
   if (one_in(4))
-    later([](test::Handover& of) {
+    schedule([](test::Handover& of) {
       if (of.next.agent.running() && !of.next_serves) of.tell_next_to_end();
     });
 }

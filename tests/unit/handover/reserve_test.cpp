@@ -24,7 +24,7 @@ namespace {
 using namespace handover;
 using namespace std::chrono_literals;
 
-bool soon(const std::function<bool()>& is_so) {
+bool eventually(const std::function<bool()>& is_so) {
   for (int tries = 0; tries < 600; ++tries) {
     if (is_so()) return true;
     std::this_thread::sleep_for(50ms);
@@ -49,12 +49,12 @@ TEST_CASE("a pod shows as in reserve even if another process read its note as th
   }
   std::this_thread::sleep_for(300ms);
   looks.reset();
-  CHECK(soon([&] {
+  CHECK(eventually([&] {
     const auto waits = call_reserve(folder.path(), "pod-2");
     return waits && *waits;
   }));
   int status = 0;
-  CHECK(soon([&] { return ::waitpid(reserve, &status, WNOHANG) == reserve; }));
+  CHECK(eventually([&] { return ::waitpid(reserve, &status, WNOHANG) == reserve; }));
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }
@@ -93,7 +93,7 @@ TEST_CASE("a starting pod stays alive even if another pod mistakes its file for 
   REQUIRE(::flock(other.get(), LOCK_EX) == 0);
   Fd lives;
   std::thread pod([&] { lives = say_pod_lives(folder.path(), "pod-1"); });
-  const bool waits = soon([] {
+  const bool waits = eventually([] {
     const auto locks = read_file("/proc/locks", 1u << 20);
     return locks && locks->find("-> FLOCK") != std::string::npos;
   });
