@@ -30,18 +30,17 @@ struct OpenImage {
   WriteRight right = WriteRight::none;
   std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp when we took it
   bool closing = false;                        ///< the close has begun; it may go on after the wait for it ended
-  std::optional<OwnLink> own_link = {};
 };
 
 struct Tombstone {
   std::unique_ptr<image::Image> image;  ///< answers EIO to everything
-  std::optional<OwnLink> own_link = {};
 };
 
 class Server {
  public:
-  void set(OpenImage image) { what_ = std::move(image); }
-  void set(Tombstone tombstone) { what_ = std::move(tombstone); }
+  /// Needs that there is no link. An image outlives its link.
+  void set(OpenImage image);
+  void set(Tombstone tombstone);
   /// Needs an image.
   void set(OwnLink link);
   /// Null if nothing is open.
@@ -52,21 +51,19 @@ class Server {
   bool is_tombstone() const { return std::holds_alternative<Tombstone>(what_); }
   bool has(WriteRight right) const { return own() != nullptr && own()->right == right; }
   /// Null if no link was made.
-  OwnLink* own_link();
-  const OwnLink* own_link() const { return const_cast<Server*>(this)->own_link(); }
-  device::Link* link() const { return own_link() == nullptr ? nullptr : own_link()->link.get(); }
-  bool connected() const { return own_link() != nullptr && own_link()->connected; }
+  OwnLink* own_link() { return link_ ? &*link_ : nullptr; }
+  device::Link* link() const { return link_ ? link_->link.get() : nullptr; }
+  bool connected() const { return link_ && link_->connected; }
   void set_connected(bool connected);
   /// The kernel's device has a link of ours that answers.
   bool serves() const { return connected() && link()->state() == device::Link::State::serving; }
   std::unique_ptr<device::Link> take_link();
-  /// Call take_link() first.
+  /// Needs that there is no link.
   std::unique_ptr<image::Image> take_image();
 
  private:
-  /// Of the link; null if nothing is open.
-  std::optional<OwnLink>* place();
   std::variant<std::monostate, OpenImage, Tombstone> what_;
+  std::optional<OwnLink> link_;  ///< over the image of either; after it, so that it goes first
 };
 
 }  // namespace corbd::volume
