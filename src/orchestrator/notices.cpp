@@ -43,7 +43,7 @@ std::vector<Notices::Told> Notices::changed(const volume::Change& change, const 
     case Health::lost:
     case Health::failed: {
       Stall& stall = stalls_.try_emplace(id, Stall{now, {}}).first->second;
-      if (change.to == Health::reconnecting && status.cut_off)
+      if (change.to == Health::reconnecting && status.access_lost)
         tell(stall, "VolumeFenced",
              "The cluster has cut this node's client off. Writes wait. The agent serves the volume again if the image "
              "is still this node's. If nobody fenced the node, see `ceph osd blocklist ls`." +

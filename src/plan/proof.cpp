@@ -107,7 +107,7 @@ const std::string& taker(const image::Ownership& who) {
 /// fenced first.
 bool was_taken_while_writing(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
-  return !taker(who).empty() && view.seen.cut_off && !is_known(view) &&
+  return !taker(who).empty() && view.seen.access_lost && !is_known(view) &&
          view.seen.facts.attachment->state != Attachment::State::here && !on_this_node(who, taker(who));
 }
 

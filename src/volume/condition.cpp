@@ -32,7 +32,7 @@ Condition unserved(const Status& status) {
   const errc code = status.last_error ? status.last_error->code : errc::ok;
   if (code == errc::node_fenced)
     return {Kind::inaccessible, "NodeFenced", "the cluster has fenced this node, and I/O waits" + because(status)};
-  if (status.cut_off || code == errc::fenced)
+  if (status.access_lost || code == errc::fenced)
     return {Kind::inaccessible, "ClientFenced",
             "the cluster has cut the volume's client off; I/O waits until a new client serves the volume" +
                 because(status)};

@@ -125,7 +125,7 @@ task<result<>> DeviceSteps::reconfigure(Volume& volume) {
   if (device->waiting == 0) end_stall(volume, clock_.now());
   volume.history.unserved_since.reset();
   volume.other.died.reset();
-  volume.history.cut_off = false;
+  volume.history.access_lost = false;
   log::info("device.reconnected",
             {{"volume", volume.id},
              {"device", device::path(*index, kind_of(volume))},
@@ -178,7 +178,7 @@ task<result<>> DeviceSteps::stop_session(Volume& volume) {
   const bool broken = volume.server.link()->state() == device::Link::State::held;
   if (OpenImage* open = volume.server.own(); open != nullptr && broken) {
     *open->access_lost = true;
-    volume.history.cut_off = true;
+    volume.history.access_lost = true;
   }
   resume_stall(volume);
   volume.server.link()->shut();

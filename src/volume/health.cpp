@@ -98,7 +98,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.attachment_uid = record.attachment_uid;
   status.in_use = seen != nullptr && is_used(*seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
-  status.cut_off = volume.server.link() != nullptr && volume.server.link()->state() == device::Link::State::held;
+  status.access_lost = volume.server.link() != nullptr && volume.server.link()->state() == device::Link::State::held;
   const image::Image* const image = volume.server.image();
   status.caches_before_flush = image != nullptr && image->caches_before_flush();
   status.served_by_other = record.adopting && volume.answers();

@@ -108,7 +108,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   seen.untuned = volume.device.untuned;
   seen.tombstone = volume.server.is_tombstone();
   if (volume.other.died) seen.other_dead_for = now - *volume.other.died;
-  seen.cut_off = volume.history.cut_off;
+  seen.access_lost = volume.history.access_lost;
   if (volume.history.in_use_since) seen.in_use_for = now - *volume.history.in_use_since;
   if (volume.history.lost_since) seen.lost_for = now - *volume.history.lost_since;
   seen.key_known = !volume.key.known().empty();

@@ -62,7 +62,7 @@ struct History {
   std::optional<Error> last_error;
   std::optional<time_point> unserved_since, lost_since, in_use_since;
   std::set<std::string> in_use_by;  ///< addresses of those that the last notice named
-  bool cut_off = false;             ///< the client was cut off while it served; until the volume is served again
+  bool access_lost = false;         ///< while it served (OpenImage::access_lost); until the volume is served again
   Stall stall;
   Counts counts;
   device::Figures ended_links;  ///< what the links before this one did

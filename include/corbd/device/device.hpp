@@ -36,7 +36,7 @@ class Link {
   /// Ends the link (docs/devices.md#ending-a-link): the kernel sees a dead one. Nothing is sent from then on.
   /// Idempotent.
   virtual void shut() = 0;
-  /// The same, because the image's client is cut off: the state becomes held.
+  /// The same, because the image's client was cut off or lost its lock: the state becomes held.
   virtual void hold() = 0;
   /// Ready when the kernel has seen the end (after shut()). Rule 4.
   virtual task<Waited> ended(Until) { co_return Waited::ready; }

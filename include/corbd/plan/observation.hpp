@@ -85,10 +85,10 @@ struct Observation {
   std::optional<std::uint64_t> modified;   ///< the image's modify timestamp (image::Ownership) when its lock was taken
   bool writer_marked = false;              ///< the open image, which has no exclusive-lock, has the mark of its writer
   std::optional<duration> other_dead_for;  ///< since the link of rbd-nbd, which was seen serving until then, ended
-  bool cut_off = false;                    ///< the cluster cut our client off while it served, and nobody served since
-  std::optional<duration> in_use_for;      ///< since it was first found in use by somebody else, without a break
-  std::optional<duration> lost_for;        ///< since it was first proven lost, without a break
-  bool key_known = false;                  ///< a Ceph key is at hand
+  bool access_lost = false;            ///< our client was cut off or lost its lock while it served; not served since
+  std::optional<duration> in_use_for;  ///< since it was first found in use by somebody else, without a break
+  std::optional<duration> lost_for;    ///< since it was first proven lost, without a break
+  bool key_known = false;              ///< a Ceph key is at hand
   std::string image_writer, image_reader;  ///< other volumes of this node on the same image; empty: none
   std::string path_owner;  ///< the other volume to which the target or the staging path of an unpublish or unstage
                            ///< belongs; empty: none

@@ -43,7 +43,7 @@ struct Status {
 
   bool in_use = false;                       ///< the device is mounted, or another device lies above it
   bool turned_read_only = false;             ///< the filesystem turned read-only by itself
-  bool cut_off = false;                      ///< the cluster cut its client off: it needs another client
+  bool access_lost = false;                  ///< its client was cut off or lost the lock: it needs another client
   bool caches_before_flush = false;          ///< image::Image::caches_before_flush()
   bool served_by_other = false;              ///< by rbd-nbd; this agent takes over once that is dead
   std::vector<int> other_pids;               ///< of those rbd-nbd processes

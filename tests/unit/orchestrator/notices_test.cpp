@@ -71,7 +71,7 @@ TEST_CASE("healing that fails for a minute makes one Event with the error") {
 
 TEST_CASE("a client that was cut off makes an Event at once") {
   Scene scene;
-  scene.status.cut_off = true;
+  scene.status.access_lost = true;
   CHECK(scene.becomes(Health::reconnecting) == Reasons{"VolumeFenced"});
   CHECK(scene.after(10s).empty());
 }

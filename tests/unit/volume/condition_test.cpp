@@ -36,13 +36,13 @@ TEST_CASE("a volume that is not served gets the kind and the reason of its state
     Kind kind;
     const char* reason;
   };
-  Status cut_off = status_of(Health::reconnecting);
-  cut_off.cut_off = true;
+  Status access_lost = status_of(Health::reconnecting);
+  access_lost.access_lost = true;
   for (const auto& [status, kind, reason] : {
            Row{status_of(Health::reconnecting), Kind::degraded, "Reconnecting"},
            Row{status_of(Health::reconnecting, errc::unreachable), Kind::inaccessible, "ClusterUnreachable"},
            Row{status_of(Health::reconnecting, errc::fenced), Kind::inaccessible, "ClientFenced"},
-           Row{cut_off, Kind::inaccessible, "ClientFenced"},
+           Row{access_lost, Kind::inaccessible, "ClientFenced"},
            Row{status_of(Health::reconnecting, errc::node_fenced), Kind::inaccessible, "NodeFenced"},
            Row{status_of(Health::unproven, errc::unproven), Kind::inaccessible, "OwnershipUnproven"},
            Row{status_of(Health::lost, errc::lost), Kind::inaccessible, "ImageLost"},
