@@ -29,7 +29,7 @@ task<> outlast_users(executor control, Clock& clock, volume::Volumes& volumes, s
     if (now >= end && !std::exchange(given_up, true)) {
       log::error("shutdown.gives_up", {{"volumes", used.size()}, {"first", used.front()}});
       for (const auto& id : used)
-        co_await volumes.want(id, plan::Wish(plan::Failed{}), Until{clock.now() + kAfterwards, &hurry});
+        co_await volumes.want(id, plan::Wish(plan::GivenUp{}), Until{clock.now() + kAfterwards, &hurry});
     }
     if (now >= say_at) {
       say_at = now + kSayEvery;

@@ -80,21 +80,21 @@ std::string remedy(unsigned status, const Verb& verb) {
 
 }  // namespace
 
-void throw_exception_from_error(const Failure& failure, const boost::source_location&) {
+void throw_exception_from_error(const ApiError& failure, const boost::source_location&) {
   throw std::runtime_error(failure.error.text);
 }
 
-Failure failure_of(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after,
+ApiError api_error(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after,
                    const Verb& verb, std::string_view target) {
   const Status says = read_status(body);
-  Failure failure;
+  ApiError failure;
   failure.retry_after = retry_after ? retry_after : says.retry_after;
   if (failure.retry_after)
     failure.retry_after =
         std::clamp<std::chrono::seconds>(*failure.retry_after, std::chrono::seconds(0), kLongestRetry);
-  if (status == 410) failure.kind = Failure::Kind::expired;
-  if (status == 429) failure.kind = Failure::Kind::throttled;
-  if (status == 504 && says.cause == "ResourceVersionTooLarge") failure.kind = Failure::Kind::too_new;
+  if (status == 410) failure.kind = ApiError::Kind::expired;
+  if (status == 429) failure.kind = ApiError::Kind::throttled;
+  if (status == 504 && says.cause == "ResourceVersionTooLarge") failure.kind = ApiError::Kind::too_new;
   std::string text =
       "the API server answered " + verb.verb + " " + std::string(target) + " with " + std::to_string(status);
   if (!says.reason.empty()) text += " " + says.reason;
@@ -103,8 +103,8 @@ Failure failure_of(unsigned status, std::string_view body, std::optional<std::ch
   return failure;
 }
 
-Failure failure_of(Error error) {
-  Failure failure;
+ApiError api_error(Error error) {
+  ApiError failure;
   failure.error = std::move(error);
   return failure;
 }

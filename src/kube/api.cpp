@@ -111,7 +111,7 @@ task<result<>> Api::Impl::look(duration fresh, Until until) {
 
 task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink sink, Verb verb, Until until) {
   for (bool again = false;; again = true) {
-    if (auto prepared = prepare(message); !prepared) co_return failure_of(prepared.error());
+    if (auto prepared = prepare(message); !prepared) co_return api_error(prepared.error());
     auto reply = co_await client_.call(message, until, sink);
     // The authorities or the token may have been replaced since the last read.
     const bool stale_authority = !reply && reply.error().code == errc::unauthenticated;
@@ -122,10 +122,10 @@ task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink 
     if (!reply) {
       // Nothing came, so what came a moment ago proves nothing any more.
       if (reply.error().code != errc::cancelled) answered_.reset();
-      co_return failure_of(reply.error());
+      co_return api_error(reply.error());
     }
     if (reply->status / 100 != 2)
-      co_return failure_of(reply->status, reply->body, reply->retry_after, verb, message.target);
+      co_return api_error(reply->status, reply->body, reply->retry_after, verb, message.target);
     co_return std::move(*reply);
   }
 }
@@ -139,14 +139,14 @@ task<answer<json::object>> Api::Impl::ask(http::Message message, Verb verb, Unti
   if (reply->date) ahead_ = std::chrono::floor<std::chrono::milliseconds>(*reply->date - clock_.wall());
   auto parsed = parse_object(reply->body, target);
   wipe(reply->body);  // the body may be a Secret
-  if (!parsed) co_return failure_of(parsed.error());
+  if (!parsed) co_return api_error(parsed.error());
   co_return std::move(*parsed);
 }
 
 task<answer<>> Api::Impl::watch(http::Message message, Verb verb, std::function<bool(Change)> on_change, Until until) {
   message.headers.emplace_back("Accept", kJson);
   Lines lines(kObjectBytes);
-  std::optional<Failure> told;
+  std::optional<ApiError> told;
   auto take = [&](std::string_view line) {
     auto read = read_line(line, verb, message.target);
     if (read.failure) told = std::move(read.failure);
@@ -158,14 +158,14 @@ task<answer<>> Api::Impl::watch(http::Message message, Verb verb, std::function<
       enough = !take(line);
       return !enough;
     });
-    if (!fed) told = failure_of(fed.error());
+    if (!fed) told = api_error(fed.error());
     return fed && !enough;
   };
   const auto reply = co_await send(message, sink, verb, until);
   if (told) co_return std::move(*told);
   if (!reply) co_return reply.error();
   if (!enough && !lines.empty())
-    co_return failure_of(
+    co_return api_error(
         {errc::io, "the API server ended a watch of " + message.target + " in the middle of an object"});
   co_return answer<>();
 }
@@ -202,8 +202,8 @@ task<answer<Listed>> Api::list(Resource resource, std::string selector, std::str
         if (item.is_object()) all.items.push_back(std::move(item.get_object()));
     if (next.empty()) co_return all;
   }
-  co_return failure_of({errc::exhausted, "the API server's list of " + resource.path + " does not end after " +
-                                             std::to_string(kMostPages) + " pages"});
+  co_return api_error({errc::exhausted, "the API server's list of " + resource.path + " does not end after " +
+                                            std::to_string(kMostPages) + " pages"});
 }
 
 task<answer<>> Api::watch(Resource resource, std::string selector, std::string version, std::chrono::seconds timeout,

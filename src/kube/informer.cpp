@@ -117,7 +117,7 @@ task<> Informer::list(Reflector& reflector, std::string version) {
   reflector.list_failed(listed.error(), clock_.now());
 }
 
-void Informer::unknown_because(const Failure& failure) {
+void Informer::unknown_because(const ApiError& failure) {
   only_get_ = only_one() && failure.error.code == errc::permission_denied;
   if (!failure_)
     log::warning(only_get_ ? "kube.no_watch" : "kube.not_listed",

@@ -50,8 +50,8 @@ void Reflector::listed(std::string version) {
   does_ = Does::watch;
 }
 
-void Reflector::list_failed(const Failure& failure, time_point now) {
-  const bool version_is_no_use = failure.kind == Failure::Kind::expired || failure.kind == Failure::Kind::too_new;
+void Reflector::list_failed(const ApiError& failure, time_point now) {
+  const bool version_is_no_use = failure.kind == ApiError::Kind::expired || failure.kind == ApiError::Kind::too_new;
   // Once without waiting, because the most recent list has no version that could be wrong.
   if (version_is_no_use && !from_most_recent_) {
     from_most_recent_ = true;
@@ -78,14 +78,14 @@ void Reflector::initial_told(std::string version) {
   listed(std::move(version));
 }
 
-void Reflector::watch_ended(const std::optional<Failure>& failure, time_point now) {
+void Reflector::watch_ended(const std::optional<ApiError>& failure, time_point now) {
   const bool invalid = failure && failure->error.code == errc::invalid_argument;
   if (std::exchange(telling_initial_, false)) {
     asks_initial_ = failure && !invalid;
     if (asks_initial_) list_failed(*failure, now);
     return;
   }
-  if (failure && failure->kind == Failure::Kind::expired) {
+  if (failure && failure->kind == ApiError::Kind::expired) {
     does_ = Does::list;
     return;
   }

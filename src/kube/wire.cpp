@@ -20,15 +20,15 @@ result<json::object> parse_object(std::string_view text, std::string_view target
 
 Line read_line(std::string_view line, const Verb& verb, std::string_view target) {
   auto parsed = parse_object(line, target);
-  if (!parsed) return {std::nullopt, failure_of(parsed.error())};
+  if (!parsed) return {std::nullopt, api_error(parsed.error())};
   auto* object = parsed->if_contains("object");
   if (object == nullptr || !object->is_object())
-    return {std::nullopt, failure_of({errc::io, "the API server sent an event without an object"})};
+    return {std::nullopt, api_error({errc::io, "the API server sent an event without an object"})};
   const std::string type = text(*parsed, "type");
   if (type == "ERROR") {
     const auto* code = object->get_object().if_contains("code");
     const unsigned status = code != nullptr && code->is_int64() ? static_cast<unsigned>(code->get_int64()) : 500;
-    return {std::nullopt, failure_of(status, json::serialize(*object), std::nullopt, verb, target)};
+    return {std::nullopt, api_error(status, json::serialize(*object), std::nullopt, verb, target)};
   }
   Change change{Change::Kind::bookmark, {}, text(object->get_object(), "metadata", "resourceVersion"), false};
   change.ends_initial = type == "BOOKMARK" &&

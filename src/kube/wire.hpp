@@ -16,7 +16,7 @@ result<boost::json::object> parse_object(std::string_view text, std::string_view
 /// One line of a watch: a change, the failure in an ERROR line, or neither for a type of a later API.
 struct Line {
   std::optional<Change> change;
-  std::optional<Failure> failure;
+  std::optional<ApiError> failure;
 };
 Line read_line(std::string_view line, const Verb& verb, std::string_view target);
 

@@ -111,7 +111,7 @@ StageForecast forecast_stage(const Case& of) {
   bool goes_on = true;
   for (int steps = 0; goes_on && steps < 40; ++steps) {
     const auto decision = plan::decide(of.at.volume_id, record, wish, seen, policy);
-    if (const auto* refused = std::get_if<plan::Fail>(&decision)) return {refused->error, {}};
+    if (const auto* refused = std::get_if<plan::Refusal>(&decision)) return {refused->error, {}};
     const auto* step = std::get_if<plan::Step>(&decision);
     if (step == nullptr) break;
     goes_on = std::visit(Overloaded{[&](const plan::step::WriteRecord& write) {

@@ -164,7 +164,7 @@ class Desk {
     if (!sources_.volumes.status(id)) co_return unknown(id);
     log::warning("admin.fail",
                  {{"volume", id}, {"effect", "its device answers EIO to every request until the volume is unstaged"}});
-    co_return co_await want(id, plan::Wish(plan::Failed{}), until);
+    co_return co_await want(id, plan::Wish(plan::GivenUp{}), until);
   }
 
   task<result<>> answer(const v1::DrainRequest& request, v1::DrainResponse& response, Until until) {

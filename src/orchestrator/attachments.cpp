@@ -31,7 +31,7 @@ std::string Attachments::name_of(const std::string& volume_id) const {
 }
 
 task<kube::answer<kube::VolumeAttachment>> Attachments::get(std::string volume_id) {
-  if (!api_) co_return kube::failure_of(api_.error());
+  if (!api_) co_return kube::api_error(api_.error());
   const auto found = co_await (*api_)->get(kube::kVolumeAttachments, name_of(volume_id),
                                            {clock_.now() + config_.answer_within, &stopping_});
   if (!found) co_return found.error();

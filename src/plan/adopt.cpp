@@ -45,12 +45,12 @@ Decision dismiss(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   if (view.record->shared) return Step(step::Dismiss{});
   if (!who.owner.empty() && !on_this_node(who, who.owner))
-    return fail(errc::in_use, image_of(view) + " is locked by the client at " + who.owner +
-                                  ", not by rbd-nbd of this node: it is left alone");
+    return refuse(errc::in_use, image_of(view) + " is locked by the client at " + who.owner +
+                                    ", not by rbd-nbd of this node: it is left alone");
   for (const auto& watcher : who.foreign_watchers)
     if (!on_this_node(who, watcher))
-      return fail(errc::in_use,
-                  image_of(view) + " is open at " + watcher + ": rbd-nbd keeps it until that client is gone");
+      return refuse(errc::in_use,
+                    image_of(view) + " is open at " + watcher + ": rbd-nbd keeps it until that client is gone");
   return Step(step::Dismiss{});
 }
 
@@ -63,17 +63,17 @@ std::optional<Decision> umount_unknown(const Situation& view, const std::string&
     return std::nullopt;
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (*view.seen.facts.served_by_other) return std::nullopt;
-  return fail(errc::unavailable,
-              foreign(view, "ceph-csi left no image-meta.json; it is unserved, so an umount would never end"));
+  return refuse(errc::unavailable,
+                foreign(view, "ceph-csi left no image-meta.json; it is unserved, so an umount would never end"));
 }
 
 /// A device without a server would block its umount.
 std::optional<Decision> needs_daemon(const Situation& view) {
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (*view.seen.facts.served_by_other) return std::nullopt;
-  return fail(errc::unavailable, "rbd-nbd, which served volume " + view.id +
-                                     ", is dead, so an umount would never end: stage the volume again. "
-                                     "That brings its key, and this agent then serves it");
+  return refuse(errc::unavailable, "rbd-nbd, which served volume " + view.id +
+                                       ", is dead, so an umount would never end: stage the volume again. "
+                                       "That brings its key, and this agent then serves it");
 }
 
 /// An rbd-nbd of this node died. Unless it is known to have had no cache, its device's next flush is to fail. That is
@@ -148,10 +148,10 @@ Decision close_for_other(const Situation& view) {
   const auto& stash = *view.seen.facts.stash;
   if (stash && stash->nbd == traits(device->kind).rbd_nbd && stash->device == device::path(*device))
     return Step(step::DropRecord{});
-  return fail(errc::failed_precondition,
-              device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
-                  device::path(*view.record->device, device->kind) + ", and no image-meta.json of ceph-csi names " +
-                  device::path(*device) + ": disconnect it with the tool that made it");
+  return refuse(errc::failed_precondition,
+                device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
+                    device::path(*view.record->device, device->kind) + ", and no image-meta.json of ceph-csi names " +
+                    device::path(*device) + ": disconnect it with the tool that made it");
 }
 
 bool has_other_stash(const Situation& view) {
@@ -206,17 +206,18 @@ Decision adopt(const Situation& view, const Staged& wish) {
   const auto* device = view.seen.device();
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
-  if (!stash) return fail(errc::failed_precondition, foreign(view, "ceph-csi left no image-meta.json at " + wish.path));
+  if (!stash)
+    return refuse(errc::failed_precondition, foreign(view, "ceph-csi left no image-meta.json at " + wish.path));
   if (!view.seen.facts.resolved) return look(Fact::resolved);
   const auto& image = *view.seen.facts.resolved;
   if (const std::string why = mismatch(*stash, *device, image); !why.empty())
-    return fail(errc::failed_precondition, foreign(view, why));
+    return refuse(errc::failed_precondition, foreign(view, why));
   if (!view.seen.image_writer.empty() || !view.seen.image_reader.empty())
-    return fail(errc::in_use, "another volume of this node has the image " + image_text(image.name, image.key) +
-                                  " of volume " + view.id + ": unstage that one first");
+    return refuse(errc::in_use, "another volume of this node has the image " + image_text(image.name, image.key) +
+                                    " of volume " + view.id + ": unstage that one first");
   if (image.size < device->size)
-    return fail(errc::failed_precondition, foreign(view, "it has " + std::to_string(device->size) +
-                                                             " bytes, the image " + std::to_string(image.size)));
+    return refuse(errc::failed_precondition, foreign(view, "it has " + std::to_string(device->size) +
+                                                               " bytes, the image " + std::to_string(image.size)));
   const std::string target = staging_target(view.id, wish.path);
   Staging staging{wish.path, wish.capability};
   const bool by_default = (wish.mounter == Mounter::nbd) == traits(device->kind).served;
@@ -227,8 +228,8 @@ Decision adopt(const Situation& view, const Staged& wish) {
   record.read_only = staging.capability.read_only;
   for (const auto& mount : view.seen.mounts) {
     if (mount.target == target && !shows(mount, *device))
-      return fail(errc::failed_precondition,
-                  "something else is mounted at " + target + " and volume " + view.id + " has no record: unmount it");
+      return refuse(errc::failed_precondition,
+                    "something else is mounted at " + target + " and volume " + view.id + " has no record: unmount it");
     if (mount.target == target)
       staging.complete = true;
     else if (shows(mount, *device) && !goes_with_mount_at(view, mount, target))
@@ -249,10 +250,10 @@ std::optional<Decision> unstage_other(const Situation& view, const std::string& 
   if (device == nullptr) return std::nullopt;
   if (view.seen.facts.disconnected) return until_closed(view);
   if (stash->nbd != traits(device->kind).rbd_nbd)
-    return fail(errc::failed_precondition,
-                foreign(view, "ceph-csi's image-meta.json says that the kernel's rbd mapped it"));
+    return refuse(errc::failed_precondition,
+                  foreign(view, "ceph-csi's image-meta.json says that the kernel's rbd mapped it"));
   if (!stash->device.empty() && stash->device != device::path(*device))
-    return fail(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json names " + stash->device));
+    return refuse(errc::failed_precondition, foreign(view, "ceph-csi's image-meta.json names " + stash->device));
   if (traits(device->kind).rbd_nbd)
     if (auto refused = needs_daemon(view)) return refused;
   if (auto refused = refuse_mounted(view, target)) return refused;

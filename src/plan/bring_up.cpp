@@ -64,10 +64,11 @@ Decision offer_tombstone(const Situation& view) {
   if (auto step = ask_restaged(view)) return *step;
   const auto& attachment = view.seen.facts.attachment;
   if (has_other_stash(view) && attachment && attachment->state == Attachment::State::unknown)
-    return fail(errc::unproven, "volume " + view.id +
-                                    " was given up, and somebody else has written its image-meta.json since. Only its "
-                                    "VolumeAttachment tells whether it was staged again: " +
-                                    attachment->why);
+    return refuse(errc::unproven,
+                  "volume " + view.id +
+                      " was given up, and somebody else has written its image-meta.json since. Only its "
+                      "VolumeAttachment tells whether it was staged again: " +
+                      attachment->why);
   return Step(step::OpenTombstone{});
 }
 
@@ -93,10 +94,10 @@ Answer needs_key(const Situation& view) {
 Answer is_node_fenced(const Situation& view) {
   const auto& fenced = view.seen.facts.node_fenced;
   if (!fenced) return std::nullopt;
-  if (view.seen.devices.empty() || view.record->read_only || view.record->shared) return fail(*fenced);
+  if (view.seen.devices.empty() || view.record->read_only || view.record->shared) return refuse(*fenced);
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) return lost(view, std::string(why) + ", and " + fenced->text);
-  return fail(*fenced);
+  return refuse(*fenced);
 }
 
 Answer needs_fence(const Situation& view) {
@@ -159,11 +160,11 @@ Answer do_paths_outlive_it(const Situation& view) {
   const Record& record = *view.record;
   if (view.seen.device() != nullptr || !record.block || !record.device) return std::nullopt;
   if (!record.publishes.empty())
-    return fail(errc::unavailable, device::path(*record.device, record.kind) + " of volume " + view.id +
-                                       " was removed by another program, and the volume is "
-                                       "still published at " +
-                                       record.publishes.front().target +
-                                       ": end its pods. kubelet then unstages it and stages it again");
+    return refuse(errc::unavailable, device::path(*record.device, record.kind) + " of volume " + view.id +
+                                         " was removed by another program, and the volume is "
+                                         "still published at " +
+                                         record.publishes.front().target +
+                                         ": end its pods. kubelet then unstages it and stages it again");
   for (const auto& staging : record.stagings) {
     step::Umount step{staging_target(view.id, staging.path)};
     if (shows_device_that_is_gone(view, step.path)) return step;
@@ -181,9 +182,9 @@ Answer was_disconnected(const Situation& view) {
   const auto* device = view.seen.device();
   if (device == nullptr || !view.seen.facts.disconnected) return std::nullopt;
   if (view.seen.mounts.empty() && device->holders.empty()) return until_closed(view);
-  return fail(errc::unavailable, device::path(*device) + " of volume " + view.id +
-                                     " was disconnected by another program while it was in use, and gives only "
-                                     "I/O errors: end its pods. kubelet then unstages it and stages it again");
+  return refuse(errc::unavailable, device::path(*device) + " of volume " + view.id +
+                                       " was disconnected by another program while it was in use, and gives only "
+                                       "I/O errors: end its pods. kubelet then unstages it and stages it again");
 }
 
 /// The process's own side of a dead link goes first; what the image's connection broke, with its image.

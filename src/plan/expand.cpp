@@ -28,11 +28,11 @@ std::optional<StagedMount> staged_mount(const Situation& view) {
 }
 
 Decision not_mounted(const Situation& view) {
-  return fail(errc::failed_precondition, "the filesystem of volume " + view.id + " is not staged: stage it first");
+  return refuse(errc::failed_precondition, "the filesystem of volume " + view.id + " is not staged: stage it first");
 }
 
 Decision unknown_at(const Situation& view, const std::string& path) {
-  return fail(errc::not_found, "volume " + view.id + " is neither staged nor published at " + path);
+  return refuse(errc::not_found, "volume " + view.id + " is neither staged nor published at " + path);
 }
 
 bool is_here(const Situation& view, const std::string& path) {
@@ -40,16 +40,16 @@ bool is_here(const Situation& view, const std::string& path) {
 }
 
 Decision without_server(const Situation& view) {
-  return fail(errc::unavailable, "the device of volume " + view.id + " has no server now: repeat when it is healed");
+  return refuse(errc::unavailable, "the device of volume " + view.id + " has no server now: repeat when it is healed");
 }
 
 Decision expand_filesystem(const Situation& view) {
   const auto at = staged_mount(view);
   if (!at) return not_mounted(view);
   if (at->mount->filesystem_read_only && !wants_read_only(at->staging->capability))
-    return fail(errc::failed_precondition, "the filesystem of volume " + view.id +
-                                               " turned read-only and cannot grow: end its pods and " +
-                                               "stage it again, which runs fsck");
+    return refuse(errc::failed_precondition, "the filesystem of volume " + view.id +
+                                                 " turned read-only and cannot grow: end its pods and " +
+                                                 "stage it again, which runs fsck");
   if (auto step = fill_device(view, *at->mount)) return *step;
   return Done{};
 }
@@ -57,8 +57,8 @@ Decision expand_filesystem(const Situation& view) {
 /// rbd-nbd makes its device larger by itself.
 Decision expand_elsewhere(const Situation& view, const Expanded& wish) {
   if (view.seen.device()->size < wish.bytes)
-    return fail(errc::unavailable,
-                "rbd-nbd, which still serves volume " + view.id + ", has not made its device larger yet: repeat later");
+    return refuse(errc::unavailable, "rbd-nbd, which still serves volume " + view.id +
+                                         ", has not made its device larger yet: repeat later");
   return expand_contents(view);
 }
 
@@ -82,8 +82,8 @@ Decision expand(const Situation& view, const Expanded& wish) {
   const std::uint64_t bytes = view.seen.image_size;
   if ((wish.bytes == 0 || bytes < wish.bytes) && !view.seen.facts.image_size_asked) return look(Fact::image_size);
   if (bytes < wish.bytes)
-    return fail(errc::out_of_range, image_of(view) + " has " + std::to_string(bytes) + " bytes, and " +
-                                        std::to_string(wish.bytes) + " are wanted: grow the image first");
+    return refuse(errc::out_of_range, image_of(view) + " has " + std::to_string(bytes) + " bytes, and " +
+                                          std::to_string(wish.bytes) + " are wanted: grow the image first");
   if (auto step = bring_up(view)) return *step;
   return expand_contents(view);
 }
@@ -92,15 +92,15 @@ Decision trim(const Situation& view, const Trimmed& wish) {
   if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
   if (view.record->failed) return given_up(view);
   if (view.record->block)
-    return fail(errc::unimplemented,
-                "volume " + view.id + " is a raw block device: only its user knows which blocks are free");
+    return refuse(errc::unimplemented,
+                  "volume " + view.id + " is a raw block device: only its user knows which blocks are free");
   if (!answers(view)) return without_server(view);
   if (view.seen.facts.trimmed) return Done{};
   const auto staged = staged_mount(view);
   if (!staged) return not_mounted(view);
   if (view.record->read_only || staged->mount->filesystem_read_only)
-    return fail(errc::failed_precondition,
-                "the filesystem of volume " + view.id + " is read-only: it cannot be trimmed");
+    return refuse(errc::failed_precondition,
+                  "the filesystem of volume " + view.id + " is read-only: it cannot be trimmed");
   return step::Trim{staged->mount->target};
 }
 

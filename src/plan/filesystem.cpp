@@ -35,7 +35,7 @@ std::optional<Decision> begun_by_kernel(const Situation& view, const Step& how) 
 
 Decision refuse_format(const Situation& view, errc code, std::string text) {
   if (!view.record->format.empty()) return write_format(view, "");
-  return fail(code, std::move(text));
+  return refuse(code, std::move(text));
 }
 
 Decision format(const Situation& view, const Step& how) {
@@ -80,7 +80,7 @@ bool goes_with_mount_at(const Situation& view, const host::Mount& mount, const s
 std::optional<Decision> refuse_mounted(const Situation& view, const std::string& target) {
   for (const auto& mount : view.seen.mounts)
     if (mount.target != target && shows(mount, *view.seen.device()) && !goes_with_mount_at(view, mount, target))
-      return fail(
+      return refuse(
           errc::failed_precondition,
           "volume " + view.id + " is still mounted at " + mount.target +
               ": unpublish it there, then unstage it. If no pod uses it there, for example because kubelet's folder is "
@@ -109,24 +109,24 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
   switch (facts.probe->kind) {
     case host::Probe::Kind::nothing:
       if (capability.read_only)
-        return fail(errc::failed_precondition,
-                    image + " holds no filesystem and is wanted read-only: stage it writable once, which makes one");
+        return refuse(errc::failed_precondition,
+                      image + " holds no filesystem and is wanted read-only: stage it writable once, which makes one");
       return format(view, step::Mkfs{});
     case host::Probe::Kind::filesystem:
       break;
     case host::Probe::Kind::partitions:
-      return fail(errc::failed_precondition,
-                  image + " has a partition table, not a filesystem: it is neither mounted nor formatted");
+      return refuse(errc::failed_precondition,
+                    image + " has a partition table, not a filesystem: it is neither mounted nor formatted");
     case host::Probe::Kind::ambivalent:
-      return fail(errc::failed_precondition,
-                  image + " shows two signatures at once: it is neither mounted nor formatted; see wipefs(8)");
+      return refuse(errc::failed_precondition,
+                    image + " shows two signatures at once: it is neither mounted nor formatted; see wipefs(8)");
     case host::Probe::Kind::other:
-      return fail(errc::failed_precondition,
-                  image + " holds " + facts.probe->type + ", not a filesystem: it is neither mounted nor formatted");
+      return refuse(errc::failed_precondition,
+                    image + " holds " + facts.probe->type + ", not a filesystem: it is neither mounted nor formatted");
   }
   if (facts.probe->type != capability.fstype)
-    return fail(errc::failed_precondition, image + " holds " + facts.probe->type + ", the request wants " +
-                                               capability.fstype + ": ask for the filesystem that is there");
+    return refuse(errc::failed_precondition, image + " holds " + facts.probe->type + ", the request wants " +
+                                                 capability.fstype + ": ask for the filesystem that is there");
   if (!capability.read_only && facts.checked != true) return Step(step::Fsck{});
   return mount;
 }

@@ -82,7 +82,7 @@ Decision in_use(const Situation& view, const std::vector<Holder>& holders) {
   if (view.seen.in_use_for)
     waited = "It has waited for " +
              std::to_string(std::chrono::duration_cast<std::chrono::seconds>(*view.seen.in_use_for).count()) + " s: ";
-  return fail(errc::in_use, image_of(view) + " is in use: " + who + ". " + waited + remedy(view, holders));
+  return refuse(errc::in_use, image_of(view) + " is in use: " + who + ". " + waited + remedy(view, holders));
 }
 
 }  // namespace

@@ -61,9 +61,9 @@ std::optional<Decision> open_beside(const Situation& view) {
   if (!by_kernel(view)) return std::nullopt;
   if (view.seen.image_closing) return Step(step::CloseImage{});
   if (view.seen.image_open) return std::nullopt;
-  if (view.seen.facts.gone) return fail(errc::lost, image_of(view) + " does not exist any more: unstage the volume");
+  if (view.seen.facts.gone) return refuse(errc::lost, image_of(view) + " does not exist any more: unstage the volume");
   if (!view.seen.key_known) return no_key(view);
-  if (view.seen.facts.node_fenced) return fail(*view.seen.facts.node_fenced);
+  if (view.seen.facts.node_fenced) return refuse(*view.seen.facts.node_fenced);
   if (view.seen.facts.fenced != true) return Step(step::Fence{});
   return Step(step::OpenImage{});
 }
@@ -105,11 +105,12 @@ Decision leave_to_kernel(const Situation& view) {
 
 Decision expand_krbd(const Situation& view, const Expanded& wish) {
   const auto* device = view.seen.device();
-  if (device == nullptr) return fail(errc::unavailable, "the device of volume " + view.id + " is gone: stage it again");
+  if (device == nullptr)
+    return refuse(errc::unavailable, "the device of volume " + view.id + " is gone: stage it again");
   if (device->size < wish.bytes)
-    return fail(errc::unavailable, device::path(*device) + " of volume " + view.id + " has " +
-                                       std::to_string(device->size) + " bytes, and " + std::to_string(wish.bytes) +
-                                       " are wanted: repeat once the image has grown and the kernel shows it");
+    return refuse(errc::unavailable, device::path(*device) + " of volume " + view.id + " has " +
+                                         std::to_string(device->size) + " bytes, and " + std::to_string(wish.bytes) +
+                                         " are wanted: repeat once the image has grown and the kernel shows it");
   return expand_contents(view);
 }
 

@@ -18,19 +18,19 @@ const device::UpperDevice* luks_mapping(const Situation& view) {
 /// Rule 10: only what is proven empty, or what our own marker says was.
 Decision make_header(const Situation& view) {
   if (view.record->read_only)
-    return fail(
+    return refuse(
         errc::failed_precondition,
         image_of(view) + " is not encrypted yet and is wanted read-only: stage it writable once, which encrypts it");
   if (view.record->shared)
-    return fail(errc::failed_precondition,
-                image_of(view) +
-                    " is not encrypted yet, and another node may use it: stage it once as ReadWriteOnce, "
-                    "which encrypts it");
+    return refuse(errc::failed_precondition,
+                  image_of(view) +
+                      " is not encrypted yet, and another node may use it: stage it once as ReadWriteOnce, "
+                      "which encrypts it");
   if (*view.seen.facts.encryption == kEncrypted)
-    return fail(errc::not_empty,
-                image_of(view) +
-                    " is encrypted by its metadata, but has no LUKS header: it is not formatted. Find out what "
-                    "happened to its first 16 MiB");
+    return refuse(errc::not_empty,
+                  image_of(view) +
+                      " is encrypted by its metadata, but has no LUKS header: it is not formatted. Find out what "
+                      "happened to its first 16 MiB");
   return format(view, step::LuksFormat{});
 }
 
@@ -50,24 +50,24 @@ Step remove_key(int slot) { return step::RemoveKey{slot}; }
 /// Why the key cannot be rotated.
 std::optional<Decision> not_rotated(const Situation& view) {
   const auto& record = view.record;
-  if (!record) return fail(errc::not_found, "volume " + view.id + " is not staged here");
+  if (!record) return refuse(errc::not_found, "volume " + view.id + " is not staged here");
   if (record->kms_id.empty())
-    return fail(errc::failed_precondition, "volume " + view.id + " is not encrypted: it has no key");
+    return refuse(errc::failed_precondition, "volume " + view.id + " is not encrypted: it has no key");
   if (record->read_only || record->shared || record->failed)
-    return fail(errc::failed_precondition, "volume " + view.id +
-                                               (record->failed   ? " was given up"
-                                                : record->shared ? " is written by many nodes"
-                                                                 : " is staged read-only") +
-                                               ", so its key is not rotated: stage it as ReadWriteOnce first");
+    return refuse(errc::failed_precondition, "volume " + view.id +
+                                                 (record->failed   ? " was given up"
+                                                  : record->shared ? " is written by many nodes"
+                                                                   : " is staged read-only") +
+                                                 ", so its key is not rotated: stage it as ReadWriteOnce first");
   if (luks_mapping(view) == nullptr)
-    return fail(errc::failed_precondition, "volume " + view.id + " is not open: stage it first");
+    return refuse(errc::failed_precondition, "volume " + view.id + " is not open: stage it first");
   if (by_kernel(view))
-    return fail(
+    return refuse(
         errc::unimplemented,
         "volume " + view.id + " is served by the kernel's client: its key is rotated only with mounter rbd-nbd");
   if (!view.seen.connected || view.seen.link != Observation::Link::serving)
-    return fail(errc::unavailable,
-                "the device of volume " + view.id + " is not served by this agent now: repeat when it is healed");
+    return refuse(errc::unavailable,
+                  "the device of volume " + view.id + " is not served by this agent now: repeat when it is healed");
   return std::nullopt;
 }
 
@@ -77,22 +77,22 @@ std::optional<Decision> open_mapping(const Situation& view) {
   if (view.record->kms_id.empty() || luks_mapping(view) != nullptr) return std::nullopt;
   if (auto step = open_beside(view)) return *step;
   if (!view.seen.image_open)
-    return fail(errc::unavailable, "rbd-nbd serves volume " + view.id +
-                                       ", which ceph-csi has not opened: end its stage, or take the volume over "
-                                       "with `corbd heal --adopt`");
+    return refuse(errc::unavailable, "rbd-nbd serves volume " + view.id +
+                                         ", which ceph-csi has not opened: end its stage, or take the volume over "
+                                         "with `corbd heal --adopt`");
   const auto& facts = view.seen.facts;
   if (!facts.encryption) return look(Fact::encryption);
   const std::string& state = *facts.encryption;
   if (!state.empty() && state != kPrepared && state != kEncrypted)
-    return fail(errc::failed_precondition,
-                image_of(view) + " has an unknown state of encryption in its metadata: it is not opened");
+    return refuse(errc::failed_precondition,
+                  image_of(view) + " has an unknown state of encryption in its metadata: it is not opened");
   if (!facts.luks) return look(Fact::luks);
   const auto& found = facts.luks->found;
   if (found.kind == host::Probe::Kind::nothing) return make_header(view);
   if (!is_luks(found))
-    return fail(errc::failed_precondition, image_of(view) + " is to be encrypted, but holds unencrypted data" +
-                                               (found.type.empty() ? "" : " (" + found.type + ")") +
-                                               ": it is neither opened nor formatted");
+    return refuse(errc::failed_precondition, image_of(view) + " is to be encrypted, but holds unencrypted data" +
+                                                 (found.type.empty() ? "" : " (" + found.type + ")") +
+                                                 ": it is neither opened nor formatted");
   if (facts.luks->key_slots.empty()) return finish_header(view);
   if (state != kEncrypted && !view.record->read_only) return Step(step::LuksNote{});
   return Step(step::LuksOpen{});
@@ -101,7 +101,7 @@ std::optional<Decision> open_mapping(const Situation& view) {
 std::optional<Decision> fill_mapping(const Situation& view) {
   if (view.record->kms_id.empty() || view.record->read_only || view.seen.facts.fits) return std::nullopt;
   if (luks_mapping(view) == nullptr)
-    return fail(errc::unavailable, "volume " + view.id + " is encrypted and not open: stage it again");
+    return refuse(errc::unavailable, "volume " + view.id + " is encrypted and not open: stage it again");
   return Step(step::LuksResize{});
 }
 
@@ -119,8 +119,8 @@ Decision rekey(const Situation& view) {
   const auto& [first, second] = *view.seen.facts.keys;
   if (view.seen.facts.rekeyed) {
     if (!first.opens)
-      return fail(errc::internal,
-                  "the new key of volume " + view.id + " does not open it: its old one, in key slot 1, still does");
+      return refuse(errc::internal,
+                    "the new key of volume " + view.id + " does not open it: its old one, in key slot 1, still does");
     if (second.used) return remove_key(1);
     return Done{};
   }
@@ -128,8 +128,8 @@ Decision rekey(const Situation& view) {
   if (!second.used) return Step(step::AddKey{});
   // An earlier rotation ended between the KMS and its last step.
   if (first.opens) return remove_key(1);
-  return fail(errc::unauthenticated,
-              "the key that the KMS has of volume " + view.id + " opens neither key slot 0 nor 1: nothing was changed");
+  return refuse(errc::unauthenticated, "the key that the KMS has of volume " + view.id +
+                                           " opens neither key slot 0 nor 1: nothing was changed");
 }
 
 }  // namespace corbd::plan

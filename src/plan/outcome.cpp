@@ -28,8 +28,8 @@ bool must_be_durable(const Wish& wish) {
   return !std::holds_alternative<Healed>(wish) && !std::holds_alternative<Adopted>(wish);
 }
 
-Failure after_failure(const Wish& wish, const std::optional<Record>& before, const std::optional<Record>& now,
-                      Error error) {
+FailedWish after_failure(const Wish& wish, const std::optional<Record>& before, const std::optional<Record>& now,
+                         Error error) {
   if (!final_for_caller(error.code)) return {std::move(error)};
   // A format has begun, and only this record allows repeating it.
   if (std::holds_alternative<Staged>(wish) && now && !now->format.empty())

@@ -52,7 +52,7 @@ Decision attach(const Situation& view, const Attached& wish) {
     if (auto step = sign_stash(view)) return *step;
     return note_signature(view);
   }
-  if (!served) return fail(errc::unavailable, "volume " + view.id + " is not served now");
+  if (!served) return refuse(errc::unavailable, "volume " + view.id + " is not served now");
   Record record = *view.record;
   record.attachment_uid = wish.uid;
   return write(std::move(record));
@@ -60,11 +60,11 @@ Decision attach(const Situation& view, const Attached& wish) {
 
 Decision give_up(const Situation& view) {
   if (!view.record || view.seen.devices.empty())
-    return fail(errc::failed_precondition, "volume " + view.id + " has no device here: there is nothing to give up");
+    return refuse(errc::failed_precondition, "volume " + view.id + " has no device here: there is nothing to give up");
   if (view.record->failed) return heal(view);
   if (by_kernel(view))
-    return fail(errc::failed_precondition, "the kernel itself serves volume " + view.id +
-                                               ": it cannot be given up here; see `rbd unmap -o force`");
+    return refuse(errc::failed_precondition, "the kernel itself serves volume " + view.id +
+                                                 ": it cannot be given up here; see `rbd unmap -o force`");
   Record record = *view.record;
   record.failed = true;
   return write(std::move(record));
@@ -79,18 +79,18 @@ Decision decide(const Situation& view, const Wish& wish) {
     return Wait{seen.command->what + " of volume " + volume_id + " is under way in the kernel since " +
                 utc_text(seen.command->since)};
   if (seen.devices.size() > 1)
-    return fail(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " +
-                                               volume_id + ": disconnect the one that is not in use");
+    return refuse(errc::failed_precondition, std::to_string(seen.devices.size()) + " devices carry the id of volume " +
+                                                 volume_id + ": disconnect the one that is not in use");
   const bool heals = std::holds_alternative<Healed>(wish) || std::holds_alternative<Adopted>(wish) ||
-                     std::holds_alternative<Failed>(wish);
+                     std::holds_alternative<GivenUp>(wish);
   // Healing never waits for a helper: the helper may be waiting for the healing.
   if (seen.busy && !heals && (by_kernel(view) || (seen.connected && seen.link == Observation::Link::serving)))
     return Wait{"a helper still works on volume " + volume_id};
   // That helper may still mount what would be unmounted now.
   const bool takes_down = std::holds_alternative<Unpublished>(wish) || std::holds_alternative<Unstaged>(wish);
   if (seen.busy && takes_down)
-    return fail(errc::unavailable, "a helper still works on volume " + volume_id +
-                                       ", whose device has no server now: repeat when it is healed");
+    return refuse(errc::unavailable, "a helper still works on volume " + volume_id +
+                                         ", whose device has no server now: repeat when it is healed");
   const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
   // The device of that record is gone. One that is there is another program's, and the stash tells about it.
   if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step(step::DropRecord{});
@@ -103,7 +103,7 @@ Decision decide(const Situation& view, const Wish& wish) {
         return wanted.operator_override && view.record && view.record->failed ? given_up(view) : heal(view);
       },
       [&](const Adopted&) { return heal(view); },
-      [&](const Failed&) { return give_up(view); },
+      [&](const GivenUp&) { return give_up(view); },
       [&](const Expanded& wanted) { return expand(view, wanted); },
       [&](const Rekeyed&) { return rekey(view); },
       [&](const Trimmed& wanted) { return trim(view, wanted); },
@@ -135,7 +135,7 @@ Decision decide(const std::string& volume_id, const std::optional<Record>& recor
                        std::holds_alternative<Adopted>(wish),
                        healed != nullptr && healed->operator_override};
   Decision decision = decide(view, wish);
-  if (auto* failed = std::get_if<Fail>(&decision)) failed->leaves = leaves(view, failed->error.code);
+  if (auto* failed = std::get_if<Refusal>(&decision)) failed->leaves = leaves(view, failed->error.code);
   return decision;
 }
 

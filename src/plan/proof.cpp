@@ -58,7 +58,7 @@ std::optional<Step> note_override(const Situation& view) {
 
 Decision unproven(const Situation& view, const std::string& why) {
   const std::string more = view.operator_override ? ". --without-proof does not override that" : "";
-  return fail(errc::unproven, image_of(view) + " is not proven ours: " + why + more);
+  return refuse(errc::unproven, image_of(view) + " is not proven ours: " + why + more);
 }
 
 /// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". The holder may be a tool that mends the image, rbd-nbd
@@ -178,9 +178,9 @@ std::optional<Decision> leave_to_attached(const Situation& view) {
   const auto& attachment = view.seen.facts.attachment;
   if (!attachment) return look(Fact::attachment);
   if (attachment->state != Attachment::State::away) return std::nullopt;
-  return fail(errc::in_use, image_of(view) +
-                                " is left to the node that has it, because the volume is not attached to this node (" +
-                                attachment->why + ")");
+  return refuse(errc::in_use,
+                image_of(view) + " is left to the node that has it, because the volume is not attached to this node (" +
+                    attachment->why + ")");
 }
 
 }  // namespace
@@ -200,9 +200,9 @@ Decision lost(const Situation& view, const std::string& why) {
     step.record.failed = true;
     return step;
   }
-  return fail(errc::lost, image_of(view) + " " + why + ": this node no longer owns it and does not serve it. After " +
-                              std::to_string(view.policy.tombstone_after.count()) +
-                              " s its device answers with I/O errors");
+  return refuse(errc::lost, image_of(view) + " " + why + ": this node no longer owns it and does not serve it. After " +
+                                std::to_string(view.policy.tombstone_after.count()) +
+                                " s its device answers with I/O errors");
 }
 
 bool rests_on_override(const Situation& view) {

@@ -23,10 +23,10 @@ bool same_publish(const Publish& one, const Publish& other) {
 std::optional<Decision> refuse_turned_read_only(const Situation& view, const Staging& staging, const Published& wish) {
   if (staging.capability.block || wish.read_only || wants_read_only(staging.capability)) return std::nullopt;
   if (!our_mount_at(view, staging_target(view.id, staging.path))->filesystem_read_only) return std::nullopt;
-  return fail(errc::failed_precondition,
-              "the filesystem of volume " + view.id +
-                  " turned read-only after an error: end all that uses it on this node, so that it is unstaged; its "
-                  "next stage runs fsck");
+  return refuse(errc::failed_precondition,
+                "the filesystem of volume " + view.id +
+                    " turned read-only after an error: end all that uses it on this node, so that it is unstaged; its "
+                    "next stage runs fsck");
 }
 
 }  // namespace
@@ -35,7 +35,8 @@ Decision publish(const Situation& view, const Published& wish) {
   const std::string source = staging_target(view.id, wish.path);
   const Staging* staging = view.record ? staging_at(*view.record, wish.path) : nullptr;
   if (staging == nullptr || !staging->complete || !ours_at(view, source))
-    return fail(errc::failed_precondition, "volume " + view.id + " is not staged at " + wish.path + ": stage it first");
+    return refuse(errc::failed_precondition,
+                  "volume " + view.id + " is not staged at " + wish.path + ": stage it first");
   if (view.record->failed) return given_up(view);
   if (auto step = bring_up(view)) return *step;
   const Publish wanted{wish.target, wish.path, wish.read_only, wish.pod};
@@ -44,17 +45,17 @@ Decision publish(const Situation& view, const Published& wish) {
       std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
   const bool other_use = !same_use(staging->capability, as_served(*view.record, wish));
   if (known != publishes.end() && (!same_publish(*known, wanted) || other_use))
-    return fail(errc::already_exists,
-                "volume " + view.id + " is published at " + wish.target + " with other arguments: unpublish it first");
+    return refuse(errc::already_exists, "volume " + view.id + " is published at " + wish.target +
+                                            " with other arguments: unpublish it first");
   if (other_use)
-    return fail(errc::failed_precondition, "volume " + view.id + " is staged at " + wish.path +
-                                               " with another capability: publish it with that one");
+    return refuse(errc::failed_precondition, "volume " + view.id + " is staged at " + wish.path +
+                                                 " with another capability: publish it with that one");
   if (known == publishes.end()) {
     if (wish.capability.single_writer && !publishes.empty())
-      return fail(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " +
-                                                 publishes.front().target + ": unpublish it there first");
+      return refuse(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " +
+                                                   publishes.front().target + ": unpublish it there first");
     if (mounted_at(view, wish.target))
-      return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+      return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
     if (auto refused = refuse_turned_read_only(view, *staging, wish)) return *refused;
     Record record = *view.record;
     record.publishes.push_back(wanted);
@@ -62,7 +63,7 @@ Decision publish(const Situation& view, const Published& wish) {
   }
   if (ours_at(view, wish.target)) return Done{};
   if (mounted_at(view, wish.target))
-    return fail(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+    return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
   if (auto refused = refuse_turned_read_only(view, *staging, wish)) return *refused;
   return step::Bind{wish.target};
 }

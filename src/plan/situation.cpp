@@ -24,14 +24,14 @@ bool shows_device_that_is_gone(const Situation& view, const std::string& target)
 }
 
 Decision given_up(const Situation& view) {
-  return fail(errc::lost,
-              "volume " + view.id +
-                  " was given up and answers with I/O errors: end its pods and unstage it, then stage it again");
+  return refuse(errc::lost,
+                "volume " + view.id +
+                    " was given up and answers with I/O errors: end its pods and unstage it, then stage it again");
 }
 
-Decision fail(errc code, std::string text) { return Fail{{code, std::move(text)}}; }
+Decision refuse(errc code, std::string text) { return Refusal{{code, std::move(text)}}; }
 
-Decision fail(Error error) { return Fail{std::move(error)}; }
+Decision refuse(Error error) { return Refusal{std::move(error)}; }
 
 Step look(Fact fact) { return step::Look{fact}; }
 
@@ -52,8 +52,8 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
 }
 
 Decision no_key(const Situation& view) {
-  return fail(errc::unavailable, "the agent has no Ceph key of user " + view.record->user + " for volume " + view.id +
-                                     ", because its runtime directory was emptied: stage the volume again");
+  return refuse(errc::unavailable, "the agent has no Ceph key of user " + view.record->user + " for volume " + view.id +
+                                       ", because its runtime directory was emptied: stage the volume again");
 }
 
 Source found_at(const Source& wished, const image::Resolved& found) {

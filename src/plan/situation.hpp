@@ -25,8 +25,8 @@ std::string image_of(const Situation& view);
 /// Of a device that this agent gave a link. Other programs set another one.
 inline constexpr std::uint32_t kIoTimeoutMs = 1000;
 
-Decision fail(errc code, std::string text);
-Decision fail(Error error);
+Decision refuse(errc code, std::string text);
+Decision refuse(Error error);
 Step look(Fact fact);
 /// The answer for a volume that was given up. A mount of it would only give I/O errors.
 Decision given_up(const Situation& view);

@@ -24,9 +24,9 @@ std::optional<Decision> refuse_neighbours(const Situation& view, const Staged& w
   const std::string& other =
       readers_mix || !view.seen.image_writer.empty() ? view.seen.image_writer : view.seen.image_reader;
   if (other.empty()) return std::nullopt;
-  return fail(errc::in_use, "volume " + other + " of this node has the image " +
-                                image_text(view.seen.facts.resolved->name, view.seen.facts.resolved->key) +
-                                " of volume " + view.id + ": unstage that one first");
+  return refuse(errc::in_use, "volume " + other + " of this node has the image " +
+                                  image_text(view.seen.facts.resolved->name, view.seen.facts.resolved->key) +
+                                  " of volume " + view.id + ": unstage that one first");
 }
 
 Decision stage_new(const Situation& view, const Staged& wish) {
@@ -35,18 +35,18 @@ Decision stage_new(const Situation& view, const Staged& wish) {
   if (mounted_at(view, staging_target(view.id, wish.path))) {
     // The kernel's device has no identifier, so it is found by what ceph-csi left.
     if (!view.seen.facts.stash) return look(Fact::stash);
-    return fail(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
-                                               " and volume " + view.id + " has no record: unmount it");
+    return refuse(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
+                                                 " and volume " + view.id + " has no record: unmount it");
   }
   if (!view.seen.facts.resolved) return look(Fact::resolved);
   if (view.seen.facts.resolved->size < kMinBytes)
-    return fail(errc::failed_precondition,
-                "image " + image_text(view.seen.facts.resolved->name, view.seen.facts.resolved->key) + " of volume " +
-                    view.id + " has " + std::to_string(view.seen.facts.resolved->size) +
-                    " bytes, less than 1 MiB: grow it");
+    return refuse(errc::failed_precondition,
+                  "image " + image_text(view.seen.facts.resolved->name, view.seen.facts.resolved->key) + " of volume " +
+                      view.id + " has " + std::to_string(view.seen.facts.resolved->size) +
+                      " bytes, less than 1 MiB: grow it");
   const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features, cephcsi::key_type(wish.key.reveal()),
                                 view.seen.kernel_client);
-  if (!kind) return fail(kind.error().code, "volume " + view.id + ": " + kind.error().text);
+  if (!kind) return refuse(kind.error().code, "volume " + view.id + ": " + kind.error().text);
   Record record = new_record(view, wish, *view.seen.facts.resolved);
   record.kind = *kind;
   record.stagings.push_back({wish.path, wish.capability});
@@ -77,9 +77,9 @@ std::optional<Decision> refuse_other_image(const Record& record, const Staged& w
   if (record.provisioned || wish.reserved || had.cluster_id != wanted.cluster_id ||
       (had.pool == wanted.pool && had.image == wanted.image))
     return std::nullopt;
-  return fail(errc::already_exists, "volume " + record.volume_id + " is image " + text(had) +
-                                        " on this node, and cannot be image " + text(wanted) +
-                                        " at the same time: unstage it first, or give one of the images another name");
+  return refuse(errc::already_exists,
+                "volume " + record.volume_id + " is image " + text(had) + " on this node, and cannot be image " +
+                    text(wanted) + " at the same time: unstage it first, or give one of the images another name");
 }
 
 /// One device serves all staging paths of its volume, so they must use it alike.
@@ -89,11 +89,11 @@ Decision stage_another(const Situation& view, const Staged& wish) {
   const std::string fstype = record.stagings.empty() ? wanted.fstype : record.stagings.front().capability.fstype;
   if (record.block != wanted.block || record.read_only != wanted.read_only || record.shared != wanted.shared ||
       fstype != wanted.fstype)
-    return fail(errc::failed_precondition, "volume " + view.id + " is in use as " + use_of(record, fstype) +
-                                               ": unstage and unpublish it there first");
+    return refuse(errc::failed_precondition, "volume " + view.id + " is in use as " + use_of(record, fstype) +
+                                                 ": unstage and unpublish it there first");
   if (mounted_at(view, staging_target(view.id, wish.path)))
-    return fail(errc::failed_precondition,
-                "something else is mounted at " + staging_target(view.id, wish.path) + ": unmount it");
+    return refuse(errc::failed_precondition,
+                  "something else is mounted at " + staging_target(view.id, wish.path) + ": unmount it");
   Record more = record;
   more.stagings.push_back({wish.path, wanted});
   return write(std::move(more));
@@ -160,15 +160,15 @@ Decision stage(const Situation& view, const Staged& wish) {
   if (staging == nullptr) return stage_another(view, wish);
   const Capability& capability = staging->capability;
   if (capability != as_served(record, wish))
-    return fail(errc::already_exists,
-                "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
+    return refuse(errc::already_exists,
+                  "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
   if (record.failed) return given_up(view);
   const std::string target = staging_target(view.id, wish.path);
   const bool keeps_stash = !staging->complete || !mounted_at(view, target);
   if (auto step = keeps_stash ? bring_up_with_stash(view, wish) : bring_up(view)) return *step;
   if (auto step = finish_krbd_stage(view, *staging)) return *step;
   if (mounted_at(view, target) && !ours_at(view, target))
-    return fail(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
+    return refuse(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
   if (!mounted_at(view, target)) {
     if (auto step = open_mapping(view)) return *step;
     if (capability.block) return step::Bind{target};

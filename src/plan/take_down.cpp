@@ -40,8 +40,8 @@ std::optional<Decision> clear_path(const Situation& view, const std::string& pat
 /// Another volume's mount stays there, and so does its stash.
 std::optional<Decision> refuse_path(const Situation& view, const std::string& path) {
   if (view.seen.path_owner.empty()) return std::nullopt;
-  return fail(errc::failed_precondition, path + " is a path of volume " + view.seen.path_owner + ", not of volume " +
-                                             view.id + ": nothing was done there");
+  return refuse(errc::failed_precondition, path + " is a path of volume " + view.seen.path_owner + ", not of volume " +
+                                               view.id + ": nothing was done there");
 }
 
 /// The device goes once nothing uses it: no mount, no holder.
@@ -50,8 +50,8 @@ Decision take_device_down(const Situation& view, const device::Seen& device) {
     if (shows(mount, device)) return Done{};  // the last unpublish comes here again
   for (const auto& holder : device.holders)
     if (view.record->kms_id.empty() || &holder != mapping_of(device))
-      return fail(errc::in_use, device::path(device) + " of volume " + view.id + " is used by " +
-                                    (holder.mapping.empty() ? holder.name : holder.mapping));
+      return refuse(errc::in_use, device::path(device) + " of volume " + view.id + " is used by " +
+                                      (holder.mapping.empty() ? holder.name : holder.mapping));
   if (auto step = close_mapping(view)) return *step;
   if (view.seen.facts.disconnected) return until_closed(view);
   if (view.seen.facts.unused == true) return remove_device(device.kind);
@@ -75,8 +75,8 @@ Decision take_down(const Situation& view) {
 std::optional<Decision> refuse_published(const Situation& view, const Unstaged& wish) {
   const Record& record = *view.record;
   const auto refused = [&](const std::string& target) {
-    return fail(errc::failed_precondition,
-                "volume " + view.id + " is still published at " + target + ": unpublish it there, then unstage it");
+    return refuse(errc::failed_precondition,
+                  "volume " + view.id + " is still published at " + target + ": unpublish it there, then unstage it");
   };
   for (const auto& publish : record.publishes)
     if (publish.staging == wish.path &&
@@ -92,8 +92,8 @@ std::optional<Decision> refuse_published(const Situation& view, const Unstaged& 
 Decision unpublish(const Situation& view, const Unpublished& wish) {
   if (auto refused = refuse_path(view, wish.target)) return *refused;
   if (mounted_at(view, wish.target) && view.record && view.seen.device() != nullptr && !ours_at(view, wish.target))
-    return fail(errc::failed_precondition,
-                "something else is mounted at " + wish.target + ", not volume " + view.id + ": unmount it");
+    return refuse(errc::failed_precondition,
+                  "something else is mounted at " + wish.target + ", not volume " + view.id + ": unmount it");
   if (auto step = clear_path<step::Unbind>(view, wish.target)) return *step;
   if (!view.record) return Done{};
   const auto& publishes = view.record->publishes;

@@ -35,7 +35,7 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
     auto dropped = co_await drop_leftover_key(volume, wish, before.has_value());
     co_return dropped ? leftover_of(volume, wish) : dropped;
   }
-  const Failure failure = after_failure(wish, before, volume.record, outcome.error());
+  const FailedWish failure = after_failure(wish, before, volume.record, outcome.error());
   if (!failure.undo) co_return failure.error;
   log::info("volume.undo", {{"volume", volume.id}, {"wish", name(wish)}, {"because", failure.error.text}});
   auto undone = co_await pursue(volume, *failure.undo);
@@ -117,7 +117,7 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
     if (!seen) co_return seen.error();
     const Decision decision = decide(volume.id, volume.record, wish, *seen, config_.policy);
     if (std::holds_alternative<Done>(decision)) co_return result<>();
-    if (const auto* failed = std::get_if<Fail>(&decision)) {
+    if (const auto* failed = std::get_if<Refusal>(&decision)) {
       if (failed->leaves) co_await leave_image(volume, wish);
       co_return failed->error;
     }

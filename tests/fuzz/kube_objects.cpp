@@ -9,7 +9,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   using namespace corbd;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto refusal = kube::failure_of(403, text, std::nullopt, {"get", "things"}, "/things");
+  const auto refusal = kube::api_error(403, text, std::nullopt, {"get", "things"}, "/things");
   if (refusal.error.text.size() > 2000 + size) std::abort();
   if (refusal.retry_after && (refusal.retry_after->count() < 0 || *refusal.retry_after > std::chrono::minutes(5)))
     std::abort();

@@ -15,7 +15,7 @@ struct Restaged : Scene {
     filled();
     REQUIRE(want(wish) == errc::ok);
     REQUIRE(want(plan::Attached{"uid-1"}) == errc::ok);
-    if (failed) REQUIRE(want(plan::Failed{}) == errc::ok);
+    if (failed) REQUIRE(want(plan::GivenUp{}) == errc::ok);
     world.agent.stop();
     world.kernel.mounts.clear();
     world.kernel.devices.clear();
@@ -215,7 +215,7 @@ TEST_CASE("a stash that is not signed yet does not close the record of a volume 
   const bool failed = GENERATE(true, false);
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
   REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
-  if (failed) REQUIRE(scene.want(plan::Failed{}) == errc::ok);
+  if (failed) REQUIRE(scene.want(plan::GivenUp{}) == errc::ok);
   scene.world.disk.stashes.at(staged_wish(kId).path).attachment.clear();
   scene.world.attachment = kHere;
   scene.world.agent.kill();

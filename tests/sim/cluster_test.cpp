@@ -104,7 +104,7 @@ TEST_CASE("an operator can give up a volume whose requests fail with an unknown 
   scene.world.cluster.odd_error = EBADE;
   scene.writes(0);
   scene.loop.advance(1min);
-  CHECK(scene.want(plan::Failed{}) == errc::ok);
+  CHECK(scene.want(plan::GivenUp{}) == errc::ok);
   scene.loop.advance(10s);
   CHECK(scene.health() == volume::Health::failed);
   CHECK(scene.world.kernel.errors == 1);

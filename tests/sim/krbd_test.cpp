@@ -64,7 +64,7 @@ TEST_CASE("a kernel's device does not count as unserved after the agent was away
 TEST_CASE("a kernel's device is not given up") {
   Scene scene;
   REQUIRE(scene.want(krbd_staged()) == errc::ok);
-  CHECK(scene.want(Wish(plan::Failed{})) == errc::failed_precondition);
+  CHECK(scene.want(Wish(plan::GivenUp{})) == errc::failed_precondition);
   CHECK_FALSE(scene.world.disk.records.front().failed);
 }
 

@@ -117,7 +117,7 @@ TEST_CASE("an operator override overrules no other client, no attachment elsewhe
   if (what == 4) scene.world.disk.records.front().attachment_uid.clear();
   if (what == 2 || what == 3 || what == 5) expected = errc::lost;
   scene.start(told, false);
-  if (what == 5) REQUIRE(scene.want(plan::Failed{}) == errc::ok);
+  if (what == 5) REQUIRE(scene.want(plan::GivenUp{}) == errc::ok);
   CHECK(scene.want(plan::Healed{true}) == expected);
   CHECK(scene.world.kernel.answered == 0);
   if (what != 5) CHECK_FALSE(scene.device().alive);

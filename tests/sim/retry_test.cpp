@@ -111,7 +111,7 @@ TEST_CASE("a volume that is staged again while its given-up image still closes w
   scene.world.cluster.slow = std::chrono::minutes(1);
   scene.world.kernel.application_writes(scene.device(), 0);
   scene.world.cluster.slow = {};
-  REQUIRE(scene.want(plan::Failed{}) == errc::ok);
+  REQUIRE(scene.want(plan::GivenUp{}) == errc::ok);
   REQUIRE(scene.want(plan::Unstaged{test::staged_wish(kId).path}) == errc::ok);
   CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
   scene.loop.advance(std::chrono::minutes(2));

@@ -65,7 +65,7 @@ struct TwoAgents : Pair {
       for (int tries = 0; tries < 20 && !want(node, kId, wish); ++tries) {
         advance(std::chrono::seconds(10));
         if (tries == 17 && node.agent.life() > 1 && std::ranges::any_of(node.disk.records, unknown))
-          static_cast<void>(want(node, kId, plan::Failed{}));
+          static_cast<void>(want(node, kId, plan::GivenUp{}));
       }
     CHECK(node.kernel.devices.empty());
     CHECK(node.disk.records.empty());

@@ -111,14 +111,14 @@ inline void expect_taken(ApiClient& client, const kube::Resource& resource, cons
 inline void expect_expired(ApiClient& client, const kube::Resource& resource, const std::string& version) {
   const auto [events, ended] = client.watch(resource, "one", version, std::chrono::seconds(5));
   REQUIRE_FALSE(ended);
-  CHECK(ended.error().kind == kube::Failure::Kind::expired);
+  CHECK(ended.error().kind == kube::ApiError::Kind::expired);
   CHECK(events.empty());
 }
 
 inline void expect_too_new(ApiClient& client, const kube::Resource& resource, const std::string& version) {
   const auto answer = client.list(resource, "", version);
   REQUIRE_FALSE(answer);
-  CHECK(answer.error().kind == kube::Failure::Kind::too_new);
+  CHECK(answer.error().kind == kube::ApiError::Kind::too_new);
   CHECK(answer.error().retry_after == std::chrono::seconds(1));
 }
 

@@ -89,11 +89,11 @@ class MemoryImage final : public image::Image {
   bool remember_ = true, stopping_ = false;
   std::atomic<bool> needs_flush_{true};
   std::vector<Call> calls_;
-  struct Failure {
+  struct InjectedError {
     int error;
     std::size_t times;
   };
-  std::map<Io, Failure> failures_;
+  std::map<Io, InjectedError> failures_;
   std::vector<End> told_, elsewhere_;
   std::map<std::string, std::string> metadata_;
   std::thread thread_;

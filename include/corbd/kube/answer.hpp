@@ -9,7 +9,7 @@
 
 namespace corbd::kube {
 
-struct Failure {
+struct ApiError {
   enum class Kind {
     expired,    ///< 410: the server forgot that version; list again
     too_new,    ///< 504: that version has not come yet
@@ -21,9 +21,9 @@ struct Failure {
 };
 
 template <class T = void>
-using answer = boost::system::result<T, Failure>;
+using answer = boost::system::result<T, ApiError>;
 
-[[noreturn]] void throw_exception_from_error(const Failure& failure, const boost::source_location& where);
+[[noreturn]] void throw_exception_from_error(const ApiError& failure, const boost::source_location& where);
 
 /// A request in RBAC's terms, for the sentence that says what to grant.
 struct Verb {
@@ -31,10 +31,10 @@ struct Verb {
 };
 
 /// `body` is a Status object, or any text. `retry_after` is the header's; the Status may have its own.
-Failure failure_of(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after,
+ApiError api_error(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after,
                    const Verb& verb, std::string_view target);
 
 /// The transport's.
-Failure failure_of(Error error);
+ApiError api_error(Error error);
 
 }  // namespace corbd::kube

@@ -42,7 +42,7 @@ class Informer {
   /// This agent may not watch it, so what it knows may be minutes old.
   bool only_gets() const { return only_get_; }
   /// Why the last request failed; nothing after a success.
-  const std::optional<Failure>& failure() const { return failure_; }
+  const std::optional<ApiError>& failure() const { return failure_; }
 
  private:
   static task<> run(Informer& self);
@@ -51,7 +51,7 @@ class Informer {
   task<bool> pause(std::chrono::milliseconds time);
   task<> list(class Reflector& reflector, std::string version);
   task<> watch(class Reflector& reflector, std::string version, std::chrono::seconds timeout, bool initial);
-  void unknown_because(const Failure& failure);
+  void unknown_because(const ApiError& failure);
   bool only_one() const { return !which_.name.empty(); }
   bool wanted(const boost::json::object& object) const;
   void note(Objects all);
@@ -67,7 +67,7 @@ class Informer {
   const std::chrono::milliseconds spread_;
   bool known_ = false, only_get_ = false;
   Objects objects_;
-  std::optional<Failure> failure_;
+  std::optional<ApiError> failure_;
   CancelScope stopping_;
   Gate gate_;
 };

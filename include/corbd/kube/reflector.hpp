@@ -35,7 +35,7 @@ class Reflector {
   Action next(double random);
 
   void listed(std::string version);
-  void list_failed(const Failure& failure, time_point now);
+  void list_failed(const ApiError& failure, time_point now);
   /// A watch begins now. How long it lasts matters.
   void watching(time_point now);
   /// For each event of the watch with a version, also a bookmark.
@@ -44,7 +44,7 @@ class Reflector {
   void initial_told(std::string version);
   /// The server ended the watch, or it broke. Without a failure it ended as it should, or was given up because that
   /// mark never came. If the server does not know such watches, we ask for none again.
-  void watch_ended(const std::optional<Failure>& failure, time_point now);
+  void watch_ended(const std::optional<ApiError>& failure, time_point now);
 
   const std::string& version() const { return version_; }
 

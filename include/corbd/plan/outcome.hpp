@@ -13,14 +13,14 @@ namespace corbd::plan {
 /// disk must not keep a device from its server.
 bool must_be_durable(const Wish& wish);
 
-struct Failure {
+struct FailedWish {
   Error error;                              ///< what the caller is told
   std::optional<Wish> undo = std::nullopt;  ///< to be pursued first: it removes what the wish added to the record
 };
 /// The caller forgets the volume at a final code, so nothing that the wish added may stay (I3, I6). `before`, `now`:
 /// the volume's record before the wish and after it.
-Failure after_failure(const Wish& wish, const std::optional<Record>& before, const std::optional<Record>& now,
-                      Error error);
+FailedWish after_failure(const Wish& wish, const std::optional<Record>& before, const std::optional<Record>& now,
+                         Error error);
 /// What the caller is told when the undo failed too.
 Error undo_failed(const Error& error, const Error& undo);
 

@@ -3,7 +3,7 @@
 //
 // I1 a step that uses a device needs a live link, otherwise Wait. I2 an absent fact is unknown: Look first. I4
 // KernelConnect only while no device carries our identifier; two that do are a conflict. I7 total: Done is a fixed
-// point, and from any reachable state without faults Done or Fail comes within 40 steps (property test).
+// point, and from any reachable state without faults Done or Refusal comes within 40 steps (property test).
 #pragma once
 
 #include <optional>
@@ -22,12 +22,13 @@ struct Done {};
 struct Wait {
   std::string why;
 };
-struct Fail {
+/// The wish ends here, with that error.
+struct Refusal {
   Error error;
   /// What was opened only to look is closed: a watch of ours would keep the node out that may have the image.
   bool leaves = false;
 };
-using Decision = std::variant<Step, Done, Wait, Fail>;
+using Decision = std::variant<Step, Done, Wait, Refusal>;
 
 /// What the operator decided for the whole agent.
 struct Policy {

@@ -108,8 +108,8 @@ struct Adopted {
   bool operator==(const Adopted&) const = default;
 };
 /// A volume is given up by hand: its device answers EIO to everything until it is unstaged.
-struct Failed {
-  bool operator==(const Failed&) const = default;
+struct GivenUp {
+  bool operator==(const GivenUp&) const = default;
 };
 
 /// The device has that many bytes at least, and its filesystem, unless it is read-only, fills it. Needs a live link:
@@ -139,8 +139,8 @@ struct Attached {
   bool operator==(const Attached&) const = default;
 };
 
-using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, Failed, Expanded, Trimmed, Rekeyed,
-                          Attached>;
+using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, GivenUp, Expanded, Trimmed,
+                          Rekeyed, Attached>;
 
 std::string_view name(const Wish& wish);
 

@@ -188,7 +188,7 @@ void Node::happen_to_image(const Fault& fault) {
     case Kind::give_up:
       if (agent().running()) {
         agent().given_up.insert(name);
-        ask(fault.what % history_.volumes.size(), plan::Failed{});
+        ask(fault.what % history_.volumes.size(), plan::GivenUp{});
       }
       return;
     default:

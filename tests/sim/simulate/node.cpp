@@ -151,7 +151,7 @@ void Node::start_agent() {
 
 result<> Node::want(const std::string& id, const Wish& wish) {
   trace(std::string(plan::name(wish)) + " of " + id);
-  if (std::holds_alternative<plan::Failed>(wish)) agent().given_up.insert(id);
+  if (std::holds_alternative<plan::GivenUp>(wish)) agent().given_up.insert(id);
   start_agent();
   // One agent ends, and the next does not serve yet.
   if (!agent().running()) return Error{errc::unavailable, "nobody serves"};
@@ -178,7 +178,7 @@ void Node::end_freeze() {
     const auto* device = device_of(kubelet.volume.image);
     if (!world_.kernel.frozen || device == nullptr || device->index != world_.kernel.frozen->device) continue;
     if (provably_ours(kubelet)) world_.broke("a resize waits for a volume that is provably ours: " + device->backend);
-    static_cast<void>(want(kubelet.volume.image, plan::Failed{}));
+    static_cast<void>(want(kubelet.volume.image, plan::GivenUp{}));
   }
 }
 
@@ -252,7 +252,7 @@ void Node::take_down() {
         if (!kubelet.volume.block || !owes(id)) done = want(id, wish);
         if (done) break;
         // What is not provably ours is given up by hand after a while.
-        if (tries >= 6) static_cast<void>(want(id, plan::Failed{}));
+        if (tries >= 6) static_cast<void>(want(id, plan::GivenUp{}));
         go_until(loop_.clock.now() + 30s);
       }
       if (!done && world_.broken_rules.empty()) world_.broke(id + " cannot be taken down: " + done.error().text);

@@ -54,7 +54,7 @@ void TwoNodes::operator_gives_up() {
     if (!waits) continue;
     side.trace("an operator gives the volume up");
     side.world->agent.given_up.insert(volume_.image);
-    static_cast<void>(pair_.ask(*side.world, volume_.image, plan::Failed{}));
+    static_cast<void>(pair_.ask(*side.world, volume_.image, plan::GivenUp{}));
   }
 }
 

@@ -341,7 +341,7 @@ void Agent::hand_over(bool with_healer, bool next_lives) {
 }
 
 result<> Agent::want(const std::string& id, plan::Wish wish) {
-  if (std::holds_alternative<plan::Failed>(wish)) given_up.insert(id);
+  if (std::holds_alternative<plan::GivenUp>(wish)) given_up.insert(id);
   return world_.loop().run(shell().want(id, std::move(wish), {}));
 }
 

@@ -3,8 +3,8 @@
 namespace corbd::test {
 namespace {
 
-kube::Failure failed(errc code, std::string why) {
-  kube::Failure failure;
+kube::ApiError failed(errc code, std::string why) {
+  kube::ApiError failure;
   failure.error = {code, std::move(why)};
   return failure;
 }

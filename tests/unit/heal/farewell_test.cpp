@@ -22,7 +22,7 @@ class Scripted final : public test::ScriptedVolumes {
 
  private:
   void granted(const std::string& id, const plan::Wish& wish) override {
-    if (std::holds_alternative<plan::Failed>(wish)) given_up.push_back(id);
+    if (std::holds_alternative<plan::GivenUp>(wish)) given_up.push_back(id);
   }
   Clock& clock;
   time_point unused_at;

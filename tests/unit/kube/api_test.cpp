@@ -65,7 +65,7 @@ TEST_CASE("a 429 answer says when to retry, and 410 and 504 tell an expired vers
   Scene throttled(always(429, "Too many requests, please try again later.", "Retry-After: 5\r\n"));
   const auto later = throttled.get();
   REQUIRE_FALSE(later);
-  CHECK(later.error().kind == kube::Failure::Kind::throttled);
+  CHECK(later.error().kind == kube::ApiError::Kind::throttled);
   CHECK(later.error().retry_after == 5s);
   Scene expired(always(410, R"({"reason":"Expired"})"));
   test::expect_expired(expired, kThings, "7");
@@ -189,7 +189,7 @@ TEST_CASE("an expired version inside a 200 answer counts as an expired version")
                                    "\n"}));
   const auto [events, ended] = scene.watch();
   REQUIRE_FALSE(ended);
-  CHECK(ended.error().kind == kube::Failure::Kind::expired);
+  CHECK(ended.error().kind == kube::ApiError::Kind::expired);
   CHECK(events.size() == 1);
 }
 

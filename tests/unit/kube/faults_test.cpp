@@ -31,8 +31,8 @@ namespace {
 constexpr std::size_t kMiB = 1 << 20;
 
 /// The failure of each call when the server answers by the script.
-std::map<std::string, kube::Failure> failures(const ApiServer::Script& script) {
-  std::map<std::string, kube::Failure> all;
+std::map<std::string, kube::ApiError> failures(const ApiServer::Script& script) {
+  std::map<std::string, kube::ApiError> all;
   const auto keep = [&](const std::string& call, const auto& answer) {
     if (!answer) all[call] = answer.error();
   };
@@ -133,8 +133,8 @@ TEST_CASE("every status has its code in every call, and the text names both") {
     CHECK(failure.error.code == code);
     CHECK_THAT(failure.error.text,
                ContainsSubstring(call + " /api/v1/things") && ContainsSubstring(std::to_string(status)));
-    CHECK((failure.kind == kube::Failure::Kind::expired) == (status == 410));
-    CHECK((failure.kind == kube::Failure::Kind::throttled) == (status == 429));
+    CHECK((failure.kind == kube::ApiError::Kind::expired) == (status == 410));
+    CHECK((failure.kind == kube::ApiError::Kind::throttled) == (status == 429));
     if (status == 403) CHECK_THAT(failure.error.text, ContainsSubstring("grant the verb '" + call + "' on 'things'"));
   }
 }

@@ -4,15 +4,15 @@
 
 using namespace corbd;
 using namespace std::chrono_literals;
-using kube::Failure;
+using kube::ApiError;
 using kube::Reflector;
 
 namespace {
 
 const time_point kNow{1000s};
 
-Failure failed(Failure::Kind kind, std::optional<std::chrono::seconds> retry_after = std::nullopt) {
-  Failure failure;
+ApiError failed(ApiError::Kind kind, std::optional<std::chrono::seconds> retry_after = std::nullopt) {
+  ApiError failure;
   failure.kind = kind;
   failure.retry_after = retry_after;
   return failure;
@@ -61,9 +61,9 @@ TEST_CASE("a reflector begins with a watch that sends the initial objects, and t
 }
 
 TEST_CASE("a server without such watches is listed from its cache, then and later") {
-  auto failure = failed(Failure::Kind::other);
+  auto failure = failed(ApiError::Kind::other);
   failure.error.code = errc::invalid_argument;
-  for (const auto& ended : {std::optional(failure), std::optional<Failure>()}) {
+  for (const auto& ended : {std::optional(failure), std::optional<ApiError>()}) {
     Reflector reflector;
     reflector.watching(kNow);
     reflector.seen("90");
@@ -72,7 +72,7 @@ TEST_CASE("a server without such watches is listed from its cache, then and late
     reflector.listed("7");
     CHECK(watches(reflector, "7"));
     reflector.watching(kNow);
-    reflector.watch_ended(failed(Failure::Kind::expired), kNow);
+    reflector.watch_ended(failed(ApiError::Kind::expired), kNow);
     CHECK(lists(reflector, "7"));
   }
 }
@@ -82,12 +82,12 @@ TEST_CASE(
     "version") {
   Reflector broken;
   broken.watching(kNow);
-  broken.watch_ended(failed(Failure::Kind::throttled, 5s), kNow);
+  broken.watch_ended(failed(ApiError::Kind::throttled, 5s), kNow);
   CHECK(sleeps(broken) == 5s);
   CHECK(watches(broken, "0", true));
   Reflector early;
   early.watching(kNow);
-  early.watch_ended(failed(Failure::Kind::too_new), kNow);
+  early.watch_ended(failed(ApiError::Kind::too_new), kNow);
   CHECK(watches(early, "", true));
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("an expired version leads to a new watch with the initial objects, whe
   Reflector reflector;
   reflector.watching(kNow);
   reflector.initial_told("7");
-  reflector.watch_ended(failed(Failure::Kind::expired), kNow);
+  reflector.watch_ended(failed(ApiError::Kind::expired), kNow);
   CHECK(watches(reflector, "7", true));
 }
 
@@ -125,11 +125,11 @@ TEST_CASE("a watch that ends at once without an event is not asked for again at 
 
 TEST_CASE("an expired version leads to a list, first from the last known version and then from the most recent") {
   auto reflector = watching();
-  reflector.watch_ended(failed(Failure::Kind::expired), kNow);
+  reflector.watch_ended(failed(ApiError::Kind::expired), kNow);
   CHECK(lists(reflector, "7"));
-  reflector.list_failed(failed(Failure::Kind::expired), kNow);
+  reflector.list_failed(failed(ApiError::Kind::expired), kNow);
   CHECK(lists(reflector, ""));
-  reflector.list_failed(failed(Failure::Kind::expired), kNow);
+  reflector.list_failed(failed(ApiError::Kind::expired), kNow);
   CHECK(sleeps(reflector) == 800ms);
   CHECK(lists(reflector, ""));
   reflector.listed("20");
@@ -137,7 +137,7 @@ TEST_CASE("an expired version leads to a list, first from the last known version
 }
 
 TEST_CASE("a broken or throttled watch is watched again after a pause, never listed") {
-  for (const auto kind : {Failure::Kind::other, Failure::Kind::throttled}) {
+  for (const auto kind : {ApiError::Kind::other, ApiError::Kind::throttled}) {
     auto reflector = watching();
     reflector.watch_ended(failed(kind), kNow);
     CHECK(sleeps(reflector) == 800ms);
@@ -147,7 +147,7 @@ TEST_CASE("a broken or throttled watch is watched again after a pause, never lis
 
 TEST_CASE("a watch that the server calls invalid leads to a list of the most recent version after a pause") {
   auto reflector = watching();
-  auto failure = failed(Failure::Kind::other);
+  auto failure = failed(ApiError::Kind::other);
   failure.error.code = errc::invalid_argument;
   reflector.watch_ended(failure, kNow);
   CHECK(sleeps(reflector) == 800ms);
@@ -158,21 +158,21 @@ TEST_CASE("the pause doubles up to thirty seconds, plus as much again at random,
   auto reflector = watching();
   std::vector<std::chrono::milliseconds> pauses;
   for (int i = 0; i < 8; ++i) {
-    reflector.watch_ended(failed(Failure::Kind::other), kNow);
+    reflector.watch_ended(failed(ApiError::Kind::other), kNow);
     pauses.push_back(sleeps(reflector));
   }
   CHECK(pauses ==
         std::vector<std::chrono::milliseconds>{800ms, 1600ms, 3200ms, 6400ms, 12800ms, 25600ms, 30000ms, 30000ms});
-  reflector.watch_ended(failed(Failure::Kind::other), kNow);
+  reflector.watch_ended(failed(ApiError::Kind::other), kNow);
   CHECK(sleeps(reflector, 0.5) == 45000ms);
-  reflector.watch_ended(failed(Failure::Kind::other), kNow + 3min);
+  reflector.watch_ended(failed(ApiError::Kind::other), kNow + 3min);
   CHECK(sleeps(reflector) == 800ms);
 }
 
 TEST_CASE("the client respects the server's Retry-After") {
   auto reflector = watching();
-  reflector.watch_ended(failed(Failure::Kind::throttled, 17s), kNow);
+  reflector.watch_ended(failed(ApiError::Kind::throttled, 17s), kNow);
   CHECK(sleeps(reflector) == 17s);
-  reflector.watch_ended(failed(Failure::Kind::other), kNow);
+  reflector.watch_ended(failed(ApiError::Kind::other), kNow);
   CHECK(sleeps(reflector) == 1600ms);
 }

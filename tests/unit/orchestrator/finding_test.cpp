@@ -95,7 +95,7 @@ TEST_CASE("only a VolumeAttachment that is attached and stays so says that a vol
 
 TEST_CASE("a missing VolumeAttachment means that the volume is not here, and a silent API server means nothing") {
   const auto judged = [](errc code) {
-    return orchestrator::judge(kube::Failure{kube::Failure::Kind::other, {code, "why"}, std::nullopt},
+    return orchestrator::judge(kube::ApiError{kube::ApiError::Kind::other, {code, "why"}, std::nullopt},
                                "rbd.csi.ceph.com", "node-1");
   };
   CHECK(judged(errc::not_found).state == State::away);

@@ -35,7 +35,7 @@ TEST_CASE("an unproven image that another client has open is closed, unless that
   Decision last;
   REQUIRE(run(model, Wish(Healed{}), &last));
   REQUIRE(failure(last) == errc::unproven);
-  CHECK(std::get<Fail>(last).leaves == (model.ownership.lock != Lock::mine));
+  CHECK(std::get<Refusal>(last).leaves == (model.ownership.lock != Lock::mine));
 }
 
 namespace {
@@ -159,7 +159,7 @@ TEST_CASE(
   model.seen.command = device::Command{"disconnecting /dev/nbd3",
                                        std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000))};
   const Wish wish = GENERATE(Wish(Healed{}), Wish(staged_wish()), Wish(Unstaged{kPath}), Wish(Unpublished{"/target"}),
-                             Wish(Failed{}));
+                             Wish(GivenUp{}));
   const auto decision = model.decide(wish);
   REQUIRE(std::holds_alternative<Wait>(decision));
   CHECK(std::get<Wait>(decision).why ==

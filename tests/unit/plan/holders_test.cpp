@@ -83,7 +83,7 @@ Steps refused(Steps looks) { return sequence({opened(), looks}); }
 std::string refusal(Model model) {
   Decision last = Done{};
   REQUIRE(run(model, Wish(staged_wish()), &last));
-  const auto* failed = std::get_if<Fail>(&last);
+  const auto* failed = std::get_if<Refusal>(&last);
   REQUIRE(failed != nullptr);
   CHECK(failed->error.code == errc::in_use);
   CHECK(failed->leaves);
@@ -221,7 +221,7 @@ TEST_CASE("a client that opens the image during another client's eviction is fou
   Model model = held_by({fenced()});
   Decision last = Done{};
   bool came = false;
-  for (int i = 0; i < 40 && !std::holds_alternative<Fail>(last); ++i) {
+  for (int i = 0; i < 40 && !std::holds_alternative<Refusal>(last); ++i) {
     last = model.decide(Wish(staged_wish()));
     const auto* step = std::get_if<Step>(&last);
     if (step == nullptr) break;
@@ -233,9 +233,9 @@ TEST_CASE("a client that opens the image during another client's eviction is fou
     model.holders = {newcomer};
     model.ownership.foreign_watchers.push_back(newcomer.address);
   }
-  REQUIRE(std::holds_alternative<Fail>(last));
-  CHECK(std::get<Fail>(last).error.code == errc::in_use);
-  CHECK(has(std::get<Fail>(last).error.text, "10.0.0.8:0/1"));
+  REQUIRE(std::holds_alternative<Refusal>(last));
+  CHECK(std::get<Refusal>(last).error.code == errc::in_use);
+  CHECK(has(std::get<Refusal>(last).error.text, "10.0.0.8:0/1"));
 }
 
 TEST_CASE("an eviction leaves out a holder that no longer has the image open") {

@@ -164,7 +164,7 @@ TEST_CASE("a kernel client's volume can be healed, unstaged and expanded, but no
        Wish(Expanded{kPath, 1 << 30}),
        {step::Look{Fact::filesystem, kTarget}, step::Grow{kTarget}}},
       {"expanded before the kernel has seen it", mapped(), Wish(Expanded{kPath, kTwo}), {}, errc::unavailable},
-      {"given up", mapped(), Wish(Failed{}), {}, errc::failed_precondition},
+      {"given up", mapped(), Wish(GivenUp{}), {}, errc::failed_precondition},
       {"rekeyed",
        but(mapped(),
            [](Model& model) {

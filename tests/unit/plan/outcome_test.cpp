@@ -29,7 +29,7 @@ Published published_at(std::string target) {
 TEST_CASE("a stage with a final error is undone, and a stage that its caller will repeat is not") {
   const Wish wish = staged_wish();
   const auto record = record_with({{staged_wish().path, {}, false}});
-  const Failure failure = after_failure(wish, {}, record, kFinal);
+  const FailedWish failure = after_failure(wish, {}, record, kFinal);
   CHECK(failure.undo == Wish(Unstaged{staged_wish().path}));
   CHECK(failure.error.code == errc::invalid_argument);
   CHECK_FALSE(after_failure(wish, {}, record, {errc::unreachable, "no answer"}).undo);
@@ -51,7 +51,7 @@ TEST_CASE("a failed publish removes only the target that it added") {
 TEST_CASE("a stage that fails after it began a format keeps its record and is retried, even if the error is final") {
   auto record = record_with({{staged_wish().path, {}, false}});
   record->format = "3f2a";
-  const Failure failure = after_failure(staged_wish(), {}, record, kFinal);
+  const FailedWish failure = after_failure(staged_wish(), {}, record, kFinal);
   CHECK_FALSE(failure.undo);
   CHECK(failure.error.code == errc::unavailable);
   CHECK(failure.error.text == kFinal.text);

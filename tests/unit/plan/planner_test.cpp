@@ -93,7 +93,7 @@ TEST_CASE(
     model.seen.mounts.push_back(twin);
     const auto decision = model.decide(Wish(Unstaged{kPath}));
     REQUIRE(failure(decision) == errc::failed_precondition);
-    CHECK(std::get<Fail>(decision).error.text.find("umount " + twin.target) != std::string::npos);
+    CHECK(std::get<Refusal>(decision).error.text.find("umount " + twin.target) != std::string::npos);
   }
 }
 
@@ -254,7 +254,7 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
                           Wish(Unpublished{"/target"}),
                           Wish(Healed{flip()}),
                           Wish(Adopted{}),
-                          Wish(Failed{}),
+                          Wish(GivenUp{}),
                           Wish(expanded),
                           Wish(Trimmed{expanded.path}),
                           Wish(Rekeyed{}),

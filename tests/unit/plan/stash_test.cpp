@@ -46,7 +46,7 @@ TEST_CASE("a stage that is refused because another client has its image locked w
   REQUIRE(run(model, Wish(staged_wish()), &last));
   CHECK(failure(last) == errc::in_use);
   CHECK_FALSE(model.stash);
-  const std::string& text = std::get<Fail>(last).error.text;
+  const std::string& text = std::get<Refusal>(last).error.text;
   CHECK_THAT(text, ContainsSubstring("image pool/image (image ID id-1) of volume image-1"));
 }
 

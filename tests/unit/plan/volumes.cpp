@@ -91,7 +91,7 @@ std::optional<std::vector<Step>> run(Model& model, const Wish& wish, Decision* l
 }
 
 errc failure(const Decision& decision) {
-  const auto* failed = std::get_if<Fail>(&decision);
+  const auto* failed = std::get_if<Refusal>(&decision);
   return failed == nullptr ? errc::ok : failed->error.code;
 }
 
