@@ -25,7 +25,7 @@ Answer ask(std::span<const Question> questions, const Situation& view) {
   return std::nullopt;
 }
 
-// --- the break mark: our own break of a dead lock, known again
+// --- the break time: our own break of a dead lock, known again
 
 Step note_break(const Situation& view, std::optional<std::uint64_t> breaking, std::optional<std::uint64_t> freed) {
   step::WriteRecord step{*view.record};
@@ -38,12 +38,12 @@ Step note_break(const Situation& view, std::optional<std::uint64_t> breaking, st
 }
 
 /// Whether our own break is the last that happened to the header. To be seen before the image is opened.
-std::optional<Step> read_mark(const Situation& view) {
+std::optional<Step> read_break_time(const Situation& view) {
   const auto& breaking = view.record->breaking;
   if (!breaking || view.record->freed) return std::nullopt;
   const auto& header = view.seen.facts.header;
   if (!header) return look(Fact::header);
-  if (header->break_mark != break_mark(*breaking)) return std::nullopt;
+  if (header->break_time != break_time(*breaking)) return std::nullopt;
   return note_break(view, breaking, header->version);
 }
 
@@ -110,7 +110,7 @@ Answer needs_opening(const Situation& view) {
   // These need no proof, so nothing asks later.
   if (view.record->read_only || view.record->shared)
     if (auto step = ask_restaged(view)) return step;
-  if (auto step = read_mark(view)) return step;
+  if (auto step = read_break_time(view)) return step;
   return Step(step::OpenImage{});
 }
 
@@ -135,7 +135,7 @@ Answer does_other_client_remain(const Situation& view) {
 
 Answer needs_mark(const Situation& view) {
   if (view.seen.facts.ownership->lock == image::Ownership::Lock::none)
-    if (auto step = read_mark(view)) return step;
+    if (auto step = read_break_time(view)) return step;
   return std::nullopt;
 }
 
@@ -247,7 +247,7 @@ Answer is_taken_over_with_mark(const Situation& view) {
     return std::nullopt;
   if (!view.seen.facts.format_marker) return look(Fact::format_marker);
   if (view.seen.facts.format_marker->empty()) return std::nullopt;
-  return Step(step::Unmark{});
+  return Step(step::RemoveFormatMarker{});
 }
 
 /// Before there is a device. Of one that there is, only after it is served again: renew_note().

@@ -59,7 +59,7 @@ Decision format(const Situation& view, const Step& how) {
                  : ", and its format marker (" + *facts.format_marker + ") is from another try") +
             ": it is not formatted. Look at the data. If it is worthless, make the filesystem by hand");
   std::string wanted = (how == Step(step::Mkfs{}) ? "mkfs by " : "luksFormat by ") + view.seen.client;
-  if (begun == wanted) return Step(step::Mark{});
+  if (begun == wanted) return Step(step::SetFormatMarker{});
   return write_format(view, std::move(wanted));
 }
 

@@ -109,7 +109,7 @@ std::optional<Decision> finish_mount(const Situation& view, const Capability& ca
   const bool served_elsewhere = view.record->adopting && !view.seen.image_open;
   if (capability.read_only || served_elsewhere) return std::nullopt;
   if (!view.seen.facts.format_marker) return look(Fact::format_marker);
-  if (!view.seen.facts.format_marker->empty()) return Step(step::Unmark{});
+  if (!view.seen.facts.format_marker->empty()) return Step(step::RemoveFormatMarker{});
   return std::nullopt;
 }
 

@@ -136,18 +136,19 @@ task<result<image::Ownership>> RbdImage::ownership(Until until) {
   co_return found;
 }
 
-task<result<>> RbdImage::break_dead_lock(std::string owner, std::int64_t mark, Until until) {
+task<result<>> RbdImage::break_dead_lock(std::string owner, std::int64_t break_time, Until until) {
   const auto opened = opened_;
   const std::string doing = "breaking the lock of " + owner + " on image " + opened->text();
   const auto* known = opened->connections.incarnations().find(opened->key.fsid, owner);
   using State = Incarnation::State;
   if (known != nullptr && known->state != State::fenced && known->state != State::yields)
     co_return Error{errc::failed_precondition, doing + ": that client is not one that this agent has fenced"};
-  auto job = [&image = *opened, address = bare_address(owner), mark, foreign = known == nullptr, doing]() -> result<> {
+  auto job = [&image = *opened, address = bare_address(owner), break_time, foreign = known == nullptr,
+              doing]() -> result<> {
     const auto fenced = foreign ? has_own_entry(image.connection.cluster, address) : result<bool>(true);
     if (!fenced) return fenced.error();
     if (!*fenced) return Error{errc::failed_precondition, doing + ": that client has no entry in the blocklist"};
-    return break_lock_of(image, address, mark);
+    return break_lock_of(image, address, break_time);
   };
   co_return co_await call(opened, std::move(job), until, doing);
 }

@@ -27,7 +27,7 @@ class RbdImage final : public image::Image {
 
   task<result<>> refresh(Until until) override;
   task<result<image::Ownership>> ownership(Until until) override;
-  task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) override;
+  task<result<>> break_dead_lock(std::string owner, std::int64_t break_time, Until until) override;
   task<result<>> acquire_lock(Until until) override;
   task<result<std::optional<std::uint64_t>>> stamp(Until until) override;
   task<result<>> keep_lock(Until until) override;

@@ -124,7 +124,7 @@ std::string encode_cookie(const Locker& locker, std::string_view cookie) {
   return Encoded().text(kLock).number(exclusive).text(locker.cookie).text("internal").text(cookie).whole();
 }
 
-result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t mark) {
+result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t break_time) {
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
   bool broken = false;
@@ -134,10 +134,10 @@ result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64
     if (!request) return request.error();
     const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
     rados_write_op_exec(operation.get(), "lock", "break_lock", request->data(), request->size(), nullptr);
-    timespec time{mark, 0};
+    timespec time{break_time, 0};
     const int r =
         opened.connection.note(rados_write_op_operate2(operation.get(), opened.pool.io.get(), opened.header().c_str(),
-                                                       mark == 0 ? nullptr : &time, LIBRADOS_OPERATION_NOFLAG));
+                                                       break_time == 0 ? nullptr : &time, LIBRADOS_OPERATION_NOFLAG));
     if (r < 0 && r != -ENOENT) return failure("breaking the lock of " + address + " on image " + opened.text(), r);
     broken |= r >= 0;
   }
@@ -180,7 +180,7 @@ result<image::Header> look_at_header(Connection& connection, const image::Key& k
     return Error{errc::not_found, "image with id " + key.image_id + " in " + pool->text + " does not exist any more"};
   if (r < 0) return failure("looking at the header of image " + key.text(), r);
   found.version = rados_get_last_version(pool->io.get());
-  found.break_mark = changed;
+  found.break_time = changed;
   return found;
 }
 

@@ -123,7 +123,7 @@ task<result<>> ImageSteps::lock(Volume& volume) {
   volume.facts.ownership.reset();
   if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
     auto broken =
-        co_await volume.server.image()->break_dead_lock(ownership->owner, break_mark(ownership->version), deadline());
+        co_await volume.server.image()->break_dead_lock(ownership->owner, break_time(ownership->version), deadline());
     if (!broken) co_return broken;
     if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
   }
@@ -182,14 +182,14 @@ task<result<>> ImageSteps::close(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> ImageSteps::mark(Volume& volume) {
-  auto marked = co_await volume.server.image()->set_metadata(kFormatMarker, volume.record->format, deadline());
-  if (marked) volume.facts.format_marker = volume.record->format;
-  if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the mark raised the header's version
-  co_return marked;
+task<result<>> ImageSteps::set_format_marker(Volume& volume) {
+  auto set = co_await volume.server.image()->set_metadata(kFormatMarker, volume.record->format, deadline());
+  if (set) volume.facts.format_marker = volume.record->format;
+  if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // that raised the header's version
+  co_return set;
 }
 
-task<result<>> ImageSteps::unmark(Volume& volume) {
+task<result<>> ImageSteps::remove_format_marker(Volume& volume) {
   auto removed = co_await volume.server.image()->remove_metadata(kFormatMarker, deadline());
   if (removed) volume.facts.format_marker = "";
   co_return removed;

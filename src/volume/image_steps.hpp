@@ -1,4 +1,5 @@
-// The steps for the image: fence its dead clients; open, lock and close it; mark it; or put a tombstone in its place.
+// The steps for the image: fence its dead clients; open, lock and close it; set its format marker; or
+// put a tombstone in its place.
 #pragma once
 
 #include <functional>
@@ -25,8 +26,8 @@ class ImageSteps : StepTools {
   task<result<>> close(Volume& volume);
   /// Takes the image, and the facts read from it, out of the volume. It is closed once no request of the link uses it.
   void close_in_background(Volume& volume, std::unique_ptr<device::Link> link);
-  task<result<>> mark(Volume& volume);
-  task<result<>> unmark(Volume& volume);
+  task<result<>> set_format_marker(Volume& volume);
+  task<result<>> remove_format_marker(Volume& volume);
 
  private:
   task<result<>> look_at_header(Volume& volume);

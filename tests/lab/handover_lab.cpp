@@ -86,7 +86,7 @@ TEST_CASE("a snapshot and a resize by another client wait within a handover, and
     REQUIRE(seen);
     CHECK(seen->lock == image::Ownership::Lock::our_dead);
     CHECK(seen->owner == client);
-    REQUIRE(next.run((*opened)->break_dead_lock(seen->owner, kMark, next.in(20s))));
+    REQUIRE(next.run((*opened)->break_dead_lock(seen->owner, kBreakTime, next.in(20s))));
     REQUIRE(next.run((*opened)->acquire_lock(next.in(20s))));
     taken.push_back(std::move(*opened));
   }

@@ -29,7 +29,7 @@ task<result<std::unique_ptr<image::Image>>> bring_up(Agent& agent, image::Key ke
   auto seen = co_await (*image)->ownership(agent.in(30s));
   if (!seen) co_return seen.error();
   if (seen->lock == Lock::our_dead)
-    if (auto broken = co_await (*image)->break_dead_lock(seen->owner, kMark, agent.in(30s)); !broken)
+    if (auto broken = co_await (*image)->break_dead_lock(seen->owner, kBreakTime, agent.in(30s)); !broken)
       co_return broken.error();
   if (auto locked = co_await (*image)->acquire_lock(agent.in(30s)); !locked) co_return locked.error();
   co_return image;
@@ -105,7 +105,7 @@ TEST_CASE("an agent fences its killed predecessor, breaks its lock and writes, a
   REQUIRE(seen);
   CHECK(seen->lock == Lock::our_dead);
   CHECK(seen->foreign_watchers.empty());
-  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
+  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kBreakTime, agent.in(20s))));
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
   CHECK(write(**image, 4096, pattern(4096, 9)) == 0);
   const double took = seconds_since(start);
@@ -135,7 +135,7 @@ TEST_CASE("a second crash, between fencing and breaking, changes nothing") {
   const auto seen = agent.ownership(**image);
   REQUIRE(seen);
   CHECK(seen->lock == Lock::our_dead);
-  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
+  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kBreakTime, agent.in(20s))));
   CHECK(agent.run((*image)->acquire_lock(agent.in(20s))));
   agent.close(**image);
 }
@@ -152,11 +152,11 @@ TEST_CASE(
   REQUIRE(image);
   const auto seen = agent.ownership(**image);
   REQUIRE(seen);
-  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
+  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kBreakTime, agent.in(20s))));
   const image::Key key = (*image)->key();
   const auto broken = agent.run(agent.clusters->header(access(), key, agent.in(20s)));
   REQUIRE(broken);
-  CHECK(broken->break_mark == kMark);
+  CHECK(broken->break_time == kBreakTime);
   CHECK(broken->version > seen->version);
   const test::Folder elsewhere;
   Agent other(elsewhere.path() + "/incarnations");
@@ -173,7 +173,7 @@ TEST_CASE(
   const auto taken = agent.run(agent.clusters->header(access(), key, agent.in(20s)));
   REQUIRE(taken);
   CHECK(taken->version > broken->version);
-  CHECK(taken->break_mark != kMark);
+  CHECK(taken->break_time != kBreakTime);
   other.close(**again);
   agent.close(**image);
 }
@@ -209,7 +209,7 @@ TEST_CASE("a kept lock outlives its client's clean end, and the next agent break
   const auto fenced = agent.run(agent.clusters->blocklist(access(), agent.in(20s)));
   REQUIRE(fenced);
   CHECK(fenced->find(before) == nullptr);
-  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
+  REQUIRE(agent.run((*image)->break_dead_lock(seen->owner, kBreakTime, agent.in(20s))));
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
   CHECK(read(**image, 0, 65536) == pattern(65536, 7));
   agent.close(**image);
@@ -291,7 +291,7 @@ TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock i
   CHECK(seen->lock == Lock::our_dead);
   CHECK(seen->owner == address);
   CHECK(seen->foreign_watchers.empty());
-  REQUIRE(agent.run((*again)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
+  REQUIRE(agent.run((*again)->break_dead_lock(seen->owner, kBreakTime, agent.in(20s))));
   REQUIRE(agent.run((*again)->acquire_lock(agent.in(20s))));
   CHECK(write(**again, 0, pattern(4096, 1)) == 0);
   agent.close(**second);

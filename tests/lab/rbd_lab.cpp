@@ -296,7 +296,7 @@ TEST_CASE("a foreign watcher and a foreign lock owner are seen, and the lock is 
   const auto taken = agent.run((*image)->acquire_lock(agent.in(60s)));
   REQUIRE_FALSE(taken);
   CHECK(taken.error().code == errc::in_use);
-  CHECK_FALSE(agent.run((*image)->break_dead_lock(seen->owner, kMark, agent.in(20s))));
+  CHECK_FALSE(agent.run((*image)->break_dead_lock(seen->owner, kBreakTime, agent.in(20s))));
   Admin::check(rbd_close(other));
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
   seen = agent.ownership(**image);

@@ -35,7 +35,7 @@ inline std::string env(const char* name) {
 inline image::Access access() {
   return {"lab", {env("CORBD_LAB_MON")}, env("CORBD_LAB_USER"), Secret(env("CORBD_LAB_KEY"))};
 }
-constexpr std::int64_t kMark = 3'000'000'000;  ///< for break_dead_lock
+constexpr std::int64_t kBreakTime = 3'000'000'000;  ///< for break_dead_lock
 inline std::string pool_name() { return env("CORBD_LAB_POOL"); }
 
 /// An agent: the room under test, with incarnation files in that folder, or in one of its own.

@@ -59,7 +59,7 @@ class MemoryImage final : public image::Image {
 
   task<result<>> refresh(Until until) override;
   task<result<image::Ownership>> ownership(Until until) override;
-  task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) override;
+  task<result<>> break_dead_lock(std::string owner, std::int64_t break_time, Until until) override;
   task<result<>> acquire_lock(Until until) override;
   task<result<>> release_lock(Until until) override;
   task<result<bool>> has_data(Until until) override;

@@ -71,10 +71,11 @@ class Image {
   /// Asks the cluster for the size. Calls on_resized as if the cluster had announced a change.
   virtual task<result<>> refresh(Until until) = 0;
   virtual task<result<Ownership>> ownership(Until until) = 0;
-  /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and leaves the mark in the same
-  /// operation; or of a foreign client that has an entry of its own in the blocklist. `owner`: as ownership() gave it;
-  /// unproven when that owner does not hold the lock any more. `mark`: from 2^31 to 2^32 - 1; 0: none.
-  virtual task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) = 0;
+  /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and sets `break_time`
+  /// in the same operation; or of a foreign client that has an entry of its own in the blocklist. `owner`: as
+  /// ownership() gave it; unproven when that owner does not hold the lock any more. `break_time`: from 2^31 to
+  /// 2^32 - 1; 0: none.
+  virtual task<result<>> break_dead_lock(std::string owner, std::int64_t break_time, Until until) = 0;
   /// Takes the exclusive lock and keeps it, also when a peer asks for it. in_use: another client has it, dead or alive.
   /// An image without exclusive-lock gets a mark of this client instead, which replaces any other and goes with
   /// close(). in_use: its header has changed since the last ownership().

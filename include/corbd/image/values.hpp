@@ -107,10 +107,10 @@ struct ImageUsers {
   std::string incomplete = {};  ///< which images could not be looked at; empty: none
 };
 
-/// What an image's header tells without opening the image. Opening sets a watch, which changes the mark.
+/// What an image's header tells without opening the image. Opening sets a watch, which changes break_time.
 struct Header {
   std::uint64_t version = 0;    ///< as Ownership::version
-  std::int64_t break_mark = 0;  ///< what break_dead_lock() left, if nothing was done to the header since
+  std::int64_t break_time = 0;  ///< what break_dead_lock() left, if nothing was done to the header since
 };
 
 }  // namespace corbd::image

@@ -104,7 +104,7 @@ constexpr std::uint64_t device_bytes(std::uint64_t image_bytes, std::uint32_t bl
 }
 
 /// What breaking our own dead lock leaves on the header: never the same twice, and a time far from now.
-constexpr std::int64_t break_mark(std::uint64_t header_version) {
+constexpr std::int64_t break_time(std::uint64_t header_version) {
   constexpr std::int64_t half = std::int64_t{1} << 31;
   return half + static_cast<std::int64_t>(header_version % static_cast<std::uint64_t>(half));
 }

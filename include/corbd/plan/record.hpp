@@ -66,7 +66,7 @@ struct Record {
   std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
   std::optional<std::uint64_t>
       breaking;  ///< header's version (image::Ownership) when our own dead lock was about to be broken,
-  std::optional<std::uint64_t> freed;  ///< and that after it, when a later start found the mark of that break untouched
+  std::optional<std::uint64_t> freed;     ///< and that after it, when a later start found its break time untouched
   std::optional<std::uint64_t> modified;  ///< the image's modify timestamp (image::Ownership) while this node serves
                                           ///< it; nothing: not known
   bool provisioned = false;               ///< by ceph-csi's provisioner, whose controller reads the note

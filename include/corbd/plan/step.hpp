@@ -94,9 +94,8 @@ using OpenImage = Plain<"open_image", Asks::cluster>;
 using OpenTombstone = Plain<"open_tombstone", Asks::node>;
 using Lock = Plain<"lock", Asks::cluster>;
 using CloseImage = Plain<"close_image", Asks::cluster>;
-/// The format marker in the image's metadata is set, and taken away.
-using Mark = Plain<"mark", Asks::cluster>;
-using Unmark = Plain<"unmark", Asks::cluster>;
+using SetFormatMarker = Plain<"mark", Asks::cluster>;
+using RemoveFormatMarker = Plain<"unmark", Asks::cluster>;
 struct WriteNote {
   static constexpr std::string_view name = "note";
   static constexpr Asks asks = Asks::cluster;
@@ -177,12 +176,12 @@ using DropStash = At<"drop_stash">;
 
 using Step =
     std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::Inherit, step::Evict,
-                 step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::Mark, step::Unmark,
-                 step::WriteNote, step::StartSession, step::StopSession, step::KernelConnect, step::KernelReconfigure,
-                 step::KernelResize, step::Disconnect, step::Tune, step::Dismiss, step::MapKrbd, step::UnmapKrbd,
-                 step::LuksFormat, step::LuksNote, step::LuksOpen, step::LuksResize, step::LuksClose, step::AddKey,
-                 step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck, step::Mount, step::Bind, step::Grow, step::Trim,
-                 step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
+                 step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::SetFormatMarker,
+                 step::RemoveFormatMarker, step::WriteNote, step::StartSession, step::StopSession, step::KernelConnect,
+                 step::KernelReconfigure, step::KernelResize, step::Disconnect, step::Tune, step::Dismiss,
+                 step::MapKrbd, step::UnmapKrbd, step::LuksFormat, step::LuksNote, step::LuksOpen, step::LuksResize,
+                 step::LuksClose, step::AddKey, step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck, step::Mount,
+                 step::Bind, step::Grow, step::Trim, step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
 
 inline std::string_view name(const Step& step) {
   return std::visit([](const auto& of) { return of.name; }, step);

@@ -139,7 +139,7 @@ void Cluster::end_lock_watch(const std::string& image_id, const std::string& cli
   const bool taken = image != nullptr && !image->lock_owner.empty() && image->lock_owner != client;
   if (!taken || image->lock_watcher != client) return;
   image->lock_watcher.clear();
-  image->break_mark = 0;
+  image->break_time = 0;
 }
 
 void Cluster::revive() {

@@ -66,10 +66,10 @@ struct FakeImage {
   void lock_by(const std::string& client) { lock_owner = client, lock_handle = 0; }
   bool is_watched() const { return !watchers.empty() || !lock_watcher.empty(); }
   std::uint64_t version = 1;    ///< of the header
-  std::int64_t break_mark = 0;  ///< of the header: its time of change
+  std::int64_t break_time = 0;  ///< of the header: its time of change
   void changed(std::int64_t left = 0) {
     ++version;
-    break_mark = left;
+    break_time = left;
   }
   std::uint64_t modified = 1;  ///< its modify timestamp, in nanoseconds
   std::map<std::string, std::string> metadata;

@@ -86,7 +86,7 @@ class Clusters final : public image::Clusters {
     auto done = co_await world_.calls.ask_cluster("header", by, until, [&world = world_, key, found]() -> result<> {
       const FakeImage* image = world.cluster.by_id(key.image_id);
       if (image == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
-      *found = {image->version, image->break_mark};
+      *found = {image->version, image->break_time};
       return {};
     });
     if (!done) co_return done.error();

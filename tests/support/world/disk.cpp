@@ -116,7 +116,7 @@ task<result<>> Disk::drop_stash(World& by, std::string path, std::string log) {
   });
 }
 
-bool Disk::mark_refused(const std::string& image_id) const {
+bool Disk::break_record_refused(const std::string& image_id) const {
   return std::any_of(records.begin(), records.end(), [&](const auto& record) {
     const auto place = refused.find(record.volume_id);
     return record.key.image_id == image_id && place != refused.end() && place->second > 1;

@@ -43,7 +43,7 @@ class Disk {
   task<result<>> write_stash(World& by, std::string path, cephcsi::Stash stash);
   task<result<>> drop_stash(World& by, std::string path, std::string log);
   /// Whether it keeps refusing the record of that image's volume.
-  bool mark_refused(const std::string& image_id) const;
+  bool break_record_refused(const std::string& image_id) const;
 };
 
 }  // namespace corbd::test

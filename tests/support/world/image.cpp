@@ -40,7 +40,7 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
   // A reader does not watch, so it leaves the header's time of change alone.
   if (!options_.read_only) {
     of.watchers.insert(client_);
-    of.break_mark = 0;
+    of.break_time = 0;
   }
   for (const auto& device : world_.kernel.devices)
     if (device.kind == device::Kind::krbd && device.image_id == of.id && !options_.read_only)
@@ -175,7 +175,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
   co_return *found;
 }
 
-task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t mark, Until until) {
+task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t break_time, Until until) {
   const auto known = world_.agent.clients.find(owner);
   const bool foreign = known == world_.agent.clients.end();
   if (foreign && !world_.cluster.has_entry(owner))
@@ -184,7 +184,7 @@ task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t mark,
   if (!foreign && known->second != Client::fenced && !yields)
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
   co_return co_await ask("break lock", until,
-                         [&world = world_, id = key_.image_id, owner, mark, yields, foreign]() -> result<> {
+                         [&world = world_, id = key_.image_id, owner, break_time, yields, foreign]() -> result<> {
                            FakeImage* of = world.cluster.by_id(id);
                            if (of == nullptr || of->lock_owner != owner)
                              return Error{errc::unproven, owner + " does not hold the lock any more"};
@@ -192,11 +192,11 @@ task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t mark,
                                (!yields || of->watchers.contains(owner)))
                              world.broke("a lock was broken whose owner is not fenced, and has not ended");
                            of->lock_owner.clear();
-                           of->changed(mark);
+                           of->changed(break_time);
                            if (foreign) return {};
-                           // With a disk that keeps refusing its mark the break is done without, and
+                           // With a disk that keeps refusing the record the break is done without, and
                            // proves nothing later.
-                           if (!world.disk.mark_refused(id)) of->our_break = of->version;
+                           if (!world.disk.break_record_refused(id)) of->our_break = of->version;
                            return {};
                          });
 }

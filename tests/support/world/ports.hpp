@@ -50,7 +50,7 @@ class FakeOpened final : public image::Image {
   void write_zeroes(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
   task<result<>> refresh(Until until) override;
   task<result<image::Ownership>> ownership(Until until) override;
-  task<result<>> break_dead_lock(std::string owner, std::int64_t mark, Until until) override;
+  task<result<>> break_dead_lock(std::string owner, std::int64_t break_time, Until until) override;
   task<result<>> acquire_lock(Until until) override;
   task<result<std::optional<std::uint64_t>>> stamp(Until until) override;
   task<result<>> keep_lock(Until until) override;

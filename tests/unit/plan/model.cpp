@@ -150,12 +150,12 @@ void Model::apply(const Step& step, const Wish& wish) {
                    seen.devices.front().size = seen.image_size;
                  },
                  [&](const step::Tune&) { seen.devices.front().io_timeout_ms = 1000; },
-                 [&](const step::Mark&) {
+                 [&](const step::SetFormatMarker&) {
                    REQUIRE_FALSE(image_has_data);
                    seen.facts.format_marker = marker = record->format;
                    if (record->kind == device::Kind::krbd) seen.facts.ownership.reset();
                  },
-                 [&](const step::Unmark&) { seen.facts.format_marker = marker = ""; },
+                 [&](const step::RemoveFormatMarker&) { seen.facts.format_marker = marker = ""; },
                  [&](const step::Mkfs&) {
                    REQUIRE_FALSE(image_has_filesystem);
                    REQUIRE_FALSE(marker.empty());

@@ -85,12 +85,12 @@ inline std::vector<Step> connected() {
 }
 /// From an image that nothing proves to be empty yet to one that may be formatted.
 inline std::vector<Step> proven_empty() {
-  return {step::Look{Fact::format_marker}, step::Look{Fact::has_data}, step::WriteRecord{}, step::Mark{}};
+  return {step::Look{Fact::format_marker}, step::Look{Fact::has_data}, step::WriteRecord{}, step::SetFormatMarker{}};
 }
 /// From a new filesystem to the end of the stage.
 inline std::vector<Step> mounted() {
-  return {step::Look{Fact::probe}, step::Mount{kTarget}, step::Look{Fact::filesystem, kTarget}, step::Unmark{},
-          step::WriteRecord{}};
+  return {step::Look{Fact::probe}, step::Mount{kTarget}, step::Look{Fact::filesystem, kTarget},
+          step::RemoveFormatMarker{}, step::WriteRecord{}};
 }
 /// The parts, one after another.
 std::vector<Step> sequence(std::initializer_list<std::vector<Step>> parts);
