@@ -48,7 +48,7 @@ struct IoLoop::WakeMemory {
 struct IoLoop::Wake {
   using allocator_type = WakeMemory<std::byte>;
   allocator_type get_allocator() const { return allocator_type(*loop); }
-  void operator()() const { loop->drain(); }
+  void operator()() const { loop->run_completions(); }
   IoLoop* loop;
 };
 
@@ -122,7 +122,7 @@ void IoLoop::at_batch_end(Batched& what) {
   what.next_batched_ = std::exchange(batched_, &what);
 }
 
-void IoLoop::drain() {
+void IoLoop::run_completions() {
   Completion* newest = completions_.exchange(nullptr, std::memory_order_acq_rel);
   Completion* oldest = nullptr;
   batch_us_ = now_us();

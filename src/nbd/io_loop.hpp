@@ -91,7 +91,7 @@ class IoLoop {
   struct Wake;
   template <class T>
   struct WakeMemory;
-  void drain();
+  void run_completions();
   void trim_later();
   void trim();
 
