@@ -13,8 +13,9 @@ nbd::Config nbd_config(const Options& options, keeper::Client* keeper, keeper::S
   config.commands_lock = options.runtime_dir + "/nbd.busy";
   for (auto& memory : stored.memory) config.memory.emplace(memory.token, std::move(memory.file));
   for (auto& held : stored.links)
-    config.inherited.emplace_back(held.link.device, nbd::GivenLink{std::move(held.link.backend), std::move(held.socket),
-                                                                   std::move(held.ledger), held.link.token});
+    config.inherited.emplace_back(held.link.device,
+                                  nbd::InheritedLink{std::move(held.link.backend), std::move(held.socket),
+                                                     std::move(held.ledger), held.link.token});
   return config;
 }
 

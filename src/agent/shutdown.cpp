@@ -65,14 +65,14 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
     case Do::note_reserve:
       co_await note_reserve();
       break;
-    case Do::give_lock:
+    case Do::hand_over_lock:
       done = co_await parts_.giver.begin(parts_.lock);
       break;
-    case Do::give_listeners:
-      done = give_listeners();
+    case Do::hand_over_listeners:
+      done = hand_over_listeners();
       break;
-    case Do::give_links:
-      done = co_await give_links();
+    case Do::hand_over_links:
+      done = co_await hand_over_links();
       break;
     case Do::stop_volumes:
       // Answers what was read, and keeps the locks: they are the next start's proof of ownership
@@ -153,16 +153,16 @@ task<> Shutdown::note_reserve() {
                  {{"error", noted.error().text}, {"effect", "this pod will ask for the devices again"}});
 }
 
-result<> Shutdown::give_listeners() {
+result<> Shutdown::hand_over_listeners() {
   result<> given;
   for (auto& one : listeners_)
-    if (given) given = parts_.giver.give_listener(std::move(one.socket), one.registered);
+    if (given) given = parts_.giver.hand_over_listener(std::move(one.socket), one.registered);
   listeners_.clear();
   return given;
 }
 
-task<result<>> Shutdown::give_links() {
-  links_ = co_await parts_.shell.give([this](device::LinkSocket one) { return give(std::move(one)); });
+task<result<>> Shutdown::hand_over_links() {
+  links_ = co_await parts_.shell.hand_over([this](device::LinkSocket one) { return hand_over(std::move(one)); });
   // If the next agent has died, nobody ends the watches of the locks that it did not take, and nobody answers them. So
   // the next start fences these clients, as after a crash.
   if (parts_.giver.has_next())
@@ -171,8 +171,8 @@ task<result<>> Shutdown::give_links() {
   co_return parts_.giver.end();
 }
 
-task<volume::Taken> Shutdown::give(device::LinkSocket one) {
-  const auto given = co_await parts_.giver.give(one);
+task<volume::Taken> Shutdown::hand_over(device::LinkSocket one) {
+  const auto given = co_await parts_.giver.hand_over(one);
   // Nobody else has it. It ends as all links that nobody goes on with (Devices::end_links).
   if (one.socket) parts_.devices.of(one.kind).take(one.device, one.volume_id, std::move(one.socket));
   static_cast<void>(failpoint::hit("handover.given"));

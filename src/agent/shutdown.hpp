@@ -56,9 +56,9 @@ class Shutdown {
   task<> end_callers(duration calls_within);
   task<> tell_successor();
   task<> note_reserve();
-  result<> give_listeners();
-  task<result<>> give_links();
-  task<volume::Taken> give(device::LinkSocket one);
+  result<> hand_over_listeners();
+  task<result<>> hand_over_links();
+  task<volume::Taken> hand_over(device::LinkSocket one);
   task<> close_clients();
   task<> hear_last_signals();
 

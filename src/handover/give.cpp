@@ -182,12 +182,12 @@ task<result<>> Giver::begin(const Fd& lock) {
   co_return has_no_next();
 }
 
-result<> Giver::give_listener(Fd socket, bool registered) {
+result<> Giver::hand_over_listener(Fd socket, bool registered) {
   if (!next_) return has_no_next();
   return next_->say({.what = Word::What::listener, .registered = registered}, &socket);
 }
 
-task<result<bool>> Giver::give(device::LinkSocket& link) {
+task<result<bool>> Giver::hand_over(device::LinkSocket& link) {
   if (!next_) co_return has_no_next();
   const std::pair key{link.kind, link.device};
   const auto taken = taking_[key] = std::make_shared<Event>(control_, clock_);

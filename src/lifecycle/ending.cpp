@@ -34,12 +34,12 @@ Transition hand_over(State state) {
 }
 
 Transition hand_over_done(State state, errc code) {
-  const bool needed = state.doing == Do::quiesce || state.doing == Do::ask_next || state.doing == Do::give_lock ||
-                      state.doing == Do::give_listeners || state.doing == Do::give_links;
+  const bool needed = state.doing == Do::quiesce || state.doing == Do::ask_next || state.doing == Do::hand_over_lock ||
+                      state.doing == Do::hand_over_listeners || state.doing == Do::hand_over_links;
   if (needed && code != errc::ok) {
     state.failed = true;
     // What is under way is answered, unless that has happened for the links.
-    if (state.doing != Do::give_links) return stop_volumes(std::move(state));
+    if (state.doing != Do::hand_over_links) return stop_volumes(std::move(state));
   }
   switch (state.doing) {
     case Do::stop_new_work:
@@ -59,12 +59,12 @@ Transition hand_over_done(State state, errc code) {
         return to(std::move(state), {.what = Do::note_reserve});
       [[fallthrough]];
     case Do::note_reserve:
-      return to(std::move(state), {.what = Do::give_lock});
-    case Do::give_lock:
-      return to(std::move(state), {.what = Do::give_listeners});
-    case Do::give_listeners:
-      return to(std::move(state), {.what = Do::give_links});
-    case Do::give_links:
+      return to(std::move(state), {.what = Do::hand_over_lock});
+    case Do::hand_over_lock:
+      return to(std::move(state), {.what = Do::hand_over_listeners});
+    case Do::hand_over_listeners:
+      return to(std::move(state), {.what = Do::hand_over_links});
+    case Do::hand_over_links:
     case Do::stop_volumes:
       return to(std::move(state), {.what = Do::hear_last_signals});
     default:

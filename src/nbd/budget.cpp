@@ -40,7 +40,7 @@ bool Budget::take(Waiter& device, std::uint64_t bytes, std::uint64_t in_flight) 
   return true;
 }
 
-void Budget::give(Waiter& device, std::uint64_t bytes) {
+void Budget::give_back(Waiter& device, std::uint64_t bytes) {
   device.share_->used -= bytes;
   used_.store(used() - bytes, std::memory_order_relaxed);
   grant();
@@ -85,7 +85,7 @@ void Budget::remove(Waiter& waiter) {
 void Budget::forget(Waiter& waiter) {
   remove(waiter);
   // The next waiter may have waited only for this one.
-  give(waiter, std::exchange(waiter.granted_, 0));
+  give_back(waiter, std::exchange(waiter.granted_, 0));
 }
 
 }  // namespace corbd::nbd

@@ -48,7 +48,7 @@ class Budget {
   bool take(Waiter& device, std::uint64_t bytes, std::uint64_t in_flight);
   /// What was in flight when an earlier process died, even if there is no room for it.
   void resume(Waiter& device, std::uint64_t bytes) { add(*device.share_, bytes); }
-  void give(Waiter& device, std::uint64_t bytes);
+  void give_back(Waiter& device, std::uint64_t bytes);
   /// The waiter is told when the bytes are its own. Waiters of a cluster are served in order, and clusters in turn.
   /// Nobody overtakes who waits only for bytes of others.
   void wait(Waiter& waiter, std::uint64_t bytes);

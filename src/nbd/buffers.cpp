@@ -59,7 +59,7 @@ std::byte* Buffers::take(std::size_t bytes) {
   return buffer;
 }
 
-void Buffers::give(std::byte* buffer, std::size_t bytes) {
+void Buffers::give_back(std::byte* buffer, std::size_t bytes) {
   const std::size_t size = rounded(bytes);
   used_ -= size;
   kept_ += size;

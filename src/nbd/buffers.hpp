@@ -26,7 +26,7 @@ class Buffers {
   static std::size_t rounded(std::size_t bytes);
   /// Aligned to 4 KiB.
   std::byte* take(std::size_t bytes);
-  void give(std::byte* buffer, std::size_t bytes);
+  void give_back(std::byte* buffer, std::size_t bytes);
   /// Keeps more than it would keep for good.
   bool has_spare() const { return kept_ > keep_bytes_; }
   /// Ends a period. trim() leaves what was in use at once since the last call, or `keep_bytes`.

@@ -6,7 +6,7 @@
 
 #include "commands.hpp"
 #include "corbd/nbd/sysfs.hpp"
-#include "given_links.hpp"
+#include "inherited_links.hpp"
 #include "io_loops.hpp"
 #include "link.hpp"
 #include "netlink_thread.hpp"
@@ -37,8 +37,8 @@ result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& a
   return index;
 }
 
-result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args,
-                                     const std::vector<std::uint32_t>& avoid, const std::string& sysfs) {
+result<std::uint32_t> connect_link(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args,
+                                   const std::vector<std::uint32_t>& avoid, const std::string& sysfs) {
   if (end.index) return *end.index;  // by an earlier command, whose caller did not wait for its end
   auto index = connect_new(netlink, args, end.socket.get(), avoid, sysfs);
   if (!index) return index;
@@ -47,7 +47,7 @@ result<std::uint32_t> give_to_kernel(KernelEnd& end, Netlink& netlink, const dev
   return index;
 }
 
-result<> give_back_to_kernel(KernelEnd& end, Netlink& netlink, const device::ReconnectArgs& args) {
+result<> reconnect_link(KernelEnd& end, Netlink& netlink, const device::ReconnectArgs& args) {
   if (end.index == args.index) return {};  // by an earlier command, whose caller did not wait for its end
   if (end.index)
     return Error{errc::internal,
@@ -133,7 +133,7 @@ class Devices final : public device::Devices {
         counters_(config.slow_request),
         loops_(config.io_threads, config.bytes_in_flight, config.max_request_bytes, config.reserved_bytes,
                config.fd_store),
-        given_(control, clock, *loops_.all().front(), config),
+        inherited_(control, clock, *loops_.all().front(), config),
         lock_(config.commands_lock),
         helper_(std::move(config.helper)),
         known_(std::make_shared<Known>(control, clock, std::move(config.sysfs), std::move(config.commands_lock))),
@@ -169,7 +169,7 @@ class Devices final : public device::Devices {
   }
   task<Waited> end_commands(Until until) override { return end_all(known_, until); }
   task<Waited> end_links(Until until) override {
-    given_.discard_all();
+    inherited_.discard_all();
     while (!loops_.all_ended()) {
       if (clock_.now() >= until.deadline) co_return Waited::deadline;
       co_await sleep_until(control_, clock_, clock_.now() + kLooksForEnd);
@@ -188,20 +188,20 @@ class Devices final : public device::Devices {
   }
 
   void take(std::uint32_t index, std::string backend, Fd socket) override {
-    given_.add(index, {std::move(backend), std::move(socket)});
+    inherited_.add(index, {std::move(backend), std::move(socket)});
   }
 
-  bool has_given(const std::string& backend) const override { return given_.has(backend); }
+  bool has_inherited(const std::string& backend) const override { return inherited_.has(backend); }
 
   std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
                                        device::ServeOptions options, std::function<void()> on_stopped) override {
-    auto found = given_.find(index, backend, image, options.read_only);
+    auto found = inherited_.find(index, backend, image, options.read_only);
     if (!found) return nullptr;
     const bool resumed = found->inherited != nullptr;
     auto link =
         std::make_unique<NbdLink>(control_, clock_, loops_.next(), image, std::move(options), std::move(found->socket),
                                   Fd(), std::move(on_stopped), counters_, std::move(found->inherited));
-    link->was_given(index);
+    link->assign_to(index);
     link->name(backend);
     if (!resumed) link->keep(index, backend);
     return link;
@@ -211,18 +211,18 @@ class Devices final : public device::Devices {
     const std::string backend = args.backend;
     NbdLink& ours = static_cast<NbdLink&>(link);
     ours.name(backend);
-    given_.discard(backend);
+    inherited_.discard(backend);
     auto prepare = [this, end = ours.kernel_end(), args = std::move(args)](Commands::Turn turn) {
       auto avoid = args.avoid ? args.avoid() : std::vector<std::uint32_t>();
       return in_turn<std::uint32_t>(std::move(turn), [end, args, avoid, known = known_](Netlink& netlink) {
-        return give_to_kernel(*end, netlink, args, avoid, known->sysfs);
+        return connect_link(*end, netlink, args, avoid, known->sysfs);
       });
     };
     auto ended = [known = known_, backend](const result<std::uint32_t>& index) {
       if (index) known->connected(backend, *index);
     };
-    const auto index = co_await give<std::uint32_t>(backend, std::move(prepare), std::move(ended), until,
-                                                    "connecting an nbd device for " + backend);
+    const auto index = co_await command<std::uint32_t>(backend, std::move(prepare), std::move(ended), until,
+                                                       "connecting an nbd device for " + backend);
     if (index) ours.keep(*index, backend);
     co_return index;
   }
@@ -232,17 +232,17 @@ class Devices final : public device::Devices {
     const std::uint32_t index = args.index;
     const std::string backend = args.backend;
     ours.name(backend);
-    given_.discard(index);
+    inherited_.discard(index);
     result<> done;
-    if (!ours.given_for(index)) {
+    if (!ours.assigned_to(index)) {
       // Rule 4.
-      if (const Waited ended = co_await given_.ended(index, until); ended != Waited::ready)
+      if (const Waited ended = co_await inherited_.ended(index, until); ended != Waited::ready)
         co_return wait_error(ended, "the end of the link that " + device::path(index) + " had");
       auto prepare = [this, end = ours.kernel_end(), args = std::move(args)](Commands::Turn turn) {
         return in_turn<void>(std::move(turn),
-                             [end, args](Netlink& netlink) { return give_back_to_kernel(*end, netlink, args); });
+                             [end, args](Netlink& netlink) { return reconnect_link(*end, netlink, args); });
       };
-      done = co_await give<void>(backend, std::move(prepare), {}, until, "reconnecting " + device::path(index));
+      done = co_await command<void>(backend, std::move(prepare), {}, until, "reconnecting " + device::path(index));
     }
     // The kernel says yes and drops the socket when no link of the device is dead.
     if (done && !ours.connected())
@@ -267,11 +267,11 @@ class Devices final : public device::Devices {
         return {};
       };
     };
-    co_return co_await give<void>(backend, std::move(prepare), {}, until, "resizing " + device::path(index));
+    co_return co_await command<void>(backend, std::move(prepare), {}, until, "resizing " + device::path(index));
   }
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
-    given_.discard(index);
+    inherited_.discard(index);
     auto prepare = [this, index, backend](Commands::Turn turn) {
       return in_turn<void>(std::move(turn), [known = known_, index, backend](Netlink& netlink) -> result<> {
         // While it waited for its turn, the number may have become another volume's.
@@ -282,8 +282,8 @@ class Devices final : public device::Devices {
     auto ended = [known = known_, index, backend](const result<>& done) {
       if (done) known->note_disconnected(index, backend);
     };
-    co_return co_await give<void>(backend, std::move(prepare), std::move(ended), until,
-                                  "disconnecting " + device::path(index));
+    co_return co_await command<void>(backend, std::move(prepare), std::move(ended), until,
+                                     "disconnecting " + device::path(index));
   }
 
   void on_link_dead(std::function<void(std::uint32_t)> dead) override { known_->dead = std::move(dead); }
@@ -327,8 +327,8 @@ class Devices final : public device::Devices {
   /// does. A wait that ends early leaves that running. It is under way until the control thread knows its end. A
   /// command that has not begun is dropped. `ended` runs on the control thread, before the caller gets the result.
   template <class T>
-  task<result<T>> give(std::string backend, std::function<std::function<result<T>()>(Commands::Turn)> prepare,
-                       std::function<void(const result<T>&)> ended, Until until, std::string what) {
+  task<result<T>> command(std::string backend, std::function<std::function<result<T>()>(Commands::Turn)> prepare,
+                          std::function<void(const result<T>&)> ended, Until until, std::string what) {
     Promise<T> promise(control_, clock_);
     auto future = promise.future();
     auto start = [this, promise, prepare = std::move(prepare), ended = std::move(ended)](Commands::Turn turn) {
@@ -356,7 +356,7 @@ class Devices final : public device::Devices {
   Clock& clock_;
   Counters counters_;
   IoLoops loops_;
-  GivenLinks given_;
+  InheritedLinks inherited_;
   const std::string lock_;
   const HelperProgram helper_;
   std::shared_ptr<Known> known_;

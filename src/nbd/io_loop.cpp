@@ -84,8 +84,8 @@ IoLoop::~IoLoop() {
   thread_.join();
 }
 
-void IoLoop::give_buffer(std::byte* buffer, std::size_t bytes) {
-  buffers.give(buffer, bytes);
+void IoLoop::give_back_buffer(std::byte* buffer, std::size_t bytes) {
+  buffers.give_back(buffer, bytes);
   if (buffers.has_spare()) trim_later();
 }
 

@@ -66,7 +66,7 @@ class IoLoop {
   std::int64_t batch_us() const { return batch_us_; }
 
   /// Io thread. Memory that a peak needed goes back to the system within 10 s of the peak.
-  void give_buffer(std::byte* buffer, std::size_t bytes);
+  void give_back_buffer(std::byte* buffer, std::size_t bytes);
 
   /// For a new session. One that cannot be kept is a session all the same.
   Ledger make_ledger() const;

@@ -76,11 +76,11 @@ void NbdLink::undrain() {
   asio::post(loop_.io(), [session = session_.get()] { session->undrain(); });
 }
 
-task<result<Fd>> NbdLink::give(Until until) {
+task<result<Fd>> NbdLink::hand_over(Until until) {
   Promise<Fd> promise(control_, clock_);
   const auto future = promise.future();
   asio::post(loop_.io(), [session = session_.get(), promise] {
-    Fd socket = session->give();
+    Fd socket = session->hand_over();
     if (socket)
       promise.set(std::move(socket));
     else

@@ -36,7 +36,7 @@ class NbdLink final : public device::Link {
   task<Waited> idle(Until until) override;
   task<Waited> drain(Until until) override;
   void undrain() override;
-  task<result<Fd>> give(Until until) override;
+  task<result<Fd>> hand_over(Until until) override;
 
   const std::shared_ptr<KernelEnd>& kernel_end() const { return kernel_end_; }
   const std::shared_ptr<LinkState>& link_state() const { return session_->link_state(); }
@@ -46,8 +46,8 @@ class NbdLink final : public device::Link {
   /// The kernel has the other end, as that device's.
   void keep(std::uint32_t device, std::string backend);
   /// It was another process's. The kernel has had the other end all the time, as that device's.
-  void was_given(std::uint32_t device) { given_for_ = kernel_end_->index = device; }
-  bool given_for(std::uint32_t device) const { return given_for_ == device; }
+  void assign_to(std::uint32_t device) { assigned_to_ = kernel_end_->index = device; }
+  bool assigned_to(std::uint32_t device) const { return assigned_to_ == device; }
   /// Whether the peer is still there.
   bool connected() const;
 
@@ -57,7 +57,7 @@ class NbdLink final : public device::Link {
   Clock& clock_;
   IoLoop& loop_;
   std::shared_ptr<KernelEnd> kernel_end_;
-  std::optional<std::uint32_t> given_for_;
+  std::optional<std::uint32_t> assigned_to_;
   const std::shared_ptr<Event> ended_, idle_;
   std::shared_ptr<Event> drained_;  ///< of the drain under way
   std::unique_ptr<Session> session_;

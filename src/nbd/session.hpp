@@ -71,7 +71,7 @@ class Session final : Budget::Waiter, Batched {
   void undrain();
   /// After drain(), with nothing left to answer: ends without a word to the peer. A duplicate of the socket, for the
   /// next server; nothing if a request or a reply is left.
-  Fd give();
+  Fd hand_over();
   /// The owner leaves: shuts, and destroys this object as soon as nothing refers to it any more.
   void detach(std::unique_ptr<Session> self);
 

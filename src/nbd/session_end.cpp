@@ -61,7 +61,7 @@ void Session::stop(State state, int error) {
   if (serving()) end(state, error, false);
 }
 
-Fd Session::give() {
+Fd Session::hand_over() {
   Fd given;
   if (draining_ && serving() && quiet()) given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3));
   // The keeper lets go before anybody else has the socket.

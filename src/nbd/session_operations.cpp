@@ -97,9 +97,9 @@ std::uint32_t Session::tell_loss() {
 void Session::release(Slot& slot) {
   if (slot.buffer != nullptr) {
     const std::size_t bytes = Buffers::rounded(slot.request.length);
-    loop_.give_buffer(std::exchange(slot.buffer, nullptr), slot.request.length);
+    loop_.give_back_buffer(std::exchange(slot.buffer, nullptr), slot.request.length);
     budget_used_ -= bytes;
-    loop_.budget.give(*this, bytes);
+    loop_.budget.give_back(*this, bytes);
   }
   slots_.give_back(slot);
   freed_ = true;

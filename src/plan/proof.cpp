@@ -141,7 +141,7 @@ Decision prove_against_other(const Situation& view) {
 bool handed_over(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   const bool marked = who.handed_over || (view.seen.writer_marked && who.writer.empty());
-  return !view.record->exclusive_lock && view.seen.link_given && marked;
+  return !view.record->exclusive_lock && view.seen.link_inherited && marked;
 }
 
 /// Nobody else has the image.

@@ -89,7 +89,7 @@ result<std::string> take_lock(OpenImage& opened) {
   return lockers->all.front().cookie;
 }
 
-result<> give_lock(OpenImage& opened) {
+result<> give_lock_back(OpenImage& opened) {
   const int r = opened.connection.note(rbd_lock_release(opened.image));
   if (r < 0) return failure("releasing the lock of image " + opened.text(), r);
   return {};
@@ -127,7 +127,7 @@ task<result<image::Ownership>> RbdImage::ownership(Until until) {
       co_return Error{errc::unavailable, "image " + opened->text() +
                                              " is still being closed on another connection of this agent (" +
                                              seen->writer + ")"};
-    found->handed_over = ours != nullptr && (ours->state == Incarnation::State::yields || ours->gave);
+    found->handed_over = ours != nullptr && (ours->state == Incarnation::State::yields || ours->handed_over);
     if (ours == nullptr) {
       found->writer = std::move(seen->writer);
       found->writer_signed = seen->writer_signed;
@@ -204,7 +204,8 @@ task<result<>> RbdImage::release_lock(Until until) {
   if (!exclusive_lock()) co_return result<>();
   opened->held.reset();
   co_return co_await call(
-      opened, [&image = *opened] { return give_lock(image); }, until, "releasing the lock of image " + opened->text());
+      opened, [&image = *opened] { return give_lock_back(image); }, until,
+      "releasing the lock of image " + opened->text());
 }
 
 task<result<bool>> RbdImage::has_data(Until until) {

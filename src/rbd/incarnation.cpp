@@ -253,7 +253,7 @@ void Incarnations::take_over(const std::vector<Incarnation>& files, bool ended) 
     if (one.state == State::yields) yielded.insert(one.uuid);
   std::erase_if(all_, [](const Incarnation& one) { return one.state == State::yields; });
   for (auto one : files) {
-    one.gave = one.state == State::fenced && yielded.contains(one.uuid);
+    one.handed_over = one.state == State::fenced && yielded.contains(one.uuid);
     if (std::ranges::any_of(all_, [&](const Incarnation& known) { return known.uuid == one.uuid; })) continue;
     if (!ended && one.state == State::dead) one.state = State::yields;
     add(std::move(one));

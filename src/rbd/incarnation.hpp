@@ -28,7 +28,7 @@ struct Incarnation {
   std::vector<std::string> addresses;  ///< bare
   std::int64_t fenced_at = 0;          ///< seconds since 1970
   std::string boot_id = {};            ///< the boot in which it was fenced
-  bool gave = false;                   ///< it ended well after it had given its images to this very process
+  bool handed_over = false;            ///< it ended well after it had given its images to this very process
 };
 
 std::string make_uuid();

@@ -14,16 +14,16 @@ constexpr std::chrono::milliseconds kLooksAgain{20};
 // An older request says that the cluster does not answer it.
 constexpr std::chrono::seconds kAnswersWithin{1};
 // I/O of the device stalls during this time.
-constexpr std::chrono::milliseconds kGivesWithin{1600};
+constexpr std::chrono::milliseconds kHandsOverWithin{1600};
 // The kernel takes milliseconds.
 constexpr std::chrono::seconds kLinksEndWithin{1};
 // More at once would make each of them wait longer for the cluster.
-constexpr int kGiveAtOnce = 8;
+constexpr int kHandOverAtOnce = 8;
 // I/O of the device stalls during each of them.
-constexpr int kGiveTries = 3;
+constexpr int kHandOverTries = 3;
 
 /// Its lock, where one counts, is the next agent's proof.
-bool may_be_given(const Volume& volume) {
+bool may_be_handed_over(const Volume& volume) {
   if (!volume.server.serves() || volume.server.is_tombstone() || !volume.record || !volume.record->device) return false;
   if (!volume.operations.empty() || volume.record->adopting) return false;
   return volume.server.has(WriteRight::exclusive_lock) || volume.record->read_only || volume.record->shared ||
@@ -92,7 +92,7 @@ task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until unt
   const WriteRight right = std::exchange(open.right, WriteRight::none);
   volume.server.set_connected(false);
   // No deadline: a socket that came later would have no owner. The io thread never waits.
-  auto socket = co_await volume.server.link()->give({});
+  auto socket = co_await volume.server.link()->hand_over({});
   if (!socket) {
     // keep_lock() made the image look after its lock no more, so it is not served on.
     if (!*open.access_lost) open.right = right;
@@ -108,25 +108,25 @@ task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until unt
 }
 
 /// One whose requests were not answered in time is served on, and comes again after all others.
-void Leaving::give_later(Volume& volume, const Error& why) {
+void Leaving::hand_over_later(Volume& volume, const Error& why) {
   const bool serves = volume.server.serves();
-  const bool again = serves && ++volume.server.own_link()->tries_to_give < kGiveTries;
+  const bool again = serves && ++volume.server.own_link()->handover_tries < kHandOverTries;
   log::warning("volume.not_given", {{"volume", volume.id},
                                     {"error", why.text},
                                     {"effect", again ? "it stays served, and is handed over after the others"
                                                      : "its link ends, and the next agent heals it"}});
   if (serves) volume.server.link()->undrain();
-  if (again) to_give_.push_front(volume.id);
+  if (again) to_hand_over_.push_front(volume.id);
 }
 
 /// What is not given has a dead link as soon as this process ends.
-task<> Leaving::give_one(Volume& volume, Handover& handover) {
+task<> Leaving::hand_over_one(Volume& volume, Handover& handover) {
   const auto begun = clock_.now();
   ++volume.users;
-  auto given = co_await end_for_next(volume, {begun + kGivesWithin});
+  auto given = co_await end_for_next(volume, {begun + kHandsOverWithin});
   --volume.users;
   if (!given) {
-    give_later(volume, given.error());
+    hand_over_later(volume, given.error());
     co_return;
   }
   // Other clients see that its lock has an owner, until the next agent has it.
@@ -135,18 +135,18 @@ task<> Leaving::give_one(Volume& volume, Handover& handover) {
   const Taken taken = co_await handover.recipient(std::move(*given));
   log::debug("volume.given",
              {{"volume", volume.id}, {"ended_ms", ms(ended - begun)}, {"served_ms", ms(clock_.now() - ended)}});
-  if (taken == Taken::served) co_await image->lock_taken_over({clock_.now() + kGivesWithin});
+  if (taken == Taken::served) co_await image->lock_taken_over({clock_.now() + kHandsOverWithin});
   if (taken == Taken::refused)
     handover.refused = true;
   else
-    ++handover.given;
+    ++handover.handed_over;
 }
 
-task<> Leaving::give_some(Handover& handover) {
-  while (!to_give_.empty() && !handover.refused) {
-    Volume* const known = volumes_.find(to_give_.back());
-    to_give_.pop_back();
-    if (known != nullptr && may_be_given(*known)) co_await give_one(*known, handover);
+task<> Leaving::hand_over_some(Handover& handover) {
+  while (!to_hand_over_.empty() && !handover.refused) {
+    Volume* const known = volumes_.find(to_hand_over_.back());
+    to_hand_over_.pop_back();
+    if (known != nullptr && may_be_handed_over(*known)) co_await hand_over_one(*known, handover);
   }
 }
 
@@ -168,22 +168,22 @@ task<bool> Leaving::quiesce() {
   while (steps_.writing() && clock_.now() < written_by)
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
   for (const auto& [id, volume] : volumes_)
-    if (may_be_given(*volume)) to_give_.push_back(id);
+    if (may_be_handed_over(*volume)) to_hand_over_.push_back(id);
   // One that is drained reads nothing more. So one that may not be drained in time comes last.
-  std::ranges::partition(to_give_,
+  std::ranges::partition(to_hand_over_,
                          [&](const auto& id) { return volumes_.find(id)->server.link()->oldest() >= kAnswersWithin; });
   co_return !steps_.writing();
 }
 
-task<std::size_t> Leaving::give(Recipient recipient) {
+task<std::size_t> Leaving::hand_over(Recipient recipient) {
   Handover handover{std::move(recipient), 0, false};
-  Gate& givers = gates_.emplace_back(control_, clock_);
-  for (int i = 0; i < kGiveAtOnce; ++i) givers.spawn(give_some(handover));
-  co_await givers.close({});
-  co_await drain_all({clock_.now() + kGivesWithin});
+  Gate& workers = gates_.emplace_back(control_, clock_);
+  for (int i = 0; i < kHandOverAtOnce; ++i) workers.spawn(hand_over_some(handover));
+  co_await workers.close({});
+  co_await drain_all({clock_.now() + kHandsOverWithin});
   // The next agent may come to the rest before this process has ended.
   co_await end_links();
-  co_return handover.given;
+  co_return handover.handed_over;
 }
 
 }  // namespace corbd::volume

@@ -26,14 +26,14 @@ class Leaving {
   /// As Shell's.
   task<> stop(Until until);
   task<bool> quiesce();
-  task<std::size_t> give(Recipient recipient);
+  task<std::size_t> hand_over(Recipient recipient);
   std::vector<std::string> answering(const std::vector<std::string>& ids) const;
 
  private:
-  /// A handover, by several that give.
+  /// A handover, by several at once.
   struct Handover {
     Recipient recipient;
-    std::size_t given = 0;
+    std::size_t handed_over = 0;
     bool refused = false;
   };
   task<> drain(Volume& volume, Until until);
@@ -41,9 +41,9 @@ class Leaving {
   task<> end_links();
   task<result<>> close_for_next(Volume& volume, Until until);
   task<result<device::LinkSocket>> end_for_next(Volume& volume, Until until);
-  void give_later(Volume& volume, const Error& why);
-  task<> give_one(Volume& volume, Handover& handover);
-  task<> give_some(Handover& handover);
+  void hand_over_later(Volume& volume, const Error& why);
+  task<> hand_over_one(Volume& volume, Handover& handover);
+  task<> hand_over_some(Handover& handover);
 
   executor control_;
   Clock& clock_;
@@ -55,7 +55,7 @@ class Leaving {
   bool begun_ = false;
   /// Of whoever waits for several volumes. Here, because a dying process ends coroutines in any order.
   std::list<Gate> gates_;
-  std::deque<std::string> to_give_;  ///< since quiesce(); the last one first
+  std::deque<std::string> to_hand_over_;  ///< since quiesce(); the last one first
 };
 
 }  // namespace corbd::volume

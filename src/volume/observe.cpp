@@ -93,7 +93,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   }
   seen.connected = volume.server.connected();
   seen.loss_told = volume.server.link() != nullptr && volume.server.link()->loss_told();
-  seen.link_given = ports.devices.has_given(volume.id);
+  seen.link_inherited = ports.devices.has_inherited(volume.id);
   seen.image_open = volume.server.image() != nullptr;
   if (volume.server.image() != nullptr) {
     seen.image_size = volume.server.image()->size();

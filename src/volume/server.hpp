@@ -17,7 +17,7 @@ struct OwnLink {
   std::shared_ptr<char> alive;  ///< callbacks check it, because the link may outlive this
   bool connected = false;       ///< the kernel's device uses the link
   bool drained = false;         ///< as the agent leaves: the link takes no more requests
-  int tries_to_give = 0;        ///< that ended in vain, in this handover
+  int handover_tries = 0;       ///< that ended in vain, in this handover
 };
 
 /// How the cluster knows that the image is ours to write.

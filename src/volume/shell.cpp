@@ -215,6 +215,6 @@ std::vector<std::string> Shell::answering(const std::vector<std::string>& volume
   return impl_->leaving_.answering(volume_ids);
 }
 task<bool> Shell::quiesce() { return impl_->leaving_.quiesce(); }
-task<std::size_t> Shell::give(Recipient recipient) { return impl_->leaving_.give(std::move(recipient)); }
+task<std::size_t> Shell::hand_over(Recipient recipient) { return impl_->leaving_.hand_over(std::move(recipient)); }
 
 }  // namespace corbd::volume

@@ -154,8 +154,8 @@ inline task<result<std::size_t>> hand_over(ControlPlane& plane, handover::Giver&
   if (const bool quiet = co_await plane.shell.quiesce(); !quiet)
     co_return Error{errc::state_write, "a record is still being written"};
   if (auto begun = co_await giver.begin(lock); !begun) co_return begun.error();
-  const auto links = co_await plane.shell.give([&giver](device::LinkSocket one) -> task<volume::Taken> {
-    const auto given = co_await giver.give(one);
+  const auto links = co_await plane.shell.hand_over([&giver](device::LinkSocket one) -> task<volume::Taken> {
+    const auto given = co_await giver.hand_over(one);
     if (!given) co_return volume::Taken::refused;
     co_return *given ? volume::Taken::served : volume::Taken::later;
   });

@@ -207,7 +207,7 @@ TEST_CASE("a volume with a slow request is served on and handed over after the o
   scene.world.kernel.application_writes(device, 0);
   scene.world.cluster.slow = {};
   std::vector<std::string> given;
-  scene.loop.run(scene.world.agent.give([&](device::LinkSocket one) -> task<volume::Taken> {
+  scene.loop.run(scene.world.agent.hand_over_links([&](device::LinkSocket one) -> task<volume::Taken> {
     given.push_back(one.volume_id);
     return taken_in(scene, 200ms);
   }));
@@ -226,8 +226,8 @@ TEST_CASE("a volume whose drain was undone answers the requests that came meanwh
   scene.world.cluster.slow = {};
   const auto answered = scene.world.kernel.answered;
   scene.loop.outside_in(1s, [&] { scene.world.kernel.application_writes(scene.device(), 1); });
-  scene.loop.run(
-      scene.world.agent.give([&](device::LinkSocket) -> task<volume::Taken> { return taken_in(scene, 0s); }));
+  scene.loop.run(scene.world.agent.hand_over_links(
+      [&](device::LinkSocket) -> task<volume::Taken> { return taken_in(scene, 0s); }));
   CHECK(scene.world.kernel.answered == answered + 1);
 }
 

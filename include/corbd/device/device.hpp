@@ -49,7 +49,9 @@ class Link {
   virtual void undrain() {}
   /// After drain(): ends the link without a word to the kernel, which goes on with whoever serves this socket next
   /// (Devices::resume of another process). unavailable if something is left to answer, or the link has ended.
-  virtual task<result<Fd>> give(Until) { co_return Error{errc::unimplemented, "such a link cannot be given away"}; }
+  virtual task<result<Fd>> hand_over(Until) {
+    co_return Error{errc::unimplemented, "such a link cannot be given away"};
+  }
   virtual std::uint64_t in_flight() const = 0;
   /// Age of the oldest operation of the image under way; zero when there is none.
   virtual duration oldest() const = 0;
@@ -132,10 +134,10 @@ class Devices {
   /// a minute.
   virtual void take(std::uint32_t /*index*/, std::string /*backend*/, Fd /*socket*/) {}
   /// Whether somebody may still resume() the link of the device with this identifier.
-  virtual bool has_given(const std::string& /*backend*/) const { return false; }
-  /// Goes on with the link of that device which an earlier agent gave away for this very identifier (Link::give). It
-  /// needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing: nobody gave one, or the
-  /// kernel has ended it.
+  virtual bool has_inherited(const std::string& /*backend*/) const { return false; }
+  /// Goes on with the link of that device which an earlier agent gave away for this very identifier (Link::hand_over).
+  /// It needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing: nobody gave one, or
+  /// the kernel has ended it.
   virtual std::unique_ptr<Link> resume(std::uint32_t, const std::string& /*backend*/, image::Image&,
                                        ServeOptions /*options*/, std::function<void()> /*on_stopped*/) {
     return nullptr;

@@ -41,8 +41,8 @@ class Served {
       if (auto command = devices->under_way(backend)) return command;
     return std::nullopt;
   }
-  bool has_given(const std::string& backend) const {
-    return std::ranges::any_of(ports_, [&](const auto& port) { return port.second->has_given(backend); });
+  bool has_inherited(const std::string& backend) const {
+    return std::ranges::any_of(ports_, [&](const auto& port) { return port.second->has_inherited(backend); });
   }
   void on_link_dead(const std::function<void(Kind kind, std::uint32_t index)>& dead) const {
     for (const auto& port : ports_)

@@ -95,11 +95,11 @@ class Giver {
   bool next_listens() const { return next_ && next_listens_; }
   /// A socket on which this agent listened, and accepts nobody any more. `registered`: it is the one of the
   /// registration, and kubelet has taken the driver. Between begin() and end().
-  result<> give_listener(Fd socket, bool registered);
+  result<> hand_over_listener(Fd socket, bool registered);
   /// Afterwards the socket is not open here any more; one that never left stays in `link`. Returns when the next agent
   /// serves the device, or when it has had 5 s for that: whether it serves it. unavailable: it has ended, or does not
   /// read.
-  task<result<bool>> give(device::LinkSocket& link);
+  task<result<bool>> hand_over(device::LinkSocket& link);
   /// The last word: nothing is held here any more, but for the lock.
   result<> end();
   /// The next agent sees that this one has ended, as it does when this process ends.

@@ -66,9 +66,9 @@ enum class Do {
   quiesce,            ///< no step of a volume is under way. state_write: a record is still being written
   tell_successor,     ///< the supervisor hears who serves next
   note_reserve,       ///< this pod is in reserve
-  give_lock,          ///< until the next agent has the records
-  give_listeners,
-  give_links,
+  hand_over_lock,     ///< until the next agent has the records
+  hand_over_listeners,
+  hand_over_links,
   stop_volumes,   ///< answers what was read, and keeps the locks, `within`
   close_clients,  ///< if no volume is left
   hear_last_signals,

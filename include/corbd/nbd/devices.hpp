@@ -13,7 +13,7 @@
 namespace corbd::nbd {
 
 /// A link that the predecessor gave away, or had when it died.
-struct GivenLink {
+struct InheritedLink {
   std::string backend;  ///< its device's identifier
   Fd socket;
   Fd ledger = Fd();         ///< of one that died: what it owed
@@ -32,7 +32,7 @@ struct Config {
   std::uint32_t max_request_bytes = 32u << 20;  ///< a longer read or write is refused with EINVAL
   duration slow_request{};  ///< a request that takes longer is slow: it is counted and logged; zero: none is
   /// By their device's index; of several, only one has not ended.
-  std::vector<std::pair<std::uint32_t, GivenLink>> inherited = {};
+  std::vector<std::pair<std::uint32_t, InheritedLink>> inherited = {};
   device::FdStore* fd_store = nullptr;      ///< outlives the devices; nullptr: a link ends with this process
   std::map<std::uint64_t, Fd> memory = {};  ///< by token: of what the given ledgers speak
   /// A file that every agent of the node locks while it gives a command, and a helper that gives one; "": there is no

@@ -77,7 +77,7 @@ class Shell final : public Volumes {
   /// After quiesce(): every volume that was served then, and on which no operation was under way, gives its link to the
   /// recipient once what was read from it is answered and its image is closed. Its lock stays. The others are as after
   /// stop(). How many were given.
-  task<std::size_t> give(Recipient recipient);
+  task<std::size_t> hand_over(Recipient recipient);
 
  private:
   class Impl;

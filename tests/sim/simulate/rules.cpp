@@ -16,7 +16,7 @@ void Node::look_at_rules() {
   std::map<std::string, int> writers;
   for (const auto& [serial, link] : world_.kernel.links) {
     const auto* opened = link->opened();
-    if (link->state() != device::Link::State::serving || !link->given || opened == nullptr || opened->read_only())
+    if (link->state() != device::Link::State::serving || !link->assigned || opened == nullptr || opened->read_only())
       continue;
     if (++writers[link->image_id] > 1) world_.broke("two live servers write to one image: " + link->image_id);
     const auto* image = world_.cluster.by_id(link->image_id);

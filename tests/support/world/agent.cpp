@@ -9,7 +9,7 @@ namespace corbd::test {
 namespace {
 
 // As the real devices do.
-constexpr std::chrono::seconds kGivenFor{60};
+constexpr std::chrono::seconds kInheritedFor{60};
 
 class ClusterDirectory final : public volume::ClusterDirectory {
  public:
@@ -151,15 +151,15 @@ void Agent::start(bool with_healer) {
   const auto started = world_.loop().run(life_->shell->start());
   if (!started) throw std::runtime_error(started.error().text);
   if (life_->healer) life_->healer->start();
-  if (world_.kernel.given.empty()) return;
+  if (world_.kernel.inherited.empty()) return;
   let_go_later();
 }
 
 void Agent::let_go_later() {
-  world_.loop().outside_in(kGivenFor, [this, life = lives_] {
+  world_.loop().outside_in(kInheritedFor, [this, life = lives_] {
     if (!lives(life)) return;
     if (world_.kernel.frozen) return let_go_later();
-    let_go_of_given();
+    let_go_of_inherited();
   });
 }
 
@@ -184,7 +184,7 @@ void Agent::look_at_before(bool ended) {
   const auto before = std::exchange(yields_, {});
   beside_ = !ended;
   for (const auto& address : before)
-    if (ended && clients.at(address) == Client::fenced) gave_.insert(address);
+    if (ended && clients.at(address) == Client::fenced) handed_over_.insert(address);
   if (ended) return;
   for (const auto& [address, state] : clients)
     if (state != Client::fenced && !own_clients_.contains(address) && node.recorded.contains(address))
@@ -198,9 +198,9 @@ void Agent::serve() {
 
 device::Devices& Agent::devices() { return *life_->devices; }
 
-void Agent::let_go_of_given() {
-  for (const auto& [index, given] : std::map(world_.kernel.given))
-    if (given.of == &world_) world_.kernel.discard_given(index);
+void Agent::let_go_of_inherited() {
+  for (const auto& [index, given] : std::map(world_.kernel.inherited))
+    if (given.of == &world_) world_.kernel.discard_inherited(index);
 }
 
 std::optional<duration> Agent::die() {
@@ -211,13 +211,13 @@ std::optional<duration> Agent::die() {
   }
   const auto restart = policy_.died(world_.loop().clock.now());
   kill();
-  if (!restart.keeps_links) let_go_of_given();
+  if (!restart.keeps_links) let_go_of_inherited();
   return restart.pause;
 }
 
 void Agent::keeper_dies() {
   policy_ = {};
-  let_go_of_given();
+  let_go_of_inherited();
 }
 
 void Agent::kill(bool with_keeper) {
@@ -225,8 +225,8 @@ void Agent::kill(bool with_keeper) {
   const bool outlived = keeper && !with_keeper;
   if (!outlived) policy_ = {};
   std::vector<int> ended;
-  std::erase_if(world_.kernel.given, [&](const auto& entry) {
-    const Given& given = entry.second;
+  std::erase_if(world_.kernel.inherited, [&](const auto& entry) {
+    const InheritedLink& given = entry.second;
     const bool ends = given.of == &world_ && !(outlived && given.of_keeper);
     if (ends) ended.push_back(given.link);
     return ends;
@@ -235,7 +235,8 @@ void Agent::kill(bool with_keeper) {
   std::erase_if(mine, [this](const auto& entry) { return &entry.second->process() != &world_; });
   for (const auto& [serial, link] : mine)
     if (outlived && link->kept())
-      world_.kernel.given[*link->given] = {.link = serial, .of = &world_, .of_keeper = true, .owed = link->owed()};
+      world_.kernel.inherited[*link->assigned] = {
+          .link = serial, .of = &world_, .of_keeper = true, .owed = link->owed()};
     else
       ended.push_back(serial);
   // Before its coroutines end: what they hold is not closed, as it would be by somebody who lives.
@@ -265,7 +266,7 @@ void Agent::kill(bool with_keeper) {
     }
   own_clients_.clear();
   yields_.clear();
-  gave_.clear();
+  handed_over_.clear();
   beside_ = false;
   if (node.has_lock == this) node.has_lock = nullptr;
   world_.cluster.expire_watches(std::move(dead));
@@ -305,8 +306,8 @@ task<bool> Agent::quiesce() {
   co_return co_await life_->shell->quiesce();
 }
 
-task<> Agent::give(volume::Recipient recipient) {
-  static_cast<void>(co_await life_->shell->give(std::move(recipient)));
+task<> Agent::hand_over_links(volume::Recipient recipient) {
+  static_cast<void>(co_await life_->shell->hand_over(std::move(recipient)));
   ends_well_ = true;
   for (auto& [address, state] : clients) {
     if (!own_clients_.contains(address)) continue;
@@ -324,19 +325,20 @@ void Agent::hand_over(bool with_healer, bool next_lives) {
   try {
     // The world has its link.
     if (world_.loop().run(quiesce()))
-      world_.loop().run(give([](device::LinkSocket) -> task<volume::Taken> { co_return volume::Taken::later; }));
+      world_.loop().run(
+          hand_over_links([](device::LinkSocket) -> task<volume::Taken> { co_return volume::Taken::later; }));
   } catch (const Crash&) {
     if (!next_lives) throw;
   }
-  auto given = std::exchange(world_.kernel.given, {});
+  auto given = std::exchange(world_.kernel.inherited, {});
   // The keeper of one that died starts it again. The next one has the lock by then, so the rest is let go.
-  std::set<std::string> gave;
+  std::set<std::string> handed_over;
   for (const auto& address : own_clients_)
-    if (clients.at(address) == Client::fenced) gave.insert(address);
+    if (clients.at(address) == Client::fenced) handed_over.insert(address);
   kill(true);
-  gave_ = std::move(gave);
+  handed_over_ = std::move(handed_over);
   for (auto& [index, one] : given) one.taken = true;
-  world_.kernel.given = std::move(given);
+  world_.kernel.inherited = std::move(given);
   start(with_healer);
 }
 

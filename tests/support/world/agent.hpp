@@ -35,7 +35,7 @@ class Agent {
   /// Of the predecessor, which lives.
   bool yields(const std::string& client) const { return yields_.contains(client); }
   /// Of the predecessor, which gave its images to this very process, and lives or has ended well.
-  bool gave(const std::string& client) const { return yields(client) || gave_.contains(client); }
+  bool handed_over(const std::string& client) const { return yields(client) || handed_over_.contains(client); }
   /// Alone from now on.
   void serve();
   /// The agent's process is gone: its clients are dead, and so are links that its keeper does not have.
@@ -55,7 +55,7 @@ class Agent {
   task<> stop_new_work();
   /// False: a record is still being written.
   task<bool> quiesce();
-  task<> give(volume::Recipient recipient);
+  task<> hand_over_links(volume::Recipient recipient);
   device::Devices& devices();
   bool running() const { return life_ != nullptr; }
   volume::Shell& shell();
@@ -107,7 +107,7 @@ class Agent {
   time_point leaves_by{};    ///< with everything answered, if the cluster answers by then
 
  private:
-  void let_go_of_given();
+  void let_go_of_inherited();
   void let_go_later();
   /// No later start knows of a client that never could write.
   void client_ended(const std::string& client);
@@ -120,8 +120,8 @@ class Agent {
   int lives_ = 0;
   std::string client_;
   std::set<std::string> own_clients_;
-  std::set<std::string> yields_;  ///< clients of the agent beside this one
-  std::set<std::string> gave_;    ///< those that have ended well
+  std::set<std::string> yields_;       ///< clients of the agent beside this one
+  std::set<std::string> handed_over_;  ///< those that have ended well
   std::unique_ptr<Life> life_;
 };
 

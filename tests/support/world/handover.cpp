@@ -25,7 +25,7 @@ Handover::Handover(World& serves, World& other)
 void Handover::begin() {
   before.trace("the next agent begins beside the one that serves");
   next.agent.begin_beside();
-  asio::co_spawn(before.loop().io, give(), asio::detached);
+  asio::co_spawn(before.loop().io, hand_over(), asio::detached);
   asio::co_spawn(next.loop().io, take(), asio::detached);
 }
 
@@ -78,13 +78,13 @@ void Handover::end(bool lost) {
   if (!lost) return;
   ++generation_;
   for (Way* way : {&to_next_, &to_before_}) *way = {};
-  for (const auto& [device, given] : std::map(before.kernel.given))
-    if (!given.taken && given.of == &next) before.kernel.discard_given(device);
+  for (const auto& [device, given] : std::map(before.kernel.inherited))
+    if (!given.taken && given.of == &next) before.kernel.discard_inherited(device);
 }
 
 void Handover::discard(std::uint32_t device) {
-  const auto place = before.kernel.given.find(device);
-  if (place != before.kernel.given.end() && place->second.of == &before) before.kernel.discard_given(device);
+  const auto place = before.kernel.inherited.find(device);
+  if (place != before.kernel.inherited.end() && place->second.of == &before) before.kernel.discard_inherited(device);
 }
 
 // --- The predecessor ----------------------------------------------------------------------------
@@ -109,17 +109,17 @@ task<bool> Handover::answers(Word::What question, Word::What answer, duration wi
   }
 }
 
-task<> Handover::give() {
+task<> Handover::hand_over() {
   auto action = advance(before_life_, lifecycle::Woken{before.loop().clock.now(), true});
   while (action.what != Do::wait && action.what != Do::go_to_reserve && action.what != Do::exit) {
-    const auto event = co_await give_step(action);
+    const auto event = co_await hand_over_step(action);
     action = advance(before_life_, event);
   }
   refused = action.what == Do::wait;
   before_ended = !refused;
 }
 
-task<lifecycle::Event> Handover::give_step(lifecycle::Action action) {
+task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
   const auto done = [](bool well) { return lifecycle::Done{well ? errc::ok : errc::unavailable}; };
   switch (action.what) {
     case Do::ask_next: {
@@ -143,13 +143,13 @@ task<lifecycle::Event> Handover::give_step(lifecycle::Action action) {
       const bool quiet = co_await before.agent.shell().quiesce();
       co_return done(quiet);
     }
-    case Do::give_lock: {
+    case Do::hand_over_lock: {
       lock_said = true;
       const bool loaded = co_await answers(Word::What::lock, Word::What::loaded, 10s);
       co_return done(loaded);
     }
-    case Do::give_links:
-      co_await before.agent.give([this](device::LinkSocket one) { return give_one(std::move(one)); });
+    case Do::hand_over_links:
+      co_await before.agent.hand_over_links([this](device::LinkSocket one) { return hand_over_one(std::move(one)); });
       say(to_next_, {Word::What::end});
       break;
     case Do::stop_volumes:
@@ -161,10 +161,10 @@ task<lifecycle::Event> Handover::give_step(lifecycle::Action action) {
   co_return lifecycle::Done{};
 }
 
-task<volume::Taken> Handover::give_one(device::LinkSocket one) {
+task<volume::Taken> Handover::hand_over_one(device::LinkSocket one) {
   const auto device = one.device;
-  const auto place = before.kernel.given.find(device);
-  if (ended_ || place == before.kernel.given.end()) {
+  const auto place = before.kernel.inherited.find(device);
+  if (ended_ || place == before.kernel.inherited.end()) {
     discard(device);
     co_return volume::Taken::refused;
   }

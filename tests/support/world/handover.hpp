@@ -47,9 +47,9 @@ class Handover {
   void say(Way& way, Word word);
   task<lifecycle::Event> hear(duration within);
   task<bool> answers(Word::What question, Word::What answer, duration within);
-  task<> give();
-  task<lifecycle::Event> give_step(lifecycle::Action action);
-  task<volume::Taken> give_one(device::LinkSocket one);
+  task<> hand_over();
+  task<lifecycle::Event> hand_over_step(lifecycle::Action action);
+  task<volume::Taken> hand_over_one(device::LinkSocket one);
   task<> take();
   task<lifecycle::Event> take_step(lifecycle::Action action);
   task<lifecycle::Event> lock_alone(duration pause);

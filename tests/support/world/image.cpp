@@ -163,7 +163,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
             found->foreign_watchers.push_back(watcher);
         auto& seen = of->seen_by[world.agent.node_address];
         seen = {found->foreign_watchers.begin(), found->foreign_watchers.end()};
-        found->handed_over = world.agent.gave(of->writer);
+        found->handed_over = world.agent.handed_over(of->writer);
         if (of->writer.empty() || world.agent.clients.contains(of->writer)) return {};
         found->writer = of->writer;
         found->writer_signed = of->writer_signs;

@@ -17,7 +17,7 @@ KernelDevice* Kernel::by_index(std::uint32_t index) {
 
 void Kernel::boot() {
   devices.clear();
-  given.clear();
+  inherited.clear();
   mounts.clear();
   frozen.reset();
   waiting_.clear();
@@ -127,7 +127,7 @@ void Kernel::disconnect(std::uint32_t index) {
   world_.trace(device::path(index) + " is disconnected");
   device->disconnected = true;
   device->alive = false;
-  given.erase(index);
+  inherited.erase(index);
   errors += device->requests.size();
   device->requests.clear();
   // rbd-nbd, too, has it open until it has ended.
@@ -214,11 +214,11 @@ void Kernel::replay(std::uint32_t index, int link, std::uint64_t id) {
   }
 }
 
-void Kernel::discard_given(std::uint32_t index) {
-  const auto place = given.find(index);
-  if (place == given.end()) return;
+void Kernel::discard_inherited(std::uint32_t index) {
+  const auto place = inherited.find(index);
+  if (place == inherited.end()) return;
   const int link = place->second.link;
-  given.erase(place);
+  inherited.erase(place);
   link_ended(link);
 }
 
@@ -266,7 +266,7 @@ void Kernel::seen_dead(int link) {
 void Kernel::answer(std::uint32_t index, int link, const Reply& reply) {
   KernelDevice* device = by_index(index);
   if (device == nullptr) return;
-  if (given.contains(index) || device->link != link) return world_.broke("two processes answer on one link");
+  if (inherited.contains(index) || device->link != link) return world_.broke("two processes answer on one link");
   const auto place = std::find_if(device->requests.begin(), device->requests.end(),
                                   [&](const auto& request) { return request.id == reply.request; });
   if (place == device->requests.end())

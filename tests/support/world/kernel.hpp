@@ -75,7 +75,7 @@ struct Reply {
   bool cached = false;  ///< a write that is in its server's memory only
 };
 /// The agent's end of a link that is in no agent's hands: on its way to the next one, or in its keeper's.
-struct Given {
+struct InheritedLink {
   int link = 0;
   const World* of = nullptr;  ///< in whose hands it is, or in whose keeper's
   bool of_keeper = false;
@@ -154,9 +154,9 @@ class Kernel {
   void begin_visit(KernelDevice& device);
   /// Another process goes on with the socket: what lies in it is read now.
   void resume_link(KernelDevice& device, int link);
-  std::map<std::uint32_t, Given> given;  ///< by device
+  std::map<std::uint32_t, InheritedLink> inherited;  ///< by device
   /// The agent's end is closed.
-  void discard_given(std::uint32_t index);
+  void discard_inherited(std::uint32_t index);
   /// A process reads from its link. One that a keeper has is alive, and nobody reads from it.
   bool is_served(const KernelDevice& device) const;
   /// Not while its link is kept, on its way to the next agent, or drained.

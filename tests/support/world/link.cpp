@@ -60,7 +60,7 @@ FakeLink::~FakeLink() {
 
 void FakeLink::take(std::uint32_t device, const KernelRequest& request) {
   if (state_ != State::serving || draining_) return;
-  if (world_.kernel.given.contains(device)) world_.broke("a session read from a link that another process has");
+  if (world_.kernel.inherited.contains(device)) world_.broke("a session read from a link that another process has");
   if (std::ranges::find(owed_, request.id, &Reply::request) != owed_.end()) return;
   if (world_.agent.leaving) world_.broke("a session took a request after the agent was told to leave");
   if (ops_.empty()) busy_since_ = world_.loop().clock.now();
@@ -126,10 +126,10 @@ void FakeLink::send_later(std::uint64_t request) {
 
 void FakeLink::send(std::uint64_t request) {
   const auto place = std::ranges::find(owed_, request, &Reply::request);
-  if (place == owed_.end() || state_ != State::serving || !given) return;
+  if (place == owed_.end() || state_ != State::serving || !assigned) return;
   const Reply reply = *place;
   owed_.erase(place);
-  world_.kernel.answer(*given, serial, reply);
+  world_.kernel.answer(*assigned, serial, reply);
   note_idle();
 }
 
@@ -162,7 +162,7 @@ void FakeLink::stop(State state, int error) {
   // The kernel sends those requests again, on the next link.
   owed_.clear();
   world_.trace("link " + std::to_string(serial) + (state == State::held ? " is held" : " is shut"));
-  given ? world_.kernel.link_ended(serial) : seen_dead();
+  assigned ? world_.kernel.link_ended(serial) : seen_dead();
   // Nobody waits longer for the kernel.
   if (!ended_.is_set())
     world_.loop().outside_in(std::chrono::seconds(10), [&world = world_, serial = serial] {
@@ -173,12 +173,12 @@ void FakeLink::stop(State state, int error) {
   note_idle();
 }
 
-task<result<Fd>> FakeLink::give(Until) {
-  if (state_ != State::serving || !draining_ || busy() || !given)
+task<result<Fd>> FakeLink::hand_over(Until) {
+  if (state_ != State::serving || !draining_ || busy() || !assigned)
     co_return Error{errc::unavailable, "the link has ended, or has something left to answer"};
   state_ = State::closed;
   world_.trace("link " + std::to_string(serial) + " is given away");
-  world_.kernel.given[*given] = {.link = serial, .of = &world_, .taken = false};
+  world_.kernel.inherited[*assigned] = {.link = serial, .of = &world_, .taken = false};
   world_.kernel.links.erase(serial);
   if (on_stopped_) asio::post(world_.loop().control(), on_stopped_);
   idle_.set();
@@ -199,14 +199,14 @@ task<Waited> FakeLink::drain(Until until) {
 void FakeLink::undrain() {
   draining_ = false;
   drained_.reset();
-  const KernelDevice* device = given ? world_.kernel.by_index(*given) : nullptr;
+  const KernelDevice* device = assigned ? world_.kernel.by_index(*assigned) : nullptr;
   if (device == nullptr || device->link != serial) return;
   // The kernel holds a flush back while another is under way.
   const auto is_new = [this](const KernelRequest& one) {
     return one.sent_on == serial && std::ranges::find(ops_, one.id, &SessionOp::request) == ops_.end();
   };
   for (const KernelRequest& request : std::vector(device->requests.begin(), device->requests.end()))
-    if (is_new(request)) take(*given, request);
+    if (is_new(request)) take(*assigned, request);
 }
 
 }  // namespace corbd::test

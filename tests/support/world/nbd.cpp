@@ -32,40 +32,40 @@ class Devices final : public device::Devices {
   }
 
   void take(std::uint32_t index, std::string, Fd) override {
-    const auto place = world_.kernel.given.find(index);
-    if (place == world_.kernel.given.end() || place->second.of != &world_) return;
+    const auto place = world_.kernel.inherited.find(index);
+    if (place == world_.kernel.inherited.end() || place->second.of != &world_) return;
     place->second.taken = true;
     world_.loop().outside_in(std::chrono::seconds(60), [&world = world_, index, link = place->second.link] {
-      const auto still = world.kernel.given.find(index);
-      if (still != world.kernel.given.end() && still->second.link == link) world.kernel.discard_given(index);
+      const auto still = world.kernel.inherited.find(index);
+      if (still != world.kernel.inherited.end() && still->second.link == link) world.kernel.discard_inherited(index);
     });
   }
 
-  bool has_given(const std::string& backend) const override {
+  bool has_inherited(const std::string& backend) const override {
     const auto is_it = [&](const auto& entry) {
       const KernelDevice* known = world_.kernel.by_index(entry.first);
       return entry.second.of == &world_ && entry.second.taken && known != nullptr && known->backend == backend;
     };
-    return std::ranges::any_of(world_.kernel.given, is_it);
+    return std::ranges::any_of(world_.kernel.inherited, is_it);
   }
 
   std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
                                        device::ServeOptions options, std::function<void()> on_stopped) override {
-    const auto place = world_.kernel.given.find(index);
-    if (place == world_.kernel.given.end() || place->second.of != &world_ || !place->second.taken) return nullptr;
+    const auto place = world_.kernel.inherited.find(index);
+    if (place == world_.kernel.inherited.end() || place->second.of != &world_ || !place->second.taken) return nullptr;
     KernelDevice* known = world_.kernel.by_index(index);
     if (known == nullptr || known->backend != backend || known->disconnected || !known->alive ||
         known->link != place->second.link || books_are_bad(place->second)) {
-      world_.kernel.discard_given(index);
+      world_.kernel.discard_inherited(index);
       return nullptr;
     }
-    Given before = std::move(place->second);
-    world_.kernel.given.erase(place);
+    InheritedLink before = std::move(place->second);
+    world_.kernel.inherited.erase(place);
     look_at_image(image, options.read_only);
     auto link = std::make_unique<FakeLink>(world_, image, std::move(options), std::move(on_stopped));
     if (known->image_id != link->image_id) world_.broke("a device got another image behind it");
     if (link->tombstone()) look_at_tombstone(world_, *known);
-    link->given = index;
+    link->assigned = index;
     link->resumed = true;
     link->keep();
     world_.kernel.resume_link(*known, link->serial);
@@ -101,12 +101,12 @@ class Devices final : public device::Devices {
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
     auto& ours = static_cast<FakeLink&>(link);
     // Without a command.
-    if (ours.resumed && ours.given == args.index) co_return still_serves(ours);
+    if (ours.resumed && ours.assigned == args.index) co_return still_serves(ours);
     const int serial = ours.serial;
-    if (const auto kept = world_.kernel.given.find(args.index);
-        kept != world_.kernel.given.end() && kept->second.of == &world_) {
+    if (const auto kept = world_.kernel.inherited.find(args.index);
+        kept != world_.kernel.inherited.end() && kept->second.of == &world_) {
       if (kept->second.of_keeper) world_.broke("a kept link was shut, and nobody tried to go on with it");
-      world_.kernel.discard_given(args.index);
+      world_.kernel.discard_inherited(args.index);
     }
     auto effect = [&world = world_, serial, args] {
       if (KernelDevice* known = world.kernel.by_index(args.index); known != nullptr && args.foreign)
@@ -190,7 +190,7 @@ class Devices final : public device::Devices {
 
   task<Waited> end_links(Until until) override {
     const auto now = world_.loop().clock.now();
-    for (const auto& [index, given] : std::map(world_.kernel.given))
+    for (const auto& [index, given] : std::map(world_.kernel.inherited))
       if (given.taken) discard(index);
     for (const auto& [serial, link] : world_.kernel.links)
       if (&link->process() == &world_ && link->shut_early_at(now) && now < world_.agent.leaves_by)
@@ -211,11 +211,11 @@ class Devices final : public device::Devices {
  private:
   /// Of what this process has.
   void discard(std::uint32_t index) {
-    const auto place = world_.kernel.given.find(index);
-    if (place != world_.kernel.given.end() && place->second.of == &world_) world_.kernel.discard_given(index);
+    const auto place = world_.kernel.inherited.find(index);
+    if (place != world_.kernel.inherited.end() && place->second.of == &world_) world_.kernel.discard_inherited(index);
   }
   /// Of a link that a keeper has, rarely: then it is shut.
-  bool books_are_bad(const Given& given) const {
+  bool books_are_bad(const InheritedLink& given) const {
     return given.of_keeper && world_.hazards != nullptr && world_.hazards->any(duration(24)).count() == 0;
   }
 
@@ -269,8 +269,8 @@ class Devices final : public device::Devices {
   static result<> make_device(World& world, KernelDevice made, const std::vector<std::uint32_t>& numbers,
                               std::uint32_t& index) {
     FakeLink* link = find_link(world, made.link);
-    if (link != nullptr && link->given) {
-      index = *link->given;  // by an earlier command, whose caller did not wait for its end
+    if (link != nullptr && link->assigned) {
+      index = *link->assigned;  // by an earlier command, whose caller did not wait for its end
       return {};
     }
     for (const auto& known : world.kernel.devices)
@@ -289,7 +289,7 @@ class Devices final : public device::Devices {
     world.kernel.devices.push_back(made);
     // A process that died in the syscall leaves a device whose link is dead from the start.
     if (link == nullptr) return {};
-    link->given = made.index;
+    link->assigned = made.index;
     world.kernel.connect_link(world.kernel.devices.back(), made.link);
     if (link->state() != device::Link::State::serving) world.kernel.link_ended(made.link);
     return {};
@@ -298,7 +298,7 @@ class Devices final : public device::Devices {
   static result<> give_back(World& world, int serial, std::uint32_t index, const std::string& backend) {
     FakeLink* link = find_link(world, serial);
     if (link == nullptr) return Error{errc::unavailable, "no process"};
-    if (link->given == index) return still_serves(*link);
+    if (link->assigned == index) return still_serves(*link);
     KernelDevice* known = world.kernel.by_index(index);
     if (known == nullptr || known->backend != backend || known->disconnected)
       return Error{errc::not_found, "not configured"};
@@ -317,7 +317,7 @@ class Devices final : public device::Devices {
     }
     if (known->image_id != link->image_id) world.broke("a device got another image behind it");
     if (link->tombstone()) look_at_tombstone(world, *known);
-    link->given = index;
+    link->assigned = index;
     world.kernel.connect_link(*known, serial);
     if (link->state() != device::Link::State::serving) world.kernel.link_ended(serial);
     return still_serves(*link);

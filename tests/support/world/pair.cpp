@@ -57,8 +57,8 @@ void Pair::look_at_rules() {
   for (World* node : {&a, &b})
     for (const auto& [serial, link] : node->kernel.links) {
       const auto* opened = link->opened();
-      if (link->state() != device::Link::State::serving || !link->given || opened == nullptr || opened->read_only() ||
-          cluster.refuses(opened->client()))
+      if (link->state() != device::Link::State::serving || !link->assigned || opened == nullptr ||
+          opened->read_only() || cluster.refuses(opened->client()))
         continue;
       if (const auto [place, first] = writers.emplace(link->image_id, opened->client()); !first)
         node->broke(opened->client() + " and " + place->second +

@@ -106,7 +106,7 @@ class FakeLink final : public device::Link {
   task<Waited> idle(Until until) override { return idle_.wait(until); }
   task<Waited> drain(Until until) override;
   void undrain() override;
-  task<result<Fd>> give(Until until) override;
+  task<result<Fd>> hand_over(Until until) override;
   std::uint64_t in_flight() const override { return ops_.size() + owed_.size(); }
   duration oldest() const override { return ops_.empty() ? duration::zero() : world_.loop().clock.now() - busy_since_; }
 
@@ -123,7 +123,7 @@ class FakeLink final : public device::Link {
   /// Its keeper has it from now on, with its books.
   void keep();
   const World& process() const { return world_; }
-  bool kept() const { return kept_ && given && state_ == State::serving; }
+  bool kept() const { return kept_ && assigned && state_ == State::serving; }
   const std::vector<Reply>& owed() const { return owed_; }
   /// Replies that the predecessor did not send.
   void owe(std::vector<Reply> replies);
@@ -132,9 +132,9 @@ class FakeLink final : public device::Link {
   bool tombstone() const { return opened() == nullptr; }
   const int serial;
   const std::string image_id;
-  const std::uint64_t visits;          ///< of its image when the link was made, or kNoVisit
-  std::optional<std::uint32_t> given;  ///< the device that has its other end
-  bool resumed = false;                ///< it had that all the time
+  const std::uint64_t visits;             ///< of its image when the link was made, or kNoVisit
+  std::optional<std::uint32_t> assigned;  ///< the device that has its other end
+  bool resumed = false;                   ///< it had that all the time
 
  private:
   static void completed(image::Op* op, int result) noexcept;

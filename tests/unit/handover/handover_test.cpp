@@ -117,7 +117,9 @@ struct Next {
   Started<result<>> ended;
 };
 
-task<result<bool>> gives(Serving& serving, device::LinkSocket link) { co_return co_await serving.giver.give(link); }
+task<result<bool>> gives(Serving& serving, device::LinkSocket link) {
+  co_return co_await serving.giver.hand_over(link);
+}
 
 bool ready(const std::future<result<Fd>>& future) { return future.wait_for(0s) == std::future_status::ready; }
 
@@ -191,7 +193,7 @@ TEST_CASE("the next agent takes over its predecessor's listening socket with the
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   REQUIRE(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   REQUIRE(::listen(listener.get(), 1) == 0);
-  REQUIRE(serving.giver.give_listener(std::move(listener), true));
+  REQUIRE(serving.giver.hand_over_listener(std::move(listener), true));
   REQUIRE(::connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   REQUIRE(eventually(serving.control, [&] { return next.listeners.size() == 1; }));
   CHECK(next.registered);
@@ -215,7 +217,7 @@ TEST_CASE("a link that cannot be sent stays with the agent that serves it") {
   Serving serving;
   auto [ours, kernel] = pair();
   device::LinkSocket link{"a", 0, std::move(ours)};
-  CHECK_FALSE(Started<result<bool>>(serving.control, serving.giver.give(link)).get());
+  CHECK_FALSE(Started<result<bool>>(serving.control, serving.giver.hand_over(link)).get());
   CHECK(link.socket);
   CHECK_FALSE(hung_up(kernel));
 }

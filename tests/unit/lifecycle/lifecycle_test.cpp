@@ -350,8 +350,8 @@ TEST_CASE("a leaving agent answers the requests it has read, then ends its calle
 TEST_CASE("an agent that hands over ends its callers first, then gives the lock, then the links") {
   auto life = handing_over(kHost);
   CHECK(actions(life) == std::vector{Do::stop_new_work, Do::release_listeners, Do::end_callers, Do::unregister,
-                                     Do::quiesce, Do::ask_next, Do::tell_successor, Do::give_lock, Do::give_listeners,
-                                     Do::give_links, Do::hear_last_signals, Do::exit});
+                                     Do::quiesce, Do::ask_next, Do::tell_successor, Do::hand_over_lock,
+                                     Do::hand_over_listeners, Do::hand_over_links, Do::hear_last_signals, Do::exit});
   CHECK(life.action.code == 0);
 }
 
@@ -372,10 +372,11 @@ TEST_CASE("a pod's agent that has handed over goes into reserve, unless it was t
 }
 
 TEST_CASE("an agent whose handover fails answers the requests it has read and ends with an error") {
-  const auto fails = GENERATE(Do::quiesce, Do::ask_next, Do::give_lock, Do::give_listeners, Do::give_links);
+  const auto fails =
+      GENERATE(Do::quiesce, Do::ask_next, Do::hand_over_lock, Do::hand_over_listeners, Do::hand_over_links);
   auto life = handing_over();
   const auto all = actions(life, fails);
-  CHECK(std::ranges::count(all, Do::stop_volumes) == (fails == Do::give_links ? 0 : 1));
+  CHECK(std::ranges::count(all, Do::stop_volumes) == (fails == Do::hand_over_links ? 0 : 1));
   CHECK(all.back() == Do::exit);
   CHECK(life.action.code == 1);
 }

@@ -57,10 +57,10 @@ struct Other {
 TEST_CASE("a buffer that was given back is used again") {
   nbd::Buffers buffers(1 << 20);
   std::byte* first = buffers.take(5000);
-  buffers.give(first, 5000);
+  buffers.give_back(first, 5000);
   CHECK(buffers.take(8192) == first);
   CHECK(buffers.made() == 1);
-  buffers.give(first, 8192);
+  buffers.give_back(first, 8192);
 }
 
 TEST_CASE("memory of a peak goes back once the period after it ends, also while a buffer stays in use") {
@@ -72,7 +72,7 @@ TEST_CASE("memory of a peak goes back once the period after it ends, also while 
     peak.push_back(buffers.take(size));
     std::memset(peak.back(), 1, size);
   }
-  for (auto* buffer : peak) buffers.give(buffer, size);
+  for (auto* buffer : peak) buffers.give_back(buffer, size);
   CHECK(buffers.has_spare());
   CHECK(buffers.resident() == count * size + 4096);
   // The peak was in this period: it may come again.
@@ -94,8 +94,8 @@ TEST_CASE("memory of a peak goes back once the period after it ends, also while 
   const auto made = buffers.made();
   for (auto*& buffer : peak) buffer = buffers.take(size);
   CHECK(buffers.made() == made);
-  for (auto* buffer : peak) buffers.give(buffer, size);
-  buffers.give(stays, 4096);
+  for (auto* buffer : peak) buffers.give_back(buffer, size);
+  buffers.give_back(stays, 4096);
 }
 
 TEST_CASE("a spent budget still has the reserved bytes, or one request that is longer, for each device") {
@@ -133,16 +133,16 @@ TEST_CASE("waiters get the budget in order, without overtaking") {
   budget.wait(second, 30);
   budget.wait(third, 30);
   budget.forget(second);
-  budget.give(busy, 20);
+  budget.give_back(busy, 20);
   CHECK(first.woken == 0);
   CHECK_FALSE(budget.take(late, 15, 1));
-  budget.give(busy, 20);
+  budget.give_back(busy, 20);
   CHECK(first.woken == 1);
   CHECK(third.woken == 0);
   // What it was told of is its own, whoever asks before it.
   CHECK_FALSE(budget.take(late, 10, 1));
   CHECK(budget.take(first, 30, 1));
-  budget.give(busy, 60);
+  budget.give_back(busy, 60);
   CHECK(second.woken == 0);
   CHECK(third.woken == 1);
   budget.forget(third);
@@ -167,10 +167,10 @@ TEST_CASE("a hanging cluster leaves a fifth of the budget to others, and its wai
   for (int again = 0; again < 3; ++again) {
     REQUIRE(budget.take(well, 10, 1));
     CHECK_FALSE(budget.take(well, 10, 11));
-    budget.give(well, 10);
+    budget.give_back(well, 10);
   }
   CHECK(hung.woken == 0);
-  budget.give(hung, 30);
+  budget.give_back(hung, 30);
   CHECK(hung.woken == 1);
   budget.forget(hung);
 }
@@ -191,12 +191,12 @@ TEST_CASE("devices of two clusters that wait for the budget get it in turn") {
   REQUIRE(budget.take(busy, 800, 1));
   REQUIRE(budget.take(a1, 100, 1));
   for (Waiter* one : {&a1, &a2, &b1}) budget.wait(*one, 90);
-  budget.give(busy, 90);
+  budget.give_back(busy, 90);
   CHECK(a1.woken + b1.woken == 1);
-  budget.give(busy, 90);
+  budget.give_back(busy, 90);
   CHECK(a1.woken + b1.woken == 2);
   CHECK(a2.woken == 0);
-  budget.give(busy, 90);
+  budget.give_back(busy, 90);
   CHECK(a2.woken == 1);
   for (Waiter* one : {&a1, &a2, &b1}) budget.forget(*one);
 }
@@ -354,7 +354,7 @@ TEST_CASE(
     std::vector<std::byte*> taken;
     for (std::size_t bytes = 0; bytes < most; bytes += size) taken.push_back(buffers.take(size));
     CHECK(buffers.resident() == most);
-    for (auto* buffer : taken) buffers.give(buffer, size);
+    for (auto* buffer : taken) buffers.give_back(buffer, size);
   }
 }
 

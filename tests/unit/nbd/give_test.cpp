@@ -9,7 +9,9 @@ namespace {
 
 using Ends = MemoryImage::Ends;
 
-result<Fd> give(Ground& ground) { return ground.run(ground.link->give({ground.clock->now() + kPatience, nullptr})); }
+result<Fd> give(Ground& ground) {
+  return ground.run(ground.link->hand_over({ground.clock->now() + kPatience, nullptr}));
+}
 
 /// The server after that one.
 struct Next {
@@ -135,13 +137,13 @@ struct Taker {
 TEST_CASE("a given link waits until a session of its own volume resumes it") {
   Taker taker;
   const auto& devices = taker.devices;
-  CHECK_FALSE(devices->has_given("volume"));
+  CHECK_FALSE(devices->has_inherited("volume"));
   devices->take(7, "volume", std::move(taker.ours));
-  CHECK(devices->has_given("volume"));
-  CHECK_FALSE(devices->has_given("another"));
+  CHECK(devices->has_inherited("volume"));
+  CHECK_FALSE(devices->has_inherited("another"));
   auto link = devices->resume(7, "volume", taker.image, false, {});
   REQUIRE(link);
-  CHECK_FALSE(devices->has_given("volume"));
+  CHECK_FALSE(devices->has_inherited("volume"));
   link->shut();
   taker.kernel.reset();
   while (link->state() != device::Link::State::closed) taker.control.run_one_for(std::chrono::milliseconds(5));

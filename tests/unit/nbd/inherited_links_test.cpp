@@ -106,7 +106,7 @@ struct Dead {
   nbd::ledger::Slot& slot(std::size_t number) const {
     return reinterpret_cast<nbd::ledger::Slot*>(ledger.input().data() - nbd::ledger::kSlotsBytes)[number];
   }
-  nbd::GivenLink given(const std::string& volume = kVolume) const {
+  nbd::InheritedLink given(const std::string& volume = kVolume) const {
     return {volume, Fd(::dup(socket.get())), Fd(::dup(ledger.file())), token};
   }
   bool goes_on() const {

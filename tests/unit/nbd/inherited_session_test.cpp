@@ -165,7 +165,7 @@ TEST_CASE("a link is dropped before it is given away, and stays if that fails") 
         ground.control,
         [](nbd::NbdLink& link, Until by) -> task<result<Fd>> {
           static_cast<void>(co_await link.drain(by));
-          co_return co_await link.give(by);
+          co_return co_await link.hand_over(by);
         }(*ground.link, until),
         [&](std::exception_ptr, result<Fd> done) { given = std::move(done); });
     REQUIRE(eventually(ground.control, [&] { return given.has_value(); }));

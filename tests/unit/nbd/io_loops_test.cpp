@@ -194,7 +194,7 @@ TEST_CASE("all io threads together have the budget and the spare memory of one")
     on(*loop, [&] {
       std::vector<std::byte*> peak;
       for (std::size_t i = 0; i < nbd::kKeptBuffers / size / threads + 4; ++i) peak.push_back(loop->buffers.take(size));
-      for (auto* buffer : peak) loop->buffers.give(buffer, size);
+      for (auto* buffer : peak) loop->buffers.give_back(buffer, size);
       loop->buffers.look_back();
       loop->buffers.look_back();
       while (loop->buffers.trim(SIZE_MAX)) {

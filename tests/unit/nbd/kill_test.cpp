@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "corbd/keeper/keeper.hpp"
-#include "given_links.hpp"
 #include "ground.hpp"
+#include "inherited_links.hpp"
 #include "strict_client.hpp"
 
 namespace corbd::test {
@@ -121,15 +121,16 @@ class SharedImage final : public image::Image {
   const bool first = held->links.empty();
   for (auto& one : held->memory) config.memory.emplace(one.token, std::move(one.file));
   for (auto& one : held->links)
-    config.inherited.emplace_back(one.link.device, nbd::GivenLink{std::move(one.link.backend), std::move(one.socket),
-                                                                  std::move(one.ledger), one.link.token});
-  nbd::GivenLinks given(control.get_executor(), *clock, loop, config);
+    config.inherited.emplace_back(
+        one.link.device,
+        nbd::InheritedLink{std::move(one.link.backend), std::move(one.socket), std::move(one.ledger), one.link.token});
+  nbd::InheritedLinks given(control.get_executor(), *clock, loop, config);
   std::vector<std::unique_ptr<SharedImage>> images;
   std::vector<std::unique_ptr<nbd::NbdLink>> links;
   for (std::size_t i = 0; i < play.links; ++i) {
     const auto device = static_cast<std::uint32_t>(kDevice + i);
     SharedImage& image = *images.emplace_back(std::make_unique<SharedImage>(*disks.at(i), seed));
-    std::optional<nbd::GivenLinks::Found> found;
+    std::optional<nbd::InheritedLinks::Found> found;
     if (!first && !(found = given.find(device, backend_of(i), image, false))) refuse_to_serve("nothing to go on with");
     links.push_back(std::make_unique<nbd::NbdLink>(
         control.get_executor(), *clock, loop, image, false, found ? std::move(found->socket) : std::move(fresh.at(i)),

@@ -234,7 +234,7 @@ TEST_CASE("a predecessor's client counts as having given its images if it ended 
   all.take_over({before, crashed, earlier}, false);
   before.state = State::fenced;
   all.take_over({before, crashed, earlier}, true);
-  for (const auto& one : all.all()) CHECK(one.gave == (one.uuid == "before"));
+  for (const auto& one : all.all()) CHECK(one.handed_over == (one.uuid == "before"));
 }
 
 TEST_CASE("an address is recognised in every form, and only in its own cluster") {

@@ -1,4 +1,4 @@
-#include "given_links.hpp"
+#include "inherited_links.hpp"
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kGivenFor{60};
 constexpr std::chrono::seconds kLooksAgain{1};  // whether a command is still under way
 }  // namespace
 
-GivenLinks::GivenLinks(executor control, Clock& clock, IoLoop& loop, Config& config)
+InheritedLinks::InheritedLinks(executor control, Clock& clock, IoLoop& loop, Config& config)
     : control_(std::move(control)),
       clock_(clock),
       loop_(loop),
@@ -36,19 +36,19 @@ GivenLinks::GivenLinks(executor control, Clock& clock, IoLoop& loop, Config& con
   for (auto& [index, link] : config.inherited) {
     link.until = clock_.now() + kGivenFor;
     const auto arena = memory.find(link.ledger ? arena_of(link.ledger.get()) : 0);
-    add_inherited(index, {std::move(link), arena != memory.end() ? arena->second : nullptr});
+    add_kept(index, {std::move(link), arena != memory.end() ? arena->second : nullptr});
   }
   forget_later();
 }
 
 /// Of several for one device, only one has not ended.
-void GivenLinks::add_inherited(std::uint32_t index, One one) {
-  const auto place = given_.find(index);
-  if (place == given_.end()) {
-    given_.emplace(index, std::move(one));
+void InheritedLinks::add_kept(std::uint32_t index, One one) {
+  const auto place = links_.find(index);
+  if (place == links_.end()) {
+    links_.emplace(index, std::move(one));
   } else if (hung_up(place->second.link.socket.get())) {
     discard(place);
-    given_.emplace(index, std::move(one));
+    links_.emplace(index, std::move(one));
   } else if (hung_up(one.link.socket.get())) {
     end(index, std::move(one.link));
   } else {
@@ -58,21 +58,21 @@ void GivenLinks::add_inherited(std::uint32_t index, One one) {
   }
 }
 
-void GivenLinks::add(std::uint32_t index, GivenLink link) {
+void InheritedLinks::add(std::uint32_t index, InheritedLink link) {
   discard(index);
   link.until = clock_.now() + kGivenFor;
-  given_[index] = {std::move(link), nullptr};
+  links_[index] = {std::move(link), nullptr};
   forget_later();
 }
 
-bool GivenLinks::has(const std::string& backend) const {
-  return std::ranges::any_of(given_, [&](const auto& one) { return one.second.link.backend == backend; });
+bool InheritedLinks::has(const std::string& backend) const {
+  return std::ranges::any_of(links_, [&](const auto& one) { return one.second.link.backend == backend; });
 }
 
-std::optional<GivenLinks::Found> GivenLinks::find(std::uint32_t index, const std::string& backend,
-                                                  const image::Image& image, bool read_only) {
-  const auto place = given_.find(index);
-  if (place == given_.end()) return std::nullopt;
+std::optional<InheritedLinks::Found> InheritedLinks::find(std::uint32_t index, const std::string& backend,
+                                                          const image::Image& image, bool read_only) {
+  const auto place = links_.find(index);
+  if (place == links_.end()) return std::nullopt;
   One& one = place->second;
   // Somebody disconnected the device. Its number may be another's by now, and what lies in the socket is older.
   if (one.link.backend != backend) {
@@ -93,24 +93,24 @@ std::optional<GivenLinks::Found> GivenLinks::find(std::uint32_t index, const std
     found.inherited = std::move(*inherited);
   }
   found.socket = std::move(one.link.socket);
-  given_.erase(place);
+  links_.erase(place);
   return found;
 }
 
-void GivenLinks::discard(std::uint32_t index) {
-  if (const auto place = given_.find(index); place != given_.end()) discard(place);
+void InheritedLinks::discard(std::uint32_t index) {
+  if (const auto place = links_.find(index); place != links_.end()) discard(place);
 }
 
-void GivenLinks::discard(const std::string& backend) {
-  for (auto place = given_.begin(); place != given_.end();)
+void InheritedLinks::discard(const std::string& backend) {
+  for (auto place = links_.begin(); place != links_.end();)
     place = place->second.link.backend == backend ? discard(place) : std::next(place);
 }
 
-void GivenLinks::discard_all() {
-  for (auto place = given_.begin(); place != given_.end();) place = discard(place);
+void InheritedLinks::discard_all() {
+  for (auto place = links_.begin(); place != links_.end();) place = discard(place);
 }
 
-task<Waited> GivenLinks::ended(std::uint32_t index, Until until) {
+task<Waited> InheritedLinks::ended(std::uint32_t index, Until until) {
   // A device has two if an agent died with two of its links: any of them may be the kernel's.
   std::vector<std::shared_ptr<Event>> ends;
   const auto [first, last] = ends_.equal_range(index);
@@ -122,14 +122,14 @@ task<Waited> GivenLinks::ended(std::uint32_t index, Until until) {
   co_return Waited::ready;
 }
 
-void GivenLinks::forget_later() {
+void InheritedLinks::forget_later() {
   clock_.cancel(forgets_);
   forgets_ = 0;
   auto next = time_point::max();
-  for (const auto& [index, one] : given_) next = std::min(next, one.link.until);
+  for (const auto& [index, one] : links_) next = std::min(next, one.link.until);
   if (next == time_point::max()) return;
   forgets_ = clock_.schedule(next, [this] {
-    for (auto place = given_.begin(); place != given_.end();) {
+    for (auto place = links_.begin(); place != links_.end();) {
       const auto now = place++;
       if (now->second.link.until > clock_.now()) continue;
       // A resize of an agent that died may wait for what only this link can answer, and no other link can be made then.
@@ -142,18 +142,18 @@ void GivenLinks::forget_later() {
   });
 }
 
-void GivenLinks::refuse(Given::iterator place, const Error& why) {
+void InheritedLinks::refuse(Links::iterator place, const Error& why) {
   log_not_resumed(place->second.link.backend, place->first, why);
   discard(place);
 }
 
-GivenLinks::Given::iterator GivenLinks::discard(Given::iterator place) {
+InheritedLinks::Links::iterator InheritedLinks::discard(Links::iterator place) {
   end(place->first, std::move(place->second.link));
-  return given_.erase(place);
+  return links_.erase(place);
 }
 
 /// As Session::hang_up(), for a link that no session has.
-void GivenLinks::end(std::uint32_t index, GivenLink link) {
+void InheritedLinks::end(std::uint32_t index, InheritedLink link) {
   close_ledger(link.ledger.get());
   const auto seen = std::make_shared<Event>(control_, clock_);
   std::erase_if(ends_, [](const auto& one) { return one.second->is_set(); });
@@ -167,22 +167,23 @@ void GivenLinks::end(std::uint32_t index, GivenLink link) {
 }
 
 /// An error: nobody may go on with it.
-result<std::unique_ptr<InheritedSession>> GivenLinks::read_inherited(std::uint32_t index, One& one,
-                                                                     const image::Image& image, bool read_only) const {
+result<std::unique_ptr<InheritedSession>> InheritedLinks::read_inherited(std::uint32_t index, One& one,
+                                                                         const image::Image& image,
+                                                                         bool read_only) const {
   if (fd_store_ == nullptr) return Error{errc::failed_precondition, "no keeper holds it"};
-  GivenLink& given = one.link;
-  Expected expected{index, given.backend, {image.size(), read_only || image.read_only(), max_request_}, {}};
+  InheritedLink& link = one.link;
+  Expected expected{index, link.backend, {image.size(), read_only || image.read_only(), max_request_}, {}};
   if (one.arena) expected.arenas.emplace_back(one.arena->token(), one.arena->size());
-  auto owed = read_ledger(given.ledger.get(), expected);
+  auto owed = read_ledger(link.ledger.get(), expected);
   if (!owed) return owed.error();
   auto inherited = std::make_unique<InheritedSession>();
   inherited->fd_store = fd_store_;
   inherited->arena = one.arena;
   inherited->owed = std::move(*owed);
   inherited->device = index;
-  inherited->backend = given.backend;
-  inherited->token = given.token;
-  inherited->ledger = std::move(given.ledger);
+  inherited->backend = link.backend;
+  inherited->token = link.token;
+  inherited->ledger = std::move(link.ledger);
   return inherited;
 }
 

@@ -16,15 +16,15 @@ namespace corbd::nbd {
 /// One for each device. What nobody goes on with within a minute is ended: the kernel would wait for ever for it. If a
 /// command is under way on the node then, the end waits for that: it may be a resize that waits for its answers. Memory
 /// that none of them speaks of any more goes back to the system. Control thread.
-class GivenLinks {
+class InheritedLinks {
  public:
   /// Of `config` it takes what was kept, and the memory of that. `loop` ends links.
-  GivenLinks(executor control, Clock& clock, IoLoop& loop, Config& config);
-  ~GivenLinks() { clock_.cancel(forgets_); }
-  GivenLinks(const GivenLinks&) = delete;
-  GivenLinks& operator=(const GivenLinks&) = delete;
+  InheritedLinks(executor control, Clock& clock, IoLoop& loop, Config& config);
+  ~InheritedLinks() { clock_.cancel(forgets_); }
+  InheritedLinks(const InheritedLinks&) = delete;
+  InheritedLinks& operator=(const InheritedLinks&) = delete;
 
-  void add(std::uint32_t index, GivenLink link);
+  void add(std::uint32_t index, InheritedLink link);
   bool has(const std::string& backend) const;
 
   struct Found {
@@ -44,16 +44,16 @@ class GivenLinks {
 
  private:
   struct One {
-    GivenLink link;
+    InheritedLink link;
     std::shared_ptr<const OldArena> arena;  ///< that its ledger speaks of. It goes with the last link that has it.
   };
-  using Given = std::map<std::uint32_t, One>;
-  void add_inherited(std::uint32_t index, One one);
+  using Links = std::map<std::uint32_t, One>;
+  void add_kept(std::uint32_t index, One one);
   void forget_later();
   /// Nobody goes on with it, and the log says why.
-  void refuse(Given::iterator place, const Error& why);
-  Given::iterator discard(Given::iterator place);
-  void end(std::uint32_t index, GivenLink link);
+  void refuse(Links::iterator place, const Error& why);
+  Links::iterator discard(Links::iterator place);
+  void end(std::uint32_t index, InheritedLink link);
   result<std::unique_ptr<InheritedSession>> read_inherited(std::uint32_t index, One& one, const image::Image& image,
                                                            bool read_only) const;
 
@@ -63,7 +63,7 @@ class GivenLinks {
   device::FdStore* const fd_store_;
   const std::uint32_t max_request_;
   const std::string lock_;  ///< of the node's commands
-  Given given_;
+  Links links_;
   std::multimap<std::uint32_t, std::shared_ptr<Event>> ends_;  ///< of discarded links, by device
   Clock::TimerId forgets_ = 0;
 };
