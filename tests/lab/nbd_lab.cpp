@@ -171,7 +171,7 @@ TEST_CASE(
     args.backend = kBackend;
     args.size = node.image.size();
     args.flush = needs;
-    const auto got = node.run(node.devices->connect(*node.link, args, node.soon()));
+    const auto got = node.run(node.devices->connect(*node.link, args, node.patience()));
     REQUIRE(got);
     node.index = *got;
     const std::string cache = needs ? "write back" : "write through";

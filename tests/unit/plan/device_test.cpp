@@ -65,7 +65,7 @@ TEST_CASE("a predecessor's mark proves nothing if any other condition of a hando
   Model model = given_without_lock();
   const int what = GENERATE(range(0, 6));
   CAPTURE(what);
-  if (what == 0) model.seen.link_inherited = false;                               // there is no link to resume
+  if (what == 0) model.seen.link_inherited = false;                           // there is no link to resume
   if (what == 1) model.ownership.handed_over = false;                         // the mark was not left for this agent
   if (what == 2) model.ownership.foreign_watchers = {"10.0.0.9:0/77"};        // another client has it open
   if (what == 3) model.exclusive_lock = model.record->exclusive_lock = true;  // such an image needs its lock as well
