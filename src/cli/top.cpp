@@ -185,6 +185,11 @@ boost::json::object top_json(const std::vector<TopRow>& rows) {
                             {"oldest_request_s", row.oldest},
                             {"budget_wait_share", row.budget_wait}};
     if (row.p99) one["p99_s"] = *row.p99;
+    // A 0 would pass for a measurement.
+    if (row.by_kernel)
+      for (const char* figure : {"reads_per_s", "writes_per_s", "others_per_s", "read_bytes_per_s", "write_bytes_per_s",
+                                 "errors_per_s", "p99_s", "in_flight", "oldest_request_s", "budget_wait_share"})
+        one[figure] = nullptr;
     volumes.push_back(std::move(one));
   }
   return {{"volumes", std::move(volumes)}};

@@ -127,9 +127,22 @@ TEST_CASE("a row shows the claim's name if it is known, and `kernel` instead of 
   CHECK_THAT(text, ContainsSubstring(" 12.3 "));
   CHECK_THAT(text, ContainsSubstring("\nk?[1m "));
   CHECK_THAT(text, ContainsSubstring("kernel"));
+  CHECK_THAT(text.substr(text.find("k?[1m")), !ContainsSubstring("0"));
   CHECK_THAT(cli::top_table({named, mapped}, 1), ContainsSubstring("and 1 more\n"));
   const auto json = cli::top_json({named, mapped});
   CHECK(json.at("volumes").at(0).at("reads_per_s") == 1234.0);
   CHECK(json.at("volumes").at(0).at("budget_wait_share") == 0.0);
-  CHECK(json.at("volumes").at(1).at("p99_s").is_null());
+  CHECK(json.at("volumes").at(0).at("p99_s") == 0.0123);
+}
+
+TEST_CASE("the JSON of a volume of the kernel client has null for every figure") {
+  TopRow mapped;
+  mapped.by_kernel = true;
+  const auto json = cli::top_json({mapped}).at("volumes").at(0).as_object();
+  for (const char* figure : {"reads_per_s", "writes_per_s", "others_per_s", "read_bytes_per_s", "write_bytes_per_s",
+                             "errors_per_s", "p99_s", "in_flight", "oldest_request_s", "budget_wait_share"}) {
+    CAPTURE(figure);
+    CHECK(json.at(figure).is_null());
+  }
+  CHECK(json.at("by_kernel") == true);
 }
