@@ -39,15 +39,21 @@ TEST_CASE("the statistics of a raw block volume have one entry, its size in byte
   CHECK(response.usage(0).total() == 100);
 }
 
-TEST_CASE("the statistics of an abnormal volume contain its condition, even if the error's text is not UTF-8") {
+TEST_CASE(
+    "the statistics of an abnormal volume contain its condition beside its usage, and can be parsed even if the "
+    "error's text is not UTF-8") {
   auto status = staged();
   status.health = volume::Health::lost;
   status.last_error = Error{errc::lost, "taken by \xff"};
   v1::NodeGetVolumeStatsResponse response;
-  corbd::csi::fill(response, {100}, status);
-  CHECK(response.volume_condition().abnormal());
-  CHECK_THAT(response.volume_condition().message(), ContainsSubstring("taken by"));
-  CHECK(response.SerializeAsString().size() > 0);
+  corbd::csi::fill(response, {100, 60, 30, 10, 4, 6}, status);
+  v1::NodeGetVolumeStatsResponse received;
+  REQUIRE(received.ParseFromString(response.SerializeAsString()));
+  CHECK(received.volume_condition().abnormal());
+  CHECK_THAT(received.volume_condition().message(), ContainsSubstring("taken by ?"));
+  REQUIRE(received.usage_size() == 2);
+  CHECK(received.usage(0).used() == 60);
+  CHECK(received.usage(1).used() == 4);
 }
 
 TEST_CASE("a healthy volume has no health status, and a failed one is INACCESSIBLE with its reason") {

@@ -152,11 +152,12 @@ TEST_CASE("a stage and a publish of a volume without a mounter use the same defa
   }
 }
 
-TEST_CASE("a volume with file encryption is refused as unimplemented") {
+TEST_CASE("a volume with file encryption is refused as unimplemented, and the error names the feature") {
   auto request = stage_request();
   (*request.mutable_volume_context())["encrypted"] = "true";
   (*request.mutable_volume_context())["encryptionType"] = "file";
   CHECK(code_of(request) == errc::unimplemented);
+  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("encryptionType 'file'"));
 }
 
 TEST_CASE("the wish of an encrypted volume has a KMS ID and a passphrase, and that of another volume has no KMS ID") {
@@ -170,6 +171,14 @@ TEST_CASE("the wish of an encrypted volume has a KMS ID and a passphrase, and th
   CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).kms_id == "own");
   (*request.mutable_volume_context())["encrypted"] = "false";
   CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).kms_id.empty());
+}
+
+// ceph-csi's journal overrules the attributes: it may say that the volume is encrypted.
+TEST_CASE("the wish keeps the passphrase of a volume whose attributes do not say that it is encrypted") {
+  auto request = stage_request();
+  (*request.mutable_secrets())["encryptionPassphrase"] = "canary passphrase";
+  (*request.mutable_volume_context())["encrypted"] = "false";
+  CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).passphrase.reveal() == "canary passphrase");
 }
 
 TEST_CASE(

@@ -21,6 +21,19 @@ TEST_CASE("a volume ID of 255 bytes, the most that a file name can have, is stag
   CHECK(code_of(request) == errc::invalid_argument);
 }
 
+TEST_CASE("a volume ID of 255 bytes can be published, and a longer one is refused") {
+  v1::NodePublishVolumeRequest publish;
+  *publish.mutable_volume_capability() = stage_request().volume_capability();
+  publish.set_staging_target_path("/staging");
+  publish.set_target_path("/target");
+  publish.set_volume_id(std::string(255, 'a'));
+  CHECK(corbd::csi::wish_of(publish));
+  publish.set_volume_id(std::string(256, 'a'));
+  const auto refused = corbd::csi::wish_of(publish);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::invalid_argument);
+}
+
 TEST_CASE("a volume ID of any length can be unpublished and unstaged") {
   v1::NodeUnstageVolumeRequest unstage;
   unstage.set_volume_id(std::string(5000, 'a'));

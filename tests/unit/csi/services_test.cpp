@@ -184,6 +184,18 @@ TEST_CASE("the answer to NodeGetInfo contains the node's topology with its segme
   CHECK(info.accessible_topology().segments().at("topology.rbd.csi.ceph.com/zone") == "z1");
 }
 
+// An orchestrator waits for the topology, because the plugin's capabilities promise one.
+TEST_CASE("the answer to NodeGetInfo contains a topology even if the node has no segments") {
+  Served scene;
+  scene.topology = std::map<std::string, std::string>();
+  REQUIRE(scene.start());
+  grpc::ClientContext context;
+  v1::NodeGetInfoResponse info;
+  REQUIRE(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).ok());
+  CHECK(info.has_accessible_topology());
+  CHECK(info.accessible_topology().segments().empty());
+}
+
 TEST_CASE("the plugin's capabilities name a controller only if one is deployed, and online expansion always") {
   const bool controller = GENERATE(true, false);
   Served scene(512, false, controller);

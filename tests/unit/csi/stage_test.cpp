@@ -1,8 +1,11 @@
 #include "corbd/csi/stage.hpp"
 
+#include "requests.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
+using corbd::csi::stage_wish;
+using corbd::csi::wish_of;
 using plan::Staged;
 
 namespace {
@@ -20,8 +23,8 @@ orchestrator::StageArguments arguments(const std::string& access_mode = "ReadWri
 
 }  // namespace
 
-TEST_CASE("the API server's objects become the stage wish that a call of kubelet would make") {
-  const auto made = csi::stage_wish(arguments());
+TEST_CASE("a stage wish from the API server's objects has their path, mount flags, user and key, and ext4 by default") {
+  const auto made = stage_wish(arguments());
   REQUIRE(made);
   const auto& wish = std::get<Staged>(*made);
   CHECK(wish.path == "/k/globalmount");
@@ -31,23 +34,43 @@ TEST_CASE("the API server's objects become the stage wish that a call of kubelet
   CHECK(wish.key.reveal() == "key");
 }
 
+TEST_CASE("the API server's objects become the stage wish that a call of kubelet would make") {
+  auto objects = arguments();
+  objects.fstype = "xfs";
+  objects.volume_context.insert({{"mapOptions", "nbd:notrim"}, {"csi.storage.k8s.io/pvc/name", "data"}});
+  objects.secrets["encryptionPassphrase"] = Secret("phrase");
+  ::csi::v1::NodeStageVolumeRequest call;
+  call.set_volume_id(objects.volume_id);
+  call.set_staging_target_path("/k/globalmount");
+  auto& capability = *call.mutable_volume_capability();
+  capability.mutable_access_mode()->set_mode(::csi::v1::VolumeCapability::AccessMode::SINGLE_NODE_MULTI_WRITER);
+  capability.mutable_mount()->set_fs_type("xfs");
+  for (const char* flag : {"discard", "context=\"a,b\""}) capability.mutable_mount()->add_mount_flags(flag);
+  for (const auto& [name, value] : objects.volume_context) (*call.mutable_volume_context())[name] = value;
+  for (const auto& [name, secret] : objects.secrets) (*call.mutable_secrets())[name] = std::string(secret.reveal());
+  const auto made = stage_wish(objects), called = wish_of(call);
+  REQUIRE(made);
+  REQUIRE(called);
+  CHECK((std::get<Staged>(*made) == std::get<Staged>(*called)));
+}
+
 TEST_CASE("the access mode of a PersistentVolume decides how its volume is used, and an unknown mode is refused") {
-  CHECK(std::get<Staged>(*csi::stage_wish(arguments("ReadWriteOncePod"))).capability.single_writer);
-  CHECK(std::get<Staged>(*csi::stage_wish(arguments("ReadOnlyMany"))).capability.read_only);
+  CHECK(std::get<Staged>(*stage_wish(arguments("ReadWriteOncePod"))).capability.single_writer);
+  CHECK(std::get<Staged>(*stage_wish(arguments("ReadOnlyMany"))).capability.read_only);
   auto shared = arguments("ReadWriteMany");
   shared.block = true;
-  CHECK(std::get<Staged>(*csi::stage_wish(shared)).capability.shared);
-  CHECK(csi::stage_wish(arguments("ReadSometimes")).error().code == errc::invalid_argument);
+  CHECK(std::get<Staged>(*stage_wish(shared)).capability.shared);
+  CHECK(stage_wish(arguments("ReadSometimes")).error().code == errc::invalid_argument);
 }
 
 TEST_CASE("a stage wish from the API server's objects uses nbd, whatever mounter the attributes name") {
   auto named = arguments();
   named.volume_context["mounter"] = GENERATE("", "rbd", "rbd-nbd");
-  CHECK(std::get<Staged>(*csi::stage_wish(named)).mounter == cephcsi::Mounter::nbd);
+  CHECK(std::get<Staged>(*stage_wish(named)).mounter == cephcsi::Mounter::nbd);
 }
 
 TEST_CASE("a secret without a key is refused, as in a call of kubelet") {
   auto empty = arguments();
   empty.secrets.erase("userKey");
-  CHECK(csi::stage_wish(empty).error().code == errc::invalid_argument);
+  CHECK(stage_wish(empty).error().code == errc::invalid_argument);
 }
