@@ -179,10 +179,14 @@ TEST_CASE("the page of a volume whose device is gone says that the kernel has no
   CHECK_THAT(volume_page(response, kNow), ContainsSubstring("none: the kernel has no device for it"));
 }
 
-TEST_CASE("the page of a volume that waits for its cluster says so") {
+TEST_CASE("the page of a volume that waits for its cluster says so, and gives no time for the next attempt") {
   v1::GetVolumeResponse response;
-  response.mutable_volume()->mutable_healing()->set_waits_for_cluster(true);
-  CHECK_THAT(volume_page(response, kNow), ContainsSubstring("waits until its cluster answers"));
+  auto& healing = *response.mutable_volume()->mutable_healing();
+  healing.set_next_try_ms(5000);
+  CHECK_THAT(volume_page(response, kNow), ContainsSubstring("the next in 5s"));
+  healing.set_waits_for_cluster(true);
+  CHECK_THAT(volume_page(response, kNow),
+             ContainsSubstring("waits until its cluster answers") && !ContainsSubstring("the next"));
 }
 
 TEST_CASE("an event is printed on one line even if its reason contains a line break") {

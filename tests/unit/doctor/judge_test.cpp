@@ -358,13 +358,15 @@ TEST_CASE("the host's network namespace is needed only before Linux 6.4") {
   CHECK(find(inputs, "network-namespace").verdict == Grade::ok);
 }
 
-TEST_CASE("a folder of kubelet without mount propagation to the host, or without a mount, is a failure") {
+TEST_CASE("either folder of kubelet without mount propagation to the host, or without a mount, is a failure") {
   auto inputs = healthy();
-  auto& plugins = inputs.propagation.at(1).second;
-  plugins = false;
+  auto& [folder, shared] = inputs.propagation.at(GENERATE(0, 1));
+  shared = false;
   CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
-  plugins.reset();
+  CHECK_THAT(find(inputs, "mount-propagation").said, ContainsSubstring(folder));
+  shared.reset();
   CHECK(find(inputs, "mount-propagation").verdict == Grade::failure);
+  CHECK_THAT(find(inputs, "mount-propagation").said, ContainsSubstring(folder));
 }
 
 TEST_CASE("a missing folder, which the agent will create, is a warning, and an unusable one is a failure") {

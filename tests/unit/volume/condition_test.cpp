@@ -74,11 +74,13 @@ TEST_CASE("the message of a condition contains the text of the last error") {
   CHECK_THAT(condition_of(status_of(Health::lost, errc::lost)).message, ContainsSubstring("what was tried last"));
 }
 
-TEST_CASE("a served volume whose oldest request has waited too long has the reason ClusterUnreachable") {
+TEST_CASE(
+    "a served volume whose oldest request has waited too long is inaccessible with the reason ClusterUnreachable") {
   Status status = status_of(Health::staged);
   status.oldest = std::chrono::seconds(29);
   CHECK(condition_of(status).kind == Kind::healthy);
   status.oldest = std::chrono::seconds(45);
+  CHECK(condition_of(status).kind == Kind::inaccessible);
   CHECK(condition_of(status).reason == "ClusterUnreachable");
   CHECK_THAT(condition_of(status).message, ContainsSubstring("45 s"));
 }

@@ -27,9 +27,11 @@ TEST_CASE("dropping a stash deletes the temporary file that a crash left, so tha
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
-TEST_CASE("a staging path without a stash reads as none, and dropping the stash of a missing path succeeds") {
+TEST_CASE("a staging path without a stash, or a missing one, reads as none, and dropping its stash succeeds") {
   const test::Folder folder;
   CHECK(volume::read_stash(folder.path()).value() == std::nullopt);
+  CHECK(volume::drop_stash(folder.path()));
+  CHECK(volume::read_stash(folder.path() + "/gone").value() == std::nullopt);
   CHECK(volume::drop_stash(folder.path() + "/gone"));
   std::ofstream(cephcsi::stash_file(folder.path())) << R"({"image":"i"})";
   CHECK(volume::read_stash(folder.path()).value()->image == "i");
