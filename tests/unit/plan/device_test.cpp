@@ -80,11 +80,15 @@ TEST_CASE("a predecessor's mark proves nothing if any other condition of a hando
   CHECK(failure(last) == errc::unproven);
 }
 
-TEST_CASE("a heal of an unserved volume without its Ceph key fails as unavailable") {
+TEST_CASE("a heal of an unserved volume without its Ceph key fails as unavailable, and opens nothing") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
+  model.ownership.lock = Lock::our_dead;
   model.seen.key_known = false;
-  CHECK(failure(model.decide(Wish(Healed{}))) == errc::unavailable);
+  Decision last;
+  CHECK(run(model, Wish(Healed{}), &last) == std::vector<Step>{});
+  CHECK(failure(last) == errc::unavailable);
 }
 
 TEST_CASE(

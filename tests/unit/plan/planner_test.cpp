@@ -147,8 +147,11 @@ TEST_CASE("a device that device-mapper holds is not disconnected") {
   Model model = staged_model();
   model.seen.devices.front().holders.push_back({.name = "dm-0", .mapping = "vg-data"});
   Decision last;
-  REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
+  const auto steps = run(model, Wish(Unstaged{kPath}), &last);
+  REQUIRE(steps);
   CHECK(failure(last) == errc::in_use);
+  CHECK(std::ranges::count(*steps, Step(step::Disconnect{})) == 0);
+  CHECK(model.seen.devices.size() == 1);
 }
 
 TEST_CASE("an unstage or unpublish without a record clears its path once, and fails if another volume has that path") {

@@ -51,16 +51,18 @@ TEST_CASE("a stage that is refused because another client has its image locked w
 }
 
 TEST_CASE(
-    "an unstage without record and stash fails while the device is unserved, and unmounts a served device without "
-    "removing it") {
+    "an unstage without record and stash fails and touches nothing while the device is unserved, and unmounts a "
+    "served device without removing it") {
   Model model = staged_model();
   model.record.reset();
   model.seen.link = Observation::Link::none;
   model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
-  CHECK(std::holds_alternative<Step>(model.decide(Wish(Unstaged{kPath}))));
   Decision last;
-  REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
+  CHECK(run(model, Wish(Unstaged{kPath}), &last) ==
+        std::vector<Step>{step::Look{Fact::stash}, step::Look{Fact::served_by_other}});
   CHECK(failure(last) == errc::unavailable);
+  CHECK(model.seen.mounts.size() == 1);
+  CHECK(model.seen.devices.size() == 1);
   model.seen.facts = Facts();
   model.other_serves = true;
   REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
@@ -86,6 +88,13 @@ TEST_CASE("a stash that lacks the recorded attachment UID gets that UID when the
   model.record->attachment_uid = "uid-1";
   CHECK(run(model, Wish(Attached{"uid-1"})) ==
         std::vector<Step>{step::Look{Fact::stash}, step::WriteStash{kPath, {}}, step::WriteRecord{}});
+  CHECK(model.stash->attachment == "uid-1");
+}
+
+TEST_CASE("a stash that was overwritten after it got its attachment UID gets the UID again") {
+  Model model = stashed_model();
+  model.record->attachment_uid = model.record->signed_as = "uid-1";
+  CHECK(run(model, Wish(Attached{"uid-1"})) == std::vector<Step>{step::Look{Fact::stash}, step::WriteStash{kPath, {}}});
   CHECK(model.stash->attachment == "uid-1");
 }
 
