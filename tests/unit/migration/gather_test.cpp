@@ -213,6 +213,8 @@ TEST_CASE("a node without CSI volumes, kernel modules and agent has nothing stag
 
 TEST_CASE("the staged volumes are unknown if kubelet's plugins folder is missing") {
   const HostFolder host;
+  fs::create_directories(host.at("/sys/module/nbd"));
+  REQUIRE(exit_code(forecast_migration(host.gathered())) == 0);
   fs::remove_all(host.at("/var/lib/kubelet/plugins"));
   CHECK_FALSE(host.gathered().kubelet);
   CHECK(exit_code(forecast_migration(host.gathered())) == 2);
@@ -245,13 +247,16 @@ TEST_CASE("another RBD driver's folder is reported only if this driver has no fo
 
 namespace {
 
-ForecastInputs asked(const result<kube::Access>& access, const std::string& volume, const std::string& node) {
+/// `staged`: volume IDs, each with its PersistentVolume.
+ForecastInputs asked(const result<kube::Access>& access, const std::vector<std::pair<std::string, std::string>>& staged,
+                     const std::string& node = "") {
   ForecastInputs inputs;
   inputs.options.driver = kDriver;
-  StagedAt at;
-  at.volume_id = "v1";
-  at.persistent_volume = volume;
-  inputs.staged = {at, at};
+  for (const auto& [id, volume] : staged) {
+    auto& at = inputs.staged.emplace_back();
+    at.volume_id = id;
+    at.persistent_volume = volume;
+  }
   ask_api_server(inputs, access, node);
   return inputs;
 }
@@ -274,7 +279,8 @@ TEST_CASE("a volume's PersistentVolume and secret are requested by name, once pe
     peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
   });
   const bool by_attachment = GENERATE(true, false);
-  const auto inputs = asked(server.access(), by_attachment ? "" : "pvc-1", by_attachment ? "node-1" : "");
+  const std::string volume = by_attachment ? "" : "pvc-1";
+  const auto inputs = asked(server.access(), {{"v1", volume}, {"v1", volume}}, by_attachment ? "node-1" : "");
   REQUIRE(inputs.api);
   const auto& facts = inputs.facts.at("v1");
   REQUIRE(facts.volume);
@@ -357,15 +363,21 @@ TEST_CASE("the CSIDriver's attachRequired is requested once for all volumes whos
         }) == 1);
 }
 
-TEST_CASE("a PersistentVolume that is missing or of another driver is an error of its volume, not of the API server") {
+TEST_CASE(
+    "a PersistentVolume that is missing or of another driver is an error of its volume only, and the next volume is "
+    "asked for") {
   const std::string body = GENERATE(as<std::string>(), "", R"({"spec":{"csi":{"driver":"x","volumeHandle":"v1"}}})");
-  const test::ApiServer server([&](const auto&, auto& peer) {
+  const test::ApiServer server([&](const auto& request, auto& peer) {
+    if (request.target.ends_with("/pvc-2"))
+      return peer.answer(
+          200, R"({"metadata":{"name":"pvc-2"},"spec":{"csi":{"driver":")" + kDriver + R"(","volumeHandle":"v2"}}})");
     if (body.empty()) return peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
     peer.answer(200, body);
   });
-  const auto inputs = asked(server.access(), "pvc-1", "");
+  const auto inputs = asked(server.access(), {{"v1", "pvc-1"}, {"v2", "pvc-2"}});
   CHECK(inputs.api);
   CHECK_THAT(inputs.facts.at("v1").volume.error().text, ContainsSubstring("pvc-1"));
+  CHECK(inputs.facts.at("v2").volume);
 }
 
 TEST_CASE("an API server that cannot be reached is reported as an error") {
@@ -373,6 +385,13 @@ TEST_CASE("an API server that cannot be reached is reported as an error") {
   access.host = "127.0.0.1";
   access.port = 1;
   access.tls = false;
-  const auto inputs = asked(access, "pvc-1", "");
+  CHECK_FALSE(asked(access, {{"v1", "pvc-1"}}).api);
+}
+
+TEST_CASE("an API server that hangs up is not asked about the next volume") {
+  const test::ApiServer server([](const auto&, auto& peer) { peer.close(); });
+  const auto inputs = asked(server.access(), {{"v1", "pvc-1"}, {"v2", "pvc-2"}});
   CHECK_FALSE(inputs.api);
+  CHECK(inputs.facts.size() == 1);
+  CHECK(std::ranges::all_of(server.requests(), [](const auto& one) { return one.target.ends_with("/pvc-1"); }));
 }

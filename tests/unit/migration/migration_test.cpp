@@ -310,11 +310,18 @@ TEST_CASE(
 TEST_CASE("both forecasts warn if nothing is staged but an RBD device or another driver's folder is there") {
   auto inputs = node();
   inputs.staged.clear();
+  std::string check = "devices";
   SECTION("an nbd device") { inputs.nbd = {by_nbd(0, "v", {})}; }
   SECTION("a device of the kernel client") { inputs.krbd = {by_krbd(0, "a")}; }
-  SECTION("another driver's folder") { inputs.other_drivers = {"rook-ceph.rbd.csi.ceph.com"}; }
-  CHECK(exit_code(forecast_migration(inputs)) == 1);
-  CHECK(exit_code(forecast_rollback(inputs)) == 1);
+  SECTION("another driver's folder") {
+    inputs.other_drivers = {"rook-ceph.rbd.csi.ceph.com"};
+    check = "driver";
+  }
+  for (const auto& forecast : {forecast_migration(inputs), forecast_rollback(inputs)}) {
+    CHECK(exit_code(forecast) == 1);
+    CHECK(forecast.node.back().check == check);
+    CHECK(forecast.node.back().verdict == Grade::warning);
+  }
 }
 
 TEST_CASE("a migration forecast names who serves a volume from its next stage on, and the setting that decides it") {
@@ -575,10 +582,11 @@ TEST_CASE(
   CHECK(only(forecast_migration(inputs)).after == "nobody: corbd refuses it");
 }
 
-TEST_CASE("a migration forecast lists as unknown what only corbd's stage will ask Ceph") {
+TEST_CASE("a migration forecast lists as unknown what only corbd's stage will ask Ceph, and is no worse for it") {
   using Questions = std::vector<std::string>;
   const std::string journal = "which image the volume's journal names", users = "who has the image locked or open";
   CHECK(only(forecast_migration(by_kernel())).not_known == Questions{journal});
+  CHECK(exit_code(forecast_migration(by_kernel())) == 0);
   CHECK(only(forecast_migration(by_rbd_nbd())).not_known == Questions{journal, users});
   SECTION("a static volume's image is known, because its attributes name the image") {
     auto inputs = by_kernel();
@@ -694,7 +702,10 @@ TEST_CASE("a rollback forecast is OK for a volume that rbd-nbd still serves") {
   auto inputs = by_rbd_nbd();
   inputs.agent = true;
   inputs.records.volumes = {kVolume};
-  CHECK(exit_code(forecast_rollback(inputs)) == 0);
+  const auto forecast = forecast_rollback(inputs);
+  CHECK(exit_code(forecast) == 0);
+  CHECK(only(forecast).now == "rbd-nbd, process 4711");
+  CHECK(only(forecast).after == "rbd-nbd, process 4711, which ceph-csi takes for its own");
 }
 
 TEST_CASE("every finding that is not OK has a remedy") {
