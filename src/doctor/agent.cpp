@@ -33,7 +33,7 @@ std::optional<v1::GetStatusResponse> ask_status(const std::string& endpoint) {
   return status.ok() ? std::optional(std::move(response)) : std::nullopt;
 }
 
-result<std::map<std::string, std::string>> ask_volumes(const std::string& endpoint) {
+result<std::map<std::string, AgentVolume>> ask_volumes(const std::string& endpoint) {
   v1::ListVolumesResponse response;
   const auto status =
       ask(endpoint, std::chrono::seconds(10), &v1::Admin::Stub::ListVolumes, v1::ListVolumesRequest(), response);
@@ -42,10 +42,10 @@ result<std::map<std::string, std::string>> ask_volumes(const std::string& endpoi
                  "asking the agent for its volumes: no answer within 10 s: the agent's log says what it waits for"};
   if (!status.ok())
     return Error{errc::unavailable, "asking the agent for its volumes: " + for_terminal(status.error_message())};
-  std::map<std::string, std::string> states;
+  std::map<std::string, AgentVolume> all;
   for (const auto& volume : response.volumes())
-    states[volume.id()] = rpc::enum_word(*v1::Health_descriptor(), volume.health());
-  return states;
+    all[volume.id()] = {rpc::enum_word(*v1::Health_descriptor(), volume.health()), volume.caches_before_flush()};
+  return all;
 }
 
 }  // namespace corbd::doctor

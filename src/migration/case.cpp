@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "corbd/cephcsi/handle.hpp"
+#include "corbd/core/text.hpp"
 
 namespace corbd::migration {
 namespace {
@@ -43,9 +44,8 @@ void find_device(Case& of) {
 
 /// The agent's word; null: it has none, or was not asked.
 const std::string* state_of(const Case& of) {
-  if (!of.inputs.states) return nullptr;
-  const auto found = of.inputs.states->find(of.at.volume_id);
-  return found == of.inputs.states->end() ? nullptr : &found->second;
+  const auto* volume = agent_volume(of);
+  return volume == nullptr ? nullptr : &volume->state;
 }
 
 Server server_now(const Case& of) {
@@ -133,14 +133,35 @@ VolumeForecast start_forecast(const Case& of) {
   return made;
 }
 
+const doctor::AgentVolume* agent_volume(const Case& of) {
+  if (!of.inputs.volumes) return nullptr;
+  const auto found = of.inputs.volumes->find(of.at.volume_id);
+  return found == of.inputs.volumes->end() ? nullptr : &found->second;
+}
+
+std::optional<std::string> rbd_nbd_option(const Case& of, std::string_view name) {
+  const auto read = cephcsi::split_map_options(attribute(of, "mapOptions"));
+  if (!read) return std::nullopt;
+  std::optional<std::string> found;
+  for (const auto option : pieces(read->nbd, ',')) {
+    std::string text(option);
+    std::erase(text, ' ');
+    const auto equals = std::min(text.find('='), text.size());
+    std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(equals), '-', '_');
+    // The last one counts.
+    if (text.substr(0, equals) == name) found = equals < text.size() ? text.substr(equals + 1) : "";
+  }
+  return found;
+}
+
 void add_finding(VolumeForecast& into, Grade verdict, std::string check, std::string said, std::string remedy) {
   into.findings.push_back({std::move(check), verdict, std::move(said), std::move(remedy)});
 }
 
 void judge_agent(const Case& of, VolumeForecast& into) {
-  if (!of.inputs.states)
+  if (!of.inputs.volumes)
     return add_finding(into, Grade::warning, "state",
-                       "whether corbd serves it is not known: " + of.inputs.states.error().text,
+                       "whether corbd serves it is not known: " + of.inputs.volumes.error().text,
                        "`corbd volumes` shows it; go on when it is staged");
   const auto* state = state_of(of);
   if (state == nullptr || *state != "staged")

@@ -31,6 +31,10 @@ Case case_of(const ForecastInputs& inputs, const StagedAt& at);
 std::string attribute(const Case& of, const char* name);
 /// By the volume's ID, or the attributes of a static one; empty: not known.
 std::string cluster_of(const Case& of);
+/// What the agent says of it; null: it does not know the volume, or was not asked.
+const doctor::AgentVolume* agent_volume(const Case& of);
+/// Of rbd-nbd's options in the volume's mapOptions: the value of "rbd_cache" in "nbd:rbd-cache=false".
+std::optional<std::string> rbd_nbd_option(const Case& of, std::string_view name);
 /// The device of the kernel's client; null: the volume has none.
 const device::Mapped* mapped_device(const Case& of);
 /// By the name that ceph-csi noted.

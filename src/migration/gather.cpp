@@ -248,10 +248,13 @@ ForecastInputs gather(const Options& options) {
   const Host host{options.root, options.kubelet_dir, mounts ? *mounts : std::vector<host::Mount>()};
   static_cast<doctor::Readings&>(inputs) = doctor::read_node(options, options.root);
   inputs.agent = rpc::answers(options.admin_endpoint).has_value();
-  if (inputs.agent) inputs.states = doctor::ask_volumes(options.admin_endpoint);
+  if (inputs.agent) inputs.volumes = doctor::ask_volumes(options.admin_endpoint);
   if (!mounts) inputs.mounts = mounts.error();
   if (auto devices = nbd::read_inventory(sys))
-    for (auto& seen : *devices) inputs.nbd.push_back({std::move(seen)});
+    for (auto& seen : *devices) {
+      const auto cache = sysfs::attribute(sys + "/block/" + device::name(seen.kind, seen.index) + "/queue/write_cache");
+      inputs.nbd.push_back({.seen = std::move(seen), .flushes = cache != "write through"});
+    }
   if (auto devices = krbd::read_inventory(sys)) inputs.krbd = std::move(*devices);
   inputs.daemons = find_daemons(options.root, inputs.nbd);
   if (auto seen = in_host_pids(options.root); !seen) inputs.daemons = seen.error();

@@ -29,6 +29,7 @@ struct NbdUser {
   std::vector<int> daemons = {};  ///< IDs of the rbd-nbd processes that serve it
   /// Each of `daemons` acknowledges only what is stored, by its command line or its ceph.conf. An error: not known.
   result<bool> cache_off = Error{errc::not_found, "no process of rbd-nbd was seen"};
+  bool flushes = true;  ///< the kernel sends it flushes, as its queue/write_cache shows
 };
 /// A folder in which kubelet has a volume staged.
 struct StagedAt {
@@ -59,8 +60,8 @@ struct VolumeFacts {
 
 struct ForecastInputs : doctor::Readings {
   bool agent = false;  ///< an agent answers here
-  /// What the agent says of its volumes: volume ID to state ("staged", "unproven").
-  result<std::map<std::string, std::string>> states = Error{errc::unavailable, "no agent was asked"};
+  /// What the agent says of its volumes, by volume ID.
+  result<std::map<std::string, doctor::AgentVolume>> volumes = Error{errc::unavailable, "no agent was asked"};
   std::vector<NbdUser> nbd;
   std::vector<device::Mapped> krbd;
   result<> daemons;  ///< an error: NbdUser::daemons is not known

@@ -57,16 +57,7 @@ void judge_device(const Case& of, VolumeForecast& into) {
 /// it.
 bool has_cache(const Case& of) {
   if (of.nbd != nullptr && of.nbd->cache_off) return !*of.nbd->cache_off;
-  if (of.object == nullptr) return true;
-  const auto read = cephcsi::split_map_options(attribute(of, "mapOptions"));
-  if (!read) return true;
-  constexpr std::string_view off = ",rbd_cache=false,";
-  std::string options = "," + read->nbd + ",";
-  std::ranges::replace(options, '-', '_');
-  std::erase(options, ' ');
-  // The last one counts.
-  const auto last = options.rfind(",rbd_cache=");
-  return last == std::string::npos || options.compare(last, off.size(), off) != 0;
+  return rbd_nbd_option(of, "rbd_cache") != "false";
 }
 
 void judge_cache(const Case& of, VolumeForecast& into) {

@@ -54,6 +54,21 @@ std::string misled(const Case& of) {
   return "";
 }
 
+/// On a device that sends no flushes rbd-nbd's cache writes through, unless that is switched off.
+void judge_flushes(const Case& of, VolumeForecast& into) {
+  if (of.nbd == nullptr || of.nbd->flushes || rbd_nbd_option(of, "rbd_cache") == "false") return;
+  constexpr const char* kOption = "rbd_cache_writethrough_until_flush";
+  const auto* volume = agent_volume(of);
+  const auto given = rbd_nbd_option(of, kOption);
+  if (given ? *given != "false" : volume == nullptr || !volume->caches_before_flush) return;
+  add_finding(into, Grade::failure, "flush",
+              "/dev/" + of.device + " sends no flushes, and " +
+                  (given ? "its attributes (mapOptions)" : "the configuration of its cluster, pool, image or node") +
+                  " switch " + kOption +
+                  " off: rbd-nbd's cache would acknowledge writes, and no fsync would ever store them",
+              std::string("switch ") + kOption + " on again (`ceph config`, ceph.conf, `rbd config`), or " + kDrain);
+}
+
 /// ceph-csi heals a filesystem whose attributes say rbd-nbd. It tries once, when its pod starts.
 void judge_served(const Case& of, VolumeForecast& into) {
   if (const std::string why = misled(of); !why.empty()) return nobody_will(of, into, "ceph-csi cannot heal it: " + why);
@@ -71,6 +86,7 @@ void judge_served(const Case& of, VolumeForecast& into) {
   if (attribute(of, "mounter") != "rbd-nbd")
     return nobody_will(of, into, "its attributes do not say mounter: rbd-nbd, so ceph-csi does not heal it");
   into.after = "rbd-nbd, when ceph-csi's pod has started and the API server answers it";
+  judge_flushes(of, into);
   if (only_readers(of))
     add_finding(into, Grade::warning, "read-only",
                 "ceph-csi 3.13 attaches a volume for readers for writing when it heals it", kDrain);

@@ -56,9 +56,9 @@ bool holds_lock(const Ground& ground, const Agent& agent) {
   return holder == agent.pid() || parent_of("/proc", holder) == agent.pid();
 }
 
-/// How often an agent went into reserve.
-std::size_t times_in_reserve(const Ground& ground) {
-  const std::string log = ground.read("log"), event = "handover.in_reserve";
+/// How often the agents logged that event.
+std::size_t times(const Ground& ground, const std::string& event) {
+  const std::string log = ground.read("log");
   std::size_t times = 0;
   for (auto at = log.find(event); at != std::string::npos; at = log.find(event, at + 1)) ++times;
   return times;
@@ -168,17 +168,18 @@ TEST_CASE("a restarted container of a pod in reserve stays in reserve") {
     const Agent first(ground, handed_over("pod-1", kept));
     REQUIRE(eventually([&] { return holds_lock(ground, first); }));
     // If the next agent dies before that, pod-2's ends, and its container is restarted.
-    REQUIRE(eventually([&] { return times_in_reserve(ground) == 1; }));
+    REQUIRE(eventually([&] { return times(ground, "handover.in_reserve") == 1; }));
   }
-  REQUIRE(eventually([&] { return holds_lock(ground, second); }));
+  // An agent in reserve takes the lock now and then, to see whether it is free.
+  REQUIRE(eventually([&] { return times(ground, "agent.started") == 3 && holds_lock(ground, second); }));
   Agent third(ground, handed_over("pod-3", kept));
   REQUIRE(eventually([&] { return holds_lock(ground, third); }));
   REQUIRE(third.answers());
-  REQUIRE(eventually([&] { return times_in_reserve(ground) == 2; }));
+  REQUIRE(eventually([&] { return times(ground, "handover.in_reserve") == 2; }));
   ::kill(second.pid(), SIGKILL);
   second.ended();
   const Agent again(ground, handed_over("pod-2", kept));
-  REQUIRE(eventually([&] { return times_in_reserve(ground) == 3; }));
+  REQUIRE(eventually([&] { return times(ground, "handover.in_reserve") == 3; }));
   CHECK(holds_lock(ground, third));
   CHECK(lives(again.pid()));
 }

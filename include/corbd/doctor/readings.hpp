@@ -34,7 +34,12 @@ struct Readings {
 /// `root`: where the host's root folder is seen; empty: here.
 Readings read_node(const Options& options, const std::string& root);
 
-/// What the agent says of its volumes: volume ID to state ("staged", "unproven"). 10 s.
-result<std::map<std::string, std::string>> ask_volumes(const std::string& endpoint);
+/// What the agent says of a volume.
+struct AgentVolume {
+  std::string state;                 ///< "staged", "unproven"
+  bool caches_before_flush = false;  ///< image::Image::caches_before_flush()
+};
+/// By volume ID. 10 s.
+result<std::map<std::string, AgentVolume>> ask_volumes(const std::string& endpoint);
 
 }  // namespace corbd::doctor

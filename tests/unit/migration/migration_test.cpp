@@ -96,7 +96,7 @@ ForecastInputs by_agent() {
   inputs.nbd[0].daemons.clear();
   inputs.agent = true;
   inputs.records.volumes = {kVolume};
-  inputs.states = std::map<std::string, std::string>{{kVolume, "staged"}};
+  inputs.volumes = std::map<std::string, doctor::AgentVolume>{{kVolume, {"staged"}}};
   return inputs;
 }
 
@@ -267,16 +267,42 @@ TEST_CASE(
     "both forecasts fail for an agent's volume that is not served, and a migration forecast warns if the agent is "
     "silent") {
   auto inputs = by_agent();
-  inputs.states = std::map<std::string, std::string>{{kVolume, "unproven"}};
+  inputs.volumes = std::map<std::string, doctor::AgentVolume>{{kVolume, {"unproven"}}};
   for (const auto& forecast : {forecast_migration(inputs), forecast_rollback(inputs)}) {
     CHECK(named(only(forecast), "state").verdict == Grade::failure);
     CHECK_THAT(named(only(forecast), "state").remedy, ContainsSubstring("leave corbd here until it is proven"));
     CHECK(only(forecast).now == "corbd: unproven");
   }
-  inputs.states = std::map<std::string, std::string>();
+  inputs.volumes = std::map<std::string, doctor::AgentVolume>();
   CHECK(migration_of(inputs, "state") == Grade::failure);
-  inputs.states = Error{errc::unavailable, "no answer"};
+  inputs.volumes = Error{errc::unavailable, "no answer"};
   CHECK(migration_of(inputs, "state") == Grade::warning);
+}
+
+TEST_CASE(
+    "a rollback forecast fails if a device sends no flushes and rbd-nbd would cache writes before the first flush") {
+  auto inputs = by_agent();
+  const auto grade = [&](const std::string& map_options) {
+    inputs.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"mapOptions", map_options}});
+    return named(only(forecast_rollback(inputs)), "flush").verdict;
+  };
+  const std::string by_attributes = "nbd:rbd-cache-writethrough-until-flush=false";
+  inputs.nbd[0].flushes = false;
+  SECTION("by the volume's attributes") { CHECK(grade(by_attributes) == Grade::failure); }
+  SECTION("by the configuration that the agent sees") {
+    inputs.volumes->at(kVolume).caches_before_flush = true;
+    CHECK(grade("") == Grade::failure);
+  }
+  SECTION("the attributes come before the configuration") {
+    inputs.volumes->at(kVolume).caches_before_flush = true;
+    CHECK(grade("nbd:rbd_cache_writethrough_until_flush=true") == Grade::ok);
+  }
+  SECTION("by default the cache writes through") { CHECK(grade("") == Grade::ok); }
+  SECTION("without a cache") { CHECK(grade(by_attributes + ",rbd_cache=false") == Grade::ok); }
+  SECTION("a device that sends flushes") {
+    inputs.nbd[0].flushes = true;
+    CHECK(grade(by_attributes) == Grade::ok);
+  }
 }
 
 TEST_CASE(
@@ -689,7 +715,7 @@ TEST_CASE(
 TEST_CASE("a rollback forecast fails for a volume whose I/O waits now, and for one that no kubelet folder names") {
   auto inputs = by_agent();
   inputs.records.volumes.clear();
-  inputs.states = std::map<std::string, std::string>();
+  inputs.volumes = std::map<std::string, doctor::AgentVolume>();
   CHECK(named(only(forecast_rollback(inputs)), "io").verdict == Grade::failure);
   inputs = by_agent();
   inputs.staged.clear();
