@@ -61,6 +61,12 @@ result<> read_config(const Option& option, NbdOptions& into) {
     if (is_off(option.value)) return {};
     return bad_option(option.name + " would acknowledge writes before they are stored: remove it");
   }
+  // The agent has no cache. It reads this option back from librbd, as what a later rbd-nbd has
+  // (image::Image::caches_before_flush).
+  if (option.name == "rbd-cache-writethrough-until-flush" && (option.value == "false" || option.value == "0")) {
+    into.serving.config["rbd_cache_writethrough_until_flush"] = "false";
+    return {};
+  }
   if (is_ours(option.name)) {
     into.ignored.push_back(option.name + ": the agent decides this itself");
     return {};

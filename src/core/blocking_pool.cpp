@@ -12,10 +12,10 @@ namespace corbd {
 
 /// The threads share it: the last one touches it after the pool has gone.
 struct BlockingPool::Threads {
-  Threads(std::size_t at_most, std::chrono::milliseconds how_long) : most(at_most), spare(how_long) {}
+  Threads(std::size_t at_most, std::chrono::milliseconds idle_for) : most(at_most), idle_timeout(idle_for) {}
 
   const std::size_t most;
-  const std::chrono::milliseconds spare;
+  const std::chrono::milliseconds idle_timeout;
   mutable std::mutex mutex;
   std::condition_variable changed, ended;
   std::deque<std::function<void()>> jobs;
@@ -26,9 +26,13 @@ struct BlockingPool::Threads {
   bool next(std::unique_lock<std::mutex>& lock, std::function<void()>& into) {
     ++idle;
     const auto due = [&] { return closing || !jobs.empty(); };
-    // The last thread stays: there may be no room to start another one.
-    while (!due())
-      if (!changed.wait_for(lock, spare, due) && alive > 1) break;
+    // The last idle thread stays: another one might not start, for lack of memory or of process IDs.
+    while (!due()) {
+      if (idle == 1)
+        changed.wait(lock, due);
+      else if (!changed.wait_for(lock, idle_timeout, due) && idle > 1)
+        break;
+    }
     --idle;
     if (jobs.empty()) return false;
     into = std::move(jobs.front());
@@ -55,8 +59,8 @@ struct BlockingPool::Threads {
   }
 };
 
-BlockingPool::BlockingPool(executor control, Clock& clock, std::size_t threads, std::chrono::milliseconds spare)
-    : control_(control), clock_(clock), threads_(std::make_shared<Threads>(threads, spare)) {
+BlockingPool::BlockingPool(executor control, Clock& clock, std::size_t threads, std::chrono::milliseconds idle_timeout)
+    : control_(control), clock_(clock), threads_(std::make_shared<Threads>(threads, idle_timeout)) {
   const std::lock_guard lock(threads_->mutex);
   Threads::start(threads_);
 }

@@ -43,8 +43,11 @@ result<std::map<std::string, AgentVolume>> ask_volumes(const std::string& endpoi
   if (!status.ok())
     return Error{errc::unavailable, "asking the agent for its volumes: " + for_terminal(status.error_message())};
   std::map<std::string, AgentVolume> all;
-  for (const auto& volume : response.volumes())
-    all[volume.id()] = {rpc::enum_word(*v1::Health_descriptor(), volume.health()), volume.caches_before_flush()};
+  for (const auto& volume : response.volumes()) {
+    auto& made = all[volume.id()];
+    made.state = rpc::enum_word(*v1::Health_descriptor(), volume.health());
+    if (volume.has_caches_before_flush()) made.caches_before_flush = volume.caches_before_flush();
+  }
   return all;
 }
 

@@ -253,7 +253,7 @@ ForecastInputs gather(const Options& options) {
   if (auto devices = nbd::read_inventory(sys))
     for (auto& seen : *devices) {
       const auto cache = sysfs::attribute(sys + "/block/" + device::name(seen.kind, seen.index) + "/queue/write_cache");
-      inputs.nbd.push_back({.seen = std::move(seen), .flushes = cache != "write through"});
+      inputs.nbd.push_back({.seen = std::move(seen), .sends_flushes = cache == "write back"});
     }
   if (auto devices = krbd::read_inventory(sys)) inputs.krbd = std::move(*devices);
   inputs.daemons = find_daemons(options.root, inputs.nbd);

@@ -29,7 +29,7 @@ struct NbdUser {
   std::vector<int> daemons = {};  ///< IDs of the rbd-nbd processes that serve it
   /// Each of `daemons` acknowledges only what is stored, by its command line or its ceph.conf. An error: not known.
   result<bool> cache_off = Error{errc::not_found, "no process of rbd-nbd was seen"};
-  bool flushes = true;  ///< the kernel sends it flushes, as its queue/write_cache shows
+  bool sends_flushes = true;  ///< the kernel sends it flushes, as its queue/write_cache shows
 };
 /// A folder in which kubelet has a volume staged.
 struct StagedAt {

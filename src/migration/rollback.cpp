@@ -56,17 +56,28 @@ std::string misled(const Case& of) {
 
 /// On a device that sends no flushes rbd-nbd's cache writes through, unless that is switched off.
 void judge_flushes(const Case& of, VolumeForecast& into) {
-  if (of.nbd == nullptr || of.nbd->flushes || rbd_nbd_option(of, "rbd_cache") == "false") return;
+  const auto is_off = [&](const char* option) {
+    const auto value = rbd_nbd_option(of, option);
+    return value == "false" || value == "0";
+  };
+  if (of.nbd == nullptr || of.nbd->sends_flushes || is_off("rbd_cache")) return;
   constexpr const char* kOption = "rbd_cache_writethrough_until_flush";
+  const bool by_attributes = is_off(kOption);
   const auto* volume = agent_volume(of);
-  const auto given = rbd_nbd_option(of, kOption);
-  if (given ? *given != "false" : volume == nullptr || !volume->caches_before_flush) return;
+  const auto effective = volume == nullptr ? std::nullopt : volume->caches_before_flush;
+  if (!by_attributes && !effective)
+    return add_finding(into, Grade::warning, "flush",
+                       of.device + " sends no flushes, and whether " + kOption + " is on is not known",
+                       std::string("see that it is on (`rbd config image list POOL/IMAGE`), or ") + kDrain);
+  if (!by_attributes && !*effective) return;
+  const std::string who = by_attributes ? "the volume's mapOptions switch "
+                                        : "the configuration of its cluster, pool, image or node switches ";
   add_finding(into, Grade::failure, "flush",
-              "/dev/" + of.device + " sends no flushes, and " +
-                  (given ? "its attributes (mapOptions)" : "the configuration of its cluster, pool, image or node") +
-                  " switch " + kOption +
-                  " off: rbd-nbd's cache would acknowledge writes, and no fsync would ever store them",
-              std::string("switch ") + kOption + " on again (`ceph config`, ceph.conf, `rbd config`), or " + kDrain);
+              of.device + " sends no flushes, and " + who + kOption +
+                  " off: rbd-nbd would acknowledge writes from its cache, and fsync would not store them",
+              by_attributes ? kDrain
+                            : std::string("switch ") + kOption +
+                                  " on again (`ceph config`, ceph.conf, `rbd config`), or " + kDrain);
 }
 
 /// ceph-csi heals a filesystem whose attributes say rbd-nbd. It tries once, when its pod starts.
@@ -137,6 +148,7 @@ VolumeForecast rolled_back(const Case& of) {
       break;
     case Server::other:
       made.after = made.now + ", which ceph-csi takes for its own";
+      judge_flushes(of, made);
       break;
     case Server::agent:
       judge_served(of, made);

@@ -115,7 +115,7 @@ result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, std::uin
   // Without NBD_FLAG_SEND_WRITE_ZEROES. The kernel (from 6.12) never takes that flag back from a number, and rbd-nbd,
   // which may get the number next, ends at such a request.
   std::uint64_t flags = NBD_FLAG_HAS_FLAGS;
-  if (args.flush) flags |= NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA;
+  if (args.send_flush) flags |= NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA;
   if (args.trim) flags |= NBD_FLAG_SEND_TRIM;
   if (args.read_only) flags |= NBD_FLAG_READ_ONLY;
   message.u32(NBD_ATTR_INDEX, index);

@@ -45,8 +45,9 @@ std::vector<Notices::Told> Notices::changed(const volume::Change& change, const 
       Stall& stall = stalls_.try_emplace(id, Stall{now, {}}).first->second;
       if (change.to == Health::reconnecting && status.access_lost)
         tell(stall, "VolumeFenced",
-             "The cluster has cut this node's client off. Writes wait. The agent serves the volume again if the image "
-             "is still this node's. If nobody fenced the node, see `ceph osd blocklist ls`." +
+             "The cluster has cut this node's client off, or it lost the image's lock. Writes wait. The agent serves "
+             "the "
+             "volume again if the image is still this node's. If nobody fenced the node, see `ceph osd blocklist ls`." +
                  see(id));
       if (change.to == Health::unproven) tell(stall, "HealingFailed", "Writes wait: " + change.why + "." + see(id));
       if (change.to == Health::lost)

@@ -25,8 +25,7 @@ std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view
 /// of all clients may. What a client was started with does not tell then.
 std::optional<Error> decides_cache(const std::vector<Option>& options, std::string_view pool, std::string_view image);
 
-/// Whether librbd's cache, in a client that has one, acknowledges before it was asked for a flush. By default it writes
-/// through until then.
+/// image::Image::caches_before_flush()
 bool caches_before_flush(const std::vector<Option>& options);
 
 /// Whether our own writes set the image's modify timestamp, although connect.cpp says that they shall not.

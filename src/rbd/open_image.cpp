@@ -92,7 +92,7 @@ Error cannot_open(const image::Key& key, const std::string& pool, int r) {
   return failure("opening the " + which, r);
 }
 
-/// Somebody may switch journaling on while the image is open.
+/// The features may change while the image is open. An existing device keeps its flags.
 void note_features(OpenImage& opened, std::uint64_t features) {
   opened.journaled.store((features & RBD_FEATURE_JOURNALING) != 0, std::memory_order_relaxed);
 }

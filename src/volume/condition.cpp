@@ -34,7 +34,8 @@ Condition unserved(const Status& status) {
     return {Kind::inaccessible, "NodeFenced", "the cluster has fenced this node, and I/O waits" + because(status)};
   if (status.access_lost || code == errc::fenced)
     return {Kind::inaccessible, "ClientFenced",
-            "the cluster has cut the volume's client off; I/O waits until a new client serves the volume" +
+            "the volume's client was cut off by the cluster or lost its lock; I/O waits until a new client serves the "
+            "volume" +
                 because(status)};
   if (code == errc::unreachable)
     return {Kind::inaccessible, "ClusterUnreachable", "the cluster does not answer, and I/O waits" + because(status)};

@@ -53,7 +53,8 @@ task<result<>> DeviceSteps::start_session(Volume& volume) {
         {{"volume", volume.id},
          {"hint",
           "rbd-nbd died, and writes that its cache had acknowledged but not stored may be lost: the next flush "
-          "fails, so that fsync does not claim that they are stored"}});
+          "of the device fails, so that fsync does not claim that they are stored. A device that sends no flushes (its "
+          "queue/write_cache says \"write through\") lost nothing, unless rbd_cache_writethrough_until_flush is off"}});
   // Healing writes into the record that it was told.
   options.on_loss_told = [this, &volume, still] {
     if (!still.expired()) health_.report_failure(volume, "a flush failed, because rbd-nbd had lost writes");
@@ -83,7 +84,7 @@ task<result<>> DeviceSteps::connect(Volume& volume) {
   args.block_size = volume.record->block_size;
   args.read_only = volume.record->read_only;
   args.trim = volume.record->source.serving.trim;
-  args.flush = volume.server.image()->needs_flush() || volume.server.image()->caches_before_flush();
+  args.send_flush = volume.server.image()->needs_flush() || volume.server.image()->caches_before_flush();
   args.dead_conn_timeout_s = dead_conn_timeout_s(volume);
   args.avoid = [this, &volume] { return numbers_(volume); };
   volume.device.untuned = true;

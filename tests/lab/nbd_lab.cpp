@@ -161,8 +161,8 @@ TEST_CASE("the kernel refuses a new link while the old one lives, and the agent 
   old->shut();
 }
 
-TEST_CASE(
-    "a device of an image that needs no flush has no write cache, and the next device of its number may have one") {
+TEST_CASE("a device whose image needs no flush announces no write cache, and the next device with its number can") {
+  std::vector<std::uint32_t> numbers;
   for (const bool needs : {false, true}) {
     Node node;
     node.image.set_needs_flush(needs);
@@ -170,7 +170,7 @@ TEST_CASE(
     device::ConnectArgs args;
     args.backend = kBackend;
     args.size = node.image.size();
-    args.flush = needs;
+    args.send_flush = needs;
     const auto got = node.run(node.devices->connect(*node.link, args, node.patience()));
     REQUIRE(got);
     node.index = *got;
@@ -178,7 +178,9 @@ TEST_CASE(
     CHECK(node.shell("grep -qx '" + cache + "' /sys/block/$(basename $D)/queue/write_cache") == 0);
     CHECK(node.shell("dd if=/dev/zero of=$D bs=4k count=1 oflag=direct conv=notrunc,fsync") == 0);
     CHECK(node.link->figures().of(device::RequestKind::flush).requests == (needs ? 1 : 0));
+    numbers.push_back(*got);
   }
+  CHECK(numbers.front() == numbers.back());
 }
 
 TEST_CASE("the kernel's refusal of a block size is told") {

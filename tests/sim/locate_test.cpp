@@ -136,7 +136,7 @@ TEST_CASE("a device sends flushes if its image has a journal") {
   CHECK(scene.world.kernel.devices.front().flush);
 }
 
-TEST_CASE("a device sends flushes if rbd-nbd, once it serves it, would cache writes before it has seen a flush") {
+TEST_CASE("a device sends flushes if a later rbd-nbd would acknowledge cached writes before the first flush") {
   Located scene;
   scene.world.cluster.images.begin()->second.caches_before_flush = true;
   REQUIRE(scene.stage() == errc::ok);

@@ -11,13 +11,15 @@
 
 namespace corbd {
 
-/// One thread is always there. More start when a job would wait, and end when they had none for a while.
+/// It begins with one thread. More start when a job would wait. An idle one ends after `idle_timeout` if another one is
+/// idle, too.
 class BlockingPool {
  public:
-  static constexpr std::chrono::seconds kSpare{10};
+  static constexpr std::chrono::seconds kIdleTimeout{10};
 
-  /// `threads`: at most so many, at least one. `spare`: how long a thread beyond the first waits for its next job.
-  BlockingPool(executor control, Clock& clock, std::size_t threads, std::chrono::milliseconds spare = kSpare);
+  /// `threads`: the most, at least one.
+  BlockingPool(executor control, Clock& clock, std::size_t threads,
+               std::chrono::milliseconds idle_timeout = kIdleTimeout);
   /// Waits for every job that was posted.
   ~BlockingPool();
 
@@ -31,7 +33,8 @@ class BlockingPool {
     co_return co_await future.get(until, std::move(what));
   }
 
-  /// Runs `job` on a pool thread. The caller has a promise to wait with. From any thread; jobs begin in their order.
+  /// Runs `job` on a pool thread. The caller has a promise to wait with. Callable from any thread. Jobs start in the
+  /// order posted.
   template <class Job>
   void post(Job job) {
     add([kept = std::make_shared<Job>(std::move(job))] { (*kept)(); });

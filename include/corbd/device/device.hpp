@@ -26,8 +26,8 @@ class Link {
  public:
   enum class State {
     serving,  ///< answers the kernel
-    held,     ///< the image's connection failed: link ended, requests in flight unanswered, for the kernel to repeat
-              ///< (rule 9)
+    held,     ///< access to the image was lost: the link ended, and the kernel repeats the unanswered requests on the
+              ///< next link (rule 9)
     closed    ///< the kernel's end is gone, the link was shut, or the image answered with an unknown error (error())
   };
   virtual ~Link() = default;  ///< shut() and idle() first: operations of the image must have ended
@@ -76,9 +76,8 @@ struct ConnectArgs {
   std::uint64_t size = 0;          ///< bytes
   std::uint32_t block_size = 512;  ///< bytes
   bool read_only = false;
-  bool trim = true;   ///< the device offers to discard
-  bool flush = true;  ///< the kernel sends flushes, and marks writes that are to be stored at once. Otherwise it takes
-                      ///< every write that was answered for stored
+  bool trim = true;        ///< the device offers to discard
+  bool send_flush = true;  ///< with SEND_FLUSH and SEND_FUA. false: the kernel treats an answered write as stored
   std::uint64_t dead_conn_timeout_s = 86400;
   /// The device gets none of these numbers. They belong to devices of other volumes, and some of those devices may be
   /// gone. A pod that was given such a device by its number would have this one. Asked on the control thread when the

@@ -36,8 +36,8 @@ Readings read_node(const Options& options, const std::string& root);
 
 /// What the agent says of a volume.
 struct AgentVolume {
-  std::string state;                 ///< "staged", "unproven"
-  bool caches_before_flush = false;  ///< image::Image::caches_before_flush()
+  std::string state;                                       ///< "staged", "unproven"
+  std::optional<bool> caches_before_flush = std::nullopt;  ///< volume::Status::caches_before_flush
 };
 /// By volume ID. 10 s.
 result<std::map<std::string, AgentVolume>> ask_volumes(const std::string& endpoint);

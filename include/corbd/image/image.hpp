@@ -52,11 +52,11 @@ class Image {
   virtual std::uint64_t size() const = 0;  ///< bytes, as of the last refresh
   virtual bool read_only() const = 0;
   virtual bool exclusive_lock() const = 0;  ///< has the feature
-  /// Whether flush() has anything to do. It is asked for each flush of a device, on the thread of the I/O calls. false:
-  /// every acknowledged write is stored, and nobody wants to know where a flush was.
+  /// Whether flush() has anything to do; asked for each flush of a device, on the thread of the I/O calls. false: every
+  /// acknowledged write is stored, and no journal records flushes.
   virtual bool needs_flush() const { return true; }
-  /// Another client of the image that has librbd's cache, as rbd-nbd, would acknowledge writes out of that cache even
-  /// before the first flush. So its device must send flushes, if rbd-nbd is ever to serve it.
+  /// A client with librbd's cache, such as rbd-nbd, would acknowledge writes that are only cached, even before its
+  /// first flush. By default that cache writes through until then.
   virtual bool caches_before_flush() const { return false; }
   virtual std::string client()
       const = 0;  ///< address of the client that it is open on, as Ceph prints it; empty if none

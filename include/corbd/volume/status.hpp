@@ -44,7 +44,7 @@ struct Status {
   bool in_use = false;                       ///< the device is mounted, or another device lies above it
   bool turned_read_only = false;             ///< the filesystem turned read-only by itself
   bool access_lost = false;                  ///< its client was cut off or lost the lock: it needs another client
-  bool caches_before_flush = false;          ///< image::Image::caches_before_flush()
+  std::optional<bool> caches_before_flush;   ///< image::Image::caches_before_flush(); nothing: it is not open
   bool served_by_other = false;              ///< by rbd-nbd; this agent takes over once that is dead
   std::vector<int> other_pids;               ///< of those rbd-nbd processes
   duration other_silent{};                   ///< Silence::lasted() of them

@@ -93,6 +93,7 @@ constexpr std::chrono::hours monitors_ahead(const History& history) {
 struct Outcome {
   std::vector<std::string> broken;
   std::uint64_t calls = 0, requests = 0;
+  std::uint64_t losses_told = 0;  ///< flushes that failed over what a cache lost
 };
 Outcome run(const History& history, bool trace);
 Outcome run_two(const History& history, bool trace);

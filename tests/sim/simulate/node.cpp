@@ -13,7 +13,7 @@ constexpr std::chrono::minutes kServedWithin{10};
 
 }  // namespace
 
-const test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume) {
+test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume) {
   test::FakeImage& image = cluster.images[volume.image];
   image.id = "id-of-" + volume.image;
   image.exclusive = volume.exclusive;
@@ -43,7 +43,10 @@ Node::Node(const History& history, bool trace)
   for (const auto& volume : history.volumes) {
     Kubelet kubelet;
     kubelet.volume = volume;
-    kubelet.image_id = make_image(world_.cluster, volume).id;
+    test::FakeImage& image = make_image(world_.cluster, volume);
+    // rbd-nbd caches on a device that sends flushes. In some histories ours does not.
+    image.caches_before_flush = history.caches && history.seed % 4 != 0;
+    kubelet.image_id = image.id;
     kubelets_.push_back(kubelet);
   }
 }
@@ -81,7 +84,7 @@ Outcome Node::live() {
   look_at_what_is_left();
   if (agent().running()) agent().stop();
   return {world_.broken_rules, static_cast<std::uint64_t>(world_.calls.made + beside_.calls.made),
-          world_.kernel.answered};
+          world_.kernel.answered, world_.kernel.losses_told};
 }
 
 void Node::step(time_point end) {

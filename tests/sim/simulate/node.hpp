@@ -19,7 +19,7 @@ struct Kubelet {
 };
 
 /// The volume's image, as a history begins.
-const test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume);
+test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume);
 plan::Staged stage_wish(const Volume& volume);
 plan::Published publish_wish(const Volume& volume);
 

@@ -297,6 +297,7 @@ void Kernel::flush_answered(KernelDevice& device, const KernelRequest& request, 
   FakeImage* image = world_.cluster.by_id(device.image_id);
   if (reply.failed != 0) {
     ++flushes_failed;
+    if (!reply.tombstone) ++losses_told;
     if (!reply.tombstone && !device.cache_died) world_.broke("a flush failed, and nothing before it can be lost");
     // The application knows now.
     device.unflushed.clear();

@@ -102,6 +102,7 @@ class Kernel {
   void application_flushes(KernelDevice& device);
   std::uint64_t answered = 0, errors = 0;  ///< requests that ended well, and with EIO
   std::uint64_t flushed = 0, flushes_failed = 0;
+  std::uint64_t losses_told = 0;  ///< of flushes_failed: those that a cache's writes were lost before
 
   /// A resize waits for a device's requests in flight, under the driver's mutex, as kernels from 6.9 do: no other
   /// command is carried out, and the process that gave it cannot end.

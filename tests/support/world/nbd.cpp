@@ -85,7 +85,7 @@ class Devices final : public device::Devices {
     made.size = args.size;
     made.read_only = args.read_only;
     made.trim = args.trim;
-    made.flush = args.flush;
+    made.flush = args.send_flush;
     made.dead_conn_timeout_s = args.dead_conn_timeout_s;
     const auto index = std::make_shared<std::uint32_t>(0);
     const auto numbers = std::make_shared<std::vector<std::uint32_t>>();

@@ -71,6 +71,15 @@ TEST_CASE("an option that acknowledges writes before they are stored is refused,
   }
 }
 
+TEST_CASE("an option by which rbd-nbd would cache writes before the first flush is kept") {
+  for (const char* text : {"rbd_cache_writethrough_until_flush=false", "rbd-cache-writethrough-until-flush=0"}) {
+    const auto options = parse_nbd_options(text);
+    REQUIRE(options);
+    CHECK(options->ignored.empty());
+    CHECK(options->serving.config.at("rbd_cache_writethrough_until_flush") == "false");
+  }
+}
+
 TEST_CASE("options without effect are named, but not their values") {
   struct Row {
     std::string text, named;
@@ -79,6 +88,7 @@ TEST_CASE("options without effect are named, but not their values") {
       {"io-timeout=330", "io-timeout"},
       {"reattach-timeout=0", "reattach-timeout"},
       {"rbd-cache-size=4096", "rbd-cache-size"},
+      {"rbd-cache-writethrough-until-flush=true", "rbd-cache-writethrough-until-flush"},
       {"rbd_non_blocking_aio=false", "rbd-non-blocking-aio"},
       {"rbd-blocklist-on-break-lock=false", "rbd-blocklist-on-break-lock"},
       {"quiesce", "'quiesce'"},

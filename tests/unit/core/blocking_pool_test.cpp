@@ -11,27 +11,49 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct Pooled {
-  explicit Pooled(std::size_t threads, std::chrono::milliseconds spare = BlockingPool::kSpare)
-      : pool(loop.control(), loop.clock, threads, spare) {}
-  /// Jobs that all run at once, and end when they are told to.
-  void fill(std::size_t jobs) {
+/// Jobs that run until they are told to end.
+class Jobs {
+ public:
+  ~Jobs() { end(); }
+  void add(BlockingPool& pool, std::size_t jobs) {
     for (std::size_t i = 0; i < jobs; ++i)
       pool.post([this] {
-        ++running;
-        may_end.wait();
-        ++ended;
+        ++running_;
+        may_end_.wait();
       });
   }
-  bool eventually_running(std::size_t jobs) const {
-    for (int i = 0; i < 5000 && running != jobs; ++i) std::this_thread::sleep_for(1ms);
-    return running == jobs;
+  void end() {
+    if (!std::exchange(ended_, true)) gate_.set_value();
+  }
+  std::size_t running() const { return running_; }
+
+ private:
+  std::promise<void> gate_;
+  std::shared_future<void> may_end_{gate_.get_future()};
+  std::atomic<std::size_t> running_{0};
+  bool ended_ = false;
+};
+
+template <class Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 5000 && !condition(); ++i) std::this_thread::sleep_for(1ms);
+  return condition();
+}
+
+/// Its jobs end before the pool waits for them, also where a check fails.
+struct Pooled {
+  explicit Pooled(std::size_t threads, std::chrono::milliseconds idle_timeout = BlockingPool::kIdleTimeout)
+      : pool(loop.control(), loop.clock, threads, idle_timeout) {}
+  ~Pooled() {
+    first.end();
+    second.end();
+  }
+  bool has_threads(std::size_t count) const {
+    return eventually([&] { return pool.threads() == count; });
   }
 
   test::Loop loop;
-  std::promise<void> gate;
-  std::shared_future<void> may_end{gate.get_future()};
-  std::atomic<std::size_t> running{0}, ended{0};
+  Jobs first, second;
   BlockingPool pool;
 };
 
@@ -44,25 +66,42 @@ TEST_CASE("a pool that has nothing to do has one thread") {
 
 TEST_CASE("a pool starts a thread for a job that would wait, up to its limit") {
   Pooled pooled(3);
-  pooled.fill(5);
-  CHECK(pooled.eventually_running(3));
+  pooled.first.add(pooled.pool, 5);
+  CHECK(eventually([&] { return pooled.first.running() == 3; }));
   CHECK(pooled.pool.threads() == 3);
-  CHECK(pooled.running == 3);
-  pooled.gate.set_value();
+  CHECK(pooled.first.running() == 3);
 }
 
-TEST_CASE("all threads but one end when they have had no job for a while, and more start again when needed") {
+TEST_CASE("idle threads end after a while, all but one") {
   Pooled pooled(3, 20ms);
-  pooled.fill(3);
-  REQUIRE(pooled.eventually_running(3));
-  pooled.gate.set_value();
-  for (int i = 0; i < 5000 && pooled.pool.threads() != 1; ++i) std::this_thread::sleep_for(1ms);
-  CHECK(pooled.pool.threads() == 1);
-  pooled.fill(2);
-  CHECK(pooled.eventually_running(5));
+  pooled.first.add(pooled.pool, 3);
+  REQUIRE(pooled.has_threads(3));
+  pooled.first.end();
+  CHECK(pooled.has_threads(1));
 }
 
-TEST_CASE("a pool that ends first carries out every job that was posted") {
+TEST_CASE("a pool whose idle threads have ended starts threads again") {
+  Pooled pooled(3, 20ms);
+  pooled.first.add(pooled.pool, 3);
+  pooled.first.end();
+  REQUIRE(pooled.has_threads(1));
+  pooled.second.add(pooled.pool, 2);
+  CHECK(eventually([&] { return pooled.second.running() == 2; }));
+  CHECK(pooled.pool.threads() == 2);
+}
+
+TEST_CASE("one idle thread stays beside busy ones, for a hung call must not have the only thread") {
+  Pooled pooled(3, 20ms);
+  pooled.first.add(pooled.pool, 1);
+  pooled.second.add(pooled.pool, 2);
+  REQUIRE(pooled.has_threads(3));
+  pooled.second.end();
+  REQUIRE(pooled.has_threads(2));
+  std::this_thread::sleep_for(100ms);
+  CHECK(pooled.pool.threads() == 2);
+}
+
+TEST_CASE("a pool runs every posted job before it ends") {
   std::atomic<std::size_t> done{0};
   test::Loop loop;
   {

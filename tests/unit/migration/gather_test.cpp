@@ -104,6 +104,18 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
   CHECK_FALSE(inputs.agent);
 }
 
+TEST_CASE("a device counts as one that sends flushes only if its queue shows a write cache") {
+  const HostFolder host;
+  host.block("nbd0", "43:0");
+  host.put("/sys/block/nbd0/backend", "v1\n");
+  const auto sends_flushes = [&] { return host.gathered().nbd.at(0).sends_flushes; };
+  CHECK_FALSE(sends_flushes());
+  host.put("/sys/block/nbd0/queue/write_cache", "write through\n");
+  CHECK_FALSE(sends_flushes());
+  host.put("/sys/block/nbd0/queue/write_cache", "write back\n");
+  CHECK(sends_flushes());
+}
+
 TEST_CASE(
     "an rbd-nbd's ceph.conf is read as that process sees it, and is an error if the file is newer than the process") {
   const HostFolder host;

@@ -286,22 +286,33 @@ TEST_CASE(
     inputs.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"mapOptions", map_options}});
     return named(only(forecast_rollback(inputs)), "flush").verdict;
   };
-  const std::string by_attributes = "nbd:rbd-cache-writethrough-until-flush=false";
-  inputs.nbd[0].flushes = false;
-  SECTION("by the volume's attributes") { CHECK(grade(by_attributes) == Grade::failure); }
-  SECTION("by the configuration that the agent sees") {
-    inputs.volumes->at(kVolume).caches_before_flush = true;
-    CHECK(grade("") == Grade::failure);
+  const std::string off = "nbd:rbd-cache-writethrough-until-flush=false";
+  inputs.nbd[0].sends_flushes = false;
+  auto& effective = inputs.volumes->at(kVolume).caches_before_flush;
+  effective = false;
+  SECTION("by the volume's attributes") {
+    CHECK(grade("nbd:rbd_cache_writethrough_until_flush=0") == Grade::failure);
+    CHECK(grade(off) == Grade::failure);
+    CHECK(named(only(forecast_rollback(inputs)), "flush").said.starts_with("/dev/nbd0 sends no flushes"));
   }
-  SECTION("the attributes come before the configuration") {
-    inputs.volumes->at(kVolume).caches_before_flush = true;
-    CHECK(grade("nbd:rbd_cache_writethrough_until_flush=true") == Grade::ok);
+  SECTION("by the configuration that the agent sees, whatever the attributes say") {
+    effective = true;
+    CHECK(grade("") == Grade::failure);
+    CHECK(grade("nbd:rbd_cache_writethrough_until_flush=true") == Grade::failure);
   }
   SECTION("by default the cache writes through") { CHECK(grade("") == Grade::ok); }
-  SECTION("without a cache") { CHECK(grade(by_attributes + ",rbd_cache=false") == Grade::ok); }
+  SECTION("without a cache") { CHECK(grade(off + ",rbd_cache=false") == Grade::ok); }
   SECTION("a device that sends flushes") {
-    inputs.nbd[0].flushes = true;
-    CHECK(grade(by_attributes) == Grade::ok);
+    inputs.nbd[0].sends_flushes = true;
+    CHECK(grade(off) == Grade::ok);
+  }
+  SECTION("an image that the agent does not have open") {
+    effective.reset();
+    CHECK(grade("") == Grade::warning);
+  }
+  SECTION("a device that rbd-nbd serves already") {
+    inputs.nbd[0].daemons = {4711};
+    CHECK(grade(off) == Grade::failure);
   }
 }
 

@@ -86,8 +86,8 @@ TEST_CASE("only a stage whose image has holders is retried while its caller wait
 }
 
 TEST_CASE(
-    "an unavailable unstage and a successful unpublish say nothing about the image's owner unless they looked; a heal "
-    "always does") {
+    "an unavailable unstage and a successful unpublish report on the image's owner only if they read the ownership; a "
+    "heal always reports") {
   const result<> waits = Error{errc::unavailable, "a helper works on it"};
   CHECK_FALSE(tells_of_ownership(Wish(Unstaged{"/staging"}), waits, {}));
   CHECK_FALSE(tells_of_ownership(Wish(Unpublished{"/pod/1"}), result<>(), {}));
