@@ -1,7 +1,7 @@
 """The report's pictures: SVG that needs nothing else."""
 import math
 
-COLORS = {"corbd": "#2457c5", "qemu-nbd": "#b3561d", "rbd-nbd": "#b3561d", "nbdkit": "#b3561d", "krbd": "#4d7c2a", "librbd": "#7a7a7a", "librados": "#b0b0b0"}
+COLORS = {"corbd": "#2457c5", "qemu-nbd": "#b3561d", "rbd-nbd": "#b3561d", "nbdkit": "#b3561d", "krbd": "#4d7c2a", "librbd": "#7a7a7a"}
 OTHER = "#888"
 NAMES = {"fsync": "write and fsync", "read": "sequential read", "write": "sequential write"}
 

@@ -152,12 +152,11 @@ def main():
         bench.make_images()
         print("%-10s %6s %8s %-10s %10s %10s %10s %14s" % ("", "depth", "volumes", "", "IOPS", "p50 us", "p99 us", "CPU us/request"))
         for kind, depth, volumes in CHOICES[options.points]:
-            subjects = {name: peer for name, peer in peers.items() if volumes <= peer.get("volumes", volumes)}
-            rounds = {name: [] for name in subjects}
+            rounds = {name: [] for name in peers}
             for _ in range(options.rounds):
-                for name, peer in subjects.items():
+                for name, peer in peers.items():
                     rounds[name].append(bench.measure(peer, kind, depth, volumes))
-            for name in subjects:
+            for name in peers:
                 figure = dict(middle(rounds[name]), bench="image", kind=kind, bytes=4096, depth=depth, volumes=volumes, subject=name)
                 figures.append(figure)
                 print("%-10s %6d %8d %-10s %10.0f %10.0f %10.0f %14.1f" % (kind, depth, volumes, name, figure["iops"], figure["p50_us"], figure["p99_us"], figure["cpu_us"]),
