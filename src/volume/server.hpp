@@ -38,7 +38,7 @@ struct Tombstone {
 
 class Server {
  public:
-  /// Needs that there is no link. An image outlives its link.
+  /// There must be no link: an image outlives its link. Otherwise the process aborts.
   void set(OpenImage image);
   void set(Tombstone tombstone);
   /// Needs an image.
@@ -58,12 +58,13 @@ class Server {
   /// The kernel's device has a link of ours that answers.
   bool serves() const { return connected() && link()->state() == device::Link::State::serving; }
   std::unique_ptr<device::Link> take_link();
-  /// Needs that there is no link.
+  /// There must be no link.
   std::unique_ptr<image::Image> take_image();
 
  private:
+  void expect_no_link() const;
   std::variant<std::monostate, OpenImage, Tombstone> what_;
-  std::optional<OwnLink> link_;  ///< over the image of either; after it, so that it goes first
+  std::optional<OwnLink> link_;  ///< over the image of either; declared after it, so that it is destroyed first
 };
 
 }  // namespace corbd::volume
