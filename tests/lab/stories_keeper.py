@@ -167,14 +167,18 @@ def story_kill_in_resize(lab):
     finally:
         lab.admin("osd", "cont")
 
-    def goes_on():
-        # The next agent has the failpoint too.
-        if is_stopped(following):
-            os.kill(following, signal.SIGCONT)
-        return agent.events("nbd.resumed", volume=volume.id) and devices()[volume.device]["size"] == 96 * MIB
-    wait_for("the next agent to answer, and the device to grow", goes_on, 60)
+    def in_spite_of_stops(condition):
+        # The next agent has the failpoint too, and may have looked at the device just before it grew.
+        def look():
+            if is_stopped(following):
+                os.kill(following, signal.SIGCONT)
+            return condition()
+        return look
+    wait_for("the next agent to answer, and the device to grow",
+             in_spite_of_stops(lambda: agent.events("nbd.resumed", volume=volume.id) and devices()[volume.device]["size"] == 96 * MIB), 60)
     wait_for("the helper to end", lambda: not os.path.exists("/proc/%d" % helper), 30)
-    writer.wait_more(20)
+    goal = writer.acked() + 20
+    wait_for("20 more writes", in_spite_of_stops(lambda: writer.acked() >= goal), 60)
     writer.stop()
     writer.expect_nothing_lost([kill])
     other.stage(patience=30)
