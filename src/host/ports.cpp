@@ -15,6 +15,8 @@ using std::chrono::seconds;
 // How long a request may take before it is reported stuck. A mkfs or fsck of a large image on a slow cluster is work,
 // not a hang.
 constexpr seconds kMountPatience{60}, kToolPatience{600}, kPatience{30}, kUsagePatience{5};
+// Newer kernels wait for every request in flight. One of another program's dead link ends by its timer, after 30 s.
+constexpr seconds kTunePatience{75};
 
 HelperRequest request(std::string what, json::object body, HelperOwner owner, seconds patience) {
   HelperRequest made;
@@ -125,8 +127,8 @@ class HelperFilesystems final : public Filesystems {
   }
   task<result<>> tune(std::string kernel_name, HelperOwner owner, Until until) override {
     json::object body{{"op", "tune"}, {"name", kernel_name}};
-    return perform(helpers_, request("tune the queue of " + kernel_name, std::move(body), std::move(owner), kPatience),
-                   until);
+    return perform(
+        helpers_, request("tune the queue of " + kernel_name, std::move(body), std::move(owner), kTunePatience), until);
   }
 
  private:
