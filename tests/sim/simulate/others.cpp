@@ -175,8 +175,12 @@ void Node::stage_what_the_dead_left() {
     const auto is_used = [&](const plan::Record& record) {
       return record.volume_id == name && (record.failed || !record.publishes.empty());
     };
+    // A write of its record that failed may have happened all the same: the agent takes it for published until kubelet
+    // repeats the unpublish.
+    const auto known = agent().running() ? agent().shell().status(name) : std::nullopt;
+    const bool published = known && !known->published_at.empty();
     const bool free = left_by_dead_.contains(name) && std::ranges::none_of(world_.disk.records, is_used) &&
-                      world_.cluster.images.contains(name) &&
+                      !published && world_.cluster.images.contains(name) &&
                       world_.attachment.state != plan::Attachment::State::away && device_of(name) == nullptr &&
                       std::ranges::none_of(waiting_, awaited);
     if (!free) continue;
