@@ -1,4 +1,4 @@
-// The links that an earlier agent gave away, or had when it died, until somebody goes on with them.
+// The links that an earlier agent handed over, or had when it died, until somebody goes on with them.
 #pragma once
 
 #include <map>

@@ -86,7 +86,7 @@ task<result<Fd>> NbdLink::hand_over(Until until) {
     else
       promise.set(Error{errc::unavailable, "the link has ended, or has something left to answer"});
   });
-  co_return co_await future.get(until, "the link to be given away");
+  co_return co_await future.get(until, "the link to be handed over");
 }
 
 void NbdLink::name(std::string backend) {

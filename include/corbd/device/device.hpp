@@ -50,7 +50,7 @@ class Link {
   /// After drain(): ends the link without a word to the kernel, which goes on with whoever serves this socket next
   /// (Devices::resume of another process). unavailable if something is left to answer, or the link has ended.
   virtual task<result<Fd>> hand_over(Until) {
-    co_return Error{errc::unimplemented, "such a link cannot be given away"};
+    co_return Error{errc::unimplemented, "this kind of link cannot be handed over"};
   }
   virtual std::uint64_t in_flight() const = 0;
   /// Age of the oldest operation of the image under way; zero when there is none.
@@ -129,14 +129,14 @@ class Devices {
   /// The image outlives the link. on_stopped: the state left `serving`.
   virtual result<std::unique_ptr<Link>> serve(image::Image& image, ServeOptions options,
                                               std::function<void()> on_stopped) = 0;
-  /// The socket of a link that an earlier agent gave away, for resume(). The link is ended if nobody resumes it within
-  /// a minute.
+  /// The socket of a link that an earlier agent handed over, for resume(). The link is ended if nobody resumes it
+  /// within a minute.
   virtual void take(std::uint32_t /*index*/, std::string /*backend*/, Fd /*socket*/) {}
   /// Whether somebody may still resume() the link of the device with this identifier.
   virtual bool has_inherited(const std::string& /*backend*/) const { return false; }
-  /// Goes on with the link of that device which an earlier agent gave away for this very identifier (Link::hand_over).
-  /// It needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing: nobody gave one, or
-  /// the kernel has ended it.
+  /// Goes on with the link of that device which an earlier agent handed over for this very identifier
+  /// (Link::hand_over). It needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing:
+  /// there is none, or the kernel has ended it.
   virtual std::unique_ptr<Link> resume(std::uint32_t, const std::string& /*backend*/, image::Image&,
                                        ServeOptions /*options*/, std::function<void()> /*on_stopped*/) {
     return nullptr;

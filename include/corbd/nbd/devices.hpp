@@ -12,7 +12,7 @@
 
 namespace corbd::nbd {
 
-/// A link that the predecessor gave away, or had when it died.
+/// A link that the predecessor handed over, or had when it died.
 struct InheritedLink {
   std::string backend;  ///< its device's identifier
   Fd socket;
