@@ -1,5 +1,7 @@
 #include "config.hpp"
 
+#include <algorithm>
+#include <thread>
 #include <tuple>
 
 #include "version.hpp"
@@ -16,6 +18,7 @@ rbd::Config cluster_config(const Options& options, const std::string& boot_id, b
   config.boot_id = boot_id;
   config.incarnations_dir = options.state_dir + "/incarnations";
   config.beside = beside;
+  config.max_connections = std::max<std::size_t>(config.max_connections, std::thread::hardware_concurrency() / 2);
   return config;
 }
 

@@ -42,8 +42,10 @@ std::vector<Setting> settings(const image::Access& access, std::chrono::seconds 
       // With zero copy, a write that fails before it reaches an object (no lock, read-only, out of range) never
       // completes. The request holds the buffer that its completion waits for (seen on 16.2.15).
       {"rbd_disable_zero_copy_writes", "true"},
-      {"objecter_inflight_ops", "16384"},  // above what all devices of a connection submit: more blocks the caller
-      {"objecter_inflight_op_bytes", std::to_string(1ULL << 30)},
+      // Above what a thousand devices of one connection submit, which the nbd room bounds: more would make all of them
+      // wait for one.
+      {"objecter_inflight_ops", "262144"},
+      {"objecter_inflight_op_bytes", std::to_string(8ULL << 30)},
       {"rbd_blocklist_on_break_lock", "true"},
       // Any other value reaches the monitors as text. They refuse it, and librbd then breaks no lock (seen on 16.2.15).
       {"rbd_blocklist_expire_seconds", "0"},

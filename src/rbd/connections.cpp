@@ -80,15 +80,19 @@ void Connections::outdate_others(const Group& newer) {
   }
 }
 
-// Take the fullest one that has room, so that the others can become empty and close.
+// Take the fullest one that has room, so that the others can become empty and close. If none has room and no more may
+// be made, take the emptiest one.
 std::shared_ptr<Connection> Connections::choose(Group& group, Need need) {
-  std::shared_ptr<Connection> best;
+  std::shared_ptr<Connection> fullest, emptiest;
+  std::size_t usable = 0;
   for (const auto& connection : group.serving) {
     if (need != Need::monitors && connection->node_fenced) continue;
+    ++usable;
+    if (!emptiest || connection->users < emptiest->users) emptiest = connection;
     if (need == Need::room_for_image && connection->users >= config_.images_per_connection) continue;
-    if (!best || connection->users > best->users) best = connection;
+    if (!fullest || connection->users > fullest->users) fullest = connection;
   }
-  return best;
+  return fullest || usable < config_.max_connections ? fullest : emptiest;
 }
 
 // The next caller connects anew, and so sees the end of the fence.

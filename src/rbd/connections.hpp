@@ -1,6 +1,6 @@
-// The connections of this agent. All images of one cluster and key share them. Each has at most so many images, and
-// another one is made when they are full. One connection is one fencing domain: once the cluster has blocklisted it,
-// all its images are dead, and it serves no new ones.
+// The connections of this agent. All images of one cluster and key share them. Another one is made when each has so
+// many images, until there are as many as the processors are worth (Config::max_connections). One connection is one
+// fencing domain: once the cluster has blocklisted it, all its images are dead, and it serves no new ones.
 #pragma once
 
 #include <atomic>

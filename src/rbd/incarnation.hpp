@@ -55,7 +55,7 @@ result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_
 /// differ only in their addresses, one file takes the place of theirs. No other process may write there meanwhile.
 void merge_fenced(const std::string& dir, std::vector<Incarnation>& all);
 /// Makes spare files that own their blocks already, so that a full disk does not keep devices from their servers. Each
-/// start needs one, and so does each group of 32 images. It makes as many as there is room for.
+/// start needs one, and so does each further connection. It makes as many as there is room for.
 void keep_spares(const std::string& dir);
 
 /// All incarnations this process knows of. Control thread; touches no file.

@@ -113,7 +113,7 @@ struct OpenOptions {
   std::function<void(std::string why)> on_lost;
 };
 
-/// All clusters of this node. One connection serves up to 32 images of the same cluster and user.
+/// All clusters of this node. Images of the same cluster and user share few connections.
 class Clusters {
  public:
   virtual ~Clusters() = default;

@@ -12,10 +12,11 @@ namespace corbd::rbd {
 struct Config {
   std::string
       incarnations_dir;  ///< one file per rados_t: its fsid and addresses, until it is fenced or was shut down cleanly
-  std::string boot_id = {};  ///< the running boot
-  std::size_t images_per_connection = 32;
-  std::chrono::seconds mon_timeout{10};  ///< connecting and monitor commands
-  bool beside = false;                   ///< the predecessor still serves (image::Clusters::look_at_before)
+  std::string boot_id = {};                ///< the running boot
+  std::size_t images_per_connection = 32;  ///< another connection is made for the next one, up to:
+  std::size_t max_connections = 2;         ///< for one access; then more images share each
+  std::chrono::seconds mon_timeout{10};    ///< connecting and monitor commands
+  bool beside = false;                     ///< the predecessor still serves (image::Clusters::look_at_before)
 };
 
 /// Reads the incarnation files. All of them are dead, because the caller holds the state directory's lock, or are the

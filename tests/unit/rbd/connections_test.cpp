@@ -233,7 +233,8 @@ TEST_CASE(
   Scene scene;
   scene.connections = std::make_unique<Connections>(
       scene.loop.control(), scene.loop.clock, scene.files,
-      rbd::Config{.incarnations_dir = scene.folder.path(), .images_per_connection = 4, .beside = true},
+      rbd::Config{
+          .incarnations_dir = scene.folder.path(), .images_per_connection = 4, .max_connections = 3, .beside = true},
       [&scene](const image::Access& to, std::chrono::seconds) { return scene.dial(to); });
   REQUIRE(Started<result<>>(scene.loop.io, scene.connections->prepare(access("lab"), 9, {})).get());
   CHECK(scene.dialled == 3);
@@ -249,6 +250,23 @@ TEST_CASE(
   CHECK(files() == 3);
   before_ends(scene);
   CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
+}
+
+TEST_CASE("images beyond the room of the last connection go to the one that has the fewest") {
+  Scene scene;
+  scene.connections = std::make_unique<Connections>(
+      scene.loop.control(), scene.loop.clock, scene.files,
+      rbd::Config{.incarnations_dir = scene.folder.path(), .images_per_connection = 2, .max_connections = 2},
+      [&scene](const image::Access& to, std::chrono::seconds) { return scene.dial(to); });
+  std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> images;
+  for (int i = 0; i < 9; ++i) {
+    images.push_back(scene.lease(access("lab"), {}, Connections::Need::room_for_image));
+    REQUIRE(images.back()->get());
+  }
+  CHECK(scene.dialled == 2);
+  CHECK((*images.front()->get())->users == 5);
+  CHECK((*images.back()->get())->users == 5);
+  CHECK((*images[7]->get())->users == 4);
 }
 
 namespace {
