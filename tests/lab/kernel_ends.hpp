@@ -41,7 +41,10 @@ class Devices final : public test::still::Devices {
     co_return seen.back().index;
   }
   task<result<>> disconnect(std::uint32_t index, std::string, Until) override {
-    std::erase_if(seen, [&](const device::Seen& one) { return one.index == index; });
+    const auto place = std::ranges::find(seen, index, &device::Seen::index);
+    if (place == seen.end()) co_return result<>();
+    kernel_.erase(place->backend);
+    seen.erase(place);
     co_return result<>();
   }
   void take(std::uint32_t, std::string backend, Fd socket) override { given_[backend] = std::move(socket); }
