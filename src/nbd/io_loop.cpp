@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <utility>
 
@@ -60,7 +61,7 @@ IoLoop::IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, s
       budget(bytes_in_flight, reserved_bytes),
       max_request_(max_request_bytes),
       work_(io_.get_executor()),
-      thread_([this] { io_.run(); }) {
+      thread_([this] { run(); }) {
   pthread_setname_np(thread_.native_handle(), "corbd-io");
 }
 
@@ -122,11 +123,32 @@ void IoLoop::at_batch_end(Batched& what) {
   what.next_batched_ = std::exchange(batched_, &what);
 }
 
+void IoLoop::run() {
+  for (;;)
+    if (!(std::exchange(polls_, false) && poll()) && io_.run_one() == 0) return;
+}
+
+/// Whether it found something.
+bool IoLoop::poll() {
+  constexpr std::int64_t kPreempted_us = 100;
+  const std::int64_t began = now_us();
+  std::int64_t now = began, longest = 0;
+  bool found = false;
+  while (!found && now - began < Polling::kLongest_us) {
+    found = io_.poll_one() > 0;
+    const std::int64_t then = std::exchange(now, now_us());
+    if (!found) longest = std::max(longest, now - then);
+  }
+  polling_.ended(found, longest > kPreempted_us);
+  return found;
+}
+
 void IoLoop::run_completions() {
   Completion* newest = completions_.exchange(nullptr, std::memory_order_acq_rel);
   Completion* oldest = nullptr;
   batch_us_ = now_us();
-  while (newest != nullptr) {
+  int operations = 0;
+  for (; newest != nullptr; ++operations) {
     Completion* const next = std::exchange(newest->next_completion, oldest);
     oldest = std::exchange(newest, next);
   }
@@ -141,6 +163,7 @@ void IoLoop::run_completions() {
     one.asked_ = false;
     one.batch_ended();
   }
+  polls_ = polling_.pays(operations, took_us_);
 }
 
 }  // namespace corbd::nbd

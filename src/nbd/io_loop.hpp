@@ -15,6 +15,7 @@
 #include "corbd/core/task.hpp"
 #include "corbd/device/fd_store.hpp"
 #include "ledger.hpp"
+#include "polling.hpp"
 #include "slow_lines.hpp"
 
 namespace corbd::nbd {
@@ -65,6 +66,9 @@ class IoLoop {
   /// Io thread, from `completed`: when the batch began, as now_us(). One look at the clock is for all of it.
   std::int64_t batch_us() const { return batch_us_; }
 
+  /// Io thread, from `completed`: the operation that ended took so long.
+  void took(std::int64_t us) { took_us_ = us; }
+
   /// Io thread. Memory that a peak needed goes back to the system within 10 s of the peak.
   void give_back_buffer(std::byte* buffer, std::size_t bytes);
 
@@ -91,6 +95,8 @@ class IoLoop {
   struct Wake;
   template <class T>
   struct WakeMemory;
+  void run();
+  bool poll();
   void run_completions();
   void trim_later();
   void trim();
@@ -103,6 +109,9 @@ class IoLoop {
   std::atomic<Completion*> completions_{nullptr};  ///< newest first
   Batched* batched_ = nullptr;
   std::int64_t batch_us_ = 0;
+  std::int64_t took_us_ = 0;
+  Polling polling_;
+  bool polls_ = false;                                    ///< before it sleeps
   alignas(std::max_align_t) std::byte wake_memory_[256];  ///< one wake-up is under way at most
   std::thread thread_;
 };

@@ -73,6 +73,7 @@ void Session::finish(Slot& slot) {
   if (!serving()) return release(slot);
   const std::uint32_t error = found.error == 0 && slot.tells_loss ? tell_loss() : found.error;
   const std::int64_t took_us = loop_.batch_us() - slot.began_us;
+  loop_.took(took_us);
   stats_.ended(slot.request, took_us, error != 0);
   slow_.ended(slot, took_us);
   if (slot.sent > 0) return answered_alone(slot);
