@@ -1,4 +1,4 @@
-"""The one NBD netlink command that the cleanup needs. It depends on nothing that is under test.
+"""The NBD netlink commands that the cleanup and a measurement of the driver need. They depend on nothing that is under test.
 
 Run as a program, it disconnects every device of the lab. Their identifiers begin with "lab-".
 """
@@ -10,7 +10,10 @@ import struct
 
 NLM_F_REQUEST, NLM_F_ACK = 1, 4
 CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME, GENL_ID_CTRL = 3, 1, 2, 0x10
-NBD_CMD_DISCONNECT, NBD_ATTR_INDEX = 2, 1
+NBD_CMD_CONNECT, NBD_CMD_DISCONNECT, NBD_CMD_RECONFIGURE = 1, 2, 3
+(NBD_ATTR_INDEX, NBD_ATTR_SIZE_BYTES, NBD_ATTR_BLOCK_SIZE_BYTES, NBD_ATTR_SERVER_FLAGS, NBD_ATTR_SOCKETS, NBD_ATTR_DEAD_CONN_TIMEOUT,
+ NBD_ATTR_BACKEND_IDENTIFIER) = 1, 2, 3, 5, 7, 8, 10
+NBD_SOCK_ITEM = NBD_SOCK_FD = NBD_FLAG_HAS_FLAGS = 1
 
 
 def _attribute(kind, payload):
@@ -38,13 +41,46 @@ def _ask(sock, family, command, attributes):
             data = data[(length + 3) & ~3 :]
 
 
+class Nbd:
+    """The driver. Each call waits until it has carried the command out."""
+
+    def __enter__(self):
+        self.sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 16)
+        self.sock.settimeout(30)
+        self.sock.bind((0, 0))
+        family = _ask(self.sock, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, _attribute(CTRL_ATTR_FAMILY_NAME, b"nbd\0"))
+        self.family = struct.unpack("=H", family[CTRL_ATTR_FAMILY_ID][:2])[0]
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    def connect(self, link, size, identifier):
+        """Returns the device's number."""
+        found = _ask(self.sock, self.family, NBD_CMD_CONNECT, _number("=Q", NBD_ATTR_SIZE_BYTES, size) + _number("=Q", NBD_ATTR_BLOCK_SIZE_BYTES, 4096)
+                     + _number("=Q", NBD_ATTR_SERVER_FLAGS, NBD_FLAG_HAS_FLAGS) + _number("=Q", NBD_ATTR_DEAD_CONN_TIMEOUT, 600)
+                     + _attribute(NBD_ATTR_BACKEND_IDENTIFIER, identifier.encode() + b"\0") + _socket(link))
+        return struct.unpack("=I", found[NBD_ATTR_INDEX][:4])[0]
+
+    def reconfigure(self, index, link, identifier):
+        _ask(self.sock, self.family, NBD_CMD_RECONFIGURE,
+             _number("=I", NBD_ATTR_INDEX, index) + _attribute(NBD_ATTR_BACKEND_IDENTIFIER, identifier.encode() + b"\0") + _socket(link))
+
+    def disconnect(self, index):
+        _ask(self.sock, self.family, NBD_CMD_DISCONNECT, _number("=I", NBD_ATTR_INDEX, index))
+
+
+def _number(form, kind, value):
+    return _attribute(kind, struct.pack(form, value))
+
+
+def _socket(link):
+    return _attribute(NBD_ATTR_SOCKETS, _attribute(NBD_SOCK_ITEM, _number("=I", NBD_SOCK_FD, link.fileno())))
+
+
 def disconnect(index):
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 16) as sock:
-        sock.settimeout(30)
-        sock.bind((0, 0))
-        family = _ask(sock, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, _attribute(CTRL_ATTR_FAMILY_NAME, b"nbd\0"))
-        number = struct.unpack("=H", family[CTRL_ATTR_FAMILY_ID][:2])[0]
-        _ask(sock, number, NBD_CMD_DISCONNECT, _attribute(NBD_ATTR_INDEX, struct.pack("=I", index)))
+    with Nbd() as nbd:
+        nbd.disconnect(index)
 
 
 # A volume of a story, or one with a handle of ceph-csi's whose cluster ID is "lab" or "lab-old". Others' devices are left alone.

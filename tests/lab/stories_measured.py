@@ -1,6 +1,11 @@
 """Figures next to rbd-nbd's, in the same guest and the same run. Emulation makes every absolute figure worthless: read the ratios."""
 import os
 import shutil
+import socket
+import statistics
+import time
+
+import netlink
 
 from agent import show_timeline, timeline
 from checks import check, long, now_us, say
@@ -96,3 +101,34 @@ def story_idle_cost(lab):
     check(three[0] <= one[0], "volumes cost threads: %d with one, %d with three" % (one[0], three[0]))
     for volume in volumes:
         volume.unstage(patience=30)
+
+
+@long
+def story_driver_cost(lab):
+    """what CONNECT, RECONFIGURE of a dead link and DISCONNECT cost for 64 devices, one after another"""
+    count, size = 64, 64 * MIB
+    names = ["lab-cost-%d" % number for number in range(count)]
+
+    def timed(what, calls):
+        each = []
+        for call in calls:
+            begin = time.monotonic()
+            call()
+            each.append((time.monotonic() - begin) * 1000)
+        say("%s: p50 %.2f ms, most %.2f ms, all %d %.0f ms" % (what, statistics.median(each), max(each), count, sum(each)))
+
+    # Nobody opens a device, so the driver sends no request but its goodbye.
+    with netlink.Nbd() as nbd:
+        links = [socket.socketpair() for _ in names]
+        devices = []
+        timed("CONNECT", [lambda n=n: devices.append(nbd.connect(links[n][0], size, names[n])) for n in range(count)])
+        for ours, theirs in links:
+            ours.close()
+            theirs.close()
+        links = [socket.socketpair() for _ in names]
+        timed("RECONFIGURE", [lambda n=n: nbd.reconfigure(devices[n], links[n][0], names[n]) for n in range(count)])
+        timed("DISCONNECT", [lambda n=n: nbd.disconnect(devices[n]) for n in range(count)])
+        check(sorted(set(devices)) == sorted(devices), "two volumes got one device: %s" % devices)
+        for ours, theirs in links:
+            ours.close()
+            theirs.close()
