@@ -30,4 +30,6 @@ std::string pod_of(const std::map<std::string, std::string>& attributes) {
   return name.empty() ? "" : text_at(attributes, "pod.namespace") + "/" + name;
 }
 
+std::string pod_uid_of(const std::map<std::string, std::string>& attributes) { return text_at(attributes, "pod.uid"); }
+
 }  // namespace corbd::cephcsi

@@ -108,6 +108,35 @@ int severity(v1::Health health) {
   }
 }
 
+/// "r=100/s w=1.5MB/s", of each pod.
+std::string limits_of(const TopRow& row) {
+  std::string text;
+  const auto add = [&](const char* what, std::uint64_t limit, bool bytes) {
+    if (limit == 0) return;
+    const double number = static_cast<double>(limit);
+    text += (text.empty() ? "" : " ") + std::string(what) + "=" +
+            (bytes ? megabytes(number) + "MB/s" : figure(number, "%.0f") + "/s");
+  };
+  for (const auto& limits : row.limits) {
+    add("r", limits.read_iops(), false);
+    add("w", limits.write_iops(), false);
+    add("r", limits.read_bytes_per_s(), true);
+    add("w", limits.write_bytes_per_s(), true);
+  }
+  return text.empty() ? "-" : text;
+}
+
+boost::json::array limits_json(const TopRow& row) {
+  boost::json::array all;
+  for (const auto& limits : row.limits)
+    all.push_back(boost::json::object{{"pod", limits.pod()},
+                                      {"read_iops", limits.read_iops()},
+                                      {"write_iops", limits.write_iops()},
+                                      {"read_bytes_per_s", limits.read_bytes_per_s()},
+                                      {"write_bytes_per_s", limits.write_bytes_per_s()}});
+  return all;
+}
+
 }  // namespace
 
 std::span<const TopColumn> top_columns() { return kColumns; }
@@ -127,6 +156,7 @@ std::vector<TopRow> top_rows(const v1::ListActivityResponse& before, const v1::L
     row.severity = severity(volume.health());
     row.by_kernel = volume.by_kernel();
     row.in_flight = volume.in_flight();
+    row.limits.assign(volume.io_limits().begin(), volume.io_limits().end());
     row.oldest = static_cast<double>(volume.oldest_request_ms()) / 1e3;
     const auto was = earlier.find(volume.id());
     put_rates(row, was == earlier.end() ? nullptr : was->second, volume, seconds, now.latency_bounds_s());
@@ -146,19 +176,20 @@ void sort_top(std::vector<TopRow>& rows, std::string_view column) {
 
 std::string top_table(const std::vector<TopRow>& rows, std::size_t at_most) {
   std::vector<std::vector<std::string>> cells{{"VOLUME", "STATE", "READ/S", "WRITE/S", "OTHER/S", "READ-MB/S",
-                                               "WRITE-MB/S", "P99-MS", "IN-FLIGHT", "OLDEST-S", "ERRORS/S"}};
+                                               "WRITE-MB/S", "P99-MS", "IN-FLIGHT", "OLDEST-S", "ERRORS/S", "LIMITS"}};
   const std::size_t shown = at_most == 0 ? rows.size() : std::min(at_most, rows.size());
   for (const auto& row : std::span(rows).first(shown)) {
     auto& line = cells.emplace_back(std::vector<std::string>{cell(name_of(row)), row.state});
     if (row.by_kernel) {
       // The kernel's own counters are in /sys/block/rbd*/stat.
       line.insert(line.end(), 9, "kernel");
+      line.push_back(limits_of(row));
       continue;
     }
     const std::string p99 = row.p99 ? (row.beyond ? ">" : "") + millis(*row.p99) : "-";
     line.insert(line.end(), {rate(row.reads), rate(row.writes), rate(row.others), megabytes(row.read_bytes),
                              megabytes(row.write_bytes), p99, std::to_string(row.in_flight),
-                             row.oldest > 0 ? figure(row.oldest, "%.1f") : "-", rate(row.errors)});
+                             row.oldest > 0 ? figure(row.oldest, "%.1f") : "-", rate(row.errors), limits_of(row)});
   }
   std::string text = table(cells);
   if (shown < rows.size()) text += "and " + std::to_string(rows.size() - shown) + " more\n";
@@ -182,6 +213,7 @@ boost::json::object top_json(const std::vector<TopRow>& rows) {
                             {"p99_s", nullptr},
                             {"p99_is_at_least", row.beyond},
                             {"in_flight", row.in_flight},
+                            {"io_limits", limits_json(row)},
                             {"oldest_request_s", row.oldest},
                             {"budget_wait_share", row.budget_wait}};
     if (row.p99) one["p99_s"] = *row.p99;

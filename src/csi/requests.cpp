@@ -287,7 +287,9 @@ result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, c
   wish.path = request.staging_target_path();
   wish.target = request.target_path();
   wish.read_only = request.readonly();
-  wish.pod = cephcsi::pod_of({request.volume_context().begin(), request.volume_context().end()});
+  const std::map<std::string, std::string> attributes(request.volume_context().begin(), request.volume_context().end());
+  wish.pod = cephcsi::pod_of(attributes);
+  wish.pod_uid = cephcsi::pod_uid_of(attributes);
   wish.capability = std::move(*capability);
   return plan::Wish(std::move(wish));
 }

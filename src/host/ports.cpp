@@ -59,6 +59,11 @@ class HelperMounts final : public Mounts {
     return perform(helpers_, request("bind " + source + " on " + target, std::move(body), std::move(owner), kPatience),
                    until);
   }
+  task<result<>> limit_io(std::string pod_uid, std::string line, HelperOwner owner, Until until) override {
+    json::object body{{"op", "limit_io"}, {"pod_uid", pod_uid}, {"line", line}};
+    return perform(helpers_, request("limit the I/O of pod " + pod_uid, std::move(body), std::move(owner), kPatience),
+                   until);
+  }
   task<result<std::uint64_t>> trim(std::string target, HelperOwner owner, Until until) override {
     json::object body{{"op", "trim"}, {"target", target}};
     const auto reply =

@@ -82,6 +82,10 @@ result<json::object> do_tune(const json::object& request) {
   return done(ops::tune("/sys/block/" + name + "/queue"));
 }
 
+result<json::object> do_limit_io(const json::object& request) {
+  return done(ops::limit_io("/sys/fs/cgroup", text(request, "pod_uid"), text(request, "line")));
+}
+
 Secret secret(const json::object& request, std::string_view key) { return Secret(text(request, key)); }
 int slot(const json::object& request) { return request.at("slot").to_number<int>(); }
 
@@ -147,6 +151,7 @@ constexpr std::array kHelperOperations{
     Operation{"mount", do_mount},
     Operation{"bind", do_bind},
     Operation{"unmount", do_unmount},
+    Operation{"limit_io", do_limit_io},
     Operation{"tune", do_tune},
     Operation{"check_unused", do_check_unused},
     Operation{"daemons", do_daemons},

@@ -65,6 +65,18 @@ void fill(v1::Healing& into, const heal::HealEntry& entry, const heal::HealQueue
   into.set_waits_for_cluster(queue.waits_for_cluster(entry.cluster_id));
 }
 
+template <class Into>
+void add_io_limits(Into& into, const volume::Status& status) {
+  for (const auto& [pod, limits] : status.io_limits) {
+    auto& one = *into.add_io_limits();
+    one.set_pod(valid_utf8(pod));
+    one.set_read_iops(limits.read_iops);
+    one.set_write_iops(limits.write_iops);
+    one.set_read_bytes_per_s(limits.read_bps);
+    one.set_write_bytes_per_s(limits.write_bps);
+  }
+}
+
 }  // namespace
 
 v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue, time_point now) {
@@ -89,6 +101,7 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
   out.set_pvc_namespace(valid_utf8(status.pvc_namespace));
   out.set_pv(valid_utf8(status.pv));
   for (const auto& pod : status.pods) out.add_pods(valid_utf8(pod));
+  add_io_limits(out, status);
   out.set_unserved(status.unserved);
   out.set_served_by_other(status.served_by_other);
   if (status.caches_before_flush) out.set_caches_before_flush(*status.caches_before_flush);
@@ -113,6 +126,7 @@ v1::Activity activity_of(const volume::Status& status) {
   out.set_pvc(valid_utf8(status.pvc));
   out.set_pvc_namespace(valid_utf8(status.pvc_namespace));
   out.set_by_kernel(!traits(status.kind).served);
+  add_io_limits(out, status);
   out.set_in_flight(status.in_flight);
   out.set_oldest_request_ms(ms(status.oldest));
   out.set_slow_requests(status.figures.slow);

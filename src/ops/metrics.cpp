@@ -101,6 +101,16 @@ void volumes(Families& into, const Snapshot& snapshot) {
   per_volume(into, snapshot, "corbd_volume_longest_stall_seconds", MetricType::Gauge,
              "Longest time that the volume was without a server since the agent's start.",
              [](const auto& volume) { return seconds(volume.counts.longest_stall); });
+  into.family("corbd_volume_io_limit", MetricType::Gauge,
+              "What a pod's cgroup was asked for, a second: of requests (iops) or bytes (bps).");
+  for (const auto& volume : snapshot.volumes)
+    for (const auto& [pod, limits] : volume.io_limits)
+      for (const auto& [name, limit] : {std::pair{"read_iops", limits.read_iops},
+                                        {"write_iops", limits.write_iops},
+                                        {"read_bps", limits.read_bps},
+                                        {"write_bps", limits.write_bps}})
+        if (limit != 0)
+          into.sample({{"volume", volume.volume_id}, {"pod", pod}, {"limit", name}}, static_cast<double>(limit));
   into.family("corbd_volume_info", MetricType::Gauge,
               "The volume's other names, to join with the volume's other metrics; always 1.");
   for (const auto& volume : snapshot.volumes)

@@ -27,6 +27,7 @@ step::Asks asks_for(Fact fact) {
     case Fact::encryption:
     case Fact::attachment:
     case Fact::holders:
+    case Fact::io_limits:
       return step::Asks::cluster;
   }
   return step::Asks::cluster;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bring_up.hpp"
+#include "krbd.hpp"
 #include "paths.hpp"
 
 namespace corbd::plan {
@@ -12,6 +13,14 @@ namespace {
 bool same_use(const Capability& one, const Capability& other) {
   return one.block == other.block && one.fstype == other.fstype && one.read_only == other.read_only &&
          one.single_writer == other.single_writer && one.shared == other.shared;
+}
+
+/// Another server's image is not open here, and its volume has no limits then.
+std::optional<Decision> find_limits(const Situation& view, const Published& wish) {
+  if (wish.pod_uid.empty() || view.seen.facts.io_limits) return std::nullopt;
+  if (auto step = open_beside(view)) return step;
+  if (!view.seen.image_open || view.seen.tombstone) return std::nullopt;
+  return look(Fact::io_limits);
 }
 
 /// The pod's name is for people only: an older agent did not record it.
@@ -39,7 +48,7 @@ Decision publish(const Situation& view, const Published& wish) {
                   "volume " + view.id + " is not staged at " + wish.path + ": stage it first");
   if (view.record->failed) return given_up(view);
   if (auto step = bring_up(view)) return *step;
-  const Publish wanted{wish.target, wish.path, wish.read_only, wish.pod};
+  Publish wanted{wish.target, wish.path, wish.read_only, wish.pod};
   const auto& publishes = view.record->publishes;
   const auto known =
       std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
@@ -57,14 +66,18 @@ Decision publish(const Situation& view, const Published& wish) {
     if (mounted_at(view, wish.target))
       return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
     if (auto refused = refuse_turned_read_only(view, *staging, wish)) return *refused;
+    if (auto step = find_limits(view, wish)) return *step;
+    wanted.limits = view.seen.facts.io_limits.value_or(cephcsi::IoLimits());
     Record record = *view.record;
-    record.publishes.push_back(wanted);
+    record.publishes.push_back(std::move(wanted));
     return write(std::move(record));
   }
-  if (ours_at(view, wish.target)) return Done{};
+  if (ours_at(view, wish.target)) return leave_to_kernel(view);
   if (mounted_at(view, wish.target))
     return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
   if (auto refused = refuse_turned_read_only(view, *staging, wish)) return *refused;
+  if (!known->limits.empty() && !wish.pod_uid.empty() && !view.seen.facts.io_limited)
+    return Step(step::LimitIo{wish.pod_uid, known->limits});
   return step::Bind{wish.target};
 }
 

@@ -51,6 +51,12 @@ json::object to_json(const Source& source) {
 json::object to_json(const Publish& publish) {
   json::object out{{"target", publish.target}, {"staging", publish.staging}, {"read_only", publish.read_only}};
   if (!publish.pod.empty()) out["pod"] = publish.pod;
+  const auto& limits = publish.limits;
+  if (!limits.empty())
+    out["limits"] = json::object{{"read_iops", limits.read_iops},
+                                 {"write_iops", limits.write_iops},
+                                 {"read_bps", limits.read_bps},
+                                 {"write_bps", limits.write_bps}};
   return out;
 }
 
@@ -148,8 +154,13 @@ device::Kind kind_of(const std::string& text) {
 }
 
 Publish publish_of(const json::object& from) {
-  return {string_at(from, "target"), string_at(from, "staging"), from.at("read_only").as_bool(),
-          from.contains("pod") ? string_at(from, "pod") : ""};
+  Publish publish{string_at(from, "target"), string_at(from, "staging"), from.at("read_only").as_bool(),
+                  from.contains("pod") ? string_at(from, "pod") : ""};
+  if (!from.contains("limits")) return publish;
+  const auto& limits = from.at("limits").as_object();
+  const auto number = [&](const char* name) { return limits.at(name).to_number<std::uint64_t>(); };
+  publish.limits = {number("read_iops"), number("write_iops"), number("read_bps"), number("write_bps")};
+  return publish;
 }
 
 Record record_of(const json::object& from) {

@@ -91,6 +91,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   for (const auto& publish : record.publishes) {
     status.published_at.push_back(publish.target);
     if (!publish.pod.empty()) status.pods.push_back(publish.pod);
+    if (!publish.limits.empty()) status.io_limits.push_back({publish.pod, publish.limits});
   }
   status.pvc = record.claim.name;
   status.pvc_namespace = record.claim.name_space;

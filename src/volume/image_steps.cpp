@@ -1,5 +1,6 @@
 #include "image_steps.hpp"
 
+#include "corbd/cephcsi/io_limits.hpp"
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 
@@ -40,6 +41,12 @@ task<result<>> ImageSteps::look(Volume& volume, Fact fact) {
     auto found = co_await volume.server.image()->has_data(long_deadline());
     if (!found) co_return found.error();
     facts.has_data = *found;
+    co_return result<>();
+  }
+  if (fact == Fact::io_limits) {
+    const auto found = co_await volume.server.image()->metadata_below(std::string(cephcsi::kIoLimits), deadline());
+    if (!found) co_return found.error();
+    facts.io_limits = cephcsi::io_limits_of(*found);
     co_return result<>();
   }
   auto found = co_await volume.server.image()->metadata(kFormatMarker, deadline());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "corbd/cephcsi/io_limits.hpp"
 #include "corbd/core/log.hpp"
 
 namespace corbd::volume {
@@ -125,6 +126,23 @@ task<result<>> MountSteps::trim(Volume& volume, std::string target) {
   if (!trimmed) co_return trimmed.error();
   log::info("filesystem.trimmed", {{"volume", volume.id}, {"bytes", *trimmed}});
   volume.facts.trimmed = true;
+  co_return result<>();
+}
+
+task<result<>> MountSteps::limit_io(Volume& volume, const step::LimitIo& step) {
+  const auto device = device_of(volume);
+  if (!device) co_return device.error();
+  const auto limited =
+      co_await ports_.mounts.limit_io(step.pod_uid, cephcsi::io_max(step.limits, device->dev_major, device->dev_minor),
+                                      owner(volume), while_served(volume, deadline()));
+  volume.facts.io_limited = true;
+  if (limited)
+    log::info("pod.io_limited", {{"volume", volume.id}, {"pod_uid", step.pod_uid}});
+  else
+    log::warning("pod.io_not_limited", {{"volume", volume.id},
+                                        {"pod_uid", step.pod_uid},
+                                        {"error", limited.error().text},
+                                        {"effect", "the pod runs without the limits of its VolumeAttributesClass"}});
   co_return result<>();
 }
 

@@ -15,6 +15,7 @@ class MountSteps : StepTools {
   task<result<>> unmount(Volume& volume, std::string path, bool sync);
   task<result<>> trim(Volume& volume, std::string target);
   task<result<>> grow(Volume& volume, std::string target, const Wish& wish);
+  task<result<>> limit_io(Volume& volume, const step::LimitIo& step);
   task<result<>> bind(Volume& volume, std::string target, const Wish& wish);
 };
 

@@ -16,6 +16,7 @@ bool needs_image(Fact fact) {
     case Fact::format_marker:
     case Fact::encryption:
     case Fact::keys:
+    case Fact::io_limits:
       return true;
     default:
       return false;
@@ -94,6 +95,7 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::Fsck&) { return mounts_.fsck(volume); },
       [&](const step::Mount& of) { return mounts_.mount(volume, of.path, wish); },
       [&](const step::Bind& of) { return mounts_.bind(volume, of.path, wish); },
+      [&](const step::LimitIo& of) { return mounts_.limit_io(volume, of); },
       [&](const step::Grow& of) { return mounts_.grow(volume, of.path, wish); },
       [&](const step::Trim& of) { return mounts_.trim(volume, of.path); },
       [&](const step::Umount& of) { return mounts_.unmount(volume, of.path, of.sync); },
@@ -129,6 +131,7 @@ task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& w
     case Fact::image_size:
     case Fact::has_data:
     case Fact::format_marker:
+    case Fact::io_limits:
       return images_.look(volume, step.fact);
     case Fact::probe:
     case Fact::filesystem:

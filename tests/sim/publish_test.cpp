@@ -1,5 +1,5 @@
 // What a pod gets: at which targets, with what, and beside whom.
-#include "scene.hpp"
+#include "sweep.hpp"
 
 using namespace corbd;
 using test::kId;
@@ -81,4 +81,69 @@ TEST_CASE("a filesystem that is wanted read-only is published as it is") {
   for (auto& mount : scene.world.kernel.mounts) mount.filesystem_read_only = true;
   CHECK(scene.want(published(stage, "/t1")) == errc::ok);
   CHECK(scene.world.notices.empty());
+}
+
+namespace {
+plan::Published limited(Scene& scene, const plan::Staged& stage) {
+  scene.image().metadata[".rbd.csi.ceph.com/cgroup_qos_max_write_iops"] = "100";
+  auto wish = published(stage, "/kubelet/pods/p/volume");
+  wish.pod_uid = "uid";
+  return wish;
+}
+std::string limit_of(const Scene& scene) {
+  return "43:" + std::to_string(scene.world.kernel.devices.front().index * 32) +
+         " rbps=max wbps=max riops=max wiops=100";
+}
+}  // namespace
+
+TEST_CASE("a pod's cgroup has its limit when the pod has the volume, whenever the agent dies before") {
+  for (const auto mounter : {cephcsi::Mounter::nbd, cephcsi::Mounter::krbd})
+    for (const test::Blow blow : {test::Blow::crash_before, test::Blow::crash_after})
+      for (int at = 1, fell = 1; fell != 0; ++at) {
+        Scene scene;
+        auto stage = staged();
+        stage.mounter = mounter;
+        const auto wish = limited(scene, stage);
+        REQUIRE(scene.want(stage) == errc::ok);
+        const auto has_both = [&](const test::World& world) {
+          CHECK(world.kernel.mounts.size() == 2);
+          REQUIRE(world.kernel.io_max.contains("uid"));
+          CHECK(world.kernel.io_max.at("uid") == std::set{limit_of(scene)});
+        };
+        fell = survives(scene, "a pod with a limit", wish, has_both, blow, at, errc::unavailable) ? 1 : 0;
+      }
+}
+
+TEST_CASE("a pod whose cgroup takes no limit has its volume without") {
+  Scene scene;
+  const auto wish = limited(scene, staged());
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.kernel.takes_limits = false;
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.world.kernel.mounts.size() == 2);
+  CHECK(scene.world.kernel.io_max.empty());
+}
+
+TEST_CASE("a publish whose limits the cluster does not tell fails, and is repeated") {
+  Scene scene;
+  const auto wish = limited(scene, staged());
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.calls.error = {errc::unavailable, "made to fail"};
+  scene.world.calls.fail_at = 1;
+  CHECK(scene.want(wish) == errc::unreachable);
+  CHECK(scene.world.kernel.mounts.size() == 1);
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.world.kernel.io_max.at("uid").contains(limit_of(scene)));
+}
+
+TEST_CASE("the status of a volume has the limit of its pod") {
+  Scene scene;
+  auto wish = limited(scene, staged());
+  wish.pod = "db/postgres-0";
+  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(wish) == errc::ok);
+  const auto limits = scene.world.agent.shell().status(kId)->io_limits;
+  REQUIRE(limits.size() == 1);
+  CHECK(limits.front().pod == "db/postgres-0");
+  CHECK(limits.front().limits == cephcsi::IoLimits{.write_iops = 100});
 }

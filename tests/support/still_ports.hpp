@@ -63,6 +63,7 @@ class Mounts : public host::Mounts {
   task<result<>> mount(std::string, std::string, std::string, std::string, HelperOwner, Until) override {
     co_return result<>();
   }
+  task<result<>> limit_io(std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
   task<result<>> bind(std::string source, std::string target, bool, std::string, HelperOwner, Until) override {
     host::Mount made;
     made.fstype = "devtmpfs";

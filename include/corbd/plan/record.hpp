@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/cephcsi/io_limits.hpp"
 #include "corbd/device/values.hpp"
 #include "corbd/image/values.hpp"
 #include "corbd/plan/wish.hpp"
@@ -26,7 +27,8 @@ struct Staging {
 struct Publish {
   std::string target, staging;
   bool read_only = false;
-  std::string pod = {};  ///< "namespace/name", for people; empty: not known
+  std::string pod = {};           ///< "namespace/name", for people; empty: not known
+  cephcsi::IoLimits limits = {};  ///< that its pod's cgroup got
   bool operator==(const Publish&) const = default;
 };
 

@@ -32,7 +32,8 @@ enum class Fact {
   luks,
   keys,
   attachment,
-  holders
+  holders,
+  io_limits
 };
 
 namespace step {
@@ -151,6 +152,15 @@ using Bind = At<"bind">;
 using Grow = At<"grow">;
 using Trim = At<"trim">;
 
+/// The pod's cgroup gets the limits, if it can: a pod without them is better than none.
+struct LimitIo {
+  static constexpr std::string_view name = "limit_io";
+  static constexpr Asks asks = Asks::node;
+  std::string pod_uid;
+  cephcsi::IoLimits limits;
+  bool operator==(const LimitIo&) const = default;
+};
+
 /// A mount goes, and the empty folder or file below it.
 template <Text Name>
 struct Leave {
@@ -174,14 +184,14 @@ using DropStash = At<"drop_stash">;
 
 }  // namespace step
 
-using Step =
-    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::Inherit, step::Evict,
-                 step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::SetFormatMarker,
-                 step::RemoveFormatMarker, step::WriteNote, step::StartSession, step::StopSession, step::KernelConnect,
-                 step::KernelReconfigure, step::KernelResize, step::Disconnect, step::Tune, step::Dismiss,
-                 step::MapKrbd, step::UnmapKrbd, step::LuksFormat, step::LuksNote, step::LuksOpen, step::LuksResize,
-                 step::LuksClose, step::AddKey, step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck, step::Mount,
-                 step::Bind, step::Grow, step::Trim, step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
+using Step = std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::Inherit, step::Evict,
+                          step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::SetFormatMarker,
+                          step::RemoveFormatMarker, step::WriteNote, step::StartSession, step::StopSession,
+                          step::KernelConnect, step::KernelReconfigure, step::KernelResize, step::Disconnect,
+                          step::Tune, step::Dismiss, step::MapKrbd, step::UnmapKrbd, step::LuksFormat, step::LuksNote,
+                          step::LuksOpen, step::LuksResize, step::LuksClose, step::AddKey, step::NewKey,
+                          step::RemoveKey, step::Mkfs, step::Fsck, step::Mount, step::Bind, step::LimitIo, step::Grow,
+                          step::Trim, step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
 
 inline std::string_view name(const Step& step) {
   return std::visit([](const auto& of) { return of.name; }, step);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/cephcsi/io_limits.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/core/time.hpp"
 #include "corbd/device/figures.hpp"
@@ -25,6 +26,12 @@ struct Counts {
   duration longest_stall{};  ///< from the loss of the server until the requests of that time were answered
 };
 
+/// What a pod's cgroup was asked for.
+struct PodLimits {
+  std::string pod;  ///< "namespace/name"; empty: not known
+  cephcsi::IoLimits limits;
+};
+
 struct Status {
   std::string volume_id;
   Health health = Health::absent;
@@ -39,6 +46,7 @@ struct Status {
   std::vector<std::string> staged_at, published_at;
   std::string pvc, pvc_namespace, pv;  ///< the names of its claim and PersistentVolume; empty: not known
   std::vector<std::string> pods;       ///< "namespace/name", as far as kubelet told
+  std::vector<PodLimits> io_limits;    ///< of those that have any
   std::string attachment_uid;          ///< Record::attachment_uid
 
   bool in_use = false;                       ///< the device is mounted, or another device lies above it

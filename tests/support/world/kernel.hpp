@@ -90,6 +90,8 @@ class Kernel {
   std::string boot_id = "boot-1";
   std::vector<KernelDevice> devices;
   std::vector<host::Mount> mounts;
+  bool takes_limits = true;                                           ///< pods have cgroups that take limits
+  std::map<std::string, std::set<std::string>> io_max;                ///< the lines of each pod's cgroup, by its UID
   enum class Driver { there, missing, full } driver = Driver::there;  ///< nbd's, and its table of devices
   int key_derivations = 0, key_derivations_at_once = 0;               ///< under way; the most there ever were
   KernelDevice* by_index(std::uint32_t index);

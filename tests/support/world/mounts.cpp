@@ -70,6 +70,15 @@ class Mounts final : public host::Mounts {
     co_return co_await world_.calls.ask_helper("bind", std::nullopt, std::move(busy), until, std::move(effect));
   }
 
+  task<result<>> limit_io(std::string pod_uid, std::string line, HelperOwner busy, Until until) override {
+    auto effect = [&world = world_, pod_uid, line]() -> result<> {
+      if (!world.kernel.takes_limits) return Error{errc::not_found, "no cgroup"};
+      world.kernel.io_max[pod_uid].insert(line);
+      return {};
+    };
+    co_return co_await world_.calls.ask_helper("limit_io", std::nullopt, std::move(busy), until, std::move(effect));
+  }
+
   task<result<std::uint64_t>> trim(std::string target, HelperOwner busy, Until until) override {
     const auto of = mounted_device(world_, target);
     if (!of) co_return Error{errc::not_found, "nothing is mounted at " + target};

@@ -112,6 +112,27 @@ TEST_CASE("rows are sorted by a column with the largest value first, and by name
   CHECK(rows.front().id == "b");
 }
 
+TEST_CASE("a row ends with the limits of its pods, also of a volume that the kernel client serves") {
+  TopRow limited, mapped, free;
+  limited.id = "a";
+  limited.limits.resize(1);
+  limited.limits.front().set_pod("shop/db-0");
+  limited.limits.front().set_write_iops(100);
+  limited.limits.front().set_read_bytes_per_s(1'500'000);
+  mapped = limited;
+  mapped.id = "b";
+  mapped.by_kernel = true;
+  free.id = "c";
+  const auto text = cli::top_table({limited, mapped, free});
+  CHECK_THAT(text, ContainsSubstring("LIMITS\n"));
+  CHECK_THAT(text, ContainsSubstring("0          w=100/s r=1.5MB/s\nb"));
+  CHECK_THAT(text, ContainsSubstring("kernel     w=100/s r=1.5MB/s\nc"));
+  const auto json = cli::top_json({limited, free});
+  CHECK(json.at("volumes").at(0).at("io_limits").at(0).at("pod") == "shop/db-0");
+  CHECK(json.at("volumes").at(0).at("io_limits").at(0).at("write_iops") == 100);
+  CHECK(json.at("volumes").at(1).at("io_limits").as_array().empty());
+}
+
 TEST_CASE("a row shows the claim's name if it is known, and `kernel` instead of figures for the kernel client") {
   TopRow named, mapped;
   named.id = "0001-x";

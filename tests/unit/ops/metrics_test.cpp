@@ -162,6 +162,18 @@ TEST_CASE("a volume's other names are labels of one metric") {
   CHECK_THAT(text, ContainsSubstring("corbd_volume_info{volume=\"v2\",pvc=\"\","));
 }
 
+TEST_CASE("the limits of a pod's cgroup are metrics, one for each limit that it has") {
+  ops::Snapshot snapshot;
+  snapshot.volumes = {status("v1"), status("v2")};
+  snapshot.volumes.front().io_limits = {{"shop/db-0", {.write_iops = 100, .read_bps = 4096}}};
+  const auto text = ops::render(snapshot);
+  CHECK_THAT(text,
+             ContainsSubstring("corbd_volume_io_limit{volume=\"v1\",pod=\"shop/db-0\",limit=\"write_iops\"} 100\n"
+                               "corbd_volume_io_limit{volume=\"v1\",pod=\"shop/db-0\",limit=\"read_bps\"} 4096\n"));
+  CHECK_THAT(text, !ContainsSubstring("limit=\"read_iops\""));
+  CHECK_THAT(text, !ContainsSubstring("corbd_volume_io_limit{volume=\"v2\""));
+}
+
 TEST_CASE("a volume that the kernel serves has no counters here") {
   ops::Snapshot snapshot;
   snapshot.volumes = {status("v1")};

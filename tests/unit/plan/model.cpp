@@ -20,6 +20,9 @@ void Model::look(Fact fact) {
     case Fact::ownership:
       facts.ownership = ownership;
       break;
+    case Fact::io_limits:
+      facts.io_limits = io_limits;
+      break;
     case Fact::holders:
       facts.holders = holders;
       break;
@@ -175,6 +178,10 @@ void Model::apply(const Step& step, const Wish& wish) {
                    }));
                    filesystem_bytes = seen.devices.front().size;
                    seen.facts.grown = true;
+                 },
+                 [&](const step::LimitIo& of) {
+                   REQUIRE(of.limits == io_limits);
+                   seen.facts.io_limited = true;
                  },
                  [&](const step::Trim&) {
                    REQUIRE(answers());

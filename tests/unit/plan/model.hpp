@@ -32,6 +32,7 @@ struct Model {
   image::Ownership ownership;
   Attachment attachment;
   std::vector<Holder> holders;  ///< the foreign watchers of `ownership`
+  cephcsi::IoLimits io_limits;  ///< in the image's metadata
   bool other_serves = false;
   bool cut = false;        ///< its device no longer accepts a link
   bool open = false;       ///< a program has its device open, but not mounted

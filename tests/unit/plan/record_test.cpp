@@ -48,6 +48,13 @@ TEST_CASE("a record keeps the KMS ID of an encrypted volume, and has no field fo
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
+TEST_CASE("a record keeps the limits of a pod, and has no field for them if there are none") {
+  Record record = test::sample_record();
+  CHECK(plan::encode(record).find("limits") == std::string::npos);
+  record.publishes.front().limits = {1000, 100, 2097152, 1048576};
+  CHECK(*plan::decode(plan::encode(record)) == record);
+}
+
 TEST_CASE("a record keeps the names of the claim and the pods, and has no fields for them if they are unknown") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("claim") == std::string::npos);
