@@ -9,10 +9,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "corbd/core/file.hpp"
 #include "corbd/device/values.hpp"
@@ -23,9 +27,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kMountinfo = "/proc/self/mountinfo";
+// How long an equal line need not be parsed again. It does not show that an ext4 counted an error.
+constexpr std::chrono::seconds kKeepsLines{1};
+
 struct Unref {
   void operator()(libmnt_table* table) const { mnt_unref_table(table); }
-  void operator()(libmnt_iter* iterator) const { mnt_free_iter(iterator); }
+};
+struct Close {
+  void operator()(std::FILE* stream) const { std::fclose(stream); }
 };
 
 std::string text_of(const char* from) { return from == nullptr ? std::string() : std::string(from); }
@@ -61,16 +71,11 @@ std::string below(const std::string& folder, const std::string& name) {
   return (folder == "/" ? "" : folder) + "/" + name;
 }
 
-struct Parent {
-  const Mount* mount;
-  std::uint64_t shared, master;
-};
-
-Place place_in(const Parent& parent, const std::string& target) {
-  const std::string around = parent.mount->target == "/" ? "/" : parent.mount->target + "/";
+Place place_in(const Mount& parent, const MountLines::Line& line, const std::string& target) {
+  const std::string around = parent.target == "/" ? "/" : parent.target + "/";
   if (!target.starts_with(around) || target.size() == around.size()) return {};
-  return {parent.mount->dev_major, parent.mount->dev_minor, below(parent.mount->root, target.substr(around.size())),
-          parent.shared, parent.master};
+  return {parent.dev_major, parent.dev_minor, below(parent.root, target.substr(around.size())), line.shared,
+          line.master};
 }
 
 Mount convert(libmnt_fs* line, const std::string& ext4) {
@@ -92,45 +97,108 @@ Mount convert(libmnt_fs* line, const std::string& ext4) {
   return mount;
 }
 
-/// The lines belong to the table.
-struct Lines {
-  std::unique_ptr<libmnt_table, Unref> table{mnt_new_table()};
-  std::vector<libmnt_fs*> all = {};
-};
-result<Lines> parse(const std::string& file) {
-  Lines lines;
-  const std::unique_ptr<libmnt_iter, Unref> iterator(mnt_new_iter(MNT_ITER_FORWARD));
-  if (!lines.table || !iterator) return Error{errc::exhausted, "no memory to read " + file};
+/// Nothing if libmount would skip the line. `file` is for messages.
+result<std::optional<std::pair<MountLines::Line, Mount>>> parse(std::string_view text, const std::string& file,
+                                                                const std::string& ext4) {
+  MountLines::Line line{std::string(text)};
+  const std::unique_ptr<libmnt_table, Unref> table(mnt_new_table());
+  const std::unique_ptr<std::FILE, Close> stream(::fmemopen(line.text.data(), line.text.size(), "r"));
+  if (!table || !stream) return Error{errc::exhausted, "no memory to read " + file};
   // Without a cache libmount resolves no path.
-  const int failed = mnt_table_parse_file(lines.table.get(), file.c_str());
+  const int failed = mnt_table_parse_stream(table.get(), stream.get(), file.c_str());
   if (failed != 0) return Error{errc::unavailable, "reading " + file + ": " + std::strerror(std::abs(failed))};
-  libmnt_fs* line = nullptr;
-  while (mnt_table_next_fs(lines.table.get(), iterator.get(), &line) == 0) lines.all.push_back(line);
-  return lines;
+  libmnt_fs* found = nullptr;
+  if (mnt_table_first_fs(table.get(), &found) != 0) return std::optional<std::pair<MountLines::Line, Mount>>();
+  const std::string fields = text_of(mnt_fs_get_optional_fields(found));
+  line.parent = static_cast<std::uint64_t>(mnt_fs_get_parent_id(found));
+  line.shared = peer_group(fields, "shared:");
+  line.master = peer_group(fields, "master:");
+  return std::optional(std::pair(std::move(line), convert(found, ext4)));
+}
+
+result<std::string> text_of_file(const std::string& file) {
+  constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+  auto text = read_file(file, no_limit);
+  if (!text) return Error{errc::unavailable, text.error().text};
+  return text;
 }
 
 bool holds(const std::string& target, const std::string& path) {
   return target == "/" || path == target || path.starts_with(target + "/");
 }
 
+/// Takes the first line off, which it returns without its end.
+std::string_view next_line(std::string_view& text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(line.size() + 1, text.size()));
+  return line;
+}
+
+/// Empty if no line has that ID.
+std::string_view line_of(std::string_view text, std::uint64_t id) {
+  const std::string begin = std::to_string(id) + " ";
+  while (!text.empty())
+    if (const auto line = next_line(text); line.starts_with(begin)) return line;
+  return {};
+}
+
+/// The place of a mount is made of its own line and of its parent's. `changed`: the IDs of lines that are not as they
+/// were.
+void find_places(MountLines& all, const std::unordered_set<std::uint64_t>& changed) {
+  std::unordered_map<std::uint64_t, std::size_t> by_id;
+  by_id.reserve(all.mounts.size());
+  for (std::size_t i = 0; i < all.mounts.size(); ++i) by_id[all.mounts[i].id] = i;
+  for (std::size_t i = 0; i < all.mounts.size(); ++i) {
+    Mount& mount = all.mounts[i];
+    const std::uint64_t parent_id = all.lines[i].parent;
+    if (!changed.contains(mount.id) && !changed.contains(parent_id)) continue;
+    const auto parent = by_id.find(parent_id);
+    mount.place =
+        parent == by_id.end() ? Place() : place_in(all.mounts[parent->second], all.lines[parent->second], mount.target);
+  }
+}
+
 }  // namespace
 
+result<MountLines> parse_mounts(std::string_view text, const std::string& file, MountLines before,
+                                const std::string& ext4) {
+  MountLines now;
+  now.lines.reserve(before.lines.size() + 1);
+  now.mounts.reserve(before.mounts.size() + 1);
+  std::unordered_set<std::uint64_t> changed;
+  std::size_t next = 0;  // in `before`: lines keep their order
+  const auto drop_until = [&](std::size_t end) {
+    for (; next < end; ++next) changed.insert(before.mounts[next].id);
+  };
+  while (!text.empty()) {
+    const std::string_view line = next_line(text);
+    std::size_t same = next;
+    while (same < before.lines.size() && before.lines[same].text != line) ++same;
+    if (same < before.lines.size()) {
+      drop_until(same);
+      now.lines.push_back(std::move(before.lines[next]));
+      now.mounts.push_back(std::move(before.mounts[next]));
+      ++next;
+      continue;
+    }
+    auto parsed = parse(line, file, ext4);
+    if (!parsed) return parsed.error();
+    if (!*parsed) continue;
+    changed.insert((*parsed)->second.id);
+    now.lines.push_back(std::move((*parsed)->first));
+    now.mounts.push_back(std::move((*parsed)->second));
+  }
+  drop_until(before.lines.size());
+  find_places(now, changed);
+  return now;
+}
+
 result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::string& ext4) {
-  const auto parsed = parse(file);
+  auto text = text_of_file(file);
+  if (!text) return text.error();
+  auto parsed = parse_mounts(*text, file, {}, ext4);
   if (!parsed) return parsed.error();
-  const auto& lines = parsed->all;
-  std::vector<Mount> mounts;
-  for (libmnt_fs* line : lines) mounts.push_back(convert(line, ext4));
-  std::unordered_map<std::uint64_t, Parent> by_id;
-  for (std::size_t i = 0; i < mounts.size(); ++i) {
-    const std::string fields = text_of(mnt_fs_get_optional_fields(lines[i]));
-    by_id[mounts[i].id] = {&mounts[i], peer_group(fields, "shared:"), peer_group(fields, "master:")};
-  }
-  for (std::size_t i = 0; i < mounts.size(); ++i) {
-    const auto parent = by_id.find(static_cast<std::uint64_t>(mnt_fs_get_parent_id(lines[i])));
-    if (parent != by_id.end()) mounts[i].place = place_in(parent->second, mounts[i].target);
-  }
-  return mounts;
+  return std::move(parsed->mounts);
 }
 
 std::string device_of(const Mount& mount, const std::string& sys) {
@@ -150,34 +218,41 @@ std::string device_of(const Mount& mount, const std::string& sys) {
 }
 
 std::optional<bool> propagates(const std::string& file, const std::string& path) {
-  const auto parsed = parse(file);
+  const auto text = text_of_file(file);
+  const auto parsed = text ? parse_mounts(*text, file, {}) : text.error();
   if (!parsed) return std::nullopt;
   std::optional<bool> shared;
   std::size_t longest = 0;
-  for (libmnt_fs* line : parsed->all) {
-    const std::string target = text_of(mnt_fs_get_target(line));
+  for (std::size_t i = 0; i < parsed->mounts.size(); ++i) {
+    const std::string& target = parsed->mounts[i].target;
     // If two are mounted at one place, the later line is on top.
     if (!holds(target, path) || target.size() < longest) continue;
     longest = target.size();
-    shared = peer_group(text_of(mnt_fs_get_optional_fields(line)), "shared:") != 0;
+    shared = parsed->lines[i].shared != 0;
   }
   return shared;
 }
 
 result<MountTable> MountReader::read() {
-  constexpr const char* path = "/proc/self/mountinfo";
-  if (!file_) file_ = Fd(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!file_) file_ = Fd(::open(kMountinfo, O_RDONLY | O_CLOEXEC));
   // The poll comes before the read, so a change in between shows at the next poll.
   pollfd changed{file_.get(), POLLPRI, 0};
   const bool same = file_ && ::poll(&changed, 1, 0) == 0;
   const auto now = std::chrono::steady_clock::now();
-  if (same && known_ && now - read_at_ < lasts_) return known_;
+  if (same && known_ && now - read_at_ < lasts_) return MountTable(known_, &known_->mounts);
   read_at_ = now;
-  known_.reset();
-  auto read = read_mountinfo(path);
-  if (!read) return read.error();
-  known_ = std::make_shared<const std::vector<Mount>>(std::move(*read));
-  return known_;
+  const auto before = std::exchange(known_, nullptr);
+  const auto text = text_of_file(kMountinfo);
+  if (!text) return text.error();
+  MountLines kept;
+  if (before && now - parsed_all_at_ < kKeepsLines)
+    kept = before.use_count() == 1 ? std::move(*before) : *before;
+  else
+    parsed_all_at_ = now;
+  auto parsed = parse_mounts(*text, kMountinfo, std::move(kept));
+  if (!parsed) return parsed.error();
+  known_ = std::make_shared<MountLines>(std::move(*parsed));
+  return MountTable(known_, &known_->mounts);
 }
 
 result<std::optional<Mount>> mount_at(int fd, const std::string& path) {
@@ -188,13 +263,13 @@ result<std::optional<Mount>> mount_at(int fd, const std::string& path) {
     return Error{errc::failed_precondition,
                  "the kernel does not say which mount " + path + " is: run Linux 5.12 or newer"};
   if ((found.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) return std::optional<Mount>();
-  auto mounts = read_mountinfo("/proc/self/mountinfo");
-  if (!mounts) return mounts.error();
-  const auto place =
-      std::find_if(mounts->begin(), mounts->end(), [&](const Mount& mount) { return mount.id == found.stx_mnt_id; });
-  if (place == mounts->end())
+  const auto text = text_of_file(kMountinfo);
+  if (!text) return text.error();
+  auto there = parse_mounts(line_of(*text, found.stx_mnt_id), kMountinfo, {});
+  if (!there) return there.error();
+  if (there->mounts.empty())
     return Error{errc::unavailable, path + " was mounted or unmounted by someone else just now"};
-  return std::optional(std::move(*place));
+  return std::optional(std::move(there->mounts.front()));
 }
 
 }  // namespace corbd::host

@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "corbd/core/fd.hpp"
@@ -11,6 +13,22 @@
 #include "corbd/host/mountinfo.hpp"
 
 namespace corbd::host {
+
+/// The mounts of a mountinfo, each with its line.
+struct MountLines {
+  struct Line {
+    std::string text;
+    std::uint64_t parent = 0;              ///< a mount's ID
+    std::uint64_t shared = 0, master = 0;  ///< peer groups; 0: none
+  };
+  std::vector<Mount> mounts;
+  std::vector<Line> lines;
+};
+
+/// The mounts of `text`, which is that of `file`. Of a line that `before` has too, it keeps what was parsed then.
+/// `ext4`: as for read_mountinfo(). unavailable: the text is not understood.
+result<MountLines> parse_mounts(std::string_view text, const std::string& file, MountLines before,
+                                const std::string& ext4 = "/sys/fs/ext4");
 
 /// This process's own mountinfo. It is read again when the kernel says that it changed (poll(2) on it, proc(5)), or
 /// when it is old: the kernel does not report that a filesystem turned read-only after an error.
@@ -21,12 +39,12 @@ class MountReader {
 
  private:
   const std::chrono::seconds lasts_;
-  std::chrono::steady_clock::time_point read_at_;
+  std::chrono::steady_clock::time_point read_at_, parsed_all_at_;
   Fd file_;
-  MountTable known_;  ///< null: not read, or not readable
+  std::shared_ptr<MountLines> known_;  ///< null: not read, or not readable
 };
 
-/// The mount whose root `fd` is (an O_PATH descriptor will do), if any. Does no I/O.
+/// The mount whose root `fd` is (an O_PATH descriptor will do), if any, without its place. Does no I/O.
 result<std::optional<Mount>> mount_at(int fd, const std::string& path);
 
 }  // namespace corbd::host

@@ -318,6 +318,19 @@ TEST_CASE("the table of mounts follows every mount and unmount") {
   }
 }
 
+TEST_CASE("a table of mounts that somebody holds stays as it is") {
+  if (!may_mount()) return;
+  Place place;
+  host::MountReader table;
+  const auto held = table.read().value();
+  const auto before = *held;
+  REQUIRE(place.mount_tmpfs());
+  REQUIRE(table.read().value()->size() == before.size() + 1);
+  REQUIRE(held->size() == before.size());
+  CHECK(held->front().target == before.front().target);
+  REQUIRE(ops::unmount(place.target));
+}
+
 TEST_CASE("a filesystem that silently turned read-only is noticed once the table of mounts is old") {
   if (!may_mount()) return;
   Place place;

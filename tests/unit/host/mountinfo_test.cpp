@@ -127,6 +127,47 @@ TEST_CASE("a mount's place in the filesystem below is found by any path to it") 
   CHECK_FALSE(host::goes_with(staged, staged));
 }
 
+TEST_CASE("a table that is read again is the same as one that is read anew, whatever changed in it") {
+  const std::string root = "20 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n",
+                    data = "21 20 8:2 /kubelet /data rw shared:7 - ext4 /dev/sda2 rw\n",
+                    moved = "21 20 8:2 /other /data rw shared:8 - ext4 /dev/sda2 rw\n",
+                    volume = "30 21 43:0 / /data/v rw shared:9 - ext4 /dev/nbd0 rw\n",
+                    read_only = "30 21 43:0 / /data/v ro shared:9 - ext4 /dev/nbd0 rw\n",
+                    second = "31 21 43:32 / /data/w rw - ext4 /dev/nbd1 rw\n";
+  const std::vector<std::string> texts{
+      root + data + volume + second, root + data + second,     root + moved + volume + second,
+      root + volume + second,        root + data + read_only,  second + volume + data + root,
+      root + data + second + volume, root + volume + data,     "",
+      root + data + volume + volume, root + data + "# " + root};
+  const auto shown = [](const host::MountLines& all) {
+    std::string text;
+    for (const auto& mount : all.mounts)
+      text += std::to_string(mount.id) + " " + mount.target + " " + mount.options + " in " + mount.place.path + " " +
+              std::to_string(mount.place.shared) + "\n";
+    return text;
+  };
+  for (const auto& before : texts)
+    for (const auto& after : texts) {
+      const auto old = host::parse_mounts(before, "mountinfo", {}).value();
+      CHECK(shown(host::parse_mounts(after, "mountinfo", old).value()) ==
+            shown(host::parse_mounts(after, "mountinfo", {}).value()));
+    }
+}
+
+TEST_CASE("a line that stays is not parsed again") {
+  const std::string line = "40 35 43:0 / /a rw - ext4 /dev/nbd0 rw\n";
+  auto before = host::parse_mounts(line, "mountinfo", {}).value();
+  before.mounts.front().source = "as it was";
+  CHECK(host::parse_mounts(line, "mountinfo", before).value().mounts.front().source == "as it was");
+}
+
+TEST_CASE("a source without a name does not hide its mount") {
+  const auto mounts = parse("40 35 0:40 / /a rw - tmpfs  rw\n41 35 0:41 / /b rw - tmpfs none rw\n");
+  REQUIRE(mounts);
+  REQUIRE(mounts->size() == 2);
+  CHECK(mounts->front().target == "/a");
+}
+
 TEST_CASE("the topmost mount that holds a folder decides whether mounts below it reach other namespaces") {
   const test::Folder folder;
   const std::string path = folder.path() + "/mountinfo";
