@@ -21,7 +21,9 @@ void observe_others_on_image(Observation& seen, const Volume& volume, const Volu
 std::string device_owner(const Volume& volume, const std::vector<host::Mount>& there, const std::string& staging_path,
                          const Ports& ports) {
   const auto table = mounts_now(ports);
-  const auto inside = [&](const host::Mount& mount) { return mount.target.starts_with(staging_path + "/"); };
+  const auto inside = [below = staging_path + "/"](const host::Mount& mount) {
+    return mount.target.starts_with(below);
+  };
   // An inventory of hundreds of devices takes its time on the control thread.
   if (there.empty() && (staging_path.empty() || std::ranges::none_of(*table, inside))) return "";
   const auto devices = ports.devices.inventory();
