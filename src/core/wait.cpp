@@ -1,8 +1,8 @@
 #include "corbd/core/wait.hpp"
 
 #include <algorithm>
+#include <boost/asio/experimental/channel.hpp>
 #include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 namespace corbd {
@@ -15,8 +15,9 @@ Error wait_error(Waited how, std::string_view what) {
 Until Until::at_most(time_point limit) const { return {std::min(deadline, limit), scope}; }
 
 struct Event::Waiter {
-  explicit Waiter(const executor& control) : signal(control, asio::steady_timer::time_point::max()) {}
-  asio::steady_timer signal;  ///< never expires: cancelling it resumes the waiter
+  explicit Waiter(const executor& control) : signal(control) {}
+  /// Carries no message: cancelling it resumes the waiter. Unlike a timer it needs no reactor.
+  asio::experimental::channel<void(boost::system::error_code)> signal;
   Waited how = Waited::cancelled;
   Clock::TimerId timer = 0;
   CancelScope* scope = nullptr;
@@ -62,7 +63,7 @@ task<Waited> Event::wait(Until until) {
   }
   waiters_.push_back(waiter);
   boost::system::error_code cancelled_as_meant;
-  co_await waiter->signal.async_wait(asio::redirect_error(asio::use_awaitable, cancelled_as_meant));
+  co_await waiter->signal.async_receive(asio::redirect_error(asio::use_awaitable, cancelled_as_meant));
   co_return waiter->how;
 }
 
