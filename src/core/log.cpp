@@ -44,7 +44,7 @@ const Name& name_of(Level level) { return kLevels[static_cast<std::size_t>(level
 std::string members(std::string_view message, std::initializer_list<Field> fields) {
   json::object object;
   object["msg"] = message;
-  for (const auto& field : fields) object[field.name] = field.value;
+  for (const auto& field : fields) std::visit([&](const auto& value) { object[field.name] = value; }, field.value);
   return json::serialize(object).substr(1);
 }
 

@@ -3,31 +3,38 @@
 // many.
 #pragma once
 
-#include <boost/json/value.hpp>
 #include <chrono>
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <type_traits>
+#include <variant>
 
 namespace corbd::log {
 
 enum class Level { debug, info, warning, error };
 
-/// A name and a value that JSON can hold: text, number, bool.
+/// A name and a value that JSON can hold: text, number, bool. It refers to the text, so it lives for one call only.
 struct Field {
   template <class Value>
-  Field(std::string_view field_name, const Value& field_value) : name(field_name), value(to_json(field_value)) {}
+  Field(std::string_view field_name, const Value& field_value) : name(field_name), value(held(field_value)) {}
   std::string_view name;
-  boost::json::value value;
+  std::variant<std::string_view, bool, std::int64_t, std::uint64_t, double> value;
 
  private:
   template <class Value>
-  static boost::json::value to_json(const Value& from) {
+  static auto held(const Value& from) {
     if constexpr (std::is_convertible_v<const Value&, std::string_view>)
-      return boost::json::string(std::string_view(from));
+      return std::string_view(from);
+    else if constexpr (std::is_same_v<Value, bool>)
+      return from;
+    else if constexpr (std::is_floating_point_v<Value>)
+      return static_cast<double>(from);
+    else if constexpr (std::is_signed_v<Value>)
+      return std::int64_t{from};
     else
-      return boost::json::value(from);
+      return std::uint64_t{from};
   }
 };
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <string>
 
+#include "corbd/core/log.hpp"
 #include "history.hpp"
 
 namespace {
@@ -131,6 +132,7 @@ int main(int argc, char** argv) {
   // What was told so far is seen also when the next seed crashes.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   // The agent's own log goes to stderr; only a trace wants it.
+  corbd::log::set_level(trace ? corbd::log::Level::info : corbd::log::Level::error);
   if (!trace && std::freopen("/dev/null", "w", stderr) == nullptr) return 2;
   return one ? run_one(seed, trace, whole) : run_many(from, seeds, told);
 }

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <boost/json/parse.hpp>
+#include <limits>
 #include <sstream>
 
 #include "corbd/core/fd.hpp"
@@ -56,6 +57,22 @@ TEST_CASE("log lines that a full pipe refuses are dropped and counted, and the n
   CHECK(then.front() == (first.back() == '\n' ? '{' : '\n'));
   log::info("and on");
   CHECK_THAT(drain(reader.get()), !ContainsSubstring("log.dropped"));
+}
+
+TEST_CASE("a field of a log line has the type of its value") {
+  std::array<int, 2> ends;
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+  const Fd reader(ends[0]), writer(ends[1]);
+  {
+    const Elsewhere elsewhere(writer.get());
+    log::info("fields", {{"text", std::string("a")},
+                         {"yes", true},
+                         {"less", -1},
+                         {"most", std::numeric_limits<std::uint64_t>::max()},
+                         {"half", 0.5}});
+  }
+  CHECK_THAT(drain(reader.get()),
+             ContainsSubstring(R"("text":"a","yes":true,"less":-1,"most":18446744073709551615,"half":5E-1)"));
 }
 
 TEST_CASE("a full disk or a missing reader loses log lines and nothing else") {
