@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <boost/crc.hpp>
+#include <boost/json/monotonic_resource.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
@@ -18,38 +20,51 @@ std::uint32_t crc32c(std::string_view bytes) {
   return sum.checksum();
 }
 
-json::object to_json(const Capability& capability) {
-  return {{"block", capability.block},
-          {"fstype", capability.fstype},
-          {"mount_flags", capability.mount_flags},
-          {"read_only", capability.read_only},
-          {"single_writer", capability.single_writer},
-          {"shared", capability.shared}};
+/// Memory for one record's values: few allocations, or none.
+class AtHand {
+ public:
+  json::storage_ptr storage() { return &resource_; }
+
+ private:
+  std::array<unsigned char, 8192> buffer_;
+  json::monotonic_resource resource_{buffer_.data(), buffer_.size()};
+};
+
+json::object to_json(const Capability& capability, const json::storage_ptr& memory) {
+  return json::object({{"block", capability.block},
+                       {"fstype", capability.fstype},
+                       {"mount_flags", capability.mount_flags},
+                       {"read_only", capability.read_only},
+                       {"single_writer", capability.single_writer},
+                       {"shared", capability.shared}},
+                      memory);
 }
 
-json::object to_json(const Serving& serving) {
-  json::object config;
+json::object to_json(const Serving& serving, const json::storage_ptr& memory) {
+  json::object config(memory);
   for (const auto& [name, value] : serving.config) config[name] = value;
-  json::object out{{"trim", serving.trim}, {"config", std::move(config)}};
+  json::object out({{"trim", serving.trim}, {"config", std::move(config)}}, memory);
   if (serving.cache_off) out["cache_off"] = true;
   if (serving.dead_conn_timeout_s) out["dead_conn_timeout_s"] = *serving.dead_conn_timeout_s;
   return out;
 }
 
-json::object to_json(const Source& source) {
-  json::object out{{"cluster_id", source.cluster_id},
-                   {"pool", source.pool},
-                   {"ns", source.ns},
-                   {"image", source.image},
-                   {"mkfs_options", source.mkfs_options}};
-  if (source.serving != Serving()) out["serving"] = to_json(source.serving);
+json::object to_json(const Source& source, const json::storage_ptr& memory) {
+  json::object out({{"cluster_id", source.cluster_id},
+                    {"pool", source.pool},
+                    {"ns", source.ns},
+                    {"image", source.image},
+                    {"mkfs_options", source.mkfs_options}},
+                   memory);
+  if (source.serving != Serving()) out["serving"] = to_json(source.serving, memory);
   if (source.kernel != KernelOptions())
-    out["kernel"] = json::object{{"map", source.kernel.map}, {"unmap", source.kernel.unmap}};
+    out["kernel"] = json::object({{"map", source.kernel.map}, {"unmap", source.kernel.unmap}}, memory);
   return out;
 }
 
-json::object to_json(const Publish& publish) {
-  json::object out{{"target", publish.target}, {"staging", publish.staging}, {"read_only", publish.read_only}};
+json::object to_json(const Publish& publish, const json::storage_ptr& memory) {
+  json::object out({{"target", publish.target}, {"staging", publish.staging}, {"read_only", publish.read_only}},
+                   memory);
   if (!publish.pod.empty()) out["pod"] = publish.pod;
   const auto& limits = publish.limits;
   if (!limits.empty())
@@ -60,37 +75,40 @@ json::object to_json(const Publish& publish) {
   return out;
 }
 
-json::object to_json(const PvcRef& claim) {
-  return {{"name", claim.name}, {"namespace", claim.name_space}, {"volume", claim.volume}};
+json::object to_json(const PvcRef& claim, const json::storage_ptr& memory) {
+  return json::object({{"name", claim.name}, {"namespace", claim.name_space}, {"volume", claim.volume}}, memory);
 }
 
-json::object to_json(const Record& record) {
-  json::array stagings, publishes;
+json::object to_json(const Record& record, const json::storage_ptr& memory) {
+  json::array stagings(memory), publishes(memory);
   for (const auto& staging : record.stagings)
-    stagings.push_back(json::object{
-        {"path", staging.path}, {"capability", to_json(staging.capability)}, {"complete", staging.complete}});
-  for (const auto& publish : record.publishes) publishes.push_back(to_json(publish));
-  json::object out{{"volume_id", record.volume_id},
-                   {"driver", record.driver},
-                   {"source", to_json(record.source)},
-                   {"user", record.user},
-                   {"key", json::object{{"fsid", record.key.fsid},
-                                        {"pool_id", record.key.pool_id},
-                                        {"ns", record.key.ns},
-                                        {"image_id", record.key.image_id},
-                                        {"snap_id", record.key.snap_id}}},
-                   {"size", record.size},
-                   {"block_size", record.block_size},
-                   {"exclusive_lock", record.exclusive_lock},
-                   {"block", record.block},
-                   {"read_only", record.read_only},
-                   {"shared", record.shared},
-                   {"adopting", record.adopting},
-                   {"failed", record.failed},
-                   {"boot_id", record.boot_id},
-                   {"attachment_uid", record.attachment_uid},
-                   {"stagings", std::move(stagings)},
-                   {"publishes", std::move(publishes)}};
+    stagings.push_back(json::object(
+        {{"path", staging.path}, {"capability", to_json(staging.capability, memory)}, {"complete", staging.complete}},
+        memory));
+  for (const auto& publish : record.publishes) publishes.push_back(to_json(publish, memory));
+  json::object out({{"volume_id", record.volume_id},
+                    {"driver", record.driver},
+                    {"source", to_json(record.source, memory)},
+                    {"user", record.user},
+                    {"key", json::object({{"fsid", record.key.fsid},
+                                          {"pool_id", record.key.pool_id},
+                                          {"ns", record.key.ns},
+                                          {"image_id", record.key.image_id},
+                                          {"snap_id", record.key.snap_id}},
+                                         memory)},
+                    {"size", record.size},
+                    {"block_size", record.block_size},
+                    {"exclusive_lock", record.exclusive_lock},
+                    {"block", record.block},
+                    {"read_only", record.read_only},
+                    {"shared", record.shared},
+                    {"adopting", record.adopting},
+                    {"failed", record.failed},
+                    {"boot_id", record.boot_id},
+                    {"attachment_uid", record.attachment_uid},
+                    {"stagings", std::move(stagings)},
+                    {"publishes", std::move(publishes)}},
+                   memory);
   if (record.kind != Record().kind) out["kind"] = traits(record.kind).name;
   if (record.cache_lost) out["cache_lost"] = true;
   if (!record.uncached.empty()) out["uncached"] = record.uncached;
@@ -104,8 +122,8 @@ json::object to_json(const Record& record) {
   if (record.format_version) out["format_version"] = *record.format_version;
   if (record.operator_override) out["on_word"] = true;
   if (record.provisioned) out["provisioned"] = true;
-  if (!record.claim.empty()) out["claim"] = to_json(record.claim);
-  if (record.note) out["note"] = json::object{{"user", record.note->user}, {"address", record.note->address}};
+  if (!record.claim.empty()) out["claim"] = to_json(record.claim, memory);
+  if (record.note) out["note"] = json::object({{"user", record.note->user}, {"address", record.note->address}}, memory);
   return out;
 }
 
@@ -216,7 +234,8 @@ Record record_of(const json::object& from) {
 }  // namespace
 
 std::string encode(const Record& record) {
-  const std::string body = json::serialize(to_json(record));
+  AtHand memory;
+  const std::string body = json::serialize(to_json(record, memory.storage()));
   // Written by hand, so that the sum covers the very bytes of the file.
   return "{\"version\":" + std::to_string(record_version) + ",\"crc32c\":" + std::to_string(crc32c(body)) +
          ",\"record\":" + body + "}\n";
@@ -224,7 +243,8 @@ std::string encode(const Record& record) {
 
 result<Record> decode(std::string_view bytes) {
   try {
-    const auto file = json::parse(json::string_view(bytes.data(), bytes.size())).as_object();
+    AtHand memory;
+    const auto file = json::parse(json::string_view(bytes.data(), bytes.size()), memory.storage()).as_object();
     const auto version = file.at("version").to_number<int>();
     if (version > record_version)
       return Error{errc::state_newer, "record version " + std::to_string(version) + ", this agent reads " +
