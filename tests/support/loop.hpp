@@ -5,6 +5,7 @@
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <exception>
 #include <functional>
@@ -33,6 +34,10 @@ class Io : public asio::io_context {
     constexpr int chain = 32;
     for (int i = 0; i < chain; ++i) shutdown();
   }
+
+ private:
+  /// A poll that finds nothing does not stop it, which would cost more than the poll.
+  asio::executor_work_guard<executor_type> work_{get_executor()};
 };
 
 /// A virtual clock whose wall time can jump; timers must not care.
@@ -69,7 +74,10 @@ class Loop {
   void outside_in(duration in, std::function<void()> action) { outside(clock.now() + in, std::move(action)); }
 
   /// The agent's process ends here: nothing of it runs any more.
-  void crash() { crashed_ = true; }
+  void crash() {
+    crashed_ = true;
+    io.stop();
+  }
   bool crashed() const { return crashed_; }
   /// Ends every coroutine. What they used is destroyed after it, and before renew().
   void die() { io.die(); }
@@ -152,9 +160,7 @@ class Loop {
 
  private:
   void poll_own() {
-    io.restart();
-    while (!crashed_ && io.poll_one() > 0) {
-    }
+    if (!crashed_) io.poll();
   }
   time_point next_own() const {
     return std::min(clock.next(), outside_.empty() ? time_point::max() : outside_.begin()->first);

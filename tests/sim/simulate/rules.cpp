@@ -20,8 +20,8 @@ void Node::look_at_rules() {
       continue;
     if (++writers[link->image_id] > 1) world_.broke("two live servers write to one image: " + link->image_id);
     const auto* image = world_.cluster.by_id(link->image_id);
-    if (image == nullptr || world_.cluster.refuses(opened->client())) continue;
-    if (!world_.cluster.may_write(*image, opened->client()))
+    if (image == nullptr || world_.cluster.may_write(*image, opened->client())) continue;
+    if (!world_.cluster.refuses(opened->client()))
       world_.broke("a live server has not the lock of its image: " + link->image_id);
   }
   for (const auto& kubelet : kubelets_)

@@ -45,7 +45,8 @@ std::set<std::string> Cluster::cut_off_clients() const {
 }
 
 bool Cluster::refuses(const std::string& address) const {
-  return has_entry(address) || refused_hosts_.contains(std::string(image::host_of(address)));
+  return has_entry(address) ||
+         (!refused_hosts_.empty() && refused_hosts_.contains(std::string(image::host_of(address))));
 }
 
 bool Cluster::may_write(const FakeImage& image, const std::string& address) const {

@@ -6,18 +6,22 @@
 namespace corbd::test {
 namespace {
 
-constexpr const char *kState = "rbd.csi.ceph.com/encrypted", *kKey = "rbd.csi.ceph.com/dek", *kEncrypted = "encrypted";
-constexpr const char* kPassphrase = "canary-passphrase";  // of encrypted_wish()
+const std::string kState = "rbd.csi.ceph.com/encrypted", kKey = "rbd.csi.ceph.com/dek";
+constexpr std::string_view kEncrypted = "encrypted";
+constexpr std::string_view kPassphrase = "canary-passphrase";  // of encrypted_wish()
+
+constexpr std::string_view kBy = "wrapped by ", kFor = " for ", kBefore = ": ";
 
 std::string begin_of_wrapped(const std::string& volume_id, std::string_view passphrase) {
-  return "wrapped by " + std::string(passphrase) + " for " + volume_id + ": ";
+  return std::string(kBy).append(passphrase).append(kFor).append(volume_id).append(kBefore);
 }
 
 /// The volume's key as its KMS has it.
-std::string key_of(const std::string& volume_id, const FakeImage& image) {
+std::string_view key_of(const std::string& volume_id, const FakeImage& image) {
   const auto wrapped = image.metadata.find(kKey);
-  return wrapped == image.metadata.end() ? kPassphrase
-                                         : wrapped->second.substr(begin_of_wrapped(volume_id, kPassphrase).size());
+  if (wrapped == image.metadata.end()) return kPassphrase;
+  const auto begin = kBy.size() + kPassphrase.size() + kFor.size() + volume_id.size() + kBefore.size();
+  return std::string_view(wrapped->second).substr(begin);
 }
 
 /// "wrapped by <passphrase> for <volume id>: <key>"
@@ -64,13 +68,15 @@ void Cluster::finish_encryption(FakeImage& image) {
   const auto place = std::ranges::find_if(images, [&](const auto& entry) { return &entry.second == &image; });
   if (!image.metadata.contains(kState)) return;
   image.metadata[kState] = kEncrypted;
-  if (!image.luks || image.luks->keys.empty()) image.luks = FakeLuks{{{0, key_of(place->first, image)}}, ""};
+  if (!image.luks || image.luks->keys.empty())
+    image.luks = FakeLuks{{{0, std::string(key_of(place->first, image))}}, ""};
 }
 
 bool Cluster::opens(const std::string& name) const {
   const auto place = images.find(name);
   if (place == images.end()) return true;
   const FakeImage& image = place->second;
+  if (image.metadata.empty()) return true;
   const auto state = image.metadata.find(kState);
   if (state == image.metadata.end() || state->second != kEncrypted) return true;
   return image.luks &&
