@@ -59,12 +59,12 @@ class Beside(unittest.TestCase):
         for names in BESIDE.values():
             pod = helm.only("DaemonSet", render(*names))["spec"]["template"]["spec"]
             self.assertEqual(pod["nodeSelector"]["corbd"], "true")
-        for affinity in (of("ceph-csi-values.yaml")["nodeplugin"]["affinity"], of("rook-driver.yaml")["spec"]["nodePlugin"]["affinity"]):
+        for affinity in (of("ceph-csi-values.yaml")["nodeplugin"]["affinity"], of("operator-driver.yaml")["spec"]["nodePlugin"]["affinity"]):
             self.assertEqual(keeps_off(affinity), {"key": "corbd", "operator": "NotIn", "values": ["true"]})
 
     def test_no_pod_of_ceph_csi_restarts_because_of_the_change(self):
         self.assertEqual(of("ceph-csi-values.yaml")["nodeplugin"]["updateStrategy"], "OnDelete")
-        self.assertEqual(of("rook-driver.yaml")["spec"]["nodePlugin"]["updateStrategy"], {"type": "OnDelete"})
+        self.assertEqual(of("operator-driver.yaml")["spec"]["nodePlugin"]["updateStrategy"], {"type": "OnDelete"})
 
     def test_corbd_takes_ceph_csi_s_objects_and_its_reading_of_mounter(self):
         for names in BESIDE.values():

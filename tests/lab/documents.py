@@ -21,7 +21,7 @@ FOLLOWED = [(MIGRATING, "The cache of rbd-nbd"), (MIGRATING, "Before"), (MIGRATI
 
 SEEN, MOVED, UNIT = "tests/lab/stories_seen.py", "tests/lab/stories_migrate.py", "tests/unit/ops/fencing_test.cpp"
 NO_HELM = "Helm is no package of Debian. tests/deploy renders the chart with these values, and an API server takes it (tests/deploy/server)"
-NO_ROOK = "there is no Rook here, and the document says so"
+NO_OPERATOR = "there is no ceph-csi-operator and no Rook here, and the document says so"
 LABELLED = "with the chart's names, what the story runs in ceph-csi's place; tests/deploy/test_migration.py checks names and labels"
 KUBES_OWN = "Kubernetes' own command, which only looks, as its manual has it"
 CEPHS_OWN = "Ceph's own command, which only looks, as its manual has it"
@@ -47,9 +47,9 @@ ELSEWHERE = {
     (MIGRATING, "Beside it: Helm"): {
         "helm": NO_HELM, "kubectl": LABELLED, "until kubectl": LABELLED, "POD=": LABELLED, "ssh NODE systemctl restart kubelet": LABELLED,
         "crictl pull": "the story's images need no pull"},
-    (MIGRATING, "Beside it: Rook"): {"kubectl": NO_ROOK, "helm": NO_ROOK},
+    (MIGRATING, "Beside it: ceph-csi-operator"): {"kubectl": NO_OPERATOR, "helm": NO_OPERATOR},
     (MIGRATING, "Back"): {
-        "POD=$(kubectl -n ceph-csi-rbd": LABELLED, "kubectl -n ceph-csi-rbd": LABELLED, "kubectl label node": LABELLED, "helm uninstall": NO_HELM,
+        "POD=$(kubectl -n ceph-csi-rbd": LABELLED, "kubectl -n ceph-csi-rbd": LABELLED, "kubectl label node": LABELLED, "helm uninstall": NO_HELM, "kubectl -n NAMESPACE": NO_OPERATOR,
         "cephcsi drain --undo": "the story leaves the node to ceph-csi", "corbd drain --undo": ("tests/unit/cli/drain_test.cpp", "undo")},
     (MIGRATING, "What is different"): {"corbd volumes": (SEEN, '"volumes"')},
     (README, "Operations"): {
@@ -96,7 +96,7 @@ ELSEWHERE = {
         "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'), "corbd drain": (MOVED, '"drain"'),
         "kubectl kustomize deploy/kubernetes/base | sed": ("tests/lab/stories_docs.py", "kubectl kustomize deploy/kubernetes/base | sed"),
         "corbd-probe": "the story's kubelet runs it as a probe", "scripts/manifests --text": ("scripts/manifests", "--text")},
-    (KUBERNETES, "Rook"): {"kubectl": NO_ROOK, "scripts/manifests": NO_ROOK},
+    (KUBERNETES, "Rook"): {"kubectl": NO_OPERATOR, "scripts/manifests": NO_OPERATOR},
 }
 
 
