@@ -239,8 +239,7 @@ result<MountTable> MountReader::read() {
   pollfd changed{file_.get(), POLLPRI, 0};
   const bool same = file_ && ::poll(&changed, 1, 0) == 0;
   const auto now = std::chrono::steady_clock::now();
-  if (same && known_ && now - read_at_ < lasts_) return MountTable(known_, &known_->mounts);
-  read_at_ = now;
+  if (same && known_ && now - parsed_all_at_ < lasts_) return MountTable(known_, &known_->mounts);
   const auto before = std::exchange(known_, nullptr);
   const auto text = text_of_file(kMountinfo);
   if (!text) return text.error();

@@ -39,7 +39,7 @@ class MountReader {
 
  private:
   const std::chrono::seconds lasts_;
-  std::chrono::steady_clock::time_point read_at_, parsed_all_at_;
+  std::chrono::steady_clock::time_point parsed_all_at_;
   Fd file_;
   std::shared_ptr<MountLines> known_;  ///< null: not read, or not readable
 };

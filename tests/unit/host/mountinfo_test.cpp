@@ -127,7 +127,7 @@ TEST_CASE("a mount's place in the filesystem below is found by any path to it") 
   CHECK_FALSE(host::goes_with(staged, staged));
 }
 
-TEST_CASE("a table that is read again is the same as one that is read anew, whatever changed in it") {
+TEST_CASE("a table of which only the changed lines are parsed is the same as one that is parsed whole") {
   const std::string root = "20 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n",
                     data = "21 20 8:2 /kubelet /data rw shared:7 - ext4 /dev/sda2 rw\n",
                     moved = "21 20 8:2 /other /data rw shared:8 - ext4 /dev/sda2 rw\n",
