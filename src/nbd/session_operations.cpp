@@ -8,8 +8,8 @@
 namespace corbd::nbd {
 namespace {
 
-// The kernel sends discards of 4 GiB, which are 1,024 objects of 4 MiB. librados queues 16,384 operations
-// (objecter_inflight_ops), and blocks beyond. In pieces, one after another, a discard takes 64 of them.
+// The kernel sends discards of 4 GiB, which are 1,024 objects of 4 MiB. librados blocks beyond
+// objecter_inflight_ops (rbd/connect.cpp). In pieces, one after another, a discard takes 64 of them.
 constexpr std::uint32_t kPiece = 256u << 20;
 
 }  // namespace

@@ -42,9 +42,9 @@ std::vector<Setting> settings(const image::Access& access, std::chrono::seconds 
       // With zero copy, a write that fails before it reaches an object (no lock, read-only, out of range) never
       // completes. The request holds the buffer that its completion waits for (seen on 16.2.15).
       {"rbd_disable_zero_copy_writes", "true"},
-      // Above what a thousand devices of one connection submit, which the nbd room bounds: more would make all of them
-      // wait for one.
-      {"objecter_inflight_ops", "262144"},
+      // What a thousand devices can have under way, at 256 requests each and 64 operations for a piece of a discard. At
+      // these limits librados would block the caller, and so all devices of the connection.
+      {"objecter_inflight_ops", "16777216"},
       {"objecter_inflight_op_bytes", std::to_string(8ULL << 30)},
       {"rbd_blocklist_on_break_lock", "true"},
       // Any other value reaches the monitors as text. They refuse it, and librbd then breaks no lock (seen on 16.2.15).

@@ -1,5 +1,5 @@
-// The connections of this agent. All images of one cluster and key share them. Another one is made when each has so
-// many images, until there are as many as the processors are worth (Config::max_connections). One connection is one
+// The connections of this agent. Images with the same access share them. When each has
+// Config::images_per_connection images, another one is made, up to Config::max_connections. One connection is one
 // fencing domain: once the cluster has blocklisted it, all its images are dead, and it serves no new ones.
 #pragma once
 

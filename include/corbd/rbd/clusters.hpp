@@ -13,8 +13,8 @@ struct Config {
   std::string
       incarnations_dir;  ///< one file per rados_t: its fsid and addresses, until it is fenced or was shut down cleanly
   std::string boot_id = {};                ///< the running boot
-  std::size_t images_per_connection = 32;  ///< another connection is made for the next one, up to:
-  std::size_t max_connections = 2;         ///< for one access; then more images share each
+  std::size_t images_per_connection = 32;  ///< a connection with so many is full
+  std::size_t max_connections = 2;         ///< of one access; when all are full, further images share them
   std::chrono::seconds mon_timeout{10};    ///< connecting and monitor commands
   bool beside = false;                     ///< the predecessor still serves (image::Clusters::look_at_before)
 };

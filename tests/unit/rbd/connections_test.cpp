@@ -252,7 +252,7 @@ TEST_CASE(
   CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
 }
 
-TEST_CASE("images beyond the room of the last connection go to the one that has the fewest") {
+TEST_CASE("when all connections are full, an image goes to the one with the fewest images") {
   Scene scene;
   scene.connections = std::make_unique<Connections>(
       scene.loop.control(), scene.loop.clock, scene.files,
