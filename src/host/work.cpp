@@ -83,7 +83,8 @@ result<json::object> do_tune(const json::object& request) {
 }
 
 result<json::object> do_limit_io(const json::object& request) {
-  return done(ops::limit_io("/sys/fs/cgroup", text(request, "pod_uid"), text(request, "line")));
+  constexpr std::chrono::seconds kWaitsForCgroup{5};
+  return done(ops::limit_io("/sys/fs/cgroup", text(request, "pod_uid"), text(request, "line"), kWaitsForCgroup));
 }
 
 Secret secret(const json::object& request, std::string_view key) { return Secret(text(request, key)); }

@@ -102,7 +102,7 @@ void volumes(Families& into, const Snapshot& snapshot) {
              "Longest time that the volume was without a server since the agent's start.",
              [](const auto& volume) { return seconds(volume.counts.longest_stall); });
   into.family("corbd_volume_io_limit", MetricType::Gauge,
-              "What a pod's cgroup was asked for, a second: of requests (iops) or bytes (bps).");
+              "Limit of a pod's cgroup for the volume, a second: in requests (iops) or bytes (bps).");
   for (const auto& volume : snapshot.volumes)
     for (const auto& [pod, limits] : volume.io_limits)
       for (const auto& [name, limit] : {std::pair{"read_iops", limits.read_iops},

@@ -15,12 +15,20 @@ bool same_use(const Capability& one, const Capability& other) {
          one.single_writer == other.single_writer && one.shared == other.shared;
 }
 
-/// Another server's image is not open here, and its volume has no limits then.
+/// Only an image that this agent serves is open. The limits of the kernel client's volumes are known since their stage,
+/// so that their publish needs no cluster.
 std::optional<Decision> find_limits(const Situation& view, const Published& wish) {
-  if (wish.pod_uid.empty() || view.seen.facts.io_limits) return std::nullopt;
-  if (auto step = open_beside(view)) return step;
+  if (wish.pod_uid.empty() || by_kernel(view) || view.seen.facts.io_limits) return std::nullopt;
   if (!view.seen.image_open || view.seen.tombstone) return std::nullopt;
   return look(Fact::io_limits);
+}
+
+/// Without the limits that the pod's cgroup refused.
+Decision note_refusal(const Situation& view, const std::string& target) {
+  Record record = *view.record;
+  for (auto& publish : record.publishes)
+    if (publish.target == target) publish.limits = {};
+  return write(std::move(record));
 }
 
 /// The pod's name is for people only: an older agent did not record it.
@@ -67,17 +75,21 @@ Decision publish(const Situation& view, const Published& wish) {
       return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
     if (auto refused = refuse_turned_read_only(view, *staging, wish)) return *refused;
     if (auto step = find_limits(view, wish)) return *step;
-    wanted.limits = view.seen.facts.io_limits.value_or(cephcsi::IoLimits());
+    if (!wish.pod_uid.empty())
+      wanted.limits = view.seen.facts.io_limits.value_or(by_kernel(view) ? view.record->io_limits : IoLimits());
     Record record = *view.record;
     record.publishes.push_back(std::move(wanted));
     return write(std::move(record));
   }
-  if (ours_at(view, wish.target)) return leave_to_kernel(view);
+  if (ours_at(view, wish.target)) return Done{};
   if (mounted_at(view, wish.target))
     return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
   if (auto refused = refuse_turned_read_only(view, *staging, wish)) return *refused;
-  if (!known->limits.empty() && !wish.pod_uid.empty() && !view.seen.facts.io_limited)
-    return Step(step::LimitIo{wish.pod_uid, known->limits});
+  if (!known->limits.empty() && !wish.pod_uid.empty()) {
+    const auto& limited = view.seen.facts.io_limited;
+    if (!limited) return Step(step::LimitIo{wish.pod_uid, known->limits});
+    if (!*limited) return note_refusal(view, wish.target);
+  }
   return step::Bind{wish.target};
 }
 

@@ -62,16 +62,19 @@ json::object to_json(const Source& source, const json::storage_ptr& memory) {
   return out;
 }
 
+json::object to_json(const IoLimits& limits, const json::storage_ptr& memory) {
+  return json::object({{"read_iops", limits.read_iops},
+                       {"write_iops", limits.write_iops},
+                       {"read_bps", limits.read_bps},
+                       {"write_bps", limits.write_bps}},
+                      memory);
+}
+
 json::object to_json(const Publish& publish, const json::storage_ptr& memory) {
   json::object out({{"target", publish.target}, {"staging", publish.staging}, {"read_only", publish.read_only}},
                    memory);
   if (!publish.pod.empty()) out["pod"] = publish.pod;
-  const auto& limits = publish.limits;
-  if (!limits.empty())
-    out["limits"] = json::object{{"read_iops", limits.read_iops},
-                                 {"write_iops", limits.write_iops},
-                                 {"read_bps", limits.read_bps},
-                                 {"write_bps", limits.write_bps}};
+  if (!publish.limits.empty()) out["limits"] = to_json(publish.limits, memory);
   return out;
 }
 
@@ -123,6 +126,7 @@ json::object to_json(const Record& record, const json::storage_ptr& memory) {
   if (record.operator_override) out["on_word"] = true;
   if (record.provisioned) out["provisioned"] = true;
   if (!record.claim.empty()) out["claim"] = to_json(record.claim, memory);
+  if (!record.io_limits.empty()) out["io_limits"] = to_json(record.io_limits, memory);
   if (record.note) out["note"] = json::object({{"user", record.note->user}, {"address", record.note->address}}, memory);
   return out;
 }
@@ -171,13 +175,15 @@ device::Kind kind_of(const std::string& text) {
   return found->kind;
 }
 
+IoLimits limits_of(const json::object& from) {
+  const auto number = [&](const char* name) { return from.at(name).to_number<std::uint64_t>(); };
+  return {number("read_iops"), number("write_iops"), number("read_bps"), number("write_bps")};
+}
+
 Publish publish_of(const json::object& from) {
   Publish publish{string_at(from, "target"), string_at(from, "staging"), from.at("read_only").as_bool(),
                   from.contains("pod") ? string_at(from, "pod") : ""};
-  if (!from.contains("limits")) return publish;
-  const auto& limits = from.at("limits").as_object();
-  const auto number = [&](const char* name) { return limits.at(name).to_number<std::uint64_t>(); };
-  publish.limits = {number("read_iops"), number("write_iops"), number("read_bps"), number("write_bps")};
+  if (from.contains("limits")) publish.limits = limits_of(from.at("limits").as_object());
   return publish;
 }
 
@@ -220,6 +226,7 @@ Record record_of(const json::object& from) {
     const auto& note = from.at("note").as_object();
     record.note = Note{string_at(note, "user"), string_at(note, "address")};
   }
+  if (from.contains("io_limits")) record.io_limits = limits_of(from.at("io_limits").as_object());
   if (from.contains("claim")) {
     const auto& claim = from.at("claim").as_object();
     record.claim = PvcRef{string_at(claim, "name"), string_at(claim, "namespace"), string_at(claim, "volume")};

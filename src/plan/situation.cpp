@@ -44,6 +44,7 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   if (another || view.seen.loss_told) step.record.cache_lost = false;
   step.record.operator_override = false;  // it is served
   step.record.device = index;
+  if (by_kernel(view)) step.record.io_limits = view.seen.facts.io_limits.value_or(IoLimits());
   step.record.adopting = false;
   step.record.uncached.clear();
   step.record.modified = index ? view.seen.modified : std::nullopt;

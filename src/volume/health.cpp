@@ -91,6 +91,8 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   for (const auto& publish : record.publishes) {
     status.published_at.push_back(publish.target);
     if (!publish.pod.empty()) status.pods.push_back(publish.pod);
+    // A pod of the same name may have ended, and its publish may be left. The newest counts.
+    std::erase_if(status.io_limits, [&](const auto& one) { return one.pod == publish.pod; });
     if (!publish.limits.empty()) status.io_limits.push_back({publish.pod, publish.limits});
   }
   status.pvc = record.claim.name;

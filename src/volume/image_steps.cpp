@@ -1,6 +1,5 @@
 #include "image_steps.hpp"
 
-#include "corbd/cephcsi/io_limits.hpp"
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 
@@ -44,9 +43,7 @@ task<result<>> ImageSteps::look(Volume& volume, Fact fact) {
     co_return result<>();
   }
   if (fact == Fact::io_limits) {
-    const auto found = co_await volume.server.image()->metadata_below(std::string(cephcsi::kIoLimits), deadline());
-    if (!found) co_return found.error();
-    facts.io_limits = cephcsi::io_limits_of(*found);
+    co_await look_at_io_limits(volume);
     co_return result<>();
   }
   auto found = co_await volume.server.image()->metadata(kFormatMarker, deadline());

@@ -29,6 +29,7 @@ task<result<>> KrbdSteps::map(Volume& volume) {
   args.image = volume.record->key;
   args.read_only = volume.record->read_only;
   args.options = cephcsi::with_kernel_affinity(source.kernel.map, cluster->crush_location);
+  if (volume.server.image() != nullptr) co_await look_at_io_limits(volume);
   // Another client may come during the map, so the planner looks again.
   volume.facts.ownership.reset();
   auto mapped = co_await ports_.kernel.map(std::move(args), owner(volume), deadline());

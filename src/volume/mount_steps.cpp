@@ -132,15 +132,17 @@ task<result<>> MountSteps::trim(Volume& volume, std::string target) {
 task<result<>> MountSteps::limit_io(Volume& volume, const step::LimitIo& step) {
   const auto device = device_of(volume);
   if (!device) co_return device.error();
-  const auto limited =
-      co_await ports_.mounts.limit_io(step.pod_uid, cephcsi::io_max(step.limits, device->dev_major, device->dev_minor),
-                                      owner(volume), while_served(volume, deadline()));
-  volume.facts.io_limited = true;
+  const std::string line = cephcsi::io_max(step.limits, device->dev_major, device->dev_minor);
+  const Until until = while_served(volume, deadline());
+  const auto limited = co_await ports_.mounts.limit_io(step.pod_uid, line, owner(volume), until);
+  if (!limited && limited.error().code == errc::cancelled) co_return limited;
+  volume.facts.io_limited = limited.has_value();
   if (limited)
-    log::info("pod.io_limited", {{"volume", volume.id}, {"pod_uid", step.pod_uid}});
+    log::info("pod.io_limited", {{"volume", volume.id}, {"pod_uid", step.pod_uid}, {"io_max", line}});
   else
     log::warning("pod.io_not_limited", {{"volume", volume.id},
                                         {"pod_uid", step.pod_uid},
+                                        {"io_max", line},
                                         {"error", limited.error().text},
                                         {"effect", "the pod runs without the limits of its VolumeAttributesClass"}});
   co_return result<>();

@@ -1,6 +1,8 @@
 #include "step_tools.hpp"
 
 #include "corbd/cephcsi/affinity.hpp"
+#include "corbd/cephcsi/io_limits.hpp"
+#include "corbd/core/log.hpp"
 
 namespace corbd::volume {
 
@@ -17,6 +19,18 @@ Until StepTools::long_deadline() const { return {clock_.now() + config_.long_ste
 Until StepTools::while_served(Volume& volume, Until until) const {
   until.scope = &volume.link_scopes.back();
   return until;
+}
+
+task<> StepTools::look_at_io_limits(Volume& volume) {
+  constexpr std::chrono::seconds kSoon{5};
+  const auto found =
+      co_await volume.server.image()->metadata_below(std::string(cephcsi::kIoLimits), {clock_.now() + kSoon});
+  if (!found)
+    log::warning("volume.io_limits_unknown",
+                 {{"volume", volume.id},
+                  {"error", found.error().text},
+                  {"effect", "a pod that gets the volume now runs without limits of a VolumeAttributesClass"}});
+  volume.facts.io_limits = found ? cephcsi::io_limits_of(*found) : cephcsi::IoLimits();
 }
 
 result<image::Access> StepTools::access(const Volume& volume) const {

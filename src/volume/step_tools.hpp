@@ -29,6 +29,8 @@ class StepTools {
   Until long_deadline() const;
   /// For calls that use the device: they also end with its link.
   Until while_served(Volume& volume, Until until) const;
+  /// Of the open image. What the cluster does not tell soon, or not to this user, counts as none.
+  task<> look_at_io_limits(Volume& volume);
 
   Clock& clock_;
   const Ports& ports_;

@@ -16,7 +16,7 @@ def pod_cgroup(lab):
     """A folder as kubelet's driver cgroupfs makes it for a pod of the class besteffort."""
     if not os.path.exists(CGROUPS + "/cgroup.controllers"):
         if lab.native:
-            raise Skip("this machine's cgroups are not ours")
+            raise Skip("this machine has no cgroup v2, and a story mounts none on it")
         run(["mount", "-t", "cgroup2", "cgroup2", CGROUPS])
     if "io" not in read(CGROUPS + "/cgroup.controllers").split():
         raise Skip("this kernel's cgroups have no controller io")
@@ -75,14 +75,14 @@ def story_io_limit(lab):
 
 @long
 def story_io_limit_of_kernel_client(lab):
-    """the same for a volume that the kernel client serves"""
+    """a pod's writes to a volume of the kernel client are as many as its VolumeAttributesClass allows"""
     needs_krbd()
     is_limited(lab, kernel_client=True)
 
 
 @long
 def story_io_limit_without_cgroup(lab):
-    """a pod without a cgroup, as one that is gone, has its volume without the limit, and the log says so"""
+    """a pod whose cgroup is not found has its volume without a limit, and the log says so"""
     agent = lab.agent().start()
     image = lab.image("a", size=256 * MIB)
     volume = agent.volume(image, attributes=["csi.storage.k8s.io/pod.uid=ffffffff-0000-4000-8000-000000000000"])
@@ -96,7 +96,7 @@ def story_io_limit_without_cgroup(lab):
 
 
 def story_io_limit_of_librbd(lab):
-    """a limit that ceph-csi sets for rbd-nbd's volumes holds for a volume that is in use, and goes with its metadata"""
+    """a limit that ceph-csi sets for rbd-nbd's volumes holds for a volume that is in use, and ends when its metadata is removed"""
     agent = lab.agent().start()
     image = lab.image("a", size=256 * MIB)
     volume = agent.volume(image, block=True)

@@ -96,7 +96,7 @@ std::string limit_of(const Scene& scene) {
 }
 }  // namespace
 
-TEST_CASE("a pod's cgroup has its limit when the pod has the volume, whenever the agent dies before") {
+TEST_CASE("a pod's cgroup has the limit before the pod has the volume, wherever the agent dies in between") {
   for (const auto mounter : {cephcsi::Mounter::nbd, cephcsi::Mounter::krbd})
     for (const test::Blow blow : {test::Blow::crash_before, test::Blow::crash_after})
       for (int at = 1, fell = 1; fell != 0; ++at) {
@@ -114,7 +114,7 @@ TEST_CASE("a pod's cgroup has its limit when the pod has the volume, whenever th
       }
 }
 
-TEST_CASE("a pod whose cgroup takes no limit has its volume without") {
+TEST_CASE("a pod whose cgroup takes no limit has its volume without, and shows none") {
   Scene scene;
   const auto wish = limited(scene, staged());
   REQUIRE(scene.want(staged()) == errc::ok);
@@ -122,18 +122,33 @@ TEST_CASE("a pod whose cgroup takes no limit has its volume without") {
   CHECK(scene.want(wish) == errc::ok);
   CHECK(scene.world.kernel.mounts.size() == 2);
   CHECK(scene.world.kernel.io_max.empty());
+  CHECK(scene.world.agent.shell().status(kId)->io_limits.empty());
 }
 
-TEST_CASE("a publish whose limits the cluster does not tell fails, and is repeated") {
+TEST_CASE("a pod has its volume without a limit if the cluster does not tell the limits of the image") {
+  for (const auto code : {errc::unavailable, errc::permission_denied}) {
+    Scene scene;
+    const auto wish = limited(scene, staged());
+    REQUIRE(scene.want(staged()) == errc::ok);
+    scene.world.calls.error = {code, "made to fail"};
+    scene.world.calls.fail_at = 1;
+    CHECK(scene.want(wish) == errc::ok);
+    CHECK(scene.world.kernel.mounts.size() == 2);
+    CHECK(scene.world.kernel.io_max.empty());
+  }
+}
+
+TEST_CASE("a volume of the kernel client is published with the limit of its stage, without a key") {
   Scene scene;
-  const auto wish = limited(scene, staged());
-  REQUIRE(scene.want(staged()) == errc::ok);
-  scene.world.calls.error = {errc::unavailable, "made to fail"};
-  scene.world.calls.fail_at = 1;
-  CHECK(scene.want(wish) == errc::unreachable);
-  CHECK(scene.world.kernel.mounts.size() == 1);
+  auto stage = staged();
+  stage.mounter = cephcsi::Mounter::krbd;
+  const auto wish = limited(scene, stage);
+  REQUIRE(scene.want(stage) == errc::ok);
+  scene.kill_and_start();
+  scene.world.disk.keys.clear();
   CHECK(scene.want(wish) == errc::ok);
   CHECK(scene.world.kernel.io_max.at("uid").contains(limit_of(scene)));
+  CHECK(scene.world.cluster.opened.empty());
 }
 
 TEST_CASE("the status of a volume has the limit of its pod") {

@@ -60,8 +60,8 @@ struct Facts {
   std::optional<Error> node_fenced;            ///< the cluster refuses this node
   std::optional<Note> noted;                   ///< in this operation
   bool note_refused = false;                   ///< in this operation
-  std::optional<cephcsi::IoLimits> io_limits;  ///< of the image
-  bool io_limited = false;                     ///< the pod's cgroup was asked for them, in this operation
+  std::optional<IoLimits> io_limits;           ///< of the image
+  std::optional<bool> io_limited;              ///< the pod's cgroup took them, in this operation
 };
 
 struct Observation {

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "corbd/cephcsi/io_limits.hpp"
 #include "corbd/device/values.hpp"
 #include "corbd/image/values.hpp"
 #include "corbd/plan/wish.hpp"
@@ -27,8 +26,8 @@ struct Staging {
 struct Publish {
   std::string target, staging;
   bool read_only = false;
-  std::string pod = {};           ///< "namespace/name", for people; empty: not known
-  cephcsi::IoLimits limits = {};  ///< that its pod's cgroup got
+  std::string pod = {};  ///< "namespace/name", for people; empty: not known
+  IoLimits limits = {};  ///< to ask of the pod's cgroup; none any more if it refused them
   bool operator==(const Publish&) const = default;
 };
 
@@ -80,7 +79,8 @@ struct Record {
   /// A try acted on one (`on_word` on disk) and did not serve the device: what the lock shows rests on that override,
   /// and proves nothing to a later try.
   bool operator_override = false;
-  PvcRef claim;  ///< for people: as it was told when the volume was staged first
+  PvcRef claim;             ///< for people: as it was told when the volume was staged first
+  IoLimits io_limits = {};  ///< the image's, of a volume of the kernel's client: as they were when it was mapped
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 

@@ -152,12 +152,12 @@ using Bind = At<"bind">;
 using Grow = At<"grow">;
 using Trim = At<"trim">;
 
-/// The pod's cgroup gets the limits, if it can: a pod without them is better than none.
+/// The pod's cgroup is asked for the limits. If it refuses, the publish goes on.
 struct LimitIo {
   static constexpr std::string_view name = "limit_io";
   static constexpr Asks asks = Asks::node;
   std::string pod_uid;
-  cephcsi::IoLimits limits;
+  IoLimits limits;
   bool operator==(const LimitIo&) const = default;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "corbd/cephcsi/claim.hpp"
+#include "corbd/cephcsi/io_limits.hpp"
 #include "corbd/cephcsi/serving.hpp"
 #include "corbd/cephcsi/stash.hpp"
 #include "corbd/core/secret.hpp"
@@ -16,6 +17,7 @@
 
 namespace corbd::plan {
 
+using cephcsi::IoLimits;
 using cephcsi::KernelOptions;
 using cephcsi::Mounter;
 using cephcsi::PvcRef;

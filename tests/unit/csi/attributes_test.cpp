@@ -31,9 +31,11 @@ TEST_CASE("a stage takes the PersistentVolumeClaim from the attributes, and a pu
   *publish.mutable_volume_capability() = request.volume_capability();
   (*publish.mutable_volume_context())["csi.storage.k8s.io/pod.name"] = "db-0";
   (*publish.mutable_volume_context())["csi.storage.k8s.io/pod.namespace"] = "shop";
+  (*publish.mutable_volume_context())["csi.storage.k8s.io/pod.uid"] = "0a1b-2c3d";
   const auto published = corbd::csi::wish_of(publish, {});
   REQUIRE(published);
   CHECK(std::get<plan::Published>(*published).pod == "shop/db-0");
+  CHECK(std::get<plan::Published>(*published).pod_uid == "0a1b-2c3d");
 }
 
 TEST_CASE("a dynamic volume's cluster and pool come from its handle, and its journalPool and imageName are hints") {

@@ -1,12 +1,14 @@
 // The limits of a pod's I/O, in folders as kubelet makes them.
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "ground.hpp"
 #include "ops.hpp"
 
 using namespace corbd;
 using corbd::test::Folder;
+using namespace std::chrono_literals;
 namespace ops = corbd::host::ops;
 
 namespace {
@@ -43,19 +45,30 @@ TEST_CASE("a pod's limit goes into the one of six cgroups that kubelet made for 
       "kubepods/besteffort/pod0a1b2c3d-0000-4000-8000-00000000000f");
   Cgroups cgroups;
   const std::string file = cgroups.add(place);
-  REQUIRE(ops::limit_io(cgroups.folder.path(), kUid, kLine));
+  REQUIRE(ops::limit_io(cgroups.folder.path(), kUid, kLine, 0ms));
   CHECK(line_of(file) == kLine);
+}
+
+TEST_CASE("a pod's limit waits for the cgroup that kubelet makes late") {
+  Cgroups cgroups;
+  std::thread kubelet([&] {
+    std::this_thread::sleep_for(300ms);
+    cgroups.add("kubepods/pod" + std::string(kUid));
+  });
+  const auto limited = ops::limit_io(cgroups.folder.path(), kUid, kLine, 60s);
+  kubelet.join();
+  CHECK(limited);
 }
 
 TEST_CASE("a pod that is gone is not found") {
   Cgroups cgroups;
   cgroups.add("kubepods/podother");
-  CHECK(ops::limit_io(cgroups.folder.path(), kUid, kLine).error().code == errc::not_found);
+  CHECK(ops::limit_io(cgroups.folder.path(), kUid, kLine, 0ms).error().code == errc::not_found);
 }
 
 TEST_CASE("a node with cgroup v1 limits no pod") {
   const Folder empty;
-  CHECK(ops::limit_io(empty.path(), kUid, kLine).error().code == errc::unimplemented);
+  CHECK(ops::limit_io(empty.path(), kUid, kLine, 0ms).error().code == errc::unimplemented);
 }
 
 TEST_CASE("a limit that the kernel refuses is an error with the line and the file") {
@@ -63,13 +76,13 @@ TEST_CASE("a limit that the kernel refuses is an error with the line and the fil
   std::filesystem::remove(cgroups.add("kubepods/pod" + std::string(kUid)));
   // Opens and takes nothing, as io.max does with a line that it does not understand.
   std::filesystem::create_symlink("/dev/full", cgroups.folder.path() + "/kubepods/pod" + kUid + "/io.max");
-  const auto limited = ops::limit_io(cgroups.folder.path(), kUid, kLine);
+  const auto limited = ops::limit_io(cgroups.folder.path(), kUid, kLine, 0ms);
   REQUIRE_FALSE(limited);
   CHECK_THAT(limited.error().text, ContainsSubstring(kLine) && ContainsSubstring("/io.max"));
 }
 
-TEST_CASE("what is not the UID of a pod names no cgroup") {
+TEST_CASE("what is not the UID of a pod is refused") {
   Cgroups cgroups;
   for (const char* uid : {"", "../x", "a/b", "a.b"})
-    CHECK(ops::limit_io(cgroups.folder.path(), uid, kLine).error().code == errc::invalid_argument);
+    CHECK(ops::limit_io(cgroups.folder.path(), uid, kLine, 0ms).error().code == errc::invalid_argument);
 }

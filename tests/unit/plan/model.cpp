@@ -181,7 +181,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                  },
                  [&](const step::LimitIo& of) {
                    REQUIRE(of.limits == io_limits);
-                   seen.facts.io_limited = true;
+                   seen.facts.io_limited = takes_limits;
                  },
                  [&](const step::Trim&) {
                    REQUIRE(answers());

@@ -33,6 +33,7 @@ struct Model {
   Attachment attachment;
   std::vector<Holder> holders;  ///< the foreign watchers of `ownership`
   cephcsi::IoLimits io_limits;  ///< in the image's metadata
+  bool takes_limits = true;     ///< the pod's cgroup does
   bool other_serves = false;
   bool cut = false;        ///< its device no longer accepts a link
   bool open = false;       ///< a program has its device open, but not mounted

@@ -248,6 +248,7 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   published.target = "/target";
   if (flip()) published.pod_uid = "uid";
   if (flip()) model.io_limits.write_iops = 100;
+  model.takes_limits = flip();
   model.cluster_bytes = flip() ? kTwo : 0;
   model.filesystem_bytes = flip() ? 1 << 20 : 1 << 30;
   if (flip())

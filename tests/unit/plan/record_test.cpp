@@ -52,6 +52,7 @@ TEST_CASE("a record keeps the limits of a pod, and has no field for them if ther
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("limits") == std::string::npos);
   record.publishes.front().limits = {1000, 100, 2097152, 1048576};
+  record.io_limits = {.write_iops = 100};
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
