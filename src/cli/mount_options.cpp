@@ -70,6 +70,12 @@ void add_mounts(CLI::App& app, mounting::Options& into) {
   expand->add_option("dir", spec.dir, "Where it is mounted")->required();
   add_waiting(expand, into, "Seconds to wait [300]");
 
+  auto* host_volume = add_mounting(app, into, What::host_volume, kHostVolume,
+                                   "Answer Nomad as a plugin for dynamic host volumes: docs/standalone.md");
+  host_volume->add_option("operation", into.operation, "What Nomad asks for")
+      ->required()
+      ->check(CLI::IsMember({"fingerprint", "create", "delete"}));
+
   auto* list = add_mounting(app, into, What::list, "mounts", "List what corbd mount has mounted, and its state");
   list->add_option("-o,--output", into.output, "Output format")
       ->check(CLI::IsMember({"text", "json"}))

@@ -190,8 +190,11 @@ void complete(Run& run) {
 }
 
 Command parse(int argc, char** argv, const std::string& version) {
-  const std::vector<std::string> words(argv, argv + argc);
-  const bool is_cephcsi = argc > 0 && std::filesystem::path(words[0]).filename() == "cephcsi";
+  std::vector<std::string> words(argv, argv + argc);
+  const std::string name = argc > 0 ? std::filesystem::path(words[0]).filename().string() : "";
+  const bool is_cephcsi = name == "cephcsi";
+  // Nomad calls a file of its folder of plugins, which is a link to this program.
+  if (name == "corbd-" + std::string(kHostVolume)) words.insert(words.begin() + 1, kHostVolume);
   if (is_cephcsi && (argc == 1 || words[1].starts_with('-')))
     return parse_cephcsi(std::span(words).subspan(1), version);
   CLI::App app{"corbd: Ceph RBD volumes over the kernel's NBD driver, for Kubernetes and Nomad nodes"};
@@ -212,7 +215,9 @@ Command parse(int argc, char** argv, const std::string& version) {
   const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
   add_describe(app, version);
   try {
-    app.parse(argc, argv);
+    std::vector<char*> pointers;
+    for (auto& word : words) pointers.push_back(word.data());
+    app.parse(static_cast<int>(pointers.size()), pointers.data());
   } catch (const CLI::ParseError& stopped) {
     return Exit{stop(app, std::span(words).subspan(1), stopped)};
   }

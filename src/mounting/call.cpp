@@ -9,6 +9,7 @@
 #include "corbd/mounting/mounting.hpp"
 #include "corbd/rpc/calls.hpp"
 #include "corbd/rpc/json.hpp"
+#include "host_volume.hpp"
 #include "unit.hpp"
 #include "view.hpp"
 #include "work.hpp"
@@ -67,7 +68,7 @@ std::string absolute(const std::string& dir) {
 /// What makes no sense together; empty if nothing.
 std::string wrong_with(const Options& ask) {
   const bool mounts = ask.what == Options::What::mount;
-  if (ask.what == Options::What::list) return "";
+  if (ask.what == Options::What::list || ask.what == Options::What::host_volume) return "";
   if (ask.all && (!ask.spec.image.empty() || !ask.spec.dir.empty() || ask.write_unit))
     return mounts ? "--all takes neither an image, nor a folder, nor --write-unit"
                   : "--all takes no folder: it unmounts all";
@@ -100,6 +101,7 @@ int run(const Options& given) {
   }
   for (const auto& folder : {ask.root, ask.runtime_dir})
     if (auto made = make_folder(folder, 0700); !made) return failed(made.error().text);
+  if (ask.what == Options::What::host_volume) return serve_host_volume(ask);
   Mounter mounter(ask);
   if (ask.what == Options::What::list) return list_mounts(mounter, ask);
   const Until until = mounter.within(limit_of(ask));

@@ -1,11 +1,12 @@
 """A host without Kubernetes: `corbd run --standalone` and `corbd mount`."""
 import json
 import os
+import subprocess
 
 import netlink
 from agent import Agent
 from checks import check, say, wait_for
-from machine import CORBD, MIB, put, read, run
+from machine import CORBD, MIB, mounted, put, read, run
 from writer import Writer
 
 FSID = "lab-standalone"
@@ -64,6 +65,52 @@ def story_standalone_mount(lab):
     agent.mount(image, target)
     writer.expect_nothing_lost([kill])
     agent.ask("unmount", target)
+
+
+def story_nomad_host_volume(lab):
+    """an image is a dynamic host volume of Nomad: its calls mount, grow and unmount it, again and again, and a kill of the agent loses nothing"""
+    agent = alone(lab)
+    image = lab.image("a", size=256 * MIB)
+    volumes = os.path.join(lab.dir, "host_volumes")
+    lab.program("corbd-plugin", "exec %s host-volume \"$1\" --endpoint %s --root %s --runtime-dir %s\n" % (
+        CORBD, agent.endpoint, os.path.join(agent.dir, "mounts"), agent.runtime))
+    plugin = os.path.join(lab.dir, "bin", "corbd-plugin")
+    parameters = {"image": image.spec, "conf": agent.conf, "user": lab.user, "keyring": agent.keyring, "options": "noatime"}
+
+    def ask(operation, ok=True, **more):
+        """As Nomad's client does, with nothing else in the environment."""
+        env = {"DHV_OPERATION": operation, "DHV_VOLUMES_DIR": volumes, "DHV_VOLUME_ID": "7-9", "DHV_VOLUME_NAME": "db", "DHV_NAMESPACE": "default",
+               "DHV_CAPACITY_MIN_BYTES": "0", "DHV_CAPACITY_MAX_BYTES": "0", "DHV_PARAMETERS": json.dumps(parameters), **more}
+        done = subprocess.run([plugin, operation], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        check((done.returncode == 0) == ok, "%s: exit code %d: %s%s" % (operation, done.returncode, done.stdout, done.stderr))
+        return json.loads(done.stdout) if ok and done.stdout else done.stderr
+
+    link = os.path.join(lab.dir, "corbd-host-volume")
+    os.symlink(CORBD, link)
+    said = subprocess.run([link, "fingerprint"], env={"DHV_OPERATION": "fingerprint"}, capture_output=True, text=True, timeout=5)
+    check("version" in json.loads(said.stdout), "fingerprint says %s%s" % (said.stdout, said.stderr))
+    os.makedirs(volumes)
+    made = ask("create")
+    check(made == {"path": os.path.join(volumes, "7-9"), "bytes": 256 * MIB}, "create says %s" % made)
+    check(ask("create") == made, "it is not the same again")
+    writer = Writer(lab, os.path.join(made["path"], "data"), size=16 * MIB).start()
+    writer.wait_more(20)
+    kill = agent.kill()
+    agent.spawn()
+    agent.wait_event("device.reconnected", 60)
+    writer.wait_more(40)
+    check("is in use by" in ask("delete", ok=False, DHV_CREATED_PATH=made["path"]), "a volume in use is deleted")
+    writer.stop()
+    lab.admin("rbd", "resize", "--no-progress", "--size", "512", image.spec)
+    check(ask("create")["bytes"] == 512 * MIB, "it did not grow")
+    check("rbd resize" in ask("create", ok=False, DHV_CAPACITY_MIN_BYTES=str(1024 * MIB)), "a small image is large enough")
+    for _ in range(2):
+        ask("delete", DHV_CREATED_PATH=made["path"])
+    check(not mounted(made["path"]) and agent.states() == {}, "something is left: %s" % agent.states())
+    ask("create")
+    writer.expect_nothing_lost([kill])
+    ask("delete")
+    agent.stop()
 
 
 def story_standalone_dead(lab):

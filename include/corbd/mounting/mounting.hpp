@@ -10,10 +10,11 @@ namespace corbd::mounting {
 inline constexpr const char* kMountsDir = "/etc/corbd/mounts.d";
 
 struct Options {
-  enum class What { none, mount, unmount, expand, list };
+  enum class What { none, mount, unmount, expand, list, host_volume };
   What what = What::none;
 
   MountSpec spec;
+  std::string operation;    ///< of a host volume: fingerprint, create or delete
   bool all = false;         ///< every claim; to mount, every file of mounts_dir, too
   bool write_unit = false;  ///< print a unit, and mount nothing
   bool wait = false;        ///< for a plugin that does not answer yet
