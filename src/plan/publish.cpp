@@ -46,6 +46,36 @@ std::optional<Decision> refuse_turned_read_only(const Situation& view, const Sta
                     "next stage runs fsck");
 }
 
+/// It is recorded before it is there.
+Decision begin_publish(const Situation& view, const Published& wish, const Staging& staging, Publish wanted) {
+  const auto& publishes = view.record->publishes;
+  if (wish.capability.single_writer && !publishes.empty())
+    return refuse(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " +
+                                                 publishes.front().target + ": unpublish it there first");
+  if (mounted_at(view, wish.target))
+    return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+  if (auto refused = refuse_turned_read_only(view, staging, wish)) return *refused;
+  if (auto step = find_limits(view, wish)) return *step;
+  if (!wish.pod_uid.empty())
+    wanted.limits = view.seen.facts.io_limits.value_or(by_kernel(view) ? view.record->io_limits : IoLimits());
+  Record record = *view.record;
+  record.publishes.push_back(std::move(wanted));
+  return write(std::move(record));
+}
+
+Decision finish_publish(const Situation& view, const Published& wish, const Staging& staging, const Publish& known) {
+  if (ours_at(view, wish.target)) return Done{};
+  if (mounted_at(view, wish.target))
+    return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+  if (auto refused = refuse_turned_read_only(view, staging, wish)) return *refused;
+  if (!known.limits.empty() && !wish.pod_uid.empty()) {
+    const auto& limited = view.seen.facts.io_limited;
+    if (!limited) return Step(step::LimitIo{wish.pod_uid, known.limits});
+    if (!*limited) return note_refusal(view, wish.target);
+  }
+  return step::Bind{wish.target};
+}
+
 }  // namespace
 
 Decision publish(const Situation& view, const Published& wish) {
@@ -56,7 +86,7 @@ Decision publish(const Situation& view, const Published& wish) {
                   "volume " + view.id + " is not staged at " + wish.path + ": stage it first");
   if (view.record->failed) return given_up(view);
   if (auto step = bring_up(view)) return *step;
-  Publish wanted{wish.target, wish.path, wish.read_only, wish.pod};
+  const Publish wanted{wish.target, wish.path, wish.read_only, wish.pod};
   const auto& publishes = view.record->publishes;
   const auto known =
       std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
@@ -67,30 +97,8 @@ Decision publish(const Situation& view, const Published& wish) {
   if (other_use)
     return refuse(errc::failed_precondition, "volume " + view.id + " is staged at " + wish.path +
                                                  " with another capability: publish it with that one");
-  if (known == publishes.end()) {
-    if (wish.capability.single_writer && !publishes.empty())
-      return refuse(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " +
-                                                   publishes.front().target + ": unpublish it there first");
-    if (mounted_at(view, wish.target))
-      return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
-    if (auto refused = refuse_turned_read_only(view, *staging, wish)) return *refused;
-    if (auto step = find_limits(view, wish)) return *step;
-    if (!wish.pod_uid.empty())
-      wanted.limits = view.seen.facts.io_limits.value_or(by_kernel(view) ? view.record->io_limits : IoLimits());
-    Record record = *view.record;
-    record.publishes.push_back(std::move(wanted));
-    return write(std::move(record));
-  }
-  if (ours_at(view, wish.target)) return Done{};
-  if (mounted_at(view, wish.target))
-    return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
-  if (auto refused = refuse_turned_read_only(view, *staging, wish)) return *refused;
-  if (!known->limits.empty() && !wish.pod_uid.empty()) {
-    const auto& limited = view.seen.facts.io_limited;
-    if (!limited) return Step(step::LimitIo{wish.pod_uid, known->limits});
-    if (!*limited) return note_refusal(view, wish.target);
-  }
-  return step::Bind{wish.target};
+  return known == publishes.end() ? begin_publish(view, wish, *staging, wanted)
+                                  : finish_publish(view, wish, *staging, *known);
 }
 
 }  // namespace corbd::plan
