@@ -19,7 +19,7 @@ struct PvcRef {
 PvcRef pvc_of(const std::map<std::string, std::string>& from);
 /// "namespace/name" of the pod for which kubelet publishes a volume; empty without podInfoOnMount in the CSIDriver.
 std::string pod_of(const std::map<std::string, std::string>& attributes);
-/// Its UID; empty as well.
+/// The UID of that pod; empty in the same case.
 std::string pod_uid_of(const std::map<std::string, std::string>& attributes);
 
 }  // namespace corbd::cephcsi

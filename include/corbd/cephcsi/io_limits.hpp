@@ -16,7 +16,7 @@ struct IoLimits {
   bool operator==(const IoLimits&) const = default;
 };
 
-/// The names of that metadata begin so.
+/// What the names of that metadata begin with.
 inline constexpr std::string_view kIoLimits = ".rbd.csi.ceph.com/cgroup_qos_max_";
 /// What is no number counts as no limit.
 IoLimits io_limits_of(const std::map<std::string, std::string>& metadata);
