@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "corbd/heal/breaker.hpp"
+#include "corbd/core/breaker.hpp"
 
 namespace corbd::heal {
 

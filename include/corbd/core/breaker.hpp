@@ -1,11 +1,11 @@
-// One cluster's breaker: while the cluster does not answer, one volume asks for all of them. Pure: the caller passes
+// While a server (a cluster, a KMS) does not answer, one asks for all. Pure: the caller passes
 // the time and keeps the timer.
 #pragma once
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/clock.hpp"
 
-namespace corbd::heal {
+namespace corbd {
 
 class Breaker {
  public:
@@ -15,14 +15,15 @@ class Breaker {
   bool allows(time_point now) const;
   /// A try went out.
   void began();
-  /// A try ended, and the cluster answered, whatever it said.
+  /// A try ended, and the server answered, whatever it said.
   void answered();
   /// A try ended without an answer. random: uniform in [0, 1).
   void unanswered(time_point now, double random);
-  /// A try ended before it asked the cluster anything.
+  /// A try ended before it asked the server anything.
   void unasked();
 
   bool open() const { return failures_ > 0; }
+  bool idle() const { return under_way_ == 0; }
   /// When allows() may change by itself; max() if never.
   time_point next(time_point now) const;
 
@@ -33,4 +34,4 @@ class Breaker {
   time_point again_at_{};
 };
 
-}  // namespace corbd::heal
+}  // namespace corbd

@@ -1,6 +1,6 @@
-#include "corbd/heal/breaker.hpp"
+#include "corbd/core/breaker.hpp"
 
-namespace corbd::heal {
+namespace corbd {
 
 bool Breaker::allows(time_point now) const { return !open() || (under_way_ == 0 && now >= again_at_); }
 
@@ -24,4 +24,4 @@ time_point Breaker::next(time_point now) const {
   return open() && under_way_ == 0 && now < again_at_ ? again_at_ : time_point::max();
 }
 
-}  // namespace corbd::heal
+}  // namespace corbd
