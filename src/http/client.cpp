@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/ssl/stream.hpp>
@@ -137,6 +138,23 @@ task<error_code> converse(Clock& clock, OpenConnection& connection, Stream& stre
   co_return co_await read_body(clock, connection, stream, parser, exchange, until);
 }
 
+/// Sends the request and reads until `length` has what it wants. False: the answer is longer than `limit`.
+template <class Stream>
+task<error_code> converse_in_bytes(Stream& stream, const std::string& request, const Client::Length& length,
+                                   std::size_t limit, std::string& answer, bool& fits) {
+  error_code failed;
+  co_await asio::async_write(stream, asio::buffer(request), into(failed));
+  while (!failed) {
+    const auto wanted = length(answer);
+    fits = wanted <= limit;
+    const auto had = answer.size();
+    if (!fits || wanted <= had) break;
+    answer.resize(wanted);
+    co_await asio::async_read(stream, asio::buffer(answer.data() + had, wanted - had), into(failed));
+  }
+  co_return failed;
+}
+
 Request request_of(const Message& message, const Peer& peer) {
   Request made;
   made.method_string(message.method);
@@ -164,6 +182,7 @@ class Client::Impl {
       : control_(std::move(control)), clock_(clock), pool_(pool), peer_(std::move(peer)), timing_(timing) {}
 
   task<result<Reply>> ask(Message message, Sink sink, Until until);
+  task<result<std::string>> exchange(std::string request, Client::Length length, std::size_t limit, Until until);
   void meet(Peer peer) {
     peer_ = std::move(peer);
     context_.reset();
@@ -215,8 +234,8 @@ task<error_code> Client::Impl::open(OpenConnection& connection, tcp::endpoint to
   if (failed || !peer_.tls) co_return failed;
   connection.tls.emplace(*connection.socket, *context_);
   error_code is_name;
-  asio::ip::make_address(peer_.host, is_name);
-  if (is_name) ::SSL_set_tlsext_host_name(connection.tls->native_handle(), peer_.host.c_str());
+  asio::ip::make_address(peer_.certified_name(), is_name);
+  if (is_name) ::SSL_set_tlsext_host_name(connection.tls->native_handle(), peer_.certified_name().c_str());
   co_await connection.tls->async_handshake(ssl::stream_base::client, into(failed));
   co_return failed;
 }
@@ -294,11 +313,36 @@ task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
   }
 }
 
+task<result<std::string>> Client::Impl::exchange(std::string request, Client::Length length, std::size_t limit,
+                                                 Until until) {
+  const auto made = co_await connect(until);
+  if (!made) co_return made.error();
+  OpenConnection& connection = **made;
+  std::string answer;
+  bool fits = true;
+  error_code failed;
+  {
+    const SocketCutoff cutoff(clock_, connection.socket, until.at_most(clock_.now() + timing_.head));
+    if (connection.tls)
+      failed = co_await converse_in_bytes(*connection.tls, request, length, limit, answer, fits);
+    else
+      failed = co_await converse_in_bytes(*connection.socket, request, length, limit, answer, fits);
+  }
+  wipe(request);
+  if (failed) co_return why(failed, until, "asking");
+  if (fits) co_return answer;
+  co_return Error{errc::exhausted,
+                  "the answer of " + peer_.text() + " has more than " + std::to_string(limit) + " bytes"};
+}
+
 Client::Client(executor control, Clock& clock, BlockingPool& pool, Peer peer, Timing timing)
     : impl_(std::make_unique<Impl>(std::move(control), clock, pool, std::move(peer), timing)) {}
 Client::~Client() = default;
 task<result<Reply>> Client::call(Message message, Until until, Sink sink) {
   return impl_->ask(std::move(message), std::move(sink), until);
+}
+task<result<std::string>> Client::exchange(std::string request, Length length, std::size_t limit, Until until) {
+  return impl_->exchange(std::move(request), std::move(length), limit, until);
 }
 void Client::meet(Peer peer) { impl_->meet(std::move(peer)); }
 const Peer& Client::peer() const { return impl_->peer(); }

@@ -70,7 +70,7 @@ inline result<std::unique_ptr<asio::ssl::context>> make_context(const Peer& peer
                    "the client certificate for " + peer.text() + ", or its key, cannot be used: " + failed.message()};
   }
   made->set_verify_mode(peer.insecure ? ssl::verify_none : ssl::verify_peer, failed);
-  if (!peer.insecure) made->set_verify_callback(ssl::host_name_verification(peer.host), failed);
+  if (!peer.insecure) made->set_verify_callback(ssl::host_name_verification(peer.certified_name()), failed);
   return made;
 }
 

@@ -24,11 +24,14 @@ struct Peer {
   std::uint16_t port = 443;
   bool tls = true;
   bool insecure = false;    ///< believe whoever answers
+  std::string name = {};    ///< in its certificate, and what TLS asks for; empty: `host`
   std::string authorities;  ///< PEM; empty: the system's authorities
   std::string certificate;  ///< PEM, of this client; empty: none
   Secret key;               ///< PEM, of that certificate
   /// "10.0.0.1:6443", "[::1]:443"
   std::string text() const;
+  const std::string& certified_name() const { return name.empty() ? host : name; }
+  bool operator==(const Peer&) const = default;
 };
 
 struct Timing {
@@ -67,6 +70,11 @@ class Client {
   /// repeated once if a kept connection turns out to be closed. The body of a 2xx goes to the sink, if there is one,
   /// whatever its length.
   task<result<Reply>> call(Message message, Until until, Sink sink = nullptr);
+  /// One request and its answer that are not HTTP, on a connection of their own. `length` tells how many bytes the
+  /// answer has at least, by those that have come; it is complete when that many have. Errors as of call(); `limit` as
+  /// of Message.
+  using Length = std::function<std::size_t(std::string_view so_far)>;
+  task<result<std::string>> exchange(std::string request, Length length, std::size_t limit, Until until);
   /// Takes effect from the next connection on. Kept connections are closed.
   void meet(Peer peer);
   const Peer& peer() const;
