@@ -70,6 +70,15 @@ Resource secrets_of(const std::string& name_space) {
   return {"/api/v1/namespaces/" + name_space + "/secrets", "secrets"};
 }
 
+Resource config_maps_of(const std::string& name_space) {
+  return {"/api/v1/namespaces/" + name_space + "/configmaps", "configmaps"};
+}
+
+Resource tokens_of(const std::string& name_space, const std::string& service_account) {
+  return {"/api/v1/namespaces/" + name_space + "/serviceaccounts/" + service_account + "/token",
+          "serviceaccounts/token"};
+}
+
 Node node_of(const json::object& object) {
   Node node;
   node.name = name_of(object);
@@ -147,5 +156,17 @@ std::map<std::string, Secret> data_of_secret(const json::object& object) {
   }
   return all;
 }
+
+std::map<std::string, std::string> data_of_config_map(const json::object& object) { return texts(object, "data"); }
+
+json::object token_request(const std::vector<std::string>& audiences) {
+  json::object spec;
+  json::array all;
+  for (const auto& one : audiences) all.emplace_back(one);
+  if (!all.empty()) spec["audiences"] = std::move(all);
+  return {{"apiVersion", "authentication.k8s.io/v1"}, {"kind", "TokenRequest"}, {"spec", std::move(spec)}};
+}
+
+Secret token_of(const json::object& object) { return Secret(text(object, "status", "token")); }
 
 }  // namespace corbd::kube

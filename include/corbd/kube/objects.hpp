@@ -20,6 +20,9 @@ inline const Resource kVolumeAttachments{"/apis/storage.k8s.io/v1/volumeattachme
                                          "volumeattachments.storage.k8s.io"};
 inline const Resource kDrivers{"/apis/storage.k8s.io/v1/csidrivers", "csidrivers.storage.k8s.io"};
 Resource secrets_of(const std::string& name_space);
+Resource config_maps_of(const std::string& name_space);
+/// Creating one makes a token of that service account (TokenRequest).
+Resource tokens_of(const std::string& name_space, const std::string& service_account);
 
 struct Node {
   std::string name, uid;
@@ -67,5 +70,11 @@ PersistentVolume persistent_volume_of(const boost::json::object& object);
 
 /// Decoded. Leaves out what is not base64.
 std::map<std::string, Secret> data_of_secret(const boost::json::object& object);
+std::map<std::string, std::string> data_of_config_map(const boost::json::object& object);
+
+/// Without audiences: for the API server, and for an hour, as it has it by default.
+boost::json::object token_request(const std::vector<std::string>& audiences);
+/// Of the answer; empty if it has none.
+Secret token_of(const boost::json::object& object);
 
 }  // namespace corbd::kube

@@ -92,6 +92,16 @@ TEST_CASE("unknown modes are kept as they are, and an empty list of access modes
   CHECK(kube::persistent_volume_of(object(R"({"spec":{"accessModes":[]}})")).access_modes.empty());
 }
 
+TEST_CASE("a ConfigMap's data are texts, and a request for a service account's token names the audiences it is for") {
+  CHECK(kube::data_of_config_map(object(R"({"data":{"a":"b","n":1}})")) ==
+        std::map<std::string, std::string>{{"a", "b"}});
+  CHECK(kube::tokens_of("team", "sa").path == "/api/v1/namespaces/team/serviceaccounts/sa/token");
+  CHECK(kube::token_request({}).at("spec").as_object().empty());
+  CHECK(kube::token_request({"vault"}).at("spec").at("audiences").as_array().size() == 1);
+  CHECK(kube::token_of(object(R"({"status":{"token":"t"}})")).reveal() == "t");
+  CHECK(kube::token_of(object(R"({"status":{}})")).empty());
+}
+
 TEST_CASE("a Secret's values may be any bytes, and one that is not base64 is left out") {
   const auto data = kube::data_of_secret(object(R"({"data":{"userKey":"AAH/","empty":"","bad":"a"}})"));
   CHECK(data.at("userKey").reveal() == std::string_view("\0\1\xff", 3));
