@@ -170,7 +170,7 @@ struct Agent {
   still::Formatted filesystems;
   still::Daemons daemons;
   std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
-  std::unique_ptr<kms::Kms> kms = kms::make_kms(pool, dir);
+  std::unique_ptr<kms::Kms> kms = kms::make_kms(control, *clock, pool, nullptr, {dir, "", ""});
   std::unique_ptr<volume::RecordStore> records = volume::make_record_store(pool, dir + "/state", dir + "/runtime");
   still::ClusterDirectory directory{"mon"};
   NodeFiles files;

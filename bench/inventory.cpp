@@ -133,7 +133,7 @@ void measure(std::uint32_t count) {
     still::Formatted filesystems;
     still::Daemons daemons;
     const auto luks = host::make_luks(helpers);
-    const auto kms = kms::make_kms(pool, dir);
+    const auto kms = kms::make_kms(control, *clock, pool, nullptr, {dir, "", ""});
     still::Records records;
     for (std::uint32_t number = 0; number < count; ++number) {
       devices.make(number, id_of(number));

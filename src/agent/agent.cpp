@@ -32,6 +32,7 @@
 #include "corbd/volume/shell.hpp"
 #include "devices.hpp"
 #include "health_monitor.hpp"
+#include "kms_kubernetes.hpp"
 #include "mounters.hpp"
 #include "node_files.hpp"
 #include "node_labels.hpp"
@@ -73,7 +74,9 @@ class Agent final {
         filesystems_(host::make_filesystems(helpers_)),
         daemons_(host::make_daemons(helpers_)),
         luks_(host::make_luks(helpers_)),
-        kms_(kms::make_kms(files_, options.kms_config_dir)),
+        kms_kubernetes_(api()),
+        kms_(kms::make_kms(control_, *clock_, files_, &kms_kubernetes_,
+                           {options.kms_config_dir, options.pod_namespace, options.kms_config_map})),
         records_(volume::make_record_store(files_, options.state_dir, options.runtime_dir)),
         clusters_(
             rbd::make_clusters(control_, *clock_, files_, cluster_config(options, boot_id, bool{start.predecessor}))),
@@ -326,6 +329,7 @@ class Agent final {
   std::unique_ptr<host::Filesystems> filesystems_;
   std::unique_ptr<host::Daemons> daemons_;
   std::unique_ptr<host::Luks> luks_;
+  KmsKubernetes kms_kubernetes_;
   std::unique_ptr<kms::Kms> kms_;
   std::unique_ptr<volume::RecordStore> records_;
   std::unique_ptr<image::Clusters> clusters_;

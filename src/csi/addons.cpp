@@ -98,8 +98,9 @@ class KeyRotation final : public encryptionkeyrotation::EncryptionKeyRotationCon
                                const encryptionkeyrotation::EncryptionKeyRotateRequest& request, Until until) {
     if (auto id = check_id(request.volume_id()); !id) co_return id;
     plan::Rekeyed wish;
-    if (const auto place = request.secrets().find("encryptionPassphrase"); place != request.secrets().end())
+    if (const auto place = request.secrets().find(kPassphrase); place != request.secrets().end())
       wish.passphrase = Secret(place->second);
+    wish.secrets = other_secrets(request.secrets());
     wipe_secrets(request);
     co_return co_await volumes.want(request.volume_id(), plan::Wish(std::move(wish)), until);
   }

@@ -1,6 +1,7 @@
 #include "requests.hpp"
 
 #include <algorithm>
+#include <array>
 #include <boost/algorithm/string/join.hpp>
 
 #include "corbd/cephcsi/claim.hpp"
@@ -27,6 +28,14 @@ bool has_control(std::string_view text) {
 }
 
 }  // namespace
+
+std::map<std::string, Secret> other_secrets(const Map& secrets) {
+  constexpr std::array<std::string_view, 5> known{"userID", "userKey", "adminId", "key", kPassphrase};
+  std::map<std::string, Secret> others;
+  for (const auto& [name, secret] : secrets)
+    if (std::ranges::find(known, name) == known.end()) others.emplace(name, Secret(secret));
+  return others;
+}
 
 result<> check_id(const std::string& id) {
   if (id.empty()) return invalid("volume ID missing in request");
@@ -261,7 +270,8 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, con
   if (!credentials) return credentials.error();
   wish.user = std::move(credentials->user);
   wish.key = std::move(credentials->key);
-  wish.passphrase = Secret(value(request.secrets(), "encryptionPassphrase"));
+  wish.passphrase = Secret(value(request.secrets(), kPassphrase));
+  wish.secrets = other_secrets(request.secrets());
   return plan::Wish(std::move(wish));
 }
 

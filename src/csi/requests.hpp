@@ -13,6 +13,10 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request);
 result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, const cephcsi::Mounters& mounters = {});
 result<plan::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
 
+inline constexpr const char* kPassphrase = "encryptionPassphrase";
+/// What a secret has beside the Ceph user and the passphrase.
+std::map<std::string, Secret> other_secrets(const google::protobuf::Map<std::string, std::string>& secrets);
+
 /// gRPC keeps a request until its call has ended. That may be long after the wish took over its secrets.
 template <class Request>
 void wipe_secrets(const Request& request) {

@@ -1,5 +1,7 @@
-// config.json of the KMS folder, as ceph-csi's ConfigMap has it.
+// config.json of the KMS folder, or a ConfigMap instead of it, as ceph-csi reads them. Pure.
 #pragma once
+
+#include <map>
 
 #include "types.hpp"
 
@@ -8,9 +10,12 @@ namespace corbd::kms {
 /// A KMS of the config, which its type can serve.
 struct Found {
   const KmsType* type = nullptr;
-  KmsType::Section section;
+  Section section = {};
+  Terms terms() const;
 };
-/// Errors as of kind_of().
+/// Errors as of terms_of().
 result<Found> find_kms(std::string_view config, std::string_view kms_id);
+/// `data`: of a ConfigMap with a section under each KMS's ID.
+result<Found> find_kms(const std::map<std::string, std::string>& data, const std::string& kms_id);
 
 }  // namespace corbd::kms

@@ -3,67 +3,112 @@
 #include "config.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
+#include "reach.hpp"
 
 namespace corbd::kms {
 namespace {
 
 constexpr std::size_t kMaxConfigFile = 4 << 20;  // more than a ConfigMap can hold
 
-result<Found> find_in_file(const std::string& file, const std::string& kms_id) {
-  if (kms_id == kDefaultKms) return Found{kms_type(kms_id), {}};
-  const auto text = read_file(file, kMaxConfigFile);
-  if (!text && text.error().code == errc::not_found)
-    return Error{errc::failed_precondition, file + ", which must describe KMS \"" + printable(kms_id) +
-                                                "\", does not exist: mount the ConfigMap there"};
-  if (!text) return text.error();
-  auto found = find_kms(*text, kms_id);
-  if (!found) return with_context("in " + file, found.error());
-  return found;
+Error no_own_key(const KeyRequest& request) {
+  return {errc::failed_precondition, "KMS \"" + printable(request.kms_id) + "\" has no such key for each volume"};
 }
 
-Error no_own_key(const std::string& kms_id) {
-  return {errc::failed_precondition, "KMS \"" + printable(kms_id) + "\" has no key for each volume"};
+Ask ask_of(Found found, KeyRequest request, Until until) {
+  return {std::move(found.section),      std::move(request.kms_id),  std::move(request.owner),
+          std::move(request.passphrase), std::move(request.secrets), until};
 }
 
-class FileKms final : public Kms {
+class ConfiguredKms final : public Kms {
  public:
-  FileKms(BlockingPool& pool, std::string config_dir) : pool_(pool), file_(std::move(config_dir) + "/config.json") {}
+  ConfiguredKms(executor control, Clock& clock, BlockingPool& pool, Kubernetes* kubernetes, Config config)
+      : config_(std::move(config)), around_{std::move(control), clock, pool, kubernetes, config_.own_namespace} {}
 
-  result<Kind> kind(const std::string& kms_id) const override {
-    const auto found = find_in_file(file_, kms_id);
-    if (!found) return found.error();
-    return found->type->kind;
+  task<result<Terms>> terms(std::string kms_id, Until until) override {
+    const auto found = co_await find(std::move(kms_id), until);
+    if (!found) co_return found.error();
+    co_return found->terms();
   }
-  task<result<Secret>> unwrap(std::string kms_id, std::string volume_id, std::string wrapped, Secret passphrase,
-                              Until until) override {
-    auto job = [file = file_, kms_id, volume_id, wrapped, passphrase]() -> result<Secret> {
-      const auto found = find_in_file(file, kms_id);
-      if (!found) return found.error();
-      if (found->type->unwrap == nullptr) return no_own_key(kms_id);
-      return found->type->unwrap(found->section, volume_id, wrapped, passphrase);
-    };
-    co_return co_await pool_.run(std::move(job), until, "unwrapping the key of volume " + volume_id);
+  task<result<Secret>> unwrap(KeyRequest request, std::string wrapped, Until until) override {
+    auto found = co_await find(request.kms_id, until);
+    if (!found) co_return found.error();
+    const auto unwrap = found->type->unwrap;
+    if (unwrap == nullptr) co_return no_own_key(request);
+    const auto reach = make_reach(around_, request.kms_id);
+    co_return co_await unwrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(wrapped));
   }
-  task<result<std::string>> wrap(std::string kms_id, std::string volume_id, Secret key, Secret passphrase,
-                                 Until until) override {
-    auto job = [file = file_, kms_id, volume_id, key, passphrase]() -> result<std::string> {
-      const auto found = find_in_file(file, kms_id);
-      if (!found) return found.error();
-      if (found->type->wrap == nullptr) return no_own_key(kms_id);
-      return found->type->wrap(found->section, volume_id, key, passphrase);
-    };
-    co_return co_await pool_.run(std::move(job), until, "wrapping the key of volume " + volume_id);
+  task<result<std::string>> wrap(KeyRequest request, Secret key, Until until) override {
+    auto found = co_await find(request.kms_id, until);
+    if (!found) co_return found.error();
+    const auto wrap = found->type->wrap;
+    if (wrap == nullptr) co_return no_own_key(request);
+    const auto reach = make_reach(around_, request.kms_id);
+    co_return co_await wrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key));
+  }
+  task<result<std::optional<Secret>>> fetch(KeyRequest request, Until until) override {
+    auto found = co_await find(request.kms_id, until);
+    if (!found) co_return found.error();
+    const auto fetch = found->type->fetch;
+    if (fetch == nullptr) co_return no_own_key(request);
+    const auto reach = make_reach(around_, request.kms_id);
+    co_return co_await fetch(*reach, ask_of(std::move(*found), std::move(request), until));
+  }
+  task<result<>> store(KeyRequest request, Secret key, Until until) override {
+    auto found = co_await find(request.kms_id, until);
+    if (!found) co_return found.error();
+    const auto store = found->type->store;
+    if (store == nullptr) co_return no_own_key(request);
+    const auto reach = make_reach(around_, request.kms_id);
+    co_return co_await store(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key));
   }
 
  private:
-  BlockingPool& pool_;
-  std::string file_;
+  /// As ceph-csi: the file, or the ConfigMap of the pod's namespace where no file is mounted.
+  task<result<Found>> find(std::string kms_id, Until until) {
+    if (kms_id == kDefaultKms) co_return Found{kms_type(kms_id)};
+    const std::string file = config_.folder + "/config.json";
+    auto read = [file] { return read_file(file, kMaxConfigFile); };
+    const auto text = co_await around_.files.run(std::move(read), until, "reading " + file);
+    if (!text && text.error().code == errc::not_found) co_return co_await find_in_config_map(std::move(kms_id), until);
+    if (!text) co_return text.error();
+    auto found = find_kms(*text, kms_id);
+    if (!found) co_return with_context("in " + file, found.error());
+    co_return found;
+  }
+
+  task<result<Found>> find_in_config_map(std::string kms_id, Until until) {
+    const std::string missing =
+        config_.folder + "/config.json, which must describe KMS \"" + printable(kms_id) + "\", does not exist";
+    if (config_.own_namespace.empty())
+      co_return Error{errc::failed_precondition, missing + ": mount the ConfigMap there"};
+    const std::string place = "ConfigMap " + config_.own_namespace + "/" + config_.config_map;
+    const auto data = co_await around_.api().config_map(config_.own_namespace, config_.config_map, until);
+    // What it says of a missing right or an absent API server matters less than the file that is not there.
+    if (!data)
+      co_return Error{errc::failed_precondition, missing + ": mount the ConfigMap there; instead of it, " + place +
+                                                     " could not be read: " + data.error().text};
+    auto found = find_kms(*data, kms_id);
+    if (!found) co_return with_context("in " + place, found.error());
+    co_return found;
+  }
+
+  const Config config_;
+  Surroundings around_;
 };
 
 }  // namespace
 
-std::unique_ptr<Kms> make_kms(BlockingPool& pool, std::string config_dir) {
-  return std::make_unique<FileKms>(pool, std::move(config_dir));
+std::vector<Complaint> check_folder(const std::string& folder) {
+  const std::string file = folder + "/config.json";
+  const auto text = read_file(file, kMaxConfigFile);
+  if (!text && text.error().code == errc::not_found) return {};
+  if (!text) return {{"", false, text.error().text}};
+  return check_config(*text);
+}
+
+std::unique_ptr<Kms> make_kms(executor control, Clock& clock, BlockingPool& pool, Kubernetes* kubernetes,
+                              Config config) {
+  return std::make_unique<ConfiguredKms>(std::move(control), clock, pool, kubernetes, std::move(config));
 }
 
 }  // namespace corbd::kms

@@ -92,8 +92,8 @@ result<Secret> unwrap_key(std::string_view volume_id, std::string_view wrapped, 
   Secret unwrapped(std::move(plain));
   std::array<unsigned char, kTagBytes> nothing{};
   if (EVP_DecryptFinal_ex(cipher.get(), nothing.data(), &rest) != 1)
-    return Error{errc::unauthenticated, "the passphrase in the node-stage secret does not open the key of volume " +
-                                            printable(volume_id) + " in the image's metadata; nothing was changed"};
+    return Error{errc::unauthenticated, "the passphrase does not open the key of volume " + printable(volume_id) +
+                                            " in the image's metadata; nothing was changed"};
   return unwrapped;
 }
 

@@ -147,6 +147,20 @@ bool has_new_key(const Case& of) {
   return of.secret != nullptr && of.secret->key_type == KeyType::aes256k && !krbd::knows_aes256k(of.inputs.kernel);
 }
 
+/// Of a volume that is not encrypted: nothing. The default KMS needs no config.
+std::optional<result<kms::Terms>> kms_terms(const Case& of, const cephcsi::Parameters& read) {
+  if (read.kms_id.empty()) return std::nullopt;
+  if (read.kms_id == kms::kDefaultKms) return kms::Terms{kms::Kind::shared, true};
+  if (!of.inputs.kms_config) return of.inputs.kms_config.error();
+  return kms::terms_of(*of.inputs.kms_config, read.kms_id);
+}
+
+/// What is not known of its KMS is a finding of its own.
+bool needs_passphrase(const Case& of, const cephcsi::Parameters& read) {
+  const auto terms = kms_terms(of, read);
+  return terms && *terms && (*terms)->needs_passphrase;
+}
+
 void judge_secret(const Case& of, VolumeForecast& into, const cephcsi::Parameters* read) {
   if (of.object != nullptr && !of.object->node_stage_secret)
     add_finding(into, Grade::failure, "secret",
@@ -166,7 +180,7 @@ void judge_secret(const Case& of, VolumeForecast& into, const cephcsi::Parameter
   };
   lacks(of.secret->user, "userID");
   lacks(of.secret->key, "userKey");
-  if (read != nullptr && !read->kms_id.empty()) lacks(of.secret->passphrase, "encryptionPassphrase");
+  if (read != nullptr && needs_passphrase(of, *read)) lacks(of.secret->passphrase, "encryptionPassphrase");
   if (of.secret->key && of.secret->key_type == KeyType::unknown)
     add_finding(into, Grade::failure, "secret",
                 "userKey of its node-stage secret is not a Ceph key of type aes or aes256k", "correct the Secret");
@@ -181,11 +195,8 @@ void judge_secret(const Case& of, VolumeForecast& into, const cephcsi::Parameter
 }
 
 void judge_encryption(const Case& of, VolumeForecast& into, const cephcsi::Parameters& read) {
-  // It needs no config.
-  if (read.kms_id.empty() || read.kms_id == kms::kDefaultKms) return;
-  const auto kind = of.inputs.kms_config ? kms::kind_of(*of.inputs.kms_config, read.kms_id)
-                                         : result<kms::Kind>(of.inputs.kms_config.error());
-  if (!kind) add_finding(into, Grade::failure, "encryption", kind.error().text, kForLife);
+  const auto terms = kms_terms(of, read);
+  if (terms && !*terms) add_finding(into, Grade::failure, "encryption", terms->error().text, kForLife);
 }
 
 /// Who decides which client serves it from its next stage on.

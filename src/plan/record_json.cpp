@@ -117,6 +117,7 @@ json::object to_json(const Record& record, const json::storage_ptr& memory) {
   if (!record.uncached.empty()) out["uncached"] = record.uncached;
   if (!record.signed_as.empty()) out["signed_as"] = record.signed_as;
   if (!record.kms_id.empty()) out["kms_id"] = record.kms_id;
+  if (!record.tenant.empty()) out["tenant"] = record.tenant;
   if (record.device) out["device"] = *record.device;
   if (record.breaking) out["breaking"] = *record.breaking;
   if (record.freed) out["freed"] = *record.freed;
@@ -214,6 +215,7 @@ Record record_of(const json::object& from) {
   if (from.contains("signed_as")) record.signed_as = string_at(from, "signed_as");
   if (from.contains("kind")) record.kind = kind_of(string_at(from, "kind"));
   if (from.contains("kms_id")) record.kms_id = string_at(from, "kms_id");
+  if (from.contains("tenant")) record.tenant = string_at(from, "tenant");
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
   if (from.contains("breaking")) record.breaking = number_at<std::uint64_t>(from, "breaking");
   if (from.contains("freed")) record.freed = number_at<std::uint64_t>(from, "freed");

@@ -139,6 +139,7 @@ Record new_record(const Situation& view, const Staged& wish, const image::Resolv
   record.user = wish.user;
   record.key = image.key;
   record.kms_id = image.kms_id;
+  if (!image.kms_id.empty()) record.tenant = image.tenant;
   record.size = image.size;
   record.exclusive_lock = image.exclusive_lock;
   record.block = wish.capability.block;

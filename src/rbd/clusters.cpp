@@ -56,6 +56,7 @@ task<result<image::Resolved>> locate_to_end(Connections& connections, const Leas
   if (!found) co_return found;
   found->kms_id = located->kms_id;
   found->encryption_type = located->encryption_type;
+  found->tenant = located->tenant;
   if (located->lacks_id) co_await complete_journal(connections, lease, *located->lacks_id, reserved, found->key);
   co_return found;
 }

@@ -9,7 +9,7 @@ namespace corbd::rbd {
 namespace {
 
 constexpr const char *kImageName = "csi.imagename", *kImageId = "csi.imageid", *kKms = "csi.volume.encryptKMS",
-                     *kEncryptionType = "csi.volume.encryptionType";
+                     *kEncryptionType = "csi.volume.encryptionType", *kTenant = "csi.volume.owner";
 
 std::string object_of(const std::string& uuid) { return "csi.volume." + uuid; }
 
@@ -22,6 +22,8 @@ void note_pair(Journal& journal, std::string_view key, std::string value) {
     journal.kms_id = std::move(value);
   else if (key == kEncryptionType)
     journal.encryption_type = std::move(value);
+  else if (key == kTenant)
+    journal.tenant = std::move(value);
 }
 
 /// A pool may be newer than this client's map.
@@ -58,7 +60,7 @@ std::string name_of(const Journal& journal, const image::Reserved& reserved) {
 }  // namespace
 
 result<Journal> read_journal(Connection& connection, const OpenPool& pool, const std::string& uuid) {
-  constexpr std::array keys{kImageName, kImageId, kKms, kEncryptionType};
+  constexpr std::array keys{kImageName, kImageId, kKms, kEncryptionType, kTenant};
   std::array<std::size_t, keys.size()> lengths{};
   for (std::size_t i = 0; i < keys.size(); ++i) lengths[i] = std::string_view(keys[i]).size();
   const std::unique_ptr<void, void (*)(rados_read_op_t)> operation(rados_create_read_op(), &rados_release_read_op);
@@ -112,6 +114,7 @@ result<Located> find_by_journal(Connection& connection, const image::Reserved& r
   const Journal& encrypts = says.kms_id.empty() ? *journal : says;
   located.kms_id = encrypts.kms_id;
   located.encryption_type = encrypts.encryption_type;
+  located.tenant = encrypts.tenant;
   located.target.pool_id = reserved.pool_id;
   located.target.name = {pool->name, ns, name_of(says, reserved)};
   if (says.there && says.image_id.empty()) located.lacks_id = other ? other->pool_id : reserved.pool_id;

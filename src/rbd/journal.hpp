@@ -12,7 +12,7 @@ namespace corbd::rbd {
 struct Journal {
   bool there = false;  ///< the object exists
   std::string image_name, image_id;
-  std::string kms_id, encryption_type;
+  std::string kms_id, encryption_type, tenant;
 };
 
 /// It is one operation of the cluster. A missing object counts as an empty journal.
@@ -30,7 +30,7 @@ struct Target {
 
 struct Located {
   Target target;
-  std::string kms_id, encryption_type;
+  std::string kms_id, encryption_type, tenant;
   std::optional<std::int64_t> lacks_id;  ///< the journal's pool, if the journal lacks the image's ID
 };
 

@@ -43,7 +43,8 @@ void warn_of_ignored(const Volume& volume, const std::vector<std::string>& ignor
 task<result<>> ImageFinder::resolve(Volume& volume, const Staged& wish) {
   auto found = co_await find_image(wish);
   if (!found) co_return found.error();
-  if (auto served = check_encryption(volume, wish, *found); !served) co_return served;
+  auto served = co_await check_encryption(volume, wish, *found);
+  if (!served) co_return served;
   warn_of_ignored(volume, wish.ignored, "the volume's attributes");
   if (const auto cluster = ports_.directory.find(found->cluster_id))
     warn_of_ignored(volume, cluster->ignored, "config.json");
@@ -52,20 +53,19 @@ task<result<>> ImageFinder::resolve(Volume& volume, const Staged& wish) {
 }
 
 /// Refuses before the image is opened. ceph-csi's journal overrules the attributes.
-result<> ImageFinder::check_encryption(const Volume& volume, const Staged& wish, image::Resolved& found) const {
+task<result<>> ImageFinder::check_encryption(const Volume& volume, const Staged& wish, image::Resolved& found) const {
   if (found.kms_id.empty()) found.kms_id = wish.kms_id;
-  if (found.kms_id.empty()) return {};
+  if (found.kms_id.empty()) co_return result<>();
+  if (found.tenant.empty()) found.tenant = wish.claim.name_space;
   const std::string which = "volume " + volume.id + ", which is encrypted";
   if (!found.encryption_type.empty())
     if (auto served = cephcsi::check_encryption_type(found.encryption_type); !served)
-      return with_context(which, served.error());
-  if (auto fits = check_mapping_name(volume.id); !fits) return fits;
-  if (auto kind = ports_.kms.kind(found.kms_id); !kind) return with_context(which, kind.error());
-  if (wish.passphrase.empty())
-    return Error{
-        errc::invalid_argument,
-        "volume " + volume.id + " is encrypted: add the field 'encryptionPassphrase' to the node-stage secret"};
-  return {};
+      co_return with_context(which, served.error());
+  if (auto fits = check_mapping_name(volume.id); !fits) co_return fits;
+  const auto terms = co_await ports_.kms.terms(found.kms_id, deadline());
+  if (!terms) co_return with_context(which, terms.error());
+  if (terms->needs_passphrase && wish.passphrase.empty()) co_return lacks_passphrase(volume.id);
+  co_return result<>();
 }
 
 task<result<image::Resolved>> ImageFinder::find_image(const Staged& wish) {

@@ -11,7 +11,7 @@ class ImageFinder : StepTools {
   task<result<>> resolve(Volume& volume, const Staged& wish);
 
  private:
-  result<> check_encryption(const Volume& volume, const Staged& wish, image::Resolved& found) const;
+  task<result<>> check_encryption(const Volume& volume, const Staged& wish, image::Resolved& found) const;
   task<result<image::Resolved>> find_image(const Staged& wish);
   task<result<image::Resolved>> find_by_name(const Staged& wish);
   task<result<image::Resolved>> locate(const Staged& wish);

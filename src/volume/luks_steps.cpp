@@ -11,12 +11,25 @@ namespace {
 
 // ceph-csi's keys of image metadata. Its older versions put a dot in front.
 constexpr const char *kState = "rbd.csi.ceph.com/encrypted", *kVolumeKey = "rbd.csi.ceph.com/dek";
-constexpr int kFirst = 0, kSecond = 1;  // the key slots of a rotation
+constexpr const char* kPrepared = "encryptionPrepared";  // by ceph-csi's provisioner: the key exists
+constexpr int kFirst = 0, kSecond = 1;                   // the key slots of a rotation
 
-Secret passphrase_of(const Wish& wish) {
-  if (const auto* staged = std::get_if<Staged>(&wish)) return staged->passphrase;
-  if (const auto* rekeyed = std::get_if<Rekeyed>(&wish)) return rekeyed->passphrase;
-  return {};
+/// What the volume brings along to its KMS.
+kms::KeyRequest key_request(const Volume& volume, const Wish& wish) {
+  kms::KeyRequest request{volume.record->kms_id, {volume.id, volume.record->tenant}};
+  const auto take = [&request](const auto& from) {
+    request.passphrase = from.passphrase;
+    request.secrets = from.secrets;
+  };
+  if (const auto* staged = std::get_if<Staged>(&wish)) take(*staged);
+  if (const auto* rekeyed = std::get_if<Rekeyed>(&wish)) take(*rekeyed);
+  return request;
+}
+
+Error no_key(const Volume& volume) {
+  return {errc::not_found, "volume " + volume.id + " has no key, neither at its KMS " + volume.record->kms_id +
+                               " nor in its image's metadata " + kVolumeKey +
+                               ": check the KMS config, or restore the key from a backup"};
 }
 
 }  // namespace
@@ -33,37 +46,49 @@ task<result<std::optional<std::string>>> LuksSteps::kept_metadata(Volume& volume
   co_return found;
 }
 
-task<result<Secret>> LuksSteps::volume_key(Volume& volume, const Wish& wish) {
-  const auto kind = ports_.kms.kind(volume.record->kms_id);
-  if (!kind) co_return kind.error();
-  Secret passphrase = passphrase_of(wish);
-  if (passphrase.empty())
-    co_return Error{errc::invalid_argument,
-                    "volume " + volume.id + " is encrypted: add the field 'encryptionPassphrase' to its secret"};
-  if (*kind == kms::Kind::shared) co_return passphrase;
-  const auto wrapped = co_await kept_metadata(volume, kVolumeKey);
+task<result<std::optional<Secret>>> LuksSteps::find_key(Volume& volume, const Wish& wish) {
+  const auto terms = co_await ports_.kms.terms(volume.record->kms_id, deadline());
+  if (!terms) co_return terms.error();
+  auto request = key_request(volume, wish);
+  if (terms->needs_passphrase && request.passphrase.empty()) co_return lacks_passphrase(volume.id);
+  if (terms->kind == kms::Kind::shared) co_return std::optional(std::move(request.passphrase));
+  if (terms->kind == kms::Kind::stored) co_return co_await ports_.kms.fetch(std::move(request), deadline());
+  auto wrapped = co_await kept_metadata(volume, kVolumeKey);
   if (!wrapped) co_return wrapped.error();
-  if (*wrapped)
-    co_return co_await ports_.kms.unwrap(volume.record->kms_id, volume.id, **wrapped, std::move(passphrase),
-                                         deadline());
-  co_return Error{errc::not_found, std::string("the image of volume ") + volume.id + " has no metadata " + kVolumeKey +
-                                       ", which must hold the volume's key"};
+  if (!*wrapped) co_return std::optional<Secret>();
+  auto key = co_await ports_.kms.unwrap(std::move(request), std::move(**wrapped), deadline());
+  if (!key) co_return key.error();
+  co_return std::optional(std::move(*key));
 }
 
-task<result<>> LuksSteps::store_key(Volume& volume, Secret key, Secret passphrase) {
-  auto wrapped =
-      co_await ports_.kms.wrap(volume.record->kms_id, volume.id, std::move(key), std::move(passphrase), deadline());
+task<result<Secret>> LuksSteps::volume_key(Volume& volume, const Wish& wish) {
+  auto key = co_await find_key(volume, wish);
+  if (!key) co_return key.error();
+  if (*key) co_return std::move(**key);
+  co_return no_key(volume);
+}
+
+task<result<>> LuksSteps::store_key(Volume& volume, const Wish& wish, Secret key) {
+  const auto terms = co_await ports_.kms.terms(volume.record->kms_id, deadline());
+  if (!terms) co_return terms.error();
+  auto request = key_request(volume, wish);
+  if (terms->kind == kms::Kind::stored)
+    co_return co_await ports_.kms.store(std::move(request), std::move(key), deadline());
+  auto wrapped = co_await ports_.kms.wrap(std::move(request), std::move(key), deadline());
   if (!wrapped) co_return wrapped.error();
   co_return co_await volume.server.image()->set_metadata(kVolumeKey, std::move(*wrapped), deadline());
 }
 
-/// ceph-csi's provisioner makes the keys of its volumes. A static volume gets its key here.
+/// A static volume gets its key here. ceph-csi's provisioner makes the keys of its own: where it did, and none is
+/// found, the config names another place than the provisioner's.
 task<result<Secret>> LuksSteps::first_key(Volume& volume, const Wish& wish) {
-  auto key = co_await volume_key(volume, wish);
-  if (key || key.error().code != errc::not_found) co_return key;
-  key = kms::make_volume_key();
+  auto found = co_await find_key(volume, wish);
+  if (!found) co_return found.error();
+  if (*found) co_return std::move(**found);
+  if (volume.facts.encryption == kPrepared) co_return no_key(volume);
+  auto key = kms::make_volume_key();
   if (!key) co_return key;
-  auto stored = co_await store_key(volume, *key, passphrase_of(wish));
+  auto stored = co_await store_key(volume, wish, *key);
   if (!stored) co_return stored.error();
   co_return key;
 }
@@ -93,9 +118,9 @@ task<result<>> LuksSteps::look(Volume& volume, Fact fact, const Wish& wish) {
 }
 
 task<result<>> LuksSteps::look_at_keys(Volume& volume, const Wish& wish) {
-  const auto kind = ports_.kms.kind(volume.record->kms_id);
-  if (!kind) co_return kind.error();
-  if (*kind == kms::Kind::shared)
+  const auto terms = co_await ports_.kms.terms(volume.record->kms_id, deadline());
+  if (!terms) co_return terms.error();
+  if (terms->kind == kms::Kind::shared)
     co_return Error{errc::unimplemented, "the KMS of volume " + volume.id +
                                              " has one passphrase for all volumes, so there is no key to rotate"};
   const auto device = device_path(volume);
@@ -189,13 +214,14 @@ task<result<>> LuksSteps::new_key(Volume& volume, const Wish& wish) {
   const auto key = kms::make_volume_key();
   if (!key) co_return key.error();
   volume.facts.keys.reset();
-  const auto turn = co_await key_derivation(volume);
+  auto turn = co_await key_derivation(volume);
   if (!turn) co_return turn.error();
   auto added = co_await ports_.luks.add_key(*device, kFirst, *old_key, *key, owner(volume),
                                             while_served(volume, long_deadline()));
   if (!added) co_return added;
+  turn->release();  // a KMS that does not answer must not keep other volumes waiting
   if (auto stopped = failpoint::hit("step.new_key.added"); !stopped) co_return stopped;
-  auto stored = co_await store_key(volume, *key, passphrase_of(wish));
+  auto stored = co_await store_key(volume, wish, *key);
   if (!stored) co_return stored;
   log::info("luks.rekeyed", {{"volume", volume.id}});
   volume.facts.rekeyed = true;

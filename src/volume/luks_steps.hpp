@@ -26,10 +26,12 @@ class LuksSteps : StepTools {
  private:
   /// Reads image metadata. An entry with the older name, a dot in front, is renamed.
   task<result<std::optional<std::string>>> kept_metadata(Volume& volume, std::string name);
-  /// The key that opens the volume; not_found if its KMS has none.
+  /// The key that opens the volume. Nothing: neither its KMS nor its image has one.
+  task<result<std::optional<Secret>>> find_key(Volume& volume, const Wish& wish);
+  /// The same; not_found: there is none.
   task<result<Secret>> volume_key(Volume& volume, const Wish& wish);
   task<result<Secret>> first_key(Volume& volume, const Wish& wish);
-  task<result<>> store_key(Volume& volume, Secret key, Secret passphrase);
+  task<result<>> store_key(Volume& volume, const Wish& wish, Secret key);
   task<result<Slots::Guard>> key_derivation(const Volume& volume);
   task<result<>> look_at_keys(Volume& volume, const Wish& wish);
   Slots key_derivations_;

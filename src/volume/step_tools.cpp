@@ -14,6 +14,11 @@ result<image::Access> access_of(const Ports& ports, const Record& record, const 
                        cephcsi::with_affinity(source.serving.config, cluster->crush_location)};
 }
 
+Error lacks_passphrase(const std::string& volume_id) {
+  return {errc::invalid_argument,
+          "volume " + volume_id + " is encrypted: add the field 'encryptionPassphrase' to its node-stage secret"};
+}
+
 Until StepTools::deadline() const { return {clock_.now() + config_.step_limit}; }
 Until StepTools::long_deadline() const { return {clock_.now() + config_.long_step_limit}; }
 Until StepTools::while_served(Volume& volume, Until until) const {

@@ -9,6 +9,9 @@ namespace corbd::volume {
 /// repeating the format.
 inline constexpr const char* kFormatMarker = "corbd/format";
 
+/// The error for an encrypted volume whose KMS needs a passphrase that its secret does not have.
+Error lacks_passphrase(const std::string& volume_id);
+
 /// The base of each class of steps. None of them keeps a state of a volume.
 class StepTools {
  public:

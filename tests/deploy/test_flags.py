@@ -16,6 +16,7 @@ LEFT = {
     "--heal-at-once": "few want another number",
     "--heal-without-proof": "removed: the agent ends with a sentence that says so",
     "--kubelet-registration-path": "the socket is at the same path in the pod and on the node",
+    "--kms-configmap": "kmsConfigMapName is mounted, and a file comes before the API server's ConfigMap",
     "--leave-grace": "the pod's grace period is longer than its default",
     "--list-failpoints": "prints and ends",
     "--metricspath": "for a scraper that asks for another path; the PodMonitor asks for /metrics",

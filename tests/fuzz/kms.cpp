@@ -8,7 +8,10 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
   using namespace corbd;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const char* id : {"a", "default"})
-    if (const auto kind = kms::kind_of(text, id); !kind && kind.error().text.empty()) std::abort();
+    if (const auto terms = kms::terms_of(text, id); !terms && terms.error().text.empty()) std::abort();
+  for (const auto& complaint : kms::check_config(text))
+    if (complaint.text.empty()) std::abort();
+  static_cast<void>(kms::parse_url(text));
   // Nobody guesses the tag of AES-GCM.
   if (kms::unwrap_key("volume", text, Secret("passphrase"))) std::abort();
   return 0;

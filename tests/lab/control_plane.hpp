@@ -21,7 +21,7 @@ struct ControlPlane {
       : clock(make_real_clock(io.get_executor())),
         pool(io.get_executor(), *clock, 8),
         devices(std::move(of)),
-        kms(kms::make_kms(pool, dir)),
+        kms(kms::make_kms(io.get_executor(), *clock, pool, nullptr, {dir, "", ""})),
         records(volume::make_record_store(pool, dir + "/state", dir + "/runtime")),
         clusters(rbd::make_clusters(io.get_executor(), *clock, pool, config(dir, beside))),
         shell(io.get_executor(), *clock, ports(), volume_config()),

@@ -128,6 +128,7 @@ TEST_CASE("a journal tells that its volume is encrypted") {
   const auto found = volume.locate();
   REQUIRE(found);
   CHECK(found->kms_id == "some-kms");
+  CHECK(found->tenant == "lab");
 }
 
 TEST_CASE("a volume with Ceph options of its own has a connection of its own, whose promises they do not touch") {

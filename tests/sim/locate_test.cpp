@@ -67,6 +67,18 @@ TEST_CASE(
   CHECK(scene.world.kernel.devices.empty());
 }
 
+TEST_CASE("the tenant of an encrypted volume is what its journal says, or else the claim's namespace") {
+  Located scene;
+  const bool by_journal = GENERATE(false, true);
+  scene.journal()["csi.volume.encryptKMS"] = "default";
+  if (by_journal) scene.journal()["csi.volume.owner"] = "team";
+  auto wish = dynamic();
+  wish.passphrase = Secret("canary-passphrase");
+  wish.claim = {"data", "of-the-claim", "pv"};
+  REQUIRE(scene.stage(wish) == errc::ok);
+  CHECK(scene.world.disk.records.front().tenant == (by_journal ? "team" : "of-the-claim"));
+}
+
 TEST_CASE("where the handle's pool or cluster is unknown, the mapped places are tried in their order") {
   Located scene;
   scene.world.disk.mapped = {{"gone", 1}, {"lab", 8}, {"site-b", 1}, {"lab", 1}};

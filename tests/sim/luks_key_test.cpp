@@ -51,10 +51,64 @@ TEST_CASE("a KMS that is not served, and a missing passphrase, are told before a
   Encrypted scene;
   const bool known = GENERATE(false, true);
   if (known) scene.wish.passphrase = {};
-  if (!known) scene.wish.kms_id = "vault";
+  if (!known) scene.wish.kms_id = "unknown";
   CHECK(scene.stage() == (known ? errc::invalid_argument : errc::unimplemented));
   CHECK(scene.all_gone());
   CHECK(scene.image().watchers.empty());
+}
+
+TEST_CASE("a volume whose KMS stores its key needs no passphrase, and its key outlives it there") {
+  Encrypted scene("kept");
+  scene.wish.passphrase = {};
+  REQUIRE(scene.stage() == errc::ok);
+  const auto key = scene.world.cluster.kept_keys.at(kId).key;
+  CHECK(scene.image().luks->keys.at(0) == key);
+  CHECK_FALSE(scene.image().metadata.contains(kKey));
+  REQUIRE(scene.unstage() == errc::ok);
+  CHECK(scene.stage() == errc::ok);
+  CHECK(scene.world.cluster.kept_keys.at(kId).key == key);
+}
+
+TEST_CASE("a volume that a provisioner prepared, but whose key is not found, gets no other key and no header") {
+  Encrypted scene(GENERATE("own", "kept"));
+  scene.image().metadata[kState] = "encryptionPrepared";
+  // The format has begun, so its record stays: the stage is repeated until the key is there.
+  CHECK(scene.stage() == errc::unavailable);
+  CHECK_FALSE(scene.image().luks);
+  CHECK(scene.world.cluster.kept_keys.empty());
+  CHECK_FALSE(scene.image().metadata.contains(kKey));
+  REQUIRE(scene.unstage() == errc::ok);
+  CHECK(scene.all_gone());
+}
+
+TEST_CASE("a key that the KMS learns late, after a rotation was repeated, does not replace the later one") {
+  Encrypted scene("kept");
+  REQUIRE(scene.stage() == errc::ok);
+  scene.world.calls.delayed = "store key";
+  CHECK(scene.want(plan::Rekeyed{}) == errc::timed_out);
+  CHECK(scene.world.cluster.opens(kId));
+  CHECK(scene.want(plan::Rekeyed{}) == errc::ok);
+  scene.loop.advance(std::chrono::minutes(2));
+  CHECK(scene.world.cluster.opens(kId));
+  REQUIRE(scene.unstage() == errc::ok);
+  CHECK(scene.stage() == errc::ok);
+}
+
+TEST_CASE("a KMS that does not answer delays the stages of its own volumes, and of no others") {
+  Encrypted scene;
+  std::map<std::string, errc> ended;
+  scene.world.calls.delayed = "fetch key";
+  for (const auto& [id, kms_id] : {std::pair("a", "kept"), std::pair("b", "default")}) {
+    scene.world.cluster.images[id].id = id;
+    asio::co_spawn(
+        scene.loop.io, scene.world.agent.shell().want(id, encrypted_wish(id, kms_id), {}),
+        [&ended, id](std::exception_ptr, result<> outcome) { ended[id] = outcome ? errc::ok : outcome.error().code; });
+  }
+  scene.loop.advance(std::chrono::seconds(10));
+  CHECK(ended.size() == 1);
+  CHECK(ended["b"] == errc::ok);
+  scene.loop.advance(std::chrono::minutes(2));
+  CHECK(ended["a"] == errc::timed_out);
 }
 
 TEST_CASE("at most two keys are derived at once on a node") {
@@ -73,7 +127,7 @@ TEST_CASE("at most two keys are derived at once on a node") {
 }
 
 TEST_CASE("a new key opens the volume afterwards, and the old one does not") {
-  Encrypted scene("own");
+  Encrypted scene(GENERATE("own", "kept"));
   REQUIRE(scene.stage() == errc::ok);
   const auto before = scene.image().luks->keys.at(0);
   REQUIRE(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::ok);
@@ -84,8 +138,9 @@ TEST_CASE("a new key opens the volume afterwards, and the old one does not") {
 }
 
 TEST_CASE("a rotation that is interrupted anywhere leaves a volume that opens, and a repeat ends it") {
+  const std::string kms_id = GENERATE("own", "kept");
   sweep(
-      "own",
+      kms_id,
       [&](Encrypted& scene, auto arm) {
         REQUIRE(scene.stage() == errc::ok);
         arm();

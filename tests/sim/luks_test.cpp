@@ -15,7 +15,7 @@ constexpr std::uint64_t kTwice = 2ull << 30;
 TEST_CASE(
     "an encrypted volume gets a header and a filesystem on its mapping, and unstaged it leaves neither mapping nor "
     "device") {
-  Encrypted scene(GENERATE("default", "own"));
+  Encrypted scene(GENERATE("default", "own", "kept"));
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.mounted_from_mapping());
   CHECK(scene.image().luks->keys.size() == 1);
@@ -32,12 +32,12 @@ TEST_CASE(
     "the stage of an encrypted volume survives the agent's death at every step, for a filesystem and for a block "
     "volume") {
   const bool block = GENERATE(false, true);
-  const std::string kms_id = GENERATE("default", "own");
+  const std::string kms_id = GENERATE("default", "own", "kept");
   sweep(
       kms_id,
       [&](Encrypted& scene, auto arm) {
         if (block) scene.as_block();
-        scene.image().metadata[kState] = "encryptionPrepared";
+        scene.world.cluster.provision_encrypted(kId, kms_id);
         arm();
         CHECK(scene.insist(scene.wish) == errc::ok);
       },

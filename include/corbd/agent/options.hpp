@@ -14,6 +14,8 @@ struct Options {
   std::string state_dir;  ///< default <pluginpath>/<drivername>/corbd
   std::string runtime_dir = "/run/corbd", config_dir = "/etc/ceph-csi-config";
   std::string kms_config_dir = "/etc/ceph-csi-encryption-kms-config";
+  std::string kms_config_map = "csi-kms-connection-details";  ///< in pod_namespace, instead of a file in that folder
+  std::string pod_namespace;                                  ///< empty: no pod
   std::string metricsip = "127.0.0.1", metricspath = "/metrics";
   std::uint16_t metricsport = 0;            ///< 0: no HTTP
   std::string volume_metrics = "counters";  ///< none, counters or latency

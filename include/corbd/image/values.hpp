@@ -64,6 +64,7 @@ struct Resolved {
   Name name = {};                    ///< at that time
   std::string kms_id = {};           ///< of an encrypted volume, by its journal; "": not encrypted, or no journal
   std::string encryption_type = {};  ///< by its journal: "block", "file", or "" where it says nothing
+  std::string tenant = {};           ///< namespace of its claim, by its journal; "": not known
   std::map<std::string, std::string> provisioned_for = {};  ///< its metadata below kProvisionedFor
 };
 

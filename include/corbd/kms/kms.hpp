@@ -1,41 +1,98 @@
-// Where the passphrase of an encrypted volume comes from: ceph-csi's key management systems (docs/sources.md#kms), as
-// far as they are known.
+// Where the key of an encrypted volume comes from: ceph-csi's key management systems (docs/sources.md#kms).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/secret.hpp"
 
 namespace corbd::kms {
 
-/// The role of the passphrase in the node-stage secret.
+/// Where the key is that opens a volume.
 enum class Kind {
-  shared,     ///< ceph-csi's "default": it opens every volume
-  per_volume  ///< ceph-csi's "metadata": it wraps the volume's own key, which is in the image's metadata
+  shared,   ///< the passphrase in the node-stage secret opens every volume
+  wrapped,  ///< in the image's metadata, encrypted by the KMS (ceph-csi's DEKStoreMetadata)
+  stored    ///< in the KMS, under the volume's ID (ceph-csi's DEKStoreIntegrated)
+};
+
+/// What a KMS asks of a volume.
+struct Terms {
+  Kind kind = Kind::shared;
+  bool needs_passphrase = false;  ///< encryptionPassphrase of the node-stage secret
+};
+
+/// Whose key it is.
+struct KeyOwner {
+  std::string volume_id;
+  std::string tenant = {};  ///< namespace of the claim, ceph-csi's csi.volume.owner; empty: not known
+};
+
+/// What a volume brings along to its KMS.
+struct KeyRequest {
+  std::string kms_id;
+  KeyOwner owner;
+  Secret passphrase = {};                      ///< encryptionPassphrase of the node-stage secret; empty: it has none
+  std::map<std::string, Secret> secrets = {};  ///< what else that secret has
 };
 
 /// The ID of a KMS that needs no config. Its type has the same name.
 inline constexpr std::string_view kDefaultKms = "default";
 
+/// Each call reads the config anew; kDefaultKms needs none.
 class Kms {
  public:
   virtual ~Kms() = default;
-  /// Reads config.json of the KMS folder anew; kDefaultKms needs none. unimplemented names a type that we do not serve.
-  virtual result<Kind> kind(const std::string& kms_id) const = 0;
-  /// Of a KMS that is `per_volume`. unauthenticated: it was wrapped with another passphrase, or for another volume.
-  virtual task<result<Secret>> unwrap(std::string kms_id, std::string volume_id, std::string wrapped, Secret passphrase,
-                                      Until until) = 0;
-  virtual task<result<std::string>> wrap(std::string kms_id, std::string volume_id, Secret key, Secret passphrase,
-                                         Until until) = 0;
+  /// unimplemented names a type that we do not serve.
+  virtual task<result<Terms>> terms(std::string kms_id, Until until) = 0;
+  /// Of a KMS whose kind is `wrapped`. unauthenticated: it was wrapped with another passphrase, or for another volume.
+  virtual task<result<Secret>> unwrap(KeyRequest request, std::string wrapped, Until until) = 0;
+  virtual task<result<std::string>> wrap(KeyRequest request, Secret key, Until until) = 0;
+  /// Of a KMS whose kind is `stored`. Nothing: it has no key of that volume.
+  virtual task<result<std::optional<Secret>>> fetch(KeyRequest request, Until until) = 0;
+  /// Instead of the key that it has. A write that arrives late changes nothing where the KMS can tell.
+  virtual task<result<>> store(KeyRequest request, Secret key, Until until) = 0;
 };
 
-std::unique_ptr<Kms> make_kms(BlockingPool& pool, std::string config_dir);
+/// The part of Kubernetes' API that a KMS needs.
+class Kubernetes {
+ public:
+  virtual ~Kubernetes() = default;
+  /// Decoded data. not_found: there is no such Secret.
+  virtual task<result<std::map<std::string, Secret>>> secret(std::string name_space, std::string name, Until until) = 0;
+  virtual task<result<std::map<std::string, std::string>>> config_map(std::string name_space, std::string name,
+                                                                      Until until) = 0;
+  /// A TokenRequest. Without audiences: those of the API server.
+  virtual task<result<Secret>> account_token(std::string name_space, std::string service_account,
+                                             std::vector<std::string> audiences, Until until) = 0;
+};
 
-/// Takes the file's text. failed_precondition: it is not there, or broken; unimplemented as above.
-result<Kind> kind_of(std::string_view config, std::string_view kms_id);
+struct Config {
+  std::string folder;         ///< of config.json
+  std::string own_namespace;  ///< POD_NAMESPACE; empty outside Kubernetes
+  std::string config_map;     ///< there, where the folder has no config.json: KMS_CONFIGMAP_NAME
+};
+
+/// Control thread only. `pool`: for files and for deriving keys. `kubernetes`: null if there is no API server. A KMS's
+/// servers get threads of their own to look up names, so that a silent resolver holds none of `pool`.
+std::unique_ptr<Kms> make_kms(executor control, Clock& clock, BlockingPool& pool, Kubernetes* kubernetes,
+                              Config config);
+
+/// Of a KMS in the text of config.json. failed_precondition: it is not there, or broken; unimplemented as above.
+result<Terms> terms_of(std::string_view config, std::string_view kms_id);
+
+/// Why a KMS of config.json cannot serve, or which of its keys mean nothing: a sentence each.
+struct Complaint {
+  std::string kms_id;
+  bool serves = false;  ///< in spite of it
+  std::string text;
+};
+std::vector<Complaint> check_config(std::string_view config);
+/// Of the file in that folder. Blocks. None: there is no file.
+std::vector<Complaint> check_folder(const std::string& folder);
 
 /// 20 random bytes in base64url, as ceph-csi's provisioner makes them.
 result<Secret> make_volume_key();

@@ -52,6 +52,7 @@ struct Record {
   bool read_only = false;
   std::string
       kms_id;  ///< of an encrypted volume, whose filesystem is on the LUKS mapping above the device; "": not encrypted
+  std::string tenant;   ///< of an encrypted volume: the namespace of its claim, which its KMS may ask; "": not known
   bool shared = false;  ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
   bool adopting =
       false;  ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it

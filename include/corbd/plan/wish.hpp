@@ -76,9 +76,10 @@ struct Staged {
   std::optional<bool> read_only_otherwise = std::nullopt;
   std::string user;
   Secret key;
-  Secret passphrase = {};      ///< of an encrypted volume, as its secret has it; empty: it has none
-  Attachment attachment = {};  ///< as it was asked for this wish; unknown: it was not
-  PvcRef claim = {};           ///< as the attributes say
+  Secret passphrase = {};                      ///< of an encrypted volume, as its secret has it; empty: it has none
+  std::map<std::string, Secret> secrets = {};  ///< what else its secret has, for a KMS that names a field of it
+  Attachment attachment = {};                  ///< as it was asked for this wish; unknown: it was not
+  PvcRef claim = {};                           ///< as the attributes say
   bool operator==(const Staged&) const = default;
 };
 struct Unstaged {
@@ -126,7 +127,8 @@ struct Expanded {
 /// An encrypted volume gets a new key, and its old one opens it no more. Needs a live link. Its KMS keeps a key of each
 /// volume.
 struct Rekeyed {
-  Secret passphrase;  ///< of its secret
+  Secret passphrase;                           ///< of its secret
+  std::map<std::string, Secret> secrets = {};  ///< as Staged's
   bool operator==(const Rekeyed&) const = default;
 };
 

@@ -190,8 +190,9 @@ History make_history(std::uint64_t seed) {
     history.faults.push_back(
         {kind, Millis(draw.below(half)), Millis(draw.below(weight_of(kind).lasts_ms)), draw.below(1000)});
   }
+  constexpr std::array systems{"own", "default", "kept", "default"};
   for (auto& volume : history.volumes)
-    if (draw.one_in(3)) volume.kms = draw.one_in(2) ? "own" : "default";
+    if (draw.one_in(3)) volume.kms = systems.at(draw.below(systems.size()));
   for (auto& volume : history.volumes) volume.begun = !volume.filled && volume.kms.empty() && draw.one_in(6);
   add_fences(draw, history);
   add_keepers(draw, history);

@@ -46,7 +46,8 @@ void Node::kubelet_looks(std::size_t i) {
     if (!kubelet.staged || again) return ask(i, stage_wish(kubelet.volume));
     if (!kubelet.published || one_in(15)) return ask(i, publish_wish(kubelet.volume));
     if (one_in(10)) return ask(i, plan::Expanded{publish_wish(kubelet.volume).target});
-    if (kubelet.volume.kms == "own" && one_in(8)) return ask(i, plan::Rekeyed{stage_wish(kubelet.volume).passphrase});
+    if ((kubelet.volume.kms == "own" || kubelet.volume.kms == "kept") && one_in(8))
+      return ask(i, plan::Rekeyed{stage_wish(kubelet.volume).passphrase});
   } else {
     // A pod ends when its requests have.
     if (kubelet.volume.block && owes(kubelet.volume.image)) return;

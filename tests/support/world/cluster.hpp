@@ -117,6 +117,13 @@ class Cluster {
   std::set<std::string> fenced_hosts;   ///< every client there, as the monitors have it
   std::set<std::string> options_asked;  ///< of Ceph, "name=value", by any connection
   Secret key{"canary-key"};             ///< any other is refused
+
+  /// What a KMS outside of the cluster keeps of a volume, by its ID.
+  struct KeptKey {
+    std::string key;
+    int version = 1;
+  };
+  std::map<std::string, KeptKey> kept_keys;
   bool dead = false;
   duration slow{};
   int odd_error = 0;  ///< errno with which OSDs answer every read and write, and do nothing

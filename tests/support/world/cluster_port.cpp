@@ -47,6 +47,8 @@ class Clusters final : public image::Clusters {
             found->kms_id = journal->second.at("csi.volume.encryptKMS");
           if (there && journal->second.contains("csi.volume.encryptionType"))
             found->encryption_type = journal->second.at("csi.volume.encryptionType");
+          if (there && journal->second.contains("csi.volume.owner"))
+            found->tenant = journal->second.at("csi.volume.owner");
           if (there) journal->second.try_emplace("csi.imageid", found->key.image_id);
           return {};
         });

@@ -36,7 +36,8 @@ class Disk {
   std::set<std::string> clusters{"lab"};  ///< names in config.json: all of the one cluster
   std::vector<image::Place> mapped;       ///< in cluster-mapping.json, for every volume
   std::string crush_location;             ///< of this node, where config.json wants read affinity
-  std::map<std::string, kms::Kind> kms{{"default", kms::Kind::shared}, {"own", kms::Kind::per_volume}};
+  std::map<std::string, kms::Kind> kms{
+      {"default", kms::Kind::shared}, {"own", kms::Kind::wrapped}, {"kept", kms::Kind::stored}};
 
   // For the ports.
   task<result<std::optional<cephcsi::Stash>>> read_stash(World& by, std::string path);

@@ -1,5 +1,6 @@
 // The key management systems, and what they and a provisioner leave in an encrypted image.
 #include <algorithm>
+#include <memory>
 
 #include "support/world/ports.hpp"
 
@@ -17,7 +18,8 @@ std::string begin_of_wrapped(const std::string& volume_id, std::string_view pass
 }
 
 /// The volume's key as its KMS has it.
-std::string_view key_of(const std::string& volume_id, const FakeImage& image) {
+std::string_view key_of(const Cluster& cluster, const std::string& volume_id, const FakeImage& image) {
+  if (const auto kept = cluster.kept_keys.find(volume_id); kept != cluster.kept_keys.end()) return kept->second.key;
   const auto wrapped = image.metadata.find(kKey);
   if (wrapped == image.metadata.end()) return kPassphrase;
   const auto begin = kBy.size() + kPassphrase.size() + kFor.size() + volume_id.size() + kBefore.size();
@@ -28,24 +30,47 @@ std::string_view key_of(const std::string& volume_id, const FakeImage& image) {
 class Kms final : public kms::Kms {
  public:
   explicit Kms(World& world) : world_(world) {}
-  result<kms::Kind> kind(const std::string& kms_id) const override {
+  task<result<kms::Terms>> terms(std::string kms_id, Until) override {
     const auto place = world_.disk.kms.find(kms_id);
-    if (place == world_.disk.kms.end()) return Error{errc::unimplemented, "KMS " + kms_id + " is of type vault"};
-    return place->second;
+    if (place == world_.disk.kms.end()) co_return Error{errc::unimplemented, "KMS " + kms_id + " is of type other"};
+    co_return kms::Terms{place->second, place->second != kms::Kind::stored};
   }
-  task<result<Secret>> unwrap(std::string, std::string volume_id, std::string wrapped, Secret passphrase,
-                              Until until) override {
+  task<result<Secret>> unwrap(kms::KeyRequest request, std::string wrapped, Until until) override {
     auto done = co_await world_.calls.ask_node("unwrap key", until, [] { return result<>(); });
     if (!done) co_return done.error();
-    const std::string prefix = begin_of_wrapped(volume_id, passphrase.reveal());
+    const std::string prefix = begin_of_wrapped(request.owner.volume_id, request.passphrase.reveal());
     if (!wrapped.starts_with(prefix)) co_return Error{errc::unauthenticated, "the passphrase does not open the key"};
     co_return Secret(wrapped.substr(prefix.size()));
   }
-  task<result<std::string>> wrap(std::string, std::string volume_id, Secret key, Secret passphrase,
-                                 Until until) override {
+  task<result<std::string>> wrap(kms::KeyRequest request, Secret key, Until until) override {
     auto done = co_await world_.calls.ask_node("wrap key", until, [] { return result<>(); });
     if (!done) co_return done.error();
-    co_return begin_of_wrapped(volume_id, passphrase.reveal()) + std::string(key.reveal());
+    co_return begin_of_wrapped(request.owner.volume_id, request.passphrase.reveal()) + std::string(key.reveal());
+  }
+  task<result<std::optional<Secret>>> fetch(kms::KeyRequest request, Until until) override {
+    const auto found = std::make_shared<std::optional<Secret>>();
+    auto done = co_await world_.calls.ask_node(
+        "fetch key", until, [&cluster = world_.cluster, id = request.owner.volume_id, found]() -> result<> {
+          if (const auto kept = cluster.kept_keys.find(id); kept != cluster.kept_keys.end())
+            *found = Secret(kept->second.key);
+          return {};
+        });
+    if (!done) co_return done.error();
+    co_return *found;
+  }
+  /// A write that arrives after a later one changes nothing.
+  task<result<>> store(kms::KeyRequest request, Secret key, Until until) override {
+    const std::string id = request.owner.volume_id;
+    const auto before = world_.cluster.kept_keys.find(id);
+    const int version = before == world_.cluster.kept_keys.end() ? 0 : before->second.version;
+    auto store = [&cluster = world_.cluster, id, version, key = std::string(key.reveal())]() -> result<> {
+      const auto kept = cluster.kept_keys.find(id);
+      if ((kept == cluster.kept_keys.end() ? 0 : kept->second.version) != version)
+        return Error{errc::permission_denied, "the check-and-set parameter did not match the current version"};
+      cluster.kept_keys[id] = {key, version + 1};
+      return {};
+    };
+    co_return co_await world_.calls.ask_node("store key", until, std::move(store));
   }
 
  private:
@@ -56,8 +81,9 @@ class Kms final : public kms::Kms {
 
 void Cluster::provision_encrypted(const std::string& name, const std::string& kms_id) {
   FakeImage& image = images.at(name);
-  if (nodes_.front()->disk.kms.at(kms_id) == kms::Kind::per_volume)
-    image.metadata[kKey] = begin_of_wrapped(name, kPassphrase) + "a first key";
+  const auto kind = nodes_.front()->disk.kms.at(kms_id);
+  if (kind == kms::Kind::wrapped) image.metadata[kKey] = begin_of_wrapped(name, kPassphrase) + "a first key";
+  if (kind == kms::Kind::stored) kept_keys[name] = {"a first key"};
   image.metadata[kState] = "encryptionPrepared";
   if (image.content == host::Probe::Kind::nothing) return;
   finish_encryption(image);
@@ -69,7 +95,7 @@ void Cluster::finish_encryption(FakeImage& image) {
   if (!image.metadata.contains(kState)) return;
   image.metadata[kState] = kEncrypted;
   if (!image.luks || image.luks->keys.empty())
-    image.luks = FakeLuks{{{0, std::string(key_of(place->first, image))}}, ""};
+    image.luks = FakeLuks{{{0, std::string(key_of(*this, place->first, image))}}, ""};
 }
 
 bool Cluster::opens(const std::string& name) const {
@@ -79,8 +105,8 @@ bool Cluster::opens(const std::string& name) const {
   if (image.metadata.empty()) return true;
   const auto state = image.metadata.find(kState);
   if (state == image.metadata.end() || state->second != kEncrypted) return true;
-  return image.luks &&
-         std::ranges::any_of(image.luks->keys, [&](const auto& key) { return key.second == key_of(name, image); });
+  return image.luks && std::ranges::any_of(image.luks->keys,
+                                           [&](const auto& slot) { return slot.second == key_of(*this, name, image); });
 }
 
 std::unique_ptr<kms::Kms> make_kms(World& world) { return std::make_unique<Kms>(world); }

@@ -183,6 +183,15 @@ TEST_CASE("the wish keeps the passphrase of a volume whose attributes do not say
   CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).passphrase.reveal() == "canary passphrase");
 }
 
+TEST_CASE("the wish has the other fields of the secret, for a KMS, and neither Ceph's user nor its key among them") {
+  auto request = stage_request();
+  (*request.mutable_secrets())["encryptionPassphrase"] = "canary passphrase";
+  (*request.mutable_secrets())["vault-ca"] = "PEM";
+  const auto wish = std::get<plan::Staged>(corbd::csi::wish_of(request).value());
+  REQUIRE(wish.secrets.size() == 1);
+  CHECK(wish.secrets.at("vault-ca").reveal() == "PEM");
+}
+
 TEST_CASE(
     "the stash takes nbd's unmapOptions, cephLogDir and cephLogStrategy from the attributes, or else ceph-csi's "
     "defaults") {

@@ -1,8 +1,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "corbd/kms/kms.hpp"
-#include "support/catch.hpp"
+#include "config.hpp"
+#include "fake_reach.hpp"
+#include "metadata.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
 #include "wrapped_key.hpp"
@@ -23,7 +24,7 @@ constexpr std::string_view kConfig = R"({
   "mine": {"encryptionKMSType": "metadata"},
   "by-provider": {"KMS_PROVIDER": "metadata"},
   "plain": {"encryptionKMSType": "default"},
-  "far": {"encryptionKMSType": "vault", "vaultAddress": "https://vault"},
+  "far": {"encryptionKMSType": "of-the-future", "address": "https://vault"},
   "of-a-secret": {"encryptionKMSType": "metadata", "secretName": "s"},
   "of-nothing": {}, "text": "metadata"})";
 
@@ -65,49 +66,132 @@ TEST_CASE("a new volume key is as long as ceph-csi's and never the same twice") 
   CHECK_FALSE(*key == *kms::make_volume_key());
 }
 
-TEST_CASE("the KMS config tells what a KMS's passphrase is for, by either key") {
-  CHECK(kms::kind_of(kConfig, "mine").value() == kms::Kind::per_volume);
-  CHECK(kms::kind_of(kConfig, "by-provider").value() == kms::Kind::per_volume);
-  CHECK(kms::kind_of(kConfig, "plain").value() == kms::Kind::shared);
+TEST_CASE("the KMS config tells where a KMS's keys are and what it needs, by either key of the type") {
+  const auto is = [](const char* id, kms::Kind kind, bool needs_passphrase) {
+    const auto terms = kms::terms_of(kConfig, id);
+    REQUIRE(terms);
+    CHECK(terms->kind == kind);
+    CHECK(terms->needs_passphrase == needs_passphrase);
+  };
+  is("mine", kms::Kind::wrapped, true);
+  is("by-provider", kms::Kind::wrapped, true);
+  is("of-a-secret", kms::Kind::wrapped, false);
+  is("plain", kms::Kind::shared, true);
 }
 
 TEST_CASE("the error for an unsupported KMS names its type, and for a missing one its name and those that exist") {
   const auto text_of = [](const char* id, errc code) {
-    const auto kind = kms::kind_of(kConfig, id);
-    REQUIRE_FALSE(kind);
-    CHECK(kind.error().code == code);
-    return kind.error().text;
+    const auto terms = kms::terms_of(kConfig, id);
+    REQUIRE_FALSE(terms);
+    CHECK(terms.error().code == code);
+    return terms.error().text;
   };
-  CHECK_THAT(text_of("far", errc::unimplemented), ContainsSubstring("vault") && !ContainsSubstring("https"));
-  CHECK_THAT(text_of("of-a-secret", errc::unimplemented), ContainsSubstring("secretName"));
+  CHECK_THAT(text_of("far", errc::unimplemented),
+             ContainsSubstring("of-the-future") && ContainsSubstring("metadata") && !ContainsSubstring("https"));
   CHECK_THAT(text_of("of-nothing", errc::failed_precondition), ContainsSubstring("encryptionKMSType"));
   CHECK_THAT(text_of("text", errc::failed_precondition), ContainsSubstring("text"));
   CHECK_THAT(text_of("nowhere", errc::failed_precondition),
              ContainsSubstring("nowhere") && ContainsSubstring("by-provider"));
-  CHECK(kms::kind_of("[]", "mine").error().code == errc::failed_precondition);
+  CHECK(kms::terms_of("[]", "mine").error().code == errc::failed_precondition);
 }
 
-TEST_CASE("the KMS named default needs no config, any other does, and its file is read anew each time") {
-  const Folder folder;
+TEST_CASE("a ConfigMap has a section under each KMS's ID") {
+  const std::map<std::string, std::string> data{{"mine", R"({"encryptionKMSType": "metadata"})"}, {"broken", "{"}};
+  CHECK(kms::find_kms(data, "mine").value().terms().kind == kms::Kind::wrapped);
+  CHECK_THAT(kms::find_kms(data, "broken").error().text, ContainsSubstring("broken"));
+  CHECK_THAT(kms::find_kms(data, "other").error().text, ContainsSubstring("broken, mine"));
+}
+
+namespace {
+
+struct ConfigMaps final : kms::Kubernetes {
+  std::map<std::string, std::string> data;
+  task<result<std::map<std::string, Secret>>> secret(std::string, std::string, Until) override {
+    co_return Error{errc::not_found, ""};
+  }
+  task<result<std::map<std::string, std::string>>> config_map(std::string of, std::string name, Until) override {
+    if (of != "ceph" || name != "details" || data.empty()) co_return Error{errc::not_found, "no such ConfigMap"};
+    co_return data;
+  }
+  task<result<Secret>> account_token(std::string, std::string, std::vector<std::string>, Until) override {
+    co_return Error{errc::not_found, ""};
+  }
+};
+
+struct Configured {
+  Folder folder;
   Loop loop;
-  BlockingPool pool(loop.control(), loop.clock, 1);
-  const auto kms = kms::make_kms(pool, folder.path());
-  CHECK(kms->kind("default").value() == kms::Kind::shared);
-  CHECK(kms->kind("mine").error().code == errc::failed_precondition);
-  std::ofstream(folder.path() + "/config.json") << kConfig;
-  CHECK(kms->kind("mine").value() == kms::Kind::per_volume);
+  BlockingPool pool{loop.control(), loop.clock, 1};
+  ConfigMaps kubernetes;
+  std::unique_ptr<kms::Kms> kms =
+      kms::make_kms(loop.control(), loop.clock, pool, &kubernetes, {folder.path(), "ceph", "details"});
+  void write(std::string_view text) { std::ofstream(folder.path() + "/config.json") << text; }
+  result<kms::Terms> terms(const std::string& id) {
+    return Started<result<kms::Terms>>(loop.io, kms->terms(id, {})).get();
+  }
+  result<Secret> unwrap(const std::string& id) {
+    return Started<result<Secret>>(loop.io, kms->unwrap({id, {kVolume}, kPassphrase}, kWrapped, {})).get();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the KMS named default needs no config, any other does, and its file is read anew each time") {
+  Configured scene;
+  CHECK(scene.terms("default").value().kind == kms::Kind::shared);
+  CHECK(scene.terms("mine").error().code == errc::failed_precondition);
+  scene.write(kConfig);
+  CHECK(scene.terms("mine").value().kind == kms::Kind::wrapped);
+}
+
+TEST_CASE("where no file is mounted, the ConfigMap of the pod's namespace is read, and a file comes before it") {
+  Configured scene;
+  scene.kubernetes.data = {{"other", R"({"encryptionKMSType": "metadata"})"}};
+  CHECK(scene.terms("other").value().kind == kms::Kind::wrapped);
+  scene.write(kConfig);
+  CHECK_FALSE(scene.terms("other"));
+  CHECK(scene.terms("mine"));
 }
 
 TEST_CASE("a volume key goes to the type of its KMS, and a KMS with one passphrase for all volumes has none") {
-  const Folder folder;
+  Configured scene;
+  scene.write(kConfig);
+  CHECK(scene.unwrap("mine").value().reveal() == kKey.reveal());
+  CHECK(scene.unwrap("far").error().code == errc::unimplemented);
+  CHECK(scene.unwrap("plain").error().code == errc::failed_precondition);
+}
+
+namespace {
+
+kms::Ask ask_of_secret(kms::Section section, const std::string& tenant) {
+  return {std::move(section), "m", {kVolume, tenant}, Secret("of the node-stage secret"), {}, {}};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a metadata KMS with a Secret of its own takes the passphrase from there, and not from the node-stage secret") {
   Loop loop;
-  BlockingPool pool(loop.control(), loop.clock, 1);
-  const auto kms = kms::make_kms(pool, folder.path());
-  std::ofstream(folder.path() + "/config.json") << kConfig;
-  const auto unwrap = [&](const char* id) {
-    return Started<result<Secret>>(loop.io, kms->unwrap(id, kVolume, kWrapped, kPassphrase, {})).get();
+  FakeReach reach;
+  const std::string passphrase(kPassphrase.reveal());
+  reach.secrets["team/s"] = {{"encryptionPassphrase", passphrase}};
+  const auto in_team = ask_of_secret({{"secretName", "s"}}, "team");
+  CHECK(loop.run(kms::metadata::unwrap(reach, in_team, kWrapped)).value().reveal() == kKey.reveal());
+  const auto named = ask_of_secret({{"secretName", "s"}, {"secretNamespace", "team"}}, "other");
+  const auto wrapped = loop.run(kms::metadata::wrap(reach, named, kKey));
+  REQUIRE(wrapped);
+  CHECK(kms::unwrap_key(kVolume, *wrapped, kPassphrase)->reveal() == kKey.reveal());
+}
+
+TEST_CASE("a metadata KMS whose Secret is missing, empty or in no known namespace is told") {
+  Loop loop;
+  FakeReach reach;
+  const auto code = [&](kms::Section section, const std::string& tenant) {
+    return loop.run(kms::metadata::unwrap(reach, ask_of_secret(std::move(section), tenant), kWrapped)).error().code;
   };
-  CHECK(unwrap("mine").value().reveal() == kKey.reveal());
-  CHECK(unwrap("far").error().code == errc::unimplemented);
-  CHECK(unwrap("plain").error().code == errc::failed_precondition);
+  CHECK(code({{"secretName", "s"}}, "") == errc::failed_precondition);
+  CHECK(code({{"secretName", "s"}}, "team") == errc::not_found);
+  reach.secrets["team/s"] = {{"other", "x"}};
+  CHECK(code({{"secretName", "s"}}, "team") == errc::failed_precondition);
+  CHECK_FALSE(kms::metadata::check({{"secretName", 7}}, "m"));
 }

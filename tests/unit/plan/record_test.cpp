@@ -46,6 +46,9 @@ TEST_CASE("a record keeps the KMS ID of an encrypted volume, and has no field fo
   CHECK(plan::encode(record).find("kms") == std::string::npos);
   record.kms_id = "default";
   CHECK(*plan::decode(plan::encode(record)) == record);
+  CHECK(plan::encode(record).find("tenant") == std::string::npos);
+  record.tenant = "team";
+  CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
 TEST_CASE("a record keeps the limits of a pod, and has no field for them if there are none") {
@@ -134,6 +137,7 @@ TEST_CASE("no record that a stage writes contains the Ceph key or the passphrase
   staged.user = "node";
   staged.key = Secret("canary-key");
   staged.passphrase = Secret("canary-passphrase");
+  staged.secrets.emplace("vault-ca", Secret("canary-authority"));
   const plan::Wish wish(staged);
   plan::Decision next = model.decide(wish);
   int records = 0;

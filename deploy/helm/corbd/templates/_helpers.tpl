@@ -106,6 +106,7 @@
 --handover: nodeplugin.handover
 --keeper: nodeplugin.keeper
 --pod: itself
+--pod-namespace: itself
 {{- end -}}
 
 {{/* Whether a rollout puts the next pod beside the present one. Before Kubernetes 1.22 a DaemonSet cannot. CSI-Addons' sidecar has a port of the host. */}}

@@ -1,0 +1,16 @@
+// ceph-csi's metadata KMS: a passphrase in a Secret wraps the key of each volume.
+#pragma once
+
+#include "types.hpp"
+
+namespace corbd::kms::metadata {
+
+inline constexpr std::string_view kKeys[] = {"secretName", "secretNamespace"};
+
+result<> check(const Section& section, const std::string& id);
+/// Unless a Secret of its own has it.
+bool needs_passphrase(const Section& section);
+task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped);
+task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key);
+
+}  // namespace corbd::kms::metadata

@@ -1,0 +1,196 @@
+#include "reach.hpp"
+
+#include "corbd/core/file.hpp"
+#include "corbd/core/log.hpp"
+#include "corbd/core/text.hpp"
+
+namespace corbd::kms {
+namespace {
+
+constexpr std::size_t kMaxSmallFile = 1 << 20, kKmipHeader = 8, kMostSilent = 64, kNameThreads = 2;
+constexpr std::chrono::seconds kKubernetesAnswers{10};
+
+bool is_worth_a_repeat(const result<http::Reply>& reply) {
+  if (!reply) return reply.error().code == errc::unavailable;
+  return reply->status == 429 || reply->status >= 500;
+}
+
+/// Nothing: it answered. What is wrong with one request alone (500) says nothing about the next.
+std::optional<Error> silence(const result<http::Reply>& reply) {
+  if (!reply && (reply.error().code == errc::unavailable || reply.error().code == errc::timed_out))
+    return reply.error();
+  if (!reply || (reply->status != 429 && (reply->status < 502 || reply->status > 504))) return std::nullopt;
+  return Error{errc::unavailable, "it answered " + std::to_string(reply->status)};
+}
+
+/// The whole frame, as far as its length has come.
+std::size_t kmip_length(std::string_view so_far) {
+  if (so_far.size() < kKmipHeader) return kKmipHeader;
+  std::size_t length = 0;
+  for (const unsigned char byte : so_far.substr(4, 4)) length = length << 8 | byte;
+  return kKmipHeader + length;
+}
+
+class NoKubernetes final : public Kubernetes {
+ public:
+  task<result<std::map<std::string, Secret>>> secret(std::string, std::string, Until) override { co_return none(); }
+  task<result<std::map<std::string, std::string>>> config_map(std::string, std::string, Until) override {
+    co_return none();
+  }
+  task<result<Secret>> account_token(std::string, std::string, std::vector<std::string>, Until) override {
+    co_return none();
+  }
+
+ private:
+  static Error none() { return {errc::failed_precondition, "this agent knows no API server"}; }
+};
+
+class RealReach final : public Reach {
+ public:
+  RealReach(Surroundings& around, std::string kms_id) : around_(around), kms_id_(std::move(kms_id)) {}
+
+  task<result<http::Reply>> http(http::Peer peer, http::Message message, Until until) override {
+    auto turn = around_.breakers.begin(server(peer));
+    if (!turn) co_return turn.error();
+    until = until.at_most(around_.clock.now() + around_.patience.whole);
+    connect_to(peer);
+    auto reply = co_await ask_until_answered(std::move(message), until);
+    judge(*turn, reply);
+    if (reply) co_return reply;
+    co_return with_context(server(peer), reply.error());
+  }
+
+  task<result<std::string>> exchange(http::Peer peer, std::string request, std::size_t limit, Until until) override {
+    auto turn = around_.breakers.begin(server(peer));
+    if (!turn) co_return turn.error();
+    until = until.at_most(around_.clock.now() + around_.patience.whole);
+    connect_to(peer);
+    auto answer = co_await client_->exchange(std::move(request), kmip_length, limit, until);
+    judge(*turn, answer ? http::Reply() : result<http::Reply>(answer.error()));
+    if (answer) co_return answer;
+    co_return with_context(server(peer), answer.error());
+  }
+
+  task<result<std::map<std::string, Secret>>> secret(std::string name_space, std::string name, Until until) override {
+    return around_.api().secret(std::move(name_space), std::move(name), soon(until));
+  }
+  task<result<std::map<std::string, std::string>>> config_map(std::string name_space, std::string name,
+                                                              Until until) override {
+    return around_.api().config_map(std::move(name_space), std::move(name), soon(until));
+  }
+  task<result<Secret>> account_token(std::string name_space, std::string service_account,
+                                     std::vector<std::string> audiences, Until until) override {
+    return around_.api().account_token(std::move(name_space), std::move(service_account), std::move(audiences),
+                                       soon(until));
+  }
+  task<result<Secret>> file(std::string path, Until until) override {
+    auto job = [path]() -> result<Secret> {
+      auto text = read_file(path, kMaxSmallFile);
+      if (!text) return text.error();
+      return Secret(std::move(*text));
+    };
+    return around_.files.run(std::move(job), until, "reading " + path);
+  }
+  task<result<Secret>> compute(std::function<result<Secret>()> work, Until until) override {
+    return around_.files.run(std::move(work), until, "deriving a key");
+  }
+  std::string own_namespace() const override { return around_.own_namespace; }
+  std::chrono::system_clock::time_point now() const override { return around_.clock.wall(); }
+
+ private:
+  static void judge(Breakers::Turn& turn, const result<http::Reply>& reply) {
+    if (!reply && reply.error().code == errc::cancelled) return;
+    if (const auto why = silence(reply))
+      turn.unanswered(*why);
+    else
+      turn.answered();
+  }
+  std::string server(const http::Peer& peer) const { return "KMS \"" + printable(kms_id_) + "\" at " + peer.text(); }
+  Until soon(Until until) const { return until.at_most(around_.clock.now() + kKubernetesAnswers); }
+
+  /// A request asks its server several times, one after the other.
+  void connect_to(const http::Peer& peer) {
+    if (client_ && client_->peer() == peer) return;
+    if (!around_.names) around_.names = std::make_unique<BlockingPool>(around_.control, around_.clock, kNameThreads);
+    client_ =
+        std::make_unique<http::Client>(around_.control, around_.clock, *around_.names, peer, around_.patience.timing);
+  }
+
+  task<result<http::Reply>> ask_until_answered(http::Message message, Until until) {
+    for (int tries = 1;; ++tries) {
+      auto reply = co_await client_->call(message, until);
+      if (!is_worth_a_repeat(reply) || tries == around_.patience.tries) co_return reply;
+      duration wait = around_.patience.between.after(static_cast<std::uint32_t>(tries - 1), uniform());
+      if (reply && reply->retry_after) wait = *reply->retry_after;
+      // Too late for another answer: this one says more than a deadline.
+      if (around_.clock.now() + wait >= until.deadline) co_return reply;
+      const auto waited = co_await sleep_until(around_.control, around_.clock, around_.clock.now() + wait, until.scope);
+      if (waited == Waited::cancelled) co_return wait_error(waited, "asking a KMS again");
+    }
+  }
+
+  Surroundings& around_;
+  const std::string kms_id_;
+  std::unique_ptr<http::Client> client_;
+};
+
+}  // namespace
+
+Kubernetes& Surroundings::api() {
+  static NoKubernetes none;
+  return kubernetes == nullptr ? none : *kubernetes;
+}
+
+result<Breakers::Turn> Breakers::begin(const std::string& server) {
+  const auto now = clock_.now();
+  auto& state = states_[server];
+  if (!state.breaker.allows(now)) {
+    const auto next = state.breaker.next(now);
+    std::string when = "it is being asked again now";
+    if (next != time_point::max())
+      when =
+          "it is asked again in " + std::to_string(std::chrono::ceil<std::chrono::seconds>(next - now).count()) + " s";
+    return Error{errc::unavailable, server + " does not answer, and " + when + ": " + state.why};
+  }
+  state.breaker.began();
+  return Turn(*this, server);
+}
+
+void Breakers::forget(std::map<std::string, State>::iterator one) {
+  if (!one->second.breaker.open() && one->second.breaker.idle()) states_.erase(one);
+  if (states_.size() <= kMostSilent) return;
+  std::erase_if(states_, [](const auto& entry) { return entry.second.breaker.idle(); });
+}
+
+Breakers::Turn::~Turn() {
+  if (breakers_ == nullptr) return;
+  const auto one = breakers_->states_.find(server_);
+  one->second.breaker.unasked();
+  breakers_->forget(one);
+}
+
+void Breakers::Turn::answered() {
+  Breakers& all = *std::exchange(breakers_, nullptr);
+  const auto one = all.states_.find(server_);
+  if (one->second.breaker.open()) log::info("kms.answers", {{"server", server_}});
+  one->second.breaker.answered();
+  all.forget(one);
+}
+
+void Breakers::Turn::unanswered(const Error& why) {
+  Breakers& all = *std::exchange(breakers_, nullptr);
+  const auto one = all.states_.find(server_);
+  if (!one->second.breaker.open())
+    log::warning("kms.silent", {{"server", server_},
+                                {"error", why.text},
+                                {"effect", "volumes whose keys it has cannot be staged until it answers"}});
+  one->second.breaker.unanswered(all.clock_.now(), uniform());
+  one->second.why = why.text;
+  all.forget(one);
+}
+
+std::unique_ptr<Reach> make_reach(Surroundings& surroundings, std::string kms_id) {
+  return std::make_unique<RealReach>(surroundings, std::move(kms_id));
+}
+
+}  // namespace corbd::kms

@@ -1,0 +1,248 @@
+// A KMS's server that answers wrongly, late or not at all: by a scripted server on loopback.
+#include "reach.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
+#include <thread>
+
+#include "support/api_server.hpp"
+#include "support/helpers.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace std::chrono_literals;
+using Peer = ApiServer::Peer;
+using Request = ApiServer::Request;
+
+namespace {
+
+struct Scene {
+  explicit Scene(ApiServer::Script script, ApiServer::Tls tls = ApiServer::Tls::none) : server(std::move(script), tls) {
+    around.patience.timing = {2s, 500ms, 500ms};
+    around.patience.whole = 10s;
+    around.patience.between = {1ms, 2ms};
+    const auto access = server.access();
+    peer.host = access.host;
+    peer.port = access.port;
+    peer.tls = access.tls;
+    peer.authorities = access.authorities;
+    message.target = "/v1/secret/data/id";
+  }
+  result<http::Reply> ask() {
+    const auto reach = kms::make_reach(around, "v");
+    return Started<result<http::Reply>>(io, reach->http(peer, message, {clock->now() + 20s})).get();
+  }
+  result<std::string> exchange(std::string request, std::size_t limit = 1 << 16) {
+    const auto reach = kms::make_reach(around, "v");
+    return Started<result<std::string>>(io, reach->exchange(peer, std::move(request), limit, {clock->now() + 20s}))
+        .get();
+  }
+  asio::io_context io;
+  std::unique_ptr<Clock> clock = make_real_clock(io.get_executor());
+  BlockingPool files{io.get_executor(), *clock, 1};
+  kms::Surroundings around{io.get_executor(), *clock, files, nullptr, "ceph"};
+  ApiServer server;
+  http::Peer peer;
+  http::Message message;
+};
+
+ApiServer::Script says(unsigned status, std::string body, std::string headers = {}) {
+  return [=](const Request&, Peer& peer) { peer.answer(status, body, headers); };
+}
+
+}  // namespace
+
+TEST_CASE("a good answer comes with one request, and the next request uses the same breaker") {
+  Scene scene(says(200, "{}"));
+  CHECK(scene.ask().value().body == "{}");
+  CHECK(scene.ask().value().status == 200);
+  CHECK(scene.server.requests().size() == 2);
+}
+
+TEST_CASE("a refusal is an answer, which is neither asked again nor counted against the server") {
+  Scene scene(says(403, R"({"errors": ["permission denied"]})"));
+  for (int i = 1; i <= 3; ++i) {
+    CHECK(scene.ask().value().status == 403);
+    CHECK(scene.server.requests().size() == static_cast<std::size_t>(i));
+  }
+}
+
+TEST_CASE("a sealed or busy server is asked a few times, and then its last answer is told") {
+  const unsigned status = GENERATE(429, 500, 503);
+  Scene scene(says(status, R"({"errors": ["Vault is sealed"]})"));
+  CHECK(scene.ask().value().status == status);
+  CHECK(scene.server.requests().size() == 3);
+}
+
+TEST_CASE("a server that is busy for a moment has answered after all") {
+  std::atomic<int> asked = 0;
+  Scene scene([&](const Request&, Peer& peer) {
+    ++asked == 1 ? peer.answer(503, "{}") : asked == 2 ? peer.close() : peer.answer(200, "at last");
+  });
+  CHECK(scene.ask().value().body == "at last");
+}
+
+TEST_CASE("while a server does not answer, the next request is refused at once and says why") {
+  Scene scene(says(503, "{}"));
+  scene.around.patience.tries = 1;
+  CHECK(scene.ask().value().status == 503);
+  const auto refused = scene.ask();
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::unavailable);
+  CHECK_THAT(refused.error().text,
+             ContainsSubstring("503") && ContainsSubstring("KMS \"v\"") && ContainsSubstring("asked again in"));
+  CHECK(scene.server.requests().size() == 1);
+}
+
+TEST_CASE("a server that does not answer delays no other server") {
+  Scene silent(says(503, "{}"));
+  silent.around.patience.tries = 1;
+  CHECK(silent.ask().value().status == 503);
+  CHECK_FALSE(silent.ask());
+  ApiServer other(says(200, "{}"));
+  silent.peer.port = other.port();
+  CHECK(silent.ask().value().status == 200);
+}
+
+TEST_CASE("a silent server is asked again once its time has come, by one request alone") {
+  Loop loop;
+  kms::Breakers breakers(loop.clock);
+  {
+    breakers.begin("s").value().unanswered({errc::unavailable, "gone"});
+  }
+  CHECK_FALSE(breakers.begin("s"));
+  loop.clock.advance(1min);
+  auto one = breakers.begin("s");
+  REQUIRE(one);
+  CHECK_FALSE(breakers.begin("s"));
+  CHECK_THAT(breakers.begin("s").error().text, ContainsSubstring("gone"));
+  one->answered();
+  CHECK(breakers.begin("s"));
+}
+
+TEST_CASE("a request that its caller ends says nothing about the server") {
+  Loop loop;
+  kms::Breakers breakers(loop.clock);
+  {
+    auto left = breakers.begin("s").value();
+  }
+  CHECK(breakers.begin("s"));
+}
+
+TEST_CASE("a certificate of another authority, or for another name, is refused, each time anew") {
+  const bool wrong_name = GENERATE(true, false);
+  Scene scene(says(200, "{}"), wrong_name ? ApiServer::Tls::wrong_host : ApiServer::Tls::good);
+  if (!wrong_name) scene.peer.authorities = pki("other-ca.pem");
+  const auto refused = scene.ask();
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::unauthenticated);
+  CHECK(scene.ask().error().code == errc::unauthenticated);
+}
+
+TEST_CASE("the name in a certificate may be another than the host's") {
+  Scene scene(says(200, "{}"), ApiServer::Tls::good);
+  scene.peer.name = "elsewhere";
+  CHECK(scene.ask().error().code == errc::unauthenticated);
+  scene.peer.name = "localhost";
+  CHECK(scene.ask().value().status == 200);
+}
+
+TEST_CASE("an answer that ends too early, comes too late or is too long is an error") {
+  const int how = GENERATE(0, 1, 2);
+  Scene scene([=](const Request&, Peer& peer) {
+    if (how == 0) {
+      peer.send("HTTP/1.1 200 x\r\nContent-Length: 100\r\n\r\n{");
+      peer.close();
+    }
+    if (how == 1) peer.hang();
+    peer.answer(200, std::string(200, 'x'));
+  });
+  scene.message.limit = 100;
+  const auto reply = scene.ask();
+  REQUIRE_FALSE(reply);
+  CHECK(reply.error().code == (how == 2 ? errc::exhausted : errc::unavailable));
+}
+
+TEST_CASE("what waits for a server ends with its caller") {
+  Scene scene([](const Request&, Peer& peer) { peer.hang(); });
+  CancelScope scope;
+  const auto reach = kms::make_reach(scene.around, "v");
+  Started<result<http::Reply>> asked(scene.io, reach->http(scene.peer, scene.message, {time_point::max(), &scope}));
+  CHECK(eventually(scene.io, [&] { return !scene.server.requests().empty(); }));
+  scope.cancel();
+  CHECK(asked.get().error().code == errc::cancelled);
+}
+
+TEST_CASE("without an API server a Secret, a ConfigMap and a token are refused") {
+  Scene scene(says(200, "{}"));
+  const auto reach = kms::make_reach(scene.around, "v");
+  const auto secret = Started<result<std::map<std::string, Secret>>>(scene.io, reach->secret("a", "b", {})).get();
+  CHECK(secret.error().code == errc::failed_precondition);
+  CHECK(Started<result<Secret>>(scene.io, reach->account_token("a", "b", {}, {})).get().error().code ==
+        errc::failed_precondition);
+}
+
+TEST_CASE("a small file is read, and one that is missing is told") {
+  Scene scene(says(200, "{}"));
+  const auto reach = kms::make_reach(scene.around, "v");
+  const auto read = [&](const std::string& path) {
+    return Started<result<Secret>>(scene.io, reach->file(path, {})).get();
+  };
+  CHECK_FALSE(read("/proc/self/comm").value().empty());
+  CHECK(read("/nonexistent/token").error().code == errc::not_found);
+}
+
+namespace {
+
+/// Answers each connection with these bytes, whatever it asks, and closes it.
+class Frames {
+ public:
+  explicit Frames(std::string answer)
+      : thread_([this, answer = std::move(answer)] {
+          for (boost::system::error_code failed; !failed;) {
+            asio::ip::tcp::socket peer(io_);
+            acceptor_.accept(peer, failed);
+            std::array<char, 64> asked{};
+            boost::system::error_code ignored;
+            if (!failed) peer.read_some(asio::buffer(asked), ignored);
+            if (!failed) asio::write(peer, asio::buffer(answer), ignored);
+          }
+        }) {}
+  ~Frames() {
+    ::shutdown(acceptor_.native_handle(), SHUT_RDWR);
+    thread_.join();
+  }
+  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
+
+ private:
+  asio::io_context io_;
+  asio::ip::tcp::acceptor acceptor_{io_, {asio::ip::address_v4::loopback(), 0}};
+  std::thread thread_;
+};
+
+std::string frame(std::string_view body) {
+  std::string made("\x42\x00\x7b\x01", 4);
+  for (int shift = 24; shift >= 0; shift -= 8) made += static_cast<char>(body.size() >> shift & 0xff);
+  return made.append(body);
+}
+
+}  // namespace
+
+TEST_CASE("one frame of KMIP is read to its end, and not beyond") {
+  Frames server(frame("an answer") + "more");
+  Scene scene(says(200, ""));
+  scene.peer.port = server.port();
+  CHECK(scene.exchange(frame("a question")).value() == frame("an answer"));
+}
+
+TEST_CASE("a frame that ends too early, or is longer than its limit, is an error") {
+  const bool shorter = GENERATE(true, false);
+  Frames server(shorter ? frame("an answer").substr(0, 10) : frame(std::string(200, 'x')));
+  Scene scene(says(200, ""));
+  scene.peer.port = server.port();
+  CHECK(scene.exchange(frame("a question"), 100).error().code == (shorter ? errc::unavailable : errc::exhausted));
+}
