@@ -4,6 +4,7 @@
 #include <array>
 
 #include "metadata.hpp"
+#include "vault.hpp"
 
 namespace corbd::kms {
 namespace {
@@ -17,6 +18,24 @@ constexpr std::array kTypes{
             .needs_passphrase = metadata::needs_passphrase,
             .unwrap = metadata::unwrap,
             .wrap = metadata::wrap},
+    KmsType{.name = "vault",
+            .kind = Kind::stored,
+            .keys = vault::kPodKeys,
+            .check = vault::check<vault::Login::pod>,
+            .fetch = vault::fetch<vault::Login::pod>,
+            .store = vault::store<vault::Login::pod>},
+    KmsType{.name = "vaulttokens",
+            .kind = Kind::stored,
+            .keys = vault::kTokenKeys,
+            .check = vault::check<vault::Login::token>,
+            .fetch = vault::fetch<vault::Login::token>,
+            .store = vault::store<vault::Login::token>},
+    KmsType{.name = "vaulttenantsa",
+            .kind = Kind::stored,
+            .keys = vault::kTenantAccountKeys,
+            .check = vault::check<vault::Login::tenant_account>,
+            .fetch = vault::fetch<vault::Login::tenant_account>,
+            .store = vault::store<vault::Login::tenant_account>},
 };
 
 }  // namespace

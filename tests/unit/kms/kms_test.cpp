@@ -25,6 +25,7 @@ constexpr std::string_view kConfig = R"({
   "by-provider": {"KMS_PROVIDER": "metadata"},
   "plain": {"encryptionKMSType": "default"},
   "far": {"encryptionKMSType": "of-the-future", "address": "https://vault"},
+  "vault": {"encryptionKMSType": "vault", "vaultAddress": "https://vault"},
   "of-a-secret": {"encryptionKMSType": "metadata", "secretName": "s"},
   "of-nothing": {}, "text": "metadata"})";
 
@@ -77,6 +78,7 @@ TEST_CASE("the KMS config tells where a KMS's keys are and what it needs, by eit
   is("by-provider", kms::Kind::wrapped, true);
   is("of-a-secret", kms::Kind::wrapped, false);
   is("plain", kms::Kind::shared, true);
+  is("vault", kms::Kind::stored, false);
 }
 
 TEST_CASE("the error for an unsupported KMS names its type, and for a missing one its name and those that exist") {
@@ -87,12 +89,28 @@ TEST_CASE("the error for an unsupported KMS names its type, and for a missing on
     return terms.error().text;
   };
   CHECK_THAT(text_of("far", errc::unimplemented),
-             ContainsSubstring("of-the-future") && ContainsSubstring("metadata") && !ContainsSubstring("https"));
+             ContainsSubstring("of-the-future") && ContainsSubstring("vaulttokens") && !ContainsSubstring("https"));
   CHECK_THAT(text_of("of-nothing", errc::failed_precondition), ContainsSubstring("encryptionKMSType"));
   CHECK_THAT(text_of("text", errc::failed_precondition), ContainsSubstring("text"));
   CHECK_THAT(text_of("nowhere", errc::failed_precondition),
              ContainsSubstring("nowhere") && ContainsSubstring("by-provider"));
   CHECK(kms::terms_of("[]", "mine").error().code == errc::failed_precondition);
+}
+
+TEST_CASE("a complaint about the KMS config names its KMS, and the keys that no one reads") {
+  CHECK(kms::check_config(R"({"a": {"encryptionKMSType": "metadata", "secretName": "s"}, "b": {"KMS_PROVIDER": "vault",
+      "vaultAddress": "https://v"}})")
+            .empty());
+  const auto found = kms::check_config(R"({"a": {"encryptionKMSType": "vault", "vaultAddress": "https://v",
+      "vaultRolle": "x", "tenants": {}}, "b": {"encryptionKMSType": "vault"}, "c": 7})");
+  REQUIRE(found.size() == 3);
+  CHECK(found[0].kms_id == "a");
+  CHECK(found[0].serves);
+  CHECK_THAT(found[0].text, ContainsSubstring("vaultRolle, tenants"));
+  CHECK_FALSE(found[1].serves);
+  CHECK_THAT(found[1].text, ContainsSubstring("vaultAddress"));
+  CHECK(found[2].kms_id == "c");
+  CHECK(kms::check_config("{").size() == 1);
 }
 
 TEST_CASE("a ConfigMap has a section under each KMS's ID") {
@@ -159,6 +177,7 @@ TEST_CASE("a volume key goes to the type of its KMS, and a KMS with one passphra
   CHECK(scene.unwrap("mine").value().reveal() == kKey.reveal());
   CHECK(scene.unwrap("far").error().code == errc::unimplemented);
   CHECK(scene.unwrap("plain").error().code == errc::failed_precondition);
+  CHECK(scene.unwrap("vault").error().code == errc::failed_precondition);
 }
 
 namespace {

@@ -523,6 +523,9 @@ TEST_CASE(
   CHECK(migration_of(inputs, "encryption") == Grade::ok);
   inputs.facts[kVolume].secret->passphrase = false;
   CHECK(migration_of(inputs, "secret") == Grade::failure);
+  inputs.kms_config = R"({"v":{"encryptionKMSType":"vault","vaultAddress":"https://vault:8200"}})";
+  CHECK(migration_of(inputs, "encryption") == Grade::ok);
+  CHECK(migration_of(inputs, "secret") == Grade::ok);
   (*inputs.staged[0].stash)->encrypted = false;
   CHECK_THAT(named(only(forecast_migration(inputs)), "device").said,
              ContainsSubstring("does not say that it is encrypted"));

@@ -1,0 +1,52 @@
+// ceph-csi's KMSs of HashiCorp Vault, whose KV secrets engine has a secret for each volume. OpenBao is the same here.
+#pragma once
+
+#include <cstdint>
+
+#include "vault_config.hpp"
+
+namespace corbd::kms::vault {
+
+// --- pure: requests and answers
+
+/// What Vault says with a status other than 2xx, for an error's text.
+std::string said(const http::Reply& reply);
+/// The error for such an answer. `doing`: "logging in to KMS \"id\" at host:port".
+Error refused(const std::string& doing, const http::Reply& reply);
+
+/// `target`: below the address, with /v1/. `token` and `name_space` may be empty.
+http::Message request_of(std::string method, std::string target, const Secret& token, const std::string& name_space);
+std::string login_body(std::string_view role, const Secret& account_token);
+result<Secret> token_in(const http::Reply& reply, const std::string& doing);
+/// Whether the secrets engine at that path is KV of version 2. failed_precondition: there is none.
+result<bool> is_v2_in(const http::Reply& reply, std::string_view backend_path, const std::string& doing);
+
+/// A secret as the server has it.
+struct Stored {
+  std::optional<Secret> passphrase;  ///< nothing: it has none, or a deleted one
+  std::uint64_t version = 0;         ///< of KV version 2, the newest; 0: there is none
+};
+result<Stored> stored_in(const http::Reply& reply, bool is_v2, const std::string& doing);
+/// `version`: what the server must still have, where KV is of version 2.
+std::string write_body(bool is_v2, const Secret& passphrase, std::uint64_t version);
+
+// --- the rows of the table
+
+template <Login login>
+result<> check(const Section& section, const std::string& id) {
+  const auto read = read_settings(login, section, id);
+  if (!read) return read.error();
+  return {};
+}
+task<result<std::optional<Secret>>> fetch_by(Login login, Reach& reach, Ask ask);
+task<result<>> store_by(Login login, Reach& reach, Ask ask, Secret key);
+template <Login login>
+task<result<std::optional<Secret>>> fetch(Reach& reach, Ask ask) {
+  return fetch_by(login, reach, std::move(ask));
+}
+template <Login login>
+task<result<>> store(Reach& reach, Ask ask, Secret key) {
+  return store_by(login, reach, std::move(ask), std::move(key));
+}
+
+}  // namespace corbd::kms::vault
