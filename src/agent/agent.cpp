@@ -53,6 +53,15 @@ result<kube::Access> api_access(const Options& options) {
   return kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment);
 }
 
+/// A mistake in it shows when a volume is staged. This tells of it before.
+result<> check_kms_config(const std::string& folder) {
+  for (const auto& complaint : kms::check_folder(folder))
+    log::warning("kms.config", {{"kms", complaint.kms_id},
+                                {"error", complaint.text},
+                                {"effect", complaint.serves ? "none on its volumes" : "its volumes cannot be staged"}});
+  return {};
+}
+
 /// One agent process. Its members may be destroyed from the last to the first.
 class Agent final {
  public:
@@ -294,6 +303,7 @@ class Agent final {
     if (auto serving = admin_.start(); !serving) co_return serving;
     log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
     co_await tell_ready();
+    gate_.spawn(look_at_kms_config());
     healer_.start();
     kubernetes_.start();
     if (registrar_) registrar_->start(takeover_.listeners(), takeover_.registered());
@@ -302,6 +312,11 @@ class Agent final {
     if (auto waits = giver_.start([this] { runner_.wake(); }); !waits)
       log::warning("handover.off", {{"error", waits.error().text}});
     co_return result<>();
+  }
+
+  task<> look_at_kms_config() {
+    auto job = [folder = options_.kms_config_dir] { return check_kms_config(folder); };
+    static_cast<void>(co_await files_.run(std::move(job), {}, "reading the KMS config"));
   }
 
   task<> tell_ready() {

@@ -147,13 +147,14 @@ Command complete(const DoctorFlags& given, const Run& run, bool is_cephcsi) {
                                 .state_dir = run.state_dir,
                                 .runtime_dir = runtime_dir,
                                 .config_dir = run.config_dir,
+                                .kms_config_dir = run.kms_config_dir,
                                 .ceph_conf = run.ceph_conf,
                                 .driver = run.drivername,
                                 .default_mounter = mounter,
                                 .bundle = given.bundle,
                                 .output = given.output};
   if (given.before_migration || given.before_rollback)
-    return migration::Options{options, run.kms_config_dir, run.nodeid, given.root, given.before_rollback};
+    return migration::Options{options, run.nodeid, given.root, given.before_rollback};
   return options;
 }
 

@@ -179,6 +179,7 @@ Inputs gather(const Options& options) {
   static_cast<Readings&>(inputs) = read_node(options, "");
   inputs.nbds_max = sysfs::attribute("/sys/module/nbd/parameters/nbds_max");
   inputs.dm_crypt = module_of("", inputs.kernel, "/sys/module/dm_crypt", "/dm-crypt.ko");
+  inputs.kms = kms::check_folder(options.kms_config_dir);
   inputs.capabilities = host::capabilities_of("/proc/self");
   inputs.pid_namespace = host::pid_namespace();
   inputs.first_process = sysfs::attribute("/proc/1/comm").value_or("");

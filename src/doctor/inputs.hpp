@@ -16,6 +16,7 @@
 #include "corbd/doctor/doctor.hpp"
 #include "corbd/doctor/finding.hpp"
 #include "corbd/doctor/readings.hpp"
+#include "corbd/kms/kms.hpp"
 #include "corbd/kube/rights.hpp"
 #include "corbd/rbd/config_json.hpp"
 #include "corbd/v1/admin.pb.h"
@@ -83,6 +84,7 @@ struct Inputs : Readings {
   std::vector<NbdDevice> devices;
   std::vector<ToolSeen> tools;
   Module dm_crypt = Module::absent;
+  std::vector<kms::Complaint> kms;  ///< about the KMS config
   result<> system_bus;
   result<std::vector<kube::Allowed>> api_rights = std::vector<kube::Allowed>();
   std::optional<v1::GetStatusResponse> status;  ///< the agent's; absent: it did not answer

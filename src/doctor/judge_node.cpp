@@ -26,6 +26,16 @@ constexpr const char* kDmCrypt[] = {
     "no module can be seen here: if it is not built in, encrypted volumes are refused"};
 Finding dm_crypt(const Inputs& inputs) { return ok("dm_crypt", kDmCrypt[static_cast<std::size_t>(inputs.dm_crypt)]); }
 
+/// Never a failure: the node may have no volume of that KMS.
+void kms_config(const Inputs& inputs, std::vector<Finding>& into) {
+  const char* check = "kms-config";
+  if (inputs.kms.empty()) into.push_back(ok(check, "nothing is wrong in it"));
+  for (const auto& complaint : inputs.kms)
+    into.push_back(complaint.serves
+                       ? warning(check, complaint.text, "correct their names, or remove them from the ConfigMap")
+                       : warning(check, complaint.text, "no volume of this KMS can be staged here until then"));
+}
+
 Finding system_bus(const Inputs& inputs) {
   if (inputs.system_bus) return ok("d-bus", "systemd answers: the agent sees a shutdown of the node");
   const auto& error = inputs.system_bus.error();
@@ -94,6 +104,7 @@ void agents_word(const Inputs& inputs, std::vector<Finding>& into) {
 
 void judge_node(const Inputs& inputs, std::vector<Finding>& into) {
   for (const auto check : {tools, dm_crypt, system_bus, rights}) into.push_back(check(inputs));
+  kms_config(inputs, into);
   agents_word(inputs, into);
 }
 

@@ -11,6 +11,7 @@ namespace corbd::doctor {
 /// Flags have the names of `corbd run`.
 struct Options {
   std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir;
+  std::string kms_config_dir;
   std::string ceph_conf;  ///< names the cluster where there is no config.json; empty: none does
   std::string driver;
   cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;

@@ -11,7 +11,6 @@ namespace corbd::migration {
 
 /// The doctor's own, and:
 struct Options : doctor::Options {
-  std::string kms_config_dir;
   std::string node;       ///< its name; empty: not known
   std::string root;       ///< where the host's /proc, /sys and folders of kubelet are seen; empty: here
   bool rollback = false;  ///< ceph-csi replaces this agent

@@ -114,6 +114,16 @@ TEST_CASE("a host whose init is not systemd needs no system bus, and the finding
   CHECK(find(inputs, "d-bus").said == "not used: the host's init is openrc");
 }
 
+TEST_CASE("each complaint about the KMS config is a warning, whether the KMS serves or not") {
+  auto inputs = healthy();
+  CHECK(find(inputs, "kms-config").verdict == Grade::ok);
+  inputs.kms = {{"v", GENERATE(true, false), "KMS \"v\" has no vaultAddress"}};
+  const auto found = find(inputs, "kms-config");
+  CHECK(found.verdict == Grade::warning);
+  CHECK_THAT(found.said, ContainsSubstring("vaultAddress"));
+  CHECK_FALSE(found.remedy.empty());
+}
+
 TEST_CASE("the dm_crypt module is never a warning, and the finding says whether it is loaded, loadable or absent") {
   auto inputs = healthy();
   for (const auto& [module, said] :
