@@ -45,6 +45,8 @@ SWITCHES = {
     "a PrometheusRule": {"prometheusRule": {"enabled": True, "labels": {"app": "kube-prometheus-stack"}, "runbookUrl": "https://runbooks.example/corbd"}},
     "folders of the node": {"hostPaths": {"modules": "/run/booted-system/kernel-modules/lib/modules", "dbus": "/var/run/dbus"}, "cephLogDirHostPath": "/data/log"},
     "Secrets of some namespaces": {"rbac.secretNamespaces": ["ceph-csi", "tenant"]},
+    "a KMS with something of each tenant": {"rbac.kms": {"namespaces": ["team-a", "team-b"], "serviceAccounts": ["ceph-csi-vault-sa"]}},
+    "a KMS with tenants everywhere": {"rbac.kms": {"namespaces": ["*"]}},
     "VolumeAttachments by a watch": {"rbac.watchVolumeAttachments": True},
     "rights of somebody else": {"rbac.create": False, "serviceAccounts.nodeplugin": {"create": False, "name": "mine"}},
     "an account of another name": {"serviceAccounts.nodeplugin.name": "agent"},

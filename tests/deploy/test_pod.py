@@ -152,6 +152,9 @@ class Rights(unittest.TestCase):
                 more[name] = {(kind, resource, only_this, verb) for kind, _, _, resource, only_this, verb in given}
         self.assertEqual(more, {
             "VolumeAttachments by a watch": {("ClusterRole", "volumeattachments", None, verb) for verb in ("list", "watch")},
+            "a KMS with something of each tenant": {("Role", "configmaps", None, "get"),
+                                                    ("Role", "serviceaccounts/token", "ceph-csi-vault-sa", "create")},
+            "a KMS with tenants everywhere": {("ClusterRole", "configmaps", None, "get")},
             "CSI-Addons": {("Role", "csiaddonsnodes", None, verb) for verb in ("get", "watch", "create", "update")} |
                           {("Role", "pods", None, "get"), ("Role", "daemonsets/finalizers", "corbd", "update")}})
 
@@ -164,6 +167,16 @@ class Rights(unittest.TestCase):
         self.assertEqual(role(found, "secrets"), [("Role", "ceph-csi", None, ["get"]), ("Role", "tenant", None, ["get"])])
         bindings = [one for one in found if one["kind"] == "RoleBinding"]
         self.assertEqual({(one["metadata"]["namespace"], one["subjects"][0]["namespace"]) for one in bindings}, {("ceph-csi", "ceph-csi"), ("tenant", "ceph-csi")})
+
+    def test_what_a_KMS_has_of_each_tenant_is_in_the_tenants_namespaces_or_in_all(self):
+        found = told_by("a KMS with something of each tenant")
+        self.assertEqual(role(found, "configmaps"), [("Role", "team-a", None, ["get"]), ("Role", "team-b", None, ["get"])])
+        self.assertEqual({one["metadata"]["namespace"] for one in found if one["kind"] == "RoleBinding"}, {"team-a", "team-b"})
+        self.assertEqual(role(found, "serviceaccounts/token"),
+                         [("Role", name, ["ceph-csi-vault-sa"], ["create"]) for name in ("team-a", "team-b")])
+        found = told_by("a KMS with tenants everywhere")
+        self.assertEqual(role(found, "configmaps"), [("ClusterRole", None, None, ["get"])])
+        self.assertEqual(role(found, "serviceaccounts/token"), [])
 
     def test_a_watch_of_VolumeAttachments_is_a_switch(self):
         self.assertEqual(role(told_by("VolumeAttachments by a watch"), "volumeattachments"), [("ClusterRole", None, None, ["get", "list", "watch"])])
