@@ -1,8 +1,10 @@
 """Encrypted volumes: what ceph-csi encrypts opens here, and nothing of it hangs or is lost."""
+import json
 import os
 
 from checks import check, long, say
 from machine import MIB, put, read, run
+from vault import Vault
 from writer import Writer
 
 PASSPHRASE = "a passphrase of the lab"
@@ -141,6 +143,43 @@ def story_luks_of_cryptsetup(lab):
     volume.expect_staged()
     volume.unstage()
     expect_closed(volume)
+    agent.stop()
+
+
+def story_luks_vault(lab):
+    """a volume whose key Vault stores needs no passphrase; while Vault is sealed only stages of its own volumes fail, and no unstage"""
+    account = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+    os.makedirs(os.path.dirname(account), exist_ok=True)
+    put(account, "of the pod\n")
+    vault = Vault("of the pod")
+    os.makedirs(os.path.join(lab.dir, "kms"))
+    folder = os.path.dirname(lab.write("kms/config.json", json.dumps({"far": {
+        "encryptionKMSType": "vault", "vaultAddress": vault.address, "vaultBackend": "kv-v2", "vaultPassphrasePath": "ceph-csi/"}})))
+    agent = lab.agent(flags=["--kms-config-dir", folder]).start()
+    volume = agent.volume(lab.image("a", size=256 * MIB), attributes=["encrypted=true", "encryptionKMSID=far"])
+    volume.stage()
+    volume.expect_staged()
+    put(os.path.join(volume.staged_path, "file"), "kept")
+    key = lab.write("key", vault.key(volume.id))
+    run(["cryptsetup", "luksOpen", "--test-passphrase", "/dev/nbd%d" % volume.device, "-d", key])
+    vault.sealed = True
+    volume.unstage()
+    expect_closed(volume)
+    ended = volume.try_stage()
+    check(ended["code"] == "UNAVAILABLE" and "sealed" in ended["message"], "a stage while Vault is sealed ends with %s" % ended)
+    expect_closed(volume)
+    other = encrypted(lab, agent, "b")
+    stage(other)
+    other.unstage()
+    agent.wait_event("kms.silent")
+    vault.sealed = False
+    volume.stage(patience=60)
+    check(read(os.path.join(volume.staged_path, "file")) == "kept", "what was written is gone")
+    agent.wait_event("kms.answers")
+    volume.unstage()
+    expect_closed(volume)
+    text = read(agent.log_file)
+    check(vault.key(volume.id) not in text and "hvs.lab" not in text, "the log has a key or a token")
     agent.stop()
 
 
