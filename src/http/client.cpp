@@ -155,12 +155,18 @@ task<error_code> converse_in_bytes(Stream& stream, const std::string& request, c
   co_return failed;
 }
 
+/// Without the scheme's own port: some servers compare it with their name, or sign it.
+std::string host_header(const Peer& peer) {
+  const std::string text = peer.text();
+  return peer.port == (peer.tls ? 443 : 80) ? text.substr(0, text.rfind(':')) : text;
+}
+
 Request request_of(const Message& message, const Peer& peer) {
   Request made;
   made.method_string(message.method);
   made.target(message.target);
   made.version(11);
-  made.set(wire::field::host, peer.text());
+  made.set(wire::field::host, host_header(peer));
   made.set(wire::field::user_agent, "corbd");
   for (const auto& [name, value] : message.headers) made.set(name, value);
   if (!message.bearer.empty()) made.set(wire::field::authorization, "Bearer " + std::string(message.bearer.reveal()));
