@@ -55,6 +55,7 @@ inline result<std::unique_ptr<asio::ssl::context>> make_context(const Peer& peer
   auto made = std::make_unique<ssl::context>(ssl::context::tls_client);
   boost::system::error_code failed;
   made->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, failed);
+  if (peer.tls13) made->set_options(ssl::context::no_tlsv1_2, failed);
   if (!peer.authorities.empty())
     made->add_certificate_authority(asio::buffer(peer.authorities), failed);
   else

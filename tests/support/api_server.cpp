@@ -78,6 +78,7 @@ struct ApiServer::Impl {
     const std::string name = tls == Tls::wrong_host ? "wrong-host" : "server";
     context.use_certificate_chain(asio::buffer(pki(name + ".pem")));
     context.use_private_key(asio::buffer(pki(name + ".key")), ssl::context::pem);
+    if (tls == Tls::old) context.set_options(ssl::context::no_tlsv1_3);
     if (tls != Tls::asks_for_certificate) return;
     context.add_certificate_authority(asio::buffer(pki("ca.pem")));
     context.set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert);

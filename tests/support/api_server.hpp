@@ -37,7 +37,7 @@ class ApiServer {
   };
   using Script = std::function<void(const Request&, Peer&)>;
 
-  enum class Tls { none, good, wrong_host, asks_for_certificate };
+  enum class Tls { none, good, old, wrong_host, asks_for_certificate };  ///< old: no TLS 1.3
   explicit ApiServer(Script script, Tls tls = Tls::none);
   ~ApiServer();
   ApiServer(const ApiServer&) = delete;

@@ -24,6 +24,7 @@ struct Peer {
   std::uint16_t port = 443;
   bool tls = true;
   bool insecure = false;    ///< believe whoever answers
+  bool tls13 = false;       ///< refuse TLS 1.2
   std::string name = {};    ///< in its certificate, and what TLS asks for; empty: `host`
   std::string authorities;  ///< PEM; empty: the system's authorities
   std::string certificate;  ///< PEM, of this client; empty: none
