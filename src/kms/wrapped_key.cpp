@@ -3,7 +3,6 @@
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 
-#include <algorithm>
 #include <array>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
@@ -19,7 +18,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr int kTagBytes = 16, kNonceBytes = 12, kKeyBytes = 32, kNewKeyBytes = 20;
-using Bytes = std::vector<unsigned char>;
 
 struct FreeCipher {
   void operator()(EVP_CIPHER_CTX* cipher) const { EVP_CIPHER_CTX_free(cipher); }
@@ -27,18 +25,27 @@ struct FreeCipher {
 using Cipher = std::unique_ptr<EVP_CIPHER_CTX, FreeCipher>;
 
 const unsigned char* bytes(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
-
-std::string encode_base64(const unsigned char* from, std::size_t size) {
-  return to_base64({reinterpret_cast<const char*>(from), size});
-}
-
-std::optional<Bytes> decode_base64(std::string_view text) {
-  const auto decoded = from_base64(text);
-  if (!decoded) return std::nullopt;
-  return Bytes(decoded->begin(), decoded->end());
-}
+unsigned char* bytes(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
 
 Error broken() { return {errc::internal, "OpenSSL refused an operation on a volume key"}; }
+
+/// By the length of the key; null for any other.
+const EVP_CIPHER* aes_gcm(const Secret& key) {
+  switch (key.reveal().size()) {
+    case 16:
+      return EVP_aes_128_gcm();
+    case 24:
+      return EVP_aes_192_gcm();
+    case 32:
+      return EVP_aes_256_gcm();
+    default:
+      return nullptr;
+  }
+}
+
+Error no_aes_key() {
+  return {errc::failed_precondition, "the key that wraps volume keys has not 128, 192 or 256 bits: it is no AES key"};
+}
 
 /// scrypt with the parameters of ceph-csi's secretskms.go.
 result<Secret> wrapping_key(const Secret& passphrase, std::string_view volume_id) {
@@ -46,82 +53,102 @@ result<Secret> wrapping_key(const Secret& passphrase, std::string_view volume_id
   std::string key(kKeyBytes, '\0');
   const auto text = passphrase.reveal();
   const int done = EVP_PBE_scrypt(text.data(), text.size(), bytes(volume_id), volume_id.size(), n, r, p, memory,
-                                  reinterpret_cast<unsigned char*>(key.data()), key.size());
+                                  bytes(key), key.size());
   if (done != 1) return broken();
   return Secret(std::move(key));
 }
 
-struct Wrapped {
-  Bytes key, nonce;  ///< key: with GCM's tag at its end
-};
-
-result<Wrapped> parse_wrapped(std::string_view text) {
-  const Error wrong{errc::state_corrupt,
-                    "the volume key in the image's metadata is not what ceph-csi's metadata KMS writes"};
-  boost::system::error_code failed;
-  const auto value = json::parse(json::string_view(text.data(), text.size()), failed);
-  if (failed || !value.is_object()) return wrong;
-  const auto member = [&](const char* name) -> std::optional<Bytes> {
-    const auto* found = value.get_object().if_contains(name);
-    if (found == nullptr || !found->is_string()) return std::nullopt;
-    return decode_base64(found->get_string());
-  };
-  auto key = member("dek"), nonce = member("nonce");
-  if (!key || !nonce || key->size() < kTagBytes || nonce->size() != kNonceBytes) return wrong;
-  return Wrapped{std::move(*key), std::move(*nonce)};
+Error no_wrapped_key() {
+  return {errc::state_corrupt, "the volume key in the image's metadata is not what ceph-csi writes there"};
 }
 
 }  // namespace
 
-result<Secret> unwrap_key(std::string_view volume_id, std::string_view wrapped, const Secret& passphrase) {
-  const auto from = parse_wrapped(wrapped);
-  if (!from) return from.error();
-  const auto key = wrapping_key(passphrase, volume_id);
-  if (!key) return key.error();
-  const auto size = from->key.size() - kTagBytes;
-  Bytes tag(from->key.begin() + static_cast<std::ptrdiff_t>(size), from->key.end());
-  std::string plain(size, '\0');
+result<WrappedKey> parse_wrapped_key(std::string_view text) {
+  boost::system::error_code failed;
+  const auto value = json::parse(json::string_view(text.data(), text.size()), failed);
+  if (failed || !value.is_object()) return no_wrapped_key();
+  const auto member = [&](const char* name) -> std::optional<std::string> {
+    const auto* found = value.get_object().if_contains(name);
+    if (found == nullptr || !found->is_string()) return std::nullopt;
+    return from_base64(found->get_string());
+  };
+  auto dek = member("dek"), nonce = member("nonce");
+  if (!dek || !nonce) return no_wrapped_key();
+  return WrappedKey{std::move(*dek), std::move(*nonce)};
+}
+
+std::string text_of(const WrappedKey& wrapped) {
+  return json::serialize(json::object{{"dek", to_base64(wrapped.dek)}, {"nonce", to_base64(wrapped.nonce)}});
+}
+
+result<Secret> open_key(const WrappedKey& wrapped, const Secret& with) {
+  const auto* aes = aes_gcm(with);
+  if (aes == nullptr) return no_aes_key();
+  if (wrapped.dek.size() < kTagBytes || wrapped.nonce.size() != kNonceBytes) return no_wrapped_key();
+  const auto size = wrapped.dek.size() - kTagBytes;
+  std::string tag = wrapped.dek.substr(size), plain(size, '\0');
   const Cipher cipher(EVP_CIPHER_CTX_new());
   int length = 0, rest = 0;
-  if (!cipher ||
-      EVP_DecryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, bytes(key->reveal()), from->nonce.data()) != 1 ||
-      EVP_DecryptUpdate(cipher.get(), reinterpret_cast<unsigned char*>(plain.data()), &length, from->key.data(),
-                        static_cast<int>(size)) != 1 ||
+  if (!cipher || EVP_DecryptInit_ex(cipher.get(), aes, nullptr, bytes(with.reveal()), bytes(wrapped.nonce)) != 1 ||
+      EVP_DecryptUpdate(cipher.get(), bytes(plain), &length, bytes(wrapped.dek), static_cast<int>(size)) != 1 ||
       EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes, tag.data()) != 1)
     return broken();
-  Secret unwrapped(std::move(plain));
+  Secret opened(std::move(plain));
   std::array<unsigned char, kTagBytes> nothing{};
   if (EVP_DecryptFinal_ex(cipher.get(), nothing.data(), &rest) != 1)
+    return Error{errc::unauthenticated,
+                 "another key wrapped the volume key in the image's metadata, or it is damaged; "
+                 "nothing was changed"};
+  return opened;
+}
+
+result<WrappedKey> seal_key(const Secret& key, const Secret& with) {
+  const auto* aes = aes_gcm(with);
+  if (aes == nullptr) return no_aes_key();
+  const auto plain = key.reveal();
+  WrappedKey sealed{std::string(plain.size() + kTagBytes, '\0'), std::string(kNonceBytes, '\0')};
+  const Cipher cipher(EVP_CIPHER_CTX_new());
+  int length = 0, rest = 0;
+  if (!cipher || RAND_bytes(bytes(sealed.nonce), kNonceBytes) != 1 ||
+      EVP_EncryptInit_ex(cipher.get(), aes, nullptr, bytes(with.reveal()), bytes(sealed.nonce)) != 1 ||
+      EVP_EncryptUpdate(cipher.get(), bytes(sealed.dek), &length, bytes(plain), static_cast<int>(plain.size())) != 1 ||
+      EVP_EncryptFinal_ex(cipher.get(), bytes(sealed.dek) + length, &rest) != 1 ||
+      EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes, sealed.dek.data() + plain.size()) != 1)
+    return broken();
+  return sealed;
+}
+
+result<Secret> unwrap_key(std::string_view volume_id, std::string_view wrapped, const Secret& passphrase) {
+  const auto from = parse_wrapped_key(wrapped);
+  if (!from) return from.error();
+  const auto with = wrapping_key(passphrase, volume_id);
+  if (!with) return with.error();
+  auto key = open_key(*from, *with);
+  if (!key && key.error().code == errc::unauthenticated)
     return Error{errc::unauthenticated, "the passphrase does not open the key of volume " + printable(volume_id) +
                                             " in the image's metadata; nothing was changed"};
-  return unwrapped;
+  return key;
 }
 
 result<std::string> wrap_key(std::string_view volume_id, const Secret& key, const Secret& passphrase) {
   const auto with = wrapping_key(passphrase, volume_id);
   if (!with) return with.error();
-  std::array<unsigned char, kNonceBytes> nonce{};
-  const auto plain = key.reveal();
-  Bytes sealed(plain.size() + kTagBytes);
-  const Cipher cipher(EVP_CIPHER_CTX_new());
-  int length = 0, rest = 0;
-  if (!cipher || RAND_bytes(nonce.data(), nonce.size()) != 1 ||
-      EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, bytes(with->reveal()), nonce.data()) != 1 ||
-      EVP_EncryptUpdate(cipher.get(), sealed.data(), &length, bytes(plain), static_cast<int>(plain.size())) != 1 ||
-      EVP_EncryptFinal_ex(cipher.get(), sealed.data() + length, &rest) != 1 ||
-      EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes, sealed.data() + plain.size()) != 1)
-    return broken();
-  return json::serialize(json::object{{"dek", encode_base64(sealed.data(), sealed.size())},
-                                      {"nonce", encode_base64(nonce.data(), nonce.size())}});
+  const auto sealed = seal_key(key, *with);
+  if (!sealed) return sealed.error();
+  return text_of(*sealed);
 }
 
 result<Secret> make_volume_key() {
-  std::array<unsigned char, kNewKeyBytes> random{};
-  if (RAND_bytes(random.data(), random.size()) != 1) return broken();
-  std::string text = encode_base64(random.data(), random.size());
-  std::replace(text.begin(), text.end(), '+', '-');
-  std::replace(text.begin(), text.end(), '/', '_');
-  return Secret(std::move(text));
+  std::string random(kNewKeyBytes, '\0');
+  for (;;) {
+    if (RAND_bytes(bytes(random), kNewKeyBytes) != 1) return broken();
+    Secret text(to_base64(random));
+    // It is base64 and base64url at once: ceph-csi makes base64url, and Key Protect wraps only base64. Two of five are.
+    if (text.reveal().find_first_of("+/") != std::string_view::npos) continue;
+    wipe(random);
+    return text;
+  }
 }
 
 }  // namespace corbd::kms
