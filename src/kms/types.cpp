@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "aws.hpp"
 #include "metadata.hpp"
 #include "vault.hpp"
 
@@ -36,6 +37,18 @@ constexpr std::array kTypes{
             .check = vault::check<vault::Login::tenant_account>,
             .fetch = vault::fetch<vault::Login::tenant_account>,
             .store = vault::store<vault::Login::tenant_account>},
+    KmsType{.name = "aws-metadata",
+            .kind = Kind::wrapped,
+            .keys = aws::kKeys,
+            .check = aws::check,
+            .unwrap = aws::unwrap,
+            .wrap = aws::wrap},
+    KmsType{.name = "aws-sts-metadata",
+            .kind = Kind::wrapped,
+            .keys = aws::kStsKeys,
+            .check = aws::check_sts,
+            .unwrap = aws::unwrap_sts,
+            .wrap = aws::wrap_sts},
 };
 
 }  // namespace
