@@ -4,6 +4,7 @@
 #include <array>
 
 #include "aws.hpp"
+#include "azure.hpp"
 #include "metadata.hpp"
 #include "vault.hpp"
 
@@ -49,6 +50,12 @@ constexpr std::array kTypes{
             .check = aws::check_sts,
             .unwrap = aws::unwrap_sts,
             .wrap = aws::wrap_sts},
+    KmsType{.name = "azure-kv",
+            .kind = Kind::stored,
+            .keys = azure::kKeys,
+            .check = azure::check,
+            .fetch = azure::fetch,
+            .store = azure::store},
 };
 
 }  // namespace
