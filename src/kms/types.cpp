@@ -5,6 +5,7 @@
 
 #include "aws.hpp"
 #include "azure.hpp"
+#include "key_protect.hpp"
 #include "metadata.hpp"
 #include "vault.hpp"
 
@@ -56,6 +57,12 @@ constexpr std::array kTypes{
             .check = azure::check,
             .fetch = azure::fetch,
             .store = azure::store},
+    KmsType{.name = "ibmkeyprotect",
+            .kind = Kind::wrapped,
+            .keys = key_protect::kKeys,
+            .check = key_protect::check,
+            .unwrap = key_protect::unwrap,
+            .wrap = key_protect::wrap},
 };
 
 }  // namespace
