@@ -6,6 +6,7 @@
 #include "aws.hpp"
 #include "azure.hpp"
 #include "key_protect.hpp"
+#include "kmip.hpp"
 #include "metadata.hpp"
 #include "vault.hpp"
 
@@ -63,6 +64,12 @@ constexpr std::array kTypes{
             .check = key_protect::check,
             .unwrap = key_protect::unwrap,
             .wrap = key_protect::wrap},
+    KmsType{.name = "kmip",
+            .kind = Kind::wrapped,
+            .keys = kmip::kKeys,
+            .check = kmip::check,
+            .unwrap = kmip::unwrap,
+            .wrap = kmip::wrap},
 };
 
 }  // namespace
