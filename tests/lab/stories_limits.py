@@ -4,6 +4,7 @@ import time
 
 from checks import Skip, check, long, say
 from machine import MIB, put, read, run
+from stories_handover import hand_over
 from stories_krbd import needs_krbd
 from stories_seen import volumes_of
 from writer import Writer
@@ -56,6 +57,9 @@ def is_limited(lab, kernel_client):
         agent.wait_event("device.reconnected", 60, volume=volume.id)
         writer.wait_more(LIMIT)
         rates.append(writes_a_second(writer))
+        kills.append(hand_over(agent, [volume]))
+        writer.wait_more(LIMIT)
+        rates.append(writes_a_second(writer))
     writer.stop()
     writer.expect_nothing_lost(kills)
     say("writes a second: %.0f without a limit, then with a limit of %d: %s" % (free, LIMIT, ", ".join("%.0f" % rate for rate in rates)))
@@ -69,7 +73,7 @@ def is_limited(lab, kernel_client):
 
 
 def story_io_limit(lab):
-    """a pod's writes are as many as its VolumeAttributesClass allows, also after a kill of the agent"""
+    """a pod's writes are as many as its VolumeAttributesClass allows, also after a kill of the agent and after a handover"""
     is_limited(lab, kernel_client=False)
 
 
