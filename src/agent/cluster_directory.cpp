@@ -8,12 +8,12 @@ namespace corbd::agent {
 result<volume::Cluster> ClusterDirectory::find(const std::string& cluster_id) const {
   auto entry = rbd::find_cluster(options_.config_dir, options_.ceph_conf, cluster_id);
   if (!entry) return entry.error();
-  volume::Cluster cluster{entry->monitors, entry->rados_namespace, "", entry->ignored};
-  const auto location = labels_.crush_location(entry->read_affinity, entry->crush_labels);
-  if (location)
-    cluster.crush_location = *location;
+  volume::Cluster cluster{entry->monitors, entry->rados_namespace, {}, entry->ignored};
+  auto reads = labels_.read_policy(*entry);
+  if (reads)
+    cluster.reads = std::move(*reads);
   else
-    cluster.ignored.push_back("readAffinity: " + location.error().text +
+    cluster.ignored.push_back("readAffinity: " + reads.error().text +
                               ", so reads go to the primary OSD: see --crush-location");
   return cluster;
 }

@@ -1,7 +1,5 @@
 #include "node_labels.hpp"
 
-#include "corbd/cephcsi/affinity.hpp"
-
 namespace corbd::agent {
 
 void NodeLabels::want() {
@@ -24,14 +22,15 @@ result<csi::Labels> NodeLabels::topology() {
   return csi::topology_of(options_.drivername, wanted, *known);
 }
 
-result<std::string> NodeLabels::crush_location(bool of_cluster, const std::vector<std::string>& cluster_labels) {
-  const auto known = of_cluster && options_.crush_location.empty() ? labels() : csi::Labels();
-  return cephcsi::location_for({.of_cluster = of_cluster,
-                                .cluster_labels = cluster_labels,
-                                .of_node = options_.read_affinity,
-                                .node_labels = cephcsi::label_names(options_.crush_labels),
-                                .location = options_.crush_location},
-                               known);
+result<cephcsi::ReadPolicy> NodeLabels::read_policy(const rbd::ClusterEntry& cluster) {
+  const bool by_labels = cluster.read_affinity && !cluster.balance_reads && options_.crush_location.empty();
+  return cephcsi::read_policy({.of_cluster = cluster.read_affinity,
+                               .balance = cluster.balance_reads,
+                               .cluster_labels = cluster.crush_labels,
+                               .of_node = options_.read_affinity,
+                               .node_labels = cephcsi::label_names(options_.crush_labels),
+                               .location = options_.crush_location},
+                              by_labels ? labels() : csi::Labels());
 }
 
 }  // namespace corbd::agent

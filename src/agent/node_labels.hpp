@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "corbd/agent/options.hpp"
+#include "corbd/cephcsi/affinity.hpp"
 #include "corbd/csi/topology.hpp"
 #include "corbd/kube/own_node.hpp"
+#include "corbd/rbd/config_json.hpp"
 
 namespace corbd::agent {
 
@@ -18,8 +20,8 @@ class NodeLabels {
   void want();
   /// For NodeGetInfo; empty without labels.
   result<csi::Labels> topology();
-  /// For reads of a cluster whose config.json has that read affinity: cephcsi::location_for().
-  result<std::string> crush_location(bool of_cluster, const std::vector<std::string>& cluster_labels);
+  /// For a cluster with that entry in config.json: cephcsi::read_policy().
+  result<cephcsi::ReadPolicy> read_policy(const rbd::ClusterEntry& cluster);
 
  private:
   result<csi::Labels> labels();

@@ -32,15 +32,16 @@ std::string crush_location(const std::map<std::string, std::string>& node_labels
   return text;
 }
 
-result<std::string> location_for(const Affinity& wished, const result<std::map<std::string, std::string>>& labels) {
+result<ReadPolicy> read_policy(const Affinity& wished, const result<std::map<std::string, std::string>>& labels) {
+  if (!wished.of_cluster) return ReadPolicy();
+  if (wished.balance) return ReadPolicy{.balance = true};
   const bool by_labels = !wished.cluster_labels.empty() || wished.of_node;
-  if (!wished.of_cluster || !wished.location.empty() || !by_labels)
-    return wished.of_cluster ? wished.location : std::string();
+  if (!wished.location.empty() || !by_labels) return ReadPolicy{.location = wished.location};
   if (!labels) return labels.error();
   auto location = crush_location(*labels, wished.cluster_labels.empty() ? wished.node_labels : wished.cluster_labels);
   if (location.empty())
     return Error{errc::failed_precondition, "this node has none of the labels that give its place in the CRUSH map"};
-  return location;
+  return ReadPolicy{.location = std::move(location)};
 }
 
 std::vector<std::string> label_names(std::string_view list) {
@@ -60,19 +61,26 @@ result<> check_crush_location(std::string_view text) {
   return {};
 }
 
-std::string with_kernel_affinity(std::string options, const std::string& location) {
-  if (location.empty() || options.find("read_from_replica") != options.npos) return options;
-  return options + (options.empty() ? "" : ",") + "read_from_replica=localize,crush_location=" + location;
+std::string with_policy(std::string kernel_options, const ReadPolicy& policy) {
+  if (kernel_options.find("read_from_replica") != kernel_options.npos) return kernel_options;
+  const std::string more = policy.balance            ? "read_from_replica=balance"
+                           : policy.location.empty() ? ""
+                                                     : "read_from_replica=localize,crush_location=" + policy.location;
+  return kernel_options + (kernel_options.empty() || more.empty() ? "" : ",") + more;
 }
 
-std::map<std::string, std::string> with_affinity(std::map<std::string, std::string> config,
-                                                 const std::string& location) {
-  if (location.empty() || config.contains("rbd_read_from_replica_policy")) return config;
-  std::string places = location;  // librados has "host=node-1 zone=z1"
+std::map<std::string, std::string> with_policy(std::map<std::string, std::string> config, const ReadPolicy& policy) {
+  constexpr const char *kPolicy = "rbd_read_from_replica_policy", *kLocalize = "localize";
+  if (policy.balance)
+    config.try_emplace(kPolicy, "balance");
+  else if (!policy.location.empty())
+    config.try_emplace(kPolicy, kLocalize);
+  const auto chosen = config.find(kPolicy);
+  if (policy.location.empty() || chosen->second != kLocalize) return config;
+  std::string places = policy.location;  // librados has "host=node-1 zone=z1"
   std::replace(places.begin(), places.end(), ':', '=');
   std::replace(places.begin(), places.end(), '|', ' ');
-  config["rbd_read_from_replica_policy"] = "localize";
-  config["crush_location"] = places;
+  config.try_emplace("crush_location", places);
   return config;
 }
 

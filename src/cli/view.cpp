@@ -64,6 +64,13 @@ std::string service_of(const v1::Volume& volume) {
   return line;
 }
 
+std::string reads_of(const v1::Volume& volume) {
+  if (volume.reads() == "primary") return "the primary OSD";
+  if (volume.reads() == "balance") return "any OSD that has the data (balance)";
+  if (volume.reads() == "localize") return "the nearest OSD (localize)";
+  return volume.reads();
+}
+
 std::string healing_of(const v1::Volume& volume) {
   if (!volume.has_healing()) return "";
   const auto& healing = volume.healing();
@@ -147,6 +154,7 @@ std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_
       {"staged at:", cell(joined(volume.staged_at(), ", "))},
       {"published at:", cell(joined(volume.published_at(), ", "))},
       {"service:", service_of(volume)},
+      {"reads from:", cell(reads_of(volume))},
       {"since start:", many(volume.links_lost(), "link") + " lost, longest stall " + age(volume.longest_stall_ms())},
       {"healing:", cell(healing_of(volume))},
       {"last error:", cell(error_of(volume))}};

@@ -105,6 +105,7 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
   out.set_unserved(status.unserved);
   out.set_served_by_other(status.served_by_other);
   if (status.caches_before_flush) out.set_caches_before_flush(*status.caches_before_flush);
+  if (status.reads) out.set_reads(std::string(image::name(*status.reads)));
   if (status.unserved_since) out.set_unserved_ms(ms(now - *status.unserved_since));
   out.set_waiting(status.waiting);
   out.set_oldest_request_ms(ms(status.oldest));

@@ -55,6 +55,14 @@ bool caches_before_flush(const std::vector<Option>& options) {
   return until != options.end() && !is_true(until->value);
 }
 
+image::ReadPolicy read_policy(const std::vector<Option>& options) {
+  const auto option = std::ranges::find(options, "rbd_read_from_replica_policy", &Option::name);
+  if (option == options.end()) return image::ReadPolicy::primary;
+  for (const auto policy : {image::ReadPolicy::balance, image::ReadPolicy::localize})
+    if (option->value == image::name(policy)) return policy;
+  return image::ReadPolicy::primary;
+}
+
 bool stamps_writes(const std::vector<Option>& options) {
   const auto interval = std::ranges::find(options, "rbd_mtime_update_interval", &Option::name);
   return interval == options.end() || interval->value != "0";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "corbd/core/result.hpp"
+#include "corbd/image/values.hpp"
 
 namespace corbd::rbd {
 
@@ -27,6 +28,9 @@ std::optional<Error> decides_cache(const std::vector<Option>& options, std::stri
 
 /// image::Image::caches_before_flush()
 bool caches_before_flush(const std::vector<Option>& options);
+
+/// image::Image::read_policy()
+image::ReadPolicy read_policy(const std::vector<Option>& options);
 
 /// Whether our own writes set the image's modify timestamp, although connect.cpp says that they shall not.
 bool stamps_writes(const std::vector<Option>& options);

@@ -1,6 +1,7 @@
 #include "corbd/rbd/config_json.hpp"
 
 #include "corbd/core/file.hpp"
+#include "corbd/core/text.hpp"
 #include "go_json.hpp"
 
 namespace corbd::rbd {
@@ -27,6 +28,11 @@ result<std::vector<std::string>> texts_at(const json::object& object, const char
 result<> read_affinity(const json::object& affinity, ClusterEntry& entry) {
   const auto* enabled = GoJson::find(affinity, "enabled");
   entry.read_affinity = enabled != nullptr && enabled->is_bool() && enabled->get_bool();
+  const auto policy = kFile.text_at(affinity, "policy");
+  if (!policy) return policy.error();
+  entry.balance_reads = *policy == "balance";
+  if (!policy->empty() && !entry.balance_reads && *policy != "localize")
+    return kFile.wrong("\"policy\" of \"readAffinity\" is \"" + printable(*policy) + "\": write localize or balance");
   auto labels = texts_at(affinity, "crushLocationLabels", "topology.kubernetes.io/zone");
   if (!labels) return labels.error();
   entry.crush_labels = std::move(*labels);

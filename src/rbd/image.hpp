@@ -17,6 +17,7 @@ class RbdImage final : public image::Image {
   bool exclusive_lock() const override { return (opened_->features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0; }
   bool needs_flush() const override { return opened_->journaled.load(std::memory_order_relaxed); }
   bool caches_before_flush() const override { return opened_->caches_before_flush; }
+  image::ReadPolicy read_policy() const override { return opened_->read_policy; }
   std::string client() const override { return opened_->connection.addresses.front(); }
 
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;

@@ -192,6 +192,7 @@ result<Details> read_details(OpenImage& opened, bool with_lockers) {
   details.decides_cache = decides_cache(*options, opened.pool.text, details.name);
   opened.stamps_writes = stamps_writes(*options);
   opened.caches_before_flush = caches_before_flush(*options);
+  opened.read_policy = read_policy(*options);
   if (!with_lockers) return details;
   auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();

@@ -64,6 +64,7 @@ struct OpenImage {
   Event lock_watch_ended;
   bool refreshing = false, refresh_again = false;
   std::atomic<bool> caches_before_flush{false};  ///< image::Image::caches_before_flush()
+  std::atomic<image::ReadPolicy> read_policy{};  ///< image::Image::read_policy()
   std::atomic<bool> stamps_writes{true};         ///< our own writes move the image's modify timestamp
 
   /// Blocking calls under way. They use this object by reference and never by a shared pointer, because the last shared

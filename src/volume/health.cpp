@@ -103,7 +103,10 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
   status.access_lost = volume.server.link() != nullptr && volume.server.link()->state() == device::Link::State::held;
   const image::Image* const image = volume.server.image();
-  if (image != nullptr) status.caches_before_flush = image->caches_before_flush();
+  if (image != nullptr) {
+    status.caches_before_flush = image->caches_before_flush();
+    status.reads = image->read_policy();
+  }
   status.served_by_other = record.adopting && volume.answers();
   if (status.served_by_other) {
     status.other_pids = volume.other.pids;

@@ -29,7 +29,7 @@ bool may_be_elsewhere(const Error& error) {
 
 image::Access access_to(std::string cluster_id, const Cluster& cluster, const Staged& wish) {
   return {std::move(cluster_id), cluster.monitors, wish.user, wish.key,
-          cephcsi::with_affinity(wish.source.serving.config, cluster.crush_location)};
+          cephcsi::with_policy(wish.source.serving.config, cluster.reads)};
 }
 
 void warn_of_ignored(const Volume& volume, const std::vector<std::string>& ignored, const std::string& of) {

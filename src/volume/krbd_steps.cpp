@@ -28,7 +28,7 @@ task<result<>> KrbdSteps::map(Volume& volume) {
   args.name = {source.pool, source.ns, source.image};
   args.image = volume.record->key;
   args.read_only = volume.record->read_only;
-  args.options = cephcsi::with_kernel_affinity(source.kernel.map, cluster->crush_location);
+  args.options = cephcsi::with_policy(source.kernel.map, cluster->reads);
   if (volume.server.image() != nullptr) co_await look_at_io_limits(volume);
   // Another client may come during the map, so the planner looks again.
   volume.facts.ownership.reset();

@@ -11,7 +11,7 @@ result<image::Access> access_of(const Ports& ports, const Record& record, const 
   auto cluster = ports.directory.find(source.cluster_id);
   if (!cluster) return cluster.error();
   return image::Access{source.cluster_id, cluster->monitors, record.user, key,
-                       cephcsi::with_affinity(source.serving.config, cluster->crush_location)};
+                       cephcsi::with_policy(source.serving.config, cluster->reads)};
 }
 
 Error lacks_passphrase(const std::string& volume_id) {

@@ -127,6 +127,19 @@ TEST_CASE("an image that would acknowledge before storing is refused") {
   agent.close(std::move(*image));
 }
 
+TEST_CASE("an image's metadata decide which OSD answers its reads, also while it is open") {
+  Admin admin;
+  admin.create("balanced");
+  Agent agent;
+  auto image = agent.open("balanced");
+  REQUIRE(image);
+  CHECK((*image)->read_policy() == image::ReadPolicy::primary);
+  admin.set_metadata("balanced", "conf_rbd_read_from_replica_policy", "balance");
+  REQUIRE(agent.run((*image)->refresh(agent.in(20s))));
+  CHECK((*image)->read_policy() == image::ReadPolicy::balance);
+  agent.close(std::move(*image));
+}
+
 TEST_CASE("an image made again under the same name is another image") {
   Admin admin;
   admin.create("again");

@@ -166,14 +166,14 @@ TEST_CASE("the volume's options and the node's CRUSH location are passed to the 
   Scene scene;
   auto wish = krbd_staged();
   wish.source.kernel.map = "queue_depth=64";
-  scene.world.disk.crush_location = "host:a|zone:b";
+  scene.world.disk.reads.location = "host:a|zone:b";
   REQUIRE(scene.want(wish) == errc::ok);
   CHECK(scene.world.kernel.rbd_options == "queue_depth=64,read_from_replica=localize,crush_location=host:a|zone:b");
 }
 
 TEST_CASE("the node's CRUSH location is passed to librbd") {
   Scene scene;
-  scene.world.disk.crush_location = "host:a|zone:b";
+  scene.world.disk.reads.location = "host:a|zone:b";
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
   CHECK(scene.world.cluster.options_asked ==
         std::set<std::string>{"crush_location=host=a zone=b", "rbd_read_from_replica_policy=localize"});

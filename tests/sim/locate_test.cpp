@@ -155,6 +155,13 @@ TEST_CASE("a device sends flushes if a later rbd-nbd would acknowledge cached wr
   CHECK(scene.world.kernel.devices.front().flush);
 }
 
+TEST_CASE("a volume's status says which OSDs answer its reads, as the metadata of its image decide it") {
+  Located scene;
+  scene.world.cluster.images.begin()->second.reads = image::ReadPolicy::balance;
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.world.agent.shell().status(kHandle)->reads == image::ReadPolicy::balance);
+}
+
 TEST_CASE("a dynamic volume that rbd-nbd serves is known by its handle and the image of its journal, and left alone") {
   Located scene("prefix-" + kUuid);
   const auto device = scene.world.ceph_csi.stages("prefix-" + kUuid, dynamic().path, kHandle);

@@ -58,6 +58,8 @@ class Image {
   /// A client with librbd's cache, such as rbd-nbd, would acknowledge writes that are only cached, even before its
   /// first flush. By default that cache writes through until then.
   virtual bool caches_before_flush() const { return false; }
+  /// In effect, so with the metadata of image and pool.
+  virtual ReadPolicy read_policy() const { return ReadPolicy::primary; }
   virtual std::string client()
       const = 0;  ///< address of the client that it is open on, as Ceph prints it; empty if none
 

@@ -28,6 +28,12 @@ struct Key {
   }
 };
 
+/// Which OSD answers an image's reads: the primary, any that has the data, or the nearest by the CRUSH map.
+enum class ReadPolicy { primary, balance, localize };
+constexpr std::string_view name(ReadPolicy policy) {
+  return policy == ReadPolicy::balance ? "balance" : policy == ReadPolicy::localize ? "localize" : "primary";
+}
+
 /// The image as a request names it.
 struct Name {
   std::string pool, ns, image;

@@ -15,6 +15,7 @@ struct ClusterEntry {
   std::vector<std::string> monitors;
   std::string rados_namespace;  ///< "" is the default one
   bool read_affinity = false;   ///< reads shall go to the nearest OSD
+  bool balance_reads = false;   ///< with read_affinity: to any OSD that has the data instead
   std::vector<std::string> crush_labels =
       {};                                 ///< the node's labels that say where it is; empty: those of the command line
   std::vector<std::string> ignored = {};  ///< set, but without effect here: a sentence each

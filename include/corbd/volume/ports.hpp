@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/cephcsi/affinity.hpp"
 #include "corbd/device/kernel_client.hpp"
 #include "corbd/device/served.hpp"
 #include "corbd/host/daemons.hpp"
@@ -21,7 +22,7 @@ namespace corbd::volume {
 struct Cluster {
   std::vector<std::string> monitors;
   std::string rados_namespace;
-  std::string crush_location = {};  ///< "host:a|zone:b": read from the OSD nearest to this place; "": from the primary
+  cephcsi::ReadPolicy reads = {};
   std::vector<std::string> ignored = {};  ///< a sentence for each setting that has no effect
 };
 

@@ -13,6 +13,7 @@
 #include "corbd/core/time.hpp"
 #include "corbd/device/figures.hpp"
 #include "corbd/device/values.hpp"
+#include "corbd/image/values.hpp"
 
 namespace corbd::volume {
 
@@ -53,6 +54,7 @@ struct Status {
   bool turned_read_only = false;             ///< the filesystem turned read-only by itself
   bool access_lost = false;                  ///< its client was cut off or lost the lock: it needs another client
   std::optional<bool> caches_before_flush;   ///< image::Image::caches_before_flush(); nothing: it is not open
+  std::optional<image::ReadPolicy> reads;    ///< nothing: the image is not open in this agent
   bool served_by_other = false;              ///< by rbd-nbd; this agent takes over once that is dead
   std::vector<int> other_pids;               ///< of those rbd-nbd processes
   duration other_silent{};                   ///< Silence::lasted() of them

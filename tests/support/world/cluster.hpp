@@ -13,6 +13,7 @@
 
 #include "corbd/core/secret.hpp"
 #include "corbd/host/values.hpp"
+#include "corbd/image/values.hpp"
 #include "support/loop.hpp"
 
 namespace corbd::test {
@@ -48,6 +49,7 @@ struct FakeImage {
   std::uint64_t features = 5;  ///< layering and exclusive-lock
   static constexpr std::uint64_t kJournaling = 64;
   bool caches_before_flush = false;  ///< its metadata: rbd_cache_writethrough_until_flush is false
+  image::ReadPolicy reads{};         ///< its metadata
   bool shared = false;               ///< many write: the lock goes to whoever writes
   bool secondary = false;            ///< the mirror of another cluster's
   std::string lock_owner;            ///< client address; "" = free

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/cephcsi/affinity.hpp"
 #include "corbd/cephcsi/stash.hpp"
 #include "corbd/image/values.hpp"
 #include "corbd/kms/kms.hpp"
@@ -35,7 +36,7 @@ class Disk {
   // Configuration.
   std::set<std::string> clusters{"lab"};  ///< names in config.json: all of the one cluster
   std::vector<image::Place> mapped;       ///< in cluster-mapping.json, for every volume
-  std::string crush_location;             ///< of this node, where config.json wants read affinity
+  cephcsi::ReadPolicy reads;              ///< as config.json wishes them
   std::map<std::string, kms::Kind> kms{
       {"default", kms::Kind::shared}, {"own", kms::Kind::wrapped}, {"kept", kms::Kind::stored}};
 

@@ -34,6 +34,7 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
       exclusive_(of.exclusive),
       journaled_((of.features & FakeImage::kJournaling) != 0),
       caches_before_flush_(of.caches_before_flush),
+      reads_(of.reads),
       size_(of.size),
       options_(std::move(options)) {
   key_ = {"fsid", 1, "", of.id, 0};

@@ -43,6 +43,7 @@ class FakeOpened final : public image::Image {
   bool exclusive_lock() const override { return exclusive_; }
   bool needs_flush() const override { return journaled_; }
   bool caches_before_flush() const override { return caches_before_flush_; }
+  image::ReadPolicy read_policy() const override { return reads_; }
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;
   void write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) override;
   void flush(image::Op& op) override { op.done(&op, 0); }
@@ -85,6 +86,7 @@ class FakeOpened final : public image::Image {
   std::uint64_t seen_version_ = 0;
   const std::string client_;
   const bool exclusive_, journaled_, caches_before_flush_;
+  const image::ReadPolicy reads_;
   std::uint64_t size_;  ///< as the cluster told it
   image::OpenOptions options_;
   image::Key key_;

@@ -26,22 +26,44 @@ TEST_CASE("read affinity needs config.json to enable it and a known location of 
   const std::map<std::string, std::string> labels{{"kubernetes.io/hostname", "a"},
                                                   {"topology.kubernetes.io/zone", "b"}};
   const std::vector<std::string> host{"kubernetes.io/hostname"}, zone{"topology.kubernetes.io/zone"};
-  CHECK(cephcsi::location_for({true, zone, false, host, ""}, labels).value() == "zone:b");
-  CHECK(cephcsi::location_for({true, {}, true, host, ""}, labels).value() == "host:a");
-  CHECK(cephcsi::location_for({true, {}, false, host, ""}, labels)->empty());
-  CHECK(cephcsi::location_for({false, zone, true, host, "rack:r"}, labels)->empty());
-  CHECK(cephcsi::location_for({true, zone, true, host, "rack:r"}, labels).value() == "rack:r");
-  CHECK(cephcsi::location_for({true, {"rack"}, false, {}, ""}, labels).error().code == errc::failed_precondition);
-  CHECK(cephcsi::location_for({true, zone, false, {}, ""}, Error{errc::unavailable, "not known"}).error().code ==
+  const auto location = [&](cephcsi::Affinity wished) { return cephcsi::read_policy(wished, labels)->location; };
+  CHECK(location({true, false, zone, false, host, ""}) == "zone:b");
+  CHECK(location({true, false, {}, true, host, ""}) == "host:a");
+  CHECK(location({true, false, {}, false, host, ""}).empty());
+  CHECK(location({false, false, zone, true, host, "rack:r"}).empty());
+  CHECK(location({true, false, zone, true, host, "rack:r"}) == "rack:r");
+  CHECK(cephcsi::read_policy({true, false, {"rack"}, false, {}, ""}, labels).error().code == errc::failed_precondition);
+  CHECK(cephcsi::read_policy({true, false, zone, false, {}, ""}, Error{errc::unavailable, "not known"}).error().code ==
         errc::unavailable);
 }
 
-TEST_CASE("options that say where to read are left as they are") {
-  CHECK(cephcsi::with_kernel_affinity("", "host:a") == "read_from_replica=localize,crush_location=host:a");
-  CHECK(cephcsi::with_kernel_affinity("read_from_replica=balance", "host:a") == "read_from_replica=balance");
-  CHECK(cephcsi::with_kernel_affinity("noshare", "") == "noshare");
-  const std::map<std::string, std::string> balance{{"rbd_read_from_replica_policy", "balance"}};
-  CHECK(cephcsi::with_affinity(balance, "host:a") == balance);
-  CHECK(cephcsi::with_affinity({}, "").empty());
-  CHECK(cephcsi::with_affinity({}, "host:a|zone:b").at("crush_location") == "host=a zone=b");
+TEST_CASE("a cluster that balances reads needs no location of the node") {
+  const Error unknown{errc::unavailable, "not known"};
+  CHECK(cephcsi::read_policy({true, true, {"zone"}, true, {}, ""}, unknown).value() == cephcsi::ReadPolicy{true, ""});
+  CHECK(cephcsi::read_policy({false, true, {}, false, {}, ""}, unknown).value() == cephcsi::ReadPolicy());
+}
+
+TEST_CASE("the kernel's client gets the cluster's policy unless its options have one") {
+  CHECK(cephcsi::with_policy("", {false, "host:a"}) == "read_from_replica=localize,crush_location=host:a");
+  CHECK(cephcsi::with_policy("noshare", {true, ""}) == "noshare,read_from_replica=balance");
+  CHECK(cephcsi::with_policy("read_from_replica=balance", {false, "host:a"}) == "read_from_replica=balance");
+  CHECK(cephcsi::with_policy("noshare", {}) == "noshare");
+}
+
+TEST_CASE("a connection gets the cluster's policy unless its options have one") {
+  using Config = std::map<std::string, std::string>;
+  const std::string policy = "rbd_read_from_replica_policy";
+  const Config balance{{policy, "balance"}};
+  CHECK(cephcsi::with_policy(Config(), {true, ""}) == balance);
+  CHECK(cephcsi::with_policy(balance, {false, "host:a"}) == balance);
+  CHECK(cephcsi::with_policy(Config(), {}).empty());
+  CHECK(cephcsi::with_policy(Config(), {false, "host:a|zone:b"}) ==
+        Config{{policy, "localize"}, {"crush_location", "host=a zone=b"}});
+}
+
+TEST_CASE("a volume that asks for near reads itself gets the node's place") {
+  using Config = std::map<std::string, std::string>;
+  const Config near{{"rbd_read_from_replica_policy", "localize"}};
+  CHECK(cephcsi::with_policy(near, {false, "host:a"}).at("crush_location") == "host=a");
+  CHECK(cephcsi::with_policy(near, {true, ""}) == near);
 }

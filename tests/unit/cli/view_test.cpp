@@ -217,3 +217,14 @@ TEST_CASE("the JSON has every field by its name, numbers as numbers, and null fo
 TEST_CASE("a JSON document begins with the version of its schema") {
   CHECK(boost::json::serialize(rpc::document({{"a", 1}})) == "{\"schema_version\":1,\"a\":1}");
 }
+
+TEST_CASE("the page of a volume says which OSDs answer its reads") {
+  v1::GetVolumeResponse response;
+  *response.mutable_volume() = staged("v1");
+  for (const auto& [policy, said] :
+       {std::pair("primary", "the primary OSD\n"), std::pair("balance", "any OSD that has the data (balance)\n"),
+        std::pair("localize", "the nearest OSD (localize)\n"), std::pair("", "<none>\n")}) {
+    response.mutable_volume()->set_reads(policy);
+    CHECK_THAT(volume_page(response, kNow), ContainsSubstring(said));
+  }
+}

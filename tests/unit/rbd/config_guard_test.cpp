@@ -76,3 +76,12 @@ TEST_CASE("librbd's cache acknowledges before the first flush only where its opt
   CHECK_FALSE(rbd::caches_before_flush({}));
   CHECK(rbd::caches_before_flush({{Source::image, "rbd_cache_writethrough_until_flush", "false"}}));
 }
+
+TEST_CASE("the policy for reads is that of librbd's effective configuration") {
+  using image::ReadPolicy;
+  const std::string name = "rbd_read_from_replica_policy";
+  CHECK(rbd::read_policy({}) == ReadPolicy::primary);
+  CHECK(rbd::read_policy({{Source::client, name, "default"}}) == ReadPolicy::primary);
+  CHECK(rbd::read_policy({{Source::pool, name, "balance"}}) == ReadPolicy::balance);
+  CHECK(rbd::read_policy({{Source::image, name, "localize"}}) == ReadPolicy::localize);
+}

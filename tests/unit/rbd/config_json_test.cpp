@@ -125,3 +125,15 @@ TEST_CASE("find_cluster reads the file anew and says which one is missing") {
   std::ofstream(folder.path() + "/config.json") << "[]";
   CHECK_FALSE(rbd::find_cluster(folder.path(), "one"));
 }
+
+TEST_CASE("a cluster's reads go to the nearest OSD or, with the policy balance, to any") {
+  const auto entry_with = [](const std::string& affinity) {
+    return parse_config_json(R"([{"clusterID":"x","monitors":["a"],"readAffinity":)" + affinity + "}]", "x");
+  };
+  CHECK(entry_with(R"({"enabled":true,"policy":"balance"})")->balance_reads);
+  CHECK_FALSE(entry_with(R"({"enabled":true,"policy":"localize"})")->balance_reads);
+  CHECK_FALSE(entry_with(R"({"enabled":true})")->balance_reads);
+  const auto wrong = entry_with(R"({"enabled":true,"policy":"random"})");
+  REQUIRE_FALSE(wrong);
+  CHECK_THAT(wrong.error().text, ContainsSubstring("write localize or balance"));
+}
