@@ -21,15 +21,19 @@ inline std::uint64_t size_of(const std::filesystem::path& block) {
   return sysfs::number_of<std::uint64_t>(block / "size") * 512;  // the unit of that file, whatever the block size
 }
 
-/// The devices above it and above its partitions; the entries are links to their own folders.
+/// The devices above it and above its partitions, and those above them: a LUKS mapping with integrity is the second
+/// one. The entries are links to their own folders.
 inline std::vector<UpperDevice> holders_of(const std::filesystem::path& block) {
+  auto folders = sysfs::holders_of(block);
   std::vector<UpperDevice> holders;
-  for (const auto& folder : sysfs::holders_of(block)) {
+  for (std::size_t at = 0; at < folders.size(); ++at) {
+    const std::filesystem::path folder = folders[at];
     UpperDevice& holder = holders.emplace_back();
     holder.name = folder.filename().string();
     holder.mapping = sysfs::attribute(folder / "dm/name").value_or("");
     holder.size = size_of(folder);
     std::tie(holder.dev_major, holder.dev_minor) = parse_dev(sysfs::attribute(folder / "dev").value_or(""));
+    for (auto& above : sysfs::holders_of(folder)) folders.push_back(std::move(above));
   }
   return holders;
 }

@@ -62,6 +62,20 @@ TEST_CASE("a configured device is seen with everything the planner asks for") {
         std::vector<device::UpperDevice>{{"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}, {"dm-0", "", 0, 0, 0}});
 }
 
+TEST_CASE("a mapping above the mapping above a device is seen too") {
+  Tree tree;
+  tree.device(3).file("block/nbd3/backend", "volume-3").file("block/nbd3/pid", "42");
+  const std::string inner = "block/nbd3/holders/dm-0/";
+  tree.file(inner + "dm/name", "luks-rbd-volume-3_dif").file(inner + "size", "1024").file(inner + "dev", "253:0");
+  tree.file(inner + "holders/dm-1/dm/name", "luks-rbd-volume-3")
+      .file(inner + "holders/dm-1/size", "1024")
+      .file(inner + "holders/dm-1/dev", "253:1");
+  const auto all = nbd::read_inventory(tree.root()).value();
+  REQUIRE(all.size() == 1);
+  CHECK(all.front().holders == std::vector<device::UpperDevice>{{"dm-0", "luks-rbd-volume-3_dif", 1u << 19, 253, 0},
+                                                                {"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}});
+}
+
 TEST_CASE("the answered requests of a busy device are read from sysfs, and an idle device costs no further read") {
   constexpr const char* stat = "10 1 80 5 20 2 160 9 2 14 14 30 0 240 1 40 3";  // reads, writes, discards, flushes
   Tree tree;
