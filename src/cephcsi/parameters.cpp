@@ -118,6 +118,7 @@ result<> read_encryption(const Attributes& attributes, Parameters& into) {
     if (auto served = check_encryption_type(type->second); !served) return served;
   const std::string kms_id = value(attributes, "encryptionKMSID");
   into.kms_id = kms_id.empty() ? "default" : kms_id;
+  into.luks = read_luks_options(attributes);
   return {};
 }
 

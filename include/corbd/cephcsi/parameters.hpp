@@ -8,13 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/cephcsi/luks_options.hpp"
 #include "corbd/cephcsi/serving.hpp"
 #include "corbd/cephcsi/stash.hpp"
 #include "corbd/core/result.hpp"
 
 namespace corbd::cephcsi {
-
-using Attributes = std::map<std::string, std::string>;
 
 /// "krbd:a,b;nbd:c" by mounter; items without a mounter are krbd's, and of several for one mounter the last counts.
 struct MapOptions {
@@ -52,6 +51,7 @@ struct Parameters {
   bool is_static = false;  ///< the attributes name pool and image
   bool migrated = false;   ///< of the kubelet's own plugin: the image is the attribute imageName
   std::string kms_id;      ///< of an encrypted volume; "": not encrypted
+  LuksOptions luks;
   bool read_only = false;
   bool read_only_otherwise = false;  ///< if the other client served it
   Serving serving;

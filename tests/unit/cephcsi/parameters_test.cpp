@@ -126,6 +126,39 @@ TEST_CASE("a type of encryption that ceph-csi does not know is refused, and that
   CHECK(read_parameters({{"encrypted", "false"}, {"encryptionType", "file"}})->kms_id.empty());
 }
 
+TEST_CASE("a StorageClass tells how its volumes are encrypted") {
+  const auto plain = read_parameters({{"encrypted", "true"}, {"encryptionCipher", ""}});
+  REQUIRE(plain);
+  CHECK((plain->luks == cephcsi::LuksOptions{}));
+  const auto parameters = read_parameters({{"encrypted", "true"},
+                                           {"encryptionCipher", "serpent-xts-random"},
+                                           {"encryptionKeySize", "256"},
+                                           {"encryptionSectorSize", "4096"},
+                                           {"integrityMode", "hmac-sha512"}});
+  REQUIRE(parameters);
+  CHECK((parameters->luks == cephcsi::LuksOptions{"serpent-xts-random", 256, "hmac-sha512", 4096, ""}));
+}
+
+TEST_CASE("an option of encryption that is not allowed refuses nothing yet, and its refusal lists what is allowed") {
+  struct Row {
+    std::string key, value, allowed;
+  };
+  const auto row = GENERATE_COPY(values<Row>({
+      {"encryptionCipher", "aes-cbc-essiv:sha256",
+       "aes-xts-plain64, serpent-xts-plain64, aes-xts-random, serpent-xts-random"},
+      {"encryptionCipher", "aes-xts-random", "integrityMode: use one of hmac-sha256, hmac-sha512"},
+      {"encryptionKeySize", "128", "256, 512"},
+      {"encryptionKeySize", "many", "256, 512"},
+      {"encryptionSectorSize", "8192", "512, 1024, 2048, 4096"},
+      {"integrityMode", "aead", "hmac-sha256, hmac-sha512"},
+  }));
+  const auto parameters = read_parameters({{"encrypted", "true"}, {row.key, row.value}});
+  REQUIRE(parameters);
+  CHECK_THAT(parameters->luks.refused,
+             ContainsSubstring(row.key) && ContainsSubstring(row.value) && ContainsSubstring(row.allowed));
+  CHECK(read_parameters({{"encrypted", "false"}, {row.key, row.value}})->luks.refused.empty());
+}
+
 TEST_CASE("a StorageClass tells how its volumes are served") {
   const auto parameters = read_parameters({{"mounter", "rbd-nbd"},
                                            {"mapOptions", "krbd:lock_on_read;nbd:notrim,foo"},

@@ -1,0 +1,24 @@
+// How the LUKS header of a new volume encrypts: the attributes encryptionCipher, encryptionKeySize,
+// encryptionSectorSize and integrityMode (docs/sources.md#luks). Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace corbd::cephcsi {
+
+using Attributes = std::map<std::string, std::string>;
+
+struct LuksOptions {
+  std::string cipher = "aes-xts-plain64";
+  std::uint32_t key_bits = 512;    ///< of the cipher; XTS splits it into two keys
+  std::string integrity;           ///< "hmac-sha256", with a key of its own; "": none
+  std::uint32_t sector_bytes = 0;  ///< 0: as the device prefers
+  /// Why no header is made: the attribute, and what it may be. A volume that has its header needs none of this.
+  std::string refused;
+  bool operator==(const LuksOptions&) const = default;
+};
+LuksOptions read_luks_options(const Attributes& attributes);
+
+}  // namespace corbd::cephcsi
