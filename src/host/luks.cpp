@@ -1,10 +1,18 @@
 // The operations on LUKS, with libcryptsetup. Each has a context of its own, so that nothing of a header or key
 // outlives its request.
+#include <fcntl.h>
 #include <libcryptsetup.h>
+#include <linux/dm-ioctl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
+#include <string_view>
 
+#include "corbd/core/fd.hpp"
 #include "failure.hpp"
 #include "ops.hpp"
 
@@ -17,7 +25,20 @@ struct Free {
 using Context = std::unique_ptr<crypt_device, Free>;
 
 constexpr std::uint32_t kMemoryKib = 32768;  // as ceph-csi's --pbkdf-memory
-constexpr std::size_t kVolumeKeyBytes = 64;  // AES-256 twice, for XTS
+
+/// A mode of integrity as crypt_format() takes it, and the bytes of its key.
+struct Integrity {
+  std::string_view name;
+  const char* hash;
+  std::size_t key_bytes;
+};
+constexpr std::array kIntegrityModes{Integrity{"hmac-sha256", "hmac(sha256)", 32},
+                                     Integrity{"hmac-sha512", "hmac(sha512)", 64}};
+
+const Integrity* integrity_named(std::string_view name) {
+  const auto* place = std::ranges::find(kIntegrityModes, name, &Integrity::name);
+  return place == kIntegrityModes.end() ? nullptr : place;
+}
 
 /// The library's messages go into the error, not to a standard stream.
 void keep_message(int level, const char* message, void* into) {
@@ -92,6 +113,66 @@ std::vector<int> used_slots(crypt_device* context) {
   return used;
 }
 
+/// Without a key slot.
+result<> write_header(Device& on, const std::string& device, std::uint32_t iterations, const LuksFormat& how) {
+  const auto* integrity = integrity_named(how.integrity);
+  const std::size_t dash = how.cipher.find('-');
+  if ((integrity == nullptr && !how.integrity.empty()) || dash == how.cipher.npos)
+    return Error{errc::invalid_argument,
+                 "no LUKS header is made with cipher '" + how.cipher + "' and integrity '" + how.integrity + "'"};
+  const auto pbkdf = key_derivation(iterations);
+  crypt_params_luks2 parameters{};
+  parameters.pbkdf = &pbkdf;
+  parameters.sector_size = how.sector_bytes;
+  std::size_t key_bytes = how.key_bits / 8;
+  if (integrity != nullptr) {
+    parameters.integrity = integrity->hash;
+    key_bytes += integrity->key_bytes;
+  }
+  const int r = crypt_format(on.context.get(), CRYPT_LUKS2, how.cipher.substr(0, dash).c_str(),
+                             how.cipher.substr(dash + 1).c_str(), nullptr, nullptr, key_bytes, &parameters);
+  if (r < 0) return on.failed("writing a LUKS header on " + device, r);
+  return {};
+}
+
+/// Nothing can be read from a sector that has no tag yet, so each is written once. Without the journal: a format that
+/// does not end begins anew.
+result<> write_tags(Device& on, const std::string& device, const std::string& mapping) {
+  constexpr std::size_t kPiece = 1 << 20;  // bytes
+  crypt_volume_key_keyring(on.context.get(), 0);
+  int r = crypt_activate_by_volume_key(on.context.get(), mapping.c_str(), nullptr, 0,
+                                       CRYPT_ACTIVATE_PRIVATE | CRYPT_ACTIVATE_NO_JOURNAL);
+  if (r < 0) return on.failed("opening the new LUKS volume on " + device, r);
+  r = crypt_wipe(on.context.get(), ("/dev/mapper/" + mapping).c_str(), CRYPT_WIPE_ZERO, 0, 0, kPiece, 0, nullptr,
+                 nullptr);
+  result<> written;
+  if (r < 0) written = on.failed("writing the tags of integrity on " + device, r);
+  r = crypt_deactivate(on.context.get(), mapping.c_str());
+  if (r < 0 && written) written = on.failed("closing the mapping " + mapping, r);
+  return written;
+}
+
+/// What libcryptsetup uses below a mapping, or for a moment, and does not close by that name.
+bool is_inner(std::string_view mapping) {
+  return mapping.ends_with("_dif") || mapping.starts_with("temporary-cryptsetup-");
+}
+
+/// As `dmsetup remove`.
+result<> remove_inner(const std::string& mapping) {
+  const Fd control(::open("/dev/mapper/control", O_RDWR | O_CLOEXEC));
+  if (!control) return failure("opening /dev/mapper/control", errno);
+  dm_ioctl request{};
+  request.version[0] = DM_VERSION_MAJOR;
+  request.data_size = sizeof request;
+  if (mapping.size() >= sizeof request.name) return Error{errc::invalid_argument, mapping + " is no name of a mapping"};
+  std::ranges::copy(mapping, request.name);
+  if (::ioctl(control.get(), DM_DEV_REMOVE, &request) != 0 && errno != ENXIO)
+    return failure("closing the mapping " + mapping, errno);
+  // Where no udev does it.
+  ::unlink(("/dev/mapper/" + mapping).c_str());
+  return {};
+}
+
 }  // namespace
 
 result<LuksHeader> luks_look(const std::string& device) {
@@ -103,11 +184,15 @@ result<LuksHeader> luks_look(const std::string& device) {
   if (auto begun = begin(on, device); !begun) return begun.error();
   const int r = crypt_load(on.context.get(), CRYPT_LUKS, nullptr);
   if (r == 0) header.key_slots = used_slots(on.context.get());
+  crypt_params_integrity integrity{};
+  header.integrity =
+      r == 0 && crypt_get_integrity_info(on.context.get(), &integrity) == 0 && integrity.integrity != nullptr;
   if (r < 0 && r != -EINVAL) return on.failed("reading the LUKS header of " + device, r);
   return header;
 }
 
-result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations) {
+result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations,
+                     const LuksFormat& how) {
   const auto header = luks_look(device);
   if (!header) return header.error();
   const bool unfinished = is_luks(header->found) && header->key_slots.empty();
@@ -116,14 +201,11 @@ result<> luks_format(const std::string& device, const Secret& passphrase, std::u
                                       (header->found.type.empty() ? "" : ", " + header->found.type)};
   Device on;
   if (auto begun = begin(on, device); !begun) return begun;
-  const auto pbkdf = key_derivation(iterations);
-  crypt_params_luks2 parameters{};
-  parameters.pbkdf = &pbkdf;
-  int r =
-      crypt_format(on.context.get(), CRYPT_LUKS2, "aes", "xts-plain64", nullptr, nullptr, kVolumeKeyBytes, &parameters);
-  if (r < 0) return on.failed("writing a LUKS header on " + device, r);
+  if (auto written = write_header(on, device, iterations, how); !written) return written;
+  if (!how.integrity.empty())
+    if (auto written = write_tags(on, device, how.mapping); !written) return written;
   const auto text = passphrase.reveal();
-  r = crypt_keyslot_add_by_volume_key(on.context.get(), 0, nullptr, 0, text.data(), text.size());
+  const int r = crypt_keyslot_add_by_volume_key(on.context.get(), 0, nullptr, 0, text.data(), text.size());
   if (r < 0) return on.failed("writing the first LUKS key on " + device, r);
   return {};
 }
@@ -160,6 +242,7 @@ result<> luks_resize(const std::string& mapping) {
 }
 
 result<> luks_close(const std::string& mapping) {
+  if (is_inner(mapping)) return remove_inner(mapping);
   Device on;
   const auto there = find_mapping(on, mapping);
   if (!there) return there.error();

@@ -11,6 +11,8 @@ namespace json = boost::json;
 
 /// argon2 beside others on a slow machine, over a slow cluster.
 constexpr std::chrono::seconds kLuksPatience{120};
+/// Writing 8 TiB at 100 MB/s.
+constexpr std::chrono::hours kWipePatience{24};
 
 HelperRequest luks_request(std::string what, json::object body, HelperOwner owner) {
   return {std::move(what), std::move(body), std::move(owner), kLuksPatience};
@@ -27,9 +29,17 @@ class HelperLuks final : public Luks {
     if (!reply) co_return reply.error();
     co_return luks_header_from_json(*reply);
   }
-  task<result<>> format(std::string device, Secret passphrase, HelperOwner owner, Until until) override {
-    json::object body{{"op", "luks_format"}, {"device", device}, {"passphrase", passphrase.reveal()}};
-    return perform("luksFormat " + device, std::move(body), std::move(owner), until);
+  task<result<>> format(std::string device, LuksFormat how, Secret passphrase, HelperOwner owner,
+                        Until until) override {
+    json::object body{{"op", "luks_format"},        {"device", device},
+                      {"cipher", how.cipher},       {"key_bits", how.key_bits},
+                      {"integrity", how.integrity}, {"sector_bytes", how.sector_bytes},
+                      {"mapping", how.mapping},     {"passphrase", passphrase.reveal()}};
+    auto request = luks_request("luksFormat " + device, std::move(body), std::move(owner));
+    if (!how.integrity.empty()) request.report_after = kWipePatience;
+    const auto reply = co_await helpers_.call(std::move(request), until);
+    if (!reply) co_return reply.error();
+    co_return result<>();
   }
   task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, HelperOwner owner,
                       Until until) override {

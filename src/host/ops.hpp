@@ -37,7 +37,8 @@ result<Usage> usage(const std::string& target);
 
 /// As the Luks port. `iterations` are argon2's; 0 means as many as take two seconds here.
 result<LuksHeader> luks_look(const std::string& device);
-result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations);
+result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations,
+                     const LuksFormat& how = {});
 result<> luks_open(const std::string& device, const std::string& mapping, const Secret& passphrase, bool read_only);
 result<> luks_resize(const std::string& mapping);
 result<> luks_close(const std::string& mapping);

@@ -78,6 +78,7 @@ result<Probe> probe_from_json(const boost::json::object& reply) {
 boost::json::object luks_header_to_json(const LuksHeader& header) {
   auto reply = probe_to_json(header.found);
   reply["key_slots"] = boost::json::array(header.key_slots.begin(), header.key_slots.end());
+  reply["integrity"] = header.integrity;
   return reply;
 }
 
@@ -86,7 +87,10 @@ result<LuksHeader> luks_header_from_json(const boost::json::object& reply) {
   if (!found) return found.error();
   const auto* slots = reply.if_contains("key_slots");
   if (slots == nullptr || !slots->is_array()) return Error{errc::internal, "the helper's reply has no key slots"};
-  LuksHeader header{std::move(*found), {}};
+  const auto* integrity = reply.if_contains("integrity");
+  if (integrity == nullptr || !integrity->is_bool())
+    return Error{errc::internal, "the helper's reply does not tell the integrity of a LUKS header"};
+  LuksHeader header{std::move(*found), {}, integrity->get_bool()};
   for (const auto& slot : slots->get_array()) header.key_slots.push_back(static_cast<int>(slot.as_int64()));
   return header;
 }

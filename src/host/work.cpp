@@ -97,7 +97,13 @@ result<json::object> do_luks_look(const json::object& request) {
 }
 
 result<json::object> do_luks_format(const json::object& request) {
-  return done(ops::luks_format(text(request, "device"), secret(request, "passphrase"), 0));
+  LuksFormat how;
+  how.cipher = text(request, "cipher");
+  how.key_bits = request.at("key_bits").to_number<std::uint32_t>();
+  how.integrity = text(request, "integrity");
+  how.sector_bytes = request.at("sector_bytes").to_number<std::uint32_t>();
+  how.mapping = text(request, "mapping");
+  return done(ops::luks_format(text(request, "device"), secret(request, "passphrase"), 0, how));
 }
 
 result<json::object> do_luks_open(const json::object& request) {

@@ -13,6 +13,7 @@ namespace {
 constexpr const char *kState = "rbd.csi.ceph.com/encrypted", *kVolumeKey = "rbd.csi.ceph.com/dek";
 constexpr const char* kPrepared = "encryptionPrepared";  // by ceph-csi's provisioner: the key exists
 constexpr int kFirst = 0, kSecond = 1;                   // the key slots of a rotation
+constexpr std::chrono::hours kTagLimit{24};              // for the format of a volume with integrity
 
 /// What the volume brings along to its KMS.
 kms::KeyRequest key_request(const Volume& volume, const Wish& wish) {
@@ -30,6 +31,11 @@ Error no_key(const Volume& volume) {
   return {errc::not_found, "volume " + volume.id + " has no key, neither at its KMS " + volume.record->kms_id +
                                " nor in its image's metadata " + kVolumeKey +
                                ": check the KMS config, or restore the key from a backup"};
+}
+
+host::LuksFormat format_of(const Volume& volume, const Wish& wish) {
+  const auto& wanted = std::get<Staged>(wish).luks;
+  return {wanted.cipher, wanted.key_bits, wanted.integrity, wanted.sector_bytes, mapping_name(volume.id)};
 }
 
 }  // namespace
@@ -101,6 +107,25 @@ task<result<Slots::Guard>> LuksSteps::key_derivation(const Volume& volume) {
   co_return co_await key_derivations_.take(long_deadline());
 }
 
+/// With integrity a format writes the whole device before it derives its key. No other volume waits for that one's
+/// turn.
+task<result<Slots::Guard>> LuksSteps::turn_to_format(const Volume& volume, host::LuksFormat how) {
+  if (how.integrity.empty()) co_return co_await key_derivation(volume);
+  const auto device = device_of(volume);
+  if (!device) co_return device.error();
+  if (formats_.free() == 0)
+    log::info("luks.waits",
+              {{"volume", volume.id}, {"why", "another volume of this node with integrityMode is being formatted"}});
+  auto turn = co_await formats_.take(long_deadline());
+  if (turn)
+    log::info("luks.writes_tags",
+              {{"volume", volume.id},
+               {"device", device::path(*device)},
+               {"bytes", device->size},
+               {"why", "integrityMode needs every sector written once: the first stage lasts until then"}});
+  co_return turn;
+}
+
 task<result<>> LuksSteps::look(Volume& volume, Fact fact, const Wish& wish) {
   if (fact == Fact::keys) co_return co_await look_at_keys(volume, wish);
   if (fact == Fact::encryption) {
@@ -150,12 +175,17 @@ task<result<>> LuksSteps::format(Volume& volume, const Wish& wish) {
   if (!device) co_return device.error();
   auto key = co_await first_key(volume, wish);
   if (!key) co_return key.error();
-  const auto turn = co_await key_derivation(volume);
+  const auto how = format_of(volume, wish);
+  const auto turn = co_await turn_to_format(volume, how);
   if (!turn) co_return turn.error();
-  auto made =
-      co_await ports_.luks.format(*device, std::move(*key), owner(volume), while_served(volume, long_deadline()));
+  const Until until = how.integrity.empty() ? long_deadline() : Until{clock_.now() + kTagLimit};
+  auto made = co_await ports_.luks.format(*device, how, std::move(*key), owner(volume), while_served(volume, until));
   if (!made) co_return made;
-  log::info("luks.made", {{"volume", volume.id}, {"device", *device}});
+  log::info("luks.made", {{"volume", volume.id},
+                          {"device", *device},
+                          {"cipher", how.cipher},
+                          {"key_bits", how.key_bits},
+                          {"integrity", how.integrity}});
   volume.facts.luks.reset();
   co_return result<>();
 }

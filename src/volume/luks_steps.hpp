@@ -12,7 +12,8 @@ class LuksSteps : StepTools {
  public:
   LuksSteps(StepTools tools, executor control)
       : StepTools(tools),
-        key_derivations_(std::move(control), clock_, "the turn to derive a LUKS key", kKeyDerivations) {}
+        key_derivations_(control, clock_, "the turn to derive a LUKS key", kKeyDerivations),
+        formats_(std::move(control), clock_, "the turn to format a volume with integrity", 1) {}
   task<result<>> look(Volume& volume, Fact fact, const Wish& wish);
   task<result<>> format(Volume& volume, const Wish& wish);
   task<result<>> note(Volume& volume);
@@ -33,8 +34,10 @@ class LuksSteps : StepTools {
   task<result<Secret>> first_key(Volume& volume, const Wish& wish);
   task<result<>> store_key(Volume& volume, const Wish& wish, Secret key);
   task<result<Slots::Guard>> key_derivation(const Volume& volume);
+  task<result<Slots::Guard>> turn_to_format(const Volume& volume, host::LuksFormat how);
   task<result<>> look_at_keys(Volume& volume, const Wish& wish);
   Slots key_derivations_;
+  Slots formats_;  ///< of volumes with integrity: each writes its whole device
 };
 
 }  // namespace corbd::volume

@@ -3,6 +3,7 @@
 // run at once.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,21 +12,32 @@
 
 namespace corbd::host {
 
+/// How a new header encrypts.
+struct LuksFormat {
+  std::string cipher = "aes-xts-plain64";
+  std::uint32_t key_bits = 512;
+  std::string integrity;           ///< "hmac-sha256", "hmac-sha512"; "": none
+  std::uint32_t sector_bytes = 0;  ///< 0: as the device prefers
+  std::string mapping;             ///< the volume's: by it the tags of integrity are written
+};
+
 /// unauthenticated: no key slot (or not that one) opens with the passphrase; nothing was changed.
 class Luks {
  public:
   virtual ~Luks() = default;
   virtual task<result<LuksHeader>> look(std::string device, HelperOwner owner, Until until) = 0;
   /// LUKS2, sha256, argon2id with 32 MiB; the passphrase in slot 0. not_empty for a device with anything but a header
-  /// without a key.
-  virtual task<result<>> format(std::string device, Secret passphrase, HelperOwner owner, Until until) = 0;
+  /// without a key. With integrity it writes the whole device once, before any key opens it, and may take hours.
+  virtual task<result<>> format(std::string device, LuksFormat how, Secret passphrase, HelperOwner owner,
+                                Until until) = 0;
   /// Opens it as /dev/mapper/<mapping>, with the volume key in no keyring. Succeeds too when it is open on this device
   /// already; in_use when it is open on another.
   virtual task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only,
                               HelperOwner owner, Until until) = 0;
   /// Makes an open mapping as large as its device. Succeeds too when it already is.
   virtual task<result<>> resize(std::string mapping, HelperOwner owner, Until until) = 0;
-  /// Succeeds too when it is not open. in_use when somebody uses it.
+  /// Succeeds too when it is not open. in_use when somebody uses it. With integrity the mapping below closes too; that
+  /// one, and what a killed format left, close by their own names.
   virtual task<result<>> close(std::string mapping, HelperOwner owner, Until until) = 0;
   /// Whether the slot is in use and opens with the passphrase.
   virtual task<result<bool>> opens(std::string device, int slot, Secret passphrase, HelperOwner owner, Until until) = 0;

@@ -79,6 +79,7 @@ struct LuksHeader {
   Probe found;  ///< by blkid: other, "crypto_LUKS", when it is one
   std::vector<int>
       key_slots;  ///< in use. None means that nothing can ever open it: its format did not end, or it is damaged
+  bool integrity = false;  ///< its sectors have tags, of which one node at a time can keep track
 };
 
 /// Whether it is a LUKS header, of either version and in whatever state.

@@ -10,6 +10,7 @@
 
 #include "corbd/cephcsi/claim.hpp"
 #include "corbd/cephcsi/io_limits.hpp"
+#include "corbd/cephcsi/luks_options.hpp"
 #include "corbd/cephcsi/serving.hpp"
 #include "corbd/cephcsi/stash.hpp"
 #include "corbd/core/secret.hpp"
@@ -78,6 +79,7 @@ struct Staged {
   Secret key;
   Secret passphrase = {};                      ///< of an encrypted volume, as its secret has it; empty: it has none
   std::map<std::string, Secret> secrets = {};  ///< what else its secret has, for a KMS that names a field of it
+  cephcsi::LuksOptions luks = {};              ///< of an encrypted volume that has no header yet
   Attachment attachment = {};                  ///< as it was asked for this wish; unknown: it was not
   PvcRef claim = {};                           ///< as the attributes say
   bool operator==(const Staged&) const = default;

@@ -35,8 +35,10 @@ inline constexpr std::chrono::hours kForGood{7 * 24};
 struct FakeLuks {
   std::map<int, std::string> keys;
   std::string passphrase;  ///< that it was formatted with
+  bool integrity = false;  ///< its mapping lies on one of dm-integrity
 };
 inline constexpr std::uint64_t kLuksHeader = 16 << 20;  ///< bytes
+inline constexpr std::uint64_t kLuksTags = 64 << 20;    ///< bytes that integrity takes
 
 /// Of a link whose client is cut off when the link is made.
 inline constexpr std::uint64_t kNoVisit = ~std::uint64_t{0};

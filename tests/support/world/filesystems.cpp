@@ -116,7 +116,7 @@ class Filesystems final : public host::Filesystems {
   task<result<>> check_unused(std::string device, HelperOwner busy, Until until) override {
     auto effect = [&world = world_, device]() -> result<> {
       const KernelDevice* on = world.kernel.by_index(index_of(world, device));
-      if (mounted(world, index_of(world, device)) || (on != nullptr && on->mapping))
+      if (mounted(world, index_of(world, device)) || (on != nullptr && (on->mapping || on->integrity)))
         return Error{errc::in_use, "mounted or mapped"};
       return {};
     };
@@ -148,6 +148,8 @@ void begin_format(World& world, const std::string& device) {
   if (guarded && image->content != host::Probe::Kind::nothing) world.broke("a device with a signature was formatted");
   if (guarded && image->luks && !image->luks->keys.empty() && !is_mapping(device))
     world.broke("a LUKS header with a key was formatted over");
+  if (image->luks && image->luks->keys.empty() && is_mapping(device))
+    world.broke("a filesystem was made below a header whose format did not end");
   const bool allowed = image->only_formatted && image->metadata.contains("corbd/format");
   if (image->data && !allowed && guarded) world.broke("an image with data was formatted");
   image->data = image->only_formatted = true;

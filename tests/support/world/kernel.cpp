@@ -151,7 +151,7 @@ void Kernel::let_go(std::uint32_t index) {
           if (still != automounts.end() && still->second == target && std::ranges::none_of(mounts, has_it))
             mount_by_hand(index, target);
         });
-  if (device == nullptr || !device->disconnected || device->openers > 0 || device->mapping ||
+  if (device == nullptr || !device->disconnected || device->openers > 0 || device->mapping || device->integrity ||
       world_.ceph_csi.daemons.contains(index))
     return;
   // A path that the device is bound on does not hold it open.

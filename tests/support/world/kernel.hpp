@@ -50,6 +50,7 @@ struct KernelDevice {
   bool request_timeout = false;  ///< another program set one: requests that are slow fail
 
   std::optional<std::uint64_t> mapping;  ///< bytes of the open LUKS mapping above it
+  bool integrity = false;                ///< a mapping of dm-integrity is above it, and below that one if that is open
 
   std::map<std::size_t, std::uint64_t> unflushed;  ///< acknowledged out of a cache, and no flush has ended since
   bool cache_died = false;                         ///< it had a server that may have died with a cache

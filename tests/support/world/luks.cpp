@@ -7,11 +7,25 @@ namespace corbd::test {
 namespace {
 
 constexpr std::string_view kPrefix = "luks-rbd-";
+constexpr std::string_view kInner = "_dif";
 KernelDevice* mapped(World& world, const std::string& mapping) {
   const auto place = std::ranges::find_if(world.kernel.devices, [&](const auto& device) {
     return plan::mapping_name(device.backend) == mapping && device.mapping;
   });
   return place == world.kernel.devices.end() ? nullptr : &*place;
+}
+
+/// Or the inner one by its own name.
+KernelDevice* mapped_or_inner(World& world, const std::string& mapping) {
+  const auto place = std::ranges::find_if(world.kernel.devices, [&](const auto& device) {
+    const std::string name = plan::mapping_name(device.backend);
+    return (device.mapping && name == mapping) || (device.integrity && name + std::string(kInner) == mapping);
+  });
+  return place == world.kernel.devices.end() ? nullptr : &*place;
+}
+
+std::uint64_t mapped_bytes(const KernelDevice& on, const FakeImage& image) {
+  return on.size - kLuksHeader - (image.luks && image.luks->integrity ? kLuksTags : 0);
 }
 
 /// While it runs: one more that derives a key.
@@ -36,6 +50,7 @@ class Luks final : public host::Luks {
                              [found](World&, KernelDevice&, FakeImage& image) -> result<> {
                                found->found = {image.luks ? host::Probe::Kind::other : image.content,
                                                image.luks ? "crypto_LUKS" : image.fstype};
+                               found->integrity = image.luks && image.luks->integrity;
                                if (image.luks)
                                  for (const auto& [slot, key] : image.luks->keys) found->key_slots.push_back(slot);
                                return {};
@@ -44,24 +59,36 @@ class Luks final : public host::Luks {
     co_return *found;
   }
 
-  task<result<>> format(std::string device, Secret passphrase, HelperOwner busy, Until until) override {
+  task<result<>> format(std::string device, host::LuksFormat how, Secret passphrase, HelperOwner busy,
+                        Until until) override {
     const Deriving one(world_);
-    // A death in the middle leaves a header without a key.
+    const bool integrity = !how.integrity.empty();
+    // A death in the middle leaves a header without a key, and with integrity the mappings by which the tags are
+    // written.
     if (KernelDevice* on = world_.kernel.by_index(index_of(world_, device));
         on != nullptr && on->alive && takes_writes(world_, *on)) {
       begin_format(world_, device);
+      if (on->mapping || on->integrity) world_.broke("a header was written below an open mapping");
       if (FakeImage* image = world_.cluster.by_id(on->image_id);
-          image != nullptr && image->content == host::Probe::Kind::nothing)
-        image->luks.emplace();
+          image != nullptr && image->content == host::Probe::Kind::nothing) {
+        image->luks = FakeLuks{.keys = {}, .passphrase = {}, .integrity = integrity};
+        on->integrity = integrity;
+        if (integrity) on->mapping = mapped_bytes(*on, *image);
+      }
     }
     co_return co_await ask(
         "luks format", device, std::move(busy), until,
-        [device, passphrase](World& world, KernelDevice& on, FakeImage& image) -> result<> {
+        [device, passphrase, integrity](World& world, KernelDevice& on, FakeImage& image) -> result<> {
+          if (integrity) {
+            on.integrity = false;
+            on.mapping.reset();
+          }
           if (!takes_writes(world, on)) return Error{errc::io, device + " takes no write"};
           if ((image.luks && !image.luks->keys.empty()) || image.content != host::Probe::Kind::nothing)
             return Error{errc::not_empty, "has a signature"};
           begin_format(world, device);
-          image.luks = FakeLuks{{{0, std::string(passphrase.reveal())}}, std::string(passphrase.reveal())};
+          const std::string key(passphrase.reveal());
+          image.luks = FakeLuks{.keys = {{0, key}}, .passphrase = key, .integrity = integrity};
           return {};
         });
   }
@@ -70,13 +97,22 @@ class Luks final : public host::Luks {
                       Until until) override {
     const Deriving one(world_);
     if (!mapping.starts_with(kPrefix)) world_.broke("a mapping has a name that ceph-csi does not know");
+    // A death in the middle leaves the inner mapping.
+    if (KernelDevice* on = world_.kernel.by_index(index_of(world_, device));
+        on != nullptr && on->alive && !on->mapping) {
+      if (on->integrity) world_.broke("a mapping was opened beside what is left of an earlier one");
+      const FakeImage* image = world_.cluster.by_id(on->image_id);
+      on->integrity = image != nullptr && image->luks && image->luks->integrity && has(*image->luks, passphrase);
+    }
     co_return co_await ask("luks open", device, std::move(busy), until,
                            [passphrase, read_only](World& world, KernelDevice& on, FakeImage& image) -> result<> {
                              if (on.mapping) return {};
+                             on.integrity = false;
                              if (on.read_only && !read_only) world.broke("a read-only device was opened for writing");
                              if (!image.luks || !has(*image.luks, passphrase))
                                return Error{errc::unauthenticated, "no key slot opens with this passphrase"};
-                             on.mapping = on.size - kLuksHeader;
+                             on.mapping = mapped_bytes(on, image);
+                             on.integrity = image.luks->integrity;
                              return {};
                            });
   }
@@ -87,23 +123,34 @@ class Luks final : public host::Luks {
                                                  KernelDevice* on = mapped(world, mapping);
                                                  if (on == nullptr)
                                                    return Error{errc::unavailable, mapping + " is not open"};
+                                                 if (on->integrity)
+                                                   return Error{errc::failed_precondition, "has integrity"};
                                                  on->mapping = on->size - kLuksHeader;
                                                  return {};
                                                });
   }
 
   task<result<>> close(std::string mapping, HelperOwner busy, Until until) override {
-    co_return co_await world_.calls.ask_helper(
-        "luks close", below(mapping), std::move(busy), until, [&world = world_, mapping]() -> result<> {
-          KernelDevice* on = mapped(world, mapping);
-          if (on == nullptr) return {};
-          if (std::ranges::any_of(world.kernel.mounts,
-                                  [&](const auto& mount) { return shows_device(mount, on->index); }))
-            return Error{errc::in_use, mapping + " is mounted"};
-          on->mapping.reset();
-          world.kernel.let_go(on->index);
-          return {};
-        });
+    const auto device = below(mapping);
+    const auto is_used = [](const World& world, const KernelDevice& on) {
+      return std::ranges::any_of(world.kernel.mounts, [&](const auto& mount) { return shows_device(mount, on.index); });
+    };
+    // A death in the middle leaves the inner mapping.
+    if (KernelDevice* on = mapped(world_, mapping); on != nullptr && on->integrity && !is_used(world_, *on))
+      on->mapping.reset();
+    co_return co_await world_.calls.ask_helper("luks close", device, std::move(busy), until,
+                                               [&world = world_, mapping, is_used, device]() -> result<> {
+                                                 KernelDevice* on = device ? world.kernel.by_index(*device) : nullptr;
+                                                 if (on == nullptr) return {};
+                                                 if (is_used(world, *on))
+                                                   return Error{errc::in_use, mapping + " is mounted"};
+                                                 if (on->mapping && mapping.ends_with(kInner))
+                                                   return Error{errc::in_use, mapping + " is below another"};
+                                                 on->mapping.reset();
+                                                 on->integrity = false;
+                                                 world.kernel.let_go(on->index);
+                                                 return {};
+                                               });
   }
 
   task<result<bool>> opens(std::string device, int slot, Secret passphrase, HelperOwner busy, Until until) override {
@@ -147,7 +194,7 @@ class Luks final : public host::Luks {
     return std::ranges::any_of(luks.keys, [&](const auto& key) { return key.second == passphrase.reveal(); });
   }
   std::optional<std::uint32_t> below(const std::string& mapping) {
-    const KernelDevice* on = mapped(world_, mapping);
+    const KernelDevice* on = mapped_or_inner(world_, mapping);
     if (on != nullptr && !on->alive && !on->disconnected && world_.hazards == nullptr)
       world_.broke("a mapping without a live link was used");
     return on == nullptr ? std::nullopt : std::optional(on->index);

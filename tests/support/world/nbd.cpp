@@ -159,7 +159,8 @@ class Devices final : public device::Devices {
         if (shows_device(mount, index)) world.broke("a mounted device was disconnected");
       }
       const KernelDevice* known = world.kernel.by_index(index);
-      if (known != nullptr && known->mapping) world.broke("a device was disconnected below an open mapping");
+      if (known != nullptr && (known->mapping || known->integrity))
+        world.broke("a device was disconnected below an open mapping");
       const auto is_write = [](const KernelRequest& request) { return request.write; };
       if (known != nullptr && std::any_of(known->requests.begin(), known->requests.end(), is_write) &&
           !world.agent.given_up.contains(known->backend))
@@ -244,6 +245,9 @@ class Devices final : public device::Devices {
       seen.completed = seen.waiting > 0 ? known.completed : 0;
       seen.disconnected =
           known.disconnected && world_.kernel.disconnected_by_us.contains({&world_, known.index, known.link});
+      if (known.integrity)
+        seen.holders.push_back({"dm-1" + std::to_string(known.index), plan::mapping_name(known.backend) + "_dif",
+                                known.size - kLuksHeader - kLuksTags, kMappingMajor, known.index + 1000});
       if (known.mapping)
         seen.holders.push_back({"dm-" + std::to_string(known.index), plan::mapping_name(known.backend), *known.mapping,
                                 kMappingMajor, known.index});

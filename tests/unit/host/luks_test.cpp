@@ -41,6 +41,7 @@ TEST_CASE("a formatted image is LUKS of version 2 with sha256, argon2id and 32 M
   REQUIRE(header);
   CHECK(host::is_luks(header->found));
   CHECK(header->key_slots == std::vector<int>{0});
+  CHECK_FALSE(header->integrity);
   CHECK(made.opens(0, kPassphrase));
   const std::string bytes = bytes_of(made.image, 32768);
   CHECK(bytes.substr(0, 8) == std::string("LUKS\xba\xbe\0\2", 8));
@@ -49,6 +50,27 @@ TEST_CASE("a formatted image is LUKS of version 2 with sha256, argon2id and 32 M
   CHECK(bytes.find(R"("hash":"sha256")") != bytes.npos);
   CHECK(bytes.find("aes-xts-plain64") != bytes.npos);
   CHECK(bytes.find("canary") == bytes.npos);
+}
+
+TEST_CASE("a header has the key size and the sector size that were asked for") {
+  const Folder folder;
+  const std::string image = make_image(folder.path() + "/image");
+  host::LuksFormat how;
+  how.key_bits = 256;
+  how.sector_bytes = 4096;
+  REQUIRE(host::ops::luks_format(image, kPassphrase, kIterations, how));
+  const std::string bytes = bytes_of(image, 32768);
+  CHECK(bytes.find(R"("sector_size":4096)") != bytes.npos);
+  CHECK(bytes.find(R"("key_size":32)") != bytes.npos);
+}
+
+TEST_CASE("a header is not made with a mode of integrity that is not known") {
+  const Folder folder;
+  const std::string image = make_image(folder.path() + "/image");
+  host::LuksFormat how;
+  how.integrity = "crc32";
+  CHECK(host::ops::luks_format(image, kPassphrase, kIterations, how).error().code == errc::invalid_argument);
+  CHECK(host::ops::luks_look(image).value().found.kind == Probe::Kind::nothing);
 }
 
 TEST_CASE("an empty image and one with a filesystem show no LUKS header") {
@@ -110,8 +132,9 @@ TEST_CASE("a key goes into a free slot only, and a slot is wiped as long as it i
 
 TEST_CASE("a helper's reply about a LUKS header is read whole, and half a reply is an error") {
   const auto back =
-      host::luks_header_from_json(host::luks_header_to_json({{Probe::Kind::other, "crypto_LUKS"}, {0, 3}}));
+      host::luks_header_from_json(host::luks_header_to_json({{Probe::Kind::other, "crypto_LUKS"}, {0, 3}, true}));
   REQUIRE(back);
+  CHECK(back->integrity);
   CHECK(host::is_luks(back->found));
   CHECK(back->key_slots == std::vector<int>{0, 3});
   CHECK(!host::luks_header_from_json(host::probe_to_json({Probe::Kind::other, "crypto_LUKS"})));
