@@ -208,6 +208,7 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, const cephcs
   into.mounter = parameters->mounter;
   into.ignored = std::move(parameters->ignored);
   into.kms_id = std::move(parameters->kms_id);
+  into.luks = std::move(parameters->luks);
   into.stash = std::move(parameters->stash);
   into.claim = cephcsi::pvc_of({request.volume_context().begin(), request.volume_context().end()});
   return {};

@@ -258,7 +258,7 @@ std::optional<Decision> unstage_other(const Situation& view, const std::string& 
     if (auto refused = needs_daemon(view)) return refused;
   if (auto refused = refuse_mounted(view, target)) return refused;
   if (our_mount_at(view, target) != nullptr) return std::nullopt;
-  if (stash->encrypted && mapping_of(*device) != nullptr) return Step(step::LuksClose{});
+  if (stash->encrypted && top_mapping(*device) != nullptr) return Step(step::LuksClose{});
   if (view.seen.facts.unused != true) return look(Fact::unused);
   return remove_device(device->kind);
 }

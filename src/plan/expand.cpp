@@ -72,6 +72,7 @@ Decision expand_contents(const Situation& view) {
 Decision expand(const Situation& view, const Expanded& wish) {
   if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
   if (view.record->failed) return given_up(view);
+  if (auto refused = refuse_growth(view)) return *refused;
   if (by_kernel(view)) return expand_krbd(view, wish);
   if (!answers(view)) {
     const bool elsewhere = view.record->adopting && view.seen.device() != nullptr && !view.seen.other_dead_for;

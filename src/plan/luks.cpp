@@ -16,7 +16,7 @@ const device::UpperDevice* luks_mapping(const Situation& view) {
 }
 
 /// Rule 10: only what is proven empty, or what our own marker says was.
-Decision make_header(const Situation& view) {
+Decision make_header(const Situation& view, const Staged& wish) {
   if (view.record->read_only)
     return refuse(
         errc::failed_precondition,
@@ -31,18 +31,31 @@ Decision make_header(const Situation& view) {
                   image_of(view) +
                       " is encrypted by its metadata, but has no LUKS header: it is not formatted. Find out what "
                       "happened to its first 16 MiB");
+  if (!wish.luks.refused.empty())
+    return refuse_format(view, errc::invalid_argument, image_of(view) + " cannot be encrypted: " + wish.luks.refused);
   return format(view, step::LuksFormat{});
 }
 
 /// Nothing can ever open a header without a key. Until the metadata calls the image encrypted, it is our own format
 /// that did not end.
-Decision finish_header(const Situation& view) {
+Decision finish_header(const Situation& view, const Staged& wish) {
   if (*view.seen.facts.encryption != kEncrypted) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
-    if (!view.seen.facts.format_marker->empty()) return make_header(view);
+    if (!view.seen.facts.format_marker->empty()) return make_header(view, wish);
   }
   return refuse_format(view, errc::failed_precondition,
                        image_of(view) + " has a LUKS header that no key opens: restore it from a backup of the header");
+}
+
+/// Mappings that the stage must close before it opens the volume: a death leaves them, between the two that integrity
+/// needs, or while a format writes the tags. No key opens a header until its format has closed them.
+std::optional<Decision> close_leftovers(const Situation& view) {
+  const auto* device = view.seen.device();
+  if (device == nullptr || top_mapping(*device) == nullptr) return std::nullopt;
+  if (luks_mapping(view) == nullptr) return Step(step::LuksClose{});
+  if (integrity_of(*device) == nullptr || view.record->format.empty()) return std::nullopt;
+  if (!view.seen.facts.luks) return look(Fact::luks);
+  return view.seen.facts.luks->key_slots.empty() ? std::optional<Decision>(Step(step::LuksClose{})) : std::nullopt;
 }
 
 Step remove_key(int slot) { return step::RemoveKey{slot}; }
@@ -73,8 +86,10 @@ std::optional<Decision> not_rotated(const Situation& view) {
 
 }  // namespace
 
-std::optional<Decision> open_mapping(const Situation& view) {
-  if (view.record->kms_id.empty() || luks_mapping(view) != nullptr) return std::nullopt;
+std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) {
+  if (view.record->kms_id.empty()) return std::nullopt;
+  if (auto step = close_leftovers(view)) return step;
+  if (luks_mapping(view) != nullptr) return std::nullopt;
   if (auto step = open_beside(view)) return *step;
   if (!view.seen.image_open)
     return refuse(errc::unavailable, "rbd-nbd serves volume " + view.id +
@@ -88,12 +103,16 @@ std::optional<Decision> open_mapping(const Situation& view) {
                   image_of(view) + " has an unknown state of encryption in its metadata: it is not opened");
   if (!facts.luks) return look(Fact::luks);
   const auto& found = facts.luks->found;
-  if (found.kind == host::Probe::Kind::nothing) return make_header(view);
+  if (found.kind == host::Probe::Kind::nothing) return make_header(view, wish);
   if (!is_luks(found))
     return refuse(errc::failed_precondition, image_of(view) + " is to be encrypted, but holds unencrypted data" +
                                                  (found.type.empty() ? "" : " (" + found.type + ")") +
                                                  ": it is neither opened nor formatted");
-  if (facts.luks->key_slots.empty()) return finish_header(view);
+  if (facts.luks->key_slots.empty()) return finish_header(view, wish);
+  // dm-integrity keeps tags in memory, and would not see what another node wrote.
+  if (facts.luks->integrity && view.record->shared)
+    return refuse(errc::failed_precondition,
+                  image_of(view) + " has integrityMode, which one node at a time can write: use ReadWriteOnce");
   if (state != kEncrypted && !view.record->read_only) return Step(step::LuksNote{});
   return Step(step::LuksOpen{});
 }
@@ -102,11 +121,22 @@ std::optional<Decision> fill_mapping(const Situation& view) {
   if (view.record->kms_id.empty() || view.record->read_only || view.seen.facts.fits) return std::nullopt;
   if (luks_mapping(view) == nullptr)
     return refuse(errc::unavailable, "volume " + view.id + " is encrypted and not open: stage it again");
+  if (integrity_of(*view.seen.device()) != nullptr) return std::nullopt;  // its tags have the place of its format
   return Step(step::LuksResize{});
 }
 
+std::optional<Decision> refuse_growth(const Situation& view) {
+  const auto* device = view.seen.device();
+  if (view.record->kms_id.empty() || device == nullptr || integrity_of(*device) == nullptr) return std::nullopt;
+  return refuse(
+      errc::failed_precondition,
+      "volume " + view.id +
+          " has integrityMode, and such a volume keeps the size of its format: copy its data to a larger one");
+}
+
 std::optional<Decision> close_mapping(const Situation& view) {
-  if (view.record->kms_id.empty() || luks_mapping(view) == nullptr) return std::nullopt;
+  const auto* device = view.seen.device();
+  if (view.record->kms_id.empty() || device == nullptr || top_mapping(*device) == nullptr) return std::nullopt;
   if (!view.seen.facts.disconnected)
     if (auto step = bring_up(view)) return step;
   return Step(step::LuksClose{});

@@ -33,6 +33,11 @@ step::Asks asks_for(Fact fact) {
   return step::Asks::cluster;
 }
 
+const device::UpperDevice* holder_called(const device::Seen& device, const std::string& mapping) {
+  const auto place = std::ranges::find(device.holders, mapping, &device::UpperDevice::mapping);
+  return place == device.holders.end() ? nullptr : &*place;
+}
+
 }  // namespace
 
 bool asks_cluster(const Step& step) {
@@ -50,7 +55,21 @@ std::string_view name(const Wish& wish) {
 std::string mapping_name(const std::string& volume_id) { return "luks-rbd-" + volume_id; }
 
 const device::UpperDevice* mapping_of(const device::Seen& device) {
-  const auto place = std::ranges::find(device.holders, mapping_name(device.backend), &device::UpperDevice::mapping);
+  return holder_called(device, mapping_name(device.backend));
+}
+
+const device::UpperDevice* integrity_of(const device::Seen& device) {
+  return holder_called(device, mapping_name(device.backend) + "_dif");
+}
+
+bool is_own_mapping(const device::Seen& device, const device::UpperDevice& holder) {
+  return &holder == mapping_of(device) || &holder == integrity_of(device) ||
+         holder.mapping.starts_with("temporary-cryptsetup-");
+}
+
+const device::UpperDevice* top_mapping(const device::Seen& device) {
+  if (const auto* mapping = mapping_of(device)) return mapping;
+  const auto place = std::ranges::find_if(device.holders, [&](const auto& one) { return is_own_mapping(device, one); });
   return place == device.holders.end() ? nullptr : &*place;
 }
 

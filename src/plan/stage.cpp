@@ -171,7 +171,7 @@ Decision stage(const Situation& view, const Staged& wish) {
   if (mounted_at(view, target) && !ours_at(view, target))
     return refuse(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
   if (!mounted_at(view, target)) {
-    if (auto step = open_mapping(view)) return *step;
+    if (auto step = open_mapping(view, wish)) return *step;
     if (capability.block) return step::Bind{target};
     return make_filesystem(view, target, capability);
   }

@@ -49,7 +49,7 @@ Decision take_device_down(const Situation& view, const device::Seen& device) {
   for (const auto& mount : view.seen.mounts)
     if (shows(mount, device)) return Done{};  // the last unpublish comes here again
   for (const auto& holder : device.holders)
-    if (view.record->kms_id.empty() || &holder != mapping_of(device))
+    if (view.record->kms_id.empty() || !is_own_mapping(device, holder))
       return refuse(errc::in_use, device::path(device) + " of volume " + view.id + " is used by " +
                                       (holder.mapping.empty() ? holder.name : holder.mapping));
   if (auto step = close_mapping(view)) return *step;

@@ -18,7 +18,7 @@ bool turned_read_only(const Record& record, const device::Seen& device, const st
 }
 
 bool is_used(const device::Seen& device, const std::vector<host::Mount>& mounts) {
-  const auto foreign = [&](const auto& holder) { return &holder != mapping_of(device); };
+  const auto foreign = [&](const auto& holder) { return !is_own_mapping(device, holder); };
   return std::ranges::any_of(device.holders, foreign) ||
          std::ranges::any_of(mounts, [&](const auto& mount) { return shows(mount, device); });
 }

@@ -219,8 +219,12 @@ task<result<>> LuksSteps::resize(Volume& volume) {
 }
 
 task<result<>> LuksSteps::close(Volume& volume) {
-  auto closed = co_await ports_.luks.close(mapping_name(volume.id), owner(volume), while_served(volume, deadline()));
-  if (closed) log::info("luks.closed", {{"volume", volume.id}});
+  const auto device = device_of(volume);
+  if (!device) co_return device.error();
+  const auto* top = top_mapping(*device);
+  const std::string mapping = top == nullptr ? mapping_name(volume.id) : top->mapping;
+  auto closed = co_await ports_.luks.close(mapping, owner(volume), while_served(volume, deadline()));
+  if (closed) log::info("luks.closed", {{"volume", volume.id}, {"mapping", mapping}});
   co_return closed;
 }
 

@@ -115,6 +115,13 @@ constexpr std::int64_t break_time(std::uint64_t header_version) {
 std::string mapping_name(const std::string& volume_id);
 /// The mapping above the device of an encrypted volume; null when it is not open.
 const device::UpperDevice* mapping_of(const device::Seen& device);
+/// The dm-integrity mapping between the two, as cryptsetup names it: "luks-rbd-<volume id>_dif". Null: there is none.
+const device::UpperDevice* integrity_of(const device::Seen& device);
+/// Whether it is of an encrypted volume's own mappings: those two, or what libcryptsetup had for a moment while it
+/// formatted, and left when it was killed.
+bool is_own_mapping(const device::Seen& device, const device::UpperDevice& holder);
+/// The first of them to close; null: there is none.
+const device::UpperDevice* top_mapping(const device::Seen& device);
 
 /// Bytes for a filesystem: of the mapping above the device, if there is one.
 std::uint64_t usable_bytes(const device::Seen& device);

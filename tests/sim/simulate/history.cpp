@@ -193,6 +193,7 @@ History make_history(std::uint64_t seed) {
   constexpr std::array systems{"own", "default", "kept", "default"};
   for (auto& volume : history.volumes)
     if (draw.one_in(3)) volume.kms = systems.at(draw.below(systems.size()));
+  for (auto& volume : history.volumes) volume.integrity = !volume.kms.empty() && seed % 3 == 0;
   for (auto& volume : history.volumes) volume.begun = !volume.filled && volume.kms.empty() && draw.one_in(6);
   add_fences(draw, history);
   add_keepers(draw, history);

@@ -65,8 +65,9 @@ std::string text(const Fault& fault);
 struct Volume {
   std::string image;
   bool exclusive = true, filled = false, raw = false, block = false, read_only = false;
-  bool begun = false;  ///< it holds data, and the marker of a format that did not end, of nobody knows whom
-  std::string kms;     ///< of an encrypted one: "default", "own" or "kept"
+  bool begun = false;      ///< it holds data, and the marker of a format that did not end, of nobody knows whom
+  std::string kms;         ///< of an encrypted one: "default", "own" or "kept"
+  bool integrity = false;  ///< of an encrypted one: by the seed, as monitors_ahead()
 };
 
 struct History {

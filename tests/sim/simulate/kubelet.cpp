@@ -14,6 +14,7 @@ using plan::Wish;
 
 plan::Staged stage_wish(const Volume& volume) {
   auto wish = volume.kms.empty() ? test::staged_wish(volume.image) : test::encrypted_wish(volume.image, volume.kms);
+  if (volume.integrity) wish.luks.integrity = "hmac-sha256";
   wish.capability.block = volume.block;
   wish.capability.read_only = volume.read_only;
   if (volume.block) wish.capability.fstype.clear();
@@ -45,7 +46,7 @@ void Node::kubelet_looks(std::size_t i) {
   if (kubelet.wants_up) {
     if (!kubelet.staged || again) return ask(i, stage_wish(kubelet.volume));
     if (!kubelet.published || one_in(15)) return ask(i, publish_wish(kubelet.volume));
-    if (one_in(10)) return ask(i, plan::Expanded{publish_wish(kubelet.volume).target});
+    if (one_in(10) && !kubelet.volume.integrity) return ask(i, plan::Expanded{publish_wish(kubelet.volume).target});
     if ((kubelet.volume.kms == "own" || kubelet.volume.kms == "kept") && one_in(8))
       return ask(i, plan::Rekeyed{stage_wish(kubelet.volume).passphrase});
   } else {

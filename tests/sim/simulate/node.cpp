@@ -26,6 +26,10 @@ test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume) {
   if (volume.raw || volume.begun) image.data = true;
   if (volume.begun) image.metadata["corbd/format"] = "mkfs by 10.0.0.3:0/1";
   if (!volume.kms.empty()) cluster.provision_encrypted(volume.image, volume.kms);
+  if (volume.integrity && image.luks) {
+    image.luks->integrity = true;
+    image.filesystem_bytes -= test::kLuksTags;
+  }
   return image;
 }
 

@@ -39,6 +39,29 @@ void without_key(Model& model) {
   model.encryption.clear();
 }
 
+/// The same with integrity.
+Model open_with_integrity() {
+  return but(open(), [](Model& model) {
+    auto& holders = model.seen.devices.front().holders;
+    holders.insert(holders.begin(), inner_mapping());
+  });
+}
+
+/// A stage that did not end; `holders` are above its device.
+Model interrupted(std::vector<device::UpperDevice> holders) {
+  return but(open(), [&](Model& model) {
+    model.seen.mounts.clear();
+    model.seen.devices.front().holders = std::move(holders);
+    model.record->stagings.front().complete = false;
+  });
+}
+
+Staged with_refused_option() {
+  Staged wish = staged_wish();
+  wish.luks.refused = "encryptionCipher 'rot13' is not allowed";
+  return wish;
+}
+
 Staged encrypted_read_only() {
   Staged wish = staged_wish();
   wish.capability.read_only = true;
@@ -129,6 +152,76 @@ TEST_CASE(
                   step::Look{Fact::luks}, step::Look{Fact::format_marker}, step::LuksFormat{}, step::Look{Fact::luks},
                   step::LuksNote{}, step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}},
                  mounted()})},
+  });
+}
+
+TEST_CASE("an option that is not allowed refuses a new header, and a volume that has one opens") {
+  check({
+      {"no header", but(fresh(), [](Model& model) { model.kms_id = "default"; }), Wish(with_refused_option()),
+       sequence({permitted(), connected(), {step::Look{Fact::encryption}, step::Look{Fact::luks}}}),
+       errc::invalid_argument},
+      {"a header", encrypted(), Wish(with_refused_option()),
+       sequence({looked(), {step::LuksOpen{}}, mapping_mounted()})},
+  });
+}
+
+TEST_CASE("a stage closes the mappings that a death left half-way, and no others") {
+  const std::vector<Step> stash{step::Look{Fact::stash}, step::WriteStash{kPath, {}}};
+  check({
+      {"the inner one alone", interrupted({inner_mapping()}), Wish(staged_wish()),
+       sequence({stash,
+                 {step::LuksClose{}, step::Look{Fact::encryption}, step::Look{Fact::luks}, step::LuksOpen{}},
+                 mapping_mounted()})},
+      {"what libcryptsetup has while it formats",
+       interrupted({{.name = "dm-1", .mapping = "temporary-cryptsetup-0815"}}), Wish(staged_wish()),
+       sequence({stash,
+                 {step::LuksClose{}, step::Look{Fact::encryption}, step::Look{Fact::luks}, step::LuksOpen{}},
+                 mapping_mounted()})},
+      {"those by which a format wrote its tags",
+       but(interrupted({inner_mapping(), mapping()}),
+           [](Model& model) {
+             without_key(model);
+             model.record->format = model.marker = "luksFormat by 10.0.0.1:0/1";
+           }),
+       Wish(staged_wish()),
+       sequence({stash,
+                 {step::Look{Fact::luks}, step::LuksClose{}, step::Look{Fact::encryption},
+                  step::Look{Fact::format_marker}, step::LuksFormat{}, step::Look{Fact::luks}, step::LuksNote{},
+                  step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}},
+                 mounted()})},
+      {"of a format that ended",
+       but(interrupted({inner_mapping(), mapping()}),
+           [](Model& model) {
+             model.image_has_filesystem = false;
+             model.record->format = model.marker = "luksFormat by 10.0.0.1:0/1";
+           }),
+       Wish(staged_wish()),
+       sequence({stash,
+                 {step::Look{Fact::luks}, step::Look{Fact::probe}, step::Look{Fact::format_marker}, step::Mkfs{}},
+                 mounted()})},
+  });
+}
+
+TEST_CASE("a volume with integrity is never resized, and both its mappings close before its device") {
+  const std::vector<Step> down{step::LuksClose{},      step::Look{Fact::unused}, step::Disconnect{},
+                               step::StopSession{},    step::CloseImage{},       step::Look{Fact::stash},
+                               step::DropStash{kPath}, step::DropRecord{}};
+  check({
+      {"unstaged", open_with_integrity(), Wish(Unstaged{kPath}),
+       sequence({{step::Umount{kTarget}, step::WriteRecord{}}, down})},
+      {"unstaged after a death between them", interrupted({inner_mapping()}), Wish(Unstaged{kPath}),
+       sequence({{step::Umount{kTarget}, step::WriteRecord{}}, down})},
+      {"expanded",
+       but(open_with_integrity(), [](Model& model) { model.cluster_bytes = kTwo; }),
+       Wish(Expanded{kPath, kTwo}),
+       {},
+       errc::failed_precondition},
+      {"another's mapping above its own",
+       but(open_with_integrity(),
+           [](Model& model) { model.seen.devices.front().holders.push_back({.name = "dm-7", .mapping = "vg-data"}); }),
+       Wish(Unstaged{kPath}),
+       {step::Umount{kTarget}, step::WriteRecord{}},
+       errc::in_use},
   });
 }
 

@@ -242,6 +242,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                  },
                  [&](const step::LuksFormat&) {
                    REQUIRE(slots.empty());
+                   REQUIRE(seen.devices.front().holders.empty());
                    REQUIRE_FALSE(marker.empty());
                    REQUIRE(marker == record->format);
                    REQUIRE_FALSE((image_has_filesystem && !luks));
@@ -256,12 +257,14 @@ void Model::apply(const Step& step, const Wish& wish) {
                  },
                  [&](const step::LuksOpen&) {
                    REQUIRE_FALSE(slots.empty());
+                   REQUIRE(top_mapping(seen.devices.front()) == nullptr);
                    REQUIRE(answers());
                    seen.devices.front().holders.push_back(mapping());
                    seen.facts.fits = true;
                  },
                  [&](const step::LuksResize&) {
                    REQUIRE(mapping_of(seen.devices.front()) != nullptr);
+                   REQUIRE(integrity_of(seen.devices.front()) == nullptr);
                    seen.facts.fits = true;
                  },
                  [&](const step::LuksClose&) {

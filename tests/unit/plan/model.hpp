@@ -59,6 +59,8 @@ struct Model {
 device::Seen device_seen(std::uint32_t index);
 /// The mapping above the device of an encrypted volume.
 device::UpperDevice mapping();
+/// What integrity has between the two.
+device::UpperDevice inner_mapping();
 host::Mount mount_of(const device::Seen& device, const std::string& target);
 Staged staged_wish();
 

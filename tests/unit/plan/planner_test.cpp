@@ -19,7 +19,11 @@ void encrypt(Model& model, std::mt19937& random) {
   model.luks = flip();
   if (model.luks) model.image_has_data = true;
   if (model.luks && flip()) model.slots = {0};
-  if (!model.seen.devices.empty() && model.luks && flip()) model.seen.devices.front().holders.push_back(mapping());
+  if (!model.seen.devices.empty() && model.luks) {
+    auto& holders = model.seen.devices.front().holders;
+    if (flip()) holders.push_back(inner_mapping());
+    if (flip()) holders.push_back(mapping());
+  }
   model.keys.first = {flip(), false};
   model.keys.second = {flip(), false};
   if (model.keys.first.used) model.keys.first.opens = flip();

@@ -14,6 +14,7 @@ device::Seen device_seen(std::uint32_t index) {
 }
 
 device::UpperDevice mapping() { return {"dm-0", mapping_name(kId), 1 << 29, 253, 0}; }
+device::UpperDevice inner_mapping() { return {"dm-1", mapping_name(kId) + "_dif", 1 << 29, 253, 1}; }
 
 host::Mount mount_of(const device::Seen& device, const std::string& target) {
   host::Mount mount;
