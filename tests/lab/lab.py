@@ -126,7 +126,7 @@ class Lab:
                     unmount.wait(20)
                 except subprocess.TimeoutExpired:
                     say("clean: unmounting %s hangs" % target)
-        for mapping in glob.glob("/dev/mapper/luks-rbd-lab-*"):
+        for mapping in sorted(glob.glob("/dev/mapper/luks-rbd-lab-*")):  # a volume's own before the one of its integrity
             subprocess.run(["dmsetup", "remove", "--force", mapping], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:

@@ -1,18 +1,21 @@
 """Encrypted volumes: what ceph-csi encrypts opens here, and nothing of it hangs or is lost."""
 import json
 import os
+import signal
 
-from checks import check, long, say
-from machine import MIB, put, read, run
+from checks import check, long, say, wait_for
+from machine import CORBD, MIB, processes, put, read, run
 from vault import Vault
 from writer import Writer
 
 PASSPHRASE = "a passphrase of the lab"
 
 
-def encrypted(lab, agent, name="a", block=False, passphrase=PASSPHRASE, **more):
+def encrypted(lab, agent, name="a", block=False, passphrase=PASSPHRASE, options=(), **more):
     """A static volume of the KMS `default`."""
-    volume = agent.volume(lab.image(name, size=256 * MIB), block=block, attributes=["encrypted=true"], **more)
+    image = lab.image(name, size=256 * MIB)
+    volume = agent.volume(image, block=block, attributes=["encrypted=true", *options], **more)
+    volume.image = image
     volume.passphrase_file = lab.write("passphrase-" + name, passphrase)
     return volume
 
@@ -36,6 +39,8 @@ def metadata(lab, volume, key):
 def expect_closed(volume):
     volume.expect_gone()
     check(not is_open(volume), "%s is still open" % mapping(volume))
+    check(volume.id not in run(["dmsetup", "table"]), "device-mapper still has a mapping of %s" % volume.id)
+    check("cryptsetup" not in read("/proc/keys"), "the kernel's keyring still has a key")
 
 
 def story_luks_staged(lab):
@@ -116,6 +121,76 @@ def story_luks_killed_under_writer(lab):
     volume.unstage()
     expect_closed(volume)
     agent.stop()
+
+
+def story_luks_integrity(lab):
+    """a volume with integrityMode is on two mappings: kill -9 under a writer loses nothing, and an unstage leaves no mapping and no key"""
+    agent = lab.agent().start()
+    unknown = encrypted(lab, agent, "b", options=["integrityMode=crc32"])
+    answer = unknown.try_stage(passphrase_file=unknown.passphrase_file)
+    say("%s: %s" % (answer["code"], answer["message"]))
+    check(answer["code"] == "INVALID_ARGUMENT" and "hmac-sha256, hmac-sha512" in answer["message"], "the modes that are allowed are not told")
+    expect_closed(unknown)
+    volume = encrypted(lab, agent, options=["integrityMode=hmac-sha256", "encryptionCipher=aes-xts-random", "encryptionSectorSize=4096"])
+    stage(volume, patience=300)
+    volume.publish()
+    tables = {line.split(":")[0]: line for line in run(["dmsetup", "table"]).splitlines()}
+    name = os.path.basename(mapping(volume))
+    check(" crypt " in tables[name] and " integrity " in tables[name + "_dif"], "the mappings are %s" % tables)
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(50)
+    kills = []
+    for _ in range(3):
+        kills.append(agent.kill())
+        agent.start()
+        agent.wait_event("device.reconnected", 60, volume=volume.id)
+        writer.wait_more(50)
+    writer.stop()
+    found = writer.expect_nothing_lost(kills)
+    say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
+    put(os.path.join(volume.target(), "file"), "what was written")
+    answer = volume.try_expand(512 * MIB)
+    check(answer["code"] == "FAILED_PRECONDITION" and "integrityMode" in answer["message"], "its expansion was not refused: %s" % answer)
+    volume.unpublish()
+    volume.unstage()
+    expect_closed(volume)
+    # A volume with a header needs none of the options.
+    plain = agent.volume(volume.image, attributes=["encrypted=true", "encryptionCipher=rot13"])
+    plain.stage(passphrase_file=volume.passphrase_file)
+    check(read(os.path.join(plain.staged_path, "file")) == "what was written", "what was written is gone")
+    plain.unstage()
+    expect_closed(plain)
+    agent.stop()
+
+
+story_luks_integrity.limit = 480
+
+
+@long
+def story_luks_integrity_interrupted(lab):
+    """agent and helper are killed while the tags of a volume with integrityMode are written: the next stage begins anew, and every sector can be read"""
+    agent = lab.agent().start()
+    volume = encrypted(lab, agent, block=True, options=["integrityMode=hmac-sha256"])
+    call = volume.begin("stage", passphrase_file=volume.passphrase_file)
+    wait_for("the mapping", lambda: is_open(volume), 60, pause=0.01)
+    agent.kill()
+    for pid in processes(CORBD + " helper"):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # one without work ends with its agent
+    call.end()
+    check(is_open(volume), "the format had ended before it was killed")
+    agent.start()
+    stage(volume, patience=300)
+    device = mapping(volume)
+    run(["dd", "if=" + device, "of=/dev/null", "bs=1M", "iflag=direct"])
+    volume.unstage()
+    expect_closed(volume)
+    agent.stop()
+
+
+story_luks_integrity_interrupted.limit = 480
 
 
 @long
