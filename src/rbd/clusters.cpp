@@ -119,6 +119,7 @@ class Clusters final : public image::Clusters {
                                               Until until) override {
     return change_blocklist(std::move(access), std::move(entries), std::nullopt, until);
   }
+  task<result<image::OwnClients>> end_refused(image::Access access, Until until) override;
   task<result<>> prepare(image::Access access, std::size_t images, Until until) override {
     return connections_->prepare(std::move(access), images, until);
   }
@@ -154,6 +155,18 @@ task<result<image::Blocklist>> Clusters::blocklist(image::Access access, Until u
   if (!connections_->gate().spawn(await_and_tell(connections_->blocklist(std::move(*lease)), promise)))
     co_return Error{errc::cancelled, "reading the blocklist: the agent is leaving"};
   co_return co_await future.get(until, "the blocklist of " + cluster_text(access));
+}
+
+task<result<image::OwnClients>> Clusters::end_refused(image::Access access, Until until) {
+  auto lease = co_await connections_->lease(std::move(access), Connections::Need::monitors, until);
+  if (!lease) co_return lease.error();
+  Promise<image::OwnClients> promise(connections_->control(), connections_->clock());
+  const auto future = promise.future();
+  // The work may outlive its caller, whose scope ends with it.
+  auto work = connections_->end_refused(std::move(*lease), {until.deadline});
+  if (!connections_->gate().spawn(await_and_tell(std::move(work), promise)))
+    co_return Error{errc::cancelled, "ending refused clients: the agent is leaving"};
+  co_return co_await future.get(until, "this agent's refused clients to end");
 }
 
 task<result<std::vector<result<>>>> Clusters::change_blocklist(image::Access access,

@@ -235,6 +235,7 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
       if (!connection->blocklisted.load(std::memory_order_relaxed)) continue;
       std::erase(group->serving, connection);
       connection->dropped = true;
+      if (connection->recorded) ending_.insert(connection->uuid);
       // Another program's blocklisting may be short, and have ended.
       if (connection->recorded)
         incarnations_.set_state(connection->uuid, Incarnation::State::dead);
@@ -274,6 +275,7 @@ void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
 // no fencing.
 task<> Connections::shut(std::shared_ptr<Connection> connection) {
   rados_t cluster = std::exchange(connection->cluster, nullptr);
+  if (connection->recorded) ending_.insert(connection->uuid);
   // Nothing of a client that ended well can arrive any more, as if it were fenced.
   Incarnation ended{
       Incarnation::State::fenced, connection->uuid, connection->fsid, connection->group->access.cluster_id,
@@ -289,6 +291,7 @@ task<> Connections::shut(std::shared_ptr<Connection> connection) {
   };
   const auto closed =
       co_await connection->group->threads->cluster.call_to_end(gate_, std::move(end), "closing a connection", false);
+  ending_.erase(connection->uuid);
   if (!closed) log::warning("incarnation.not_forgotten", {{"error", closed.error().text}});
   if (connection->dropped) co_return;
   if (connection->recorded && (!connection->clean || !closed))

@@ -139,6 +139,8 @@ class Connections {
   task<result<image::Blocklist>> blocklist(Lease lease);
   task<result<std::vector<result<>>>> change_blocklist(Lease lease, std::vector<image::BlocklistEntry> entries,
                                                        std::optional<std::chrono::seconds> block_for);
+  /// image::Clusters::end_refused, for the leased connection's cluster (fence.cpp).
+  task<result<image::OwnClients>> end_refused(Lease lease, Until until);
   /// Before an image is opened for writing on the connection: its file is there, so that a later start fences it.
   task<result<>> record(const Lease& lease, Until until);
   /// The connection has the OSD map of the last fencing.
@@ -169,6 +171,9 @@ class Connections {
   task<result<>> connect_and_add(Group& group);
   task<> record_one(Lease lease, std::shared_ptr<Attempt> attempt);
   task<> refill_spares();
+  void drop_refused(const image::Blocklist& now);
+  bool may_write(const std::string& uuid) const;
+  image::OwnClients own_clients(const std::string& fsid) const;
   task<> fence_all(Lease lease, std::shared_ptr<Attempt> attempt);
   task<result<>> fence_dead_of(const Connection& through);
   /// Every connection to that cluster has the OSD map of the last fencing.
@@ -204,6 +209,7 @@ class Connections {
   std::optional<Error> unreadable_;  ///< of the incarnation files: we do not know whom to fence
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::unique_ptr<Group>> groups_;
+  std::set<std::string> ending_;  ///< clients that may have written, serve no more and are not shut yet, by uuid
   std::vector<ShortEntry> short_entries_;
   std::set<std::string> renewing_;                        ///< clusters, by fsid
   std::map<std::string, MonitorsClock> monitors_clocks_;  ///< by fsid; this node's own may be set

@@ -1,5 +1,6 @@
 // Rule 2: fence before you write.
 #include <algorithm>
+#include <cerrno>
 
 #include "address.hpp"
 #include "connections.hpp"
@@ -96,6 +97,45 @@ task<result<>> Connections::inherit(Lease lease, std::string address) {
   if (auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation"); !saved) co_return saved;
   incarnations_.add(std::move(incarnation));
   co_return result<>();
+}
+
+/// Only the monitors answer one that was made under the fence. It has no image, and stays for the next question.
+void Connections::drop_refused(const image::Blocklist& now) {
+  const auto refused = [&](const std::string& address) { return now.find(address) != nullptr; };
+  for (const auto& group : groups_)
+    for (const auto& connection : group->serving)
+      if (connection->fsid == now.fsid && !connection->node_fenced &&
+          std::ranges::any_of(connection->addresses, refused))
+        static_cast<void>(connection->note(-ESHUTDOWN));
+  drop_blocklisted();
+}
+
+/// Of a live incarnation: an image was opened for writing through it.
+bool Connections::may_write(const std::string& uuid) const {
+  const auto is_it = [&](const auto& connection) { return connection->uuid == uuid && connection->recorded; };
+  return std::ranges::any_of(groups_, [&](const auto& group) { return std::ranges::any_of(group->serving, is_it); });
+}
+
+image::OwnClients Connections::own_clients(const std::string& fsid) const {
+  image::OwnClients own;
+  for (const auto& one : incarnations_.all()) {
+    const bool ending = ending_.contains(one.uuid);
+    if (one.fsid != fsid || (one.state == Incarnation::State::live && !ending && !may_write(one.uuid))) continue;
+    own.known.insert(own.known.end(), one.addresses.begin(), one.addresses.end());
+    if (ending || one.state != Incarnation::State::fenced)
+      own.left.insert(own.left.end(), one.addresses.begin(), one.addresses.end());
+  }
+  for (const auto& entry : short_entries_)
+    if (entry.fsid == fsid) own.ending_early.push_back(entry.client);
+  return own;
+}
+
+task<result<image::OwnClients>> Connections::end_refused(Lease lease, Until until) {
+  const auto now = co_await blocklist(Lease(*this, lease.connection()));
+  if (!now) co_return now.error();
+  drop_refused(*now);
+  if (auto fenced = co_await fence(Lease(*this, lease.connection()), until); !fenced) co_return fenced.error();
+  co_return own_clients(lease->fsid);
 }
 
 task<> Connections::fence_all(Lease lease, std::shared_ptr<Attempt> attempt) {

@@ -176,6 +176,48 @@ TEST_CASE("a fence of a block that ends too early is refused, with its end, and 
   CHECK(scene.fenced(user) == Texts{"10.94.0.0/24"});
 }
 
+TEST_CASE("a client that its node's fence refuses is ended, and cut off by an entry of its own") {
+  Root root;
+  Admin admin;
+  admin.create("refused");
+  Agent agent;
+  std::string why;
+  image::OpenOptions options;
+  options.on_lost = [&](std::string text) { why = std::move(text); };
+  auto image = agent.open("refused", options);
+  REQUIRE(image);
+  REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  const std::string client = (*image)->client();
+  const auto end_refused = [&] { return agent.run(agent.clusters->end_refused(access(), agent.in(20s))); };
+  const auto served = end_refused();
+  REQUIRE(served);
+  CHECK(served->known == Texts{client});
+  CHECK(served->left == Texts{client});
+  CHECK(why.empty());
+  const std::string block = image::AddressBlock::host_of_client(client).value().text();
+  root.tell({{"prefix", "osd blocklist"}, {"range", "range"}, {"blocklistop", "add"}, {"addr", block}});
+  CHECK(end_refused()->left == Texts{client});
+  CHECK(why.find("blocklisted") != std::string::npos);
+  static_cast<void>(agent.run((*image)->close(agent.in(20s))));
+  image->reset();
+  auto ended = end_refused();
+  for (int i = 0; i < 40 && ended && !ended->left.empty(); ++i) {
+    agent.run_for(500ms);
+    ended = end_refused();
+  }
+  REQUIRE(ended);
+  CHECK(ended->known == Texts{client});
+  CHECK(ended->left.empty());
+  CHECK(ended->ending_early.empty());
+  root.tell({{"prefix", "osd blocklist"}, {"range", "range"}, {"blocklistop", "rm"}, {"addr", block}});
+  const auto now = agent.run(agent.clusters->blocklist(access(), agent.in(20s))).value();
+  const auto* entry = now.find(client);
+  REQUIRE(entry != nullptr);
+  CHECK(entry->kind == image::BlocklistEntry::Kind::client);
+  CHECK(entry->until > std::chrono::system_clock::now() + 6 * std::chrono::hours(24));
+  REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
+}
+
 // An OSD learns of a fence with the first request of a client that has the map.
 TEST_CASE("once a successor has used the image after a fence, a fenced client's writes arrive no more") {
   Root root;

@@ -152,6 +152,11 @@ class Clusters {
   /// The same for taking entries away. One that is not there is no error.
   virtual task<result<std::vector<result<>>>> unblock(Access access, std::vector<BlocklistEntry> entries,
                                                       Until until) = 0;
+  /// Ends every client of this agent that the blocklist refuses, as if it had noticed, and blocklists each by an entry
+  /// of its own, as fence_dead() does. It also works while the cluster has fenced this node.
+  virtual task<result<OwnClients>> end_refused(Access, Until) {
+    co_return Error{errc::unimplemented, "these clients have no end"};
+  }
   /// Makes connections that have room for so many images, so that open() need not.
   virtual task<result<>> prepare(Access, std::size_t /*images*/, Until) { co_return result<>(); }
   /// Of an agent that began beside another one, which gives it its images one by one: reads again which clients that
