@@ -1,0 +1,206 @@
+#include "corbd/host/ceph_clients.hpp"
+
+#include <arpa/inet.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "corbd/core/file.hpp"
+#include "corbd/core/sysfs.hpp"
+#include "corbd/host/system.hpp"
+
+namespace corbd::host {
+namespace {
+
+namespace fs = std::filesystem;
+
+// docs/sources.md#client-traces
+constexpr std::string_view kMessenger = "msgr-worker-";
+constexpr std::array<std::string_view, 2> kServers{"ceph-mon", "ceph-osd"};
+constexpr std::size_t kMostSockets = 64 << 20;  ///< bytes of a table of sockets
+
+bool has_ended(const std::error_code& failed) {
+  return failed == std::errc::no_such_file_or_directory || failed == std::errc::no_such_process;
+}
+
+/// Whether it has a thread of Ceph's messenger. The thread's name is readable without a capability, and the same
+/// however the program was linked.
+result<bool> has_messenger(const fs::path& process) {
+  std::error_code failed;
+  for (fs::directory_iterator thread(process / "task", failed), end; !failed && thread != end;
+       thread.increment(failed)) {
+    const auto name = sysfs::attribute(thread->path() / "comm");
+    if (name && name->starts_with(kMessenger)) return true;
+    std::error_code gone;
+    if (!name && fs::exists(thread->path() / "comm", gone))
+      return Error{errc::unavailable, "cannot read " + (thread->path() / "comm").string()};
+  }
+  if (failed && !has_ended(failed))
+    return Error{errc::unavailable, "reading " + (process / "task").string() + ": " + failed.message()};
+  return false;
+}
+
+/// "0100007F:1A85", "0000...:1A85" as the kernel prints them; the address in words of the machine's byte order.
+std::optional<std::pair<std::string, std::string>> parse_end(std::string_view text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string_view::npos || (colon != 8 && colon != 32)) return std::nullopt;
+  std::array<std::uint32_t, 4> words{};
+  for (std::size_t i = 0; i * 8 < colon; ++i) {
+    const auto word = sysfs::number<std::uint32_t>(text.substr(i * 8, 8), 16);
+    if (!word) return std::nullopt;
+    words.at(i) = *word;
+  }
+  const auto port = sysfs::number<std::uint16_t>(text.substr(colon + 1), 16);
+  std::array<char, INET6_ADDRSTRLEN> address{};
+  if (!port || ::inet_ntop(colon == 8 ? AF_INET : AF_INET6, words.data(), address.data(), address.size()) == nullptr)
+    return std::nullopt;
+  const std::string host = colon == 8 ? address.data() : "[" + std::string(address.data()) + "]";
+  return std::pair(host, std::to_string(*port));
+}
+
+struct Socket {
+  std::string local, port, remote;
+  std::uint32_t state = 0, queued = 0;
+};
+
+/// A line of /proc/net/tcp: number, local, remote, state, queues.
+std::optional<Socket> parse_socket(const std::string& line) {
+  std::istringstream words(line);
+  std::string number, local, remote, state, queues;
+  words >> number >> local >> remote >> state >> queues;
+  const auto here = parse_end(local), there = parse_end(remote);
+  const auto code = sysfs::number<std::uint32_t>(state, 16);
+  const auto queued = sysfs::number<std::uint32_t>(std::string_view(queues).substr(0, queues.find(':')), 16);
+  if (!words || !here || !there || !code || !queued) return std::nullopt;
+  return Socket{here->first + ":" + here->second, here->second, there->first + ":" + there->second, *code, *queued};
+}
+
+/// Its process has closed it or has ended, and the kernel still sends what it has. The end of the stream counts as a
+/// byte of the queue.
+bool is_unsent(const Socket& socket) {
+  constexpr std::uint32_t fin_wait_1 = 4, last_ack = 9, closing = 11;
+  return (socket.state == fin_wait_1 || socket.state == last_ack || socket.state == closing) && socket.queued > 1;
+}
+
+/// Of one network namespace. Ceph's clients do not listen, so the answers of this node's servers do not count.
+void add_unsent(CephClients& found, const fs::path& net) {
+  constexpr std::uint32_t listen = 10;
+  std::vector<Socket> sockets;
+  for (const char* table : {"tcp", "tcp6"}) {
+    const auto text = read_file((net / table).string(), kMostSockets);
+    if (!text) {
+      // Without IPv6 there is no second one.
+      if (text.error().code != errc::not_found)
+        found.unseen.push_back("the sockets of this node: " + text.error().text);
+      continue;
+    }
+    std::istringstream lines(*text);
+    std::string line;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) {
+      if (auto socket = parse_socket(line))
+        sockets.push_back(std::move(*socket));
+      else
+        found.unseen.push_back("the sockets of this node: a line of " + (net / table).string() + " is not understood");
+    }
+  }
+  std::set<std::string> served;
+  for (const auto& socket : sockets)
+    if (socket.state == listen) served.insert(socket.port);
+  for (const auto& socket : sockets)
+    if (is_unsent(socket) && !served.contains(socket.port))
+      found.unsent.push_back(socket.local + " to " + socket.remote);
+}
+
+std::vector<fs::path> processes(CephClients& found, const std::string& root) {
+  std::vector<fs::path> all;
+  std::error_code failed;
+  for (fs::directory_iterator entry(root + "/proc", failed), end; !failed && entry != end; entry.increment(failed))
+    if (sysfs::number<int>(entry->path().filename().string())) all.push_back(entry->path());
+  if (failed) found.unseen.push_back("the processes of this node: " + failed.message());
+  return all;
+}
+
+void add_programs(CephClients& found, const std::vector<fs::path>& processes, int own) {
+  for (const auto& process : processes) {
+    const std::string pid = process.filename().string();
+    if (pid == std::to_string(own)) continue;
+    const auto has = has_messenger(process);
+    if (has && !*has) continue;
+    const std::string name = sysfs::attribute(process / "comm").value_or("a program");
+    if (std::ranges::find(kServers, name) != kServers.end()) continue;
+    if (has)
+      found.programs.push_back(name + ", process " + pid);
+    else
+      found.unseen.push_back("whether process " + pid + " has a Ceph client: " + has.error().text);
+  }
+}
+
+/// A file below net/ has another number in each network namespace.
+void add_sockets(CephClients& found, const std::vector<fs::path>& processes) {
+  std::set<ino_t> seen;
+  for (const auto& process : processes) {
+    struct stat table{};
+    if (::stat((process / "net/tcp").c_str(), &table) == 0) {
+      if (seen.insert(table.st_ino).second) add_unsent(found, process / "net");
+      continue;
+    }
+    // One that has ended, or ends, is in no namespace any more.
+    if (errno != ENOENT && errno != ESRCH && errno != EINVAL)
+      found.unseen.push_back("the sockets of process " + process.filename().string() + ": " + std::strerror(errno));
+  }
+  if (seen.empty()) found.unseen.emplace_back("the sockets of this node: /proc shows none");
+}
+
+/// Nothing: it is a part of the kernel, which does not count the users of those.
+std::optional<bool> is_module_used(const std::string& root, const std::string& name) {
+  const fs::path folder = root + "/sys/module/" + name;
+  std::error_code failed;
+  if (!fs::exists(folder, failed)) return failed ? std::nullopt : std::optional(false);
+  const auto users = sysfs::attribute(folder / "refcnt");
+  const auto count = users ? sysfs::number<int>(*users) : std::nullopt;
+  return count ? std::optional(*count != 0) : std::nullopt;
+}
+
+void add_kernel(CephClients& found, const std::string& root) {
+  std::error_code failed;
+  if (!fs::exists(root + "/sys/module", failed)) {
+    found.unseen.emplace_back("the kernel's modules: /sys/module is not there");
+    return;
+  }
+  // Each mount has a reference, in whatever namespace and however it was unmounted.
+  const auto cephfs = is_module_used(root, "ceph");
+  found.cephfs = cephfs.value_or(false);
+  if (!cephfs)
+    found.unseen.emplace_back("whether a CephFS is mounted: this kernel has it built in, and counts no users");
+  // A virtual machine may reach the cluster by this node's address.
+  for (const char* module : {"kvm_intel", "kvm_amd"})
+    if (is_module_used(root, module).value_or(true))
+      found.unseen.emplace_back("Ceph clients in virtual machines of this node, which may have its address");
+}
+
+}  // namespace
+
+// Processes first, then sockets: whoever ends in between is seen by what it leaves.
+CephClients find_ceph_clients(const std::string& root, int own) {
+  CephClients found;
+  if (pid_namespace(root + "/proc") != kHostPids)
+    found.unseen.emplace_back("the processes of this node: the agent is not in the host's PID namespace (hostPID)");
+  const auto all = processes(found, root);
+  add_programs(found, all, own);
+  add_kernel(found, root);
+  add_sockets(found, all);
+  std::ranges::sort(found.unseen);
+  const auto repeated = std::ranges::unique(found.unseen);
+  found.unseen.erase(repeated.begin(), repeated.end());
+  return found;
+}
+
+}  // namespace corbd::host

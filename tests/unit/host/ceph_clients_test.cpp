@@ -1,0 +1,118 @@
+// Which Ceph clients a node has, by a /proc and a /sys of the test's own.
+#include "corbd/host/ceph_clients.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "support/catch.hpp"
+#include "support/folder.hpp"
+
+using namespace corbd;
+namespace fs = std::filesystem;
+using Texts = std::vector<std::string>;
+
+namespace {
+
+constexpr const char* kHeader = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
+
+/// A node with one process, which is no client.
+struct Node {
+  Node() {
+    fs::create_directories(root.path() + "/proc/self/ns");
+    fs::create_symlink("pid:[4026531836]", root.path() + "/proc/self/ns/pid");
+    fs::create_directories(root.path() + "/sys/module");
+    process(1, {"systemd"});
+    sockets(1, "");
+  }
+  void put(const std::string& path, const std::string& text) const {
+    const fs::path file(root.path() + "/" + path);
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  void process(int pid, const Texts& threads) const {
+    const std::string folder = "proc/" + std::to_string(pid);
+    put(folder + "/comm", threads.front() + "\n");
+    for (std::size_t i = 0; i < threads.size(); ++i)
+      put(folder + "/task/" + std::to_string(pid + static_cast<int>(i)) + "/comm", threads[i] + "\n");
+  }
+  void sockets(int pid, const std::string& lines) const {
+    put("proc/" + std::to_string(pid) + "/net/tcp", kHeader + lines);
+  }
+  host::CephClients look(int own = 99) const { return host::find_ceph_clients(root.path(), own); }
+
+  test::Folder root;
+};
+
+}  // namespace
+
+TEST_CASE("a node without Ceph clients shows none, and nothing is left unseen") {
+  const Node node;
+  const auto found = node.look();
+  CHECK(found.programs.empty());
+  CHECK(found.unsent.empty());
+  CHECK_FALSE(found.cephfs);
+  CHECK(found.unseen == Texts{});
+}
+
+TEST_CASE("a program with a thread of Ceph's messenger is a client, unless it is this process, an OSD or a monitor") {
+  const Node node;
+  node.process(10, {"rbd-nbd", "log", "msgr-worker-0"});
+  node.process(20, {"qemu", "msgr-worker-2"});
+  node.process(30, {"ceph-osd", "msgr-worker-0"});
+  node.process(40, {"ceph-mon", "msgr-worker-0"});
+  node.process(99, {"corbd", "msgr-worker-0"});
+  auto programs = node.look().programs;
+  std::ranges::sort(programs);
+  CHECK(programs == Texts{"qemu, process 20", "rbd-nbd, process 10"});
+}
+
+TEST_CASE("a CephFS is seen by the users of its module, and unseen where nobody counts them") {
+  const Node node;
+  node.put("sys/module/ceph/refcnt", "0\n");
+  CHECK_FALSE(node.look().cephfs);
+  node.put("sys/module/ceph/refcnt", "2\n");
+  CHECK(node.look().cephfs);
+  fs::remove(node.root.path() + "/sys/module/ceph/refcnt");
+  CHECK_FALSE(node.look().cephfs);
+  CHECK(node.look().unseen.size() == 1);
+}
+
+TEST_CASE("virtual machines hide their clients") {
+  const Node node;
+  node.put("sys/module/kvm_intel/refcnt", "0\n");
+  CHECK(node.look().unseen.empty());
+  node.put("sys/module/kvm_amd/refcnt", "1\n");
+  CHECK(node.look().unseen.size() == 1);
+}
+
+TEST_CASE("a closed socket with data to send is seen in every network namespace, unless this node served it") {
+  const Node node;
+  node.sockets(1,
+               // FIN_WAIT1 with data; the same with its end alone; established; a port that listens.
+               "   0: 0700000A:9C40 0100000A:1A91 04 00000101:00000000 01:00000014 00000000     0\n"
+               "   1: 0700000A:9C41 0100000A:1A91 04 00000001:00000000 01:00000014 00000000     0\n"
+               "   2: 0700000A:9C42 0100000A:1A91 01 00000101:00000000 01:00000014 00000000     0\n"
+               "   3: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0\n"
+               "   4: 0700000A:1F90 0800000A:C350 09 00000101:00000000 01:00000014 00000000     0\n");
+  node.process(50, {"pause"});
+  node.sockets(50, "   0: 0A01000A:9C40 0100000A:1A91 0B 00000010:00000000 01:00000014 00000000     0\n");
+  auto unsent = node.look().unsent;
+  std::ranges::sort(unsent);
+  CHECK(unsent == Texts{"10.0.0.7:40000 to 10.0.0.1:6801", "10.0.1.10:40000 to 10.0.0.1:6801"});
+}
+
+TEST_CASE("a node whose processes, sockets or modules cannot be seen is not clean") {
+  const Node other;
+  fs::remove(other.root.path() + "/proc/self/ns/pid");
+  fs::create_symlink("pid:[4026532555]", other.root.path() + "/proc/self/ns/pid");
+  CHECK(other.look().unseen.size() == 1);
+  const Node strange;
+  strange.sockets(1, "what is this\n");
+  CHECK(strange.look().unseen.size() == 1);
+  const Node without;
+  fs::remove_all(without.root.path() + "/sys/module");
+  CHECK(without.look().unseen.size() == 1);
+  const test::Folder nothing;
+  CHECK(host::find_ceph_clients(nothing.path(), 1).unseen.size() >= 3);
+}
