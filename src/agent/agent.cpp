@@ -36,6 +36,7 @@
 #include "mounters.hpp"
 #include "node_files.hpp"
 #include "node_labels.hpp"
+#include "node_writers.hpp"
 #include "runner.hpp"
 #include "shutdown.hpp"
 #include "takeover.hpp"
@@ -106,7 +107,9 @@ class Agent final {
                     kubernetes_config()),
         mounters_(options, files_, shell_, kubernetes_),
         healer_(control_, *clock_, shell_, heal_config(options)),
-        fencer_(*clusters_, [this](const std::string& id) { return monitors_of(options_, id); }),
+        fencer_(
+            *clusters_, [this](const std::string& id) { return monitors_of(options_, id); },
+            [this](Until until) { return look_for_writers(node_parts(), until); }),
         csi_(control_, *clock_, shell_, csi_config()),
         cordon_(control_, *clock_, files_, options.state_dir),
         lives_(std::move(start.lives)),
@@ -219,6 +222,10 @@ class Agent final {
       kubernetes_.report_override(id, by, done);
     };
     return sources;
+  }
+
+  NodeParts node_parts() {
+    return {.volumes = shell_, .devices = devices_, .kernel = *kernel_, .mounts = *mounts_, .files = files_};
   }
 
   ops::WebSources web_sources() {

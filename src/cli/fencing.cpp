@@ -213,6 +213,42 @@ struct ListFences final : FencingQuestion {
   }
 };
 
+/// The node asks itself, because nobody else sees what it still has.
+struct Unfence final : FencingQuestion {
+  static constexpr const char* kName = "unfence";
+  static constexpr const char* kDescription =
+      "Check whether this node, which the cluster has fenced, may be let in again without a reboot";
+
+  explicit Unfence(CLI::App& command) : FencingQuestion(command) {
+    command
+        .add_flag("--self-check", self_check,
+                  "Look at this agent's volumes and clients, and at every other Ceph client of the node")
+        ->required();
+    add_user(command, true);
+    command.add_flag("--yes-really", yes_really, "Take the fences away that are clean");
+  }
+  int ask(Agent& agent) override {
+    v1::SelfCheckRequest request;
+    request.set_unfence(yes_really);
+    v1::SelfCheckResponse done;
+    if (!fill_user(request) || !answered(agent, &Stub::SelfCheck, request, done)) return kRefused;
+    std::string text;
+    bool clean = true;
+    for (const auto& fence : done.fences()) {
+      text += fence.verdict() + ": " + for_terminal(fence.what()) + ", until " + time_text(fence.until_at_ms()) + "\n";
+      for (const auto& reason : fence.reasons()) text += "  " + for_terminal(reason) + "\n";
+      clean = clean && fence.verdict() == "clean";
+    }
+    for (const auto& entry : done.removed()) text += "unfenced: " + entry + "\n";
+    if (say(rpc::json_of(done), text.empty() ? "no fence covers a client of this node\n" : text) != 0) return kRefused;
+    for (const auto& entry : done.remain()) tell("still fenced by " + entry);
+    if (!clean) return tell("not every fence may be taken away now. Those that are not clean stay");
+    return yes_really || done.fences().empty() ? 0 : tell("nothing was unfenced. Confirm with --yes-really", 0);
+  }
+
+  bool self_check = false;
+};
+
 }  // namespace
 
 void add_fencing(CLI::App& app, Chosen& chosen) {
@@ -223,6 +259,7 @@ void add_fencing(CLI::App& app, Chosen& chosen) {
   add<AddFence>(*fence, chosen);
   add<RemoveFence>(*fence, chosen);
   add<ListFences>(*fence, chosen);
+  add<Unfence>(app, chosen);
 }
 
 }  // namespace corbd::cli

@@ -152,4 +152,51 @@ task<result<Fencer::Clients>> Fencer::clients(Asker asker, Until until) {
   co_return found;
 }
 
+/// The fence stands from the first look at the blocklist to the last, and under it nothing can begin to write. So what
+/// was clean in between is clean at the end.
+task<result<SelfCheck>> Fencer::self_check(Asker asker, bool unfence, Until until) {
+  const auto to = access(asker);
+  if (!to) co_return to.error();
+  if (!look_)
+    co_return Error{errc::unimplemented, "this process only fences and serves no node: ask the agent of the node"};
+  auto before = co_await clusters_.blocklist(*to, until);
+  if (!before) co_return before.error();
+  auto clients = co_await clusters_.end_refused(*to, until);
+  if (!clients) co_return clients.error();
+  auto node = co_await look_(until);
+  auto now = co_await clusters_.blocklist(*to, until);
+  if (!now) co_return now.error();
+  CheckFacts facts{std::move(*clients), std::move(node), std::move(*before), std::move(*now)};
+  SelfCheck check{fence::self_check(facts)};
+  for (const auto& fence : check.fences)
+    log::info("cluster.fence_checked", {{"cluster", asker.cluster_id},
+                                        {"fence", fence.entry.text()},
+                                        {"verdict", name(fence.verdict())},
+                                        {"reasons", fence.reasons.size()},
+                                        {"first", fence.reasons.empty() ? "" : fence.reasons.front().what}});
+  if (unfence)
+    if (auto done = co_await unfence_clean(*to, asker, check, std::move(facts.now), until); !done)
+      co_return done.error();
+  co_return check;
+}
+
+task<result<>> Fencer::unfence_clean(image::Access to, Asker asker, SelfCheck& check, image::Blocklist now,
+                                     Until until) {
+  std::vector<BlocklistEntry> clean;
+  for (const auto& fence : check.fences)
+    if (fence.verdict() == Verdict::clean) clean.push_back(fence.entry);
+  if (clean.empty()) co_return result<>();
+  log_change("cluster.unfencing", asker, clean);
+  const auto results = co_await clusters_.unblock(to, clean, until);
+  if (!results) co_return results.error();
+  if (auto done = told("unfenced", clean, *results); !done) co_return done;
+  log_change("cluster.fence_removed", asker, clean);
+  for (const auto& entry : clean)
+    for (auto& other : remaining(entry.addresses, now, clean))
+      if (std::ranges::none_of(check.remain, [&](const auto& one) { return one.same_target(other); }))
+        check.remain.push_back(std::move(other));
+  check.removed = std::move(clean);
+  co_return result<>();
+}
+
 }  // namespace corbd::fence

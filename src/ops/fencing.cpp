@@ -62,6 +62,10 @@ const char* kind_of(const image::BlocklistEntry& entry) {
   return entry.kind == Kind::range ? "range" : entry.kind == Kind::host ? "address" : "client";
 }
 
+std::int64_t ms_of(std::chrono::system_clock::time_point at) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch()).count();
+}
+
 void report(v1::FenceResponse& into, const fence::Report& done) {
   for (const auto& entry : done.changed) into.add_changed(entry.text());
   for (const auto& entry : done.remain) into.add_remain(entry.text());
@@ -105,6 +109,12 @@ class Fencing final : public v1::Fencing::CallbackService {
     };
     return server_.unary(context, "Unfence", request->cluster_id(), work);
   }
+  Reactor* SelfCheck(Context* context, const v1::SelfCheckRequest* request, v1::SelfCheckResponse* response) override {
+    auto work = [this, request, response, by = rpc::peer_of(*context)](Until until) {
+      return self_check(*request, *response, by, until);
+    };
+    return server_.unary(context, "SelfCheck", request->cluster_id(), work);
+  }
 
  private:
   static std::string subject_of(const v1::ImageAt& at) { return at.volume_id().empty() ? at.image() : at.volume_id(); }
@@ -133,14 +143,13 @@ class Fencing final : public v1::Fencing::CallbackService {
   }
 
   task<result<>> list(const v1::ListFencesRequest& request, v1::ListFencesResponse& response, Until until) {
-    using namespace std::chrono;
     const auto now = co_await fencer_.list(asker_of(request), until);
     if (!now) co_return now.error();
     for (const auto& entry : now->entries) {
       auto& shown = *response.add_entries();
       shown.set_what(entry.text());
       shown.set_kind(kind_of(entry));
-      shown.set_until_at_ms(duration_cast<milliseconds>(entry.until.time_since_epoch()).count());
+      shown.set_until_at_ms(ms_of(entry.until));
       const image::Blocklist alone{"", {entry}};
       for (const auto& client : now->own) shown.set_own(shown.own() || alone.find(client) != nullptr);
     }
@@ -178,6 +187,25 @@ class Fencing final : public v1::Fencing::CallbackService {
     const auto done = co_await fencer_.unfence(std::move(asker), std::move(*order), until);
     if (!done) co_return done.error();
     report(response, *done);
+    co_return result<>();
+  }
+
+  task<result<>> self_check(const v1::SelfCheckRequest& request, v1::SelfCheckResponse& response, std::string by,
+                            Until until) {
+    auto asker = asker_of(request);
+    if (request.unfence()) log::warning("admin.unfence", {{"cluster", asker.cluster_id}, {"by", by}});
+    const auto done = co_await fencer_.self_check(std::move(asker), request.unfence(), until);
+    if (!done) co_return done.error();
+    for (const auto& fence : done->fences) {
+      auto& shown = *response.add_fences();
+      shown.set_what(fence.entry.text());
+      shown.set_kind(kind_of(fence.entry));
+      shown.set_until_at_ms(ms_of(fence.entry.until));
+      shown.set_verdict(std::string(fence::name(fence.verdict())));
+      for (const auto& reason : fence.reasons) shown.add_reasons(rpc::valid_utf8(reason.what));
+    }
+    for (const auto& entry : done->removed) response.add_removed(entry.text());
+    for (const auto& entry : done->remain) response.add_remain(entry.text());
     co_return result<>();
   }
 

@@ -64,6 +64,7 @@ ELSEWHERE = {
         "corbd heal ID": (SEEN, '"heal", volume.id'), "corbd heal ID --without-proof": ("tests/lab/stories_owner.py", '"heal", volume.id, "--without-proof"'),
         "corbd fail ID --yes-really": ("tests/lab/stories_heal.py", '"fail", volume.id, "--yes-really"'),
         "corbd holders VOLUME": ("tests/lab/stories_fence.py", '"holders", volume.id'), "corbd fence ls": ("tests/lab/stories_fence.py", '"fence", "ls"'),
+        "corbd unfence --self-check": (UNIT, '"unfence", "--self-check"'),
         "corbd drain": (MOVED, '"drain"'), "corbd drain --undo": ("tests/unit/cli/drain_test.cpp", "undo"),
         "corbd alive": ("tests/unit/ops/command_test.cpp", "corbd alive ends with 0"), "corbd-probe": ("tests/process/probe_test.cpp", 'probes(ground, "alive"'),
         "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "corbd doctor --bundle FILE": ("tests/lab/stories_container.py", '"--bundle"'),

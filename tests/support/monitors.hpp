@@ -43,6 +43,7 @@ class Monitors final : public still::Clusters {
     }
     co_return results;
   }
+  task<result<image::OwnClients>> end_refused(image::Access, Until) override { co_return clients; }
   std::vector<std::string> listed() const {
     std::vector<std::string> all;
     for (const auto& entry : now.entries) all.push_back(entry.text());
@@ -61,6 +62,7 @@ class Monitors final : public still::Clusters {
   }
 
   image::Blocklist now{"fsid"};
+  result<image::OwnClients> clients = image::OwnClients{};
   /// Days from the clocks of the nodes.
   std::chrono::system_clock::time_point clock{std::chrono::hours(400000)};
   bool ranges = true;

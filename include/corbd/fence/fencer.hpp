@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "corbd/fence/fence.hpp"
+#include "corbd/fence/self_check.hpp"
 #include "corbd/image/image.hpp"
 
 namespace corbd::fence {
@@ -31,12 +32,22 @@ struct Report {
   std::vector<BlocklistEntry> remain = {};  ///< of an unfencing: what keeps some of the addresses fenced
 };
 
+/// What a node's check of itself came to.
+struct SelfCheck {
+  std::vector<CheckedFence> fences;
+  std::vector<BlocklistEntry> removed = {};
+  std::vector<BlocklistEntry> remain = {};  ///< fences that keep an address of a removed one fenced
+};
+
 /// Control thread only.
 class Fencer {
  public:
   /// The monitors of a cluster in config.json.
   using Monitors = std::function<result<std::vector<std::string>>(const std::string& cluster_id)>;
-  Fencer(image::Clusters& clusters, Monitors monitors) : clusters_(clusters), monitors_(std::move(monitors)) {}
+  using Look = std::function<task<NodeWriters>(Until)>;
+  /// `look`: at the node of this process; null if it only fences.
+  Fencer(image::Clusters& clusters, Monitors monitors, Look look = {})
+      : clusters_(clusters), monitors_(std::move(monitors)), look_(std::move(look)) {}
 
   /// Each block gets an entry of its own, for so long from now; one that lasts longer stays so. When it has succeeded,
   /// every client of this agent has the OSD map with the fence.
@@ -50,6 +61,9 @@ class Fencer {
     std::vector<AddressBlock> addresses;
   };
   task<result<Clients>> clients(Asker asker, Until until);
+  /// Whether this node may be let in again (docs/dead-node.md#without-a-reboot). It ends this agent's clients that the
+  /// cluster refuses. `unfence`: takes the fences away that are clean.
+  task<result<SelfCheck>> self_check(Asker asker, bool unfence, Until until);
 
  private:
   struct Begun {
@@ -62,8 +76,10 @@ class Fencer {
   task<result<>> block(image::Access to, std::vector<BlocklistEntry> entries, std::chrono::seconds duration,
                        Until until);
   task<result<>> block_each(image::Access to, AddressBlock block, std::chrono::seconds duration, Until until);
+  task<result<>> unfence_clean(image::Access to, Asker asker, SelfCheck& check, image::Blocklist now, Until until);
   image::Clusters& clusters_;
   Monitors monitors_;
+  Look look_;
 };
 
 }  // namespace corbd::fence

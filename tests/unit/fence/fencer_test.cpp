@@ -15,14 +15,31 @@ namespace {
 struct Scene {
   test::Loop loop;
   test::Monitors monitors;
-  fence::Fencer fencer{monitors, [](const std::string& cluster) -> result<std::vector<std::string>> {
+  fence::Fencer fencer{monitors,
+                       [](const std::string& cluster) -> result<std::vector<std::string>> {
                          if (cluster != "lab") return Error{errc::not_found, "no cluster " + cluster};
                          return std::vector<std::string>{"10.0.0.1"};
-                       }};
+                       },
+                       [this](Until) { return look(); }};
+  fence::NodeWriters node;
+  std::function<void()> meanwhile = [] {};  ///< somebody else does that during a look at the node
   fence::Asker asker{"lab", "admin", Secret("key")};
 
   result<fence::Report> fence(Texts blocks, std::chrono::seconds lasts = fence::kLasting) {
     return test::Started<result<fence::Report>>(loop.io, fencer.fence(asker, {std::move(blocks), lasts}, {})).get();
+  }
+  task<fence::NodeWriters> look() {
+    meanwhile();
+    co_return node;
+  }
+  result<fence::SelfCheck> self_check(bool unfence) {
+    return test::Started<result<fence::SelfCheck>>(loop.io, fencer.self_check(asker, unfence, {})).get();
+  }
+  /// This node is fenced, and its client was cut off and has ended.
+  void fence_this_node() {
+    CHECK(fence({"10.0.0.7/32"}, 24h));
+    monitors.now.own = {"10.0.0.7:0/9"};
+    monitors.clients = image::OwnClients{.known = {"10.0.0.7:0/5"}};
   }
   result<fence::Report> unfence(Texts blocks) {
     return test::Started<result<fence::Report>>(loop.io, fencer.unfence(asker, {std::move(blocks)}, {})).get();
@@ -181,4 +198,62 @@ TEST_CASE("the clients to fence are those that serve; without one, the client th
   CHECK(ask() == Texts{"10.0.0.7/32", "fd00::7/128", "10.0.0.9/32"});
   scene.monitors.now.serving = {"10.0.0.7:0/6", "[fd00::7]:0/6"};
   CHECK(ask() == Texts{"10.0.0.7/32", "fd00::7/128"});
+}
+
+TEST_CASE("a fenced node that is clean is let in again by its own check, and only if that is asked for") {
+  Scene scene;
+  CHECK(scene.fence({"10.0.0.0/24"}));
+  scene.fence_this_node();
+  const auto looked = scene.self_check(false);
+  REQUIRE(looked);
+  REQUIRE(looked->fences.size() == 2);
+  CHECK(looked->fences.front().verdict() == fence::Verdict::unknown);
+  CHECK(looked->fences.back().verdict() == fence::Verdict::clean);
+  CHECK(scene.monitors.listed() == Texts{"10.0.0.0/24", "10.0.0.7/32"});
+  const auto done = scene.self_check(true);
+  REQUIRE(done);
+  REQUIRE(done->removed.size() == 1);
+  CHECK(done->removed.front().text() == "10.0.0.7/32");
+  REQUIRE(done->remain.size() == 1);
+  CHECK(done->remain.front().text() == "10.0.0.0/24");
+  CHECK(scene.monitors.listed() == Texts{"10.0.0.0/24"});
+}
+
+TEST_CASE("a node that is not clean stays fenced, whatever is asked for") {
+  Scene scene;
+  scene.fence_this_node();
+  scene.node.programs = {"rbd-nbd, process 7"};
+  const auto done = scene.self_check(true);
+  REQUIRE(done);
+  CHECK(done->removed.empty());
+  CHECK(done->fences.front().verdict() == fence::Verdict::unclean);
+  CHECK(scene.monitors.listed() == Texts{"10.0.0.7/32"});
+}
+
+TEST_CASE("a fence that ended and was made again during the check stays") {
+  Scene scene;
+  scene.fence_this_node();
+  scene.meanwhile = [&] { scene.monitors.now.entries.front().until += 1h; };
+  const auto done = scene.self_check(true);
+  REQUIRE(done);
+  REQUIRE(done->fences.size() == 1);
+  CHECK(done->fences.front().verdict() == fence::Verdict::unknown);
+  CHECK(scene.monitors.listed() == Texts{"10.0.0.7/32"});
+}
+
+TEST_CASE("a check whose agent cannot end its own clients fails, and leaves the fence") {
+  Scene scene;
+  scene.fence_this_node();
+  scene.monitors.clients = Error{errc::permission_denied, "no caps"};
+  CHECK(scene.self_check(true).error().code == errc::permission_denied);
+  CHECK(scene.monitors.listed() == Texts{"10.0.0.7/32"});
+}
+
+TEST_CASE("a program that only fences checks no node") {
+  Scene scene;
+  fence::Fencer only{scene.monitors,
+                     [](const std::string&) -> result<std::vector<std::string>> { return Texts{"10.0.0.1"}; }};
+  const auto done =
+      test::Started<result<fence::SelfCheck>>(scene.loop.io, only.self_check(scene.asker, true, {})).get();
+  CHECK(done.error().code == errc::unimplemented);
 }

@@ -73,12 +73,15 @@ class Scene {
  public:
   Volumes volumes;
   test::Monitors monitors;
+  fence::NodeWriters node;
 
  private:
   heal::Healer healer_{thread_.control(), *clock_, volumes, {}};
-  fence::Fencer fencer_{monitors, [](const std::string&) -> result<std::vector<std::string>> {
-                          return std::vector<std::string>{"10.0.0.1"};
-                        }};
+  task<fence::NodeWriters> look() { co_return node; }
+  fence::Fencer fencer_{
+      monitors,
+      [](const std::string&) -> result<std::vector<std::string>> { return std::vector<std::string>{"10.0.0.1"}; },
+      [this](Until) { return look(); }};
   std::unique_ptr<ops::Admin> server_;
 };
 
@@ -163,4 +166,30 @@ TEST_CASE("corbd fence ls has every entry, and fence rm takes one away when it i
   CHECK(scene.monitors.now.entries.size() == 2);
   CHECK(scene.ask({"fence", "rm", "10.0.0.0/24", "--yes-really"}).out == "unfenced: 10.0.0.0/24\n");
   CHECK(scene.ask({"fence", "rm", "10.0.0.0/24", "--yes-really"}).out == "these blocks have no fence of their own\n");
+}
+
+TEST_CASE("corbd unfence says what keeps the node out, and lets it in once it is clean and that is confirmed") {
+  Scene scene;
+  CHECK(scene.ask({"unfence", "--self-check"}).out == "no fence covers a client of this node\n");
+  scene.monitors.now.entries = {image::entry_of_range(image::AddressBlock::parse("10.0.0.9/32").value())};
+  scene.monitors.clients = image::OwnClients{.known = {"10.0.0.9:0/1"}};
+  scene.node.programs = {"rbd-nbd, process 7"};
+  const auto unclean = scene.ask({"unfence", "--self-check", "--yes-really"});
+  CHECK(unclean.code == 1);
+  CHECK(has(unclean.out, "unclean: 10.0.0.9/32, until "));
+  CHECK(has(unclean.out, "\n  rbd-nbd, process 7 has a Ceph client: end it\n"));
+  CHECK(has(unclean.problems, "Those that are not clean stay"));
+  CHECK(scene.monitors.now.entries.size() == 1);
+  scene.node.programs.clear();
+  const auto looked = scene.ask({"unfence", "--self-check"});
+  CHECK(looked.code == 0);
+  CHECK(looked.out.starts_with("clean: 10.0.0.9/32, until "));
+  CHECK(has(looked.problems, "nothing was unfenced"));
+  CHECK(scene.monitors.now.entries.size() == 1);
+  const auto json = boost::json::parse(scene.ask({"unfence", "--self-check", "-o", "json"}).out).as_object();
+  CHECK(json.at("fences").as_array().front().as_object().at("verdict") == "clean");
+  const auto done = scene.ask({"unfence", "--self-check", "--yes-really"});
+  CHECK(done.code == 0);
+  CHECK(has(done.out, "unfenced: 10.0.0.9/32\n"));
+  CHECK(scene.monitors.now.entries.empty());
 }
