@@ -134,8 +134,12 @@ Arguments btrfs_grow(const std::string&, const std::string& target) {
 // --- the table
 
 constexpr std::array kTypes{
-    FilesystemType{
-        .name = "ext4", .package = "e2fsprogs", .mkfs_options = ext4_options, .extent = ext_extent, .grow = ext_grow},
+    FilesystemType{.name = "ext4",
+                   .package = "e2fsprogs",
+                   .mkfs_options = ext4_options,
+                   .encryption_option = "-Oencrypt",
+                   .extent = ext_extent,
+                   .grow = ext_grow},
     // A clone of an image has its filesystem's UUID, and xfs mounts each UUID only once.
     FilesystemType{.name = "xfs",
                    .package = "xfsprogs",
@@ -168,6 +172,18 @@ const FilesystemType* filesystem_type(std::string_view name) {
 std::string known_filesystems() {
   std::string text;
   for (const auto& type : kTypes) text += (text.empty() ? "" : ", ") + std::string(type.name);
+  return text;
+}
+
+bool encrypts_files(std::string_view fstype) {
+  const auto* type = filesystem_type(fstype);
+  return type != nullptr && !type->encryption_option.empty();
+}
+
+std::string encrypting_filesystems() {
+  std::string text;
+  for (const auto& type : kTypes)
+    if (!type.encryption_option.empty()) text += (text.empty() ? "" : " or ") + std::string(type.name);
   return text;
 }
 

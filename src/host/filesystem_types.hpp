@@ -19,7 +19,8 @@ struct FilesystemType {
   std::string_view package;  ///< Debian's, with all of its tools: deploy/packages reads it here
   /// ceph-csi's options of mkfs for an image that was proven empty. `zeroes`: the whole device reads as zeros.
   Arguments (*mkfs_options)(bool zeroes) = nullptr;
-  std::string_view mount_option = {};  ///< added to every mount
+  std::string_view encryption_option = {};  ///< of mkfs, so that a folder can be encrypted (fscrypt); empty: none can
+  std::string_view mount_option = {};       ///< added to every mount
   /// The size of one that is mounted at `target`.
   result<Extent> (*extent)(const std::string& device, const std::string& target) = nullptr;
   /// The command that makes one as large as its device, while it is mounted at `target`.
@@ -28,6 +29,8 @@ struct FilesystemType {
 
 /// "ext4, xfs, ...": for texts.
 std::string known_filesystems();
+/// The types that can encrypt a folder: for texts.
+std::string encrypting_filesystems();
 /// Nothing for a type without a row.
 const FilesystemType* filesystem_type(std::string_view name);
 

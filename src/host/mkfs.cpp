@@ -37,18 +37,22 @@ std::string describe(const Probe& found) {
 
 }  // namespace
 
-result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, bool zeroes) {
+result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, MkfsFor made_for) {
   const auto* type = filesystem_type(fstype);
   if (type == nullptr)
     return Error{errc::invalid_argument,
                  "filesystem type \"" + fstype + "\" is not known: this agent knows " + known_filesystems()};
+  if (made_for.files_encrypted && type->encryption_option.empty())
+    return Error{errc::invalid_argument,
+                 "a filesystem of type " + fstype + " cannot encrypt files: use " + encrypting_filesystems()};
   const auto found = probe(device);
   if (!found) return found.error();
   if (found->kind != Probe::Kind::nothing)
     return Error{errc::not_empty, "refusing to format " + device + ": it already holds " + describe(*found)};
   Arguments argv{"mkfs." + fstype};
-  for (auto& argument : options.empty() ? type->mkfs_options(zeroes) : arguments_of(options))
+  for (auto& argument : options.empty() ? type->mkfs_options(made_for.zeroes) : arguments_of(options))
     argv.push_back(std::move(argument));
+  if (made_for.files_encrypted) argv.emplace_back(type->encryption_option);
   argv.push_back(device);
   const auto ended = run(argv, Capture::errors);
   if (!ended && ended.error().code == errc::not_found) return Error{errc::failed_precondition, ended.error().text};

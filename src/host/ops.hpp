@@ -16,7 +16,7 @@ namespace corbd::host::ops {
 result<Probe> probe(const std::string& device);
 
 /// As Filesystems::mkfs.
-result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, bool zeroes = false);
+result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, MkfsFor made_for = {});
 result<> fsck(const std::string& device, const std::string& fstype, const std::string& options);
 
 result<> mount(const std::string& device, const std::string& fstype, const std::string& target,

@@ -100,9 +100,10 @@ class HelperFilesystems final : public Filesystems {
     json::object body{{"op", "probe"}, {"device", device}};
     return perform_probe(helpers_, request("probe " + device, std::move(body), std::move(owner), kPatience), until);
   }
-  task<result<>> mkfs(std::string device, std::string fstype, std::string options, bool zeroes, HelperOwner owner,
+  task<result<>> mkfs(std::string device, std::string fstype, std::string options, MkfsFor made_for, HelperOwner owner,
                       Until until) override {
-    json::object body{{"op", "mkfs"}, {"device", device}, {"fstype", fstype}, {"options", options}, {"zeroes", zeroes}};
+    json::object body{{"op", "mkfs"},       {"device", device},          {"fstype", fstype},
+                      {"options", options}, {"zeroes", made_for.zeroes}, {"files_encrypted", made_for.files_encrypted}};
     return perform(helpers_, request("mkfs." + fstype + " " + device, std::move(body), std::move(owner), kToolPatience),
                    until);
   }

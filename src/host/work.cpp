@@ -27,8 +27,8 @@ result<json::object> do_probe(const json::object& request) {
 }
 
 result<json::object> do_mkfs(const json::object& request) {
-  return done(ops::mkfs(text(request, "device"), text(request, "fstype"), text(request, "options"),
-                        request.at("zeroes").as_bool()));
+  const MkfsFor made_for{request.at("zeroes").as_bool(), request.at("files_encrypted").as_bool()};
+  return done(ops::mkfs(text(request, "device"), text(request, "fstype"), text(request, "options"), made_for));
 }
 
 result<json::object> do_fsck(const json::object& request) {

@@ -54,10 +54,10 @@ task<result<>> MountSteps::mkfs(Volume& volume, const Wish& wish) {
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
   // Below a LUKS mapping, and after a format that began earlier, the device does not read as zeros.
-  const bool zeroes = volume.record->kms_id.empty() && volume.facts.has_data == false;
+  const host::MkfsFor made_for{.zeroes = volume.record->kms_id.empty() && volume.facts.has_data == false};
   std::string options = volume.record->source.mkfs_options;
   if (options.empty()) options = option_of(config_.filesystems.mkfs, capability.fstype);
-  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, std::move(options), zeroes, owner(volume),
+  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, std::move(options), made_for, owner(volume),
                                                while_served(volume, long_deadline()));
   if (!made) co_return made;
   log::info("filesystem.made", {{"volume", volume.id}, {"fstype", capability.fstype}});

@@ -49,9 +49,9 @@ class Filesystems {
  public:
   virtual ~Filesystems() = default;
   virtual task<result<Probe>> probe(std::string device, HelperOwner owner, Until until) = 0;
-  /// Empty options mean ceph-csi's defaults for that type. `zeroes` says that what was never written reads as zeros.
-  /// Fails with not_empty if blkid finds anything; that check is in the same helper call.
-  virtual task<result<>> mkfs(std::string device, std::string fstype, std::string options, bool zeroes,
+  /// Empty options mean ceph-csi's defaults for that type. Fails with not_empty if blkid finds anything; that check is
+  /// in the same helper call.
+  virtual task<result<>> mkfs(std::string device, std::string fstype, std::string options, MkfsFor made_for,
                               HelperOwner owner, Until until) = 0;
   /// Runs fsck.<fstype>. Empty options mean -a. Exit codes 0 and 1 are success.
   virtual task<result<>> fsck(std::string device, std::string fstype, std::string options, HelperOwner owner,

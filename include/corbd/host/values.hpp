@@ -51,6 +51,8 @@ struct Probe {
 
 /// The filesystem types that a volume may ask for.
 std::vector<std::string> offered_filesystems();
+/// Whether that type can encrypt a folder (fscrypt).
+bool encrypts_files(std::string_view fstype);
 /// As ceph-csi's, for whoever names no type.
 inline constexpr std::string_view kDefaultFilesystem = "ext4";
 
@@ -86,5 +88,11 @@ struct LuksHeader {
 inline bool is_luks(const Probe& found) {
   return found.kind == Probe::Kind::other && found.type.starts_with("crypto_LUKS");
 }
+
+/// What mkfs takes into account besides its options.
+struct MkfsFor {
+  bool zeroes = false;           ///< what was never written reads as zeros
+  bool files_encrypted = false;  ///< the filesystem is to be able to encrypt a folder
+};
 
 }  // namespace corbd::host

@@ -32,14 +32,14 @@ class Filesystems final : public host::Filesystems {
     co_return *found;
   }
 
-  task<result<>> mkfs(std::string device, std::string fstype, std::string, bool zeroes, HelperOwner busy,
+  task<result<>> mkfs(std::string device, std::string fstype, std::string, host::MkfsFor made_for, HelperOwner busy,
                       Until until) override {
     needs_link(world_, device);
     // What another node wrote since the proof is not overwritten by a client that was cut off for that. Without the
     // exclusive-lock feature nothing keeps the other node away.
     const KernelDevice* to = world_.kernel.by_index(index_of(world_, device));
     if (const FakeImage* image = image_of(world_, device);
-        zeroes && image != nullptr &&
+        made_for.zeroes && image != nullptr &&
         ((image->data && (image->exclusive ? to != nullptr && takes_writes(world_, *to) : image->visits == 0)) ||
          is_mapping(device)))
       world_.broke("a device whose unwritten blocks are not zeros was formatted as if they were");

@@ -123,11 +123,28 @@ TEST_CASE("mkfs.ext4 leaves inode tables unwritten only if unwritten blocks read
   const std::string seen = image.folder.path() + "/seen";
   FakeTool tool("mkfs.ext4", "[ \"$1\" = -n ] || echo \"$@\" > " + seen);
   const bool zeroes = GENERATE(false, true);
-  REQUIRE(ops::mkfs(image.path, "ext4", "", zeroes));
+  REQUIRE(ops::mkfs(image.path, "ext4", "", {.zeroes = zeroes}));
   std::string arguments;
   std::getline(std::ifstream(seen), arguments);
   CHECK((arguments.find("assume_storage_prezeroed") != std::string::npos) == zeroes);
   CHECK((arguments.find("lazy_itable_init=1") != std::string::npos) == !zeroes);
+}
+
+TEST_CASE("a filesystem for encrypted files is made with that feature, and only where its type has it") {
+  Image image;
+  const std::string seen = image.folder.path() + "/seen";
+  FakeTool tool("mkfs.ext4", "[ \"$1\" = -n ] || echo \"$@\" > " + seen);
+  const std::string options = GENERATE("", "-m1");
+  REQUIRE(ops::mkfs(image.path, "ext4", options, {.files_encrypted = true}));
+  std::string arguments;
+  std::getline(std::ifstream(seen), arguments);
+  CHECK(arguments.ends_with(" -Oencrypt " + image.path));
+  CHECK(corbd::host::encrypts_files("ext4"));
+  CHECK_FALSE(corbd::host::encrypts_files("xfs"));
+  const auto xfs = ops::mkfs(image.path, "xfs", "", {.files_encrypted = true});
+  REQUIRE_FALSE(xfs);
+  CHECK(xfs.error().code == errc::invalid_argument);
+  CHECK(xfs.error().text.find("use ext4") != std::string::npos);
 }
 
 TEST_CASE("a user's mkfs options replace the defaults and are split at single spaces") {

@@ -33,12 +33,12 @@ TEST_CASE("probe, mkfs and fsck go through a helper") {
   auto found = ports.get(ports.filesystems->probe(image, ports.busy_file, {}));
   REQUIRE(found);
   CHECK(found->kind == Probe::Kind::nothing);
-  REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", true, ports.busy_file, {})));
+  REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", {.zeroes = true}, ports.busy_file, {})));
   CHECK(ports.get(ports.filesystems->fsck(image, "ext4", "", ports.busy_file, {})));
   found = ports.get(ports.filesystems->probe(image, ports.busy_file, {}));
   REQUIRE(found);
   CHECK(found->type == "ext4");
-  CHECK(ports.get(ports.filesystems->mkfs(image, "ext4", "", true, ports.busy_file, {})).error().code ==
+  CHECK(ports.get(ports.filesystems->mkfs(image, "ext4", "", {.zeroes = true}, ports.busy_file, {})).error().code ==
         errc::not_empty);
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("sizes and usage survive the transfer between processes, and half a re
 TEST_CASE("a helper reads the size and usage of a filesystem") {
   Ports ports;
   const std::string image = make_image(ports.folder.path() + "/image");
-  REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", true, ports.busy_file, {})));
+  REQUIRE(ports.get(ports.filesystems->mkfs(image, "ext4", "", {.zeroes = true}, ports.busy_file, {})));
   const auto extent = ports.get(ports.filesystems->extent(image, "ext4", "", ports.busy_file, {}));
   REQUIRE(extent);
   CHECK(extent->bytes == 64 << 20);
