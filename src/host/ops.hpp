@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "corbd/core/result.hpp"
+#include "corbd/host/fscrypt.hpp"
 #include "corbd/host/host.hpp"
 #include "corbd/host/luks.hpp"
 
@@ -46,6 +47,12 @@ result<bool> luks_opens(const std::string& device, int slot, const Secret& passp
 result<> luks_add_key(const std::string& device, int slot, const Secret& known, const Secret& added,
                       std::uint32_t iterations);
 result<> luks_remove_key(const std::string& device, int slot);
+
+/// As the Fscrypt port.
+result<EncryptedFolder> fscrypt_look(const std::string& target);
+result<> fscrypt_make(const std::string& target, const FscryptSecret& secret);
+result<> fscrypt_unlock(const std::string& target, const FscryptSecret& secret);
+result<> fscrypt_lock(const std::string& target);
 
 result<> check_unused(const std::string& device);
 /// `queue`: the folder, /sys/block/nbd0/queue.

@@ -17,6 +17,17 @@ constexpr std::array kKinds{
     KindName{Probe::Kind::ambivalent, "ambivalent"},
 };
 
+struct FolderName {
+  EncryptedFolder folder;
+  std::string_view name;
+};
+constexpr std::array kFolders{
+    FolderName{EncryptedFolder::none, "none"},
+    FolderName{EncryptedFolder::plain, "plain"},
+    FolderName{EncryptedFolder::locked, "locked"},
+    FolderName{EncryptedFolder::unlocked, "unlocked"},
+};
+
 /// All fields must be there, or we believe nothing.
 template <std::size_t N>
 result<std::array<std::uint64_t, N>> numbers(const boost::json::object& reply,
@@ -73,6 +84,18 @@ result<Probe> probe_from_json(const boost::json::object& reply) {
     for (const auto& known : kKinds)
       if (known.name == std::string_view(kind->get_string())) return Probe{known.kind, std::string(type->get_string())};
   return Error{errc::internal, "the helper's reply to a probe is not understood"};
+}
+
+boost::json::object folder_to_json(EncryptedFolder folder) {
+  return {{"folder", std::ranges::find(kFolders, folder, &FolderName::folder)->name}};
+}
+
+result<EncryptedFolder> folder_from_json(const boost::json::object& reply) {
+  const auto* folder = reply.if_contains("folder");
+  if (folder != nullptr && folder->is_string())
+    for (const auto& known : kFolders)
+      if (known.name == std::string_view(folder->get_string())) return known.folder;
+  return Error{errc::internal, "the helper's reply about an encrypted folder is not understood"};
 }
 
 boost::json::object luks_header_to_json(const LuksHeader& header) {

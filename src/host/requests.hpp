@@ -14,6 +14,8 @@ boost::json::object probe_to_json(const Probe& probe);
 result<Probe> probe_from_json(const boost::json::object& reply);
 boost::json::object luks_header_to_json(const LuksHeader& header);
 result<LuksHeader> luks_header_from_json(const boost::json::object& reply);
+boost::json::object folder_to_json(EncryptedFolder folder);
+result<EncryptedFolder> folder_from_json(const boost::json::object& reply);
 boost::json::object extent_to_json(const Extent& extent);
 result<Extent> extent_from_json(const boost::json::object& reply);
 boost::json::object usage_to_json(const Usage& usage);

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "failure.hpp"
+#include "mountinfo.hpp"
 
 namespace corbd::host {
 namespace {
@@ -62,6 +63,23 @@ result<std::optional<Fd>> open_target(const std::string& path) {
     return failure("looking at " + path, errno);
   if (S_ISLNK(found.stx_mode)) return Error{errc::invalid_argument, path + " is a symbolic link"};
   return std::optional(std::move(fd));
+}
+
+result<Fd> open_mounted(const std::string& path) {
+  auto opened = open_target(path);
+  if (!opened) return opened.error();
+  const auto mounted = *opened ? mount_at((*opened)->get(), path) : std::optional<Mount>();
+  if (!mounted) return mounted.error();
+  if (!*mounted) return Error{errc::not_found, "nothing is mounted at " + path};
+  return std::move(**opened);
+}
+
+result<Fd> open_mounted_folder(const std::string& path) {
+  const auto opened = open_mounted(path);
+  if (!opened) return opened.error();
+  Fd root(::open(("/proc/self/fd/" + std::to_string(opened->get())).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return failure("opening " + path, errno);
+  return root;
 }
 
 result<> check_empty(int target, const std::string& path) {

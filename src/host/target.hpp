@@ -16,6 +16,12 @@ result<Fd> make_target(const std::string& path, bool file);
 /// O_PATH|O_NOFOLLOW; nothing when it does not exist. A symbolic link is an error.
 result<std::optional<Fd>> open_target(const std::string& path);
 
+/// The root of what is mounted there, with O_PATH: below an unmounted target lies the node's own filesystem. not_found
+/// when nothing is mounted.
+result<Fd> open_mounted(const std::string& path);
+/// The same for reading.
+result<Fd> open_mounted_folder(const std::string& path);
+
 /// failed_precondition when a folder that is to be mounted over holds anything.
 result<> check_empty(int target, const std::string& path);
 

@@ -134,6 +134,28 @@ result<json::object> do_luks_remove_key(const json::object& request) {
   return done(ops::luks_remove_key(text(request, "device"), slot(request)));
 }
 
+FscryptSecret fscrypt_secret(const json::object& request) {
+  return {secret(request, "secret"), request.at("passphrase").as_bool()};
+}
+
+result<json::object> do_fscrypt_look(const json::object& request) {
+  const auto found = ops::fscrypt_look(text(request, "target"));
+  if (!found) return found.error();
+  return folder_to_json(*found);
+}
+
+result<json::object> do_fscrypt_make(const json::object& request) {
+  return done(ops::fscrypt_make(text(request, "target"), fscrypt_secret(request)));
+}
+
+result<json::object> do_fscrypt_unlock(const json::object& request) {
+  return done(ops::fscrypt_unlock(text(request, "target"), fscrypt_secret(request)));
+}
+
+result<json::object> do_fscrypt_lock(const json::object& request) {
+  return done(ops::fscrypt_lock(text(request, "target")));
+}
+
 std::uint32_t index(const json::object& request) { return request.at("index").to_number<std::uint32_t>(); }
 
 result<json::object> do_daemons(const json::object& request) {
@@ -175,6 +197,10 @@ constexpr std::array kHelperOperations{
     Operation{"luks_opens", do_luks_opens},
     Operation{"luks_add_key", do_luks_add_key},
     Operation{"luks_remove_key", do_luks_remove_key},
+    Operation{"fscrypt_look", do_fscrypt_look},
+    Operation{"fscrypt_make", do_fscrypt_make},
+    Operation{"fscrypt_unlock", do_fscrypt_unlock},
+    Operation{"fscrypt_lock", do_fscrypt_lock},
 };
 
 }  // namespace

@@ -89,6 +89,16 @@ inline bool is_luks(const Probe& found) {
   return found.kind == Probe::Kind::other && found.type.starts_with("crypto_LUKS");
 }
 
+/// The encrypted folder of a mounted filesystem, as ceph-csi names it.
+inline constexpr const char* kEncryptedFolder = "ceph-csi-encrypted";
+
+enum class EncryptedFolder {
+  none,    ///< it is not there, or is empty and not encrypted
+  plain,   ///< it holds unencrypted files
+  locked,  ///< the kernel has no key for it
+  unlocked
+};
+
 /// What mkfs takes into account besides its options.
 struct MkfsFor {
   bool zeroes = false;           ///< what was never written reads as zeros
