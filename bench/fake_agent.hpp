@@ -145,6 +145,7 @@ struct Agent {
             .filesystems = filesystems,
             .daemons = daemons,
             .luks = *luks,
+            .fscrypt = *fscrypt,
             .kms = *kms,
             .records = *records,
             .directory = directory,
@@ -170,6 +171,7 @@ struct Agent {
   still::Formatted filesystems;
   still::Daemons daemons;
   std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
+  std::unique_ptr<host::Fscrypt> fscrypt = host::make_fscrypt(helpers);
   std::unique_ptr<kms::Kms> kms = kms::make_kms(control, *clock, pool, nullptr, {dir, "", ""});
   std::unique_ptr<volume::RecordStore> records = volume::make_record_store(pool, dir + "/state", dir + "/runtime");
   still::ClusterDirectory directory{"mon"};

@@ -133,6 +133,7 @@ void measure(std::uint32_t count) {
     still::Formatted filesystems;
     still::Daemons daemons;
     const auto luks = host::make_luks(helpers);
+    const auto fscrypt = host::make_fscrypt(helpers);
     const auto kms = kms::make_kms(control, *clock, pool, nullptr, {dir, "", ""});
     still::Records records;
     for (std::uint32_t number = 0; number < count; ++number) {
@@ -155,6 +156,7 @@ void measure(std::uint32_t count) {
                               .filesystems = filesystems,
                               .daemons = daemons,
                               .luks = *luks,
+                              .fscrypt = *fscrypt,
                               .kms = *kms,
                               .records = records,
                               .directory = directory,

@@ -84,6 +84,7 @@ class Agent final {
         filesystems_(host::make_filesystems(helpers_)),
         daemons_(host::make_daemons(helpers_)),
         luks_(host::make_luks(helpers_)),
+        fscrypt_(host::make_fscrypt(helpers_)),
         kms_kubernetes_(api()),
         kms_(kms::make_kms(control_, *clock_, files_, &kms_kubernetes_,
                            {options.kms_config_dir, options.pod_namespace, options.kms_config_map})),
@@ -265,6 +266,7 @@ class Agent final {
             .filesystems = *filesystems_,
             .daemons = *daemons_,
             .luks = *luks_,
+            .fscrypt = *fscrypt_,
             .kms = *kms_,
             .records = *records_,
             .directory = directory_,
@@ -351,6 +353,7 @@ class Agent final {
   std::unique_ptr<host::Filesystems> filesystems_;
   std::unique_ptr<host::Daemons> daemons_;
   std::unique_ptr<host::Luks> luks_;
+  std::unique_ptr<host::Fscrypt> fscrypt_;
   KmsKubernetes kms_kubernetes_;
   std::unique_ptr<kms::Kms> kms_;
   std::unique_ptr<volume::RecordStore> records_;

@@ -114,8 +114,9 @@ result<> read_log_options(const Attributes& attributes, Parameters& into) {
 
 result<> read_encryption(const Attributes& attributes, Parameters& into) {
   if (!go_true(value(attributes, "encrypted"))) return {};
-  if (const auto type = attributes.find("encryptionType"); type != attributes.end())
-    if (auto served = check_encryption_type(type->second); !served) return served;
+  const auto type = attributes.find("encryptionType");
+  into.encryption_type = type == attributes.end() ? std::string(kBlockEncryption) : type->second;
+  if (auto known = check_encryption_type(into.encryption_type); !known) return known;
   const std::string kms_id = value(attributes, "encryptionKMSID");
   into.kms_id = kms_id.empty() ? "default" : kms_id;
   into.luks = read_luks_options(attributes);
@@ -146,9 +147,8 @@ result<Parameters> read_parameters(const Attributes& attributes, const Mounters&
 }
 
 result<> check_encryption_type(std::string_view type) {
-  if (type == "block") return {};
-  if (type == "file") return Error{errc::unimplemented, "encryptionType 'file' (fscrypt) is not supported: use block"};
-  return invalid("encryptionType '" + printable(type) + "' is not known: use block");
+  if (type == kBlockEncryption || type == kFileEncryption) return {};
+  return invalid("encryptionType '" + printable(type) + "' is not known: use block or file");
 }
 
 }  // namespace corbd::cephcsi

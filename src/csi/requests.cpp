@@ -209,6 +209,7 @@ result<> complete(const ::csi::v1::NodeStageVolumeRequest& request, const cephcs
   into.ignored = std::move(parameters->ignored);
   into.kms_id = std::move(parameters->kms_id);
   into.luks = std::move(parameters->luks);
+  into.encryption_type = std::move(parameters->encryption_type);
   into.stash = std::move(parameters->stash);
   into.claim = cephcsi::pvc_of({request.volume_context().begin(), request.volume_context().end()});
   return {};

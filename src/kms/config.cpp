@@ -69,7 +69,9 @@ std::string unknown_keys(const KmsType& type, const Section& section) {
 }  // namespace
 
 Terms Found::terms() const {
-  return {type->kind, type->needs_passphrase != nullptr && type->needs_passphrase(section)};
+  return {.kind = type->kind,
+          .needs_passphrase = type->needs_passphrase != nullptr && type->needs_passphrase(section),
+          .opens_files = type->kind != Kind::wrapped || type->passphrase != nullptr};
 }
 
 result<Found> find_kms(std::string_view config, std::string_view kms_id) {

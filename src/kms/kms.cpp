@@ -45,6 +45,14 @@ class ConfiguredKms final : public Kms {
     const auto reach = make_reach(around_, request.kms_id);
     co_return co_await wrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key));
   }
+  task<result<Secret>> passphrase(KeyRequest request, Until until) override {
+    auto found = co_await find(request.kms_id, until);
+    if (!found) co_return found.error();
+    const auto passphrase = found->type->passphrase;
+    if (passphrase == nullptr) co_return no_own_key(request);
+    const auto reach = make_reach(around_, request.kms_id);
+    co_return co_await passphrase(*reach, ask_of(std::move(*found), std::move(request), until));
+  }
   task<result<std::optional<Secret>>> fetch(KeyRequest request, Until until) override {
     auto found = co_await find(request.kms_id, until);
     if (!found) co_return found.error();

@@ -28,7 +28,17 @@ result<Place> secret_of(const Ask& ask) {
                                               " is not known: add secretNamespace in the ConfigMap"};
 }
 
-task<result<Secret>> passphrase(Reach& reach, const Ask& ask) {
+}  // namespace
+
+result<> check(const Section& section, const std::string& id) {
+  for (const auto key : kKeys)
+    if (auto read = text_option(section, key, id); !read) return read.error();
+  return {};
+}
+
+bool needs_passphrase(const Section& section) { return !section.contains("secretName"); }
+
+task<result<Secret>> passphrase(Reach& reach, Ask ask) {
   if (needs_passphrase(ask.section)) co_return ask.passphrase;
   const auto place = secret_of(ask);
   if (!place) co_return place.error();
@@ -39,16 +49,6 @@ task<result<Secret>> passphrase(Reach& reach, const Ask& ask) {
     co_return Error{errc::failed_precondition, place->text() + " has no " + std::string(kPassphrase) + ": add it"};
   co_return entry->second;
 }
-
-}  // namespace
-
-result<> check(const Section& section, const std::string& id) {
-  for (const auto key : kKeys)
-    if (auto read = text_option(section, key, id); !read) return read.error();
-  return {};
-}
-
-bool needs_passphrase(const Section& section) { return !section.contains("secretName"); }
 
 task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped) {
   auto with = co_await passphrase(reach, ask);

@@ -11,6 +11,7 @@ result<> check(const Section& section, const std::string& id);
 /// Unless a Secret of its own has it.
 bool needs_passphrase(const Section& section);
 task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped);
+task<result<Secret>> passphrase(Reach& reach, Ask ask);
 task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key);
 
 }  // namespace corbd::kms::metadata

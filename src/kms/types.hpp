@@ -66,6 +66,8 @@ struct KmsType {
   /// Of the kind `wrapped`, as Kms::unwrap and Kms::wrap.
   task<result<Secret>> (*unwrap)(Reach& reach, Ask ask, std::string wrapped) = nullptr;
   task<result<std::string>> (*wrap)(Reach& reach, Ask ask, Secret key) = nullptr;
+  /// The passphrase that it wraps with, as Kms::passphrase; null: it wraps otherwise.
+  task<result<Secret>> (*passphrase)(Reach& reach, Ask ask) = nullptr;
   /// Of the kind `stored`, as Kms::fetch and Kms::store.
   task<result<std::optional<Secret>>> (*fetch)(Reach& reach, Ask ask) = nullptr;
   task<result<>> (*store)(Reach& reach, Ask ask, Secret key) = nullptr;

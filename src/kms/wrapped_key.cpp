@@ -17,7 +17,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int kTagBytes = 16, kNonceBytes = 12, kKeyBytes = 32, kNewKeyBytes = 20;
+constexpr int kTagBytes = 16, kNonceBytes = 12, kKeyBytes = 32;
 
 struct FreeCipher {
   void operator()(EVP_CIPHER_CTX* cipher) const { EVP_CIPHER_CTX_free(cipher); }
@@ -139,12 +139,13 @@ result<std::string> wrap_key(std::string_view volume_id, const Secret& key, cons
   return text_of(*sealed);
 }
 
-result<Secret> make_volume_key() {
-  std::string random(kNewKeyBytes, '\0');
+result<Secret> make_volume_key(std::size_t count) {
+  std::string random(count, '\0');
   for (;;) {
-    if (RAND_bytes(bytes(random), kNewKeyBytes) != 1) return broken();
+    if (RAND_bytes(bytes(random), static_cast<int>(count)) != 1) return broken();
     Secret text(to_base64(random));
-    // It is base64 and base64url at once: ceph-csi makes base64url, and Key Protect wraps only base64. Two of five are.
+    // It is base64 and base64url at once: ceph-csi makes base64url, and Key Protect wraps only base64. Two of five are,
+    // and one of fifteen of 64 bytes.
     if (text.reveal().find_first_of("+/") != std::string_view::npos) continue;
     wipe(random);
     return text;

@@ -30,7 +30,10 @@ image::Resolved noted_image(const Case& of) {
   image.name = image_of(*of.stash);
   image.kms_id = of.stash->encrypted ? "not known" : "";
   if (of.object == nullptr) return image;
-  if (const auto read = cephcsi::read_parameters(of.object->attributes)) image.kms_id = read->kms_id;
+  if (const auto read = cephcsi::read_parameters(of.object->attributes)) {
+    image.kms_id = read->kms_id;
+    image.encryption_type = read->encryption_type;
+  }
   return image;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "filesystem.hpp"
+#include "fscrypt.hpp"
 #include "stage.hpp"
 
 namespace corbd::plan {
@@ -32,9 +33,11 @@ std::string mismatch(const Stash& stash, const device::Seen& device, const image
     return "ceph-csi's image-meta.json names " + stash.device;
   if (stash.image != name.image || stash.pool != name.pool || stash.ns != name.ns)
     return "ceph-csi's image-meta.json names the image " + stash.pool + "/" + stash.image;
-  if (stash.encrypted && image.kms_id.empty())
+  // ceph-csi calls only a device encrypted.
+  const bool device_encrypted = !image.kms_id.empty() && !encrypts_files(image);
+  if (stash.encrypted && !device_encrypted)
     return "ceph-csi's image-meta.json says that it is encrypted; the attributes of the volume do not";
-  if (!stash.encrypted && !image.kms_id.empty())
+  if (!stash.encrypted && device_encrypted)
     return "ceph-csi's image-meta.json does not say that it is encrypted; the attributes of the volume do";
   return "";
 }

@@ -64,6 +64,9 @@ Step remove_key(int slot) { return step::RemoveKey{slot}; }
 std::optional<Decision> not_rotated(const Situation& view) {
   const auto& record = view.record;
   if (!record) return refuse(errc::not_found, "volume " + view.id + " is not staged here");
+  if (!record->file_kms_id.empty())
+    return refuse(errc::unimplemented,
+                  "the files of volume " + view.id + " are encrypted (fscrypt), and their key is not rotated");
   if (record->kms_id.empty())
     return refuse(errc::failed_precondition, "volume " + view.id + " is not encrypted: it has no key");
   if (record->read_only || record->shared || record->failed)

@@ -16,6 +16,7 @@ step::Asks asks_for(Fact fact) {
     case Fact::stash:
     case Fact::luks:
     case Fact::keys:
+    case Fact::folder:
     case Fact::served_by_other:
       return step::Asks::node;
     case Fact::resolved:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bring_up.hpp"
+#include "fscrypt.hpp"
 #include "krbd.hpp"
 #include "paths.hpp"
 
@@ -73,6 +74,7 @@ Decision finish_publish(const Situation& view, const Published& wish, const Stag
     if (!limited) return Step(step::LimitIo{wish.pod_uid, known.limits});
     if (!*limited) return note_refusal(view, wish.target);
   }
+  if (auto step = refuse_locked(view, staging_target(view.id, staging.path))) return *step;
   return step::Bind{wish.target};
 }
 

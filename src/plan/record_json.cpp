@@ -117,6 +117,7 @@ json::object to_json(const Record& record, const json::storage_ptr& memory) {
   if (!record.uncached.empty()) out["uncached"] = record.uncached;
   if (!record.signed_as.empty()) out["signed_as"] = record.signed_as;
   if (!record.kms_id.empty()) out["kms_id"] = record.kms_id;
+  if (!record.file_kms_id.empty()) out["file_kms_id"] = record.file_kms_id;
   if (!record.tenant.empty()) out["tenant"] = record.tenant;
   if (record.device) out["device"] = *record.device;
   if (record.breaking) out["breaking"] = *record.breaking;
@@ -215,6 +216,7 @@ Record record_of(const json::object& from) {
   if (from.contains("signed_as")) record.signed_as = string_at(from, "signed_as");
   if (from.contains("kind")) record.kind = kind_of(string_at(from, "kind"));
   if (from.contains("kms_id")) record.kms_id = string_at(from, "kms_id");
+  if (from.contains("file_kms_id")) record.file_kms_id = string_at(from, "file_kms_id");
   if (from.contains("tenant")) record.tenant = string_at(from, "tenant");
   if (from.contains("device")) record.device = number_at<std::uint32_t>(from, "device");
   if (from.contains("breaking")) record.breaking = number_at<std::uint64_t>(from, "breaking");
@@ -245,8 +247,9 @@ Record record_of(const json::object& from) {
 std::string encode(const Record& record) {
   AtHand memory;
   const std::string body = json::serialize(to_json(record, memory.storage()));
+  const int version = record.file_kms_id.empty() ? plain_record_version : record_version;
   // Written by hand, so that the sum covers the very bytes of the file.
-  return "{\"version\":" + std::to_string(record_version) + ",\"crc32c\":" + std::to_string(crc32c(body)) +
+  return "{\"version\":" + std::to_string(version) + ",\"crc32c\":" + std::to_string(crc32c(body)) +
          ",\"record\":" + body + "}\n";
 }
 

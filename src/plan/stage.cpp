@@ -6,6 +6,7 @@
 #include "bring_up.hpp"
 #include "expand.hpp"
 #include "filesystem.hpp"
+#include "fscrypt.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"
 #include "paths.hpp"
@@ -138,7 +139,7 @@ Record new_record(const Situation& view, const Staged& wish, const image::Resolv
   record.source = found_at(wish.source, image);
   record.user = wish.user;
   record.key = image.key;
-  record.kms_id = image.kms_id;
+  (encrypts_files(image) ? record.file_kms_id : record.kms_id) = image.kms_id;
   if (!image.kms_id.empty()) record.tenant = image.tenant;
   record.size = image.size;
   record.exclusive_lock = image.exclusive_lock;
@@ -175,6 +176,7 @@ Decision stage(const Situation& view, const Staged& wish) {
     if (capability.block) return step::Bind{target};
     return make_filesystem(view, target, capability);
   }
+  if (auto step = open_folder(view, target)) return *step;
   if (staging->complete) return leave_to_kernel(view);
   if (auto step = finish_mount(view, capability, target)) return *step;
   Record staged = record;

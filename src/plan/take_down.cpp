@@ -4,6 +4,7 @@
 
 #include "adopt.hpp"
 #include "bring_up.hpp"
+#include "fscrypt.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"
 #include "paths.hpp"
@@ -110,6 +111,8 @@ Decision unstage(const Situation& view, const Unstaged& wish) {
   const std::string target = staging_target(view.id, wish.path);
   if (auto refused = refuse_path(view, wish.path)) return *refused;
   if (auto step = view.record ? refuse_published(view, wish) : unstage_other(view, target)) return *step;
+  if (view.record && ours_at(view, target) && !mounted_elsewhere(view, target))
+    if (auto step = lock_folder(view, target)) return *step;
   if (auto step = clear_path<step::Umount>(view, target)) return *step;
   if (!view.record) return without_stash(view, wish, Done{});
   Record record = *view.record;

@@ -6,6 +6,7 @@
 #include "corbd/cephcsi/affinity.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/core/text.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -20,6 +21,14 @@ result<> check_mapping_name(const std::string& id) {
   if (plain && mapping_name(id).size() <= longest) return {};
   return Error{errc::invalid_argument,
                "the ID of an encrypted volume may have at most 118 bytes of letters, digits and " + std::string(signs)};
+}
+
+/// The kernel encrypts folders of some types of filesystem only.
+result<> check_filesystem(const std::string& id, const plan::Capability& capability) {
+  if (!capability.block && host::encrypts_files(capability.fstype)) return {};
+  return Error{errc::invalid_argument,
+               "volume " + id + " has encryptionType 'file', which needs a filesystem that encrypts folders, not " +
+                   (capability.block ? "raw block" : capability.fstype) + ": use ext4, or encryptionType 'block'"};
 }
 
 /// Whether the image may be in another place, although it is not in this one.
@@ -52,19 +61,26 @@ task<result<>> ImageFinder::resolve(Volume& volume, const Staged& wish) {
   co_return result<>();
 }
 
-/// Refuses before the image is opened. ceph-csi's journal overrules the attributes.
+/// Refuses before the image is opened. ceph-csi's journal overrules the attributes; one of before 3.8 names no type.
 task<result<>> ImageFinder::check_encryption(const Volume& volume, const Staged& wish, image::Resolved& found) const {
   if (found.kms_id.empty()) found.kms_id = wish.kms_id;
   if (found.kms_id.empty()) co_return result<>();
   if (found.tenant.empty()) found.tenant = wish.claim.name_space;
+  if (found.encryption_type.empty()) found.encryption_type = wish.encryption_type;
+  if (found.encryption_type.empty()) found.encryption_type = cephcsi::kBlockEncryption;
   const std::string which = "volume " + volume.id + ", which is encrypted";
-  if (!found.encryption_type.empty())
-    if (auto served = cephcsi::check_encryption_type(found.encryption_type); !served)
-      co_return with_context(which, served.error());
-  if (auto fits = check_mapping_name(volume.id); !fits) co_return fits;
+  if (auto known = cephcsi::check_encryption_type(found.encryption_type); !known)
+    co_return with_context(which, known.error());
+  const bool files = found.encryption_type == cephcsi::kFileEncryption;
+  if (auto fits = files ? check_filesystem(volume.id, wish.capability) : check_mapping_name(volume.id); !fits)
+    co_return fits;
   const auto terms = co_await ports_.kms.terms(found.kms_id, deadline());
   if (!terms) co_return with_context(which, terms.error());
   if (terms->needs_passphrase && wish.passphrase.empty()) co_return lacks_passphrase(volume.id);
+  if (files && !terms->opens_files)
+    co_return Error{errc::unimplemented, which + ": KMS \"" + printable(found.kms_id) +
+                                             "\" gives no secret that opens encrypted files, in ceph-csi either: use "
+                                             "encryptionType 'block'"};
   co_return result<>();
 }
 

@@ -15,18 +15,6 @@ constexpr const char* kPrepared = "encryptionPrepared";  // by ceph-csi's provis
 constexpr int kFirst = 0, kSecond = 1;                   // the key slots of a rotation
 constexpr std::chrono::hours kTagLimit{24};              // for the format of a volume with integrity
 
-/// What the volume brings along to its KMS.
-kms::KeyRequest key_request(const Volume& volume, const Wish& wish) {
-  kms::KeyRequest request{volume.record->kms_id, {volume.id, volume.record->tenant}};
-  const auto take = [&request](const auto& from) {
-    request.passphrase = from.passphrase;
-    request.secrets = from.secrets;
-  };
-  if (const auto* staged = std::get_if<Staged>(&wish)) take(*staged);
-  if (const auto* rekeyed = std::get_if<Rekeyed>(&wish)) take(*rekeyed);
-  return request;
-}
-
 Error no_key(const Volume& volume) {
   return {errc::not_found, "volume " + volume.id + " has no key, neither at its KMS " + volume.record->kms_id +
                                " nor in its image's metadata " + kVolumeKey +
@@ -55,7 +43,7 @@ task<result<std::optional<std::string>>> LuksSteps::kept_metadata(Volume& volume
 task<result<std::optional<Secret>>> LuksSteps::find_key(Volume& volume, const Wish& wish) {
   const auto terms = co_await ports_.kms.terms(volume.record->kms_id, deadline());
   if (!terms) co_return terms.error();
-  auto request = key_request(volume, wish);
+  auto request = key_request(volume, volume.record->kms_id, wish);
   if (terms->needs_passphrase && request.passphrase.empty()) co_return lacks_passphrase(volume.id);
   if (terms->kind == kms::Kind::shared) co_return std::optional(std::move(request.passphrase));
   if (terms->kind == kms::Kind::stored) co_return co_await ports_.kms.fetch(std::move(request), deadline());
@@ -77,7 +65,7 @@ task<result<Secret>> LuksSteps::volume_key(Volume& volume, const Wish& wish) {
 task<result<>> LuksSteps::store_key(Volume& volume, const Wish& wish, Secret key) {
   const auto terms = co_await ports_.kms.terms(volume.record->kms_id, deadline());
   if (!terms) co_return terms.error();
-  auto request = key_request(volume, wish);
+  auto request = key_request(volume, volume.record->kms_id, wish);
   if (terms->kind == kms::Kind::stored)
     co_return co_await ports_.kms.store(std::move(request), std::move(key), deadline());
   auto wrapped = co_await ports_.kms.wrap(std::move(request), std::move(key), deadline());

@@ -23,6 +23,8 @@ class LuksSteps : StepTools {
   task<result<>> add_key(Volume& volume, const Wish& wish);
   task<result<>> new_key(Volume& volume, const Wish& wish);
   task<result<>> remove_key(Volume& volume, int slot);
+  /// The turn to derive a key, which others wait for too.
+  task<result<Slots::Guard>> key_derivation(const Volume& volume);
 
  private:
   /// Reads image metadata. An entry with the older name, a dot in front, is renamed.
@@ -33,7 +35,6 @@ class LuksSteps : StepTools {
   task<result<Secret>> volume_key(Volume& volume, const Wish& wish);
   task<result<Secret>> first_key(Volume& volume, const Wish& wish);
   task<result<>> store_key(Volume& volume, const Wish& wish, Secret key);
-  task<result<Slots::Guard>> key_derivation(const Volume& volume);
   task<result<Slots::Guard>> turn_to_format(const Volume& volume, host::LuksFormat how);
   task<result<>> look_at_keys(Volume& volume, const Wish& wish);
   Slots key_derivations_;

@@ -54,7 +54,8 @@ task<result<>> MountSteps::mkfs(Volume& volume, const Wish& wish) {
   if (!device) co_return device.error();
   const Capability& capability = std::get<Staged>(wish).capability;
   // Below a LUKS mapping, and after a format that began earlier, the device does not read as zeros.
-  const host::MkfsFor made_for{.zeroes = volume.record->kms_id.empty() && volume.facts.has_data == false};
+  const host::MkfsFor made_for{.zeroes = volume.record->kms_id.empty() && volume.facts.has_data == false,
+                               .files_encrypted = !volume.record->file_kms_id.empty()};
   std::string options = volume.record->source.mkfs_options;
   if (options.empty()) options = option_of(config_.filesystems.mkfs, capability.fstype);
   auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, std::move(options), made_for, owner(volume),
@@ -155,8 +156,10 @@ task<result<>> MountSteps::bind(Volume& volume, std::string target, const Wish& 
     if (!device) co_return device.error();
     std::string flags = published->capability.mount_flags;
     if (published->read_only) flags = with_ro(std::move(flags));
-    co_return co_await ports_.mounts.bind(staging_target(volume.id, published->path), target, volume.record->block,
-                                          flags, work, while_served(volume, deadline()));
+    std::string source = staging_target(volume.id, published->path);
+    if (!volume.record->file_kms_id.empty()) source += std::string("/") + host::kEncryptedFolder;
+    co_return co_await ports_.mounts.bind(std::move(source), target, volume.record->block, flags, work,
+                                          while_served(volume, deadline()));
   }
   const auto device = data_path(volume);
   if (!device) co_return device.error();

@@ -14,6 +14,17 @@ result<image::Access> access_of(const Ports& ports, const Record& record, const 
                        cephcsi::with_policy(source.serving.config, cluster->reads)};
 }
 
+kms::KeyRequest key_request(const Volume& volume, const std::string& kms_id, const Wish& wish) {
+  kms::KeyRequest request{kms_id, {volume.id, volume.record->tenant}};
+  const auto take = [&request](const auto& from) {
+    request.passphrase = from.passphrase;
+    request.secrets = from.secrets;
+  };
+  if (const auto* staged = std::get_if<Staged>(&wish)) take(*staged);
+  if (const auto* rekeyed = std::get_if<Rekeyed>(&wish)) take(*rekeyed);
+  return request;
+}
+
 Error lacks_passphrase(const std::string& volume_id) {
   return {errc::invalid_argument,
           "volume " + volume_id + " is encrypted: add the field 'encryptionPassphrase' to its node-stage secret"};

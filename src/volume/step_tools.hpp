@@ -9,6 +9,8 @@ namespace corbd::volume {
 /// repeating the format.
 inline constexpr const char* kFormatMarker = "corbd/format";
 
+/// What the volume brings along to its KMS.
+kms::KeyRequest key_request(const Volume& volume, const std::string& kms_id, const Wish& wish);
 /// The error for an encrypted volume whose KMS needs a passphrase that its secret does not have.
 Error lacks_passphrase(const std::string& volume_id);
 

@@ -91,6 +91,9 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::AddKey&) { return luks_.add_key(volume, wish); },
       [&](const step::NewKey&) { return luks_.new_key(volume, wish); },
       [&](const step::RemoveKey& of) { return luks_.remove_key(volume, of.slot); },
+      [&](const step::FscryptMake& of) { return fscrypt_.make(volume, of.path, wish); },
+      [&](const step::FscryptUnlock& of) { return fscrypt_.unlock(volume, of.path, wish); },
+      [&](const step::FscryptLock& of) { return fscrypt_.lock(volume, of.path); },
       [&](const step::Mkfs&) { return mounts_.mkfs(volume, wish); },
       [&](const step::Fsck&) { return mounts_.fsck(volume); },
       [&](const step::Mount& of) { return mounts_.mount(volume, of.path, wish); },
@@ -126,6 +129,8 @@ task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& w
     case Fact::luks:
     case Fact::keys:
       return luks_.look(volume, step.fact, wish);
+    case Fact::folder:
+      return fscrypt_.look(volume, step.path);
     case Fact::header:
     case Fact::ownership:
     case Fact::image_size:

@@ -3,6 +3,7 @@
 
 #include "adopt_steps.hpp"
 #include "device_steps.hpp"
+#include "fscrypt_steps.hpp"
 #include "holder_steps.hpp"
 #include "image_finder.hpp"
 #include "krbd_steps.hpp"
@@ -28,6 +29,7 @@ class Steps {
         krbd_(clock, ports, config),
         adopt_({clock, ports, config}, health),
         luks_({clock, ports, config}, std::move(control)),
+        fscrypt_({clock, ports, config}, luks_),
         mounts_(clock, ports, config),
         stash_(clock, ports, config) {}
 
@@ -49,6 +51,7 @@ class Steps {
   KrbdSteps krbd_;
   AdoptSteps adopt_;
   LuksSteps luks_;
+  FscryptSteps fscrypt_;
   MountSteps mounts_;
   StashSteps stash_;
 };

@@ -49,6 +49,7 @@ struct ControlPlane {
             .filesystems = filesystems,
             .daemons = daemons,
             .luks = *luks,
+            .fscrypt = *fscrypt,
             .kms = *kms,
             .records = *records,
             .directory = directory,
@@ -89,6 +90,7 @@ struct ControlPlane {
   test::still::Daemons daemons;
   HelperPool helpers{io.get_executor(), *clock, {}};
   std::unique_ptr<host::Luks> luks = host::make_luks(helpers);
+  std::unique_ptr<host::Fscrypt> fscrypt = host::make_fscrypt(helpers);
   std::unique_ptr<kms::Kms> kms;
   std::unique_ptr<volume::RecordStore> records;
   std::unique_ptr<image::Clusters> clusters;

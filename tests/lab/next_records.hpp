@@ -5,5 +5,7 @@
 
 namespace corbd::plan {
 inline constexpr int next_record_version = record_version + 1;
-}
+inline constexpr int next_plain_record_version = next_record_version;
+}  // namespace corbd::plan
+#define plain_record_version next_plain_record_version
 #define record_version next_record_version

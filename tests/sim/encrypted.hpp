@@ -11,6 +11,8 @@ struct Encrypted : Scene {
   plan::Staged wish = encrypted_wish(kId);
   explicit Encrypted(const std::string& kms_id = "default") : wish(encrypted_wish(kId, kms_id)) {}
   errc stage() { return want(wish); }
+  /// Its files are encrypted instead of its device.
+  void as_files() { wish.encryption_type = "file"; }
   void as_block() {
     wish.capability.block = true;
     wish.capability.fstype.clear();

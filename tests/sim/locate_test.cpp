@@ -56,13 +56,13 @@ TEST_CASE("the image's id is written into a journal that lacks it, and stays whe
 }
 
 TEST_CASE(
-    "a volume whose journal names a KMS or a type of encryption that is not served is refused before anything is "
-    "done") {
+    "a volume whose journal names a KMS that is not served, or an unknown type of encryption, is refused before "
+    "anything is done") {
   Located scene;
-  const bool file = GENERATE(false, true);
-  scene.journal()["csi.volume.encryptKMS"] = file ? "default" : "of-another-type";
-  if (file) scene.journal()["csi.volume.encryptionType"] = "file";
-  CHECK(scene.stage() == errc::unimplemented);
+  const bool unknown = GENERATE(false, true);
+  scene.journal()["csi.volume.encryptKMS"] = unknown ? "default" : "of-another-type";
+  if (unknown) scene.journal()["csi.volume.encryptionType"] = "disk";
+  CHECK(scene.stage() == (unknown ? errc::invalid_argument : errc::unimplemented));
   CHECK(scene.world.disk.records.empty());
   CHECK(scene.world.kernel.devices.empty());
 }

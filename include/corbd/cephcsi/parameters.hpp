@@ -48,9 +48,10 @@ struct Mounters {
 
 struct Parameters {
   Mounter mounter = Mounter::nbd;
-  bool is_static = false;  ///< the attributes name pool and image
-  bool migrated = false;   ///< of the kubelet's own plugin: the image is the attribute imageName
-  std::string kms_id;      ///< of an encrypted volume; "": not encrypted
+  bool is_static = false;       ///< the attributes name pool and image
+  bool migrated = false;        ///< of the kubelet's own plugin: the image is the attribute imageName
+  std::string kms_id;           ///< of an encrypted volume; "": not encrypted
+  std::string encryption_type;  ///< of an encrypted volume: kBlockEncryption or kFileEncryption
   LuksOptions luks;
   bool read_only = false;
   bool read_only_otherwise = false;  ///< if the other client served it
@@ -60,10 +61,12 @@ struct Parameters {
   Stash stash;                       ///< what goes into ceph-csi's as it is
   bool operator==(const Parameters&) const = default;
 };
-/// invalid_argument names the attribute; unimplemented for encrypted files.
+/// invalid_argument names the attribute.
 result<Parameters> read_parameters(const Attributes& attributes, const Mounters& mounters = {});
 
-/// For an encrypted volume: invalid_argument for a type that ceph-csi does not know, unimplemented for files.
+/// What is encrypted: the device below the filesystem, or the files in a folder of it.
+inline constexpr std::string_view kBlockEncryption = "block", kFileEncryption = "file";
+/// For an encrypted volume: invalid_argument for a type that ceph-csi does not know.
 result<> check_encryption_type(std::string_view type);
 
 /// As Go's strconv.ParseBool takes for true; anything else is false, as ceph-csi has it.

@@ -23,6 +23,8 @@ enum class Kind {
 struct Terms {
   Kind kind = Kind::shared;
   bool needs_passphrase = false;  ///< encryptionPassphrase of the node-stage secret
+  bool opens_files =
+      true;  ///< it has a secret for encrypted files: every one that does not wrap keys, and passphrase()
 };
 
 /// Whose key it is.
@@ -51,6 +53,9 @@ class Kms {
   /// Of a KMS whose kind is `wrapped`. unauthenticated: it was wrapped with another passphrase, or for another volume.
   virtual task<result<Secret>> unwrap(KeyRequest request, std::string wrapped, Until until) = 0;
   virtual task<result<std::string>> wrap(KeyRequest request, Secret key, Until until) = 0;
+  /// What a KMS of the kind `wrapped` wraps with, if that is a passphrase: it opens encrypted files itself (ceph-csi's
+  /// GetSecret).
+  virtual task<result<Secret>> passphrase(KeyRequest request, Until until) = 0;
   /// Of a KMS whose kind is `stored`. Nothing: it has no key of that volume.
   virtual task<result<std::optional<Secret>>> fetch(KeyRequest request, Until until) = 0;
   /// Instead of the key that it has. A write that arrives late changes nothing where the KMS can tell.
@@ -94,7 +99,9 @@ std::vector<Complaint> check_config(std::string_view config);
 /// Of the file in that folder. Blocks. None: there is no file.
 std::vector<Complaint> check_folder(const std::string& folder);
 
-/// 20 random bytes in base64url, as ceph-csi's provisioner makes them.
-result<Secret> make_volume_key();
+/// Random bytes of a new key for a LUKS header, and for encrypted files, as ceph-csi makes them.
+inline constexpr std::size_t kLuksKeyBytes = 20, kFileKeyBytes = 64;
+/// In base64url.
+result<Secret> make_volume_key(std::size_t bytes = kLuksKeyBytes);
 
 }  // namespace corbd::kms

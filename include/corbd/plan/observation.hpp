@@ -36,8 +36,10 @@ struct Facts {
   std::optional<host::LuksHeader> luks;   ///< of the device
   bool fits = false;                      ///< the mapping was made as large as its device
   std::optional<Keys> keys;
-  bool rekeyed = false;              ///< the KMS has a new key since this operation began
-  std::optional<host::Probe> probe;  ///< of what holds the filesystem: the device, or the mapping above it
+  std::optional<host::EncryptedFolder> folder;  ///< of the mounted filesystem
+  bool folder_locked = false;                   ///< in this operation
+  bool rekeyed = false;                         ///< the KMS has a new key since this operation began
+  std::optional<host::Probe> probe;             ///< of what holds the filesystem: the device, or the mapping above it
   std::optional<bool> has_data;
   std::optional<std::string> format_marker;  ///< image metadata corbd/format; "": there is none
   std::optional<bool> checked;               ///< fsck ran, or the filesystem is new

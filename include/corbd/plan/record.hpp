@@ -14,7 +14,9 @@
 namespace corbd::plan {
 
 /// As the newest kind of device needs it.
-inline constexpr int record_version = std::ranges::max(device::kTraits, {}, &device::Traits::records).records;
+inline constexpr int plain_record_version = std::ranges::max(device::kTraits, {}, &device::Traits::records).records;
+/// Of a volume whose files are encrypted: an older agent would publish what is around its encrypted folder.
+inline constexpr int record_version = std::max(plain_record_version, 2);
 
 struct Staging {
   std::string path;
@@ -52,6 +54,7 @@ struct Record {
   bool read_only = false;
   std::string
       kms_id;  ///< of an encrypted volume, whose filesystem is on the LUKS mapping above the device; "": not encrypted
+  std::string file_kms_id;  ///< of a volume whose files are encrypted (fscrypt), instead of kms_id
   std::string tenant;   ///< of an encrypted volume: the namespace of its claim, which its KMS may ask; "": not known
   bool shared = false;  ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
   bool adopting =

@@ -31,6 +31,7 @@ enum class Fact {
   encryption,
   luks,
   keys,
+  folder,
   attachment,
   holders,
   io_limits
@@ -60,7 +61,7 @@ struct Plain {
 struct Look {
   static constexpr std::string_view name = "look";
   Fact fact;
-  std::string path = {};  ///< of a look at the filesystem: a mount of it
+  std::string path = {};  ///< of a look at the filesystem or its encrypted folder: a mount of it
   bool operator==(const Look&) const = default;
 };
 
@@ -152,6 +153,12 @@ using Bind = At<"bind">;
 using Grow = At<"grow">;
 using Trim = At<"trim">;
 
+/// The encrypted folder of the filesystem that is mounted there.
+using FscryptMake = At<"fscrypt_make">;
+using FscryptUnlock = At<"fscrypt_unlock">;
+/// Its key leaves the kernel.
+using FscryptLock = At<"fscrypt_lock">;
+
 /// The pod's cgroup is asked for the limits. If it refuses, the publish goes on.
 struct LimitIo {
   static constexpr std::string_view name = "limit_io";
@@ -184,14 +191,15 @@ using DropStash = At<"drop_stash">;
 
 }  // namespace step
 
-using Step = std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::Inherit, step::Evict,
-                          step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::SetFormatMarker,
-                          step::RemoveFormatMarker, step::WriteNote, step::StartSession, step::StopSession,
-                          step::KernelConnect, step::KernelReconfigure, step::KernelResize, step::Disconnect,
-                          step::Tune, step::Dismiss, step::MapKrbd, step::UnmapKrbd, step::LuksFormat, step::LuksNote,
-                          step::LuksOpen, step::LuksResize, step::LuksClose, step::AddKey, step::NewKey,
-                          step::RemoveKey, step::Mkfs, step::Fsck, step::Mount, step::Bind, step::LimitIo, step::Grow,
-                          step::Trim, step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
+using Step =
+    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::Inherit, step::Evict,
+                 step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::SetFormatMarker,
+                 step::RemoveFormatMarker, step::WriteNote, step::StartSession, step::StopSession, step::KernelConnect,
+                 step::KernelReconfigure, step::KernelResize, step::Disconnect, step::Tune, step::Dismiss,
+                 step::MapKrbd, step::UnmapKrbd, step::LuksFormat, step::LuksNote, step::LuksOpen, step::LuksResize,
+                 step::LuksClose, step::AddKey, step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck, step::Mount,
+                 step::Bind, step::LimitIo, step::Grow, step::Trim, step::FscryptMake, step::FscryptUnlock,
+                 step::FscryptLock, step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
 
 inline std::string_view name(const Step& step) {
   return std::visit([](const auto& of) { return of.name; }, step);

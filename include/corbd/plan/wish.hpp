@@ -71,6 +71,7 @@ struct Staged {
   std::optional<image::Reserved> reserved = std::nullopt;
   std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
   std::string kms_id = {};                ///< of an encrypted volume; its journal knows better
+  std::string encryption_type = {};       ///< of one: "block" or "file"; the same
   Stash stash = {};                       ///< what the attributes say of it; the rest is known later
   Mounter mounter = Mounter::nbd;
   /// What capability.read_only would be if the other client served it: its device may have been there before.

@@ -9,6 +9,7 @@
 #include "corbd/device/kernel_client.hpp"
 #include "corbd/device/served.hpp"
 #include "corbd/host/daemons.hpp"
+#include "corbd/host/fscrypt.hpp"
 #include "corbd/host/host.hpp"
 #include "corbd/host/luks.hpp"
 #include "corbd/image/image.hpp"
@@ -73,6 +74,7 @@ struct Ports {
   host::Filesystems& filesystems;
   host::Daemons& daemons;
   host::Luks& luks;
+  host::Fscrypt& fscrypt;
   kms::Kms& kms;
   RecordStore& records;
   ClusterDirectory& directory;

@@ -75,6 +75,7 @@ struct Agent::Life final : volume::Listener {
         filesystems(make_filesystems(world)),
         daemons(make_daemons(world)),
         luks(make_luks(world)),
+        fscrypt(make_fscrypt(world)),
         kms(make_kms(world)),
         store(make_store(world)),
         directory(world),
@@ -89,6 +90,7 @@ struct Agent::Life final : volume::Listener {
   std::unique_ptr<host::Filesystems> filesystems;
   std::unique_ptr<host::Daemons> daemons;
   std::unique_ptr<host::Luks> luks;
+  std::unique_ptr<host::Fscrypt> fscrypt;
   std::unique_ptr<kms::Kms> kms;
   std::unique_ptr<volume::RecordStore> store;
   ClusterDirectory directory;
@@ -128,6 +130,7 @@ void Agent::begin() {
                             .filesystems = *life_->filesystems,
                             .daemons = *life_->daemons,
                             .luks = *life_->luks,
+                            .fscrypt = *life_->fscrypt,
                             .kms = *life_->kms,
                             .records = *life_->store,
                             .directory = life_->directory,
@@ -422,6 +425,7 @@ plan::Staged staged_wish(const std::string& image) {
 plan::Staged encrypted_wish(const std::string& image, const std::string& kms_id) {
   plan::Staged wish = staged_wish(image);
   wish.kms_id = kms_id;
+  wish.encryption_type = "block";
   wish.passphrase = Secret("canary-passphrase");
   return wish;
 }

@@ -37,6 +37,11 @@ struct FakeLuks {
   std::string passphrase;  ///< that it was formatted with
   bool integrity = false;  ///< its mapping lies on one of dm-integrity
 };
+/// An encrypted folder of a filesystem, and what opens it.
+struct FakeFolder {
+  std::string secret;
+  bool passphrase = false;
+};
 inline constexpr std::uint64_t kLuksHeader = 16 << 20;  ///< bytes
 inline constexpr std::uint64_t kLuksTags = 64 << 20;    ///< bytes that integrity takes
 
@@ -82,6 +87,10 @@ struct FakeImage {
   host::Probe::Kind content = host::Probe::Kind::nothing;
   std::string fstype;
   std::optional<FakeLuks> luks;        ///< its header; content and fstype are then of what it opens to
+  bool encrypts = false;               ///< its filesystem can encrypt a folder
+  std::optional<FakeFolder> folder;    ///< the encrypted one
+  bool folder_begun = false;           ///< metadata of an encrypted folder are there
+  bool plain_files = false;            ///< that folder is not encrypted, and holds files
   std::uint64_t filesystem_bytes = 0;  ///< 0: as large as the image
   int growths = 0, trims = 0;          ///< of its filesystem
   std::uint64_t generation = 0;        ///< counts formats: a second one destroyed data

@@ -46,7 +46,7 @@ class Filesystems final : public host::Filesystems {
     if (const KernelDevice* on = world_.kernel.by_index(index_of(world_, device));
         on != nullptr && on->alive && takes_writes(world_, *on))
       begin_format(world_, device);
-    auto effect = [&world = world_, device, fstype]() -> result<> {
+    auto effect = [&world = world_, device, fstype, made_for]() -> result<> {
       FakeImage* image = image_of(world, device);
       if (image == nullptr) return gone(device);
       if (image->content != host::Probe::Kind::nothing) return Error{errc::not_empty, device + " has a signature"};
@@ -55,6 +55,7 @@ class Filesystems final : public host::Filesystems {
       begin_format(world, device);
       image->content = host::Probe::Kind::filesystem;
       image->fstype = fstype;
+      image->encrypts = made_for.files_encrypted;
       image->filesystem_bytes = bytes_of(*world.kernel.by_index(index_of(world, device)));
       ++image->generation;
       return {};

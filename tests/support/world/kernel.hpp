@@ -52,6 +52,8 @@ struct KernelDevice {
   std::optional<std::uint64_t> mapping;  ///< bytes of the open LUKS mapping above it
   bool integrity = false;                ///< a mapping of dm-integrity is above it, and below that one if that is open
 
+  bool folder_key = false;  ///< the mounted filesystem has the key of its encrypted folder
+
   std::map<std::size_t, std::uint64_t> unflushed;  ///< acknowledged out of a cache, and no flush has ended since
   bool cache_died = false;                         ///< it had a server that may have died with a cache
 
@@ -95,6 +97,7 @@ class Kernel {
   std::map<std::string, std::set<std::string>> io_max;                ///< the lines of each pod's cgroup, by its UID
   enum class Driver { there, missing, full } driver = Driver::there;  ///< nbd's, and its table of devices
   int key_derivations = 0, key_derivations_at_once = 0;               ///< under way; the most there ever were
+  int keys_left = 0;  ///< filesystems that ended with the key of an encrypted folder
   KernelDevice* by_index(std::uint32_t index);
   void boot();
 
@@ -148,6 +151,8 @@ class Kernel {
 
   // For the ports.
   std::vector<const World*> processes;  ///< the agents of this node
+  /// A filesystem ends with its last mount, and so does its keyring.
+  void unmounted(std::uint32_t index);
   /// After something of the device was closed.
   void let_go(std::uint32_t index);
   /// Its server, or whoever has it, takes what is being sent.

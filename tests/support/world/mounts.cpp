@@ -6,11 +6,14 @@
 namespace corbd::test {
 namespace {
 
-std::optional<std::uint32_t> mounted_device(const World& world, const std::string& target) {
-  std::optional<std::uint32_t> found;
-  for (const auto& mount : world.kernel.mounts)
-    if (mount.target == target && device_below(mount)) found = device_below(mount);
-  return found;
+/// Of a volume with encrypted files a pod gets their folder, unlocked, and no other volume has one.
+void look_at_published(World& world, const host::Mount& staged, bool folder) {
+  const auto index = device_below(staged);
+  const KernelDevice* on = index ? world.kernel.by_index(*index) : nullptr;
+  const FakeImage* image = on == nullptr ? nullptr : world.cluster.by_id(on->image_id);
+  if (image == nullptr) return;
+  if (image->encrypts && !folder) world.broke("what is around an encrypted folder was published");
+  if (folder && !(image->folder && on->folder_key)) world.broke("a locked folder was published");
 }
 
 class Mounts final : public host::Mounts {
@@ -56,14 +59,19 @@ class Mounts final : public host::Mounts {
             mapped ? "/dm-" + std::to_string(index_of(world, source)) : "/" + source.substr(5));
         return {};
       }
+      const std::string below = std::string("/") + host::kEncryptedFolder;
+      const bool folder = source.ends_with(below);
+      const std::string staged = folder ? source.substr(0, source.size() - below.size()) : source;
       const auto place = std::find_if(world.kernel.mounts.begin(), world.kernel.mounts.end(),
-                                      [&](const auto& mount) { return mount.target == source; });
+                                      [&](const auto& mount) { return mount.target == staged; });
       if (place == world.kernel.mounts.end()) {
         world.broke("something that is not mounted was published");
         return {};
       }
+      look_at_published(world, *place, folder);
       host::Mount copy = *place;
       copy.target = target;
+      if (folder) copy.root = below;
       world.kernel.mounts.push_back(copy);
       return {};
     };
@@ -118,6 +126,7 @@ class Mounts final : public host::Mounts {
       if (of && !sync && !mounted_elsewhere(world, *of, target))
         world.broke("the last mount of a filesystem was taken away without a sync: " + target);
       std::erase_if(world.kernel.mounts, [&](const auto& mount) { return mount.target == target; });
+      if (of) world.kernel.unmounted(*of);
       if (of) world.kernel.let_go(*of);
       if (world.disk.filled_places.contains(target))
         return Error{errc::failed_precondition, target + " is not mounted and not empty; it stays"};
@@ -175,7 +184,21 @@ void Kernel::unmount_by_hand(std::uint32_t index, const std::string& target) {
                                     [this, index, target] { unmount_by_hand(index, target); });
   world_.trace("somebody unmounts " + target);
   std::erase_if(mounts, there);
+  unmounted(index);
   let_go(index);
+}
+
+void Kernel::unmounted(std::uint32_t index) {
+  KernelDevice* on = by_index(index);
+  if (on == nullptr || mounted_elsewhere(world_, index, "")) return;
+  if (std::exchange(on->folder_key, false)) ++keys_left;
+}
+
+std::optional<std::uint32_t> mounted_device(const World& world, const std::string& target) {
+  std::optional<std::uint32_t> found;
+  for (const auto& mount : world.kernel.mounts)
+    if (mount.target == target && device_below(mount)) found = device_below(mount);
+  return found;
 }
 
 std::unique_ptr<host::Mounts> make_mounts(World& world) { return std::make_unique<Mounts>(world); }

@@ -174,6 +174,7 @@ std::unique_ptr<host::Mounts> make_mounts(World& world);
 std::unique_ptr<host::Daemons> make_daemons(World& world);
 std::unique_ptr<host::Filesystems> make_filesystems(World& world);
 std::unique_ptr<host::Luks> make_luks(World& world);
+std::unique_ptr<host::Fscrypt> make_fscrypt(World& world);
 std::unique_ptr<kms::Kms> make_kms(World& world);
 std::unique_ptr<volume::RecordStore> make_store(World& world);
 
@@ -183,6 +184,8 @@ std::uint32_t index_of(const World& world, const std::string& path);
 bool is_mapping(const std::string& path);
 /// Of a mounted filesystem; nothing for one of no device.
 std::optional<std::uint32_t> device_below(const host::Mount& mount);
+/// Of what is mounted there.
+std::optional<std::uint32_t> mounted_device(const World& world, const std::string& target);
 bool mounted_elsewhere(const World& world, std::uint32_t index, const std::string& target);
 FakeImage* image_of(World& world, const std::string& device);
 /// Bytes of what a path of a device or mapping gives.

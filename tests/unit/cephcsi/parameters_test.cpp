@@ -115,14 +115,15 @@ TEST_CASE("an impossible value is refused with its option") {
   }
 }
 
-TEST_CASE("a type of encryption that ceph-csi does not know is refused, and that of files is not served") {
+TEST_CASE("a device or its files are encrypted, and a type of encryption that ceph-csi does not know is refused") {
   const auto code_of = [](const std::string& type) {
     return read_parameters({{"encrypted", "true"}, {"encryptionType", type}}).error().code;
   };
   CHECK(code_of("") == errc::invalid_argument);
   CHECK(code_of("Block") == errc::invalid_argument);
-  CHECK(code_of("file") == errc::unimplemented);
-  CHECK(read_parameters({{"encrypted", "true"}, {"encryptionType", "block"}}));
+  CHECK(read_parameters({{"encrypted", "true"}, {"encryptionType", "block"}})->encryption_type == "block");
+  CHECK(read_parameters({{"encrypted", "true"}})->encryption_type == "block");
+  CHECK(read_parameters({{"encrypted", "true"}, {"encryptionType", "file"}})->encryption_type == "file");
   CHECK(read_parameters({{"encrypted", "false"}, {"encryptionType", "file"}})->kms_id.empty());
 }
 

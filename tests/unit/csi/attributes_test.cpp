@@ -154,12 +154,15 @@ TEST_CASE("a stage and a publish of a volume without a mounter use the same defa
   }
 }
 
-TEST_CASE("a volume with file encryption is refused as unimplemented, and the error names the feature") {
+TEST_CASE("the wish of an encrypted volume says whether its device or its files are encrypted") {
   auto request = stage_request();
   (*request.mutable_volume_context())["encrypted"] = "true";
+  CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).encryption_type == "block");
   (*request.mutable_volume_context())["encryptionType"] = "file";
-  CHECK(code_of(request) == errc::unimplemented);
-  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("encryptionType 'file'"));
+  CHECK(std::get<plan::Staged>(corbd::csi::wish_of(request).value()).encryption_type == "file");
+  (*request.mutable_volume_context())["encryptionType"] = "files";
+  CHECK(code_of(request) == errc::invalid_argument);
+  CHECK_THAT(corbd::csi::wish_of(request).error().text, ContainsSubstring("encryptionType 'files'"));
 }
 
 TEST_CASE("the wish of an encrypted volume has a KMS ID and a passphrase, and that of another volume has no KMS ID") {

@@ -498,7 +498,7 @@ TEST_CASE("a migration forecast fails for attributes that a stage refuses, and n
   };
   const auto [attributes, says] = GENERATE(values<Case>({
       {{{"mounter", "fuse"}}, "fuse"},
-      {{{"encrypted", "true"}, {"encryptionType", "file"}}, "fscrypt"},
+      {{{"encrypted", "true"}, {"encryptionType", "disk"}}, "encryptionType"},
       {{{"mounter", "rbd-nbd"}, {"mapOptions", "nbd:rbd_cache=true"}}, "mapOptions"},
   }));
   auto inputs = by_kernel();
@@ -506,6 +506,12 @@ TEST_CASE("a migration forecast fails for attributes that a stage refuses, and n
   const auto finding = named(only(forecast_migration(inputs)), "attributes");
   CHECK(finding.verdict == Grade::failure);
   CHECK_THAT(finding.said, ContainsSubstring(says));
+}
+
+TEST_CASE("a migration forecast of a volume with encrypted files needs no stash that is marked as encrypted") {
+  auto inputs = by_kernel();
+  inputs.facts[kVolume] = known({{"encrypted", "true"}, {"encryptionType", "file"}});
+  CHECK(forecast_migration(inputs).volumes[0].findings.empty());
 }
 
 TEST_CASE(

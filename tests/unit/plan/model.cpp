@@ -11,8 +11,8 @@ void Model::look(Fact fact) {
   Facts& facts = seen.facts;
   switch (fact) {
     case Fact::resolved:
-      facts.resolved =
-          image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, exclusive_lock, 0, "", {"pool", "", "image"}, kms_id};
+      facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, exclusive_lock, 0, "",
+                                       {"pool", "", "image"},      kms_id,  encryption_type};
       break;
     case Fact::header:
       facts.header = image::Header{};
@@ -66,10 +66,16 @@ void Model::look(Fact fact) {
     case Fact::keys:
       facts.keys = keys;
       break;
+    case Fact::folder:
+      facts.folder = folder;
+      break;
   }
 }
 
 void Model::apply(const Step& step, const Wish& wish) {
+  const auto is_mounted = [&](const std::string& path) {
+    return std::ranges::any_of(seen.mounts, [&](const auto& mount) { return mount.target == path; });
+  };
   const auto mount_at = [&](const std::string& path) {
     REQUIRE(answers());
     seen.mounts.push_back(mount_of(seen.devices.front(), path));
@@ -270,6 +276,26 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::LuksClose&) {
                    for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
                    seen.devices.front().holders.clear();
+                 },
+                 [&](const step::FscryptMake& of) {
+                   REQUIRE(answers());
+                   REQUIRE(folder == host::EncryptedFolder::none);
+                   REQUIRE_FALSE(record->read_only);
+                   REQUIRE(is_mounted(of.path));
+                   seen.facts.folder = folder = host::EncryptedFolder::unlocked;
+                 },
+                 [&](const step::FscryptUnlock& of) {
+                   REQUIRE(answers());
+                   REQUIRE(folder == host::EncryptedFolder::locked);
+                   REQUIRE(is_mounted(of.path));
+                   seen.facts.folder = folder = host::EncryptedFolder::unlocked;
+                 },
+                 [&](const step::FscryptLock& of) {
+                   REQUIRE((answers() || cut));
+                   REQUIRE(is_mounted(of.path));
+                   if (folder == host::EncryptedFolder::unlocked) folder = host::EncryptedFolder::locked;
+                   seen.facts.folder.reset();
+                   seen.facts.folder_locked = true;
                  },
                  [&](const step::AddKey&) {
                    REQUIRE_FALSE(keys.second.used);

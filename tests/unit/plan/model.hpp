@@ -35,12 +35,13 @@ struct Model {
   cephcsi::IoLimits io_limits;  ///< in the image's metadata
   bool takes_limits = true;     ///< the pod's cgroup does
   bool other_serves = false;
-  bool cut = false;        ///< its device no longer accepts a link
-  bool open = false;       ///< a program has its device open, but not mounted
-  std::string kms_id;      ///< as its journal says
-  std::string encryption;  ///< the image's metadata
-  bool luks = false;       ///< it has a header; what is on the image is then below that
+  bool cut = false;                     ///< its device no longer accepts a link
+  bool open = false;                    ///< a program has its device open, but not mounted
+  std::string kms_id, encryption_type;  ///< as its journal says
+  std::string encryption;               ///< the image's metadata
+  bool luks = false;                    ///< it has a header; what is on the image is then below that
   std::vector<int> slots;
+  host::EncryptedFolder folder = host::EncryptedFolder::none;  ///< of the mounted filesystem
   Keys keys;
   std::optional<Stash> stash;
   std::optional<Note> metadata;

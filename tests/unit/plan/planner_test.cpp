@@ -14,6 +14,12 @@ namespace {
 void encrypt(Model& model, std::mt19937& random) {
   if (!model.record || random() % 3 != 0) return;
   const auto flip = [&] { return random() % 2 == 0; };
+  if (!model.record->block && flip()) {
+    using enum host::EncryptedFolder;
+    model.record->file_kms_id = "default";
+    model.folder = std::array{none, plain, locked, unlocked}.at(random() % 4);
+    return;
+  }
   model.record->kms_id = "default";
   model.encryption = std::array{"", "encryptionPrepared", "encrypted", "other"}.at(random() % 4);
   model.luks = flip();

@@ -51,6 +51,14 @@ TEST_CASE("a record keeps the KMS ID of an encrypted volume, and has no field fo
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
+TEST_CASE("only the record of a volume with encrypted files has a version that older agents do not read") {
+  Record record = test::sample_record();
+  CHECK(plan::encode(record).starts_with("{\"version\":1,"));
+  record.file_kms_id = "default";
+  CHECK(plan::encode(record).starts_with("{\"version\":2,"));
+  CHECK(*plan::decode(plan::encode(record)) == record);
+}
+
 TEST_CASE("a record keeps the limits of a pod, and has no field for them if there are none") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("limits") == std::string::npos);
@@ -127,6 +135,16 @@ TEST_CASE("the golden file of the first record version still decodes") {
   const auto back = plan::decode(*bytes);
   REQUIRE(back);
   CHECK(*back == test::sample_record());
+}
+
+TEST_CASE("the golden file of the second record version still decodes") {
+  const auto bytes = read_file(std::string(CORBD_TESTS) + "/unit/plan/golden/record-v2.json", 1 << 20);
+  REQUIRE(bytes);
+  const auto back = plan::decode(*bytes);
+  REQUIRE(back);
+  Record record = test::sample_record();
+  record.file_kms_id = "default";
+  CHECK(*back == record);
 }
 
 TEST_CASE("no record that a stage writes contains the Ceph key or the passphrase") {

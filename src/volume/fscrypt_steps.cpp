@@ -1,0 +1,83 @@
+#include "fscrypt_steps.hpp"
+
+#include "corbd/core/log.hpp"
+
+namespace corbd::volume {
+
+/// What opens the folder is ceph-csi's choice (docs/sources.md#fscrypt): the passphrase with which a KMS wraps keys,
+/// but no such key; otherwise the key that the KMS stores, or its one passphrase. A KMS that has no key yet gets one
+/// for a new folder.
+task<result<host::FscryptSecret>> FscryptSteps::secret_of(const Volume& volume, const Wish& wish, bool make_one) {
+  const std::string& kms_id = volume.record->file_kms_id;
+  const auto terms = co_await ports_.kms.terms(kms_id, deadline());
+  if (!terms) co_return terms.error();
+  const auto request = key_request(volume, kms_id, wish);
+  if (terms->needs_passphrase && request.passphrase.empty()) co_return lacks_passphrase(volume.id);
+  if (terms->kind == kms::Kind::shared) co_return host::FscryptSecret{request.passphrase, false};
+  if (terms->kind == kms::Kind::wrapped) {
+    auto passphrase = co_await ports_.kms.passphrase(request, deadline());
+    if (!passphrase) co_return passphrase.error();
+    co_return host::FscryptSecret{std::move(*passphrase), true};
+  }
+  auto found = co_await ports_.kms.fetch(request, deadline());
+  if (!found) co_return found.error();
+  if (*found) co_return host::FscryptSecret{std::move(**found), false};
+  if (!make_one)
+    co_return Error{errc::not_found, "volume " + volume.id + " has encrypted files, and its KMS " + kms_id +
+                                         " has no key: check the KMS config, or restore the key from a backup"};
+  auto made = kms::make_volume_key(kms::kFileKeyBytes);
+  if (!made) co_return made.error();
+  auto stored = co_await ports_.kms.store(request, *made, deadline());
+  if (!stored) co_return stored.error();
+  co_return host::FscryptSecret{std::move(*made), false};
+}
+
+task<result<>> FscryptSteps::look(Volume& volume, std::string target) {
+  auto found = co_await ports_.fscrypt.look(std::move(target), owner(volume), while_served(volume, deadline()));
+  if (!found) co_return found.error();
+  volume.facts.folder = *found;
+  co_return result<>();
+}
+
+task<result<>> FscryptSteps::make(Volume& volume, std::string target, const Wish& wish) {
+  auto secret = co_await secret_of(volume, wish, true);
+  if (!secret) co_return secret.error();
+  const auto turn = co_await luks_.key_derivation(volume);
+  if (!turn) co_return turn.error();
+  auto made = co_await ports_.fscrypt.make(std::move(target), std::move(*secret), owner(volume),
+                                           while_served(volume, long_deadline()));
+  if (!made) co_return made;
+  log::info("fscrypt.made", {{"volume", volume.id}});
+  volume.facts.folder = host::EncryptedFolder::unlocked;
+  co_return result<>();
+}
+
+task<result<>> FscryptSteps::unlock(Volume& volume, std::string target, const Wish& wish) {
+  auto secret = co_await secret_of(volume, wish, false);
+  if (!secret) co_return secret.error();
+  const auto turn = co_await luks_.key_derivation(volume);
+  if (!turn) co_return turn.error();
+  auto unlocked = co_await ports_.fscrypt.unlock(std::move(target), std::move(*secret), owner(volume),
+                                                 while_served(volume, long_deadline()));
+  if (!unlocked) co_return unlocked;
+  log::info("fscrypt.unlocked", {{"volume", volume.id}});
+  volume.facts.folder = host::EncryptedFolder::unlocked;
+  co_return result<>();
+}
+
+/// The end of the filesystem takes the key too. So one that cannot be locked is unmounted all the same.
+task<result<>> FscryptSteps::lock(Volume& volume, std::string target) {
+  auto locked = co_await ports_.fscrypt.lock(std::move(target), owner(volume), while_served(volume, long_deadline()));
+  if (!locked && !final_for_caller(locked.error().code)) co_return locked;
+  if (locked)
+    log::info("fscrypt.locked", {{"volume", volume.id}});
+  else
+    log::warning("fscrypt.not_locked", {{"volume", volume.id},
+                                        {"error", locked.error().text},
+                                        {"effect", "the key leaves the kernel with the last mount of the filesystem"}});
+  volume.facts.folder.reset();
+  volume.facts.folder_locked = true;
+  co_return result<>();
+}
+
+}  // namespace corbd::volume

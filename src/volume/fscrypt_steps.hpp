@@ -1,0 +1,22 @@
+// The steps for a volume whose files are encrypted: the folder of its filesystem, and its key.
+#pragma once
+
+#include "luks_steps.hpp"
+
+namespace corbd::volume {
+
+class FscryptSteps : StepTools {
+ public:
+  /// `luks`: the turns to derive a key are the node's.
+  FscryptSteps(StepTools tools, LuksSteps& luks) : StepTools(tools), luks_(luks) {}
+  task<result<>> look(Volume& volume, std::string target);
+  task<result<>> make(Volume& volume, std::string target, const Wish& wish);
+  task<result<>> unlock(Volume& volume, std::string target, const Wish& wish);
+  task<result<>> lock(Volume& volume, std::string target);
+
+ private:
+  task<result<host::FscryptSecret>> secret_of(const Volume& volume, const Wish& wish, bool make_one);
+  LuksSteps& luks_;
+};
+
+}  // namespace corbd::volume
