@@ -144,6 +144,11 @@ void add_caches(Draw& draw, History& history) {
                             Millis(draw.below(weight_of(Kind::there_and_back).lasts_ms)), draw.below(1000)});
 }
 
+/// By the seed: it takes no random number from the rest.
+void encrypt_files(History& history) {
+  for (auto& volume : history.volumes) volume.files = !volume.kms.empty() && !volume.block && history.seed % 3 == 0;
+}
+
 }  // namespace
 
 std::string text(const Fault& fault) {
@@ -193,7 +198,8 @@ History make_history(std::uint64_t seed) {
   constexpr std::array systems{"own", "default", "kept", "default"};
   for (auto& volume : history.volumes)
     if (draw.one_in(3)) volume.kms = systems.at(draw.below(systems.size()));
-  for (auto& volume : history.volumes) volume.integrity = !volume.kms.empty() && seed % 3 == 0;
+  encrypt_files(history);
+  for (auto& volume : history.volumes) volume.integrity = !volume.kms.empty() && !volume.files && seed % 3 == 1;
   for (auto& volume : history.volumes) volume.begun = !volume.filled && volume.kms.empty() && draw.one_in(6);
   add_fences(draw, history);
   add_keepers(draw, history);
@@ -233,6 +239,7 @@ History make_history_of_two(std::uint64_t seed) {
   volume.block = draw.one_in(4);
   if (draw.one_in(5)) volume.kms = "default";
   history.volumes.push_back(volume);
+  encrypt_files(history);
   history.orchestrated = !draw.one_in(3);
   history.fence_out_of_service = draw.one_in(2);
   history.length = std::chrono::seconds(60 + draw.below(200));

@@ -14,6 +14,7 @@ using plan::Wish;
 
 plan::Staged stage_wish(const Volume& volume) {
   auto wish = volume.kms.empty() ? test::staged_wish(volume.image) : test::encrypted_wish(volume.image, volume.kms);
+  if (volume.files) wish.encryption_type = "file";
   if (volume.integrity) wish.luks.integrity = "hmac-sha256";
   wish.capability.block = volume.block;
   wish.capability.read_only = volume.read_only;

@@ -64,8 +64,11 @@ int run_one(std::uint64_t seed, bool trace, bool whole) {
   for (const auto& volume : history.volumes)
     std::printf("%s:%s%s%s%s%s%s%s%s\n", volume.image.c_str(), volume.exclusive ? " exclusive" : "",
                 volume.filled ? " filled" : "", volume.raw ? " with raw data" : "", volume.block ? " block" : "",
-                volume.read_only ? " read-only" : "", volume.kms.empty() ? "" : " encrypted by ", volume.kms.c_str(),
-                volume.integrity ? " with integrity" : "");
+                volume.read_only ? " read-only" : "",
+                volume.kms.empty() ? ""
+                : volume.files     ? " with files encrypted by "
+                                   : " encrypted by ",
+                volume.kms.c_str(), volume.integrity ? " with integrity" : "");
   for (const auto& fault : history.faults) std::printf("%s\n", text(fault).c_str());
   for (const auto& rule : run(history, false).broken) std::printf("BROKEN %s\n", rule.c_str());
   return outcome.broken.empty() ? 0 : 1;

@@ -25,7 +25,14 @@ test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume) {
   // Somebody's data without a filesystem.
   if (volume.raw || volume.begun) image.data = true;
   if (volume.begun) image.metadata["corbd/format"] = "mkfs by 10.0.0.3:0/1";
-  if (!volume.kms.empty()) cluster.provision_encrypted(volume.image, volume.kms);
+  image.encrypts = volume.filled && volume.files;
+  // An earlier stage made the folder.
+  if (image.encrypts && volume.read_only) {
+    const bool is_kept = volume.kms == "kept";
+    image.folder = test::FakeFolder{is_kept ? "a first key" : "canary-passphrase", volume.kms == "own"};
+    if (is_kept) cluster.kept_keys[volume.image] = {"a first key"};
+  }
+  if (!volume.kms.empty() && !volume.files) cluster.provision_encrypted(volume.image, volume.kms);
   if (volume.integrity && image.luks) {
     image.luks->integrity = true;
     image.filesystem_bytes -= test::kLuksTags;

@@ -48,7 +48,8 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
     true_now = staged_at(staged->path) && mounted(plan::staging_target(id, staged->path)) &&
                world_.disk.stashes.contains(staged->path);
   if (true_now && std::holds_alternative<plan::Staged>(wish))
-    true_now = device != nullptr && device->mapping.has_value() == !kubelet.volume.kms.empty();
+    true_now = device != nullptr && device->folder_key == kubelet.volume.files &&
+               device->mapping.has_value() == (!kubelet.volume.kms.empty() && !kubelet.volume.files);
   if (const auto* unstaged = std::get_if<plan::Unstaged>(&wish))
     true_now = !staged_at(unstaged->path) && !mounted(plan::staging_target(id, unstaged->path)) &&
                !world_.disk.stashes.contains(unstaged->path) &&
