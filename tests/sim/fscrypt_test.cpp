@@ -167,6 +167,18 @@ TEST_CASE("a volume with encrypted files is healed under its pods with neither p
   CHECK(scene.nothing_left());
 }
 
+TEST_CASE("a volume with encrypted files is served by the kernel's own client too") {
+  EncryptedFiles scene;
+  scene.wish.mounter = plan::Mounter::krbd;
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.device().kind == device::Kind::krbd);
+  CHECK(scene.device().folder_key);
+  CHECK(scene.publish() == errc::ok);
+  CHECK(scene.unpublish() == errc::ok);
+  CHECK(scene.unstage() == errc::ok);
+  CHECK(scene.nothing_left());
+}
+
 TEST_CASE("a volume with encrypted files that was given up is unstaged") {
   EncryptedFiles scene;
   REQUIRE(scene.stage() == errc::ok);

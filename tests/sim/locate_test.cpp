@@ -79,6 +79,21 @@ TEST_CASE("the tenant of an encrypted volume is what its journal says, or else t
   CHECK(scene.world.disk.records.front().tenant == (by_journal ? "team" : "of-the-claim"));
 }
 
+TEST_CASE("a journal that names a KMS decides whether the volume's device or its files are encrypted") {
+  Located scene;
+  const bool files = GENERATE(false, true);
+  scene.journal()["csi.volume.encryptKMS"] = "default";
+  scene.journal()["csi.volume.encryptionType"] = files ? "file" : "block";
+  auto wish = dynamic();
+  wish.kms_id = "default";
+  wish.encryption_type = files ? "block" : "file";
+  wish.passphrase = Secret("canary-passphrase");
+  REQUIRE(scene.stage(wish) == errc::ok);
+  CHECK(scene.world.disk.records.front().file_kms_id == (files ? "default" : ""));
+  CHECK(scene.world.kernel.devices.front().folder_key == files);
+  CHECK(scene.world.kernel.devices.front().mapping.has_value() != files);
+}
+
 TEST_CASE("where the handle's pool or cluster is unknown, the mapped places are tried in their order") {
   Located scene;
   scene.world.disk.mapped = {{"gone", 1}, {"lab", 8}, {"site-b", 1}, {"lab", 1}};
