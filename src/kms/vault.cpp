@@ -390,8 +390,12 @@ task<result<>> Session::write(Secret key, std::uint64_t version) {
   message.body = write_body(is_v2_, key, version);
   const auto reply = co_await send(std::move(message));
   if (!reply) co_return reply.error();
-  if (reply->status / 100 != 2) co_return refused("writing " + key_target() + " to " + at_server(), *reply);
-  co_return result<>();
+  if (reply->status / 100 == 2) co_return result<>();
+  const std::string doing = "writing " + key_target() + " to " + at_server();
+  // Perhaps this very key, by a request whose answer was lost: who repeats looks first which one it has.
+  if (reply->status == 400 && said(*reply).find("check-and-set") != std::string::npos)
+    co_return Error{errc::unavailable, doing + ": it answered " + said(*reply) + ": another write came first, repeat"};
+  co_return refused(doing, *reply);
 }
 
 }  // namespace

@@ -135,6 +135,17 @@ TEST_CASE("a write that arrives after a later one changes nothing") {
   CHECK(scene.key() == "second");
 }
 
+TEST_CASE("a write whose answer was lost is told as one to repeat, and its key is there") {
+  Scene scene;
+  REQUIRE(scene.store("first"));
+  scene.reach.server = [&](const FakeReach::Request& request) {
+    if (request.message.method == "PUT" && !request.message.target.ends_with("/login")) scene.vault(request);
+    return scene.vault(request);
+  };
+  CHECK(scene.store("second").error().code == errc::unavailable);
+  CHECK(scene.key() == "second");
+}
+
 TEST_CASE("a volume without a key, or with a deleted one, has none") {
   Scene scene;
   CHECK(scene.key() == "none");
