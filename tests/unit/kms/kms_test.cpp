@@ -4,6 +4,7 @@
 #include "config.hpp"
 #include "fake_reach.hpp"
 #include "metadata.hpp"
+#include "support/api_server.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
 #include "wrapped_key.hpp"
@@ -124,8 +125,9 @@ namespace {
 
 struct ConfigMaps final : kms::Kubernetes {
   std::map<std::string, std::string> data;
-  task<result<std::map<std::string, Secret>>> secret(std::string, std::string, Until) override {
-    co_return Error{errc::not_found, ""};
+  task<result<std::map<std::string, Secret>>> secret(std::string of, std::string name, Until) override {
+    if (of != "team" || name != "ceph-csi-kms-token") co_return Error{errc::not_found, "no such Secret"};
+    co_return std::map<std::string, Secret>{{"token", Secret("hvs.canary")}};
   }
   task<result<std::map<std::string, std::string>>> config_map(std::string of, std::string name, Until) override {
     if (of != "ceph" || name != "details" || data.empty()) co_return Error{errc::not_found, "no such ConfigMap"};
@@ -178,6 +180,30 @@ TEST_CASE("a volume key goes to the type of its KMS, and a KMS with one passphra
   CHECK(scene.unwrap("far").error().code == errc::unimplemented);
   CHECK(scene.unwrap("plain").error().code == errc::failed_precondition);
   CHECK(scene.unwrap("vault").error().code == errc::failed_precondition);
+}
+
+TEST_CASE("a key goes over a connection to the tenant's Vault, with the tenant's token, and comes back") {
+  std::string stored;
+  const ApiServer server([&](const ApiServer::Request& request, ApiServer::Peer& peer) {
+    if (request.method == "PUT") stored = request.body;
+    if (request.authorization != "Bearer hvs.canary" || request.target != "/v1/secret/" + kVolume)
+      peer.answer(403, R"({"errors": ["permission denied"]})");
+    else if (request.method == "PUT")
+      peer.answer(204, "");
+    else
+      peer.answer(stored.empty() ? 404 : 200, stored.empty() ? R"({"errors": []})" : R"({"data": )" + stored + "}");
+  });
+  Configured scene;
+  scene.write(
+      R"({"far": {"encryptionKMSType": "vaulttokens", "vaultBackend": "kv", "vaultAddress": "http://127.0.0.1:)" +
+      std::to_string(server.port()) + "\"}}");
+  const kms::KeyRequest request{"far", {kVolume, "team"}};
+  const auto fetch = [&] {
+    return Started<result<std::optional<Secret>>>(scene.loop.io, scene.kms->fetch(request, {})).get().value();
+  };
+  CHECK_FALSE(fetch());
+  REQUIRE(Started<result<>>(scene.loop.io, scene.kms->store(request, kKey, {})).get());
+  CHECK(fetch()->reveal() == kKey.reveal());
 }
 
 namespace {
