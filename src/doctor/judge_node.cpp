@@ -29,11 +29,14 @@ Finding dm_crypt(const Inputs& inputs) { return ok("dm_crypt", kDmCrypt[static_c
 /// Never a failure: the node may have no volume of that KMS.
 void kms_config(const Inputs& inputs, std::vector<Finding>& into) {
   const char* check = "kms-config";
-  if (inputs.kms.empty()) into.push_back(ok(check, "nothing is wrong in it"));
+  if (inputs.kms.empty()) into.push_back(ok(check, "nothing is wrong in config.json, if there is one"));
   for (const auto& complaint : inputs.kms)
-    into.push_back(complaint.serves
-                       ? warning(check, complaint.text, "correct their names, or remove them from the ConfigMap")
-                       : warning(check, complaint.text, "no volume of this KMS can be staged here until then"));
+    into.push_back(
+        complaint.serves
+            ? warning(check, complaint.text, "correct the names of these settings, or remove them from the KMS config")
+            : warning(check, complaint.text,
+                      "correct this section of the KMS config: until then no volume of this KMS can be "
+                      "staged here"));
 }
 
 Finding system_bus(const Inputs& inputs) {

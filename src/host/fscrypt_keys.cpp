@@ -147,7 +147,9 @@ result<Secret> unwrap_fscrypt_key(const Secret& with, const fscrypt::WrappedKey&
   const auto sum = hmac_of(keys->mac, wrapped.iv() + wrapped.encrypted_key());
   if (!sum) return sum.error();
   if (CRYPTO_memcmp(sum->data(), wrapped.hmac().data(), kHmacBytes) != 0)
-    return Error{errc::unauthenticated, "no key of fscrypt opens with this passphrase; nothing was changed"};
+    return Error{errc::unauthenticated,
+                 "no protector of fscrypt opens with the secret of this volume, and nothing was changed: check "
+                 "encryptionPassphrase, or the key in the KMS"};
   auto key = aes_ctr(keys->cipher, wrapped.iv(), wrapped.encrypted_key());
   if (!key) return key.error();
   return Secret(std::move(*key));

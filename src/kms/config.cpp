@@ -114,7 +114,8 @@ std::vector<Complaint> check_config(std::string_view config) {
     }
     const auto unknown = unknown_keys(*found->type, found->section);
     if (!unknown.empty())
-      complaints.push_back({id, true, "KMS \"" + printable(id) + "\" has keys that have no effect: " + unknown});
+      complaints.push_back(
+          {id, true, "KMS \"" + printable(id) + "\" has unknown settings, which have no effect: " + unknown});
   }
   return complaints;
 }

@@ -11,7 +11,9 @@ namespace {
 constexpr std::size_t kMaxConfigFile = 4 << 20;  // more than a ConfigMap can hold
 
 Error no_own_key(const KeyRequest& request) {
-  return {errc::failed_precondition, "KMS \"" + printable(request.kms_id) + "\" has no such key for each volume"};
+  return {errc::failed_precondition,
+          "KMS \"" + printable(request.kms_id) +
+              "\" is of a type that keeps keys in another way: its type in the KMS config was changed, so restore it"};
 }
 
 Ask ask_of(Found found, KeyRequest request, Until until) {

@@ -42,7 +42,11 @@ class NoKubernetes final : public Kubernetes {
   }
 
  private:
-  static Error none() { return {errc::failed_precondition, "this agent knows no API server"}; }
+  static Error none() {
+    return {errc::failed_precondition,
+            "this agent knows no API server, which has the Secrets of this KMS: run it in a pod, or set "
+            "KUBERNETES_CONFIG_PATH"};
+  }
 };
 
 class RealReach final : public Reach {

@@ -102,14 +102,15 @@ std::string said(const http::Reply& reply) {
 }
 
 Error refused(const std::string& doing, const http::Reply& reply) {
-  const std::string text = doing + ": it answered " + said(reply);
+  const std::string text = doing + ": Vault answered " + said(reply);
   switch (reply.status) {
     case 400:
     case 401:
     case 403:
-      return {errc::permission_denied, text + ": see the role, the policy and the token that it was asked with"};
+      return {errc::permission_denied, text + ": check the role, the policy and the token"};
     case 404:
-      return {errc::failed_precondition, text + ": nothing is mounted at that path"};
+      return {errc::failed_precondition,
+              text + ": there is no secrets engine or login at that path: correct vaultBackendPath or vaultAuthPath"};
     case 503:
       return {errc::unavailable, text + ": unseal it, or wait until it is up"};
     case 429:
