@@ -94,7 +94,7 @@ class Configuration(unittest.TestCase):
     def test_a_missing_ConfigMap_keeps_no_pod_from_healing(self):
         for name in ("its own ConfigMaps", "ConfigMaps of other names", "a ceph.conf", "another key"):
             for volume in pod_of(helm.objects(SWITCHES[name]))["volumes"]:
-                maps = [volume["configMap"]] if "configMap" in volume else [one["configMap"] for one in volume.get("projected", {}).get("sources", [])]
+                maps = [one["configMap"] for one in [volume, *volume.get("projected", {}).get("sources", [])] if "configMap" in one]
                 self.assertTrue(all(one["optional"] for one in maps), "%s: %s" % (name, volume))
 
     def test_a_ceph_conf_is_where_librados_and_the_agent_look_and_every_byte_is_as_given(self):
