@@ -225,8 +225,8 @@ def story_luks_vault(lab):
     """a volume whose key Vault stores needs no passphrase; while Vault is sealed only stages of its own volumes fail, and no unstage"""
     account = "/var/run/secrets/kubernetes.io/serviceaccount/token"
     os.makedirs(os.path.dirname(account), exist_ok=True)
-    put(account, "of the pod\n")
-    vault = Vault("of the pod")
+    put(account, "of-the-pod\n")
+    vault = Vault("of-the-pod")
     os.makedirs(os.path.join(lab.dir, "kms"))
     folder = os.path.dirname(lab.write("kms/config.json", json.dumps({"far": {
         "encryptionKMSType": "vault", "vaultAddress": vault.address, "vaultBackend": "kv-v2", "vaultPassphrasePath": "ceph-csi/"}})))
@@ -235,7 +235,7 @@ def story_luks_vault(lab):
     volume.stage()
     volume.expect_staged()
     put(os.path.join(volume.staged_path, "file"), "kept")
-    key = lab.write("key", vault.key(volume.id))
+    key = lab.write("vault-key", vault.key(volume.id))
     run(["cryptsetup", "luksOpen", "--test-passphrase", "/dev/nbd%d" % volume.device, "-d", key])
     vault.sealed = True
     volume.unstage()
