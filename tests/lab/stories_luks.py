@@ -194,6 +194,38 @@ story_luks_integrity_interrupted.limit = 480
 
 
 @long
+def story_luks_integrity_of_cryptsetup(lab):
+    """a volume that cryptsetup made with integrity opens here, and what is changed below a volume with integrity cannot be read"""
+    agent = lab.agent().start()
+    image = lab.image("a", size=128 * MIB)
+    passphrase_file = lab.write("passphrase", PASSPHRASE)
+    plain = agent.volume(image, block=True)
+    plain.stage()
+    device = "/dev/nbd%d" % plain.device
+    run(["cryptsetup", "-q", "luksFormat", "--type", "luks2", "--hash", "sha256", "--pbkdf-memory", "32768", "--cipher", "serpent-xts-plain64",
+         "--integrity", "hmac-sha512", device, "-d", passphrase_file], timeout=300)
+    plain.unstage()
+    lab.admin("rbd", "image-meta", "set", image.spec, "rbd.csi.ceph.com/encrypted", "encrypted")
+    volume = agent.volume(image, block=True, attributes=["encrypted=true"])
+    volume.stage(passphrase_file=passphrase_file)
+    run(["dd", "if=" + mapping(volume), "of=/dev/null", "bs=1M", "iflag=direct"])
+    volume.unstage()
+    expect_closed(volume)
+    plain.stage()
+    run(["dd", "if=/dev/urandom", "of=/dev/nbd%d" % plain.device, "bs=4k", "count=1", "seek=%d" % (64 * MIB // 4096), "oflag=direct"])
+    plain.unstage()
+    volume.stage(passphrase_file=passphrase_file)
+    said = run(["dd", "if=" + mapping(volume), "of=/dev/null", "bs=1M", "iflag=direct"], ok=False)
+    check("error reading" in said, "the change was not noticed: %s" % said)
+    volume.unstage()
+    expect_closed(volume)
+    agent.stop()
+
+
+story_luks_integrity_of_cryptsetup.limit = 480
+
+
+@long
 def story_luks_of_cryptsetup(lab):
     """a volume that cryptsetup made with ceph-csi's parameters opens here, and one made here opens with cryptsetup"""
     agent = lab.agent().start()
