@@ -60,7 +60,7 @@ def story_fscrypt_staged(lab):
     volume = encrypted(lab, agent, image)
     stage(volume)
     volume.publish()
-    check(len(keys()) == 1, "the kernel does not tell of the folder's key: %s" % keys())
+    check(keys(), "the kernel does not tell of the folder's key")
     put(os.path.join(volume.target(), "canary-name"), "canary-plaintext " * 4096)
     check(os.listdir(folder(volume)) == ["canary-name"], "a pod does not get the encrypted folder")
     check(not os.path.exists(os.path.join(volume.target(), ".fscrypt")), "a pod sees the metadata")

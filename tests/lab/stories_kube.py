@@ -20,7 +20,7 @@ class ApiServer:
     """Objects by path; everything else is not found. Events are kept."""
 
     def __init__(self, lab):
-        self.objects, self.asked, self.events = {}, [], []
+        self.objects, self.made, self.asked, self.events = {}, {}, [], []  # made: what a POST to a path answers
         server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -42,6 +42,8 @@ class ApiServer:
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path in server.made:
+                    return self.answer(201, server.made[self.path])
                 server.events.append(body)
                 self.answer(201, {"metadata": {"name": "event-%d" % len(server.events)}})
 
@@ -69,6 +71,10 @@ class ApiServer:
                              "volumeAttributes": {"staticVolume": "true", "clusterID": volume.cluster_id, "pool": volume.pool}}}}
         self.objects["/api/v1/namespaces/ceph/secrets/key"] = {"data": {
             "userID": base64.b64encode(volume.user.encode()).decode(), "userKey": base64.b64encode(read(volume.key_file).strip().encode()).decode()}}
+
+    def secret(self, name_space, name, **data):
+        self.objects["/api/v1/namespaces/%s/secrets/%s" % (name_space, name)] = {
+            "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}}
 
     def attachments_asked(self):
         return sum("volumeattachments" in path for path in self.asked)
