@@ -161,6 +161,24 @@ std::string host_header(const Peer& peer) {
   return peer.port == (peer.tls ? 443 : 80) ? text.substr(0, text.rfind(':')) : text;
 }
 
+/// Beast throws for a value beyond 64 KiB, and sends a line end as it is.
+result<> check_headers(const Message& message) {
+  constexpr std::size_t most = 32 << 10;
+  const auto fits = [](std::string_view value) {
+    return value.size() <= most &&
+           std::ranges::all_of(value, [](unsigned char c) { return c == '\t' || (c >= 0x20 && c != 0x7f); });
+  };
+  for (const auto& [name, value] : message.headers)
+    if (!fits(value))
+      return Error{errc::failed_precondition, "the header " + name + " would be too long, or has control characters"};
+  if (!fits(message.bearer.reveal()))
+    return Error{errc::failed_precondition,
+                 "the token for the header Authorization is too long, or has control characters"};
+  if (!fits(message.target))
+    return Error{errc::failed_precondition, "the path of the request is too long, or has control characters"};
+  return {};
+}
+
 Request request_of(const Message& message, const Peer& peer) {
   Request made;
   made.method_string(message.method);
@@ -289,6 +307,7 @@ task<error_code> Client::Impl::run(OpenConnection& connection, Exchange& exchang
 }
 
 task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
+  if (auto good = check_headers(message); !good) co_return good.error();
   Exchange exchange;
   exchange.request = request_of(message, peer_);
   exchange.sink = std::move(sink);

@@ -67,7 +67,8 @@ class Client {
   ~Client();
 
   /// unavailable: the server cannot be reached, or ended in the middle. unauthenticated: its certificate is not one of
-  /// the authorities', or not for that host. exhausted: the body is too long. io: the answer is not HTTP. A GET is
+  /// the authorities', or not for that host. exhausted: the body is too long. failed_precondition: a
+  /// header is too long, or has control characters. io: the answer is not HTTP. A GET is
   /// repeated once if a kept connection turns out to be closed. The body of a 2xx goes to the sink, if there is one,
   /// whatever its length.
   task<result<Reply>> call(Message message, Until until, Sink sink = nullptr);
