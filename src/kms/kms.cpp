@@ -10,6 +10,13 @@ namespace {
 
 constexpr std::size_t kMaxConfigFile = 4 << 20;  // more than a ConfigMap can hold
 
+/// To a caller of CSI, not_found would mean the volume.
+template <class T>
+result<T> told(result<T> answer) {
+  if (answer || answer.error().code != errc::not_found) return answer;
+  return Error{errc::failed_precondition, answer.error().text};
+}
+
 Error no_own_key(const KeyRequest& request) {
   return {errc::failed_precondition,
           "KMS \"" + printable(request.kms_id) +
@@ -37,7 +44,7 @@ class ConfiguredKms final : public Kms {
     const auto unwrap = found->type->unwrap;
     if (unwrap == nullptr) co_return no_own_key(request);
     const auto reach = make_reach(around_, request.kms_id);
-    co_return co_await unwrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(wrapped));
+    co_return told(co_await unwrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(wrapped)));
   }
   task<result<std::string>> wrap(KeyRequest request, Secret key, Until until) override {
     auto found = co_await find(request.kms_id, until);
@@ -45,7 +52,7 @@ class ConfiguredKms final : public Kms {
     const auto wrap = found->type->wrap;
     if (wrap == nullptr) co_return no_own_key(request);
     const auto reach = make_reach(around_, request.kms_id);
-    co_return co_await wrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key));
+    co_return told(co_await wrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key)));
   }
   task<result<Secret>> passphrase(KeyRequest request, Until until) override {
     auto found = co_await find(request.kms_id, until);
@@ -53,7 +60,7 @@ class ConfiguredKms final : public Kms {
     const auto passphrase = found->type->passphrase;
     if (passphrase == nullptr) co_return no_own_key(request);
     const auto reach = make_reach(around_, request.kms_id);
-    co_return co_await passphrase(*reach, ask_of(std::move(*found), std::move(request), until));
+    co_return told(co_await passphrase(*reach, ask_of(std::move(*found), std::move(request), until)));
   }
   task<result<std::optional<Secret>>> fetch(KeyRequest request, Until until) override {
     auto found = co_await find(request.kms_id, until);
@@ -61,7 +68,7 @@ class ConfiguredKms final : public Kms {
     const auto fetch = found->type->fetch;
     if (fetch == nullptr) co_return no_own_key(request);
     const auto reach = make_reach(around_, request.kms_id);
-    co_return co_await fetch(*reach, ask_of(std::move(*found), std::move(request), until));
+    co_return told(co_await fetch(*reach, ask_of(std::move(*found), std::move(request), until)));
   }
   task<result<>> store(KeyRequest request, Secret key, Until until) override {
     auto found = co_await find(request.kms_id, until);
@@ -69,7 +76,7 @@ class ConfiguredKms final : public Kms {
     const auto store = found->type->store;
     if (store == nullptr) co_return no_own_key(request);
     const auto reach = make_reach(around_, request.kms_id);
-    co_return co_await store(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key));
+    co_return told(co_await store(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key)));
   }
 
  private:
@@ -95,8 +102,9 @@ class ConfiguredKms final : public Kms {
     const auto data = co_await around_.api().config_map(config_.own_namespace, config_.config_map, until);
     // What it says of a missing right or an absent API server matters less than the file that is not there.
     if (!data)
-      co_return Error{errc::failed_precondition, missing + ": mount the ConfigMap there; instead of it, " + place +
-                                                     " could not be read: " + data.error().text};
+      co_return Error{final_for_caller(data.error().code) ? errc::failed_precondition : data.error().code,
+                      missing + ": mount the ConfigMap there; instead of it, " + place +
+                          " could not be read: " + data.error().text};
     auto found = find_kms(*data, kms_id);
     if (!found) co_return with_context("in " + place, found.error());
     co_return found;

@@ -203,6 +203,8 @@ class Session {
   task<result<>> open();
   task<result<Stored>> read();
   task<result<>> write(Secret key, std::uint64_t version);
+  /// Version 1 takes a late write for a new one, and keeps no earlier key: a rotation could lose the only one.
+  result<> may_replace(const Stored& before) const;
 
  private:
   std::string at_server() const { return "KMS \"" + printable(ask_.kms_id) + "\" at " + url_.peer.text(); }
@@ -225,6 +227,14 @@ class Session {
   Secret token_;
   bool is_v2_ = false;
 };
+
+result<> Session::may_replace(const Stored& before) const {
+  if (is_v2_ || !before.passphrase) return {};
+  return Error{errc::failed_precondition,
+               at_server() +
+                   " keeps keys in KV version 1, where a late write could replace a newer key: move them to "
+                   "version 2 before you rotate one"};
+}
 
 task<result<http::Reply>> Session::send(http::Message message) {
   message.target = url_.path + message.target;
@@ -418,6 +428,7 @@ task<result<>> store_by(Login login, Reach& reach, Ask ask, Secret key) {
   if (!opened) co_return opened.error();
   const auto before = co_await session.read();
   if (!before) co_return before.error();
+  if (auto safe = session.may_replace(*before); !safe) co_return safe;
   co_return co_await session.write(std::move(key), before->version);
 }
 

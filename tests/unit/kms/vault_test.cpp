@@ -126,6 +126,17 @@ TEST_CASE("a stored key has ceph-csi's form, and replaces the one before") {
   CHECK(scene.vault.body_of_write == R"({"data":{"passphrase":"third"}})");
 }
 
+TEST_CASE("a key in KV version 1, which takes a late write for a new one, is not replaced") {
+  Scene scene;
+  scene.vault.v2 = false;
+  scene.text = R"({"vaultAddress": "https://vault:8200", "vaultBackend": "kv"})";
+  REQUIRE(scene.store("first"));
+  const auto second = scene.store("second");
+  REQUIRE_FALSE(second);
+  CHECK(second.error().code == errc::failed_precondition);
+  CHECK(scene.key() == "first");
+}
+
 TEST_CASE("a write that arrives after a later one changes nothing") {
   Scene scene;
   REQUIRE(scene.store("first"));
