@@ -22,7 +22,7 @@ constexpr std::size_t kIvBytes = 16, kHmacBytes = 32, kSaltBytes = 16, kProtecto
 
 // RFC 9106, the second recommended choice. The metadata name the costs, so any others open too, up to a bound.
 constexpr std::uint32_t kArgonTime = 3, kArgonMemoryKib = 64 << 10, kArgonLanes = 4;
-constexpr std::int64_t kMostArgonTime = 1 << 16, kMostArgonMemoryKib = 1 << 20, kMostArgonLanes = 1 << 12;
+constexpr std::int64_t kMostArgonTime = 1 << 10, kMostArgonMemoryKib = 256 << 10, kMostArgonLanes = 1 << 8;
 
 const unsigned char* octets(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
 unsigned char* octets(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
@@ -111,7 +111,8 @@ result<Secret> hash_passphrase(const Secret& passphrase, const fscrypt::Protecto
                         static_cast<std::uint32_t>(lanes), passphrase.reveal().data(), passphrase.reveal().size(),
                         protector.salt().data(), protector.salt().size(), key.data(), key.size());
   if (done != ARGON2_OK)
-    return Error{errc::unavailable, std::string("hashing the passphrase: ") + argon2_error_message(done)};
+    return Error{done == ARGON2_MEMORY_ALLOCATION_ERROR ? errc::unavailable : errc::state_corrupt,
+                 "hashing the passphrase: " + std::string(argon2_error_message(done))};
   return Secret(std::move(key));
 }
 

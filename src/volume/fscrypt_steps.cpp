@@ -8,7 +8,7 @@ namespace corbd::volume {
 /// but no such key; otherwise the key that the KMS stores, or its one passphrase. A KMS that has no key yet gets one
 /// for a new folder.
 task<result<host::FscryptSecret>> FscryptSteps::secret_of(const Volume& volume, const Wish& wish, bool make_one) {
-  const std::string& kms_id = volume.record->file_kms_id;
+  const std::string kms_id = volume.record->file_kms_id;
   const auto terms = co_await ports_.kms.terms(kms_id, deadline());
   if (!terms) co_return terms.error();
   const auto request = key_request(volume, kms_id, wish);
@@ -32,6 +32,14 @@ task<result<host::FscryptSecret>> FscryptSteps::secret_of(const Volume& volume, 
   co_return host::FscryptSecret{std::move(*made), false};
 }
 
+/// Only a passphrase is hashed with argon2.
+task<result<std::optional<Slots::Guard>>> FscryptSteps::turn_for(const Volume& volume, bool passphrase) {
+  if (!passphrase) co_return std::optional<Slots::Guard>();
+  auto turn = co_await luks_.key_derivation(volume);
+  if (!turn) co_return turn.error();
+  co_return std::optional(std::move(*turn));
+}
+
 task<result<>> FscryptSteps::look(Volume& volume, std::string target) {
   auto found = co_await ports_.fscrypt.look(std::move(target), owner(volume), while_served(volume, deadline()));
   if (!found) co_return found.error();
@@ -42,7 +50,7 @@ task<result<>> FscryptSteps::look(Volume& volume, std::string target) {
 task<result<>> FscryptSteps::make(Volume& volume, std::string target, const Wish& wish) {
   auto secret = co_await secret_of(volume, wish, true);
   if (!secret) co_return secret.error();
-  const auto turn = co_await luks_.key_derivation(volume);
+  const auto turn = co_await turn_for(volume, secret->passphrase);
   if (!turn) co_return turn.error();
   auto made = co_await ports_.fscrypt.make(std::move(target), std::move(*secret), owner(volume),
                                            while_served(volume, long_deadline()));
@@ -55,7 +63,7 @@ task<result<>> FscryptSteps::make(Volume& volume, std::string target, const Wish
 task<result<>> FscryptSteps::unlock(Volume& volume, std::string target, const Wish& wish) {
   auto secret = co_await secret_of(volume, wish, false);
   if (!secret) co_return secret.error();
-  const auto turn = co_await luks_.key_derivation(volume);
+  const auto turn = co_await turn_for(volume, secret->passphrase);
   if (!turn) co_return turn.error();
   auto unlocked = co_await ports_.fscrypt.unlock(std::move(target), std::move(*secret), owner(volume),
                                                  while_served(volume, long_deadline()));

@@ -16,6 +16,7 @@ class FscryptSteps : StepTools {
 
  private:
   task<result<host::FscryptSecret>> secret_of(const Volume& volume, const Wish& wish, bool make_one);
+  task<result<std::optional<Slots::Guard>>> turn_for(const Volume& volume, bool passphrase);
   LuksSteps& luks_;
 };
 
