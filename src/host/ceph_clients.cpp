@@ -113,10 +113,13 @@ void add_unsent(CephClients& found, const fs::path& net) {
   }
   std::set<std::string> served;
   for (const auto& socket : sockets)
-    if (socket.state == listen) served.insert(socket.port);
+    if (socket.state == listen) served.insert(socket.local);
+  const auto is_served = [&served](const Socket& socket) {
+    return served.contains(socket.local) || served.contains("0.0.0.0:" + socket.port) ||
+           served.contains("[::]:" + socket.port);
+  };
   for (const auto& socket : sockets)
-    if (is_unsent(socket) && !served.contains(socket.port))
-      found.unsent.push_back(socket.local + " to " + socket.remote);
+    if (is_unsent(socket) && !is_served(socket)) found.unsent.push_back(socket.local + " to " + socket.remote);
 }
 
 std::vector<fs::path> processes(CephClients& found, const std::string& root) {
@@ -180,10 +183,17 @@ void add_kernel(CephClients& found, const std::string& root) {
   found.cephfs = cephfs.value_or(false);
   if (!cephfs)
     found.unseen.emplace_back("whether a CephFS is mounted: this kernel has it built in, and counts no users");
-  // A virtual machine may reach the cluster by this node's address.
+  // A virtual machine may reach the cluster by this node's address. On other processors KVM is no module of its own.
+  const bool x86 =
+      fs::exists(root + "/sys/module/kvm_intel", failed) || fs::exists(root + "/sys/module/kvm_amd", failed);
+  bool machines = (!x86 && fs::exists(root + "/sys/module/kvm", failed)) ||
+                  fs::exists(root + "/sys/module/vboxdrv", failed) || fs::exists(root + "/sys/hypervisor/type", failed);
   for (const char* module : {"kvm_intel", "kvm_amd"})
-    if (is_module_used(root, module).value_or(true))
-      found.unseen.emplace_back("Ceph clients in virtual machines of this node, which may have its address");
+    machines = machines || is_module_used(root, module).value_or(true);
+  if (machines)
+    found.unseen.emplace_back(
+        "Ceph clients in virtual machines of this node, which may have its address: stop the virtual machines, or "
+        "reboot the node instead");
 }
 
 }  // namespace

@@ -86,6 +86,20 @@ TEST_CASE("virtual machines hide their clients") {
   CHECK(node.look().unseen.size() == 1);
 }
 
+TEST_CASE("a kernel that does not count the users of KVM may have virtual machines") {
+  const Node node;
+  node.put("sys/module/kvm/parameters/halt_poll_ns", "0\n");
+  CHECK(node.look().unseen.size() == 1);
+}
+
+TEST_CASE("a port that listens on another address hides no data that is to be sent") {
+  const Node node;
+  node.sockets(1,
+               "   0: 0700000A:9C40 0100000A:1A91 04 00000101:00000000 01:00000014 00000000     0\n"
+               "   1: 0100007F:9C40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0\n");
+  CHECK(node.look().unsent == Texts{"10.0.0.7:40000 to 10.0.0.1:6801"});
+}
+
 TEST_CASE("a closed socket with data to send is seen in every network namespace, unless this node served it") {
   const Node node;
   node.sockets(1,
