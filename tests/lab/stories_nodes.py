@@ -65,14 +65,19 @@ class OneNode:
         check(answer["code"] == "OK", "%s %s: %s" % (method, cidrs, answer))
         return answer["answer"]
 
+    def self_check(self, *more, code=0):
+        """What `corbd unfence` says of this node."""
+        user = ["--cluster", CLUSTER, "--user", "admin", "--key-file", self.admin_key]
+        return ask(self.agent, "unfence", "--self-check", *user, *more, code=code)
+
     def fenced(self):
         return [one["cidr"] for one in self.fencing("fences").get("cidrs", [])]
 
     # --- the data
 
-    def writer(self, name):
+    def writer(self, name, threads=4):
         # With fsync an acknowledged write is in the image, with all that the filesystem needs to find it.
-        return Writer(self.lab, os.path.join(self.volume.target(), name), size=16 * MIB, mode="fsync")
+        return Writer(self.lab, os.path.join(self.volume.target(), name), size=16 * MIB, mode="fsync", threads=threads, paced=threads)
 
     def write(self, name):
         """Writes a file for a while; its journal."""
@@ -236,6 +241,83 @@ def story_two_nodes(lab):
 
 
 story_two_nodes.limit = 600
+
+
+@long
+def story_unfenced_clean(lab):
+    """a fenced node that comes back stays out while anything of it may write; once its own check is clean it is let in and serves again, without a reboot"""
+    b = Node(lab, "node-b", OneNode)
+    a = OneNode(lab)
+    volume_id, context = provisioned(lab, "unfenced-clean")
+    image = Image(lab, "csi-vol-" + volume_id[-36:], context.get("pool", lab.pool))
+    address_a = a.start("node-a", volume_id, image.pool, context)
+    b.ask("start", "node-b", volume_id, image.pool, context)
+    a.stage()
+    a.publish()
+    check("no fence covers" in a.self_check(), "a node that nobody has fenced is judged")
+    # The kernel tells an error of write-back once to each open file: of several threads in one fsync, the others would hear of success.
+    writer = a.writer("a", threads=1).start()
+    writer.wait_more(100)
+    lab.admin("tap", lab.tap, "down")
+    acked = wait_for("the last write before the cut", lambda: settled(writer), 20)
+    fence(b, address_a, True)
+    say("node-b staged it within %.1f s once node-a was fenced" % b.ask("stage"))
+    b.ask("publish")
+    expect_all(b.ask("verify", "a", b.give(writer.journal)), acked, "node-a's file on node-b")
+    journal_b = b.ask("write", "b")
+    b.ask("freeze", True)
+    before = b.ask("checksum")
+
+    def refused(part):
+        """The node is not clean, for that reason."""
+        said = a.self_check("--yes-really", code=1)
+        show(said)
+        check("unclean: %s/32" % address_a in said and part in said, "the check of node-a does not say \"%s\": %s" % (part, said))
+    lab.admin("tap", lab.tap, "up")
+    wait_for("node-a to notice its fence", lambda: "fenced" in str(volumes_of(a.agent)[volume_id]["last_error"]), 120, 1)
+    refused("volume %s at /dev/nbd%d is not given up" % (volume_id, a.volume.device))
+    ask(a.agent, "fail", volume_id, "--yes-really")
+    wait_for("an error that reaches node-a's application", lambda: writer.stalls()["errors"] > 0, 240, 1)
+    check(writer.stalls()["acked"] == acked, "node-a has acknowledged a write since the cut")
+    refused("is given up, but mounted or published still")
+    other = lab.start(["ceph", "-c", lab.conf, "-w"])
+    wait_for("another client on node-a", lambda: "ceph, process" in a.self_check(code=1), 60, 1)
+    writer.stop()
+    a.end()
+    refused("has a Ceph client: end it")
+    other.kill()
+    other.wait(20)
+    check(address_a + "/32" in b.ask("fenced"), "a node that was not clean is not fenced any more")
+
+    # What a closed connection left may need a moment.
+    said = wait_for("node-a to be clean", lambda: (lambda said: said.startswith("clean: %s/32" % address_a) and said)(a.self_check(code=(0, 1))), 120, 2)
+    show(said)
+    a.agent.kill()
+    a.agent.start()
+    check(a.self_check().startswith("clean: %s/32" % address_a), "the next agent does not find node-a clean")
+    check(address_a + "/32" in str(a.fencing("fence_clients")), "node-a does not tell CSI-Addons its fenced address")
+    fence(b, address_a, False)
+    check("no fence covers" in a.self_check(), "node-a is still fenced")
+    time.sleep(10)
+    check(b.ask("checksum") == before, "the image changed after node-a was unfenced")
+    b.ask("freeze", False)
+    b.ask("end")
+    say("node-a staged it again within %.1f s" % a.stage())
+    a.publish()
+    expect_all(a.verify("a", writer.journal), acked, "node-a's file")
+    expect_all(a.verify("b", journal_b), 50, "node-b's file")
+
+    # The node takes its own fence away.
+    a.end()
+    fence(b, address_a, True)
+    wait_for("node-a to be clean again", lambda: a.self_check(code=(0, 1)).startswith("clean: "), 120, 2)
+    check("unfenced: %s/32" % address_a in a.self_check("--yes-really"), "node-a does not let itself in")
+    a.stage()
+    a.end()
+    b.end()
+
+
+story_unfenced_clean.limit = 900
 
 
 @long
