@@ -17,7 +17,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kAwsAnswerBytes = 1 << 20;
 /// ceph-csi's name for it: a role's trust policy may require this name, and CloudTrail shows it.
-constexpr std::string_view kRoleName = "ceph-csi-aws-sts-metadata";
+constexpr std::string_view kRoleSession = "ceph-csi-aws-sts-metadata";
 /// The projected volume of the pod, with the audience ceph-csi-kms.
 constexpr const char* kOidcToken = "/run/secrets/tokens/oidc-token";
 constexpr const char* kDefaultSecret = "ceph-csi-aws-credentials";
@@ -176,7 +176,7 @@ task<result<AwsCredentials>> assume_role(Reach& reach, Ask ask, std::string role
                          form_encoded({{"Action", "AssumeRoleWithWebIdentity"},
                                        {"Version", "2011-06-15"},
                                        {"RoleArn", role},
-                                       {"RoleSessionName", kRoleName},
+                                       {"RoleSessionName", kRoleSession},
                                        {"WebIdentityToken", trimmed(token->reveal())}}));
   auto reply = co_await reach.http(peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
