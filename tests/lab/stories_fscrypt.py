@@ -4,7 +4,7 @@ import shutil
 
 from checks import Skip, check, long, say
 from machine import MIB, put, read, run
-from writer import Writer
+from writer import Writer, writes_through_kills
 
 PASSPHRASE = "a passphrase of the lab"
 FOLDER = "ceph-csi-encrypted"
@@ -99,16 +99,7 @@ def story_fscrypt_killed_under_writer(lab):
     volume.publish()
     # Without inline encryption the kernel makes a write with O_DIRECT a cached one.
     writer = Writer(lab, os.path.join(volume.target(), "data"), size=16 * MIB, mode="fsync").start()
-    writer.wait_more(50)
-    kills = []
-    for _ in range(3):
-        kills.append(agent.kill())
-        agent.start()
-        agent.wait_event("device.reconnected", 60, volume=volume.id)
-        writer.wait_more(50)
-    writer.stop()
-    found = writer.expect_nothing_lost(kills)
-    say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
+    writes_through_kills(agent, volume, writer)
     volume.unpublish()
     volume.unstage()
     volume.expect_gone()

@@ -6,7 +6,7 @@ import signal
 from checks import check, long, say, wait_for
 from machine import CORBD, MIB, processes, put, read, run
 from vault import Vault
-from writer import Writer
+from writer import Writer, writes_through_kills
 
 PASSPHRASE = "a passphrase of the lab"
 
@@ -107,16 +107,7 @@ def story_luks_killed_under_writer(lab):
     stage(volume)
     volume.publish()
     writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
-    writer.wait_more(50)
-    kills = []
-    for _ in range(3):
-        kills.append(agent.kill())
-        agent.start()
-        agent.wait_event("device.reconnected", 60, volume=volume.id)
-        writer.wait_more(50)
-    writer.stop()
-    found = writer.expect_nothing_lost(kills)
-    say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
+    writes_through_kills(agent, volume, writer)
     volume.unpublish()
     volume.unstage()
     expect_closed(volume)
@@ -138,16 +129,7 @@ def story_luks_integrity(lab):
     name = os.path.basename(mapping(volume))
     check(" crypt " in tables[name] and " integrity " in tables[name + "_dif"], "the mappings are %s" % tables)
     writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
-    writer.wait_more(50)
-    kills = []
-    for _ in range(3):
-        kills.append(agent.kill())
-        agent.start()
-        agent.wait_event("device.reconnected", 60, volume=volume.id)
-        writer.wait_more(50)
-    writer.stop()
-    found = writer.expect_nothing_lost(kills)
-    say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
+    writes_through_kills(agent, volume, writer)
     put(os.path.join(volume.target(), "file"), "what was written")
     answer = volume.try_expand(512 * MIB)
     check(answer["code"] == "FAILED_PRECONDITION" and "integrityMode" in answer["message"], "its expansion was not refused: %s" % answer)
