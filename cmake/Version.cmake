@@ -1,3 +1,7 @@
+# Given by scripts/release, which may make a pre-release.
+if(NOT CORBD_VERSION)
+  set(CORBD_VERSION ${PROJECT_VERSION})
+endif()
 execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} rev-parse --short=12 HEAD
   OUTPUT_VARIABLE CORBD_GIT_HASH OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT CORBD_GIT_HASH)
