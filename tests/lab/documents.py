@@ -53,9 +53,6 @@ ELSEWHERE = {
         "cephcsi drain --undo": "the story leaves the node to ceph-csi", "corbd drain --undo": ("tests/unit/cli/drain_test.cpp", "undo")},
     (MIGRATING, "What is different"): {"corbd volumes": (SEEN, '"volumes"')},
     (README, "Operations"): {
-        "corbd heal ID --without-proof": ("tests/lab/stories_owner.py", '"heal", volume.id, "--without-proof"'),
-        "corbd fail ID --yes-really": ("tests/lab/stories_heal.py", '"fail", volume.id, "--yes-really"'),
-        "corbd take ID --yes-really": (UNIT, "scene.ask({\"take\", \"volume-1\", \"--yes-really\"})"),
         "corbd drain": "the story runs it as the page on migrations has it",
         "kubectl corbd": "the story runs it as the page on migrations has it"},
     (RUNBOOK, None): {
@@ -73,6 +70,7 @@ ELSEWHERE = {
         "ceph osd blocklist ls": ("tests/lab/stories_accept.py", '"ceph", "osd", "blocklist", "ls"'), "ceph auth get": CEPHS_OWN,
         "ceph health detail": CEPHS_OWN, "kubectl rollout undo": IN_PASSING,
         "systemctl restart corbd": "the path of a crash, which the stories of the keeper take", "kubectl cordon": "the story drains, which cordons first",
+        "corbd version": ("tests/unit/cli/version_test.cpp", "version"), "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING, "helm rollback": IN_PASSING,
         "nbd-client -d": "no story loses a record whose device nothing names any more"},
     (RUNBOOK, "Runbook"): {
         "kubectl -n ceph-csi exec POD -c corbd -- corbd status": "as in deploy/kubernetes; the story runs it in ceph-csi's place",

@@ -343,7 +343,7 @@ def there_and_back(lab, cluster):
         app.writer.wait_more(50, timeout=180)
     wait_for("both volumes after the agent's end", healthy, 120, 2)
     # The lab's node has no system bus, which is a warning.
-    operator.follow(README, "Operations", codes={"corbd status": (0, 1), "corbd doctor": (0, 1)}, ends=["corbd events -f"])
+    operator.follow(README, "Operations", codes={"corbd status": (0, 1), "corbd doctor": (0, 1)})
 
     # --- and back
     # The doctor is asked before and after the drain.
