@@ -1,5 +1,6 @@
 // One binary: the agent, its helper processes, and the commands that ask it.
 #include "corbd/agent/agent.hpp"
+#include "corbd/agent/program.hpp"
 #include "corbd/cli/options.hpp"
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/core/process.hpp"
@@ -10,6 +11,7 @@
 #include "corbd/manager/node.hpp"
 #include "corbd/mounting/mounting.hpp"
 #include "corbd/nbd/devices.hpp"
+#include "corbd/v1/admin.pb.h"
 #include "version.hpp"
 
 namespace corbd {
@@ -43,7 +45,7 @@ int main(int argc, char** argv) {
   if (const auto* watch = std::get_if<cli::Liveness>(&command)) return cli::watch_liveness(*watch);
   if (const auto* call = std::get_if<cli::Call>(&command)) return call->run();
   if (const auto* mounts = std::get_if<mounting::Options>(&command)) return mounting::run(*mounts);
-  if (const auto* node = std::get_if<doctor::Options>(&command)) return doctor::diagnose(*node, CORBD_VERSION);
+  if (const auto* node = std::get_if<doctor::Options>(&command)) return doctor::diagnose(*node, agent::program());
   if (const auto* change = std::get_if<migration::Options>(&command)) return migration::check_migration(*change);
   if (std::holds_alternative<cli::Helper>(command)) return serve_helper(3, work);
   const auto& run = std::get<cli::Run>(command);

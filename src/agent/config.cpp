@@ -4,6 +4,8 @@
 #include <thread>
 #include <tuple>
 
+#include "corbd/agent/program.hpp"
+#include "corbd/v1/admin.pb.h"
 #include "version.hpp"
 
 namespace corbd::agent {
@@ -64,7 +66,7 @@ cephcsi::Mounter default_mounter(const Options& options) {
 ops::AdminConfig admin_config(const Options& options) {
   ops::AdminConfig config;
   config.runtime_dir = options.runtime_dir;
-  config.version = CORBD_VERSION;
+  config.describe = [](v1::Program& into) { into = program(); };
   config.nodeid = options.nodeid;
   config.driver = options.drivername;
   config.pod = options.pod;

@@ -212,6 +212,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   for (const auto add_question : kQuestions) add_question(app, chosen);
   add_mounts(app, mounts);
   add_csi(app, chosen);
+  add_version(app, chosen);
   const auto* doctor_command = add_doctor(app, run, doctor);
   const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
   add_describe(app, version);

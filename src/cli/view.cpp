@@ -96,6 +96,14 @@ int exit_code(const v1::GetStatusResponse& status) {
 
 std::string word(v1::Health health) { return rpc::enum_word(*v1::Health_descriptor(), health); }
 
+std::string program_view(const v1::Program& program) {
+  return "corbd " + program.version() + " (" + program.commit() +
+         ")\nCeph libraries: " + (program.ceph().empty() ? "unknown release" : program.ceph()) + " (librados " +
+         program.librados() + ", librbd " + program.librbd() + ")\nhandover: version " +
+         std::to_string(program.handover_protocol()) + "\nrecords: up to version " +
+         std::to_string(program.record_version()) + "\n";
+}
+
 std::string status_screen(const v1::GetStatusResponse& status) {
   Rows rows{{"COMPONENT", "VERDICT", "DETAILS"}};
   for (const auto& component : status.components()) {

@@ -15,6 +15,8 @@ int exit_code(const v1::GetStatusResponse& status);
 /// "reconnecting"; for a state that this version does not know, the number.
 std::string word(v1::Health health);
 
+/// Of `corbd version`.
+std::string program_view(const v1::Program& program);
 std::string status_screen(const v1::GetStatusResponse& status);
 /// The columns are those of `rbd device list`, then our own. now_ms: since 1970.
 std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std::int64_t now_ms);

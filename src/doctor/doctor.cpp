@@ -25,15 +25,15 @@ void print_findings(const std::vector<Finding>& findings) {
 
 }  // namespace
 
-int diagnose(const Options& options, const std::string& version) {
-  const auto findings = judge(gather(options));
+int diagnose(const Options& options, const v1::Program& own) {
+  const auto findings = judge(gather(options, own));
   if (options.output == "json")
     std::cout << boost::json::serialize(rpc::document({{"findings", report(findings)}})) << "\n";
   else
     print_findings(findings);
   std::cout.flush();
   if (options.bundle.empty()) return exit_code(findings);
-  if (const auto packed = write_bundle(options, version, findings); !packed) {
+  if (const auto packed = write_bundle(options, own.version(), findings); !packed) {
     std::cerr << "corbd doctor: " << packed.error().text << "\n";
     return static_cast<int>(Grade::failure);
   }

@@ -174,8 +174,9 @@ Readings read_node(const Options& options, const std::string& root) {
           read_mounter_rules(options.config_dir)};
 }
 
-Inputs gather(const Options& options) {
+Inputs gather(const Options& options, const v1::Program& own) {
   Inputs inputs;
+  inputs.own = own;
   static_cast<Readings&>(inputs) = read_node(options, "");
   inputs.nbds_max = sysfs::attribute("/sys/module/nbd/parameters/nbds_max");
   inputs.dm_crypt = module_of("", inputs.kernel, "/sys/module/dm_crypt", "/dm-crypt.ko");

@@ -87,6 +87,7 @@ struct Inputs : Readings {
   std::vector<kms::Complaint> kms;  ///< about the KMS config
   result<> system_bus;
   result<std::vector<kube::Allowed>> api_rights = std::vector<kube::Allowed>();
+  v1::Program own;                              ///< this program
   std::optional<v1::GetStatusResponse> status;  ///< the agent's; absent: it did not answer
   std::string ceph_release;                     ///< of librados: "16.2.15"; empty: it does not tell
   std::string ceph_libraries;                   ///< rbd::library_versions()
@@ -110,6 +111,9 @@ std::vector<Finding> judge(const Inputs& inputs);
 /// Parts of judge().
 void judge_node(const Inputs& inputs, std::vector<Finding>& into);
 void judge_ceph(const Inputs& inputs, std::vector<Finding>& into);
+Finding judge_versions(const Inputs& inputs);
+/// Why the agent cannot hand over to `next`, as its own refusal would say (src/handover/messages.hpp). Empty: it can.
+std::string cannot_follow(const v1::Program& serving, const v1::Program& next);
 /// Strings below a name that sounds like a secret, and whatever looks like a Ceph key, become "<redacted>".
 boost::json::value redacted_json(boost::json::value value);
 /// The same for other text: the VALUE in NAME=VALUE of such names, and Ceph keys.
@@ -117,7 +121,7 @@ std::string redacted_text(std::string_view text);
 
 // --- thin
 
-Inputs gather(const Options& options);
+Inputs gather(const Options& options, const v1::Program& own);
 Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir, const Choosing& choosing = {});
 /// Tries a TCP connection to each, 2 s each, all at once, 10 s together; fills in `answers`.
 void ask_monitors(std::vector<Monitor>& monitors);

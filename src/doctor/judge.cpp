@@ -257,6 +257,7 @@ std::vector<Finding> judge(const Inputs& inputs) {
   devices(inputs, all);
   judge_node(inputs, all);
   judge_ceph(inputs, all);
+  all.push_back(judge_versions(inputs));
   return all;
 }
 

@@ -27,9 +27,6 @@
 
 namespace corbd::handover {
 
-/// 1 gave all links in one message, after every image was closed. No release spoke it.
-inline constexpr int kProtocol = 2;
-
 struct Hello {
   int protocol = kProtocol;
   Side side;

@@ -85,7 +85,8 @@ class Desk {
 
   task<result<>> answer(const v1::GetStatusRequest&, v1::GetStatusResponse& response, Until) {
     using namespace std::chrono;
-    response.set_version(config_.version);
+    if (config_.describe != nullptr) config_.describe(*response.mutable_program());
+    response.set_version(response.program().version());
     response.set_pid(::getpid());
     response.set_node_id(rpc::valid_utf8(config_.nodeid));
     response.set_pod(rpc::valid_utf8(config_.pod));

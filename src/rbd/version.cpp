@@ -6,14 +6,19 @@
 
 namespace corbd::rbd {
 
-std::string library_versions() {
+namespace {
+
+std::string version_of(void (*library)(int*, int*, int*)) {
   int major = 0, minor = 0, extra = 0;
-  const auto text = [&] { return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(extra); };
-  ::rados_version(&major, &minor, &extra);
-  std::string all = "librados " + text();
-  ::rbd_version(&major, &minor, &extra);
-  return all + ", librbd " + text();
+  library(&major, &minor, &extra);
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(extra);
 }
+
+}  // namespace
+
+std::string librados_version() { return version_of(::rados_version); }
+std::string librbd_version() { return version_of(::rbd_version); }
+std::string library_versions() { return "librados " + librados_version() + ", librbd " + librbd_version(); }
 
 // librados' own number (3.0.0) is that of its interface, which has not changed for years. Its release is a C++ symbol
 // of libceph-common, which librados brings along (src/common/version.h there).

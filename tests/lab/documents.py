@@ -70,7 +70,7 @@ ELSEWHERE = {
         "ceph osd blocklist ls": ("tests/lab/stories_accept.py", '"ceph", "osd", "blocklist", "ls"'), "ceph auth get": CEPHS_OWN,
         "ceph health detail": CEPHS_OWN, "kubectl rollout undo": IN_PASSING,
         "systemctl restart corbd": "the path of a crash, which the stories of the keeper take", "kubectl cordon": "the story drains, which cordons first",
-        "corbd version": ("tests/unit/cli/version_test.cpp", "version"), "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING, "helm rollback": IN_PASSING,
+        "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"), "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING, "helm rollback": IN_PASSING,
         "nbd-client -d": "no story loses a record whose device nothing names any more"},
     (RUNBOOK, "Runbook"): {
         "kubectl -n ceph-csi exec POD -c corbd -- corbd status": "as in deploy/kubernetes; the story runs it in ceph-csi's place",

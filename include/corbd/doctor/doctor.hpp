@@ -6,6 +6,10 @@
 
 #include "corbd/cephcsi/serving.hpp"
 
+namespace corbd::v1 {
+class Program;
+}
+
 namespace corbd::doctor {
 
 /// Flags have the names of `corbd run`.
@@ -19,7 +23,7 @@ struct Options {
   std::string output = "text";  ///< or "json"
 };
 
-/// Prints what it found. Exit code: 0 ok, 1 warnings, 2 failures.
-int diagnose(const Options& options, const std::string& version);
+/// Prints what it found. `own`: this program. Exit code: 0 ok, 1 warnings, 2 failures.
+int diagnose(const Options& options, const v1::Program& own);
 
 }  // namespace corbd::doctor

@@ -24,6 +24,10 @@ namespace corbd::handover {
 
 struct Message;
 
+/// Of the conversation. Two agents hand over only if theirs is the same. 1 gave all links in one message, after every
+/// image was closed. No release spoke it.
+inline constexpr int kProtocol = 2;
+
 /// Of each side.
 struct Side {
   std::string version;

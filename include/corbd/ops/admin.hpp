@@ -14,14 +14,19 @@
 #include "corbd/ops/node_health.hpp"
 #include "corbd/volume/ports.hpp"
 
+namespace corbd::v1 {
+class Program;
+}
+
 namespace corbd::ops {
 
 struct AdminConfig {
   std::string runtime_dir;  ///< the socket is <runtime_dir>/admin.sock, 0600
-  std::string version, nodeid;
-  std::string driver;          ///< whose devices are shown, as far as their paths say it
-  std::string pod;             ///< UID of the agent's pod; empty: it is in none
-  std::size_t max_calls = 64;  ///< in flight, those that wait for events included
+  std::string nodeid;
+  void (*describe)(v1::Program& into) = nullptr;  ///< what this program is; null: nothing is said
+  std::string driver;                             ///< whose devices are shown, as far as their paths say it
+  std::string pod;                                ///< UID of the agent's pod; empty: it is in none
+  std::size_t max_calls = 64;                     ///< in flight, those that wait for events included
 };
 
 /// What the server shows and asks. All of it outlives the server, and is used only on the control thread.

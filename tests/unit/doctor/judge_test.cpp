@@ -33,7 +33,12 @@ Inputs healthy() {
   inputs.records.volumes = {"v1"};
   inputs.tools = {{"mkfs.ext4", "e2fsprogs", true}, {"mkfs.xfs", "xfsprogs", true}};
   inputs.ceph_release = "20.2.4";
+  inputs.own.set_version("0.2.0");
+  inputs.own.set_commit("abc");
+  inputs.own.set_handover_protocol(2);
+  inputs.own.set_record_version(2);
   inputs.status.emplace();
+  *inputs.status->mutable_program() = inputs.own;
   auto* kubelet = inputs.status->add_components();
   kubelet->set_name("kubelet");
   kubelet->set_verdict(v1::VERDICT_OK);
@@ -464,4 +469,43 @@ TEST_CASE("secrets are redacted from other text by name and by shape, and nothin
   CHECK_THAT(clean, ContainsSubstring("username=u,password=<redacted>,") && ContainsSubstring(" ok\n"));
   const std::string mounts = "21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n";
   CHECK(redacted_text(mounts) == mounts);
+}
+
+TEST_CASE("an agent of another version is a warning that says that a reload hands over") {
+  auto inputs = healthy();
+  inputs.status->mutable_program()->set_version("0.1.0");
+  const auto found = find(inputs, "versions");
+  CHECK(found.verdict == Grade::warning);
+  CHECK(found.said == "this program is 0.2.0 (abc), the agent and its keeper are 0.1.0 (abc); they can meet");
+  CHECK(found.remedy.find("systemctl reload corbd") != std::string::npos);
+}
+
+TEST_CASE("another build of the same version is told too") {
+  auto inputs = healthy();
+  inputs.status->mutable_program()->set_commit("def");
+  CHECK(find(inputs, "versions").verdict == Grade::warning);
+}
+
+TEST_CASE("an agent that speaks another version of the handover cannot meet this program") {
+  auto inputs = healthy();
+  inputs.status->mutable_program()->set_version("0.1.0");
+  inputs.status->mutable_program()->set_handover_protocol(1);
+  const auto found = find(inputs, "versions");
+  CHECK(found.said.find("cannot meet: it speaks version 1 of the handover, and this program version 2") !=
+        std::string::npos);
+  CHECK(found.remedy.find("corbd drain") != std::string::npos);
+}
+
+TEST_CASE("an agent with newer records cannot meet this program, and one with older records can") {
+  v1::Program older, newer;
+  older.set_record_version(1);
+  newer.set_record_version(2);
+  CHECK(cannot_follow(newer, older) == "it may write records of version 2, and this program reads up to 1");
+  CHECK(cannot_follow(older, newer).empty());
+}
+
+TEST_CASE("without an agent only this program's version is told") {
+  auto inputs = healthy();
+  inputs.status.reset();
+  CHECK(find(inputs, "versions").said == "this program is 0.2.0 (abc)");
 }

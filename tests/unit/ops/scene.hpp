@@ -54,7 +54,7 @@ class Scene {
         healer(thread.control(), *clock_, volumes, {}) {
     ops::AdminConfig config;
     config.runtime_dir = folder_.path();
-    config.version = "1.2";
+    config.describe = [](v1::Program& into) { into.set_version("1.2"); };
     config.nodeid = "node-1";
     config.driver = "rbd.csi.ceph.com";
     ops::AdminSources sources{volumes, healer, {}, {}, {}, {}};

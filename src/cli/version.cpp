@@ -1,0 +1,33 @@
+#include "corbd/agent/program.hpp"
+#include "corbd/rpc/json.hpp"
+#include "corbd/v1/admin.pb.h"
+#include "subcommand.hpp"
+#include "view.hpp"
+
+namespace corbd::cli {
+namespace {
+
+/// Asks nobody: an agent may be of another version, which `corbd doctor` tells.
+struct ShowVersion final : Subcommand {
+  static constexpr const char* kName = "version";
+  static constexpr const char* kDescription =
+      "Show the version of this program, of its Ceph libraries, and of what an agent of another version meets";
+
+  explicit ShowVersion(CLI::App& command) {
+    command.add_option("-o,--output", output, "Output format: text or json")
+        ->check(CLI::IsMember({"text", "json"}))
+        ->capture_default_str();
+  }
+  int run() override {
+    const auto own = agent::program();
+    return (output == "json" ? print(rpc::json_of(own)) : print(program_view(own))) ? 0 : 1;
+  }
+
+  std::string output = "text";
+};
+
+}  // namespace
+
+void add_version(CLI::App& app, Chosen& chosen) { add<ShowVersion>(app, chosen); }
+
+}  // namespace corbd::cli
