@@ -38,7 +38,7 @@ debian_root() {  # FOLDER RELEASE LOG
   # An older debootstrap does not know the release's name. It makes all of them as it makes sid.
   [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
   mirror=${CORBD_MIRROR:-$(debian_mirror)}
-  [ -n "$mirror" ] || { echo "apt knows no Debian archive; name one in CORBD_MIRROR" >&2; return 1; }
+  [ -n "$mirror" ] || { echo "apt knows no Debian archive: name one in CORBD_MIRROR" | tee "$3" >&2; return 1; }
   rm -rf --one-file-system "$1"
   debootstrap --variant=minbase "$2" "$1" "$mirror" "$script" >"$3" 2>&1 || { tail -n 20 "$3" >&2; return 1; }
   # A mirror whose lists are too old for apt serves the root if it serves this machine.
