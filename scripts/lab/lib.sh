@@ -72,13 +72,15 @@ lab_up() {  # NAME
   lab_pids+=($!)
 }
 
+# shellcheck disable=SC1091
+lab_debian() { (. /etc/os-release && echo "Debian ${VERSION_ID:-$VERSION_CODENAME}"); }
+
 # Prints what the tests run on: this Debian, the Ceph that lab_up started, and the type of its keys (docs/sources.md#cephx-keys). With a word it names the
 # guest's kernel, too.
 lab_where() {  # [kernel]
   local type=unknown
   case "$CORBD_LAB_KEY" in AQ*) type=aes ;; Ag*) type=aes256k ;; esac
-  # shellcheck disable=SC1091
-  echo "Debian $(. /etc/os-release; echo "${VERSION_ID:-$VERSION_CODENAME}"), Ceph $(ceph --version | awk '{print $3}') with $type keys${1:+, $(
+  echo "$(lab_debian), Ceph $(ceph --version | awk '{print $3}') with $type keys${1:+, $(
     scripts/lab/guest --prepare 2>&1 8>&- | sed -n 's/^guest: \([a-z]*\), \(Linux [^ ]*\).*/\2 (\1)/p')}"
 }
 
