@@ -3,7 +3,7 @@
 On the machine: control.py OUT CEPH_DIR. In the guest: control.call(["rbd", "create", ...]).
 Commands: rbd, ceph and rados with the admin's key; `osd stop|cont` and `link down|up` of the test cluster; `tap NAME down|up`, one guest's network;
 `node start FOLDER STORY PART [DISK]`, `node cut FOLDER`, `node gone FOLDER` and `node end`, a second guest (node.py); `packages FOLDER`, Debian packages
-of the build; `postgres FOLDER`, Debian's PostgreSQL.
+of the build; `postgres FOLDER`, Debian's PostgreSQL; `images ARCHIVE...`, images of releases, unpacked (oci.py).
 """
 import json
 import os
@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = ".control"
 NODE_FOLDER = ".node"  # of the calls to a second guest
 DISK_SIZE = "2G"  # of a second guest's disk; sparse
@@ -91,7 +92,7 @@ def cut(tap, down, timeout):
 class Machine:
     def __init__(self, ceph_dir):
         self.ceph_dir = ceph_dir
-        self.scripts = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "lab")
+        self.scripts = os.path.join(HERE, "..", "..", "scripts", "lab")
         self.nodes = []  # (folder, process) of each second guest
         self.disks = []
 
@@ -107,7 +108,9 @@ class Machine:
         if argv == ["node", "end"]:
             return self.end_nodes()
         if argv[0] in ("packages", "postgres"):
-            return run([os.path.join(os.path.dirname(os.path.abspath(__file__)), argv[0]), argv[1]], timeout)
+            return run([os.path.join(HERE, argv[0]), argv[1]], timeout)
+        if argv[0] == "images":
+            return run([os.path.join(HERE, "oci.py"), os.path.join(HERE, "../../build/lab/images"), *argv[1:]], timeout)
         return self.ask_cluster(argv, timeout)
 
     def ask_cluster(self, argv, timeout):
