@@ -1,5 +1,8 @@
-// Containers that run: runc makes each as containerd does from what kubelet asks for. In the place of an image it has this machine's own programs, and
-// before them those of the folder IMAGES/NAME, where NAME is the last part of the image's name. IMAGES/NAME/environment has variables, one a line.
+// Containers that run: runc makes each as containerd does from what kubelet asks for. An image that was imported (tests/lab/oci.py) is in the folder
+// IMAGES/REFERENCE: root, and config.json, which is the image's own. Its containers have nothing else of this machine. IMAGES/account has what a cluster
+// gives such a container of its pod's service account, and in the file environment the API server's address.
+// In the place of any other image a container has this machine's own programs, and before them those of the folder IMAGES/NAME, where NAME is the last part
+// of the image's name. IMAGES/NAME/environment has variables, one a line.
 // All containers are in the node's network namespace.
 package main
 
@@ -150,22 +153,17 @@ func (r *runtime) start(id string, one *container) error {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return err
 	}
-	// A mount of its own: runc makes the mount that it is on private, and the node's must stay shared.
-	if err := syscall.Mount("tmpfs", root, "tmpfs", 0, "mode=755"); err != nil {
-		return fmt.Errorf("mounting %s: %v", root, err)
+	var spec object
+	var err error
+	if image := r.imported(one); image != "" {
+		spec, err = r.imageSpec(id, bundle, image, one)
+	} else {
+		spec, err = r.machineSpec(id, root, one)
 	}
-	// What an image has besides. rbd-nbd aborts without its folders.
-	for _, name := range []string{"run/ceph", "var/lib/ceph"} {
-		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
-	for link, to := range map[string]string{"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "sbin": "usr/sbin", "var/run": "../run"} {
-		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
-			return err
-		}
-	}
-	text, err := json.Marshal(r.spec(id, root, one))
+	text, err := json.Marshal(spec)
 	if err != nil {
 		return err
 	}
@@ -238,6 +236,8 @@ func (l *logFile) copy(stream string, from *os.File) {
 // What the containers have of this machine's /etc; kubelet brings hosts.
 var etc = []string{"alternatives", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mke2fs.conf", "nsswitch.conf", "passwd", "ssl"}
 
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 var defaultCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
 	"NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE"}
 
@@ -284,8 +284,26 @@ func bind(source, destination string, options ...string) object {
 	return object{"type": "bind", "source": source, "destination": destination, "options": append([]string{"rbind"}, options...)}
 }
 
+// environment reads variables, one a line. There may be none.
+func environment(path string) []string {
+	text, _ := ioutil.ReadFile(path)
+	return strings.FieldsFunc(string(text), func(each rune) bool { return each == '\n' })
+}
+
+// imported gives the folder of an image that was unpacked; "" for one that this machine's programs stand in for.
+func (r *runtime) imported(one *container) string {
+	folder, err := filepath.EvalSymlinks(filepath.Join(r.images, one.config.GetImage().GetImage()))
+	if err != nil {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(folder, "root")); err != nil {
+		return ""
+	}
+	return folder
+}
+
 // image gives its programs and variables: mounts and environment.
-func (r *runtime) image(one *container) ([]object, []string) {
+func (r *runtime) image(one *container) ([]object, []string, error) {
 	name := path.Base(one.config.GetImage().GetImage())
 	if colon := strings.LastIndex(name, ":"); colon >= 0 {
 		name = name[:colon]
@@ -294,7 +312,7 @@ func (r *runtime) image(one *container) ([]object, []string) {
 	mounts := []object{own(r.images, "ro")}
 	entries, err := ioutil.ReadDir(image)
 	if err != nil {
-		klog.Errorf("the image %s: %v", name, err)
+		return nil, nil, fmt.Errorf("there is no image %s: %v", one.config.GetImage().GetImage(), err)
 	}
 	for _, entry := range entries {
 		program, err := filepath.EvalSymlinks(filepath.Join(image, entry.Name()))
@@ -302,36 +320,110 @@ func (r *runtime) image(one *container) ([]object, []string) {
 			mounts = append(mounts, own(filepath.Dir(program), "ro"))
 		}
 	}
-	environment := []string{"PATH=" + image + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	text, _ := ioutil.ReadFile(filepath.Join(image, "environment"))
-	for _, line := range strings.Split(string(text), "\n") {
-		if line != "" {
-			environment = append(environment, line)
-		}
-	}
-	return mounts, environment
+	return mounts, append([]string{"PATH=" + image + ":" + defaultPath}, environment(filepath.Join(image, "environment"))...), nil
 }
 
-func (r *runtime) spec(id, root string, one *container) object {
-	config, security := one.config, one.config.GetLinux().GetSecurityContext()
-	rights := capabilities(security)
-	mounts := []object{{"type": "proc", "source": "proc", "destination": "/proc"}, {"type": "tmpfs", "source": "tmpfs", "destination": "/tmp"},
-		own("/usr", "ro")}
+// machineSpec is of a container that has this machine's programs.
+func (r *runtime) machineSpec(id, root string, one *container) (object, error) {
+	programs, variables, err := r.image(one)
+	if err != nil {
+		return nil, err
+	}
+	// A mount of its own: runc makes the mount that it is on private, and the node's must stay shared.
+	if err := syscall.Mount("tmpfs", root, "tmpfs", 0, "mode=755"); err != nil {
+		return nil, fmt.Errorf("mounting %s: %v", root, err)
+	}
+	// What an image has besides. rbd-nbd aborts without its folders.
+	for _, name := range []string{"run/ceph", "var/lib/ceph"} {
+		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	for link, to := range map[string]string{"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "sbin": "usr/sbin", "var/run": "../run"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			return nil, err
+		}
+	}
+	mounts := []object{{"type": "tmpfs", "source": "tmpfs", "destination": "/tmp"}, own("/usr", "ro")}
 	for _, name := range etc {
 		if _, err := os.Stat("/etc/" + name); err == nil {
 			mounts = append(mounts, own("/etc/"+name, "ro"))
 		}
 	}
+	for _, each := range one.config.Envs {
+		variables = append(variables, each.Key+"="+each.Value)
+	}
+	words := append(append([]string{}, one.config.Command...), one.config.Args...)
+	return r.spec(id, root, one, words, one.config.WorkingDir, variables, append(mounts, programs...)), nil
+}
+
+// imageSpec is of a container of an imported image. Each has its own changes to the image's files, which go with it.
+func (r *runtime) imageSpec(id, bundle, image string, one *container) (object, error) {
+	text, err := ioutil.ReadFile(filepath.Join(image, "config.json"))
+	if err != nil {
+		return nil, err
+	}
+	var of struct {
+		Config struct {
+			User, WorkingDir     string
+			Env, Entrypoint, Cmd []string
+		} `json:"config"`
+	}
+	if err := json.Unmarshal(text, &of); err != nil {
+		return nil, fmt.Errorf("%s/config.json: %v", image, err)
+	}
+	if of.Config.User != "" {
+		return nil, fmt.Errorf("the image's user is %s, and only root is played here", of.Config.User)
+	}
+	upper, work, root := filepath.Join(bundle, "upper"), filepath.Join(bundle, "work"), filepath.Join(bundle, "root")
+	for _, folder := range []string{upper, work} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if err := syscall.Mount("overlay", root, "overlay", 0, fmt.Sprintf("lowerdir=%s/root,upperdir=%s,workdir=%s", image, upper, work)); err != nil {
+		return nil, fmt.Errorf("mounting %s: %v", root, err)
+	}
+	// containerd, internal/cri/opts/spec_opts.go, WithProcessArgs: a command replaces Entrypoint and Cmd, and arguments replace Cmd.
+	command, arguments := one.config.Command, one.config.Args
+	if len(command) == 0 {
+		command = of.Config.Entrypoint
+		if len(arguments) == 0 {
+			arguments = of.Config.Cmd
+		}
+	}
+	folder := one.config.WorkingDir
+	if folder == "" {
+		folder = of.Config.WorkingDir
+	}
+	variables := append([]string{"PATH=" + defaultPath}, of.Config.Env...)
+	for _, each := range one.config.Envs {
+		variables = append(variables, each.Key+"="+each.Value)
+	}
+	account := filepath.Join(r.images, "account")
+	mounts := []object{bind(account, "/var/run/secrets/kubernetes.io/serviceaccount", "rprivate", "ro")}
+	if _, err := os.Stat("/etc/resolv.conf"); err == nil {
+		mounts = append(mounts, own("/etc/resolv.conf", "ro"))
+	}
+	if !one.config.GetLinux().GetSecurityContext().GetPrivileged() {
+		mounts = append(mounts, object{"type": "sysfs", "source": "sysfs", "destination": "/sys", "options": []string{"nosuid", "noexec", "nodev", "ro"}})
+	}
+	words := append(append([]string{}, command...), arguments...)
+	// The last of a name counts: the service that kubelet names has no address here.
+	return r.spec(id, root, one, words, folder, append(variables, environment(filepath.Join(account, "environment"))...), mounts), nil
+}
+
+// spec is of every container: words, folder and variables of its process, and its own mounts, which come before those of the pod.
+func (r *runtime) spec(id, root string, one *container, words []string, folder string, variables []string, its []object) object {
+	config, security := one.config, one.config.GetLinux().GetSecurityContext()
+	rights := capabilities(security)
+	mounts := []object{{"type": "proc", "source": "proc", "destination": "/proc"}}
 	if security.GetPrivileged() {
 		mounts = append(mounts, own("/dev"), own("/sys"))
 	} else {
 		mounts = append(mounts, object{"type": "tmpfs", "source": "tmpfs", "destination": "/dev", "options": []string{"nosuid", "strictatime", "mode=755"}})
 	}
-	programs, environment := r.image(one)
-	mounts = append(mounts, programs...)
-	for _, each := range config.Envs {
-		environment = append(environment, each.Key+"="+each.Value)
-	}
+	mounts = append(mounts, its...)
 	propagation := "rslave"
 	for _, each := range config.Mounts {
 		// kubelet's files for a message of a container's end.
@@ -358,13 +450,12 @@ func (r *runtime) spec(id, root string, one *container) object {
 	if one.sandbox.GetLinux().GetSecurityContext().GetNamespaceOptions().GetPid() != runtimeapi.NamespaceMode_NODE {
 		namespaces = append(namespaces, object{"type": "pid"})
 	}
-	folder := config.WorkingDir
 	if folder == "" {
 		folder = "/"
 	}
 	return object{
 		"ociVersion": "1.0.2",
-		"process": object{"args": append(append([]string{}, config.Command...), config.Args...), "cwd": folder, "env": environment,
+		"process": object{"args": words, "cwd": folder, "env": variables,
 			"user": object{"uid": 0, "gid": 0}, "capabilities": object{"bounding": rights, "effective": rights, "permitted": rights}},
 		"root":   object{"path": root, "readonly": security.GetReadonlyRootfs()},
 		"mounts": mounts,
