@@ -1,23 +1,28 @@
-"""The commands that the documents show an operator, and where each is run. tests/house/commands sees to it that each has its place; the story
-`by_the_docs` takes the commands of FOLLOWED from the documents and runs them."""
+"""The commands that the documents show an operator, and where each is run. tests/house/commands sees to it that each has its place; the stories
+of stories_docs.py and stories_released.py take the commands of FOLLOWED from the documents and run them."""
 import os
 import re
 
 MIGRATING, RUNBOOK, README, KUBERNETES = "docs/migrating-from-ceph-csi.md", "docs/runbook.md", "README.md", "deploy/kubernetes/README.md"
+RELEASES, STANDALONE = "docs/releases.md", "docs/standalone.md"
 
 # What a command begins with.
-PROGRAMS = ("ceph", "cephcsi", "corbd", "corbd-probe", "crictl", "helm", "kubectl", "modprobe", "nbd-client", "pkill", "podman", "rbd", "scripts/manifests", "sed", "ssh",
-            "systemctl", "umount", "until")
+PROGRAMS = ("apt-get", "ceph", "cephcsi", "corbd", "corbd-probe", "crictl", "ctr", "helm", "kubectl", "modprobe", "nbd-client", "pkill", "podman", "rbd",
+            "scripts/manifests", "sed", "sha256sum", "ssh", "systemctl", "tar", "umount", "until")
 # Their sections are looked at. Of other documents and sections other tests of tests/house look at what they show.
 SECTIONS = {
     MIGRATING: None,  # all of them
     RUNBOOK: None,
-    README: ["Operations"],
+    README: ["Put it on a cluster", "Put it on a host", "Operations"],
+    RELEASES: None,
+    STANDALONE: ["Set up"],
     KUBERNETES: ["Install it", "Rook"],
 }
 # The stories run all commands of these but those of ELSEWHERE.
 FOLLOWED = [(MIGRATING, "The cache of rbd-nbd"), (MIGRATING, "Before"), (MIGRATING, "In its place: raw manifests"), (MIGRATING, "Back"),
-            (README, "Operations"), (KUBERNETES, "Install it")]
+            (README, "Operations"), (KUBERNETES, "Install it"), (README, "Put it on a cluster"), (README, "Put it on a host"), (STANDALONE, "Set up"),
+            (RELEASES, "Upgrade the manifests"), (RELEASES, "Roll the manifests back"), (RELEASES, "Upgrade the Debian package"),
+            (RELEASES, "Roll the Debian package back"), (RELEASES, "Uninstall from a cluster"), (RELEASES, "Uninstall from a host")]
 
 SEEN, MOVED, UNIT = "tests/lab/stories_seen.py", "tests/lab/stories_migrate.py", "tests/unit/ops/fencing_test.cpp"
 NO_HELM = "Helm is no package of Debian. tests/deploy renders the chart with these values, and an API server takes it (tests/deploy/server)"
@@ -70,7 +75,8 @@ ELSEWHERE = {
         "ceph osd blocklist ls": ("tests/lab/stories_accept.py", '"ceph", "osd", "blocklist", "ls"'), "ceph auth get": CEPHS_OWN,
         "ceph health detail": CEPHS_OWN, "kubectl rollout undo": IN_PASSING,
         "systemctl restart corbd": "the path of a crash, which the stories of the keeper take", "kubectl cordon": "the story drains, which cordons first",
-        "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"), "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING, "helm rollback": IN_PASSING,
+        "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"), "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING,
+        "helm rollback": IN_PASSING, "apt-get install": IN_PASSING,
         "nbd-client -d": "no story loses a record whose device nothing names any more"},
     (RUNBOOK, "Runbook"): {
         "kubectl -n ceph-csi exec POD -c corbd -- corbd status": "as in deploy/kubernetes; the story runs it in ceph-csi's place",
@@ -87,6 +93,16 @@ ELSEWHERE = {
         "pkill -TERM -x rbd-nbd": "the story runs it as the page on migrations has it", "kubectl delete pod": IN_PASSING, "kubectl rollout undo": IN_PASSING,
         "nbd-client -d": "what nobody shall do", "umount -f": "what nobody shall do",
         "corbd csi unstage": ("tests/lab/calls.py", "unstage")},
+    (RELEASES, "Releases"): {"kubectl corbd": IN_PASSING, "sha256sum -c SHA256SUMS": ("tests/lab/release_files", "SHA256SUMS")},
+    (RELEASES, "Your registry"): {
+        "podman load -i corbd-image-VERSION-amd64.tar": ("tests/lab/loads", "podman"), "podman push REGISTRY/corbd:VERSION": "there is no registry here"},
+    (RELEASES, "Roll the manifests back"): {"kubectl apply -k": IN_PASSING},
+    (RELEASES, "Upgrade the chart"): {"helm": NO_HELM},
+    (RELEASES, "Upgrade the Debian package"): {"systemctl restart corbd": "the path of a crash, which the stories of the keeper take"},
+    (RELEASES, "Upgrade on Nomad and in ceph-csi's place"): {"kubectl set image": IN_PASSING},
+    (RELEASES, "Uninstall from a cluster"): {"kubectl delete -k": IN_PASSING, "helm uninstall corbd": NO_HELM},
+    (STANDALONE, "Set up"): {
+        "ceph config generate-minimal-conf": CEPHS_OWN, "corbd run --standalone": "corbd.service starts it so", "corbd mount --cluster": IN_PASSING},
     (KUBERNETES, "Install it"): {
         "podman build": ("tests/lab/image", "deploy/Containerfile"),
         "kubectl apply -f deploy/kubernetes/examples": ("tests/deploy/server", '"deploy/kubernetes/examples"'),

@@ -22,14 +22,14 @@ from stories_kubelet import Attacher, events
 from writer import Writer
 
 NODE, IMAGE = "node-7", "registry.lab/corbd:1.2.3"
-# As on a node. A guest has none of its own.
-FOLDERS = ("/var/lib/kubelet", "/run/corbd", "/var/log/pods")
 PODS = "/api/v1/namespaces/default/pods"
-CONTROLLERS = "daemonset,deployment,replicaset"
 
 
 class Cluster:
     """The node and the programs beside the API server."""
+    controllers = "daemonset,deployment,replicaset"
+    # As on a node. A guest has none of its own.
+    folders = ("/var/lib/kubelet", "/run/corbd", "/var/log/pods")
 
     def __init__(self, lab, account):
         self.lab, self.server, self.account = lab, kube.Server(), account
@@ -39,7 +39,7 @@ class Cluster:
         self.kubelet, self.attacher, self.ends = None, None, threading.Event()
 
     def start(self):
-        for folder in FOLDERS:
+        for folder in self.folders:
             os.makedirs(folder, exist_ok=True)
             run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", folder])
         for folder in ("plugins", "plugins_registry"):
@@ -57,7 +57,7 @@ class Cluster:
                                       if (one["type"], one["status"]) == ("Ready", "True")], 120, 0.5)
         # The API server taints a new node, and the controller that ends that is not here.
         self.server.patch(node, spec={"taints": None})
-        for name, words in (("kube-controller-manager", ["--controllers", CONTROLLERS]), ("kube-scheduler", [])):
+        for name, words in (("kube-controller-manager", ["--controllers", self.controllers]), ("kube-scheduler", [])):
             self.run(name, os.path.join(self.bin, name), "--kubeconfig", os.environ["CORBD_LAB_KUBECONFIG"], "--leader-elect=false", "--port=0",
                      "--secure-port=0", *words)
         self.put("/api/v1/namespaces/ceph-csi/configmaps", "ConfigMap", "ceph-csi-config", data={
@@ -90,13 +90,17 @@ class Cluster:
             self.image(image, {name: os.path.join(BUILD, program) for name, program in programs.items()})
         for image in ("cephcsi", "csi-node-driver-registrar"):
             self.image(image, {image: os.path.join(self.bin, "lab")})
-        config = json.loads(read(os.environ[self.account]))
+        config = self.access()
         cluster = config["clusters"][0]["cluster"]
         folder = os.path.join(self.images, "corbd")
         shutil.copy(cluster["certificate-authority"], os.path.join(folder, "ca.crt"))
         cluster["certificate-authority"] = os.path.join(folder, "ca.crt")
         put(os.path.join(folder, "kubeconfig"), json.dumps(config))
         put(os.path.join(folder, "environment"), "KUBERNETES_CONFIG_PATH=%s\n" % os.path.join(folder, "kubeconfig"))
+
+    def access(self):
+        """A kubeconfig of the pods' service account."""
+        return json.loads(read(os.environ[self.account]))
 
     def image(self, name, programs):
         folder = os.path.join(self.images, name)
@@ -130,45 +134,26 @@ class Cluster:
         runc = ["runc", "--root", os.path.join(self.folder, "runc")]
         for container in subprocess.run(runc + ["list", "-q"], capture_output=True, text=True, timeout=60).stdout.split():
             subprocess.run(runc + ["delete", "--force", container], capture_output=True, timeout=60)
-        for folder in FOLDERS:
+        for folder in self.folders:
             subprocess.run("while umount -l %s 2>/dev/null; do :; done" % folder, shell=True, timeout=60)
 
 
-class Operator:
-    """Someone with a shell, in the checkout, with kubectl and what the documents name."""
+class Reader:
+    """Someone who types the commands of documents, with other words in the place of their placeholders."""
 
-    def __init__(self, cluster, values):
-        lab = cluster.lab
-        self.lab, self.values = lab, values
-        self.path = os.path.join(lab.dir, "operator")
-        self.variables = os.path.join(self.path, "variables")
-        os.makedirs(self.path)
-        put(self.variables, "")
-        os.symlink(os.path.join(cluster.bin, "lab"), os.path.join(self.path, "kubectl"))
-        os.symlink(os.path.join(REPO, "deploy/kubectl/kubectl-corbd"), os.path.join(self.path, "kubectl-corbd"))
-        self.script("ssh", 'shift; exec "$@"')
-        self.script("systemctl", 'test "$*" = "restart kubelet" && touch %s && while test -e %s; do sleep 0.1; done' % (cluster.restart, cluster.restart))
-        # "Run these commands on the node, or in its pod."
-        self.script("corbd", 'POD=$(kubectl -n ceph-csi get pod -l app=csi-rbdplugin -o name)\nexec kubectl -n ceph-csi exec $POD -c csi-rbdplugin -- corbd "$@"')
-
-    def script(self, name, text):
-        put(os.path.join(self.path, name), "#!/bin/bash\n%s\n" % text)
-        os.chmod(os.path.join(self.path, name), 0o755)
+    def __init__(self, values):
+        self.values = values
 
     def type(self, text, codes=(0,), timeout=180, ends=False):
         """What a command says. ends: it goes on until it is ended, after some seconds."""
         for name, value in self.values.items():
             text = re.sub(r"\b%s\b" % re.escape(name), value, text)
         say("$ " + text)
-        script = ". %s; cd %s; %s\nrc=$?; declare -p POD >%s 2>/dev/null; exit $rc" % (self.variables, REPO, text, self.variables)
-        environment = dict(os.environ, PATH=self.path + ":" + os.environ["PATH"], KUBECONFIG=os.environ["CORBD_LAB_KUBECONFIG"], HOME=self.path)
-        words = ["timeout", "-s", "INT", "8"] if ends else []
-        done = subprocess.run(words + ["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=timeout, env=environment)
-        for line in done.stdout.rstrip().splitlines():
+        code, said = self.execute(text, timeout, ends)
+        for line in said.rstrip().splitlines():
             say("    " + line[:240])
-        check(done.returncode in ((124,) if ends else codes), "`%s` of the documents: exit code %d: %s" % (text, done.returncode, done.stdout[-300:]))
-        return done.stdout
+        check(code in ((124,) if ends else codes), "`%s` of the documents: exit code %d: %s" % (text, code, said[-300:]))
+        return said
 
     def follow(self, document, section, before=(), after=(), codes=(), ends=()):
         """Every command of the section, in its order. before and after: what the command begins with, and what is done then."""
@@ -186,6 +171,37 @@ class Operator:
             (of(after, text) or (lambda _: None))(said)
         unused = set(dict(before)) | set(dict(after)) | set(dict(codes))
         check(unused <= used, "%s, %s has no command any more that begins with %s" % (document, section, unused - used))
+
+
+class Operator(Reader):
+    """In a folder, with kubectl and what the documents name."""
+
+    def __init__(self, cluster, values, folder=REPO):
+        super().__init__(values)
+        lab = cluster.lab
+        self.lab, self.folder = lab, folder
+        self.path = os.path.join(lab.dir, "operator")
+        self.variables = os.path.join(self.path, "variables")
+        os.makedirs(self.path)
+        put(self.variables, "")
+        os.symlink(os.path.join(cluster.bin, "lab"), os.path.join(self.path, "kubectl"))
+        os.symlink(os.path.join(REPO, "deploy/kubectl/kubectl-corbd"), os.path.join(self.path, "kubectl-corbd"))
+        self.script("ssh", 'shift; exec "$@"')
+        self.script("systemctl", 'test "$*" = "restart kubelet" && touch %s && while test -e %s; do sleep 0.1; done' % (cluster.restart, cluster.restart))
+        # "Run these commands on the node, or in its pod."
+        self.script("corbd", 'POD=$(kubectl -n ceph-csi get pod -l app=csi-rbdplugin -o name)\nexec kubectl -n ceph-csi exec $POD -c csi-rbdplugin -- corbd "$@"')
+
+    def script(self, name, text):
+        put(os.path.join(self.path, name), "#!/bin/bash\n%s\n" % text)
+        os.chmod(os.path.join(self.path, name), 0o755)
+
+    def execute(self, text, timeout, ends):
+        script = ". %s; cd %s; %s\nrc=$?; declare -p POD >%s 2>/dev/null; exit $rc" % (self.variables, self.folder, text, self.variables)
+        environment = dict(os.environ, PATH=self.path + ":" + os.environ["PATH"], KUBECONFIG=os.environ["CORBD_LAB_KUBECONFIG"], HOME=self.path)
+        words = ["timeout", "-s", "INT", "8"] if ends else []
+        done = subprocess.run(words + ["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=timeout, env=environment)
+        return done.returncode, done.stdout
 
 
 class App:
@@ -249,9 +265,9 @@ def needs_cluster(lab):
     needs_runc()
 
 
-def on_a_cluster(lab, account, live):
+def on_a_cluster(lab, account, live, kind=Cluster):
     needs_cluster(lab)
-    cluster = Cluster(lab, account)
+    cluster = kind(lab, account)
     try:
         cluster.start()
         live(lab, cluster)

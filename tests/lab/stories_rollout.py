@@ -172,22 +172,35 @@ def story_rollout(lab):
 story_rollout.limit = 420
 
 
-class Node:
+class Watched:
+    """A writer above agents that come and go: nobody is to be blocklisted, and the kernel is to notice nothing."""
+
+    def __init__(self, lab, app):
+        self.lab, self.app, self.cut_off, self.told = lab, app, blocklisted(lab), told_by_nbd()
+
+    def expect_unnoticed(self, what):
+        self.app.writer.wait_more(20, timeout=120)
+        check(blocklisted(self.lab) <= self.cut_off, "%s blocklisted %s" % (what, blocklisted(self.lab) - self.cut_off))
+        expect_silence(self.told)
+        say("longest stall with %s: %.2f s" % (what, self.app.writer.stalls()["longest_stall_us"] / 1e6))
+
+
+class Node(Watched):
     """corbd's only pod, a writer's, and the controller, which makes the next ones."""
 
     def __init__(self, lab, cluster, name):
-        self.lab, self.server = lab, cluster.server
+        self.server = cluster.server
         self.operator = Operator(cluster, {"NODE": NODE})
         self.operator.type(HANDING_OVER)
         self.operator.type("kubectl -n ceph-csi rollout status daemonset/corbd")
-        self.app = App(cluster, name, lab.image("a", size=256 * MIB), mounter="rbd-nbd")
-        self.app.wait()
+        app = App(cluster, name, lab.image("a", size=256 * MIB), mounter="rbd-nbd")
+        app.wait()
         self.template = self.server.get(DAEMONSETS + "/corbd")["spec"]["template"]
         # The lab's own controller lets its pod go: nobody collects what a DaemonSet leaves.
         self.operator.type("kubectl -n ceph-csi delete daemonset corbd")
         self.first = self.pods()[0]["metadata"]["labels"]["controller-revision-hash"]
         self.controller = Controller(self.server, NODE, self.template, self.first)
-        self.cut_off, self.told = blocklisted(lab), told_by_nbd()
+        super().__init__(lab, app)
 
     def pods(self, deleted=False):
         found = self.server.get(PODS + "?labelSelector=app%3Dcorbd")["items"]
@@ -198,12 +211,6 @@ class Node:
         for container in template["spec"]["initContainers"] + template["spec"]["containers"]:
             container["image"] = "registry.lab/broken:1"
         return template
-
-    def expect_unnoticed(self, what):
-        self.app.writer.wait_more(20, timeout=120)
-        check(blocklisted(self.lab) <= self.cut_off, "%s blocklisted %s" % (what, blocklisted(self.lab) - self.cut_off))
-        expect_silence(self.told)
-        say("longest stall with %s: %.2f s" % (what, self.app.writer.stalls()["longest_stall_us"] / 1e6))
 
     def wait_settled(self, revision):
         """One pod, of this revision, which serves."""
