@@ -96,6 +96,10 @@ ELSEWHERE = {
     (RELEASES, "Releases"): {"kubectl corbd": IN_PASSING, "sha256sum -c SHA256SUMS": ("tests/lab/release_files", "SHA256SUMS")},
     (RELEASES, "Your registry"): {
         "podman load -i corbd-image-VERSION-amd64.tar": ("tests/lab/loads", "podman"), "podman push REGISTRY/corbd:VERSION": "there is no registry here"},
+    (RELEASES, "Make one"): {"kubectl corbd": IN_PASSING, "kubectl krew install": "Krew is no package of Debian; tests/lab/release_files checks the manifest's sum"},
+    (RELEASES, "Without a registry"): {"ctr -n k8s.io images label": "the lab's runtime removes no image"},
+    (RELEASES, "From Debian 12 to 13"): {
+        "corbd unmount --all": IN_PASSING, "apt-get remove corbd": IN_PASSING, "corbd mount --all": "no story upgrades a whole Debian"},
     (RELEASES, "Roll the manifests back"): {"kubectl apply -k": IN_PASSING},
     (RELEASES, "Upgrade the chart"): {"helm": NO_HELM},
     (RELEASES, "Upgrade the Debian package"): {"systemctl restart corbd": "the path of a crash, which the stories of the keeper take"},
