@@ -16,6 +16,14 @@ constexpr int kSendBuffer = 8 << 20;
 // The keeper has said everything before the agent began.
 constexpr timeval kSaidWithin{5, 0};
 
+result<> check_protocol(const KeeperMessage& first) {
+  if (first.kind == Kind::protocol && first.device == kProtocol) return {};
+  const std::string theirs = first.kind == Kind::protocol ? "protocol " + std::to_string(first.device) : "no protocol";
+  return Error{errc::failed_precondition, "the keeper speaks " + theirs + ", this agent protocol " +
+                                              std::to_string(kProtocol) +
+                                              ": start the service again, so that both are of one version"};
+}
+
 }  // namespace
 
 result<std::pair<Fd, Fd>> make_pair() {
@@ -30,6 +38,9 @@ result<std::pair<Fd, Fd>> make_pair() {
 
 result<StoredFds> Client::take() {
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kSaidWithin, sizeof kSaidWithin);
+  const auto first = keeper::hear(socket_.get(), Waits::yes);
+  if (!first) return first.error();
+  if (auto meets = check_protocol(first->note); !meets) return meets.error();
   StoredFds all;
   for (;;) {
     auto heard = keeper::hear(socket_.get(), Waits::yes);

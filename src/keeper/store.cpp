@@ -24,6 +24,7 @@ void end_all(const std::vector<StoredLink>& links) {
 
 void Store::give_all(int socket) {
   end_all(std::exchange(unheard_, {}));
+  static_cast<void>(tell(socket, {Kind::protocol, kProtocol, 0, 0}, {}, {}));  // without it the agent ends
   std::erase_if(stored_.memory, [&](const StoredMemory& one) {
     const int fds[] = {one.file.get()};
     return !tell(socket, {Kind::memory, 0, one.token, 0}, {}, fds);

@@ -1,4 +1,5 @@
-// Messages between an agent and its keeper: of one program, so they are plain memory.
+// Messages between an agent and its keeper: of one program, so they are plain memory. The keeper's first is its
+// protocol's number, which has the same form in every protocol.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ namespace corbd::keeper {
 
 /// deaths: of the keeper, their number in `device`, the last one's time in `token` (ns) and its signal in `instead_of`.
 /// pause: of the keeper, Deaths::pause in `token` (ns).
-enum class Kind : std::uint32_t { link, memory, drop, deaths, pause, end };
+/// protocol: of the keeper, kProtocol in `device`.
+enum class Kind : std::uint32_t { link, memory, drop, deaths, pause, end, protocol };
 
 struct KeeperMessage {
   Kind kind = Kind::end;

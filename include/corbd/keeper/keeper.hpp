@@ -17,6 +17,11 @@ namespace corbd::keeper {
 struct Heard;
 struct KeeperMessage;
 
+/// Of the messages between keeper and agent, of the exit code kBeginsAnew, and of what a ledger's keeping means. The
+/// keeper says it first. An agent that speaks another one ends, and its keeper ends every link and itself: the kernel
+/// repeats each unanswered request on the link of whatever the service manager starts next.
+inline constexpr std::uint32_t kProtocol = 1;
+
 struct StoredLink {
   device::FdStore::Link link;
   Fd socket, ledger;
@@ -53,7 +58,8 @@ result<std::pair<Fd, Fd>> make_pair();
 class Client final : public device::FdStore {
  public:
   explicit Client(Fd socket) : socket_(std::move(socket)) {}
-  /// What the keeper has, before anything is held or dropped. The keeper goes on having it.
+  /// What the keeper has, before anything is held or dropped. The keeper goes on having it. failed_precondition: it
+  /// speaks another protocol, and nothing that it has was looked at.
   result<StoredFds> take();
   result<> hold(const Link& link, int socket, int ledger) override;
   result<> hold_memory(std::uint64_t token, int file) override;

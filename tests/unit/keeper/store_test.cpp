@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -13,6 +14,7 @@
 #include "corbd/keeper/keeper.hpp"
 #include "support/catch.hpp"
 #include "support/eventually.hpp"
+#include "wire.hpp"
 
 namespace corbd::test {
 namespace {
@@ -62,6 +64,62 @@ TEST_CASE("the next agent gets each link that the last one held, with its device
   CHECK(line.tokens(store) == Line::Tokens{1, 5});
   CHECK(store.stored().links.at(0).link.device == 7);
   CHECK(store.stored().links.at(0).link.backend == "volume");
+}
+
+TEST_CASE("an agent takes nothing from a keeper of another protocol, and the keeper then ends the links") {
+  Line line;
+  keeper::Store store;
+  auto [ours, kernel] = keeper::make_pair().value();
+  REQUIRE(line.client->hold({1, 7, "volume", 0}, ours.get(), something().get()));
+  ours.reset();
+  store.hear(line.ours.get());
+  Line next;
+  REQUIRE(keeper::tell(next.ours.get(), {keeper::Kind::protocol, keeper::kProtocol + 1, 0, 0}, {}, {}));
+  store.give_all(next.ours.get());
+  const auto taken = next.client->take();
+  REQUIRE_FALSE(taken);
+  CHECK(taken.error().code == errc::failed_precondition);
+  REQUIRE(::shutdown(kernel.get(), SHUT_WR) == 0);
+  store.let_go();  // as after any agent that ends by itself
+  char byte;
+  CHECK(::recv(kernel.get(), &byte, 1, MSG_DONTWAIT) == 0);
+}
+
+// What 0.1.0's tell() sent on a socket, in hexadecimal (little-endian processors). The file never changes: another form
+// is another kProtocol (docs/compatibility.md).
+TEST_CASE("the messages between keeper and agent are those of 0.1.0, byte for byte") {
+  std::ifstream golden(std::string(CORBD_TESTS) + "/unit/keeper/golden/messages-0.1.0.hex");
+  using keeper::Kind;
+  const std::vector<std::pair<keeper::KeeperMessage, std::string>> all{
+      {{Kind::protocol, 1, 0, 0}, {}}, {{Kind::memory, 0, 5, 0}, {}},    {{Kind::link, 7, 1, 2}, "volume"},
+      {{Kind::drop, 0, 1, 0}, {}},     {{Kind::deaths, 2, 1000, 9}, {}}, {{Kind::pause, 0, 100000000, 0}, {}},
+      {{Kind::end, 0, 0, 0}, {}},
+  };
+  CHECK(keeper::kProtocol == 1);
+  for (const auto& [note, backend] : all) {
+    Line line;
+    REQUIRE(keeper::tell(line.ours.get(), note, backend, {}));
+    char bytes[256];
+    const auto got = ::recv(line.socket, bytes, sizeof bytes, 0);
+    REQUIRE(got > 0);
+    std::string hex, name, expected;
+    for (ssize_t i = 0; i < got; ++i) {
+      constexpr std::string_view kDigits = "0123456789abcdef";
+      const auto byte = static_cast<unsigned char>(bytes[i]);
+      hex += {kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+    REQUIRE(golden >> name >> expected);
+    INFO(name);
+    CHECK(hex == expected);
+  }
+}
+
+TEST_CASE("an agent takes nothing from a keeper that says no protocol") {
+  Line line;
+  REQUIRE(keeper::tell(line.ours.get(), {keeper::Kind::end, 0, 0, 0}, {}, {}));
+  const auto taken = line.client->take();
+  REQUIRE_FALSE(taken);
+  CHECK(taken.error().code == errc::failed_precondition);
 }
 
 TEST_CASE("a link that ten agents inherited and none resumed ends") {
