@@ -14,6 +14,7 @@
 
 #include "address.hpp"
 #include "corbd/core/file.hpp"
+#include "corbd/rbd/clusters.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -60,6 +61,7 @@ result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::s
   if (!text && text.error().code == errc::not_found) return {};
   if (!text && text.error().code != errc::state_corrupt) return text.error();
   auto parsed = text ? parse_incarnation(*text) : result<Incarnation>(text.error());
+  if (!parsed && parsed.error().code == errc::state_newer) return with_context(path, parsed.error());
   if (parsed && parsed->uuid + std::string(kSuffix) != name) parsed = corrupt("the name does not match the content");
   if (!parsed) {
     const std::string aside = path + ".corrupt-" + std::to_string(now);
@@ -135,14 +137,10 @@ std::string make_uuid() {
 
 std::string to_json(const Incarnation& incarnation) {
   json::array addresses(incarnation.addresses.begin(), incarnation.addresses.end());
-  json::object object{{"version", 1},
-                      {"uuid", incarnation.uuid},
-                      {"fsid", incarnation.fsid},
-                      {"cluster_id", incarnation.cluster_id},
-                      {"addresses", std::move(addresses)},
-                      {"fenced", incarnation.state == Incarnation::State::fenced},
-                      {"fenced_at", incarnation.fenced_at},
-                      {"boot_id", incarnation.boot_id}};
+  json::object object{{"version", kIncarnationVersion},     {"uuid", incarnation.uuid},
+                      {"fsid", incarnation.fsid},           {"cluster_id", incarnation.cluster_id},
+                      {"addresses", std::move(addresses)},  {"fenced", incarnation.state == Incarnation::State::fenced},
+                      {"fenced_at", incarnation.fenced_at}, {"boot_id", incarnation.boot_id}};
   return json::serialize(object) + "\n";
 }
 
@@ -151,6 +149,10 @@ result<Incarnation> parse_incarnation(std::string_view text) {
   const auto value = json::parse(text, failed);
   if (failed || !value.is_object()) return corrupt("not a JSON object");
   const auto& object = value.get_object();
+  if (const auto* version = object.if_contains("version"); version != nullptr && version->is_int64())
+    if (version->get_int64() > kIncarnationVersion)
+      return Error{errc::state_newer, "incarnation version " + std::to_string(version->get_int64()) +
+                                          ", this agent reads " + std::to_string(kIncarnationVersion)};
   auto uuid = text_at(object, "uuid");
   if (!uuid) return uuid.error();
   auto fsid = text_at(object, "fsid");

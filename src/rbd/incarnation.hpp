@@ -33,7 +33,8 @@ struct Incarnation {
 
 std::string make_uuid();
 std::string to_json(const Incarnation& incarnation);
-/// `live` never comes from a file, because its reader is another process. state_corrupt with the reason.
+/// `live` never comes from a file, because its reader is another process. state_corrupt with the reason; state_newer
+/// for a later version.
 result<Incarnation> parse_incarnation(std::string_view json);
 
 std::string incarnation_file(const std::string& dir, const std::string& uuid);

@@ -9,6 +9,9 @@
 
 namespace corbd::rbd {
 
+/// Of an incarnation's file. A newer one is refused: nobody would fence its client (docs/compatibility.md).
+inline constexpr int kIncarnationVersion = 1;
+
 struct Config {
   std::string
       incarnations_dir;  ///< one file per rados_t: its fsid and addresses, until it is fenced or was shut down cleanly

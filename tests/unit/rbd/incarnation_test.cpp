@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "corbd/core/file.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/small_disk.hpp"
@@ -148,6 +149,31 @@ TEST_CASE("a full disk takes as many incarnations as there are spare files, and 
   rbd::keep_spares(disk->path());
   disk->fill();
   CHECK(rbd::save_incarnation(disk->path(), sample("later")));
+}
+
+// Printed by 0.1.0's to_json(). The file never changes (docs/compatibility.md).
+TEST_CASE("an incarnation file of 0.1.0 is read, and today's is the same to the byte") {
+  const auto bytes = read_file(std::string(CORBD_TESTS) + "/unit/rbd/golden/incarnation-0.1.0.json", 1 << 16);
+  REQUIRE(bytes);
+  const auto read = rbd::parse_incarnation(*bytes);
+  REQUIRE(read);
+  CHECK(read->state == Incarnation::State::fenced);
+  CHECK(read->fenced_at == kNow);
+  CHECK(read->fsid == "fsid-1");
+  CHECK(read->cluster_id == "lab");
+  CHECK(read->addresses == std::vector<std::string>{"10.0.0.1:0/77"});
+  CHECK(read->boot_id == "boot-1");
+  CHECK(rbd::to_json(*read) == *bytes);
+}
+
+TEST_CASE("an incarnation file of a newer version is an error and stays, because nobody would fence its client") {
+  const test::Folder folder;
+  const std::string path = folder.path() + "/a.json";
+  write(path, R"({"version":2,"who":"a"})");
+  const auto loaded = rbd::load_incarnations(folder.path(), 0, "boot");
+  REQUIRE_FALSE(loaded);
+  CHECK(loaded.error().code == errc::state_newer);
+  CHECK(fs::exists(path));
 }
 
 TEST_CASE("a corrupt incarnation file is set aside and kept") {
