@@ -101,7 +101,11 @@ std::string program_view(const v1::Program& program) {
          ")\nCeph libraries: " + (program.ceph().empty() ? "unknown release" : program.ceph()) + " (librados " +
          program.librados() + ", librbd " + program.librbd() + ")\nhandover: version " +
          std::to_string(program.handover_protocol()) + "\nrecords: up to version " +
-         std::to_string(program.record_version()) + "\n";
+         std::to_string(program.record_version()) + ", written from version " +
+         std::to_string(program.plain_record_version()) + "\nincarnation files: version " +
+         std::to_string(program.incarnation_version()) + "\nkeeper: protocol " +
+         std::to_string(program.keeper_protocol()) + "\nledgers: version " + std::to_string(program.ledger_version()) +
+         "\nclaims: version " + std::to_string(program.claim_version()) + "\n";
 }
 
 std::string status_screen(const v1::GetStatusResponse& status) {

@@ -9,7 +9,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int kVersion = 1;
 constexpr std::array<std::string_view, 4> kPhases{"mounting", "mounted", "unmounting", "leaving"};
 
 json::object texts_to_json(const Texts& texts) {
@@ -71,7 +70,7 @@ std::string_view name(Claim::Phase phase) { return kPhases.at(static_cast<std::s
 std::string encode(const Claim& claim) {
   json::array options;
   for (const auto& option : claim.usage.mount_options) options.emplace_back(option);
-  json::object made{{"version", kVersion},
+  json::object made{{"version", kClaimVersion},
                     {"phase", name(claim.phase)},
                     {"volume",
                      {{"plugin", claim.volume.plugin},
@@ -106,7 +105,7 @@ result<Claim> decode(std::string_view text) {
   const json::object* object = failed ? nullptr : value.if_object();
   const json::value* version = object == nullptr ? nullptr : object->if_contains("version");
   if (version == nullptr || !version->is_int64()) return Error{errc::state_corrupt, "it is not the JSON of a claim"};
-  if (version->as_int64() > kVersion)
+  if (version->as_int64() > kClaimVersion)
     return Error{errc::state_newer, "its version is " + std::to_string(version->as_int64())};
   try {
     Claim claim = claim_of(*object);

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "corbd/manager/claims.hpp"
 #include "corbd/manager/values.hpp"
 
 namespace corbd::manager {

@@ -22,14 +22,14 @@
 #include "codec.hpp"
 #include "corbd/core/fd.hpp"
 #include "corbd/core/result.hpp"
+#include "corbd/nbd/devices.hpp"
 
 namespace corbd::nbd {
 
 namespace ledger {
 
 inline constexpr std::uint64_t kMagic = 0x637262644c454447;  // "crbdLEDG"
-/// Raise it with every change of what follows, or of its meaning.
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = kLedgerVersion;
 inline constexpr std::uint32_t kSlots = 256, kInput = 128 << 10;
 inline constexpr std::size_t kMostSends = 128;
 /// In `msg_len`: no byte moved, as far as the kernel came.

@@ -11,6 +11,9 @@
 
 namespace corbd::manager {
 
+/// Of a claim's file. A newer one is refused (docs/compatibility.md).
+inline constexpr int kClaimVersion = 1;
+
 class Claims {
  public:
   virtual ~Claims() = default;

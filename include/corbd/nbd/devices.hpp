@@ -12,6 +12,9 @@
 
 namespace corbd::nbd {
 
+/// Of what a session leaves for the next agent. Raise it with every change of src/nbd/ledger.hpp, or of its meaning.
+inline constexpr std::uint32_t kLedgerVersion = 1;
+
 /// A link that the predecessor handed over, or had when it died.
 struct InheritedLink {
   std::string backend;  ///< its device's identifier
