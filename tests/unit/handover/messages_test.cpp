@@ -1,5 +1,7 @@
 #include "messages.hpp"
 
+#include <fstream>
+
 #include "support/catch.hpp"
 
 namespace corbd::test {
@@ -27,6 +29,31 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
   CHECK(*unpack_word(R"({"link":{"volume":"b","device":7,"kind":"nbd"}})") == Word{Word::What::link, "b", 7});
   CHECK(pack(Word{Word::What::end}) == R"({"end":true})");
   CHECK(kProtocol == 2);
+}
+
+// Printed by 0.1.0's pack() and pack_answer(). The file never changes (docs/compatibility.md).
+TEST_CASE("every message of 0.1.0 is understood, and an agent of today is asked and answered in its words") {
+  std::ifstream golden(std::string(CORBD_TESTS) + "/unit/handover/golden/messages-0.1.0.jsonl");
+  std::string line;
+  REQUIRE(std::getline(golden, line));
+  const auto hello = unpack_hello(line);
+  REQUIRE(hello);
+  CHECK(pack(*hello) == line);
+  CHECK_FALSE(refusal(*hello, {"0.1.0", 2, "2:3"}));
+  REQUIRE(std::getline(golden, line));
+  CHECK(unpack_answer(line));
+  CHECK(pack_answer(std::nullopt) == line);
+  REQUIRE(std::getline(golden, line));
+  CHECK(unpack_answer(line).error().code == errc::failed_precondition);
+  CHECK(pack_answer("too old") == line);
+  int words = 0;
+  for (; std::getline(golden, line); ++words) {
+    INFO(line);
+    const auto word = unpack_word(line);
+    REQUIRE(word);
+    CHECK(pack(*word) == line);
+  }
+  CHECK(words == 9);
 }
 
 TEST_CASE("a message holds as many volume IDs as fit, however long they are") {

@@ -61,6 +61,19 @@ Claim sample() {
 
 }  // namespace
 
+// Printed by 0.1.0's encode(). The file never changes (docs/compatibility.md).
+TEST_CASE("a claim of 0.1.0 is read, and today's is the same to the byte") {
+  const auto bytes = read_file(std::string(CORBD_TESTS) + "/unit/manager/golden/claim-0.1.0.json", 1 << 16);
+  REQUIRE(bytes);
+  const auto read = manager::decode(*bytes);
+  REQUIRE(read);
+  CHECK(read->target == sample().target);
+  CHECK(read->mode_before == sample().mode_before);
+  CHECK(read->volume.external_id == sample().volume.external_id);
+  CHECK(manager::encode(*read) == *bytes);
+  CHECK(manager::encode(sample()) == *bytes);
+}
+
 TEST_CASE("a claim survives a write and a read, and removing it removes its file") {
   Store store;
   CHECK(store.get(store.claims->load())->claims.empty());

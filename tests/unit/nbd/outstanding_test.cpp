@@ -1,7 +1,10 @@
 // What a ledger says after a death, and every way in which it may not add up.
 #include "outstanding.hpp"
 
+#include <cstddef>
 #include <cstring>
+#include <fstream>
+#include <map>
 
 #include "ground.hpp"
 #include "ledger.hpp"
@@ -59,6 +62,60 @@ std::string why(const result<Outstanding>& found) {
 }
 
 }  // namespace
+
+// Offsets of 0.1.0's Head and Slot. The file never changes: another layout is another kLedgerVersion
+// (docs/compatibility.md).
+TEST_CASE("a ledger has the layout of 0.1.0") {
+  using nbd::ledger::Reader, nbd::ledger::Writer, nbd::ledger::Slot;
+  const std::map<std::string, std::size_t> today{
+#define CORBD_AT(of, field) {#of "." #field, offsetof(of, field)}
+      CORBD_AT(Head, magic),
+      CORBD_AT(Head, version),
+      CORBD_AT(Head, slots),
+      CORBD_AT(Head, input),
+      CORBD_AT(Head, device),
+      CORBD_AT(Head, backend),
+      CORBD_AT(Head, token),
+      CORBD_AT(Head, arena),
+      CORBD_AT(Head, reader_seq),
+      CORBD_AT(Head, receive_seq),
+      CORBD_AT(Head, reader),
+      CORBD_AT(Head, receive),
+      CORBD_AT(Head, writer_seq),
+      CORBD_AT(Head, send_seq),
+      CORBD_AT(Head, writer),
+      CORBD_AT(Head, send),
+      CORBD_AT(Head, sends),
+      CORBD_AT(Head, sending),
+      CORBD_AT(Reader, begin),
+      CORBD_AT(Reader, end),
+      CORBD_AT(Reader, payload_left),
+      CORBD_AT(Reader, skip_left),
+      CORBD_AT(Reader, filling),
+      CORBD_AT(Writer, partly),
+      CORBD_AT(Writer, sent),
+      CORBD_AT(Slot, state),
+      CORBD_AT(Slot, error),
+      CORBD_AT(Slot, born),
+      CORBD_AT(Slot, buffer),
+      CORBD_AT(Slot, cookie),
+      CORBD_AT(Slot, offset),
+      CORBD_AT(Slot, length),
+      CORBD_AT(Slot, flags),
+      CORBD_AT(Slot, command),
+#undef CORBD_AT
+      {"magic", nbd::ledger::kMagic},
+      {"version", nbd::ledger::kVersion},
+      {"slots", nbd::ledger::kSlots},
+      {"input", nbd::ledger::kInput},
+      {"head", nbd::ledger::kHeadBytes},
+      {"bytes", nbd::ledger::kBytes}};
+  std::ifstream file(std::string(CORBD_TESTS) + "/unit/nbd/golden/ledger-0.1.0.txt");
+  std::map<std::string, std::size_t> golden;
+  std::string name;
+  for (std::size_t value = 0; file >> name >> value;) golden[name] = value;
+  CHECK(golden == today);
+}
 
 TEST_CASE("a session that had nothing to do owes nothing") {
   const auto found = Book().recover_outstanding();
