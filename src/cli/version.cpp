@@ -11,7 +11,8 @@ namespace {
 struct ShowVersion final : Subcommand {
   static constexpr const char* kName = "version";
   static constexpr const char* kDescription =
-      "Show the version of this program, of its Ceph libraries, and of what an agent of another version meets";
+      "Show the versions of this program, its Ceph libraries, and the formats that decide whether two agents are "
+      "compatible";
 
   explicit ShowVersion(CLI::App& command) {
     command.add_option("-o,--output", output, "Output format: text or json")

@@ -1,5 +1,5 @@
-// Whether the agent is another version than this program, and whether the two can meet. Pure. Its keeper started the
-// agent from the keeper's own program, so those two are always one version (keeper/process.cpp).
+// Whether the agent is another version than this program, and whether the two are compatible. Pure. Its keeper started
+// the agent from the keeper's own program, so those two are always one version (keeper/process.cpp).
 #include "inputs.hpp"
 
 namespace corbd::doctor {
@@ -12,11 +12,11 @@ std::string said_as(const v1::Program& program) { return program.version() + " (
 std::string cannot_follow(const v1::Program& serving, const v1::Program& next) {
   const auto number = [](int value) { return std::to_string(value); };
   if (serving.handover_protocol() != next.handover_protocol())
-    return "it speaks version " + number(serving.handover_protocol()) + " of the handover, and this program version " +
+    return "the agent has handover protocol " + number(serving.handover_protocol()) + ", this program has " +
            number(next.handover_protocol());
   if (next.record_version() < serving.record_version())
-    return "it may write records of version " + number(serving.record_version()) + ", and this program reads up to " +
-           number(next.record_version());
+    return "the agent may have written records of version " + number(serving.record_version()) +
+           ", this program reads only up to " + number(next.record_version());
   return {};
 }
 
@@ -31,10 +31,10 @@ Finding judge_versions(const Inputs& inputs) {
   const std::string why = cannot_follow(serving, inputs.own);
   if (why.empty())
     return warning(
-        check, said + "; they can meet",
+        check, said + "; they are compatible",
         "`systemctl reload corbd`, or a rollout of this version's pods, hands the devices over to this program");
-  return warning(check, said + "; they cannot meet: " + why,
-                 "run `corbd drain` before you start this version's agent: docs/compatibility.md");
+  return warning(check, said + "; they are not compatible: " + why,
+                 "run `corbd drain`, wait until it ends, then start this version's agent (docs/compatibility.md)");
 }
 
 }  // namespace corbd::doctor

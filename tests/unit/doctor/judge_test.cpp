@@ -476,7 +476,7 @@ TEST_CASE("an agent of another version is a warning that says that a reload hand
   inputs.status->mutable_program()->set_version("0.1.0");
   const auto found = find(inputs, "versions");
   CHECK(found.verdict == Grade::warning);
-  CHECK(found.said == "this program is 0.2.0 (abc), the agent and its keeper are 0.1.0 (abc); they can meet");
+  CHECK(found.said == "this program is 0.2.0 (abc), the agent and its keeper are 0.1.0 (abc); they are compatible");
   CHECK(found.remedy.find("systemctl reload corbd") != std::string::npos);
 }
 
@@ -486,21 +486,21 @@ TEST_CASE("another build of the same version is told too") {
   CHECK(find(inputs, "versions").verdict == Grade::warning);
 }
 
-TEST_CASE("an agent that speaks another version of the handover cannot meet this program") {
+TEST_CASE("an agent with another handover protocol is not compatible with this program") {
   auto inputs = healthy();
   inputs.status->mutable_program()->set_version("0.1.0");
   inputs.status->mutable_program()->set_handover_protocol(1);
   const auto found = find(inputs, "versions");
-  CHECK(found.said.find("cannot meet: it speaks version 1 of the handover, and this program version 2") !=
-        std::string::npos);
+  CHECK(found.said.find("not compatible: the agent has handover protocol 1, this program has 2") != std::string::npos);
   CHECK(found.remedy.find("corbd drain") != std::string::npos);
 }
 
-TEST_CASE("an agent with newer records cannot meet this program, and one with older records can") {
+TEST_CASE("an agent with newer records is not compatible with this program, and one with older records is") {
   v1::Program older, newer;
   older.set_record_version(1);
   newer.set_record_version(2);
-  CHECK(cannot_follow(newer, older) == "it may write records of version 2, and this program reads up to 1");
+  CHECK(cannot_follow(newer, older) ==
+        "the agent may have written records of version 2, this program reads only up to 1");
   CHECK(cannot_follow(older, newer).empty());
 }
 
