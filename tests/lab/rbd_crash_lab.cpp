@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "rbd_lab.hpp"
+#include "support/eventually.hpp"
 
 using namespace corbd;
 using namespace corbd::lab;
@@ -277,7 +278,8 @@ TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock i
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
   auto address = agent.ownership(**image)->owner;
   Admin::check(rados_blocklist_add(admin.cluster, address.data(), 3600));
-  CHECK(write(**image, 0, pattern(4096, 1)) == -ESHUTDOWN);
+  // An OSD takes its writes until it has the map with the entry.
+  CHECK(test::eventually([&] { return write(**image, 0, pattern(4096, 1)) == -ESHUTDOWN; }));
   const auto key = (*image)->key();
   const auto early = agent.run(agent.clusters->open(access(), key, {}, agent.in(20s)));
   REQUIRE_FALSE(early);
