@@ -101,7 +101,7 @@ ELSEWHERE = {
     (RELEASES, "From Debian 12 to 13"): {
         begin: "no story upgrades a whole Debian" for begin in (
             "corbd unmount --all", "apt-get remove corbd", "apt-get install", "systemctl enable --now", "corbd mount --all")},
-    (RELEASES, "Roll the manifests back"): {"kubectl apply -k": IN_PASSING},
+    (RELEASES, "Roll the manifests back"): {"kubectl apply -k": IN_PASSING, "kubectl -n ceph-csi rollout history": KUBES_OWN},
     (RELEASES, "Upgrade the chart"): {"helm": NO_HELM},
     (RELEASES, "Upgrade the Debian package"): {"systemctl restart corbd": "the path of a crash, which the stories of the keeper take"},
     (RELEASES, "Upgrade on Nomad and in ceph-csi's place"): {"kubectl set image": IN_PASSING},
