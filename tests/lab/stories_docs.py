@@ -144,18 +144,18 @@ class Reader:
     def __init__(self, values):
         self.values = values
 
-    def type(self, text, codes=(0,), timeout=180, ends=False):
-        """What a command says. ends: it goes on until it is ended, after some seconds."""
+    def type(self, text, codes=(0,), timeout=180):
+        """What a command says."""
         for name, value in self.values.items():
             text = re.sub(r"\b%s\b" % re.escape(name), value, text)
         say("$ " + text)
-        code, said = self.execute(text, timeout, ends)
+        code, said = self.execute(text, timeout)
         for line in said.rstrip().splitlines():
             say("    " + line[:240])
-        check(code in ((124,) if ends else codes), "`%s` of the documents: exit code %d: %s" % (text, code, said[-300:]))
+        check(code in codes, "`%s` of the documents: exit code %d: %s" % (text, code, said[-300:]))
         return said
 
-    def follow(self, document, section, before=(), after=(), codes=(), ends=()):
+    def follow(self, document, section, before=(), after=(), codes=()):
         """Every command of the section, in its order. before and after: what the command begins with, and what is done then."""
         texts = documents.to_run(REPO, document, section)
         check(texts, "%s shows no command in %s" % (document, section))
@@ -167,7 +167,7 @@ class Reader:
             return dict(rows)[max(found, key=len)] if found else None
         for text in texts:
             (of(before, text) or (lambda: None))()
-            said = self.type(text, of(codes, text) or (0,), ends=any(text.startswith(begin) for begin in ends))
+            said = self.type(text, of(codes, text) or (0,))
             (of(after, text) or (lambda _: None))(said)
         unused = set(dict(before)) | set(dict(after)) | set(dict(codes))
         check(unused <= used, "%s, %s has no command any more that begins with %s" % (document, section, unused - used))
@@ -195,11 +195,10 @@ class Operator(Reader):
         put(os.path.join(self.path, name), "#!/bin/bash\n%s\n" % text)
         os.chmod(os.path.join(self.path, name), 0o755)
 
-    def execute(self, text, timeout, ends):
+    def execute(self, text, timeout):
         script = ". %s; cd %s; %s\nrc=$?; declare -p POD >%s 2>/dev/null; exit $rc" % (self.variables, self.folder, text, self.variables)
         environment = dict(os.environ, PATH=self.path + ":" + os.environ["PATH"], KUBECONFIG=os.environ["CORBD_LAB_KUBECONFIG"], HOME=self.path)
-        words = ["timeout", "-s", "INT", "8"] if ends else []
-        done = subprocess.run(words + ["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        done = subprocess.run(["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=timeout, env=environment)
         return done.returncode, done.stdout
 

@@ -255,7 +255,7 @@ class Administrator(Reader):
         for one in (first, second):
             host.give(one.package)
 
-    def execute(self, text, timeout, ends):
+    def execute(self, text, timeout):
         return self.host.ask("execute", text, patience=300)
 
 
