@@ -61,7 +61,7 @@ Decision dismiss(const Situation& view) {
 /// an umount can end.
 std::optional<Decision> umount_unknown(const Situation& view, const std::string& target) {
   const auto* device = view.seen.device();
-  const auto of_device = [&](const auto& mount) { return mount.target == target && shows(mount, *device); };
+  const auto of_device = [&](const auto& mount) { return mount.target == target && shows(mount, *device, view.id); };
   if (!traits(device->kind).rbd_nbd || std::none_of(view.seen.mounts.begin(), view.seen.mounts.end(), of_device))
     return std::nullopt;
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
@@ -230,12 +230,12 @@ Decision adopt(const Situation& view, const Staged& wish) {
   record.size = device->size;
   record.read_only = staging.capability.read_only;
   for (const auto& mount : view.seen.mounts) {
-    if (mount.target == target && !shows(mount, *device))
+    if (mount.target == target && !shows(mount, *device, view.id))
       return refuse(errc::failed_precondition,
                     "something else is mounted at " + target + " and volume " + view.id + " has no record: unmount it");
     if (mount.target == target)
       staging.complete = true;
-    else if (shows(mount, *device) && !goes_with_mount_at(view, mount, target))
+    else if (shows(mount, *device, view.id) && !goes_with_mount_at(view, mount, target))
       record.publishes.push_back({mount.target, wish.path, mount.read_only});
   }
   record.kind = device->kind;
@@ -261,7 +261,7 @@ std::optional<Decision> unstage_other(const Situation& view, const std::string& 
     if (auto refused = needs_daemon(view)) return refused;
   if (auto refused = refuse_mounted(view, target)) return refused;
   if (our_mount_at(view, target) != nullptr) return std::nullopt;
-  if (stash->encrypted && top_mapping(*device) != nullptr) return Step(step::LuksClose{});
+  if (stash->encrypted && top_mapping(*device, view.id) != nullptr) return Step(step::LuksClose{});
   if (view.seen.facts.unused != true) return look(Fact::unused);
   return remove_device(device->kind);
 }

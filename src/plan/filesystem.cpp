@@ -67,8 +67,8 @@ const host::Mount* our_mount_at(const Situation& view, const std::string& path) 
   const auto* device = view.seen.device();
   if (device == nullptr) return nullptr;
   const auto& mounts = view.seen.mounts;
-  const auto place =
-      std::ranges::find_if(mounts, [&](const auto& mount) { return mount.target == path && shows(mount, *device); });
+  const auto place = std::ranges::find_if(
+      mounts, [&](const auto& mount) { return mount.target == path && shows(mount, *device, view.id); });
   return place == mounts.end() ? nullptr : &*place;
 }
 
@@ -79,7 +79,8 @@ bool goes_with_mount_at(const Situation& view, const host::Mount& mount, const s
 
 std::optional<Decision> refuse_mounted(const Situation& view, const std::string& target) {
   for (const auto& mount : view.seen.mounts)
-    if (mount.target != target && shows(mount, *view.seen.device()) && !goes_with_mount_at(view, mount, target))
+    if (mount.target != target && shows(mount, *view.seen.device(), view.id) &&
+        !goes_with_mount_at(view, mount, target))
       return refuse(
           errc::failed_precondition,
           "volume " + view.id + " is still mounted at " + mount.target +
@@ -93,7 +94,7 @@ std::optional<Decision> fill_device(const Situation& view, const host::Mount& mo
   const auto& facts = view.seen.facts;
   if (view.record->read_only || mount.filesystem_read_only || facts.grown) return std::nullopt;
   if (!facts.filesystem) return step::Look{Fact::filesystem, mount.target};
-  if (!host::has_room(*facts.filesystem, usable_bytes(*view.seen.device()))) return std::nullopt;
+  if (!host::has_room(*facts.filesystem, usable_bytes(*view.seen.device(), view.id))) return std::nullopt;
   return step::Grow{mount.target};
 }
 
@@ -103,7 +104,8 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
   const auto* device = view.seen.device();
   const auto& mounts = view.seen.mounts;
   // At another staging path already: in use, so neither probed nor checked.
-  if (std::any_of(mounts.begin(), mounts.end(), [&](const auto& entry) { return shows(entry, *device); })) return mount;
+  if (std::any_of(mounts.begin(), mounts.end(), [&](const auto& entry) { return shows(entry, *device, view.id); }))
+    return mount;
   if (!facts.probe) return look(Fact::probe);
   const std::string image = image_of(view);
   switch (facts.probe->kind) {

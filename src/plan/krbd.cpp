@@ -35,7 +35,7 @@ bool has_other_users(const Situation& view) {
 bool is_fresh(const Situation& view) {
   const auto complete = [](const Staging& staging) { return staging.complete; };
   const auto* device = view.seen.device();
-  const auto shown = [&](const host::Mount& mount) { return shows(mount, *device); };
+  const auto shown = [&](const host::Mount& mount) { return shows(mount, *device, view.id); };
   return std::ranges::none_of(view.record->stagings, complete) && std::ranges::none_of(view.seen.mounts, shown);
 }
 

@@ -12,7 +12,7 @@ constexpr const char* kPrepared =
 
 const device::UpperDevice* luks_mapping(const Situation& view) {
   const auto* device = view.seen.device();
-  return device == nullptr ? nullptr : mapping_of(*device);
+  return device == nullptr ? nullptr : mapping_of(*device, view.id);
 }
 
 /// Rule 10: only what is proven empty, or what our own marker says was.
@@ -51,11 +51,17 @@ Decision finish_header(const Situation& view, const Staged& wish) {
 /// needs, or while a format writes the tags. No key opens a header until its format has closed them.
 std::optional<Decision> close_leftovers(const Situation& view) {
   const auto* device = view.seen.device();
-  if (device == nullptr || top_mapping(*device) == nullptr) return std::nullopt;
+  if (device == nullptr || top_mapping(*device, view.id) == nullptr) return std::nullopt;
   if (luks_mapping(view) == nullptr) return Step(step::LuksClose{});
-  if (integrity_of(*device) == nullptr || view.record->format.empty()) return std::nullopt;
+  if (integrity_of(*device, view.id) == nullptr || view.record->format.empty()) return std::nullopt;
   if (!view.seen.facts.luks) return look(Fact::luks);
   return view.seen.facts.luks->key_slots.empty() ? std::optional<Decision>(Step(step::LuksClose{})) : std::nullopt;
+}
+
+/// A format of the kernel's device is known again by the version of the image's header (begun_by_kernel), which the
+/// note in the image's metadata changes.
+bool is_noted_later(const Situation& view) {
+  return by_kernel(view) && !view.record->kms_id.empty() && !view.record->format.empty();
 }
 
 Step remove_key(int slot) { return step::RemoveKey{slot}; }
@@ -116,21 +122,30 @@ std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) 
   if (facts.luks->integrity && view.record->shared)
     return refuse(errc::failed_precondition,
                   image_of(view) + " has integrityMode, which one node at a time can write: use ReadWriteOnce");
-  if (state != kEncrypted && !view.record->read_only) return Step(step::LuksNote{});
+  if (state != kEncrypted && !view.record->read_only && !is_noted_later(view)) return Step(step::LuksNote{});
   return Step(step::LuksOpen{});
+}
+
+std::optional<Decision> note_encrypted(const Situation& view) {
+  if (!is_noted_later(view)) return std::nullopt;
+  if (!view.seen.facts.encryption) return look(Fact::encryption);
+  if (*view.seen.facts.encryption != kEncrypted) return Step(step::LuksNote{});
+  return std::nullopt;
 }
 
 std::optional<Decision> fill_mapping(const Situation& view) {
   if (view.record->kms_id.empty() || view.record->read_only || view.seen.facts.fits) return std::nullopt;
   if (luks_mapping(view) == nullptr)
     return refuse(errc::unavailable, "volume " + view.id + " is encrypted and not open: stage it again");
-  if (integrity_of(*view.seen.device()) != nullptr) return std::nullopt;  // its tags have the place of its format
+  if (integrity_of(*view.seen.device(), view.id) != nullptr)
+    return std::nullopt;  // its tags have the place of its format
   return Step(step::LuksResize{});
 }
 
 std::optional<Decision> refuse_growth(const Situation& view) {
   const auto* device = view.seen.device();
-  if (view.record->kms_id.empty() || device == nullptr || integrity_of(*device) == nullptr) return std::nullopt;
+  if (view.record->kms_id.empty() || device == nullptr || integrity_of(*device, view.id) == nullptr)
+    return std::nullopt;
   return refuse(
       errc::failed_precondition,
       "volume " + view.id +
@@ -139,7 +154,7 @@ std::optional<Decision> refuse_growth(const Situation& view) {
 
 std::optional<Decision> close_mapping(const Situation& view) {
   const auto* device = view.seen.device();
-  if (view.record->kms_id.empty() || device == nullptr || top_mapping(*device) == nullptr) return std::nullopt;
+  if (view.record->kms_id.empty() || device == nullptr || top_mapping(*device, view.id) == nullptr) return std::nullopt;
   if (!view.seen.facts.disconnected)
     if (auto step = bring_up(view)) return step;
   return Step(step::LuksClose{});

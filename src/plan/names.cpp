@@ -34,10 +34,14 @@ step::Asks asks_for(Fact fact) {
   return step::Asks::cluster;
 }
 
+constexpr std::string_view kMapping = "luks-rbd-", kInner = "_dif";
+
 const device::UpperDevice* holder_called(const device::Seen& device, const std::string& mapping) {
   const auto place = std::ranges::find(device.holders, mapping, &device::UpperDevice::mapping);
   return place == device.holders.end() ? nullptr : &*place;
 }
+
+std::string inner_name(const std::string& volume_id) { return mapping_name(volume_id) + std::string(kInner); }
 
 }  // namespace
 
@@ -53,34 +57,40 @@ std::string_view name(const Wish& wish) {
   return names.at(wish.index());
 }
 
-std::string mapping_name(const std::string& volume_id) { return "luks-rbd-" + volume_id; }
+std::string mapping_name(const std::string& volume_id) { return std::string(kMapping) + volume_id; }
 
-const device::UpperDevice* mapping_of(const device::Seen& device) {
-  return holder_called(device, mapping_name(device.backend));
+std::string volume_of_mapping(std::string_view mapping) {
+  if (!mapping.starts_with(kMapping) || mapping.ends_with(kInner)) return "";
+  return std::string(mapping.substr(kMapping.size()));
 }
 
-const device::UpperDevice* integrity_of(const device::Seen& device) {
-  return holder_called(device, mapping_name(device.backend) + "_dif");
+const device::UpperDevice* mapping_of(const device::Seen& device, const std::string& volume_id) {
+  return holder_called(device, mapping_name(volume_id));
 }
 
-bool is_own_mapping(const device::Seen& device, const device::UpperDevice& holder) {
-  return &holder == mapping_of(device) || &holder == integrity_of(device) ||
+const device::UpperDevice* integrity_of(const device::Seen& device, const std::string& volume_id) {
+  return holder_called(device, inner_name(volume_id));
+}
+
+bool is_own_mapping(const device::UpperDevice& holder, const std::string& volume_id) {
+  return holder.mapping == mapping_name(volume_id) || holder.mapping == inner_name(volume_id) ||
          holder.mapping.starts_with("temporary-cryptsetup-");
 }
 
-const device::UpperDevice* top_mapping(const device::Seen& device) {
-  if (const auto* mapping = mapping_of(device)) return mapping;
-  const auto place = std::ranges::find_if(device.holders, [&](const auto& one) { return is_own_mapping(device, one); });
+const device::UpperDevice* top_mapping(const device::Seen& device, const std::string& volume_id) {
+  if (const auto* mapping = mapping_of(device, volume_id)) return mapping;
+  const auto place =
+      std::ranges::find_if(device.holders, [&](const auto& one) { return is_own_mapping(one, volume_id); });
   return place == device.holders.end() ? nullptr : &*place;
 }
 
-std::uint64_t usable_bytes(const device::Seen& device) {
-  const auto* mapping = mapping_of(device);
+std::uint64_t usable_bytes(const device::Seen& device, const std::string& volume_id) {
+  const auto* mapping = mapping_of(device, volume_id);
   return mapping == nullptr ? device.size : mapping->size;
 }
 
-bool shows(const host::Mount& mount, const device::Seen& device) {
-  const auto* mapping = mapping_of(device);
+bool shows(const host::Mount& mount, const device::Seen& device, const std::string& volume_id) {
+  const auto* mapping = mapping_of(device, volume_id);
   // udev makes the mapping's name a link to the kernel's name. Without udev it is a node of its own.
   if (mount.fstype == "devtmpfs")
     return mount.root == "/" + device::name(device.kind, device.index) ||

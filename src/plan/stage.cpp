@@ -109,6 +109,7 @@ std::optional<Decision> finish_mount(const Situation& view, const Capability& ca
   // format that did not end. While rbd-nbd serves it no image is open here, and this record never began a format.
   const bool served_elsewhere = view.record->adopting && !view.seen.image_open;
   if (capability.read_only || served_elsewhere) return std::nullopt;
+  if (auto step = note_encrypted(view)) return step;
   if (!view.seen.facts.format_marker) return look(Fact::format_marker);
   if (!view.seen.facts.format_marker->empty()) return Step(step::RemoveFormatMarker{});
   return std::nullopt;

@@ -17,7 +17,7 @@ namespace {
 bool mounted_elsewhere(const Situation& view, const std::string& path) {
   const auto* device = view.seen.device();
   return device != nullptr && std::ranges::any_of(view.seen.mounts, [&](const auto& mount) {
-           return mount.target != path && mount.fstype != "devtmpfs" && shows(mount, *device) &&
+           return mount.target != path && mount.fstype != "devtmpfs" && shows(mount, *device, view.id) &&
                   !goes_with_mount_at(view, mount, path);
          });
 }
@@ -48,9 +48,9 @@ std::optional<Decision> refuse_path(const Situation& view, const std::string& pa
 /// The device goes once nothing uses it: no mount, no holder.
 Decision take_device_down(const Situation& view, const device::Seen& device) {
   for (const auto& mount : view.seen.mounts)
-    if (shows(mount, device)) return Done{};  // the last unpublish comes here again
+    if (shows(mount, device, view.id)) return Done{};  // the last unpublish comes here again
   for (const auto& holder : device.holders)
-    if (view.record->kms_id.empty() || !is_own_mapping(device, holder))
+    if (view.record->kms_id.empty() || !is_own_mapping(holder, view.id))
       return refuse(errc::in_use, device::path(device) + " of volume " + view.id + " is used by " +
                                       (holder.mapping.empty() ? holder.name : holder.mapping));
   if (auto step = close_mapping(view)) return *step;

@@ -12,15 +12,15 @@ bool turned_read_only(const Record& record, const device::Seen& device, const st
     if (staging.capability.block || wants_read_only(staging.capability)) return false;
     const std::string target = staging_target(record.volume_id, staging.path);
     return std::ranges::any_of(mounts, [&](const auto& mount) {
-      return mount.target == target && shows(mount, device) && mount.filesystem_read_only;
+      return mount.target == target && shows(mount, device, record.volume_id) && mount.filesystem_read_only;
     });
   });
 }
 
-bool is_used(const device::Seen& device, const std::vector<host::Mount>& mounts) {
-  const auto foreign = [&](const auto& holder) { return !is_own_mapping(device, holder); };
+bool is_used(const Record& record, const device::Seen& device, const std::vector<host::Mount>& mounts) {
+  const auto foreign = [&](const auto& holder) { return !is_own_mapping(holder, record.volume_id); };
   return std::ranges::any_of(device.holders, foreign) ||
-         std::ranges::any_of(mounts, [&](const auto& mount) { return shows(mount, device); });
+         std::ranges::any_of(mounts, [&](const auto& mount) { return shows(mount, device, record.volume_id); });
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.pvc_namespace = record.claim.name_space;
   status.pv = record.claim.volume;
   status.attachment_uid = record.attachment_uid;
-  status.in_use = seen != nullptr && is_used(*seen, mounts);
+  status.in_use = seen != nullptr && is_used(record, *seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
   status.access_lost = volume.server.link() != nullptr && volume.server.link()->state() == device::Link::State::held;
   const image::Image* const image = volume.server.image();

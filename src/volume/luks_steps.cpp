@@ -209,7 +209,7 @@ task<result<>> LuksSteps::resize(Volume& volume) {
 task<result<>> LuksSteps::close(Volume& volume) {
   const auto device = device_of(volume);
   if (!device) co_return device.error();
-  const auto* top = top_mapping(*device);
+  const auto* top = top_mapping(*device, volume.id);
   const std::string mapping = top == nullptr ? mapping_name(volume.id) : top->mapping;
   auto closed = co_await ports_.luks.close(mapping, owner(volume), while_served(volume, deadline()));
   if (closed) log::info("luks.closed", {{"volume", volume.id}, {"mapping", mapping}});

@@ -30,7 +30,7 @@ std::string device_owner(const Volume& volume, const std::vector<host::Mount>& t
   if (!devices) return "";
   for (const auto& device : *devices) {
     if (device.backend.empty() || device.backend == volume.id) continue;
-    const auto shown = [&](const host::Mount& mount) { return shows(mount, device); };
+    const auto shown = [&](const host::Mount& mount) { return shows(mount, device, device.backend); };
     const std::string its_own = staging_path.empty() ? "" : staging_target(device.backend, staging_path);
     const auto staged = [&](const host::Mount& mount) { return mount.target == its_own && shown(mount); };
     if (std::ranges::any_of(there, shown) || (!its_own.empty() && std::ranges::any_of(*table, staged)))
@@ -50,7 +50,9 @@ std::string path_owner(const Observation& seen, const Volume& volume, const Wish
   const std::string target = unstaged != nullptr ? staging_target(volume.id, unstaged->path) : unpublished->target;
   const std::string& path = unstaged != nullptr ? unstaged->path : target;
   const bool known = volume.record && is_at(*volume.record, path);
-  const auto is_own = [&](const auto& mount) { return seen.device() != nullptr && shows(mount, *seen.device()); };
+  const auto is_own = [&](const auto& mount) {
+    return seen.device() != nullptr && shows(mount, *seen.device(), volume.id);
+  };
   // An unmount removes every layer there.
   std::vector<host::Mount> there;
   std::ranges::copy_if(seen.mounts, std::back_inserter(there),

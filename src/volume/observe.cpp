@@ -45,8 +45,8 @@ result<> observe_kernel(Observation& seen, const Volume& volume, const Wish& wis
     for (const auto& publish : volume.record->publishes) paths.push_back(publish.target);
   }
   for (const auto& mount : **mounts) {
-    const bool of_device =
-        std::any_of(seen.devices.begin(), seen.devices.end(), [&](const auto& device) { return shows(mount, device); });
+    const bool of_device = std::any_of(seen.devices.begin(), seen.devices.end(),
+                                       [&](const auto& device) { return shows(mount, device, volume.id); });
     if (of_device || std::find(paths.begin(), paths.end(), mount.target) != paths.end()) seen.mounts.push_back(mount);
   }
   return {};

@@ -18,8 +18,8 @@ bool UsageReader::shows_at(const Volume& volume, const std::string& path) const 
   const auto devices = find_devices(volume, ports_);
   const auto mounts = ports_.mounts.table();
   if (!devices || devices->empty() || !mounts) return false;
-  return std::ranges::any_of(**mounts,
-                             [&](const auto& mount) { return mount.target == path && shows(mount, devices->front()); });
+  return std::ranges::any_of(
+      **mounts, [&](const auto& mount) { return mount.target == path && shows(mount, devices->front(), volume.id); });
 }
 
 task<result<host::Usage>> UsageReader::read(std::string id, std::string path, Until until) {
@@ -40,7 +40,7 @@ task<result<host::Usage>> UsageReader::read_one(Volume& volume, std::string path
     const auto devices = find_devices(volume, ports_);
     if (!devices) co_return devices.error();
     if (devices->empty()) co_return Error{errc::unavailable, "volume " + volume.id + " has no device: stage it again"};
-    co_return host::Usage{usable_bytes(devices->front())};
+    co_return host::Usage{usable_bytes(devices->front(), volume.id)};
   }
   const auto& stagings = volume.record->stagings;
   const std::string target = stagings.empty() ? path : staging_target(volume.id, stagings.front().path);

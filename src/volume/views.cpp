@@ -17,6 +17,13 @@ bool is_staging_target(const std::string& path) {
   return path.find("/globalmount/") != std::string::npos || path.find("/staging/") != std::string::npos;
 }
 
+/// The volume whose mapping is above the device; "": there is none.
+std::string encrypted_volume(const device::Seen& device) {
+  for (const auto& holder : device.holders)
+    if (auto volume_id = volume_of_mapping(holder.mapping); !volume_id.empty()) return volume_id;
+  return "";
+}
+
 }  // namespace
 
 std::vector<Status> status(const VolumeMap& volumes, const Ports& ports) {
@@ -57,7 +64,7 @@ std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const Ports& ports) {
     if (device.backend.empty() || (known != nullptr && !is_unclaimed(*known))) continue;
     Unclaimed found{device.backend, device.index, {}, device.kind};
     for (const auto& mount : **mounts)
-      if (shows(mount, device)) found.mounts.push_back(mount.target);
+      if (shows(mount, device, device.backend)) found.mounts.push_back(mount.target);
     all.push_back(std::move(found));
   }
   return all;
@@ -75,8 +82,9 @@ std::vector<Unclaimed> left_to_kernel(const VolumeMap& volumes, const Ports& por
   for (const auto& device : *devices) {
     if (recorded.contains(device.seen.index)) continue;
     Unclaimed found{{}, device.seen.index, {}, device.seen.kind};
+    const std::string encrypted = encrypted_volume(device.seen);
     for (const auto& mount : **mounts) {
-      if (!shows(mount, device.seen)) continue;
+      if (!shows(mount, device.seen, encrypted)) continue;
       found.mounts.push_back(mount.target);
       if (is_staging_target(mount.target)) found.volume_id = mount.target.substr(mount.target.rfind('/') + 1);
     }

@@ -5,6 +5,7 @@ import os
 
 from checks import Skip, check, long, now_us, say
 from machine import MIB, mounted, put, read, run
+from stories_luks import PASSPHRASE, encrypted, is_open, mapping, metadata, stage
 from stories_seen import volumes_of
 from stories_steps import Sweep
 from writer import Writer
@@ -255,6 +256,91 @@ def story_krbd_of_ceph_csi(lab):
     volume.unstage()
     expect_unmapped(volume, image)
     check(not os.path.exists(os.path.join(volume.staging, "image-meta.json")), "ceph-csi's stash is left")
+    agent.stop()
+
+
+def encrypted_krbd(lab, agent, name, passphrase=PASSPHRASE):
+    """A static volume of the KMS `default` and `mounter: rbd`, ceph-csi's default for encrypted volumes."""
+    return encrypted(lab, agent, name, passphrase=passphrase, options=KRBD)
+
+
+def expect_closed_and_unmapped(volume):
+    expect_unmapped(volume, volume.image)
+    check(not is_open(volume), "%s is still open" % mapping(volume))
+    check(not os.path.exists(os.path.join(volume.staging, "image-meta.json")), "ceph-csi's stash is left")
+
+
+def story_krbd_luks_life(lab):
+    """the life of an encrypted volume of the kernel's client: header, filesystem, writes while the agent is killed, growth, unstage, and what was written after the next stage"""
+    needs_krbd()
+    agent = lab.agent().start()
+    volume = encrypted_krbd(lab, agent, "a")
+    stage(volume)
+    device = only_device(volume.image)
+    check(run(["blkid", "-p", "-o", "value", "-s", "TYPE", device]).strip() == "crypto_LUKS", "%s is not LUKS" % device)
+    check(metadata(lab, volume, "rbd.csi.ceph.com/encrypted") == "encrypted", "the image's metadata do not say that it is encrypted")
+    volume.publish()
+    put(os.path.join(volume.target(), "file"), "canary-plaintext " * 4096)
+    run(["sync", "-f", volume.target()])
+    check(run(["grep", "-c", "canary-plaintext", device], ok=False).strip() == "0", "the image holds plaintext")
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(50)
+    agent.kill()
+    writer.wait_more(50)
+    agent.start()
+    stage(volume)
+    check(only_device(volume.image) == device and is_open(volume), "it was mapped anew")
+    writer.wait_more(50)
+    writer.stop()
+    writer.expect_nothing_lost()
+    lab.admin("rbd", "resize", "--no-progress", "-s", "512M", volume.image.spec)
+    volume.expand(512 * MIB, patience=30)
+    usage, abnormal = volume.stats()
+    check(usage["BYTES"]["total"] > 400 * MIB, "the filesystem did not grow: %s" % usage)
+    check(abnormal is None, "its condition: %s" % abnormal)
+    volume.unpublish()
+    volume.unstage()
+    expect_closed_and_unmapped(volume)
+    stage(volume)
+    check("canary-plaintext" in read(os.path.join(volume.staged_path, "file")), "what was written is gone")
+    volume.unstage()
+    expect_closed_and_unmapped(volume)
+    agent.stop()
+
+
+def story_krbd_luks_of_ceph_csi(lab):
+    """an encrypted volume that ceph-csi staged with the kernel's client is unstaged without a record, and another one adopted under its writer, published and unstaged"""
+    needs_krbd()
+    agent = lab.agent()
+    staged = []
+    for name in ("a", "b"):
+        volume = encrypted_krbd(lab, agent, name)
+        device = run(["rbd", "-c", lab.conf, "map", "-o", "noudev", volume.image.spec]).strip()
+        run(["cryptsetup", "-q", "luksFormat", "--type", "luks2", "--hash", "sha256", "--pbkdf-memory", "32768", device, "-d", volume.passphrase_file])
+        run(["cryptsetup", "luksOpen", device, os.path.basename(mapping(volume)), "--disable-keyring", "-d", volume.passphrase_file])
+        lab.admin("rbd", "image-meta", "set", volume.image.spec, "rbd.csi.ceph.com/encrypted", "encrypted")
+        run(["mkfs.ext4", "-q", mapping(volume)])
+        os.makedirs(volume.staged_path)
+        run(["mount", mapping(volume), volume.staged_path])
+        put(os.path.join(volume.staging, "image-meta.json"), json.dumps({
+            "Version": 3, "pool": volume.image.pool, "radosNamespace": "", "image": volume.image.name, "unmapOptions": "", "accessType": False,
+            "encrypted": True}))
+        staged.append((volume, device))
+    volume, device = staged[1]
+    writer = Writer(lab, os.path.join(volume.staged_path, "data"), size=16 * MIB).start()
+    writer.wait_more(50)
+    agent.start()
+    staged[0][0].unstage()
+    expect_closed_and_unmapped(staged[0][0])
+    stage(volume)
+    volume.publish()
+    check(only_device(volume.image) == device, "it was mapped anew")
+    writer.wait_more(50)
+    writer.stop()
+    writer.expect_nothing_lost()
+    volume.unpublish()
+    volume.unstage()
+    expect_closed_and_unmapped(volume)
     agent.stop()
 
 

@@ -139,8 +139,7 @@ TEST_CASE("a volume with integrity that ceph-csi staged is unstaged without a re
   const auto index = scene.world.ceph_csi.stages(kId, scene.wish.path);
   scene.world.disk.stashes[scene.wish.path].encrypted = true;
   scene.image().luks = FakeLuks{.keys = {{0, "x"}}, .passphrase = {}, .integrity = true};
-  scene.device().mapping = scene.device().size - kLuksHeader - kLuksTags;
-  scene.device().integrity = true;
+  scene.device().map_as(plan::mapping_name(kId), scene.device().size - kLuksHeader - kLuksTags, true);
   scene.world.kernel.mounts.front().dev_major = kMappingMajor;
   scene.world.kernel.mounts.front().dev_minor = index;
   CHECK(scene.unstage() == errc::ok);

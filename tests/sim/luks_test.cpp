@@ -167,10 +167,8 @@ TEST_CASE(
     "otherwise is not") {
   Encrypted scene;
   const auto index = scene.world.ceph_csi.stages(kId, scene.wish.path);
-  scene.image().luks = FakeLuks{{{0, "canary-passphrase"}}, ""};
-  scene.device().mapping = scene.device().size - kLuksHeader;
-  scene.world.kernel.mounts.front().dev_major = kMappingMajor;
-  scene.world.kernel.mounts.front().dev_minor = index;
+  scene.world.ceph_csi.opens_luks(index, scene.wish.path, kId, "canary-passphrase");
+  scene.world.disk.stashes[scene.wish.path].encrypted = false;
   CHECK(scene.stage() == errc::failed_precondition);
   scene.world.disk.stashes[scene.wish.path].encrypted = true;
   REQUIRE(scene.stage() == errc::ok);
@@ -186,11 +184,7 @@ TEST_CASE(
 TEST_CASE("an encrypted volume that ceph-csi staged is unstaged without a record: its mapping goes before its device") {
   Encrypted scene;
   const auto index = scene.world.ceph_csi.stages(kId, scene.wish.path);
-  scene.world.disk.stashes[scene.wish.path].encrypted = true;
-  scene.image().luks = FakeLuks{{{0, "x"}}, ""};
-  scene.device().mapping = scene.device().size - kLuksHeader;
-  scene.world.kernel.mounts.front().dev_major = kMappingMajor;
-  scene.world.kernel.mounts.front().dev_minor = index;
+  scene.world.ceph_csi.opens_luks(index, scene.wish.path, kId, "x");
   CHECK(scene.unstage() == errc::ok);
   CHECK(scene.all_gone());
   CHECK(scene.world.disk.stashes.empty());

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "corbd/core/time.hpp"
@@ -115,20 +116,23 @@ constexpr std::int64_t break_time(std::uint64_t header_version) {
 
 /// The name of an encrypted volume's mapping, as ceph-csi has it: "luks-rbd-<volume id>", below /dev/mapper.
 std::string mapping_name(const std::string& volume_id);
+/// The volume ID in that name; "": it is no such name, or that of the dm-integrity mapping below.
+std::string volume_of_mapping(std::string_view mapping);
+// The following functions take the volume's ID, because only some kinds of devices carry it (device::Traits).
 /// The mapping above the device of an encrypted volume; null when it is not open.
-const device::UpperDevice* mapping_of(const device::Seen& device);
+const device::UpperDevice* mapping_of(const device::Seen& device, const std::string& volume_id);
 /// The dm-integrity mapping between the two, as cryptsetup names it: "luks-rbd-<volume id>_dif". Null: there is none.
-const device::UpperDevice* integrity_of(const device::Seen& device);
+const device::UpperDevice* integrity_of(const device::Seen& device, const std::string& volume_id);
 /// Whether it is of an encrypted volume's own mappings: those two, or what libcryptsetup had for a moment while it
 /// formatted, and left when it was killed.
-bool is_own_mapping(const device::Seen& device, const device::UpperDevice& holder);
+bool is_own_mapping(const device::UpperDevice& holder, const std::string& volume_id);
 /// The first of them to close; null: there is none.
-const device::UpperDevice* top_mapping(const device::Seen& device);
+const device::UpperDevice* top_mapping(const device::Seen& device, const std::string& volume_id);
 
 /// Bytes for a filesystem: of the mapping above the device, if there is one.
-std::uint64_t usable_bytes(const device::Seen& device);
+std::uint64_t usable_bytes(const device::Seen& device, const std::string& volume_id);
 
 /// Whether the mount shows this device, or the mapping above it: its filesystem, or a bind of its node.
-bool shows(const host::Mount& mount, const device::Seen& device);
+bool shows(const host::Mount& mount, const device::Seen& device, const std::string& volume_id);
 
 }  // namespace corbd::plan

@@ -41,13 +41,25 @@ bool mounted_elsewhere(const World& world, std::uint32_t index, const std::strin
 
 bool shows_device(const host::Mount& mount, std::uint32_t index) {
   if (mount.fstype != "devtmpfs") return device_below(mount) == index;
-  return mount.root == "/nbd" + std::to_string(index) || mount.root == "/dm-" + std::to_string(index);
+  return mount.root == "/nbd" + std::to_string(index) || mount.root == "/rbd" + std::to_string(index) ||
+         mount.root == "/dm-" + std::to_string(index);
+}
+
+std::vector<device::UpperDevice> holders_of(const KernelDevice& device) {
+  std::vector<device::UpperDevice> holders;
+  if (device.integrity)
+    holders.push_back({"dm-1" + std::to_string(device.index), device.inner_mapping(),
+                       device.size - kLuksHeader - kLuksTags, kMappingMajor, device.index + 1000});
+  if (device.mapping)
+    holders.push_back(
+        {"dm-" + std::to_string(device.index), device.mapped_as, *device.mapping, kMappingMajor, device.index});
+  return holders;
 }
 
 std::uint32_t index_of(const World& world, const std::string& path) {
   if (!is_mapping(path)) return static_cast<std::uint32_t>(std::stoul(path.substr(8)));
   for (const auto& device : world.kernel.devices)
-    if (device.mapping && kMapper.data() + plan::mapping_name(device.backend) == path) return device.index;
+    if (device.mapping && kMapper.data() + device.mapped_as == path) return device.index;
   return kNowhere;
 }
 

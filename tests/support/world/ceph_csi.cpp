@@ -101,6 +101,26 @@ std::uint32_t CephCsi::stages_with_krbd(const std::string& name, const std::stri
   return index;
 }
 
+void CephCsi::opens_luks(std::uint32_t index, const std::string& staging_path, const std::string& volume_id,
+                         const std::string& passphrase) {
+  KernelDevice& device = *world_.kernel.by_index(index);
+  FakeImage& image = *world_.cluster.by_id(device.image_id);
+  image.luks = FakeLuks{.keys = {{0, passphrase}}, .passphrase = passphrase};
+  image.metadata["rbd.csi.ceph.com/encrypted"] = "encrypted";
+  image.filesystem_bytes = device.size - kLuksHeader;
+  for (auto& mount : world_.kernel.mounts) {
+    if (!shows_device(mount, index)) continue;
+    if (mount.fstype == "devtmpfs") {
+      mount.root = "/dm-" + std::to_string(index);
+      continue;
+    }
+    mount.dev_major = kMappingMajor;
+    mount.dev_minor = index;
+  }
+  device.map_as(plan::mapping_name(volume_id), image.filesystem_bytes, false);
+  world_.disk.stashes[staging_path].encrypted = true;
+}
+
 void CephCsi::heals(std::uint32_t index) {
   KernelDevice* device = world_.kernel.by_index(index);
   if (device == nullptr || device->alive || device->disconnected || world_.kernel.frozen) return;

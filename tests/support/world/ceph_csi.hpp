@@ -25,6 +25,9 @@ class CephCsi {
   std::uint32_t stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
   /// The same with krbd.
   std::uint32_t stages_with_krbd(const std::string& image, const std::string& staging_path, std::string volume_id);
+  /// What it staged is encrypted: the mapping is open, and mounted wherever the device was.
+  void opens_luks(std::uint32_t index, const std::string& staging_path, const std::string& volume_id,
+                  const std::string& passphrase);
   /// What its healer does with a device that nobody serves: rbd-nbd serves it, once the cluster has given its last
   /// client up.
   void heals(std::uint32_t index);

@@ -51,6 +51,13 @@ struct KernelDevice {
 
   std::optional<std::uint64_t> mapping;  ///< bytes of the open LUKS mapping above it
   bool integrity = false;                ///< a mapping of dm-integrity is above it, and below that one if that is open
+  std::string mapped_as;                 ///< device-mapper's name of the former; the latter's has "_dif" behind it
+  std::string inner_mapping() const { return mapped_as + "_dif"; }
+  void map_as(std::string name, std::uint64_t bytes, bool with_integrity) {
+    mapped_as = std::move(name);
+    mapping = bytes;
+    integrity = with_integrity;
+  }
 
   bool folder_key = false;  ///< the mounted filesystem has the key of its encrypted folder
 
@@ -68,6 +75,8 @@ struct KernelDevice {
 inline constexpr std::uint32_t kMappingMajor = 253;
 /// Whether it is of the device or of the mapping above it.
 bool shows_device(const host::Mount& mount, std::uint32_t index);
+/// As sysfs shows them: by the names that device-mapper has, whoever opened them.
+std::vector<device::UpperDevice> holders_of(const KernelDevice& device);
 
 /// Replies that a dead server or a predecessor made and did not send.
 struct Reply {

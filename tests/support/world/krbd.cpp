@@ -30,6 +30,7 @@ class KernelClient final : public device::KernelClient {
       mapped.seen.dev_major = 43;
       mapped.seen.dev_minor = known.index * 32;
       mapped.seen.client = world_.kernel.rbd_client();
+      mapped.seen.holders = holders_of(known);
       mapped.key = {"fsid", of == nullptr ? 1 : of->pool_id, "", known.image_id, 0};
       mapped.name = {"pool", "", known.image_name};
       all.push_back(mapped);
@@ -100,10 +101,9 @@ result<> Kernel::krbd_unmaps(std::uint32_t index) {
   const KernelDevice* known = by_index(index);
   if (known == nullptr) return {};
   if (known->kind != device::Kind::krbd) world_.broke("a device of nbd was to be unmapped by the kernel");
-  const bool mounted = std::ranges::any_of(mounts, [&](const auto& mount) {
-    return mount.dev_major == 43 ? mount.dev_minor == index * 32 : mount.root == "/rbd" + std::to_string(index);
-  });
-  if (mounted) world_.broke("a mounted device was unmapped");
+  if (std::ranges::any_of(mounts, [&](const auto& mount) { return shows_device(mount, index); }))
+    world_.broke("a mounted device was unmapped");
+  if (known->mapping || known->integrity) world_.broke("a device was unmapped below an open mapping");
   if (FakeImage* image = world_.cluster.by_id(known->image_id); image != nullptr) {
     image->watchers.erase(rbd_client());
     if (image->lock_owner == rbd_client()) image->lock_owner.clear();

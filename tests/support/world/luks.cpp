@@ -9,17 +9,15 @@ namespace {
 constexpr std::string_view kPrefix = "luks-rbd-";
 constexpr std::string_view kInner = "_dif";
 KernelDevice* mapped(World& world, const std::string& mapping) {
-  const auto place = std::ranges::find_if(world.kernel.devices, [&](const auto& device) {
-    return plan::mapping_name(device.backend) == mapping && device.mapping;
-  });
+  const auto place = std::ranges::find_if(
+      world.kernel.devices, [&](const auto& device) { return device.mapped_as == mapping && device.mapping; });
   return place == world.kernel.devices.end() ? nullptr : &*place;
 }
 
 /// Or the inner one by its own name.
 KernelDevice* mapped_or_inner(World& world, const std::string& mapping) {
   const auto place = std::ranges::find_if(world.kernel.devices, [&](const auto& device) {
-    const std::string name = plan::mapping_name(device.backend);
-    return (device.mapping && name == mapping) || (device.integrity && name + std::string(kInner) == mapping);
+    return (device.mapping && device.mapped_as == mapping) || (device.integrity && device.inner_mapping() == mapping);
   });
   return place == world.kernel.devices.end() ? nullptr : &*place;
 }
@@ -72,8 +70,7 @@ class Luks final : public host::Luks {
       if (FakeImage* image = world_.cluster.by_id(on->image_id);
           image != nullptr && image->content == host::Probe::Kind::nothing) {
         image->luks = FakeLuks{.keys = {}, .passphrase = {}, .integrity = integrity};
-        on->integrity = integrity;
-        if (integrity) on->mapping = mapped_bytes(*on, *image);
+        if (integrity) on->map_as(how.mapping, mapped_bytes(*on, *image), true);
       }
     }
     co_return co_await ask(
@@ -103,18 +100,19 @@ class Luks final : public host::Luks {
       if (on->integrity) world_.broke("a mapping was opened beside what is left of an earlier one");
       const FakeImage* image = world_.cluster.by_id(on->image_id);
       on->integrity = image != nullptr && image->luks && image->luks->integrity && has(*image->luks, passphrase);
+      on->mapped_as = mapping;
     }
-    co_return co_await ask("luks open", device, std::move(busy), until,
-                           [passphrase, read_only](World& world, KernelDevice& on, FakeImage& image) -> result<> {
-                             if (on.mapping) return {};
-                             on.integrity = false;
-                             if (on.read_only && !read_only) world.broke("a read-only device was opened for writing");
-                             if (!image.luks || !has(*image.luks, passphrase))
-                               return Error{errc::unauthenticated, "no key slot opens with this passphrase"};
-                             on.mapping = mapped_bytes(on, image);
-                             on.integrity = image.luks->integrity;
-                             return {};
-                           });
+    co_return co_await ask(
+        "luks open", device, std::move(busy), until,
+        [mapping, passphrase, read_only](World& world, KernelDevice& on, FakeImage& image) -> result<> {
+          if (on.mapping) return {};
+          on.integrity = false;
+          if (on.read_only && !read_only) world.broke("a read-only device was opened for writing");
+          if (!image.luks || !has(*image.luks, passphrase))
+            return Error{errc::unauthenticated, "no key slot opens with this passphrase"};
+          on.map_as(mapping, mapped_bytes(on, image), image.luks->integrity);
+          return {};
+        });
   }
 
   task<result<>> resize(std::string mapping, HelperOwner busy, Until until) override {

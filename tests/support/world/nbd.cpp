@@ -245,12 +245,7 @@ class Devices final : public device::Devices {
       seen.completed = seen.waiting > 0 ? known.completed : 0;
       seen.disconnected =
           known.disconnected && world_.kernel.disconnected_by_us.contains({&world_, known.index, known.link});
-      if (known.integrity)
-        seen.holders.push_back({"dm-1" + std::to_string(known.index), plan::mapping_name(known.backend) + "_dif",
-                                known.size - kLuksHeader - kLuksTags, kMappingMajor, known.index + 1000});
-      if (known.mapping)
-        seen.holders.push_back({"dm-" + std::to_string(known.index), plan::mapping_name(known.backend), *known.mapping,
-                                kMappingMajor, known.index});
+      seen.holders = holders_of(known);
       all.push_back(seen);
     }
     return all;

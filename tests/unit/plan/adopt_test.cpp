@@ -38,6 +38,7 @@ Model rbd_nbd_died() {
 Model by_krbd() {
   return but(by_rbd_nbd(), [](Model& model) {
     model.seen.devices.front().kind = device::Kind::krbd;
+    model.seen.devices.front().backend.clear();
     model.stash = Stash{"pool", "", "image", "", false, false, "", "", ""};
     model.other_serves = false;
   });

@@ -37,8 +37,7 @@ Model mapped() {
     model.record = some_record(Phase::staged);
     model.record->kind = device::Kind::krbd;
     model.record->device = 3;
-    model.seen.devices.push_back(device_seen(3));
-    model.seen.devices.front().kind = device::Kind::krbd;
+    model.seen.devices.push_back(device_seen(3, device::Kind::krbd));
     model.seen.devices.front().size = 1 << 30;
     model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kTarget));
     model.stash.emplace();
@@ -123,7 +122,8 @@ TEST_CASE(
        {step::Look{Fact::stash}, step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}, step::UnmapKrbd{},
         step::WriteRecord{}, step::Look{Fact::holders}},
        errc::in_use},
-      {"an encrypted volume, whose ownership is proven again after the mark",
+      {"an encrypted volume, whose ownership is proven again after the mark, and which is noted as encrypted at the "
+       "end",
        but(fresh(),
            [](Model& model) {
              model.kms_id = "default";
@@ -135,9 +135,9 @@ TEST_CASE(
                  {step::Look{Fact::encryption}, step::Look{Fact::luks}},
                  proven_empty(),
                  {step::Look{Fact::ownership}, step::WriteRecord{}, step::LuksFormat{}, step::Look{Fact::luks},
-                  step::LuksNote{}, step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}},
-                 mounted(),
-                 {step::CloseImage{}}})},
+                  step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}, step::Look{Fact::probe},
+                  step::Mount{kTarget}, step::Look{Fact::filesystem, kTarget}, step::LuksNote{},
+                  step::RemoveFormatMarker{}, step::WriteRecord{}, step::CloseImage{}}})},
       {"after a reboot",
        but(mapped(),
            [](Model& model) {

@@ -83,9 +83,9 @@ void Model::apply(const Step& step, const Wish& wish) {
   const auto leave_path = [&](const std::string& path, bool sync) {
     // The last unmount of a filesystem syncs it, which needs a link.
     for (const auto& mount : seen.mounts)
-      if (mount.target == path && seen.device() != nullptr && shows(mount, *seen.device()) && record) {
+      if (mount.target == path && seen.device() != nullptr && shows(mount, *seen.device(), kId) && record) {
         const auto other = [&](const auto& one) {
-          return one.target != path && shows(one, *seen.device()) && !host::goes_with(one, mount);
+          return one.target != path && shows(one, *seen.device(), kId) && !host::goes_with(one, mount);
         };
         const bool last = std::ranges::none_of(seen.mounts, other);
         CHECK(sync == last);
@@ -105,7 +105,7 @@ void Model::apply(const Step& step, const Wish& wish) {
   };
   const auto take_away = [&](bool by_kernel) {
     REQUIRE(by_kernel == (seen.devices.front().kind == device::Kind::krbd));
-    for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
+    for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front(), kId));
     REQUIRE_FALSE(seen.facts.disconnected);
     seen.facts.disconnected = !by_kernel;
     if (!open || by_kernel) seen.devices.clear();
@@ -198,8 +198,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::Umount& of) { leave_path(of.path, of.sync); },
                  [&](const step::MapKrbd&) {
                    REQUIRE(seen.devices.empty());
-                   seen.devices.push_back(device_seen(3));
-                   seen.devices.front().kind = device::Kind::krbd;
+                   seen.devices.push_back(device_seen(3, device::Kind::krbd));
                    seen.facts.ownership.reset();
                  },
                  [&](const step::UnmapKrbd&) { take_away(true); },
@@ -263,18 +262,18 @@ void Model::apply(const Step& step, const Wish& wish) {
                  },
                  [&](const step::LuksOpen&) {
                    REQUIRE_FALSE(slots.empty());
-                   REQUIRE(top_mapping(seen.devices.front()) == nullptr);
+                   REQUIRE(top_mapping(seen.devices.front(), kId) == nullptr);
                    REQUIRE(answers());
                    seen.devices.front().holders.push_back(mapping());
                    seen.facts.fits = true;
                  },
                  [&](const step::LuksResize&) {
-                   REQUIRE(mapping_of(seen.devices.front()) != nullptr);
-                   REQUIRE(integrity_of(seen.devices.front()) == nullptr);
+                   REQUIRE(mapping_of(seen.devices.front(), kId) != nullptr);
+                   REQUIRE(integrity_of(seen.devices.front(), kId) == nullptr);
                    seen.facts.fits = true;
                  },
                  [&](const step::LuksClose&) {
-                   for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front()));
+                   for (const auto& mount : seen.mounts) REQUIRE_FALSE(shows(mount, seen.devices.front(), kId));
                    seen.devices.front().holders.clear();
                  },
                  [&](const step::FscryptMake& of) {

@@ -57,7 +57,7 @@ struct Model {
   }
 };
 
-device::Seen device_seen(std::uint32_t index);
+device::Seen device_seen(std::uint32_t index, device::Kind kind = device::Kind::nbd);
 /// The mapping above the device of an encrypted volume.
 device::UpperDevice mapping();
 /// What integrity has between the two.

@@ -249,7 +249,10 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   if (random() % 3 == 0) {
     staged.mounter = Mounter::krbd;
     if (model.record) model.record->kind = device::Kind::krbd;
-    for (auto& device : model.seen.devices) device.kind = device::Kind::krbd;
+    for (auto& device : model.seen.devices) {
+      device.kind = device::Kind::krbd;
+      device.backend.clear();
+    }
     model.seen.link = Observation::Link::none;
     model.seen.connected = model.seen.lock_held = false;
   }

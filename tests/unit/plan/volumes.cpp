@@ -3,10 +3,11 @@
 
 namespace corbd::test {
 
-device::Seen device_seen(std::uint32_t index) {
+device::Seen device_seen(std::uint32_t index, device::Kind kind) {
   device::Seen seen;
+  seen.kind = kind;
   seen.index = index;
-  seen.backend = kId;
+  if (traits(kind).identified) seen.backend = kId;
   seen.dev_major = 43;
   seen.dev_minor = index * 32;
   seen.io_timeout_ms = 30000;
