@@ -60,8 +60,9 @@ job "corbd" {
         health_timeout         = "2m"
       }
 
-      # It answers what it has read, and ends.
-      kill_timeout = "30s"
+      # When the client shuts down, the agent serves devices in use for --shutdown-grace (90 s), and then waits up to 90 s for a command to the kernel's driver.
+      # So it gives up what is left by itself. The client's max_kill_timeout (30 s by default) must allow this: README.md.
+      kill_timeout = "240s"
 
       resources {
         cpu        = 200
