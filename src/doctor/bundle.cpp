@@ -90,7 +90,8 @@ std::string versions(const std::string& version) {
 
 result<> pack(const fs::path& folder, const std::string& file) {
   const std::string parent = folder.parent_path(), name = folder.filename();
-  std::string arguments[] = {"tar", "-czf", file, "-C", parent, name};
+  // tar takes what is before a colon for another host.
+  std::string arguments[] = {"tar", "--force-local", "-czf", file, "-C", parent, name};
   std::vector<char*> argv;
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
