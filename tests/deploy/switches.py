@@ -4,7 +4,7 @@ CLUSTER = [{"clusterID": "ceph", "monitors": ["192.0.2.1:6789"]}]
 SWITCHES = {
     "defaults": {},
     "another kubelet folder": {"kubeletDir": "/data/kubelet"},
-    "another driver": {"driverName": "blue.rbd.csi.ceph.com", "nodeplugin.httpMetrics.containerPort": 9681, "hostPaths.runtime": "/run/corbd-blue"},
+    "another driver": {"driverName": "blue.rbd.csi.ceph.com", "fullnameOverride": "corbd-blue", "nodeplugin.httpMetrics.containerPort": 9681, "hostPaths.runtime": "/run/corbd-blue"},
     "the kernel's client": {"defaultMounter": "rbd"},
     "every step in the log": {"logLevel": 5},
     "no CSIDriver": {"CSIDriver.create": False},
@@ -32,6 +32,7 @@ SWITCHES = {
     "several io threads": {"nodeplugin.ioThreads": 4},
     "what is told of volumes": {"nodeplugin.httpMetrics.volumeMetrics": "latency", "nodeplugin.slowRequestSeconds": 5},
     "a long shutdown": {"nodeplugin.shutdownGraceSeconds": 300},
+    "a long leave": {"nodeplugin.plugin.extraArgs": ["--leave-grace=900"]},
     "where it runs": {"nodeplugin.nodeSelector": {"storage": "yes"}, "nodeplugin.tolerations": [{"key": "gpu", "operator": "Exists"}],
                       "nodeplugin.priorityClassName": "storage-first",
                       "nodeplugin.affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [

@@ -3,6 +3,8 @@ import re
 import unittest
 
 import helm
+import yaml
+from switches import SWITCHES
 
 
 class Defaults(unittest.TestCase):
@@ -24,6 +26,27 @@ class Defaults(unittest.TestCase):
         by_kind = lambda one: one["kind"]  # noqa: E731
         self.assertEqual(sorted(helm.objects(files=[helm.CHART / "values-rook.yaml"], namespace="rook-ceph"), key=by_kind), sorted(rook, key=by_kind))
 
+    def test_the_two_shipped_manifests_share_no_object_and_nothing_of_a_node(self):
+        folders, objects = [], []
+        for folder in ("base", "rook"):
+            found = [one for path in sorted((helm.ROOT / "deploy/kubernetes" / folder).glob("*.yaml")) if path.name != "kustomization.yaml"
+                     for one in yaml.safe_load_all(path.read_text()) if one]
+            objects.append({(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in found})
+            pod = next(one for one in found if one["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+            agent = next(one for one in pod["containers"] if one["name"] == "corbd")
+            env = {one["name"]: one.get("value") for one in agent["env"]}
+            folders.append({"port": next(one for one in agent["args"] if one.startswith("--metricsport=")), "socket": env["CSI_ENDPOINT"], "driver": env["DRIVER_NAME"],
+                            "runtime": next(one["hostPath"]["path"] for one in pod["volumes"] if one["name"] == "runtime")})
+        self.assertEqual(objects[0] & objects[1], set())
+        self.assertEqual([key for key in folders[0] if folders[0][key] == folders[1][key]], [])
+
+    def test_two_releases_of_one_name_in_two_namespaces_share_no_object(self):
+        names = [{(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in helm.objects(dict(values, **{"CSIDriver.create": False}), namespace=namespace)}
+                 for values in SWITCHES.values() for namespace in ("ceph-csi", "other") if "extraDeploy" not in values and "fullnameOverride" not in values]
+        for one, other in zip(names[::2], names[1::2]):
+            shared = {(kind, name) for kind, namespace, name in one & other if namespace not in ("tenant", "team-a", "team-b", "monitoring", "ceph-csi")}
+            self.assertEqual(shared, set())
+
     def test_each_value_of_the_chart_is_in_the_schema(self):
         def walk(value, schema, path):
             for key, below in value.items():
@@ -44,7 +67,9 @@ class Defaults(unittest.TestCase):
     def test_a_release_of_another_name_and_namespace_has_them_everywhere(self):
         found = helm.objects(release="blue", namespace="elsewhere")
         daemonset, binding = helm.only("DaemonSet", found), helm.only("ClusterRoleBinding", found)
-        self.assertEqual({one["metadata"]["name"] for one in found} - {"rbd.csi.ceph.com"}, {"blue-corbd"})
+        everywhere = {one["metadata"]["name"] for one in found if "namespace" not in one["metadata"]}
+        self.assertEqual({one["metadata"]["name"] for one in found if "namespace" in one["metadata"]}, {"blue-corbd"})
+        self.assertEqual(everywhere - {"rbd.csi.ceph.com"}, {"blue-corbd-elsewhere"})
         self.assertEqual({one["metadata"]["namespace"] for one in found if "namespace" in one["metadata"]}, {"elsewhere"})
         self.assertEqual(daemonset["spec"]["selector"]["matchLabels"], daemonset["spec"]["template"]["metadata"]["labels"])
         self.assertEqual(binding["subjects"], [{"kind": "ServiceAccount", "name": "blue-corbd", "namespace": "elsewhere"}])

@@ -17,7 +17,7 @@ LEFT = {
     "--heal-without-proof": "removed: the agent ends with a sentence that says so",
     "--kubelet-registration-path": "the socket is at the same path in the pod and on the node",
     "--kms-configmap": "kmsConfigMapName is mounted, and a file comes before the API server's ConfigMap",
-    "--leave-grace": "the pod's grace period is longer than its default",
+    "--leave-grace": "the pod's grace period follows it",
     "--list-failpoints": "prints and ends",
     "--metricspath": "for a scraper that asks for another path; the PodMonitor asks for /metrics",
     "--mkfs-options": "as --fsck-options",
@@ -53,7 +53,8 @@ class Flags(unittest.TestCase):
 
     def test_what_is_left_to_extraArgs_is_taken_there(self):
         for flag in LEFT:
-            self.assertIn(flag, agent_of(helm.objects({"nodeplugin.plugin.extraArgs": [flag]}))["args"])
+            given = flag + "=300" if flag == "--leave-grace" else flag  # the pod's grace period follows it
+            self.assertIn(given, agent_of(helm.objects({"nodeplugin.plugin.extraArgs": [given]}))["args"])
 
 
 if __name__ == "__main__":

@@ -88,6 +88,7 @@ class Pod(unittest.TestCase):
         self.assertIn("--shutdown-grace=300", agent_of(found)["args"])
         self.assertEqual(pod_of(found)["terminationGracePeriodSeconds"], 450)
         self.assertEqual(pod_of(helm.objects({"nodeplugin.shutdownGraceSeconds": 0}))["terminationGracePeriodSeconds"], 240)
+        self.assertEqual(pod_of(told_by("a long leave"))["terminationGracePeriodSeconds"], 940)
 
     def test_where_the_pod_runs_is_a_value(self):
         pod, values = pod_of(told_by("where it runs")), SWITCHES["where it runs"]
@@ -192,7 +193,7 @@ class Rights(unittest.TestCase):
                           pod_of(found)["serviceAccountName"]}, {"agent"})
 
     def test_OpenShift_s_constraints_allow_what_the_pod_asks_for_and_no_more(self):
-        for values in (SWITCHES["OpenShift"], dict(SWITCHES["OpenShift"], **SWITCHES["no modules"])):
+        for values in (SWITCHES["OpenShift"], dict(SWITCHES["OpenShift"], **SWITCHES["no modules"]), dict(SWITCHES["OpenShift"], **SWITCHES["CSI-Addons"])):
             found = helm.objects(values)
             allowed, pod = only("SecurityContextConstraints", found), pod_of(found)
             asked = {right for one in securities(found).values() for right in one["capabilities"].get("add", [])}
@@ -201,6 +202,8 @@ class Rights(unittest.TestCase):
             self.assertEqual(set(allowed["volumes"]), kinds | {"projected"})
             self.assertEqual(allowed["users"], ["system:serviceaccount:ceph-csi:corbd"])
             self.assertEqual((allowed["allowHostPID"], allowed["allowHostNetwork"], allowed["allowHostIPC"]), (pod["hostPID"], pod["hostNetwork"], False))
+            ports = [one for container in pod["containers"] for one in container.get("ports", [])]
+            self.assertEqual(allowed["allowHostPorts"], bool(ports))
 
 
 class Named(unittest.TestCase):

@@ -19,6 +19,8 @@ REFUSED = {
     "more io threads than the agent takes": ({"nodeplugin.ioThreads": 17}, "nodeplugin.ioThreads: Must be less than or equal to 16"),
     "metrics of volumes that nobody has": ({"nodeplugin.httpMetrics.volumeMetrics": "all"}, "nodeplugin.httpMetrics.volumeMetrics must be one of the following"),
     "a request that is slow after less than a second": ({"nodeplugin.slowRequestSeconds": 0.5}, "nodeplugin.slowRequestSeconds: Invalid type. Expected: integer"),
+    "a second driver under the first one's name": ({"driverName": "blue.rbd.csi.ceph.com"}, "Give fullnameOverride, for example corbd-blue"),
+    "a grace that the chart cannot read": ({"nodeplugin.plugin.extraArgs": ["--leave-grace"]}, "write --leave-grace=SECONDS"),
     "a number that was taken away": ({"nodeplugin.shutdownGraceSeconds": None}, "nodeplugin: shutdownGraceSeconds is required"),
     "a port that was taken away": ({"nodeplugin.httpMetrics.containerPort": None}, "nodeplugin.httpMetrics: containerPort is required"),
     "an unknown update strategy": ({"nodeplugin.updateStrategy": "Recreate"}, "nodeplugin.updateStrategy must be one of the following"),

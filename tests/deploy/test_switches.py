@@ -109,7 +109,7 @@ class Configuration(unittest.TestCase):
         names = dict.fromkeys(("driverName", "configMapName", "configMapKey", "mappingConfigMapName", "mappingConfigMapKey", "kmsConfigMapName",
                                "cephConfConfigMapName", "nodeplugin.priorityClassName", "serviceAccounts.nodeplugin.name"), "17")
         found = helm.objects(dict(names, **{
-            "cephconf": "[global]", "externallyManagedConfigmap": False, "rbac.secretNamespaces": ["18"], "namespace.create": True, "csiAddons.enabled": True,
+            "fullnameOverride": "corbd", "cephconf": "[global]", "externallyManagedConfigmap": False, "rbac.secretNamespaces": ["18"], "namespace.create": True, "csiAddons.enabled": True,
             "prometheusRule.enabled": True, "nodeplugin.podMonitor.enabled": True, "nodeplugin.httpMetrics.service.enabled": True}), namespace="19")
 
         def numbers(value, path):

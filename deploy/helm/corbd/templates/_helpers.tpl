@@ -14,6 +14,16 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Of an object of the whole cluster. A release of the same name in another namespace has its own. ceph-csi's namespace is the default. */}}
+{{- define "corbd.clusterName" -}}
+{{- $name := include "corbd.fullname" . -}}
+{{- if or (eq .Release.Namespace "ceph-csi") (contains .Release.Namespace $name) -}}
+{{- $name -}}
+{{- else -}}
+{{- printf "%s-%s" $name .Release.Namespace | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "corbd.serviceAccount" -}}
 {{- with .Values.serviceAccounts.nodeplugin -}}
 {{- if .create -}}
@@ -68,12 +78,29 @@
 {{- if and .Values.externallyManagedConfigmap (or .Values.csiConfig .Values.csiMapping .Values.encryptionKMSConfig) -}}
 {{- fail "csiConfig, csiMapping and encryptionKMSConfig mean nothing while externallyManagedConfigmap is true: set it to false, or write them into the existing ConfigMaps" -}}
 {{- end -}}
+{{- if and (ne .Values.driverName "rbd.csi.ceph.com") (eq (include "corbd.fullname" .) "corbd") (not .Values.fullnameOverride) -}}
+{{- fail (printf "driverName is %s, and the objects would be named corbd as those of the driver rbd.csi.ceph.com: without Helm's own check they would replace its agents. Give fullnameOverride, for example corbd-%s; fullnameOverride=corbd if there is no other driver" .Values.driverName (splitList "." .Values.driverName | first)) -}}
+{{- end -}}
 {{- if and .Values.nodeplugin.podMonitor.enabled (not .Values.nodeplugin.httpMetrics.enabled) -}}
 {{- fail "nodeplugin.podMonitor.enabled needs nodeplugin.httpMetrics.enabled" -}}
 {{- end -}}
 {{- if and .Values.nodeplugin.httpMetrics.service.enabled (not .Values.nodeplugin.httpMetrics.enabled) -}}
 {{- fail "nodeplugin.httpMetrics.service.enabled needs nodeplugin.httpMetrics.enabled" -}}
 {{- end -}}
+{{- end -}}
+
+{{/* What the pod's agent may take to end: --shutdown-grace and a command to the kernel's driver, or --leave-grace. */}}
+{{- define "corbd.gracePeriod" -}}
+{{- $grace := max 240 (add .Values.nodeplugin.shutdownGraceSeconds 150) -}}
+{{- range .Values.nodeplugin.plugin.extraArgs -}}
+{{- if eq . "--leave-grace" -}}
+{{- fail "nodeplugin.plugin.extraArgs has --leave-grace without its number: write --leave-grace=SECONDS, from which the pod's grace period follows" -}}
+{{- end -}}
+{{- if hasPrefix "--leave-grace=" . -}}
+{{- $grace = max $grace (add 40 (trimPrefix "--leave-grace=" . | int)) -}}
+{{- end -}}
+{{- end -}}
+{{- $grace -}}
 {{- end -}}
 
 {{/* The flags that extraArgs may not have, each with the value that it follows. One given beside its value would contradict the pod around the agent:
