@@ -35,7 +35,6 @@ result<> check_bound(const PersistentVolume& volume, const std::string& driver, 
   if (volume.driver.empty()) return refuse(name + " is not a CSI volume");
   if (volume.driver != driver) return refuse(name + " belongs to driver " + volume.driver);
   if (volume.handle != handle) return refuse(name + " belongs to volume " + volume.handle);
-  if (volume.deleting) return refuse(name + " is being deleted");
   if (!volume.bound) return refuse(name + " is not bound");
   if (!volume.mode.empty() && volume.mode != "Filesystem" && volume.mode != "Block")
     return refuse(name + " has the unknown volumeMode " + volume.mode);

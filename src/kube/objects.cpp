@@ -137,7 +137,6 @@ PersistentVolume persistent_volume_of(const json::object& object) {
   found.fstype = text(object, "spec", "csi", "fsType");
   found.storage_class = text(object, "spec", "storageClassName");
   found.bound = text(object, "status", "phase") == "Bound";
-  found.deleting = at(object, "metadata", "deletionTimestamp") != nullptr;
   found.mode = text(object, "spec", "volumeMode");
   found.read_only = is_true(object, "spec", "csi", "readOnly");
   found.access_modes = list(object, "spec", "accessModes");

@@ -61,7 +61,7 @@ struct PersistentVolume {
   std::string name, uid, driver, handle, fstype;  ///< driver empty: it is no CSI volume
   std::string storage_class;                      ///< empty: it has none
   std::string mode;                               ///< "Filesystem", "Block", or empty: a filesystem
-  bool bound = false, deleting = false, read_only = false;
+  bool bound = false, read_only = false;  ///< one that is being deleted stays bound as long as its claim is there
   std::vector<std::string> access_modes, mount_options;
   std::map<std::string, std::string> attributes;
   std::optional<Reference> node_stage_secret, claim;

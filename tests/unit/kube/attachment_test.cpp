@@ -76,9 +76,6 @@ TEST_CASE(
   other.handle = "x";
   CHECK_THAT(why_not(other), ContainsSubstring("volume x"));
   other = a_volume();
-  other.deleting = true;
-  CHECK_THAT(why_not(other), ContainsSubstring("deleted"));
-  other = a_volume();
   other.bound = false;
   CHECK_THAT(why_not(other), ContainsSubstring("not bound"));
   other = a_volume();

@@ -118,6 +118,15 @@ TEST_CASE("a device without a record is staged as the API server tells, by three
   CHECK(std::get<plan::Staged>(scene.volumes.wishes.front()).claim == plan::PvcRef{"data", "shop", "pv-1"});
 }
 
+// behind Y1
+TEST_CASE("a device whose PersistentVolume is being deleted, and still bound, is staged") {
+  Scene scene;
+  auto& volume = scene.objects.at("/api/v1/persistentvolumes/pv-1");
+  volume.insert(volume.find("\"name\""), R"("deletionTimestamp":"2026-01-01T00:00:00Z",)");
+  scene.finder.start();
+  CHECK(scene.comes([&] { return !scene.volumes.wishes.empty(); }));
+}
+
 TEST_CASE("a volume whose object is missing is skipped, and the reason is shown until it is found") {
   Scene scene;
   const auto [target, name] =
