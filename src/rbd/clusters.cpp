@@ -35,6 +35,12 @@ task<result<image::Resolved>> resolve_to_end(Connections& connections, const Lea
   co_return co_await identify(connections, lease, *target);
 }
 
+template <class T>
+result<T> noted(Connections& connections, const std::shared_ptr<Connection>& asked, result<T> answer) {
+  if (!answer && answer.error().code == errc::permission_denied) connections.retire_denied(asked);
+  return answer;
+}
+
 /// The volume is served without it too, and the provisioner's next look writes it.
 task<> complete_journal(Connections& connections, const Lease& lease, std::int64_t pool_id,
                         const image::Reserved& reserved, image::Key key) {
@@ -62,12 +68,14 @@ task<result<image::Resolved>> locate_to_end(Connections& connections, const Leas
 }
 
 task<> resolve_and_tell(Connections& connections, Lease lease, image::Name name, Promise<image::Resolved> promise) {
-  promise.set(co_await resolve_to_end(connections, lease, name));
+  auto found = co_await resolve_to_end(connections, lease, name);
+  promise.set(noted(connections, lease.connection(), std::move(found)));
 }
 
 task<> locate_and_tell(Connections& connections, Lease lease, image::Reserved reserved, std::string ns,
                        Promise<image::Resolved> promise) {
-  promise.set(co_await locate_to_end(connections, lease, reserved, ns));
+  auto found = co_await locate_to_end(connections, lease, reserved, ns);
+  promise.set(noted(connections, lease.connection(), std::move(found)));
 }
 
 /// Another cluster does not know the image. That must not count as the end of the image.
@@ -81,7 +89,9 @@ result<> is_cluster_of(const Lease& lease, const image::Access& access, const im
 /// If the waiter has left, the image is dropped, which closes it.
 task<> open_and_tell(Connections& connections, Lease lease, image::Key key, image::OpenOptions options,
                      Promise<std::unique_ptr<image::Image>> promise) {
-  auto opened = co_await open_image(connections, std::move(lease), std::move(key), std::move(options));
+  const auto asked = lease.connection();
+  auto answer = co_await open_image(connections, std::move(lease), std::move(key), std::move(options));
+  auto opened = noted(connections, asked, std::move(answer));
   if (!opened)
     promise.set(opened.error());
   else
@@ -123,6 +133,7 @@ class Clusters final : public image::Clusters {
   task<result<>> prepare(image::Access access, std::size_t images, Until until) override {
     return connections_->prepare(std::move(access), images, until);
   }
+  void retire(const image::Access& access) override { connections_->retire(access); }
   task<> look_at_before(bool ended) override { return connections_->look_at_before(ended); }
   using image::Clusters::shutdown;
   task<result<>> shutdown(Until until, Until users) override { return connections_->shutdown(until, users); }
@@ -214,7 +225,9 @@ task<result<>> Clusters::fence_dead(image::Access access, Until until) {
     if (monitors) static_cast<void>(co_await connections_->fence(std::move(*monitors), until));
   }
   if (!lease) co_return lease.error();
-  co_return co_await connections_->fence(std::move(*lease), until);
+  const auto asked = lease->connection();
+  auto fenced = co_await connections_->fence(std::move(*lease), until);
+  co_return noted(*connections_, asked, std::move(fenced));
 }
 
 task<result<>> Clusters::inherit(image::Access access, std::string address, Until until) {
@@ -229,7 +242,8 @@ task<result<image::Header>> Clusters::header(image::Access access, image::Key ke
   if (auto right = is_cluster_of(*lease, access, key); !right) co_return right.error();
   const std::string doing = "looking at the header of image " + key.text();
   auto job = [held = lease->connection(), key] { return look_at_header(*held, key); };
-  co_return co_await (*lease)->group->threads->images.call(connections_->gate(), std::move(job), until, doing);
+  auto found = co_await (*lease)->group->threads->images.call(connections_->gate(), std::move(job), until, doing);
+  co_return noted(*connections_, lease->connection(), std::move(found));
 }
 
 task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access, image::Key key,

@@ -86,13 +86,33 @@ std::shared_ptr<Connection> Connections::choose(Group& group, Need need) {
   std::shared_ptr<Connection> fullest, emptiest;
   std::size_t usable = 0;
   for (const auto& connection : group.serving) {
-    if (need != Need::monitors && connection->node_fenced) continue;
+    if (connection->retired || (need != Need::monitors && connection->node_fenced)) continue;
     ++usable;
     if (!emptiest || connection->users < emptiest->users) emptiest = connection;
     if (need == Need::room_for_image && connection->users >= config_.images_per_connection) continue;
     if (!fullest || connection->users > fullest->users) fullest = connection;
   }
   return fullest || usable < config_.max_connections ? fullest : emptiest;
+}
+
+void Connections::retire(const image::Access& access) {
+  for (auto& group : groups_) {
+    if (group->access != access) continue;
+    for (const auto& connection : std::vector(group->serving)) {
+      connection->retired = true;
+      retire_if_idle(connection);
+    }
+  }
+}
+
+void Connections::retire_denied(std::shared_ptr<Connection> connection) {
+  const auto& serving = connection->group->serving;
+  const auto retired = std::ranges::count_if(serving, [](const auto& one) { return one->retired; });
+  if (connection->retired) return;
+  // Some of its images may lack the right and others not: that is no reason to make ever more clients.
+  if (!connection->images.empty() && static_cast<std::size_t>(retired) >= config_.max_connections) return;
+  connection->retired = true;
+  retire_if_idle(std::move(connection));
 }
 
 // The next caller connects anew, and so sees the end of the fence.
@@ -264,8 +284,8 @@ void Connections::drop_blocklisted() {
 void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   if (connection->users > 0 || connection->cluster == nullptr) return;
   auto& serving = connection->group->serving;
-  const bool spare = !connection->dropped && !connection->node_fenced && !leaving_ && !connection->group->outdated &&
-                     (serving.size() <= 1 || config_.beside);
+  const bool spare = !connection->dropped && !connection->retired && !connection->node_fenced && !leaving_ &&
+                     !connection->group->outdated && (serving.size() <= 1 || config_.beside);
   if (spare) return;
   std::erase(serving, connection);
   shuts_.spawn(shut(std::move(connection)));

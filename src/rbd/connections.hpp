@@ -35,6 +35,7 @@ struct Connection {
   std::size_t users = 0;        ///< open images and calls
   std::uint64_t map_after = 0;  ///< it has the OSD map of the fencing with this number
   bool dropped = false;         ///< takes no new image
+  bool retired = false;         ///< the same, because another client may do better: it ends with its last image
   bool clean = true;            ///< every image was closed well
   bool keeps_locks = false;     ///< locks stay when it ends
   bool recorded = false;        ///< its file is there or being written: it may open images for writing
@@ -151,6 +152,11 @@ class Connections {
   task<result<>> prepare(image::Access access, std::size_t images, Until until);
   task<> look_at_before(bool ended);
   task<result<>> shutdown(Until until, Until users);
+  /// image::Clusters::retire.
+  void retire(const image::Access& access);
+  /// The cluster answered it that it has not the right. Rights are those of the time when a client connected: whoever
+  /// asks next does so on a new one.
+  void retire_denied(std::shared_ptr<Connection> connection);
 
   const Incarnations& incarnations() const { return incarnations_; }
   Gate& gate() { return gate_; }

@@ -159,6 +159,8 @@ class Clusters {
   }
   /// Makes connections that have room for so many images, so that open() need not.
   virtual task<result<>> prepare(Access, std::size_t /*images*/, Until) { co_return result<>(); }
+  /// Nothing begins on its connections any more: each ends with its last image, and whoever comes next gets a new one.
+  virtual void retire(const Access&) {}
   /// Of an agent that began beside another one, which gives it its images one by one: reads again which clients that
   /// one has. As long as it has not `ended`, a client of it counts as ended for each image that it has closed: its lock
   /// may be broken, and nobody fences it.

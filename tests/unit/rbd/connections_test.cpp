@@ -194,6 +194,37 @@ TEST_CASE("a connection stays while a wrong key for the same user is tried") {
   CHECK(scene.dialled == 1);
 }
 
+// field report 14
+TEST_CASE("whoever asks after a client was denied a right gets a new client, and the old one ends with its last user") {
+  Scene scene;
+  auto user = scene.lease(access("lab"));
+  REQUIRE(user->get());
+  const auto denied = user->get()->connection();
+  scene.connections->retire_denied(denied);
+  {
+    auto next = scene.lease(access("lab"));
+    REQUIRE(next->get());
+    CHECK(next->get()->connection() != denied);
+  }
+  CHECK(denied->cluster != nullptr);
+  user.reset();
+  CHECK(eventually(scene.loop.io, [&] { return denied->cluster == nullptr; }));
+  CHECK(scene.dialled == 2);
+}
+
+TEST_CASE("a right that stays missing makes no more clients than a user may have beside those in use") {
+  Scene scene;
+  std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> users;
+  for (int i = 0; i < 100; ++i) {
+    users.push_back(scene.lease(access("lab")));
+    REQUIRE(users.back()->get());
+    const auto connection = users.back()->get()->connection();
+    connection->images.insert(nullptr);  // one that is open; nobody asks it anything
+    scene.connections->retire_denied(connection);
+  }
+  CHECK(static_cast<std::size_t>(scene.dialled) <= rbd::Config{}.max_connections + 1);
+}
+
 TEST_CASE("a fenced node learns of its fence with one new client, and leaves no dead one") {
   Scene scene;
   scene.node_fenced = true;
