@@ -96,7 +96,7 @@ class Agent final {
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
         node_files_(options, files_),
-        evidence_(control_, *clock_, api(), attachments_config()),
+        evidence_(control_, *clock_, api(), attachments_config(), csi::stage_credential),
         shell_(control_, *clock_, ports(), shell_config(options, boot_id)),
         kubernetes_(control_, *clock_,
                     {.pool = files_,

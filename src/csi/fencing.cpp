@@ -19,7 +19,7 @@ std::string value_of(const Map& map, const std::string& name) {
 template <class Request>
 fence::Asker asker_of(const Request& request) {
   fence::Asker asker{value_of(request.parameters(), "clusterID"), value_of(request.secrets(), "userID"),
-                     Secret(value_of(request.secrets(), "userKey"))};
+                     Secret(without_end(value_of(request.secrets(), "userKey")))};
   wipe_secrets(request);
   return asker;
 }

@@ -37,6 +37,11 @@ std::map<std::string, Secret> other_secrets(const Map& secrets) {
   return others;
 }
 
+std::string without_end(std::string key) {
+  key.resize(key.find_last_not_of(" \t\r\n") + 1);
+  return key;
+}
+
 result<> check_id(const std::string& id) {
   if (id.empty()) return invalid("volume ID missing in request");
   if (id.find("..") != id.npos) return invalid("the volume ID contains path traversal sequences");
@@ -126,14 +131,22 @@ result<plan::Capability> capability_of(const VolumeCapability& from) {
   return capability;
 }
 
-result<std::string> secret(const Map& secrets, const char* key) {
-  const auto place = secrets.find(key);
-  if (place == secrets.end() || place->second.empty())
-    return invalid("missing field '" + std::string(key) + "' in secrets");
-  const bool printable =
-      std::all_of(place->second.begin(), place->second.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
-  if (!printable) return invalid("field '" + std::string(key) + "' in secrets has bytes that no user or key can have");
-  return place->second;
+result<std::string> checked_secret(std::string text, const char* key) {
+  if (text.empty()) return invalid("missing field '" + std::string(key) + "' in secrets");
+  const bool printable = std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+  if (!printable)
+    return invalid("field '" + std::string(key) +
+                   "' in secrets has white space or other bytes that no user or key can "
+                   "have");
+  return text;
+}
+
+result<std::string> secret(const Map& secrets, const char* key) { return checked_secret(value(secrets, key), key); }
+
+result<Secret> key_secret(const Map& secrets, const char* key) {
+  auto checked = checked_secret(without_end(value(secrets, key)), key);
+  if (!checked) return checked.error();
+  return Secret(std::move(*checked));
 }
 
 /// The names of pool and image, from the attributes.
@@ -233,29 +246,24 @@ result<> check_service_account(const ::csi::v1::NodePublishVolumeRequest& reques
                "volume " + request.volume_id() + " service account restriction does not match pod's service account"};
 }
 
-struct Credentials {
-  std::string user;
-  Secret key;
-};
+}  // namespace
 
 /// A migrated volume's secret has the key in "key". It has the user in "adminId", unless that is admin.
-result<Credentials> credentials_of(const Map& secrets) {
+result<plan::Credential> credential_of(const Map& secrets) {
   if (const auto migrated = secrets.find("key"); migrated != secrets.end() && !migrated->second.empty()) {
-    auto key = secret(secrets, "key");
+    auto key = key_secret(secrets, "key");
     if (!key) return key.error();
-    if (value(secrets, "adminId").empty()) return Credentials{"admin", Secret(std::move(*key))};
+    if (value(secrets, "adminId").empty()) return plan::Credential{"admin", std::move(*key)};
     auto user = secret(secrets, "adminId");
     if (!user) return user.error();
-    return Credentials{std::move(*user), Secret(std::move(*key))};
+    return plan::Credential{std::move(*user), std::move(*key)};
   }
   auto user = secret(secrets, "userID");
   if (!user) return user.error();
-  auto key = secret(secrets, "userKey");
+  auto key = key_secret(secrets, "userKey");
   if (!key) return key.error();
-  return Credentials{std::move(*user), Secret(std::move(*key))};
+  return plan::Credential{std::move(*user), std::move(*key)};
 }
-
-}  // namespace
 
 result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, const cephcsi::Mounters& mounters) {
   if (!request.has_volume_capability()) return invalid("volume capability missing in request");
@@ -268,10 +276,9 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, con
   wish.path = request.staging_target_path();
   wish.capability = std::move(*capability);
   if (auto done = complete(request, mounters, wish); !done) return done.error();
-  auto credentials = credentials_of(request.secrets());
-  if (!credentials) return credentials.error();
-  wish.user = std::move(credentials->user);
-  wish.key = std::move(credentials->key);
+  auto credential = credential_of(request.secrets());
+  if (!credential) return credential.error();
+  wish.credential = std::move(*credential);
   wish.passphrase = Secret(value(request.secrets(), kPassphrase));
   wish.secrets = other_secrets(request.secrets());
   return plan::Wish(std::move(wish));

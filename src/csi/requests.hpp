@@ -13,6 +13,11 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request);
 result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, const cephcsi::Mounters& mounters = {});
 result<plan::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
 
+/// A Ceph key without the white space at its end. Ceph does not mind it, and `echo KEY | base64` makes it.
+std::string without_end(std::string key);
+/// The Ceph user and key of a node-stage secret.
+result<plan::Credential> credential_of(const google::protobuf::Map<std::string, std::string>& secrets);
+
 inline constexpr const char* kPassphrase = "encryptionPassphrase";
 /// What a secret has beside the Ceph user and the passphrase.
 std::map<std::string, Secret> other_secrets(const google::protobuf::Map<std::string, std::string>& secrets);

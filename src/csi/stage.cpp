@@ -18,6 +18,14 @@ result<Mode::Mode> mode_of(const std::string& access_mode) {
 
 }  // namespace
 
+result<plan::Credential> stage_credential(const std::map<std::string, Secret>& secrets) {
+  ::csi::v1::NodeStageVolumeRequest request;
+  for (const auto& [name, secret] : secrets) (*request.mutable_secrets())[name] = std::string(secret.reveal());
+  auto credential = credential_of(request.secrets());
+  wipe_secrets(request);
+  return credential;
+}
+
 result<plan::Wish> stage_wish(const orchestrator::StageArguments& arguments) {
   const auto mode = mode_of(arguments.access_mode);
   if (!mode) return mode.error();

@@ -52,6 +52,32 @@ std::optional<duration> pause_before_retry(const Wish& wish, const result<>& out
   return pause;
 }
 
+bool is_refusal(const Error& error) {
+  return error.code == errc::unauthenticated || error.code == errc::permission_denied;
+}
+
+bool may_have_other_credential(const Wish& wish, bool has_record, const Facts& facts) {
+  return has_record && facts.refused && !std::holds_alternative<Staged>(wish);
+}
+
+Error with_secret(Error refused, const StageSecret& secret, bool tried) {
+  const std::string name = secret.name.empty() ? "its node-stage Secret" : secret.name;
+  std::string& text = refused.text;
+  if (secret.name.empty() && secret.why.empty())
+    text +=
+        ". No API server knows its Secret: stage it again with a user and key that work (a host's volume: correct "
+        "the keyring, then `corbd mount` again)";
+  else if (!secret.credential)
+    text += "; " + name + " cannot be asked for others: " + secret.why;
+  else if (tried)
+    text += "; " + name + " has another user or key (user " + secret.credential->user +
+            "), and the cluster refuses them too: give it those of `ceph auth get client." + secret.credential->user +
+            "`";
+  else
+    text += "; " + name + " has this user and key too: correct it, or the user's key and rights in Ceph";
+  return refused;
+}
+
 bool tells_of_ownership(const Wish& wish, const result<>& outcome, const Facts& facts) {
   if (facts.ownership || facts.attachment) return true;
   if (outcome) return !std::holds_alternative<Unpublished>(wish);

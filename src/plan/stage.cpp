@@ -45,8 +45,8 @@ Decision stage_new(const Situation& view, const Staged& wish) {
                   "image " + image_text(view.seen.facts.resolved->name, view.seen.facts.resolved->key) + " of volume " +
                       view.id + " has " + std::to_string(view.seen.facts.resolved->size) +
                       " bytes, less than 1 MiB: grow it");
-  const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features, cephcsi::key_type(wish.key.reveal()),
-                                view.seen.kernel_client);
+  const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features,
+                                cephcsi::key_type(wish.credential.key.reveal()), view.seen.kernel_client);
   if (!kind) return refuse(kind.error().code, "volume " + view.id + ": " + kind.error().text);
   Record record = new_record(view, wish, *view.seen.facts.resolved);
   record.kind = *kind;
@@ -138,7 +138,7 @@ Record new_record(const Situation& view, const Staged& wish, const image::Resolv
   record.volume_id = view.id;
   record.driver = view.policy.driver;
   record.source = found_at(wish.source, image);
-  record.user = wish.user;
+  record.user = wish.credential.user;
   record.key = image.key;
   (encrypts_files(image) ? record.file_kms_id : record.kms_id) = image.kms_id;
   if (!image.kms_id.empty()) record.tenant = image.tenant;
@@ -178,7 +178,11 @@ Decision stage(const Situation& view, const Staged& wish) {
     return make_filesystem(view, target, capability);
   }
   if (auto step = open_folder(view, target)) return *step;
-  if (staging->complete) return leave_to_kernel(view);
+  if (staging->complete) {
+    // Nothing was opened, so the cluster has not said yet whether they are right. They would go with this process.
+    if (view.seen.credential_untried) return Step(step::TryCredential{});
+    return leave_to_kernel(view);
+  }
   if (auto step = finish_mount(view, capability, target)) return *step;
   Record staged = record;
   staged.format.clear();

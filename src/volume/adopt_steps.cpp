@@ -29,7 +29,8 @@ void AdoptSteps::watch_silence(Volume& volume) {
 
 /// Which client that process is. Nothing is known where the cluster does not tell, or the process may be another one.
 task<> AdoptSteps::look_at_uncached(Volume& volume, std::uint32_t index, std::string process) {
-  if (volume.key.known().empty() || (process == volume.other.uncached_process && !volume.record->uncached.empty()))
+  if (volume.credentials.known().empty() ||
+      (process == volume.other.uncached_process && !volume.record->uncached.empty()))
     co_return;
   auto to = access(volume);
   if (!to) co_return;

@@ -14,9 +14,9 @@ constexpr int kOpenAtOnce = 4;
 
 struct HeadStart::Preopening {
   struct Image {
-    std::string volume_id;
+    Record record;
+    Credential credential;
     image::Access access;
-    image::Key key;
   };
   std::vector<Image> left;
   std::vector<std::pair<image::Access, std::size_t>> connections;  ///< for so many images each
@@ -30,13 +30,14 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   Preopening preopening{{}, {}, {}, until};
   for (const auto& record : *records) {
     if (!record.device || !traits(record.kind).served) continue;
-    const auto key = co_await ports_.records.load_key(record.volume_id);
-    const auto access = key ? access_of(ports_, record, *key) : result<image::Access>(key.error());
+    auto key = co_await ports_.records.load_key(record);
+    const Credential credential{record.user, key ? std::move(*key) : Secret()};
+    const auto access = key ? access_of(ports_, record, credential) : result<image::Access>(key.error());
     if (!access) {
       preopening.unopened.push_back(record.volume_id);
       continue;
     }
-    preopening.left.push_back({record.volume_id, *access, record.key});
+    preopening.left.push_back({record, credential, *access});
     auto& all = preopening.connections;
     const auto place = std::ranges::find(all, *access, &std::pair<image::Access, std::size_t>::first);
     if (place == all.end())
@@ -58,16 +59,45 @@ task<> HeadStart::preopen_images(Preopening& preopening) {
   while (!preopening.left.empty()) {
     const auto image = std::move(preopening.left.back());
     preopening.left.pop_back();
-    image::OpenOptions options;
-    options.read_only = true;
-    auto opened = co_await ports_.clusters.open(image.access, image.key, options, preopening.until);
-    if (opened) {
-      static_cast<void>(co_await (*opened)->close(preopening.until));
-      continue;
-    }
-    log::info("image.not_preopened", {{"volume", image.volume_id}, {"error", opened.error().text}});
-    preopening.unopened.push_back(image.volume_id);
+    auto opened = co_await open_once(image.record, image.access, preopening.until);
+    if (!opened && is_refusal(opened.error()))
+      opened = co_await open_with_secret(image.record, image.credential, opened.error(), preopening.until);
+    if (opened) continue;
+    log::info("image.not_preopened", {{"volume", image.record.volume_id}, {"error", opened.error().text}});
+    preopening.unopened.push_back(image.record.volume_id);
   }
+}
+
+task<result<>> HeadStart::open_once(const Record& record, image::Access access, Until until) {
+  image::OpenOptions options;
+  options.read_only = true;
+  auto opened = co_await ports_.clusters.open(std::move(access), record.key, std::move(options), until);
+  if (!opened) co_return opened.error();
+  static_cast<void>(co_await (*opened)->close(until));
+  co_return result<>();
+}
+
+/// They were rotated while the volume was served, and no stage brought the new ones since.
+task<result<>> HeadStart::open_with_secret(const Record& record, Credential refused, Error error, Until until) {
+  const StageSecret secret = co_await ports_.orchestrator.stage_secret(record.volume_id);
+  Credentials credentials;
+  credentials.loaded(refused);
+  if (!secret.credential || !credentials.take(*secret.credential, error.code))
+    co_return with_secret(std::move(error), secret, false);
+  const auto access = access_of(ports_, record, *secret.credential);
+  if (!access) co_return access.error();
+  auto opened = co_await open_once(record, *access, until);
+  if (!opened) co_return is_refusal(opened.error()) ? with_secret(opened.error(), secret, true) : opened.error();
+  log::info("credential.from_secret",
+            {{"volume", record.volume_id}, {"secret", secret.name}, {"user", secret.credential->user}});
+  newer_.insert_or_assign(record.volume_id, Newer{std::move(refused), *secret.credential});
+  co_return result<>();
+}
+
+std::optional<Credential> HeadStart::instead_of(const std::string& volume_id, const Credential& loaded) const {
+  const auto place = newer_.find(volume_id);
+  if (place == newer_.end() || place->second.refused != loaded) return std::nullopt;
+  return place->second.taken;
 }
 
 task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
@@ -90,8 +120,8 @@ task<> HeadStart::fence_one(image::Access access, Until until) {
 task<> HeadStart::fence_early(Until until) {
   std::vector<image::Access> clusters;
   for (const auto& [id, volume] : volumes_) {
-    if (!volume->history.unserved_since || volume->key.known().empty()) continue;
-    auto access = access_of(ports_, *volume->record, volume->key.known());
+    if (!volume->history.unserved_since || volume->credentials.known().empty()) continue;
+    auto access = access_of(ports_, *volume->record, volume->credentials.known());
     if (access && std::ranges::find(clusters, *access) == clusters.end()) clusters.push_back(std::move(*access));
   }
   Gate& fencing = gates_.emplace_back(control_, clock_);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <list>
+#include <map>
+#include <optional>
 
 #include "corbd/core/gate.hpp"
 #include "volume_map.hpp"
@@ -15,17 +17,25 @@ class HeadStart {
   /// As Shell's.
   task<result<std::vector<std::string>>> preopen(Until until);
   task<> fence_early(Until until);
+  /// What preopen() found in the volume's Secret instead of `loaded`, which the cluster refused.
+  std::optional<Credential> instead_of(const std::string& volume_id, const Credential& loaded) const;
 
  private:
+  struct Newer {
+    Credential refused, taken;
+  };
   struct Preopening;
   task<result<Preopening>> plan(Until until);
   task<> connect_ahead(image::Access access, std::size_t images, Until until);
   task<> preopen_images(Preopening& preopening);
+  task<result<>> open_once(const Record& record, image::Access access, Until until);
+  task<result<>> open_with_secret(const Record& record, Credential refused, Error error, Until until);
   task<> fence_one(image::Access access, Until until);
   executor control_;
   Clock& clock_;
   const Ports& ports_;
   const VolumeMap& volumes_;
+  std::map<std::string, Newer> newer_;  ///< by volume ID
   /// Here, because a dying process ends coroutines in any order.
   std::list<Gate> gates_;
 };

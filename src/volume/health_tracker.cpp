@@ -50,7 +50,7 @@ void HealthTracker::note_outcome(Volume& volume, const Wish& wish, const result<
   const bool lost = volume.history.last_error && volume.history.last_error->code == errc::lost;
   if (!lost) volume.history.lost_since.reset();
   if (lost && !volume.history.lost_since) volume.history.lost_since = clock_.now();
-  if (!outcome && outcome.error().code == errc::unauthenticated) volume.key.refused();
+  if (!outcome && volume.facts.refused) volume.credentials.refused();
   note_health(volume, volume.history.last_error ? volume.history.last_error->text : std::string(name(wish)) + " done");
 }
 

@@ -37,7 +37,7 @@ bool may_be_elsewhere(const Error& error) {
 }
 
 image::Access access_to(std::string cluster_id, const Cluster& cluster, const Staged& wish) {
-  return {std::move(cluster_id), cluster.monitors, wish.user, wish.key,
+  return {std::move(cluster_id), cluster.monitors, wish.credential.user, wish.credential.key,
           cephcsi::with_policy(wish.source.serving.config, cluster.reads)};
 }
 

@@ -6,6 +6,9 @@
 namespace corbd::volume {
 namespace {
 
+/// A stage of a volume that is served waits no longer for a cluster that is silent.
+constexpr std::chrono::seconds kTriedWithin{10};
+
 /// The image behind the device is gone, whatever has its name now. This is a fact for the planner, not a failure.
 bool is_gone(const Volume& volume, const Error& error) {
   return volume.record->device.has_value() && error.code == errc::not_found;
@@ -24,6 +27,31 @@ task<result<>> ImageSteps::fence(Volume& volume) {
   if (!fenced) co_return fenced;
   volume.facts.fenced = true;
   log::info("cluster.fenced", {{"volume", volume.id}, {"cluster", volume.record->source.cluster_id}});
+  co_return result<>();
+}
+
+task<result<>> ImageSteps::try_credential(Volume& volume) {
+  const Credential before = volume.credentials.known();
+  volume.credentials.tried();
+  const auto to = access(volume);
+  if (!to) co_return result<>();
+  // The header's object is readable with the rights that every stage needs.
+  const auto header =
+      co_await ports_.clusters.header(*to, volume.record->key, deadline().at_most(clock_.now() + kTriedWithin));
+  if (!header) {
+    log::warning("credential.not_taken", {{"volume", volume.id},
+                                          {"user", to->user},
+                                          {"error", header.error().text},
+                                          {"effect", "the volume keeps the user and key that serve it"}});
+    if (is_refusal(header.error()))
+      health_.notify(volume.id, {"CredentialRefused", true,
+                                 "Its node-stage Secret has a user and key that the cluster refuses: " +
+                                     header.error().text + ". Correct it before this node's agent starts again."});
+    co_return result<>();
+  }
+  co_await records_.credential_worked(volume);
+  log::info("credential.replaced", {{"volume", volume.id}, {"user", to->user}, {"before", before.user}});
+  if (const auto old = access_of(ports_, *volume.record, before)) ports_.clusters.retire(*old);
   co_return result<>();
 }
 
@@ -106,7 +134,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
   volume.server.set(OpenImage{std::move(*opened), lost});
   volume.facts.ownership.reset();
   log::info("image.opened", {{"volume", volume.id}, {"image", volume.record->key.text()}});
-  co_await records_.key_worked(volume);
+  co_await records_.credential_worked(volume);
   co_return result<>();
 }
 

@@ -18,6 +18,7 @@ class ImageSteps : StepTools {
   ImageSteps(StepTools tools, RecordSteps& records, const HealthTracker& health, CloseInBackground close_in_background)
       : StepTools(tools), records_(records), health_(health), close_in_background_(std::move(close_in_background)) {}
   task<result<>> fence(Volume& volume);
+  task<result<>> try_credential(Volume& volume);
   /// What the planner asks of the image.
   task<result<>> look(Volume& volume, Fact fact);
   task<result<>> open(Volume& volume);

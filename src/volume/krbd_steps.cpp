@@ -23,8 +23,8 @@ task<result<>> KrbdSteps::map(Volume& volume) {
   if (!cluster) co_return cluster.error();
   device::MapArgs args;
   args.monitors = cluster->monitors;
-  args.user = volume.record->user;
-  args.key = volume.key.asks_with();
+  args.user = volume.credentials.asks_with().user;
+  args.key = volume.credentials.asks_with().key;
   args.name = {source.pool, source.ns, source.image};
   args.image = volume.record->key;
   args.read_only = volume.record->read_only;
@@ -33,8 +33,10 @@ task<result<>> KrbdSteps::map(Volume& volume) {
   // Another client may come during the map, so the planner looks again.
   volume.facts.ownership.reset();
   auto mapped = co_await ports_.kernel.map(std::move(args), owner(volume), deadline());
-  if (mapped) log::info("device.mapped", {{"volume", volume.id}, {"image", volume.record->key.text()}});
-  co_return mapped;
+  if (!mapped) co_return mapped;
+  log::info("device.mapped", {{"volume", volume.id}, {"image", volume.record->key.text()}});
+  co_await records_.credential_worked(volume);
+  co_return result<>();
 }
 
 task<result<>> KrbdSteps::unmap(Volume& volume) {

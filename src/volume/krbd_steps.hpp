@@ -1,15 +1,18 @@
 // The steps for a device of the kernel client.
 #pragma once
 
-#include "step_tools.hpp"
+#include "record_steps.hpp"
 
 namespace corbd::volume {
 
 class KrbdSteps : StepTools {
  public:
-  using StepTools::StepTools;
+  KrbdSteps(StepTools tools, RecordSteps& records) : StepTools(tools), records_(records) {}
   task<result<>> map(Volume& volume);
   task<result<>> unmap(Volume& volume);
+
+ private:
+  RecordSteps& records_;
 };
 
 }  // namespace corbd::volume

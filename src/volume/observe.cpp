@@ -111,7 +111,8 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   seen.access_lost = volume.history.access_lost;
   if (volume.history.in_use_since) seen.in_use_for = now - *volume.history.in_use_since;
   if (volume.history.lost_since) seen.lost_for = now - *volume.history.lost_since;
-  seen.key_known = !volume.key.known().empty();
+  seen.key_known = !volume.credentials.known().empty();
+  seen.credential_untried = volume.credentials.untried();
   seen.facts = volume.facts;
   // A disconnect that outlived its caller counts too.
   if (const auto* device = seen.device(); device != nullptr && device->disconnected) seen.facts.disconnected = true;

@@ -18,7 +18,7 @@ task<result<Holding>> OtherClients::holders(ImageAt at, bool take, Until until) 
       co_return Error{errc::failed_precondition, "volume " + at.volume_id +
                                                      " has a device on this node: whether the image is its own, only "
                                                      "`corbd heal` finds out"};
-    const auto to = access_of(ports_, *volume.record, volume.key.known());
+    const auto to = access_of(ports_, *volume.record, volume.credentials.known());
     if (!to) co_return to.error();
     co_return co_await look(*to, image::Key(volume.record->key), at, take, until);
   }
@@ -75,7 +75,7 @@ task<Users> OtherClients::users(std::string cluster_id, Until until) {
     if (!volume->record || volume->record->source.cluster_id != cluster_id) continue;
     const auto& key = volume->record->key;
     if (pools.contains({key.pool_id, key.ns})) continue;
-    auto to = access_of(ports_, *volume->record, volume->key.known());
+    auto to = access_of(ports_, *volume->record, volume->credentials.known());
     if (!to) continue;
     pools.emplace(std::pair(key.pool_id, key.ns), Pool{std::move(*to), volume->record->source.pool});
   }

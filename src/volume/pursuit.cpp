@@ -28,7 +28,7 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
   auto ready = co_await prepare(volume, wish);
   if (!ready) co_return ready;
   const auto before = volume.record;
-  auto outcome = co_await pursue(volume, wish);
+  auto outcome = co_await pursue_with_secret(volume, wish);
   if (outcome && volume.record && volume.writes.unsure && must_be_durable(wish))
     outcome = co_await rewrite_record(volume, wish);
   if (outcome) {
@@ -40,6 +40,30 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
   log::info("volume.undo", {{"volume", volume.id}, {"wish", name(wish)}, {"because", failure.error.text}});
   auto undone = co_await pursue(volume, *failure.undo);
   co_return undone ? failure.error : undo_failed(failure.error, undone.error());
+}
+
+task<result<>> Pursuit::pursue_with_secret(Volume& volume, const Wish& wish) {
+  auto outcome = co_await pursue(volume, wish);
+  if (outcome || !may_have_other_credential(wish, volume.record.has_value(), volume.facts)) co_return outcome;
+  co_return co_await ask_secret(volume, wish, outcome.error());
+}
+
+task<result<>> Pursuit::ask_secret(Volume& volume, const Wish& wish, Error refused) {
+  const StageSecret secret = co_await ports_.orchestrator.stage_secret(volume.id);
+  if (!secret.credential || !volume.credentials.take(*secret.credential, refused.code))
+    co_return with_secret(std::move(refused), secret, false);
+  log::info("credential.from_secret",
+            {{"volume", volume.id}, {"secret", secret.name}, {"user", secret.credential->user}});
+  // What serves the volume keeps its client. The next opening uses what the cluster takes now.
+  if (volume.server.link() != nullptr) {
+    const Step attempt = step::TryCredential{};
+    static_cast<void>(co_await steps_.run(volume, attempt, wish));
+    co_return with_secret(std::move(refused), secret, volume.credentials.undecided());
+  }
+  if (volume.server.image() != nullptr) co_await leave_image(volume, wish);
+  volume.facts.refused = false;
+  auto again = co_await pursue(volume, wish);
+  co_return again || !volume.facts.refused ? again : with_secret(again.error(), secret, true);
 }
 
 task<result<>> Pursuit::rewrite_record(Volume& volume, const Wish& wish) {
@@ -68,7 +92,7 @@ task<result<>> Pursuit::drop_leftover_key(Volume& volume, const Wish& wish, bool
 
 task<result<>> Pursuit::prepare(Volume& volume, const Wish& wish) {
   volume.facts = Facts();
-  volume.key.begin(wish, volume.record.has_value());
+  volume.credentials.begin(wish, volume.record.has_value());
   if (const auto* staged = std::get_if<Staged>(&wish)) {
     if (staged->attachment.state != Attachment::State::unknown) volume.facts.attachment = staged->attachment;
     co_return co_await ports_.files.check_path(staged->path, true);
@@ -144,6 +168,7 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
 task<result<>> Pursuit::step_failed(Volume& volume, const Wish& wish, Step step, Error error) {
   if (!std::holds_alternative<step::StopSession>(step) && !std::holds_alternative<step::CloseImage>(step))
     co_await leave_without_device(volume, wish);
+  volume.facts.refused = asks_cluster(step) && is_refusal(error);
   co_return with_context(std::string(plan::name(step)) + " of volume " + volume.id, error);
 }
 

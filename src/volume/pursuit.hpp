@@ -26,6 +26,8 @@ class Pursuit {
  private:
   task<result<>> prepare(Volume& volume, const Wish& wish);
   task<result<>> pursue(Volume& volume, Wish wish);
+  task<result<>> pursue_with_secret(Volume& volume, const Wish& wish);
+  task<result<>> ask_secret(Volume& volume, const Wish& wish, Error refused);
   /// After success whose record may not be on the disk.
   task<result<>> rewrite_record(Volume& volume, const Wish& wish);
   /// After an unstage that had no record: a stage may have left a key.

@@ -5,10 +5,20 @@
 #include "corbd/core/log.hpp"
 
 namespace corbd::volume {
+namespace {
+
+/// With two, credential_worked() saves the one that the cluster takes.
+bool saves_credential(const Volume& volume) {
+  return volume.credentials.to_be_saved() && !volume.credentials.undecided();
+}
+
+}  // namespace
 
 task<result<>> RecordSteps::write(Volume& volume, const step::WriteRecord& step) {
-  volume.writes.under_way = step.record;
-  auto saved = co_await save(volume, step.record);
+  Record record = step.record;
+  if (saves_credential(volume)) record.user = volume.credentials.known().user;
+  volume.writes.under_way = record;
+  auto saved = co_await save(volume, record);
   volume.writes.under_way.reset();
   // The write may have happened all the same, so the caller must not forget the volume.
   if (!saved && final_for_caller(saved.error().code)) saved = Error{errc::state_write, saved.error().text};
@@ -17,31 +27,33 @@ task<result<>> RecordSteps::write(Volume& volume, const step::WriteRecord& step)
   // The first refusal may be chance, so the step fails and is tried again.
   if (!saved && !(step.may_fail && refused_again)) co_return saved;
   if (!saved) log::warning("record.not_written", {{"volume", volume.id}, {"error", saved.error().text}});
-  volume.record = step.record;
+  volume.record = std::move(record);
   co_return result<>();
 }
 
 task<result<>> RecordSteps::save(Volume& volume, Record record) {
   const Write write(writes_);
-  // With two keys, key_worked() saves the one that the cluster takes.
-  if (!volume.key.undecided())
-    if (auto saved = co_await save_key(volume); !saved) co_return saved;
-  co_return co_await ports_.records.save(std::move(record));
-}
-
-task<result<>> RecordSteps::save_key(Volume& volume) {
-  if (!volume.key.to_be_saved()) co_return result<>();
-  const Write write(writes_);
-  auto saved = co_await ports_.records.save_key(volume.id, volume.key.known());
-  if (saved) volume.key.saved();
+  if (!saves_credential(volume)) co_return co_await ports_.records.save(std::move(record));
+  auto saved = co_await ports_.records.save_with_key(std::move(record), volume.credentials.known().key);
+  if (saved) volume.credentials.saved();
   co_return saved;
 }
 
-/// If the key file cannot be written, healing goes on, and the next write of the
-/// record tries again.
-task<> RecordSteps::key_worked(Volume& volume) {
-  volume.key.worked();
-  if (auto saved = co_await save_key(volume); !saved)
+/// If its files cannot be written, healing goes on, and the next write of the record tries again.
+task<> RecordSteps::credential_worked(Volume& volume) {
+  volume.credentials.worked();
+  if (!volume.credentials.to_be_saved()) co_return;
+  const Write write(writes_);
+  const Credential& known = volume.credentials.known();
+  const bool renamed = std::exchange(volume.record->user, known.user) != known.user;
+  result<> saved;
+  if (renamed)
+    saved = co_await ports_.records.save_with_key(*volume.record, known.key);
+  else
+    saved = co_await ports_.records.save_key(volume.id, known.key);
+  if (saved)
+    volume.credentials.saved();
+  else
     log::warning("key.not_written", {{"volume", volume.id}, {"error", saved.error().text}});
 }
 
@@ -54,7 +66,7 @@ task<result<>> RecordSteps::drop(Volume& volume, const Wish& wish) {
   volume.record.reset();
   volume.usage.last.reset();
   volume.writes.unsure = false;
-  volume.key.record_dropped(wish);
+  volume.credentials.record_dropped(wish);
   co_return result<>();
 }
 

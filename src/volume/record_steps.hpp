@@ -10,8 +10,8 @@ class RecordSteps : StepTools {
   using StepTools::StepTools;
   task<result<>> write(Volume& volume, const step::WriteRecord& step);
   task<result<>> drop(Volume& volume, const Wish& wish);
-  /// The cluster took this operation's key.
-  task<> key_worked(Volume& volume);
+  /// The cluster took this operation's user and key.
+  task<> credential_worked(Volume& volume);
   /// A record or a key is being written, or removed.
   bool writing() const { return writes_ > 0; }
 
@@ -28,7 +28,6 @@ class RecordSteps : StepTools {
     std::size_t& all_;
   };
   task<result<>> save(Volume& volume, Record record);
-  task<result<>> save_key(Volume& volume);
   std::size_t writes_ = 0;  ///< that are under way
 };
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
@@ -12,6 +13,28 @@ namespace corbd::volume {
 namespace {
 
 constexpr std::size_t kMaxRecordBytes = 1 << 20;
+
+constexpr std::size_t kMaxKeyBytes = 4096;
+constexpr const char* kNext = ".next";
+
+result<> write_next(const std::string& path, const std::string& user, const Secret& key) {
+  const Secret both(user + "\n" + std::string(key.reveal()));
+  return write_durably(path + kNext, both.reveal(), 0600);
+}
+
+/// The key that `.next` beside `path` has, if it is that user's.
+std::optional<Secret> read_next(const std::string& path, const std::string& user) {
+  auto content = read_file(path + kNext, kMaxKeyBytes);
+  if (!content) return std::nullopt;
+  const Secret both(std::move(*content));
+  if (!both.reveal().starts_with(user + "\n")) return std::nullopt;
+  return Secret(std::string(both.reveal().substr(user.size() + 1)));
+}
+
+result<> write_key(const std::string& path, const Secret& key) {
+  auto written = write_durably(path, key.reveal(), 0600);
+  return written ? remove_durably(path + kNext) : written;
+}
 
 /// Keeps a file that a helper holds, because it tells of that helper. A later start removes it.
 void remove_busy_file(const std::string& path) {
@@ -34,18 +57,25 @@ class Files final : public RecordStore {
   }
   task<result<>> save(Record record) override {
     auto job = [path = record_path(record.volume_id), bytes = encode(record)]() -> result<> {
-      const auto there = read(path);
-      const errc found = there ? errc::ok : there.error().code;
-      if (found == errc::state_newer)
-        return Error{errc::state_newer,
-                     path + " was written by a newer version of the agent (" + there.error().text +
-                         "): start that version again, or remove the file if nothing uses the volume"};
-      // It may be a newer version's.
-      if (found != errc::ok && found != errc::not_found && found != errc::state_corrupt)
-        return Error{errc::state_write, there.error().text};
+      if (const auto there = check_replaceable(path); !there) return there.error();
       return write_durably(path, bytes, 0600);
     };
     co_return co_await pool_.run(job, {}, "writing a record");
+  }
+  task<result<>> save_with_key(Record record, Secret key) override {
+    auto job = [path = record_path(record.volume_id), bytes = encode(record), keys = key_path(record.volume_id),
+                user = record.user, key = std::move(key)]() -> result<> {
+      const auto there = check_replaceable(path);
+      if (!there) return there.error();
+      const bool renamed = !there->empty() && *there != user;
+      if (renamed)
+        if (auto kept = write_next(keys, user, key); !kept) return kept;
+      if (!renamed)
+        if (auto saved = write_key(keys, key); !saved) return saved;
+      if (auto saved = write_durably(path, bytes, 0600); !saved || !renamed) return saved;
+      return write_key(keys, key);
+    };
+    co_return co_await pool_.run(job, {}, "writing a record and its key");
   }
   task<result<>> drop(std::string volume_id) override {
     auto job = [path = record_path(volume_id), busy = busy_file(volume_id)] {
@@ -56,18 +86,25 @@ class Files final : public RecordStore {
     co_return co_await pool_.run(job, {}, "removing a record");
   }
   task<result<>> save_key(std::string volume_id, Secret key) override {
-    auto job = [path = key_path(volume_id), key = std::move(key)] { return write_durably(path, key.reveal(), 0600); };
+    auto job = [path = key_path(volume_id), key = std::move(key)] { return write_key(path, key); };
     co_return co_await pool_.run(job, {}, "writing a key file");
   }
-  task<result<Secret>> load_key(std::string volume_id) override {
-    auto job = [path = key_path(volume_id)]() -> result<Secret> {
-      auto content = read_file(path, 4096);
+  task<result<Secret>> load_key(const Record& record) override {
+    auto job = [path = key_path(record.volume_id), user = record.user]() -> result<Secret> {
+      if (auto next = read_next(path, user)) return std::move(*next);
+      auto content = read_file(path, kMaxKeyBytes);
       if (!content) return content.error();
       return Secret(std::move(*content));
     };
     co_return co_await pool_.run(job, {}, "reading a key file");
   }
-  task<result<>> drop_key(std::string volume_id) override { return remove(key_path(volume_id)); }
+  task<result<>> drop_key(std::string volume_id) override {
+    auto job = [path = key_path(volume_id)] {
+      auto removed = remove_durably(path);
+      return removed ? remove_durably(path + kNext) : removed;
+    };
+    co_return co_await pool_.run(job, {}, "removing a key file");
+  }
   std::string busy_file(const std::string& volume_id) const override {
     return records_ + "/" + sha256_hex(volume_id) + ".busy";
   }
@@ -77,11 +114,6 @@ class Files final : public RecordStore {
     return records_ + "/" + sha256_hex(volume_id) + ".json";
   }
   std::string key_path(const std::string& volume_id) const { return keys_ + "/" + sha256_hex(volume_id); }
-
-  task<result<>> remove(std::string path) {
-    auto job = [path = std::move(path)] { return remove_durably(path); };
-    co_return co_await pool_.run(job, {}, "removing a key file");
-  }
 
   static result<Loaded> load_all(const std::string& records, const std::string& keys) {
     if (auto made = make_folder(records, 0700); !made) return made.error();
@@ -94,7 +126,7 @@ class Files final : public RecordStore {
           !std::filesystem::exists(std::filesystem::path(entry.path()).replace_extension(".json"), ignored))
         remove_busy_file(entry.path());
       if (entry.path().extension() == ".json")
-        if (auto read = load_one(entry.path(), loaded); !read) return read.error();
+        if (auto read = load_one(entry.path(), keys, loaded); !read) return read.error();
     }
     if (failed) return Error{errc::unavailable, "listing " + records + ": " + failed.message()};
     return loaded;
@@ -110,17 +142,39 @@ class Files final : public RecordStore {
     return all;
   }
 
+  /// Whether the record may be written anew; the user that it names now, if it can be read.
+  static result<std::string> check_replaceable(const std::string& path) {
+    const auto there = read(path);
+    const errc found = there ? errc::ok : there.error().code;
+    if (found == errc::state_newer)
+      return Error{errc::state_newer, path + " was written by a newer version of the agent (" + there.error().text +
+                                          "): start that version again, or remove the file if nothing uses the volume"};
+    // It may be a newer version's.
+    if (found != errc::ok && found != errc::not_found && found != errc::state_corrupt)
+      return Error{errc::state_write, there.error().text};
+    return there ? there->user : std::string();
+  }
+
   static result<Record> read(const std::string& path) {
     auto bytes = read_file(path, kMaxRecordBytes);
     if (!bytes) return bytes.error();
     return decode(*bytes);
   }
 
+  /// What save_with_key() had begun. An older version reads the key file alone.
+  static void finish_key(const std::string& path, const std::string& user) {
+    if (auto next = read_next(path, user))
+      static_cast<void>(write_key(path, *next));
+    else
+      static_cast<void>(remove_durably(path + kNext));
+  }
+
   /// Sets aside only what is proven corrupt. A record that cannot be read now may be the only thing that knows of a
   /// device in use.
-  static result<> load_one(const std::string& path, Loaded& loaded) {
+  static result<> load_one(const std::string& path, const std::string& keys, Loaded& loaded) {
     auto record = read(path);
     if (record) {
+      finish_key(keys + "/" + sha256_hex(record->volume_id), record->user);
       loaded.records.push_back(std::move(*record));
       return {};
     }

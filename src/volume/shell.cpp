@@ -96,10 +96,10 @@ task<result<>> Shell::Impl::start() {
       publish.staging = ports_.files.real_path(std::move(publish.staging));
     }
     Volume& volume = volumes_.find_or_create(record.volume_id);
-    auto key = co_await ports_.records.load_key(record.volume_id);
-    if (key) {
-      volume.key.loaded(std::move(*key));
-    }
+    auto key = co_await ports_.records.load_key(record);
+    if (key) volume.credentials.loaded({record.user, std::move(*key)});
+    if (auto newer = head_start_.instead_of(volume.id, volume.credentials.known()))
+      volume.credentials.replace(std::move(*newer));
     volume.record = std::move(record);
     volume.device.gone = volume.record->boot_id != config_.boot_id;
     // The earlier agent ended before this, but nobody knows when. The kernel client serves its devices without an

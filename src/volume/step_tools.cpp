@@ -6,11 +6,11 @@
 
 namespace corbd::volume {
 
-result<image::Access> access_of(const Ports& ports, const Record& record, const Secret& key) {
+result<image::Access> access_of(const Ports& ports, const Record& record, const Credential& as) {
   const Source& source = record.source;
   auto cluster = ports.directory.find(source.cluster_id);
   if (!cluster) return cluster.error();
-  return image::Access{source.cluster_id, cluster->monitors, record.user, key,
+  return image::Access{source.cluster_id, cluster->monitors, as.user, as.key,
                        cephcsi::with_policy(source.serving.config, cluster->reads)};
 }
 
@@ -52,7 +52,7 @@ task<> StepTools::look_at_io_limits(Volume& volume) {
 }
 
 result<image::Access> StepTools::access(const Volume& volume) const {
-  return access_of(ports_, *volume.record, volume.key.asks_with());
+  return access_of(ports_, *volume.record, volume.credentials.asks_with());
 }
 
 HelperOwner StepTools::owner(const Volume& volume) const {

@@ -26,7 +26,7 @@ class Steps {
         devices_({clock, ports, config}, images_, health, std::move(numbers)),
         holders_({clock, ports, config}, health),
         finder_(clock, ports, config),
-        krbd_(clock, ports, config),
+        krbd_({clock, ports, config}, records_),
         adopt_({clock, ports, config}, health),
         luks_({clock, ports, config}, std::move(control)),
         fscrypt_({clock, ports, config}, luks_),

@@ -7,7 +7,7 @@ namespace {
 
 bool is_unclaimed(const Volume& volume) {
   if (!volume.record) return !volume.writes.under_way;
-  return traits(volume.record->kind).served && volume.key.known().empty() && !volume.record->failed &&
+  return traits(volume.record->kind).served && volume.credentials.known().empty() && !volume.record->failed &&
          !volume.answers();
 }
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "corbd/core/async_lock.hpp"
-#include "corbd/plan/ceph_key.hpp"
+#include "corbd/plan/credentials.hpp"
 #include "corbd/plan/outcome.hpp"
 #include "corbd/volume/shell.hpp"
 #include "corbd/volume/silence.hpp"
@@ -84,7 +84,7 @@ struct Volume {
 
   std::optional<Record> record;
   RecordWrites writes;
-  CephKey key;
+  Credentials credentials;
   Server server;
   DeviceState device;
   OtherServer other;
@@ -119,8 +119,8 @@ result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports
 /// Empty if the mounts cannot be read.
 host::MountTable mounts_now(const Ports& ports);
 
-/// How to reach the volume's cluster as its user.
-result<image::Access> access_of(const Ports& ports, const Record& record, const Secret& key);
+/// How to reach the volume's cluster.
+result<image::Access> access_of(const Ports& ports, const Record& record, const Credential& as);
 
 /// Includes the facts that this operation has learned. observe_neighbours() adds what other volumes are to it.
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,

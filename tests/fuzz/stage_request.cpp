@@ -27,6 +27,6 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t siz
     std::abort();
   const auto& staged = std::get<corbd::plan::Staged>(*wish);
   if (staged.path.front() != '/' || (staged.path + "/").find("/../") != std::string::npos) std::abort();
-  if (staged.user.empty() || staged.key.empty()) std::abort();
+  if (staged.credential.user.empty() || staged.credential.key.empty()) std::abort();
   return 0;
 }

@@ -107,8 +107,8 @@ inline plan::Staged staged(const std::string& image) {
   wish.path = "/staging/" + image;
   wish.capability.block = true;
   wish.source = {"lab", pool_name(), "", image, ""};
-  wish.user = access().user;
-  wish.key = access().key;
+  wish.credential.user = access().user;
+  wish.credential.key = access().key;
   return wish;
 }
 

@@ -158,7 +158,7 @@ TEST_CASE(
 
 TEST_CASE("a key that the cluster refuses ends the stage for good, and nothing is left of it") {
   Scene scene;
-  scene.world.cluster.key = Secret("another key");
+  scene.world.cluster.users.at("node") = Secret("another key");
   CHECK(scene.want(test::staged_wish(kId)) == errc::unauthenticated);
   CHECK(scene.world.disk.records.empty());
   CHECK(scene.world.disk.keys.empty());
@@ -176,7 +176,7 @@ TEST_CASE(
   if (lost) {
     scene.world.disk.keys.clear();
   } else {
-    wish.key = scene.world.cluster.key = Secret("the new key");
+    wish.credential.key = scene.world.cluster.users.at("node") = Secret("the new key");
   }
   scene.world.agent.start(true);
   scene.loop.advance(2min);
@@ -186,7 +186,7 @@ TEST_CASE(
   CHECK(scene.device().alive);
   CHECK(scene.world.kernel.answered == 1);
   CHECK(scene.world.kernel.errors == 0);
-  CHECK(scene.world.disk.keys.at(kId) == wish.key);
+  CHECK(scene.world.disk.keys.at(kId) == wish.credential.key);
 }
 
 TEST_CASE(
@@ -194,7 +194,7 @@ TEST_CASE(
     "one") {
   Used scene;
   auto wish = test::staged_wish(kId);
-  wish.key = Secret("a key of a secret that was edited badly");
+  wish.credential.key = Secret("a key of a secret that was edited badly");
   CHECK(scene.want(wish) == errc::ok);
   scene.world.cluster.blocklist(scene.world.agent.client());
   scene.writes(0);
@@ -202,7 +202,7 @@ TEST_CASE(
   CHECK(scene.world.kernel.answered == 1);
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
-  CHECK(scene.world.disk.keys.at(kId) == scene.world.cluster.key);
+  CHECK(scene.world.disk.keys.at(kId) == scene.world.cluster.users.at("node"));
 }
 
 TEST_CASE("a wrong key that comes while nobody serves the volume fails that stage, and the right one heals") {
@@ -210,25 +210,25 @@ TEST_CASE("a wrong key that comes while nobody serves the volume fails that stag
   scene.world.agent.kill();
   scene.world.agent.start();
   auto wish = test::staged_wish(kId);
-  wish.key = Secret("a key of a secret that was edited badly");
+  wish.credential.key = Secret("a key of a secret that was edited badly");
   CHECK(scene.want(wish) == errc::unauthenticated);
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.device().alive);
-  CHECK(scene.world.disk.keys.at(kId) == scene.world.cluster.key);
+  CHECK(scene.world.disk.keys.at(kId) == scene.world.cluster.users.at("node"));
 }
 
 TEST_CASE(
     "a new key from a stage of a served volume heals it once the cluster refuses the old one, even after a restart") {
   Used scene;
   auto wish = test::staged_wish(kId);
-  wish.key = Secret("the new key");
+  wish.credential.key = Secret("the new key");
   CHECK(scene.want(wish) == errc::ok);
-  scene.world.cluster.key = wish.key;
+  scene.world.cluster.users.at("node") = wish.credential.key;
   scene.world.cluster.blocklist(scene.world.agent.client());
   scene.writes(0);
   scene.loop.advance(10s);
   CHECK(scene.world.kernel.answered == 1);
-  CHECK(scene.world.disk.keys.at(kId) == wish.key);
+  CHECK(scene.world.disk.keys.at(kId) == wish.credential.key);
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }

@@ -31,7 +31,7 @@ TEST_CASE(
     "elsewhere") {
   Scene scene;
   auto wish = krbd_staged();
-  wish.key = scene.world.cluster.key = kNewKey;
+  wish.credential.key = scene.world.cluster.users.at("node") = kNewKey;
   CHECK_THAT(error_of(scene, wish), ContainsSubstring("the type of the key"));
   CHECK(scene.world.disk.records.empty());
   CHECK(scene.world.kernel.devices.empty());
@@ -49,7 +49,7 @@ TEST_CASE("a volume that the kernel serves stays the kernel's when its user gets
   auto wish = krbd_staged();
   wish.mounter = cephcsi::Mounter::krbd_if_able;
   REQUIRE(scene.want(wish) == errc::ok);
-  wish.key = scene.world.cluster.key = kNewKey;
+  wish.credential.key = scene.world.cluster.users.at("node") = kNewKey;
   CHECK(scene.want(wish) == errc::ok);
   is_staged(scene.world);
 }

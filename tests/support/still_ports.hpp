@@ -156,7 +156,8 @@ class Records final : public volume::RecordStore {
   task<result<>> save(plan::Record) override { co_return result<>(); }
   task<result<>> drop(std::string) override { co_return result<>(); }
   task<result<>> save_key(std::string, Secret) override { co_return result<>(); }
-  task<result<Secret>> load_key(std::string) override { co_return Error{errc::not_found, "none"}; }
+  task<result<>> save_with_key(plan::Record, Secret) override { co_return result<>(); }
+  task<result<Secret>> load_key(const plan::Record&) override { co_return Error{errc::not_found, "none"}; }
   task<result<>> drop_key(std::string) override { co_return result<>(); }
   std::string busy_file(const std::string& id) const override { return id; }
   volume::Loaded loaded;
@@ -191,6 +192,7 @@ class Orchestrator final : public volume::Orchestrator {
  public:
   task<plan::Attachment> attachment(std::string) override { co_return plan::Attachment{}; }
   task<plan::HolderNode> holder_node(plan::HolderQuery) override { co_return plan::HolderNode{}; }
+  task<plan::StageSecret> stage_secret(std::string) override { co_return plan::StageSecret{}; }
 };
 
 }  // namespace corbd::test::still

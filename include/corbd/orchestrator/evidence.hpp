@@ -1,8 +1,10 @@
-// What the shell asks the API server: who has a volume. Only a volume that has no other proof waits for the answer.
+// What the shell asks the API server: who has a volume, and with which user and key. Only a volume that has no other
+// proof, or whose own the cluster refuses, waits for the answer.
 #pragma once
 
 #include "corbd/orchestrator/attachments.hpp"
 #include "corbd/orchestrator/holder_nodes.hpp"
+#include "corbd/orchestrator/stage_secrets.hpp"
 #include "corbd/volume/ports.hpp"
 
 namespace corbd::orchestrator {
@@ -11,12 +13,19 @@ namespace corbd::orchestrator {
 class Evidence final : public volume::Orchestrator {
  public:
   /// `api`: an error if there is no API server.
-  Evidence(executor control, Clock& clock, const result<kube::Api*>& api, const Attachments::Config& config)
-      : attachments_(std::move(control), clock, api, config), holder_nodes_(clock, read_nodes(api, config.driver)) {}
+  /// `read`: of a Secret's fields.
+  Evidence(const executor& control, Clock& clock, const result<kube::Api*>& api, const Attachments::Config& config,
+           StageSecrets::Read read)
+      : attachments_(control, clock, api, config),
+        holder_nodes_(clock, read_nodes(api, config.driver)),
+        stage_secrets_(control, clock, api, {config.driver, config.node, std::move(read)}) {}
 
   task<plan::Attachment> attachment(std::string volume_id) override { return attachments_.ask(std::move(volume_id)); }
   task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
     return holder_nodes_.find(std::move(query), stopping_);
+  }
+  task<plan::StageSecret> stage_secret(std::string volume_id) override {
+    return stage_secrets_.find(std::move(volume_id), stopping_);
   }
   Attachments& attachments() { return attachments_; }
   task<> stop(Until until) {
@@ -28,6 +37,7 @@ class Evidence final : public volume::Orchestrator {
   CancelScope stopping_;
   Attachments attachments_;
   HolderNodes holder_nodes_;
+  StageSecrets stage_secrets_;
 };
 
 }  // namespace corbd::orchestrator

@@ -29,6 +29,15 @@ Error undo_failed(const Error& error, const Error& undo);
 std::optional<duration> pause_before_retry(const Wish& wish, const result<>& outcome, const Facts& facts,
                                            unsigned tries);
 
+/// Whether the cluster refuses who asks it, or has not given him the right.
+bool is_refusal(const Error& error);
+/// Whether the volume's Secret may have another user or key, of which nobody told this node: only after the cluster has
+/// refused those that are here. A stage brings the Secret's own.
+bool may_have_other_credential(const Wish& wish, bool has_record, const Facts& facts);
+/// With what its Secret has to say to that, and the way out. `tried`: the Secret has another user or key, and the
+/// cluster refused them too.
+Error with_secret(Error refused, const StageSecret& secret, bool tried);
+
 /// Whether the outcome says anything of the image's owner. If it does not (an unpublish that had nothing to do, an
 /// unstage that waits for a helper), the time for which the volume is lost goes on. kubelet may repeat such calls more
 /// often than a volume is given up.

@@ -45,7 +45,7 @@ struct Record {
   std::string volume_id;
   std::string driver;
   Source source;
-  std::string user;
+  std::string user;  ///< of the Ceph key in the volume's key file
   image::Key key;
   std::uint64_t size = 0;          ///< bytes of the device at connect
   std::uint32_t block_size = 512;  ///< bytes

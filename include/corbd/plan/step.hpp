@@ -77,6 +77,9 @@ using DropRecord = Plain<"drop_record", Asks::node>;
 // --- The image ----------------------------------------------------------------------------------
 
 using Fence = Plain<"fence", Asks::cluster>;
+/// Asks the cluster about the credential that this operation brought, on a connection of its own. What serves the
+/// volume stays as it is, and an answer is no failure.
+using TryCredential = Plain<"try_credential", Asks::cluster>;
 /// Another program's client becomes a dead one of ours.
 struct Inherit {
   static constexpr std::string_view name = "inherit";
@@ -192,8 +195,8 @@ using DropStash = At<"drop_stash">;
 }  // namespace step
 
 using Step =
-    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::Inherit, step::Evict,
-                 step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::SetFormatMarker,
+    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::TryCredential, step::Inherit,
+                 step::Evict, step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::SetFormatMarker,
                  step::RemoveFormatMarker, step::WriteNote, step::StartSession, step::StopSession, step::KernelConnect,
                  step::KernelReconfigure, step::KernelResize, step::Disconnect, step::Tune, step::Dismiss,
                  step::MapKrbd, step::UnmapKrbd, step::LuksFormat, step::LuksNote, step::LuksOpen, step::LuksResize,

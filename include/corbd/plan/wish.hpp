@@ -15,6 +15,7 @@
 #include "corbd/cephcsi/stash.hpp"
 #include "corbd/core/secret.hpp"
 #include "corbd/image/values.hpp"
+#include "corbd/plan/credential.hpp"
 
 namespace corbd::plan {
 
@@ -76,8 +77,7 @@ struct Staged {
   Mounter mounter = Mounter::nbd;
   /// What capability.read_only would be if the other client served it: its device may have been there before.
   std::optional<bool> read_only_otherwise = std::nullopt;
-  std::string user;
-  Secret key;
+  Credential credential;
   Secret passphrase = {};                      ///< of an encrypted volume, as its secret has it; empty: it has none
   std::map<std::string, Secret> secrets = {};  ///< what else its secret has, for a KMS that names a field of it
   cephcsi::LuksOptions luks = {};              ///< of an encrypted volume that has no header yet

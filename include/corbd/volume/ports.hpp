@@ -63,6 +63,8 @@ class Orchestrator {
   virtual task<Attachment> attachment(std::string volume_id) = 0;
   /// The node where that client runs.
   virtual task<plan::HolderNode> holder_node(plan::HolderQuery query) = 0;
+  /// What the node-stage Secret of the volume has now. For a volume whose own user or key the cluster refuses.
+  virtual task<plan::StageSecret> stage_secret(std::string volume_id) = 0;
 };
 
 /// Everything that the shell acts through. Every port outlives the shell.

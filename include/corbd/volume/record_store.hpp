@@ -31,15 +31,19 @@ class RecordStore {
   virtual task<result<>> save(Record record) = 0;
   /// Also drops the volume's busy file, unless a helper holds it.
   virtual task<result<>> drop(std::string volume_id) = 0;
-  /// The Ceph key of a staged volume. It is on tmpfs, so a reboot removes it.
+  /// The Ceph key of a staged volume, of the user that its record names. It is on tmpfs, so a reboot removes it.
   virtual task<result<>> save_key(std::string volume_id, Secret key) = 0;
-  virtual task<result<Secret>> load_key(std::string volume_id) = 0;
+  /// Both, as one: whoever dies meanwhile leaves the user and the key of before, or these.
+  virtual task<result<>> save_with_key(Record record, Secret key) = 0;
+  /// That of the record's user.
+  virtual task<result<Secret>> load_key(const Record& record) = 0;
   virtual task<result<>> drop_key(std::string volume_id) = 0;
   /// The file whose lock a helper holds while it works on the volume.
   virtual std::string busy_file(const std::string& volume_id) const = 0;
 };
 
-/// Files below state_dir/volumes and runtime_dir/keys, named by the sha256 of the volume ID.
+/// Files below state_dir/volumes and runtime_dir/keys, named by the sha256 of the volume ID. A key file has the key and
+/// nothing else. While record and key change to another user, the new key lies beside it (`.next`, with its user).
 std::unique_ptr<RecordStore> make_record_store(BlockingPool& pool, std::string state_dir, std::string runtime_dir);
 
 }  // namespace corbd::volume

@@ -56,6 +56,10 @@ class Orchestrator final : public volume::Orchestrator {
   task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
     return nodes_.find(std::move(query), leaving_);
   }
+  task<plan::StageSecret> stage_secret(std::string) override {
+    ++world_.secret_asked;
+    co_return world_.stage_secret;
+  }
 
  private:
   World& world_;
@@ -360,15 +364,14 @@ std::string Agent::connection() {
   return client_;
 }
 
-result<> Agent::admits(const std::string& client, const Secret& key) const {
-  if (auto admitted = admits_to_monitors(key); !admitted) return admitted;
+result<> Agent::admits(const std::string& client, const image::Access& access) const {
+  if (auto admitted = admits_to_monitors(access); !admitted) return admitted;
   if (client.empty()) return Error{errc::node_fenced, "cluster lab has fenced this node"};
   return {};
 }
 
-result<> Agent::admits_to_monitors(const Secret& key) const {
-  if (key != world_.cluster.key) return Error{errc::unauthenticated, "the cluster refuses the key"};
-  return {};
+result<> Agent::admits_to_monitors(const image::Access& access) const {
+  return world_.cluster.knows(access.user, access.key);
 }
 
 result<> Agent::record(const std::string& client) {
@@ -417,8 +420,8 @@ plan::Staged staged_wish(const std::string& image) {
   wish.source.cluster_id = "lab";
   wish.source.pool = "pool";
   wish.source.image = image;
-  wish.user = "node";
-  wish.key = Secret("canary-key");
+  wish.credential.user = "node";
+  wish.credential.key = Secret("canary-key");
   return wish;
 }
 

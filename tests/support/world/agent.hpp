@@ -94,10 +94,10 @@ class Agent {
   bool lives(int life) const { return running() && life == lives_; }
   /// A client that is not known to be cut off. "": a new one would be, because the cluster has fenced this node.
   std::string connection();
-  /// Why nobody may use that client with this key; nothing: it may be used.
-  result<> admits(const std::string& client, const Secret& key) const;
+  /// Why nobody may use that client so; nothing: it may be used.
+  result<> admits(const std::string& client, const image::Access& access) const;
   /// The same of calls that only monitors answer: they hear whom the cluster has fenced too.
-  result<> admits_to_monitors(const Secret& key) const;
+  result<> admits_to_monitors(const image::Access& access) const;
   /// As rbd::Connections::record. A disk that takes nothing fails it.
   result<> record(const std::string& client);
   void note_cut(const std::string& address);

@@ -11,6 +11,13 @@ FakeImage* Cluster::by_id(const std::string& image_id) {
   return nullptr;
 }
 
+result<> Cluster::knows(const std::string& user, const Secret& key) const {
+  const auto known = users.find(user);
+  if (known == users.end()) return Error{errc::unauthenticated, "the cluster knows no user " + user};
+  if (known->second != key) return Error{errc::unauthenticated, "the cluster refuses the key of user " + user};
+  return {};
+}
+
 std::uint64_t Cluster::clock_of_osds() const {
   constexpr std::chrono::hours before{1000};
   return static_cast<std::uint64_t>((loop_.clock.now().time_since_epoch() + before) / std::chrono::nanoseconds(1));

@@ -129,7 +129,8 @@ class Cluster {
   std::set<std::string> ended;          ///< clients that ended well: nothing of them arrives any more
   std::set<std::string> fenced_hosts;   ///< every client there, as the monitors have it
   std::set<std::string> options_asked;  ///< of Ceph, "name=value", by any connection
-  Secret key{"canary-key"};             ///< any other is refused
+  std::map<std::string, Secret> users{{"node", Secret("canary-key")}};  ///< all others are refused
+  std::set<std::string> without_caps;                                   ///< users that may connect, and open no image
 
   /// What a KMS outside of the cluster keeps of a volume, by its ID.
   struct KeptKey {
@@ -146,6 +147,8 @@ class Cluster {
   duration monitors_ahead{};  ///< of the nodes' clocks
 
   FakeImage* by_id(const std::string& image_id);
+  /// A user that was removed is another refusal than a wrong key.
+  result<> knows(const std::string& user, const Secret& key) const;
   void revive();
   /// A client of librbd other than ours writes: it stamps the image no more than once in a minute.
   void stamp(FakeImage& image) const;

@@ -12,7 +12,7 @@ class Clusters final : public image::Clusters {
     const auto found = std::make_shared<image::Resolved>();
     note_options(access);
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
     auto done = co_await world_.calls.ask_cluster(
         "resolve", by, until,
         [&world = world_, access, name, found]() -> result<> { return find_image(world, access, name, *found); });
@@ -25,7 +25,7 @@ class Clusters final : public image::Clusters {
     const auto found = std::make_shared<image::Resolved>();
     note_options(access);
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
     auto done = co_await world_.calls.ask_cluster(
         "locate", by, until, [&world = world_, access, reserved, ns, found]() -> result<> {
           const auto pool = world.cluster.pools.find(reserved.pool_id);
@@ -58,7 +58,7 @@ class Clusters final : public image::Clusters {
 
   task<result<>> fence_dead(image::Access access, Until until) override {
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
     co_return co_await world_.calls.ask_cluster("fence", by, until, [&world = world_]() -> result<> {
       for (auto& [address, state] : world.agent.clients) {
         if (state != Client::dead || world.agent.yields(address)) continue;
@@ -71,8 +71,7 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<>> inherit(image::Access access, std::string address, Until until) override {
-    if (auto admitted = world_.agent.admits(world_.agent.connection(), access.key); !admitted)
-      co_return admitted.error();
+    if (auto admitted = world_.agent.admits(world_.agent.connection(), access); !admitted) co_return admitted.error();
     co_return co_await world_.calls.ask_node("inherit", until, [&world = world_, address]() -> result<> {
       for (const auto& [index, client] : world.ceph_csi.daemons)
         if (client == address) world.broke("the client of a living rbd-nbd is to be fenced: " + address);
@@ -84,7 +83,8 @@ class Clusters final : public image::Clusters {
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override {
     const auto found = std::make_shared<image::Header>();
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
+    if (auto may = has_rights(access); !may) co_return may.error();
     auto done = co_await world_.calls.ask_cluster("header", by, until, [&world = world_, key, found]() -> result<> {
       const FakeImage* image = world.cluster.by_id(key.image_id);
       if (image == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
@@ -98,7 +98,8 @@ class Clusters final : public image::Clusters {
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override {
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access.key); !admitted) co_return admitted.error();
+    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
+    if (auto may = has_rights(access); !may) co_return may.error();
     note_options(access);
     if (!options.read_only)
       if (auto recorded = world_.agent.record(by); !recorded) co_return recorded.error();
@@ -136,7 +137,7 @@ class Clusters final : public image::Clusters {
     co_return image::ImageUsers();
   }
   task<result<image::Blocklist>> blocklist(image::Access access, Until until) override {
-    if (auto admitted = world_.agent.admits_to_monitors(access.key); !admitted) co_return admitted.error();
+    if (auto admitted = world_.agent.admits_to_monitors(access); !admitted) co_return admitted.error();
     const auto found = std::make_shared<image::Blocklist>();
     auto done = co_await world_.calls.ask_cluster("blocklist", "", until, [&world = world_, found]() -> result<> {
       found->fsid = "fsid";
@@ -162,7 +163,7 @@ class Clusters final : public image::Clusters {
 
   task<result<std::vector<result<>>>> block(image::Access access, std::vector<image::BlocklistEntry> entries,
                                             std::chrono::seconds lasts, Until until) override {
-    if (auto admitted = world_.agent.admits_to_monitors(access.key); !admitted) co_return admitted.error();
+    if (auto admitted = world_.agent.admits_to_monitors(access); !admitted) co_return admitted.error();
     auto done = co_await world_.calls.ask_cluster("block", "", until, [&world = world_, entries, lasts]() -> result<> {
       for (const auto& entry : entries) {
         const bool fenced = world.cluster.fenced_hosts.contains(std::string(image::host_of(entry.client)));
@@ -201,6 +202,10 @@ class Clusters final : public image::Clusters {
     for (const auto& [entry, value] : place->second.metadata)
       if (entry.starts_with(image::kProvisionedFor)) into.provisioned_for[entry] = value;
     return {};
+  }
+  result<> has_rights(const image::Access& access) const {
+    if (!world_.cluster.without_caps.contains(access.user)) return {};
+    return Error{errc::permission_denied, "user " + access.user + " has no rights"};
   }
   void note_options(const image::Access& access) {
     for (const auto& [name, value] : access.config) world_.cluster.options_asked.insert(name + "=" + value);

@@ -30,12 +30,14 @@ class Store final : public volume::RecordStore {
     world_.disk.torn_records.clear();
     co_return loaded;
   }
-  task<result<>> save(plan::Record record) override {
+  task<result<>> save(plan::Record record) override { return save(std::move(record), std::nullopt); }
+  /// `key`: goes with it.
+  task<result<>> save(plan::Record record, std::optional<Secret> key) {
     // Through the bytes, so that what a record forgets is forgotten here too.
     auto kept = plan::decode(plan::encode(record));
     if (!kept) co_return kept.error();
-    auto saved =
-        co_await world_.calls.ask_node("save record", {}, [&world = world_, kept = std::move(*kept)]() -> result<> {
+    auto saved = co_await world_.calls.ask_node(
+        "save record", {}, [&world = world_, kept = std::move(*kept), key]() -> result<> {
           look_at_lock(world, "written");
           if (world.agent.no_descriptor) return Error{errc::state_write, "too many open files"};
           if (world.disk.state != Disk::State::good) return Error{errc::state_write, "the disk takes nothing"};
@@ -43,6 +45,7 @@ class Store final : public volume::RecordStore {
             return Error{errc::state_newer, "a newer version's record"};
           std::erase_if(world.disk.records, [&](const auto& known) { return known.volume_id == kept.volume_id; });
           world.disk.records.push_back(kept);
+          if (key) world.disk.keys[kept.volume_id] = *key;
           return {};
         });
     int& refused = world_.disk.refused[record.volume_id];
@@ -67,8 +70,16 @@ class Store final : public volume::RecordStore {
       return {};
     });
   }
-  task<result<Secret>> load_key(std::string id) override {
-    const auto place = world_.disk.keys.find(id);
+  task<result<>> save_with_key(plan::Record record, Secret key) override {
+    const bool renamed = std::ranges::any_of(world_.disk.records, [&](const auto& known) {
+      return known.volume_id == record.volume_id && known.user != record.user;
+    });
+    if (!renamed)
+      if (auto saved = co_await save_key(record.volume_id, key); !saved) co_return saved;
+    co_return co_await save(std::move(record), renamed ? std::optional(std::move(key)) : std::nullopt);
+  }
+  task<result<Secret>> load_key(const plan::Record& record) override {
+    const auto place = world_.disk.keys.find(record.volume_id);
     if (place == world_.disk.keys.end()) co_return Error{errc::not_found, "no key"};
     co_return place->second;
   }

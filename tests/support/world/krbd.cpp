@@ -41,7 +41,8 @@ class KernelClient final : public device::KernelClient {
   task<result<>> map(device::MapArgs args, HelperOwner busy, Until until) override {
     co_return co_await world_.calls.ask_helper(
         "map krbd", std::nullopt, std::move(busy), until, [&world = world_, args]() -> result<> {
-          if (args.key != world.cluster.key) return Error{errc::permission_denied, "the cluster refuses the key"};
+          if (auto admitted = world.cluster.knows(args.user, args.key); !admitted)
+            return Error{errc::permission_denied, admitted.error().text};
           const auto place = world.cluster.images.find(args.name.image);
           if (place == world.cluster.images.end() || place->second.id != args.image.image_id)
             return Error{errc::not_found, "another image, or none"};

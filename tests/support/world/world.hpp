@@ -34,6 +34,8 @@ class World {
     Disk disk;
     CephCsi ceph_csi;
     plan::Attachment attachment;
+    plan::StageSecret stage_secret;
+    int secret_asked = 0;
     std::optional<time_point> moved_away;
     FakeNodes nodes;
     std::vector<std::pair<std::string, volume::Notice>> notices;
@@ -52,6 +54,8 @@ class World {
   Disk& disk = machine_.disk;
   CephCsi& ceph_csi = machine_.ceph_csi;
   plan::Attachment& attachment = machine_.attachment;           ///< what the orchestrator says of every volume
+  plan::StageSecret& stage_secret = machine_.stage_secret;      ///< what the orchestrator knows of every volume's
+  int& secret_asked = machine_.secret_asked;                    ///< how often it was asked for that
   std::optional<time_point>& moved_away = machine_.moved_away;  ///< since when it says that they are attached elsewhere
   FakeNodes& nodes = machine_.nodes;                            ///< other nodes, as the orchestrator knows them
   std::vector<std::pair<std::string, volume::Notice>>& notices = machine_.notices;

@@ -12,8 +12,8 @@ TEST_CASE("the volume ID in a static volume's stage request is the image's name"
   CHECK(staged.source.image == "image-1");
   CHECK(staged.source.pool == "pool");
   CHECK(staged.capability.fstype == "ext4");
-  CHECK(staged.user == "node");
-  CHECK(staged.key.reveal() == "AQCanary==");
+  CHECK(staged.credential.user == "node");
+  CHECK(staged.credential.key.reveal() == "AQCanary==");
 }
 
 TEST_CASE("a stage takes the PersistentVolumeClaim from the attributes, and a publish takes the pod from them") {
@@ -85,7 +85,7 @@ TEST_CASE(
   REQUIRE(wish);
   CHECK(std::get<plan::Staged>(*wish).source.image == "kubernetes-dynamic-pvc-x");
   CHECK(std::get<plan::Staged>(*wish).source.pool == "pool");
-  CHECK(std::get<plan::Staged>(*wish).user == "admin");
+  CHECK(std::get<plan::Staged>(*wish).credential.user == "admin");
   for (const char* attribute : {"imageName", "pool", "clusterID"}) attributes.erase(attribute);
   (*request.mutable_secrets())["adminId"] = "kube";
   wish = corbd::csi::wish_of(request);
@@ -94,8 +94,8 @@ TEST_CASE(
   CHECK(staged.source.image == "kubernetes-dynamic-pvc-" + kUuid);
   CHECK(staged.source.pool == "repl");
   CHECK(staged.source.cluster_id == "d26a17667065ffae4e4e96ba3d46d18a");
-  CHECK(staged.user == "kube");
-  CHECK(staged.key.reveal() == "AQCanary==");
+  CHECK(staged.credential.user == "kube");
+  CHECK(staged.credential.key.reveal() == "AQCanary==");
   request.set_volume_id("image-1");
   CHECK(code_of(request) == errc::invalid_argument);
 }

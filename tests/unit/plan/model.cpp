@@ -116,6 +116,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::Look& of) { look(of.fact); },
                  [&](const step::WriteRecord& of) { record = of.record; },
                  [&](const step::Fence&) { seen.facts.fenced = true; },
+                 [&](const step::TryCredential&) { seen.credential_untried = false; },
                  [&](const step::Evict& of) {
                    for (const auto& holder : of.holders) {
                      seen.facts.evicted.insert(holder.address);

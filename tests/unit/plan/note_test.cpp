@@ -17,7 +17,7 @@ TEST_CASE(
   model.policy = policy;
   model.seen.client = GENERATE("10.0.0.1:0/7", "[fd00::1]:0/7");
   Staged wish = staged_wish();
-  wish.user = "node";
+  wish.credential.user = "node";
   wish.reserved.emplace();
   const auto steps = run(model, Wish(wish));
   REQUIRE(steps);

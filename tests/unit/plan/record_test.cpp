@@ -152,8 +152,8 @@ TEST_CASE("no record that a stage writes contains the Ceph key or the passphrase
   model.kms_id = "default";
   model.filesystem_bytes = test::mapping().size;
   plan::Staged staged = test::staged_wish();
-  staged.user = "node";
-  staged.key = Secret("canary-key");
+  staged.credential.user = "node";
+  staged.credential.key = Secret("canary-key");
   staged.passphrase = Secret("canary-passphrase");
   staged.secrets.emplace("vault-ca", Secret("canary-authority"));
   const plan::Wish wish(staged);

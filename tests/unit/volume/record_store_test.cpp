@@ -112,6 +112,45 @@ TEST_CASE("a record that cannot be read is not overwritten") {
   CHECK_THAT(saved.error().text, ContainsSubstring("reading " + path));
 }
 
+// field report 1
+TEST_CASE("a record and its key change to another user as one, whichever step of it was the last") {
+  Disk kept;
+  const std::string path = kept.folder.path() + "/keys/" + sha256_hex(test::sample_record().volume_id);
+  REQUIRE(kept.run(kept.store->save_with_key(test::sample_record(), Secret("old"))));
+  auto renamed = test::sample_record();
+  renamed.user = "node.1";
+  SECTION("all of them") {
+    REQUIRE(kept.run(kept.store->save_with_key(renamed, Secret("new"))));
+    CHECK(*read_file(path, 100) == "new");
+    CHECK_FALSE(std::filesystem::exists(path + ".next"));
+    CHECK(kept.run(kept.store->load_key(renamed))->reveal() == "new");
+  }
+  SECTION("the new key beside the old one") {
+    REQUIRE(write_durably(path + ".next", "node.1\nnew", 0600));
+    CHECK(kept.run(kept.store->load_key(test::sample_record()))->reveal() == "old");
+    REQUIRE(kept.run(kept.store->load()));
+    CHECK_FALSE(std::filesystem::exists(path + ".next"));
+  }
+  SECTION("the record") {
+    REQUIRE(kept.run(kept.store->save(renamed)));
+    REQUIRE(write_durably(path + ".next", "node.1\nnew", 0600));
+    CHECK(kept.run(kept.store->load_key(renamed))->reveal() == "new");
+    REQUIRE(kept.run(kept.store->load()));
+    CHECK(*read_file(path, 100) == "new");  // as 0.1.0 reads it
+    CHECK_FALSE(std::filesystem::exists(path + ".next"));
+  }
+}
+
+TEST_CASE("a key that is dropped leaves nothing of itself") {
+  Disk kept;
+  const std::string path = kept.folder.path() + "/keys/" + sha256_hex(test::sample_record().volume_id);
+  REQUIRE(kept.run(kept.store->save_with_key(test::sample_record(), Secret("old"))));
+  REQUIRE(write_durably(path + ".next", "node.1\nnew", 0600));
+  REQUIRE(kept.run(kept.store->drop_key(test::sample_record().volume_id)));
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK_FALSE(std::filesystem::exists(path + ".next"));
+}
+
 TEST_CASE("a newer version's record is not overwritten") {
   Disk kept;
   const std::string path = kept.folder.path() + "/volumes/" + sha256_hex(test::sample_record().volume_id) + ".json";

@@ -1,0 +1,52 @@
+// Which Ceph user and key serve a volume, when a later stage or its Secret brings others.
+#pragma once
+
+#include <optional>
+
+#include "corbd/plan/wish.hpp"
+
+namespace corbd::plan {
+
+/// A credential that comes while the volume is served may be wrong, and must not replace the one that heals the volume:
+/// it is kept beside that one until the cluster has taken it.
+class Credentials {
+ public:
+  /// The one that serves the volume; empty: none is known.
+  const Credential& known() const { return known_; }
+  /// The one to ask the cluster with, in the operation under way.
+  const Credential& asks_with() const { return use_offered_ && offered_ ? *offered_ : known_; }
+  /// known() is not in the volume's files yet.
+  bool to_be_saved() const { return !saved_ && !known_.empty(); }
+  /// There are two, and the cluster has not said yet which of them is right.
+  bool undecided() const { return offered_.has_value(); }
+  /// The operation under way brought another one, which the cluster was not asked about yet.
+  bool untried() const { return use_offered_ && offered_ && !tried_; }
+
+  /// Read from the volume's files, at the start.
+  void loaded(Credential credential);
+  /// The cluster refused known(), and takes this one.
+  void replace(Credential credential);
+  void saved() { saved_ = true; }
+  /// An operation begins. Only a stage brings a credential.
+  void begin(const Wish& wish, bool has_record);
+  /// The cluster refused asks_with(), or gave it no rights, and the volume's Secret has this one. False: it is no
+  /// other.
+  bool take(const Credential& of_secret, errc refused);
+  /// The cluster took asks_with().
+  void worked();
+  /// The cluster did not take it, or could not be asked.
+  void tried() { tried_ = true; }
+  /// The cluster refused asks_with(). If there are two, the next operation asks with the other one.
+  void refused();
+  /// The volume's record is gone. A stage that dropped an old one goes on with its own credential.
+  void record_dropped(const Wish& wish);
+
+ private:
+  Credential known_;
+  bool saved_ = false;
+  std::optional<Credential> offered_;
+  bool use_offered_ = false;  ///< the operation under way brought it
+  bool tried_ = false;        ///< by the operation under way
+};
+
+}  // namespace corbd::plan

@@ -1,0 +1,62 @@
+#include "corbd/plan/credentials.hpp"
+
+#include <utility>
+
+namespace corbd::plan {
+
+void Credentials::loaded(Credential credential) {
+  known_ = std::move(credential);
+  saved_ = true;
+}
+
+void Credentials::replace(Credential credential) {
+  known_ = std::move(credential);
+  saved_ = false;
+}
+
+void Credentials::begin(const Wish& wish, bool has_record) {
+  const auto* staged = std::get_if<Staged>(&wish);
+  use_offered_ = staged != nullptr;
+  tried_ = false;
+  if (staged == nullptr) return;
+  if (known_ == staged->credential) return offered_.reset();
+  if (has_record && !known_.empty()) {
+    offered_ = staged->credential;
+    return;
+  }
+  known_ = staged->credential;
+  saved_ = false;
+  offered_.reset();
+}
+
+bool Credentials::take(const Credential& of_secret, errc refused) {
+  // Rights belong to the user: another key of his has the same.
+  const bool other = refused == errc::permission_denied ? of_secret.user != asks_with().user : of_secret != asks_with();
+  if (!other) return false;
+  tried_ = false;
+  use_offered_ = of_secret != known_;
+  if (use_offered_) offered_ = of_secret;
+  return true;
+}
+
+void Credentials::worked() {
+  if (!use_offered_ || !offered_) return;
+  known_ = std::move(*offered_);
+  offered_.reset();
+  saved_ = false;
+}
+
+void Credentials::refused() {
+  if (!offered_ || use_offered_) return;
+  std::swap(known_, *offered_);
+  saved_ = false;
+}
+
+void Credentials::record_dropped(const Wish& wish) {
+  const auto* staged = std::get_if<Staged>(&wish);
+  known_ = staged != nullptr ? staged->credential : Credential();
+  saved_ = false;
+  offered_.reset();
+}
+
+}  // namespace corbd::plan

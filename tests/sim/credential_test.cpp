@@ -1,0 +1,178 @@
+// A volume's Ceph user and key, which others rotate while it runs.
+#include "krbd.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+const plan::Credential kRotated{"node.1", Secret("the rotated key")};
+
+/// A volume that is served, with an agent that heals.
+struct Rotated : Scene {
+  Rotated() {
+    world.agent.kill();
+    world.agent.start(true);
+    REQUIRE(want(staged_wish(kId)) == errc::ok);
+    write_all();
+    loop.advance(1s);
+  }
+  /// The cluster takes the new user beside the old one.
+  void rotate() { world.cluster.users[kRotated.user] = kRotated.key; }
+  void remove_old() { world.cluster.users.erase("node"); }
+  void tell_secret(const plan::Credential& credential) { world.stage_secret = {"Secret ceph/node", credential, ""}; }
+  plan::Staged again() const {
+    auto wish = staged_wish(kId);
+    wish.credential = kRotated;
+    return wish;
+  }
+  void is_kept_as_a_pair() const {
+    CHECK(world.disk.records.front().user == kRotated.user);
+    CHECK(world.disk.keys.at(kId) == kRotated.key);
+  }
+};
+
+}  // namespace
+
+// field report 1
+TEST_CASE("a volume whose user was renamed is healed under the new user once its old one is removed") {
+  Rotated scene;
+  scene.rotate();
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  scene.remove_old();
+  scene.world.cluster.blocklist(scene.world.agent.client());
+  scene.write_all();
+  scene.loop.advance(10s);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.world.kernel.errors == 0);
+  scene.is_kept_as_a_pair();
+}
+
+// changes X1 (d)
+TEST_CASE("a user and key that a repeated stage brings are kept at once, so that they outlive the agent") {
+  Rotated scene;
+  scene.rotate();
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  scene.is_kept_as_a_pair();
+  scene.remove_old();
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.secret_asked == 0);
+}
+
+TEST_CASE("a repeated stage with a user that the cluster does not know succeeds, and people hear of the bad Secret") {
+  Rotated scene;
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  CHECK(scene.world.disk.records.front().user == "node");
+  REQUIRE_FALSE(scene.world.notices.empty());
+  CHECK(scene.world.notices.back().second.reason == "CredentialRefused");
+  CHECK_THAT(scene.world.notices.back().second.message, ContainsSubstring("knows no user node.1"));
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+}
+
+TEST_CASE("a stage of a volume that nobody serves goes by its own user, and keeps it with its key") {
+  Rotated scene;
+  scene.world.agent.kill();
+  scene.rotate();
+  scene.remove_old();
+  scene.world.agent.start();
+  CHECK(scene.want(scene.again()) == errc::ok);
+  CHECK(scene.device().alive);
+  scene.is_kept_as_a_pair();
+}
+
+TEST_CASE("an agent that dies at any call of a stage under a new user leaves a user and a key that belong together") {
+  for (int at = 1;; ++at) {
+    Rotated scene;
+    scene.rotate();
+    scene.world.calls.crash_at = at;
+    bool died = false;
+    try {
+      static_cast<void>(scene.world.agent.want(kId, scene.again()));
+    } catch (const Crash&) {
+      died = true;
+    }
+    scene.world.calls.crash_at = 0;
+    INFO("call " << at);
+    CHECK(scene.world.cluster.knows(scene.world.disk.records.front().user, scene.world.disk.keys.at(kId)));
+    if (!died) break;
+  }
+}
+
+TEST_CASE("a volume of the kernel client is mapped under the user of its last stage") {
+  Scene scene;
+  scene.filled();
+  auto wish = GENERATE(krbd_staged(), read_only());
+  REQUIRE(scene.want(wish) == errc::ok);
+  wish.credential = kRotated;
+  scene.world.cluster.users = {{kRotated.user, kRotated.key}};
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.world.disk.records.front().user == kRotated.user);
+  CHECK(scene.world.disk.keys.at(kId) == kRotated.key);
+  REQUIRE(scene.want(unstaged()) == errc::ok);
+  CHECK(scene.want(wish) == errc::ok);
+}
+
+// peers P5
+TEST_CASE("a volume whose user the cluster refuses is healed by what its Secret has now") {
+  Rotated scene;
+  scene.rotate();
+  scene.remove_old();
+  scene.tell_secret(kRotated);
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.device().alive);
+  scene.is_kept_as_a_pair();
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.secret_asked == 1);
+}
+
+TEST_CASE("the Secret is asked only after the cluster has refused the user and key that are here") {
+  Rotated scene;
+  scene.tell_secret(kRotated);
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.secret_asked == 0);
+}
+
+TEST_CASE("a refusal says whether the Secret's own user and key were refused too, and what to do") {
+  Rotated scene;
+  scene.remove_old();
+  scene.kill_and_start();
+  SECTION("the same") {
+    scene.tell_secret(staged_wish(kId).credential);
+    CHECK(scene.want(plan::Healed{}) == errc::unauthenticated);
+    CHECK_THAT(scene.error(), ContainsSubstring("Secret ceph/node has this user and key too: correct it"));
+  }
+  SECTION("others") {
+    scene.tell_secret(kRotated);
+    CHECK(scene.want(plan::Healed{}) == errc::unauthenticated);
+    CHECK_THAT(scene.error(), ContainsSubstring("another user or key (user node.1), and the cluster refuses them too"));
+  }
+  SECTION("it cannot be read") {
+    scene.world.stage_secret = {"Secret ceph/node", std::nullopt, "forbidden"};
+    CHECK(scene.want(plan::Healed{}) == errc::unauthenticated);
+    CHECK_THAT(scene.error(), ContainsSubstring("Secret ceph/node cannot be asked for others: forbidden"));
+  }
+  SECTION("there is no API server") {
+    CHECK(scene.want(plan::Healed{}) == errc::unauthenticated);
+    CHECK_THAT(scene.error(), ContainsSubstring("`corbd mount` again"));
+  }
+  CHECK(scene.world.disk.records.front().user == "node");
+  // Nothing is lost by the tries.
+  scene.world.cluster.users["node"] = staged_wish(kId).credential.key;
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+}
+
+TEST_CASE("a user without rights is replaced by the one that its Secret names now") {
+  Rotated scene;
+  scene.rotate();
+  scene.world.cluster.without_caps.insert("node");
+  scene.tell_secret(kRotated);
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  scene.is_kept_as_a_pair();
+}

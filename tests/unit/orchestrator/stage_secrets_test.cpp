@@ -1,0 +1,91 @@
+#include "corbd/orchestrator/stage_secrets.hpp"
+
+#include "support/api_server.hpp"
+#include "support/catch.hpp"
+#include "support/helpers.hpp"
+
+using namespace corbd;
+using namespace std::chrono_literals;
+using test::ApiServer;
+
+namespace {
+
+const std::string kSecret = "/api/v1/namespaces/n/secrets/s";
+
+std::string attachment_of(const std::string& volume) {
+  return "/apis/storage.k8s.io/v1/volumeattachments/" + kube::volume_attachment_name(volume, "driver", "node-1");
+}
+
+struct Secrets {
+  std::map<std::string, std::string> objects{
+      {attachment_of("v"), R"({"spec":{"source":{"persistentVolumeName":"pv-1"}}})"},
+      {attachment_of("w"), R"({"spec":{"source":{"persistentVolumeName":"pv-1"}}})"},
+      {"/api/v1/persistentvolumes/pv-1",
+       R"({"metadata":{"name":"pv-1"},"spec":{"csi":{"nodeStageSecretRef":{"name":"s","namespace":"n"}}}})"},
+      {kSecret, R"({"data":{"userID":"bm9kZQ=="}})"}};
+  std::size_t reads = 0;
+  test::Loop loop;
+  BlockingPool pool{loop.control(), loop.clock, 1};
+  ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
+    if (request.target == kSecret) ++reads;
+    const auto place = objects.find(request.target);
+    place == objects.end() ? peer.answer(404, "{}") : peer.answer(200, place->second);
+  }};
+  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  CancelScope leaving;
+  orchestrator::StageSecrets secrets{loop.control(), loop.clock, &api, {"driver", "node-1", &read}};
+  static result<plan::Credential> read(const std::map<std::string, Secret>& fields) {
+    if (!fields.contains("userID")) return Error{errc::invalid_argument, "missing field 'userID'"};
+    return plan::Credential{std::string(fields.at("userID").reveal()), Secret("key")};
+  }
+  plan::StageSecret find(const std::string& volume = "v") {
+    return test::Started<plan::StageSecret>(loop.io, secrets.find(volume, leaving)).get();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a volume's Secret is found by way of its PersistentVolume, with its name and what it has") {
+  Secrets scene;
+  const auto found = scene.find();
+  CHECK(found.name == "Secret n/s");
+  REQUIRE(found.credential);
+  CHECK(found.credential->user == "node");
+}
+
+TEST_CASE("a Secret is read once for all its volumes, and again after a pause") {
+  Secrets scene;
+  REQUIRE(scene.find("v").credential);
+  REQUIRE(scene.find("w").credential);
+  REQUIRE(scene.find("v").credential);
+  CHECK(scene.reads == 1);
+  scene.objects[kSecret] = R"({"data":{"userID":"bm9kZS4x"}})";
+  scene.loop.clock.advance(61s);
+  CHECK(scene.find().credential->user == "node.1");
+  CHECK(scene.reads == 2);
+}
+
+TEST_CASE("a Secret that is missing, or lacks a field, is named with the reason") {
+  Secrets scene;
+  SECTION("missing") { scene.objects.erase(kSecret); }
+  SECTION("a field") { scene.objects[kSecret] = "{}"; }
+  const auto found = scene.find();
+  CHECK(found.name == "Secret n/s");
+  CHECK_FALSE(found.credential);
+  CHECK_FALSE(found.why.empty());
+}
+
+TEST_CASE("a PersistentVolume without a node-stage Secret is no answer, and the reason says so") {
+  Secrets scene;
+  scene.objects["/api/v1/persistentvolumes/pv-1"] = R"({"metadata":{"name":"pv-1"}})";
+  CHECK_THAT(scene.find().why, ContainsSubstring("pv-1 names no nodeStageSecretRef"));
+}
+
+TEST_CASE("without an API server nobody knows of a Secret") {
+  Secrets scene;
+  orchestrator::StageSecrets alone{
+      scene.loop.control(), scene.loop.clock, Error{errc::not_found, "none"}, {"driver", "node-1", &Secrets::read}};
+  const auto found = test::Started<plan::StageSecret>(scene.loop.io, alone.find("v", scene.leaving)).get();
+  CHECK(found.name.empty());
+  CHECK(found.why.empty());
+}
