@@ -111,9 +111,17 @@ task<result<image::Resolved>> ImageFinder::find_by_name(const Staged& wish) {
 task<result<image::Resolved>> ImageFinder::locate(const Staged& wish) {
   const image::Place own{wish.source.cluster_id, wish.reserved->pool_id};
   auto found = co_await locate_at(wish, own);
-  if (found || !may_be_elsewhere(found.error())) co_return found;
+  if (found) co_return found;
   Error missing = found.error();
   const auto mapped = ports_.directory.mirrors_of(own);
+  if (!may_be_elsewhere(missing)) {
+    // It is not taken for gone: whether the other one may take over is not ours to decide.
+    if (mapped && !mapped->empty())
+      missing.text += "; cluster-mapping.json maps it to cluster " + mapped->front().cluster_id +
+                      ", which is asked if config.json has cluster " + own.cluster_id +
+                      " no more, or that cluster's monitors in its place";
+    co_return missing;
+  }
   if (!mapped) missing.text += "; " + mapped.error().text;
   const auto places = mapped ? *mapped : std::vector<image::Place>();
   for (const auto& place : places) {

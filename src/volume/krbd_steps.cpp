@@ -19,8 +19,9 @@ result<std::string> unmap_options(const Volume& volume) {
 
 task<result<>> KrbdSteps::map(Volume& volume) {
   const Source& source = volume.record->source;
-  const auto cluster = ports_.directory.find(source.cluster_id);
-  if (!cluster) co_return cluster.error();
+  const auto found = cluster_of(ports_, *volume.record);
+  if (!found) co_return found.error();
+  const Cluster* const cluster = &found->cluster;
   device::MapArgs args;
   args.monitors = cluster->monitors;
   args.user = volume.credentials.asks_with().user;

@@ -6,12 +6,26 @@
 
 namespace corbd::volume {
 
+result<NamedCluster> cluster_of(const Ports& ports, const Record& record) {
+  const std::string& own = record.source.cluster_id;
+  auto found = ports.directory.find(own);
+  if (found) return NamedCluster{own, std::move(*found)};
+  if (found.error().code != errc::not_found) return found.error();
+  const auto mapped = ports.directory.mirrors_of(own);
+  Error missing = found.error();
+  if (!mapped) missing.text += "; " + mapped.error().text;
+  for (const auto& other : mapped ? *mapped : std::vector<std::string>()) {
+    if (auto cluster = ports.directory.find(other)) return NamedCluster{other, std::move(*cluster)};
+    missing.text += "; nor is cluster " + other + " there, to which cluster-mapping.json maps it";
+  }
+  return missing;
+}
+
 result<image::Access> access_of(const Ports& ports, const Record& record, const Credential& as) {
-  const Source& source = record.source;
-  auto cluster = ports.directory.find(source.cluster_id);
-  if (!cluster) return cluster.error();
-  return image::Access{source.cluster_id, cluster->monitors, as.user, as.key,
-                       cephcsi::with_policy(source.serving.config, cluster->reads)};
+  const auto found = cluster_of(ports, record);
+  if (!found) return found.error();
+  return image::Access{found->id, found->cluster.monitors, as.user, as.key,
+                       cephcsi::with_policy(record.source.serving.config, found->cluster.reads)};
 }
 
 kms::KeyRequest key_request(const Volume& volume, const std::string& kms_id, const Wish& wish) {

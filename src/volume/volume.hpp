@@ -119,7 +119,14 @@ result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports
 /// Empty if the mounts cannot be read.
 host::MountTable mounts_now(const Ports& ports);
 
-/// How to reach the volume's cluster.
+/// The volume's cluster, and the name under which config.json has it: its own or, if that is gone, one that
+/// cluster-mapping.json maps it to. Whether it is the same cluster, its fsid tells at the next look.
+struct NamedCluster {
+  std::string id;
+  Cluster cluster;
+};
+result<NamedCluster> cluster_of(const Ports& ports, const Record& record);
+/// How to reach it.
 result<image::Access> access_of(const Ports& ports, const Record& record, const Credential& as);
 
 /// Includes the facts that this operation has learned. observe_neighbours() adds what other volumes are to it.

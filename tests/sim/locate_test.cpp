@@ -125,6 +125,30 @@ TEST_CASE("a cluster that does not answer is not taken for one without the volum
   CHECK(scene.stage() == errc::unreachable);
 }
 
+// field report 15
+TEST_CASE("the error for a cluster that does not answer names the one that it is mapped to, and what to do") {
+  Located scene;
+  scene.world.disk.mapped = {{"site-b", 1}};
+  scene.world.cluster.dead = true;
+  const auto staged = scene.world.agent.want(kHandle, dynamic());
+  REQUIRE_FALSE(staged);
+  CHECK(staged.error().code == errc::unreachable);
+  CHECK_THAT(staged.error().text, ContainsSubstring("maps it to cluster site-b"));
+}
+
+// changes X6
+TEST_CASE("a volume whose clusterID is gone from config.json is served by the name that it is mapped to") {
+  Located scene;
+  REQUIRE(scene.stage() == errc::ok);
+  scene.world.agent.kill();
+  scene.world.disk.clusters = {"renamed"};
+  scene.world.disk.mapped = {{"gone", 1}, {"renamed", 1}};
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}, kHandle) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().alive);
+  CHECK(scene.want(plan::Unstaged{dynamic().path}, kHandle) == errc::ok);
+}
+
 TEST_CASE("a static volume is looked for in the cluster that its own is mapped to, if that is configured") {
   Scene scene;
   scene.world.disk.mapped = {{"gone", -1}, {"site-b", -1}};
