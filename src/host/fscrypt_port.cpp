@@ -42,7 +42,10 @@ class HelperFscrypt final : public Fscrypt {
 
  private:
   static json::object with_secret(std::string_view op, const std::string& target, const FscryptSecret& secret) {
-    return {{"op", op}, {"target", target}, {"secret", secret.secret.reveal()}, {"passphrase", secret.passphrase}};
+    return {{"op", op},
+            {"target", target},
+            {"secret", in_base64(secret.secret).reveal()},
+            {"passphrase", secret.passphrase}};
   }
   task<result<>> perform(std::string what, json::object body, HelperOwner owner, Until until) {
     const auto reply =

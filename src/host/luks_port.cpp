@@ -34,7 +34,7 @@ class HelperLuks final : public Luks {
     json::object body{{"op", "luks_format"},        {"device", device},
                       {"cipher", how.cipher},       {"key_bits", how.key_bits},
                       {"integrity", how.integrity}, {"sector_bytes", how.sector_bytes},
-                      {"mapping", how.mapping},     {"passphrase", passphrase.reveal()}};
+                      {"mapping", how.mapping},     {"passphrase", in_base64(passphrase).reveal()}};
     auto request = luks_request("luksFormat " + device, std::move(body), std::move(owner));
     if (!how.integrity.empty()) request.report_after = kWipePatience;
     const auto reply = co_await helpers_.call(std::move(request), until);
@@ -46,7 +46,7 @@ class HelperLuks final : public Luks {
     json::object body{{"op", "luks_open"},
                       {"device", device},
                       {"mapping", mapping},
-                      {"passphrase", passphrase.reveal()},
+                      {"passphrase", in_base64(passphrase).reveal()},
                       {"read_only", read_only}};
     return perform("luksOpen " + device, std::move(body), std::move(owner), until);
   }
@@ -59,7 +59,8 @@ class HelperLuks final : public Luks {
     return perform("luksClose " + mapping, std::move(body), std::move(owner), until);
   }
   task<result<bool>> opens(std::string device, int slot, Secret passphrase, HelperOwner owner, Until until) override {
-    json::object body{{"op", "luks_opens"}, {"device", device}, {"slot", slot}, {"passphrase", passphrase.reveal()}};
+    json::object body{
+        {"op", "luks_opens"}, {"device", device}, {"slot", slot}, {"passphrase", in_base64(passphrase).reveal()}};
     const auto reply =
         co_await helpers_.call(luks_request("try a LUKS key of " + device, std::move(body), std::move(owner)), until);
     if (!reply) co_return reply.error();
@@ -73,8 +74,8 @@ class HelperLuks final : public Luks {
     json::object body{{"op", "luks_add_key"},
                       {"device", device},
                       {"slot", slot},
-                      {"known", known.reveal()},
-                      {"added", added.reveal()}};
+                      {"known", in_base64(known).reveal()},
+                      {"added", in_base64(added).reveal()}};
     return perform("luksAddKey " + device, std::move(body), std::move(owner), until);
   }
   task<result<>> remove_key(std::string device, int slot, HelperOwner owner, Until until) override {

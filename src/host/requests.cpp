@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <boost/json/array.hpp>
+#include <boost/json/value.hpp>
+#include <stdexcept>
+
+#include "corbd/core/base64.hpp"
 
 namespace corbd::host {
 namespace {
@@ -71,6 +75,12 @@ result<Usage> usage_from_json(const boost::json::object& reply) {
   return Usage{bytes, used, available, inodes, inodes_used, inodes_available};
 }
 
+Secret in_base64(const Secret& secret) { return Secret(to_base64(secret.reveal())); }
+Secret secret_from_json(const boost::json::object& request, std::string_view key) {
+  auto bytes = from_base64(request.at(key).as_string());
+  if (!bytes) throw std::invalid_argument("a secret in a helper's request is not base64");
+  return Secret(std::move(*bytes));
+}
 boost::json::object probe_to_json(const Probe& probe) {
   const auto* known =
       std::find_if(kKinds.begin(), kKinds.end(), [&](const KindName& k) { return k.kind == probe.kind; });

@@ -5,11 +5,16 @@
 #include <string_view>
 
 #include "corbd/core/result.hpp"
+#include "corbd/core/secret.hpp"
 #include "corbd/host/host.hpp"
 #include "corbd/host/luks.hpp"
 
 namespace corbd::host {
 
+/// In base64: a passphrase may be any bytes, and JSON's texts are UTF-8.
+Secret in_base64(const Secret& secret);
+/// Throws where the request has none there.
+Secret secret_from_json(const boost::json::object& request, std::string_view key);
 boost::json::object probe_to_json(const Probe& probe);
 result<Probe> probe_from_json(const boost::json::object& reply);
 boost::json::object luks_header_to_json(const LuksHeader& header);

@@ -87,7 +87,6 @@ result<json::object> do_limit_io(const json::object& request) {
   return done(ops::limit_io("/sys/fs/cgroup", text(request, "pod_uid"), text(request, "line"), kWaitsForCgroup));
 }
 
-Secret secret(const json::object& request, std::string_view key) { return Secret(text(request, key)); }
 int slot(const json::object& request) { return request.at("slot").to_number<int>(); }
 
 result<json::object> do_luks_look(const json::object& request) {
@@ -103,11 +102,11 @@ result<json::object> do_luks_format(const json::object& request) {
   how.integrity = text(request, "integrity");
   how.sector_bytes = request.at("sector_bytes").to_number<std::uint32_t>();
   how.mapping = text(request, "mapping");
-  return done(ops::luks_format(text(request, "device"), secret(request, "passphrase"), 0, how));
+  return done(ops::luks_format(text(request, "device"), secret_from_json(request, "passphrase"), 0, how));
 }
 
 result<json::object> do_luks_open(const json::object& request) {
-  return done(ops::luks_open(text(request, "device"), text(request, "mapping"), secret(request, "passphrase"),
+  return done(ops::luks_open(text(request, "device"), text(request, "mapping"), secret_from_json(request, "passphrase"),
                              request.at("read_only").as_bool()));
 }
 
@@ -120,14 +119,14 @@ result<json::object> do_luks_close(const json::object& request) {
 }
 
 result<json::object> do_luks_opens(const json::object& request) {
-  const auto opens = ops::luks_opens(text(request, "device"), slot(request), secret(request, "passphrase"));
+  const auto opens = ops::luks_opens(text(request, "device"), slot(request), secret_from_json(request, "passphrase"));
   if (!opens) return opens.error();
   return json::object{{"opens", *opens}};
 }
 
 result<json::object> do_luks_add_key(const json::object& request) {
-  return done(
-      ops::luks_add_key(text(request, "device"), slot(request), secret(request, "known"), secret(request, "added"), 0));
+  return done(ops::luks_add_key(text(request, "device"), slot(request), secret_from_json(request, "known"),
+                                secret_from_json(request, "added"), 0));
 }
 
 result<json::object> do_luks_remove_key(const json::object& request) {
@@ -135,7 +134,7 @@ result<json::object> do_luks_remove_key(const json::object& request) {
 }
 
 FscryptSecret fscrypt_secret(const json::object& request) {
-  return {secret(request, "secret"), request.at("passphrase").as_bool()};
+  return {secret_from_json(request, "secret"), request.at("passphrase").as_bool()};
 }
 
 result<json::object> do_fscrypt_look(const json::object& request) {

@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <fstream>
 
+#include "corbd/host/fscrypt.hpp"
 #include "corbd/host/helpers.hpp"
+#include "corbd/host/luks.hpp"
 #include "ground.hpp"
+#include "ops.hpp"
 #include "requests.hpp"
 #include "support/helpers.hpp"
 
@@ -63,6 +66,21 @@ TEST_CASE("a helper's refusal of a device arrives through the port") {
   Ports ports;
   const std::string image = make_image(ports.folder.path() + "/image");
   CHECK(ports.get(ports.filesystems->check_unused(image, "", {})).error().code == errc::invalid_argument);
+}
+
+TEST_CASE("a passphrase of any bytes reaches the helper as it is") {
+  Ports ports;
+  const auto luks = host::make_luks(ports.pool);
+  const auto fscrypt = host::make_fscrypt(ports.pool);
+  const std::string image = make_image(ports.folder.path() + "/image");
+  const Secret bytes(std::string("\xff\x00\xc3\x28\"\\\n", 7));
+  REQUIRE(host::ops::luks_format(image, bytes, 4));
+  CHECK(*ports.get(luks->opens(image, 0, bytes, {ports.busy_file, ""}, {})));
+  CHECK_FALSE(*ports.get(luks->opens(image, 0, Secret("\xff"), {ports.busy_file, ""}, {})));
+  // Nothing is encrypted there, which is what its answer must be about.
+  const auto unlocked = ports.get(fscrypt->unlock(ports.folder.path(), {bytes, false}, {ports.busy_file, ""}, {}));
+  REQUIRE_FALSE(unlocked);
+  CHECK(unlocked.error().code != errc::internal);
 }
 
 TEST_CASE("a device name that could leave sysfs is refused") {
