@@ -214,21 +214,20 @@ result<> check(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<std::optional<Secret>>> fetch(Reach& reach, Ask ask) {
+task<result<Stored>> fetch(Reach& reach, Ask ask) {
   const std::string doing = about(ask, "fetching");
   auto answer = co_await ask_vault(reach, ask, "GET", "", doing);
   if (!answer) co_return answer.error();
   const http::Reply& reply = answer->reply;
-  if (reply.status == 404 && words_at(reply.body, {"error", "code"}) == "SecretNotFound")
-    co_return std::optional<Secret>();
+  if (reply.status == 404 && words_at(reply.body, {"error", "code"}) == "SecretNotFound") co_return Stored{};
   if (reply.status != 200) co_return refusal(answer->call, refusal_code(reply.status), reply.status, vault_said(reply));
   auto key = json_text(reply.body, {"value"});
   wipe(answer->reply.body);
   if (!key || key->empty()) co_return wrong_shape(answer->call);
-  co_return key;
+  co_return Stored{std::move(key)};
 }
 
-task<result<>> store(Reach& reach, Ask ask, Secret key) {
+task<result<>> store(Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t>) {
   const std::string doing = about(ask, "storing");
   json::object value{{"value", std::string(key.reveal())}};
   std::string body = json::serialize(value);

@@ -8,8 +8,9 @@ namespace corbd::kms::azure {
 inline constexpr std::string_view kKeys[] = {"AZURE_VAULT_URL", "AZURE_CLIENT_ID", "AZURE_TENANT_ID",
                                              "AZURE_CERT_SECRET_NAME"};
 result<> check(const Section& section, const std::string& id);
-task<result<std::optional<Secret>>> fetch(Reach& reach, Ask ask);
-task<result<>> store(Reach& reach, Ask ask, Secret key);
+task<result<Stored>> fetch(Reach& reach, Ask ask);
+/// Whatever arrives last is what the vault has: `version` is never there.
+task<result<>> store(Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t> version);
 
 /// The JWT by which a client proves to Entra ID that it has the key of its certificate, for ten minutes: RS256, with
 /// x5t. `pem`: the certificate and the key. `audience`: the token endpoint. `id`: another one each time.

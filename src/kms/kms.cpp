@@ -62,7 +62,7 @@ class ConfiguredKms final : public Kms {
     const auto reach = make_reach(around_, request.kms_id);
     co_return told(co_await passphrase(*reach, ask_of(std::move(*found), std::move(request), until)));
   }
-  task<result<std::optional<Secret>>> fetch(KeyRequest request, Until until) override {
+  task<result<Stored>> fetch(KeyRequest request, Until until) override {
     auto found = co_await find(request.kms_id, until);
     if (!found) co_return found.error();
     const auto fetch = found->type->fetch;
@@ -70,13 +70,14 @@ class ConfiguredKms final : public Kms {
     const auto reach = make_reach(around_, request.kms_id);
     co_return told(co_await fetch(*reach, ask_of(std::move(*found), std::move(request), until)));
   }
-  task<result<>> store(KeyRequest request, Secret key, Until until) override {
+  task<result<>> store(KeyRequest request, Secret key, std::optional<std::uint64_t> version, Until until) override {
     auto found = co_await find(request.kms_id, until);
     if (!found) co_return found.error();
     const auto store = found->type->store;
     if (store == nullptr) co_return no_own_key(request);
     const auto reach = make_reach(around_, request.kms_id);
-    co_return told(co_await store(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key)));
+    co_return told(
+        co_await store(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key), version));
   }
 
  private:

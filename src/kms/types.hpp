@@ -68,9 +68,10 @@ struct KmsType {
   task<result<std::string>> (*wrap)(Reach& reach, Ask ask, Secret key) = nullptr;
   /// The passphrase that it wraps with, as Kms::passphrase; null: it wraps otherwise.
   task<result<Secret>> (*passphrase)(Reach& reach, Ask ask) = nullptr;
-  /// Of the kind `stored`, as Kms::fetch and Kms::store.
-  task<result<std::optional<Secret>>> (*fetch)(Reach& reach, Ask ask) = nullptr;
-  task<result<>> (*store)(Reach& reach, Ask ask, Secret key) = nullptr;
+  /// Of the kind `stored`, as Kms::fetch and Kms::store. The answer of `fetch` says whether writes name a version: the
+  /// planner rotates no key without (plan/volume_key.hpp).
+  task<result<Stored>> (*fetch)(Reach& reach, Ask ask) = nullptr;
+  task<result<>> (*store)(Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t> version) = nullptr;
 };
 
 /// Nothing for a type without a row.

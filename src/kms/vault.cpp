@@ -169,6 +169,7 @@ result<Stored> stored_in(const http::Reply& reply, bool is_v2, const std::string
   const bool found = reply.status / 100 == 2;
   if (!found && !says_none(reply, parsed.value())) return refused(doing, reply);
   Stored stored;
+  if (is_v2) stored.version = 0;
   const auto* version = object_at(parsed.value(), {"data", "metadata"});
   const auto* number = version == nullptr ? nullptr : version->if_contains("version");
   if (is_v2 && number != nullptr && number->is_int64())
@@ -178,14 +179,14 @@ result<Stored> stored_in(const http::Reply& reply, bool is_v2, const std::string
       is_v2 ? object_at(parsed.value(), {"data", "data", "data"}) : object_at(parsed.value(), {"data", "data"});
   Secret passphrase(text_in(secret, "passphrase"));
   if (passphrase.empty()) return unreadable(doing, "data.passphrase, which ceph-csi writes there");
-  stored.passphrase = std::move(passphrase);
+  stored.key = std::move(passphrase);
   return stored;
 }
 
-std::string write_body(bool is_v2, const Secret& passphrase, std::uint64_t version) {
+std::string write_body(const Secret& passphrase, std::optional<std::uint64_t> version) {
   const auto text = passphrase.reveal();
   json::object secret{{"data", json::object{{"passphrase", json::string_view(text.data(), text.size())}}}};
-  json::object body = is_v2 ? json::object{{"options", json::object{{"cas", version}}}, {"data", secret}} : secret;
+  json::object body = version ? json::object{{"options", json::object{{"cas", *version}}}, {"data", secret}} : secret;
   auto made = json::serialize(body);
   wipe(secret);
   wipe(body);
@@ -202,9 +203,7 @@ class Session {
   /// Logs in, and learns the version of the secrets engine.
   task<result<>> open();
   task<result<Stored>> read();
-  task<result<>> write(Secret key, std::uint64_t version);
-  /// Version 1 takes a late write for a new one, and keeps no earlier key: a rotation could lose the only one.
-  result<> may_replace(const Stored& before) const;
+  task<result<>> write(Secret key, std::optional<std::uint64_t> version);
 
  private:
   std::string at_server() const { return "KMS \"" + printable(ask_.kms_id) + "\" at " + url_.peer.text(); }
@@ -227,14 +226,6 @@ class Session {
   Secret token_;
   bool is_v2_ = false;
 };
-
-result<> Session::may_replace(const Stored& before) const {
-  if (is_v2_ || !before.passphrase) return {};
-  return Error{errc::failed_precondition,
-               at_server() +
-                   " keeps keys in KV version 1, where a late write could replace a newer key: move them to "
-                   "version 2 before you rotate one"};
-}
 
 task<result<http::Reply>> Session::send(http::Message message) {
   message.target = url_.path + message.target;
@@ -396,9 +387,12 @@ task<result<Stored>> Session::read() {
   co_return found;
 }
 
-task<result<>> Session::write(Secret key, std::uint64_t version) {
+task<result<>> Session::write(Secret key, std::optional<std::uint64_t> version) {
+  if (is_v2_ != version.has_value())
+    co_return Error{errc::unavailable,
+                    at_server() + " has another version of KV than when the key was read: repeat it"};
   auto message = request_of("PUT", key_target(), token_, "");
-  message.body = write_body(is_v2_, key, version);
+  message.body = write_body(key, version);
   const auto reply = co_await send(std::move(message));
   if (!reply) co_return reply.error();
   if (reply->status / 100 == 2) co_return result<>();
@@ -411,25 +405,18 @@ task<result<>> Session::write(Secret key, std::uint64_t version) {
 
 }  // namespace
 
-task<result<std::optional<Secret>>> fetch_by(Login login, Reach& reach, Ask ask) {
+task<result<Stored>> fetch_by(Login login, Reach& reach, Ask ask) {
   Session session(login, reach, std::move(ask));
   const auto opened = co_await session.open();
   if (!opened) co_return opened.error();
-  auto found = co_await session.read();
-  if (!found) co_return found.error();
-  co_return std::move(found->passphrase);
+  co_return co_await session.read();
 }
 
-/// A write on its way may arrive after its time is up, when a later one has been done. With the version it changes
-/// nothing then.
-task<result<>> store_by(Login login, Reach& reach, Ask ask, Secret key) {
+task<result<>> store_by(Login login, Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t> version) {
   Session session(login, reach, std::move(ask));
   const auto opened = co_await session.open();
   if (!opened) co_return opened.error();
-  const auto before = co_await session.read();
-  if (!before) co_return before.error();
-  if (auto safe = session.may_replace(*before); !safe) co_return safe;
-  co_return co_await session.write(std::move(key), before->version);
+  co_return co_await session.write(std::move(key), version);
 }
 
 }  // namespace corbd::kms::vault

@@ -21,14 +21,10 @@ result<Secret> token_in(const http::Reply& reply, const std::string& doing);
 /// Whether the secrets engine at that path is KV of version 2. failed_precondition: there is none.
 result<bool> is_v2_in(const http::Reply& reply, std::string_view backend_path, const std::string& doing);
 
-/// A secret as the server has it.
-struct Stored {
-  std::optional<Secret> passphrase;  ///< nothing: it has none, or a deleted one
-  std::uint64_t version = 0;         ///< of KV version 2, the newest; 0: there is none
-};
+/// A deleted key counts as none, and has a version.
 result<Stored> stored_in(const http::Reply& reply, bool is_v2, const std::string& doing);
 /// `version`: what the server must still have, where KV is of version 2.
-std::string write_body(bool is_v2, const Secret& passphrase, std::uint64_t version);
+std::string write_body(const Secret& passphrase, std::optional<std::uint64_t> version);
 
 // --- the rows of the table
 
@@ -38,15 +34,15 @@ result<> check(const Section& section, const std::string& id) {
   if (!read) return read.error();
   return {};
 }
-task<result<std::optional<Secret>>> fetch_by(Login login, Reach& reach, Ask ask);
-task<result<>> store_by(Login login, Reach& reach, Ask ask, Secret key);
+task<result<Stored>> fetch_by(Login login, Reach& reach, Ask ask);
+task<result<>> store_by(Login login, Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t> version);
 template <Login login>
-task<result<std::optional<Secret>>> fetch(Reach& reach, Ask ask) {
+task<result<Stored>> fetch(Reach& reach, Ask ask) {
   return fetch_by(login, reach, std::move(ask));
 }
 template <Login login>
-task<result<>> store(Reach& reach, Ask ask, Secret key) {
-  return store_by(login, reach, std::move(ask), std::move(key));
+task<result<>> store(Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t> version) {
+  return store_by(login, reach, std::move(ask), std::move(key), version);
 }
 
 }  // namespace corbd::kms::vault

@@ -2,6 +2,7 @@
 
 #include "bring_up.hpp"
 #include "corbd/cephcsi/parameters.hpp"
+#include "volume_key.hpp"
 
 namespace corbd::plan {
 namespace {
@@ -12,7 +13,7 @@ Decision make_folder(const Situation& view, const std::string& target) {
     return refuse(errc::failed_precondition,
                   image_of(view) +
                       " has no encrypted folder yet and is wanted read-only: stage it writable once, which makes one");
-  return step::FscryptMake{target};
+  return with_first_key(view, step::FscryptMake{target});
 }
 
 }  // namespace

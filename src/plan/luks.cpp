@@ -3,17 +3,10 @@
 #include "bring_up.hpp"
 #include "filesystem.hpp"
 #include "krbd.hpp"
+#include "volume_key.hpp"
 
 namespace corbd::plan {
 namespace {
-
-constexpr const char* kPrepared =
-    "encryptionPrepared";  // by ceph-csi's provisioner: the key exists, the header does not
-
-const device::UpperDevice* luks_mapping(const Situation& view) {
-  const auto* device = view.seen.device();
-  return device == nullptr ? nullptr : mapping_of(*device, view.id);
-}
 
 /// Rule 10: only what is proven empty, or what our own marker says was.
 Decision make_header(const Situation& view, const Staged& wish) {
@@ -33,7 +26,7 @@ Decision make_header(const Situation& view, const Staged& wish) {
                       "happened to its first 16 MiB");
   if (!wish.luks.refused.empty())
     return refuse_format(view, errc::invalid_argument, image_of(view) + " cannot be encrypted: " + wish.luks.refused);
-  return format(view, step::LuksFormat{});
+  return with_first_key(view, format(view, step::LuksFormat{}));
 }
 
 /// Nothing can ever open a header without a key. Until the metadata calls the image encrypted, it is our own format
@@ -64,36 +57,12 @@ bool is_noted_later(const Situation& view) {
   return by_kernel(view) && !view.record->kms_id.empty() && !view.record->format.empty();
 }
 
-Step remove_key(int slot) { return step::RemoveKey{slot}; }
-
-/// Why the key cannot be rotated.
-std::optional<Decision> not_rotated(const Situation& view) {
-  const auto& record = view.record;
-  if (!record) return refuse(errc::not_found, "volume " + view.id + " is not staged here");
-  if (!record->file_kms_id.empty())
-    return refuse(errc::unimplemented,
-                  "the files of volume " + view.id + " are encrypted (fscrypt), and their key is not rotated");
-  if (record->kms_id.empty())
-    return refuse(errc::failed_precondition, "volume " + view.id + " is not encrypted: it has no key");
-  if (record->read_only || record->shared || record->failed)
-    return refuse(errc::failed_precondition, "volume " + view.id +
-                                                 (record->failed   ? " was given up"
-                                                  : record->shared ? " is written by many nodes"
-                                                                   : " is staged read-only") +
-                                                 ", so its key is not rotated: stage it as ReadWriteOnce first");
-  if (luks_mapping(view) == nullptr)
-    return refuse(errc::failed_precondition, "volume " + view.id + " is not open: stage it first");
-  if (by_kernel(view))
-    return refuse(
-        errc::unimplemented,
-        "volume " + view.id + " is served by the kernel's client: its key is rotated only with mounter rbd-nbd");
-  if (!view.seen.connected || view.seen.link != Observation::Link::serving)
-    return refuse(errc::unavailable,
-                  "the device of volume " + view.id + " is not served by this agent now: repeat when it is healed");
-  return std::nullopt;
-}
-
 }  // namespace
+
+const device::UpperDevice* luks_mapping(const Situation& view) {
+  const auto* device = view.seen.device();
+  return device == nullptr ? nullptr : mapping_of(*device, view.id);
+}
 
 std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) {
   if (view.record->kms_id.empty()) return std::nullopt;
@@ -158,26 +127,6 @@ std::optional<Decision> close_mapping(const Situation& view) {
   if (!view.seen.facts.disconnected)
     if (auto step = bring_up(view)) return step;
   return Step(step::LuksClose{});
-}
-
-Decision rekey(const Situation& view) {
-  if (auto refused = not_rotated(view)) return *refused;
-  if (auto step = bring_up(view)) return *step;
-  if (!view.seen.facts.keys) return look(Fact::keys);
-  const auto& [first, second] = *view.seen.facts.keys;
-  if (view.seen.facts.rekeyed) {
-    if (!first.opens)
-      return refuse(errc::internal,
-                    "the new key of volume " + view.id + " does not open it: its old one, in key slot 1, still does");
-    if (second.used) return remove_key(1);
-    return Done{};
-  }
-  if (second.opens) return first.used ? remove_key(0) : Step(step::NewKey{});
-  if (!second.used) return Step(step::AddKey{});
-  // An earlier rotation ended between the KMS and its last step.
-  if (first.opens) return remove_key(1);
-  return refuse(errc::unauthenticated, "the key that the KMS has of volume " + view.id +
-                                           " opens neither key slot 0 nor 1: nothing was changed");
 }
 
 }  // namespace corbd::plan

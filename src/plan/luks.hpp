@@ -1,11 +1,12 @@
-// The part of the plan between a device that answers and the LUKS mapping that holds an encrypted volume's filesystem;
-// and the rotation of its key.
+// The part of the plan between a device that answers and the LUKS mapping that holds an encrypted volume's filesystem.
 #pragma once
 
 #include "situation.hpp"
 
 namespace corbd::plan {
 
+/// The open mapping; null: there is none.
+const device::UpperDevice* luks_mapping(const Situation& view);
 /// The next step towards the open mapping; nothing when it is, and for a volume that is not encrypted. The device
 /// answers.
 std::optional<Decision> open_mapping(const Situation& view, const Staged& wish);
@@ -19,9 +20,5 @@ std::optional<Decision> fill_mapping(const Situation& view);
 std::optional<Decision> refuse_growth(const Situation& view);
 /// The next step towards no mapping; nothing when there is none. Nobody uses it.
 std::optional<Decision> close_mapping(const Situation& view);
-
-/// In slot 0 the old key, then in slot 1 too, then the new one in slot 0, which the KMS learns, then slot 1 is free
-/// again: at every moment a slot opens with the key that the KMS has.
-Decision rekey(const Situation& view);
 
 }  // namespace corbd::plan

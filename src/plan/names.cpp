@@ -15,6 +15,7 @@ step::Asks asks_for(Fact fact) {
     case Fact::unused:
     case Fact::stash:
     case Fact::luks:
+    case Fact::first_key:
     case Fact::keys:
     case Fact::folder:
     case Fact::served_by_other:

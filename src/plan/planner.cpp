@@ -13,6 +13,7 @@
 #include "stage.hpp"
 #include "stash.hpp"
 #include "take_down.hpp"
+#include "volume_key.hpp"
 
 namespace corbd::plan {
 namespace {

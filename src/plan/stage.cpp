@@ -11,6 +11,7 @@
 #include "luks.hpp"
 #include "paths.hpp"
 #include "stash.hpp"
+#include "volume_key.hpp"
 
 namespace corbd::plan {
 namespace {
@@ -175,7 +176,8 @@ Decision stage(const Situation& view, const Staged& wish) {
   if (!mounted_at(view, target)) {
     if (auto step = open_mapping(view, wish)) return *step;
     if (capability.block) return step::Bind{target};
-    return make_filesystem(view, target, capability);
+    auto next = make_filesystem(view, target, capability);
+    return record.file_kms_id.empty() ? next : with_first_key(view, std::move(next));
   }
   if (auto step = open_folder(view, target)) return *step;
   if (staging->complete) {

@@ -5,31 +5,18 @@
 namespace corbd::volume {
 
 /// What opens the folder is ceph-csi's choice (docs/sources.md#fscrypt): the passphrase with which a KMS wraps keys,
-/// but no such key; otherwise the key that the KMS stores, or its one passphrase. A KMS that has no key yet gets one
-/// for a new folder.
-task<result<host::FscryptSecret>> FscryptSteps::secret_of(const Volume& volume, const Wish& wish, bool make_one) {
-  const std::string kms_id = volume.record->file_kms_id;
-  const auto terms = co_await ports_.kms.terms(kms_id, deadline());
+/// but no such key; otherwise the key that the KMS stores, or its one passphrase.
+task<result<host::FscryptSecret>> FscryptSteps::secret_of(Volume& volume, const Wish& wish) {
+  const auto terms = co_await ports_.kms.terms(volume.record->file_kms_id, deadline());
   if (!terms) co_return terms.error();
-  const auto request = key_request(volume, kms_id, wish);
-  if (terms->needs_passphrase && request.passphrase.empty()) co_return lacks_passphrase(volume.id);
-  if (terms->kind == kms::Kind::shared) co_return host::FscryptSecret{request.passphrase, false};
   if (terms->kind == kms::Kind::wrapped) {
-    auto passphrase = co_await ports_.kms.passphrase(request, deadline());
+    auto passphrase = co_await keys_.passphrase(volume, wish);
     if (!passphrase) co_return passphrase.error();
     co_return host::FscryptSecret{std::move(*passphrase), true};
   }
-  auto found = co_await ports_.kms.fetch(request, deadline());
-  if (!found) co_return found.error();
-  if (*found) co_return host::FscryptSecret{std::move(**found), false};
-  if (!make_one)
-    co_return Error{errc::not_found, "volume " + volume.id + " has encrypted files, and its KMS " + kms_id +
-                                         " has no key: check the KMS config, or restore the key from a backup"};
-  auto made = kms::make_volume_key(kms::kFileKeyBytes);
-  if (!made) co_return made.error();
-  auto stored = co_await ports_.kms.store(request, *made, deadline());
-  if (!stored) co_return stored.error();
-  co_return host::FscryptSecret{std::move(*made), false};
+  auto key = co_await keys_.key(volume, wish);
+  if (!key) co_return key.error();
+  co_return host::FscryptSecret{std::move(*key), false};
 }
 
 /// Only a passphrase is hashed with argon2.
@@ -48,7 +35,7 @@ task<result<>> FscryptSteps::look(Volume& volume, std::string target) {
 }
 
 task<result<>> FscryptSteps::make(Volume& volume, std::string target, const Wish& wish) {
-  auto secret = co_await secret_of(volume, wish, true);
+  auto secret = co_await secret_of(volume, wish);
   if (!secret) co_return secret.error();
   const auto turn = co_await turn_for(volume, secret->passphrase);
   if (!turn) co_return turn.error();
@@ -61,7 +48,7 @@ task<result<>> FscryptSteps::make(Volume& volume, std::string target, const Wish
 }
 
 task<result<>> FscryptSteps::unlock(Volume& volume, std::string target, const Wish& wish) {
-  auto secret = co_await secret_of(volume, wish, false);
+  auto secret = co_await secret_of(volume, wish);
   if (!secret) co_return secret.error();
   const auto turn = co_await turn_for(volume, secret->passphrase);
   if (!turn) co_return turn.error();

@@ -8,15 +8,16 @@ namespace corbd::volume {
 class FscryptSteps : StepTools {
  public:
   /// `luks`: the turns to derive a key are the node's.
-  FscryptSteps(StepTools tools, LuksSteps& luks) : StepTools(tools), luks_(luks) {}
+  FscryptSteps(StepTools tools, KeySteps& keys, LuksSteps& luks) : StepTools(tools), keys_(keys), luks_(luks) {}
   task<result<>> look(Volume& volume, std::string target);
   task<result<>> make(Volume& volume, std::string target, const Wish& wish);
   task<result<>> unlock(Volume& volume, std::string target, const Wish& wish);
   task<result<>> lock(Volume& volume, std::string target);
 
  private:
-  task<result<host::FscryptSecret>> secret_of(const Volume& volume, const Wish& wish, bool make_one);
+  task<result<host::FscryptSecret>> secret_of(Volume& volume, const Wish& wish);
   task<result<std::optional<Slots::Guard>>> turn_for(const Volume& volume, bool passphrase);
+  KeySteps& keys_;
   LuksSteps& luks_;
 };
 

@@ -9,17 +9,9 @@
 namespace corbd::volume {
 namespace {
 
-// ceph-csi's keys of image metadata. Its older versions put a dot in front.
-constexpr const char *kState = "rbd.csi.ceph.com/encrypted", *kVolumeKey = "rbd.csi.ceph.com/dek";
-constexpr const char* kPrepared = "encryptionPrepared";  // by ceph-csi's provisioner: the key exists
-constexpr int kFirst = 0, kSecond = 1;                   // the key slots of a rotation
-constexpr std::chrono::hours kTagLimit{24};              // for the format of a volume with integrity
-
-Error no_key(const Volume& volume) {
-  return {errc::not_found, "volume " + volume.id + " has no key, neither at its KMS " + volume.record->kms_id +
-                               " nor in its image's metadata " + kVolumeKey +
-                               ": check the KMS config, or restore the key from a backup"};
-}
+constexpr const char* kState = "rbd.csi.ceph.com/encrypted";  // image metadata, ceph-csi's
+constexpr int kFirst = 0, kSecond = 1;                        // the key slots of a rotation
+constexpr std::chrono::hours kTagLimit{24};                   // for the format of a volume with integrity
 
 host::LuksFormat format_of(const Volume& volume, const Wish& wish) {
   const auto& wanted = std::get<Staged>(wish).luks;
@@ -27,65 +19,6 @@ host::LuksFormat format_of(const Volume& volume, const Wish& wish) {
 }
 
 }  // namespace
-
-task<result<std::optional<std::string>>> LuksSteps::kept_metadata(Volume& volume, std::string name) {
-  auto found = co_await volume.server.image()->metadata(name, deadline());
-  if (!found || found->has_value()) co_return found;
-  const std::string old_name = "." + name;
-  found = co_await volume.server.image()->metadata(old_name, deadline());
-  if (!found || !found->has_value() || volume.record->read_only) co_return found;
-  auto moved = co_await volume.server.image()->set_metadata(name, **found, deadline());
-  if (moved) moved = co_await volume.server.image()->remove_metadata(old_name, deadline());
-  if (!moved) co_return moved.error();
-  co_return found;
-}
-
-task<result<std::optional<Secret>>> LuksSteps::find_key(Volume& volume, const Wish& wish) {
-  const auto terms = co_await ports_.kms.terms(volume.record->kms_id, deadline());
-  if (!terms) co_return terms.error();
-  auto request = key_request(volume, volume.record->kms_id, wish);
-  if (terms->needs_passphrase && request.passphrase.empty()) co_return lacks_passphrase(volume.id);
-  if (terms->kind == kms::Kind::shared) co_return std::optional(std::move(request.passphrase));
-  if (terms->kind == kms::Kind::stored) co_return co_await ports_.kms.fetch(std::move(request), deadline());
-  auto wrapped = co_await kept_metadata(volume, kVolumeKey);
-  if (!wrapped) co_return wrapped.error();
-  if (!*wrapped) co_return std::optional<Secret>();
-  auto key = co_await ports_.kms.unwrap(std::move(request), std::move(**wrapped), deadline());
-  if (!key) co_return key.error();
-  co_return std::optional(std::move(*key));
-}
-
-task<result<Secret>> LuksSteps::volume_key(Volume& volume, const Wish& wish) {
-  auto key = co_await find_key(volume, wish);
-  if (!key) co_return key.error();
-  if (*key) co_return std::move(**key);
-  co_return no_key(volume);
-}
-
-task<result<>> LuksSteps::store_key(Volume& volume, const Wish& wish, Secret key) {
-  const auto terms = co_await ports_.kms.terms(volume.record->kms_id, deadline());
-  if (!terms) co_return terms.error();
-  auto request = key_request(volume, volume.record->kms_id, wish);
-  if (terms->kind == kms::Kind::stored)
-    co_return co_await ports_.kms.store(std::move(request), std::move(key), deadline());
-  auto wrapped = co_await ports_.kms.wrap(std::move(request), std::move(key), deadline());
-  if (!wrapped) co_return wrapped.error();
-  co_return co_await volume.server.image()->set_metadata(kVolumeKey, std::move(*wrapped), deadline());
-}
-
-/// A static volume gets its key here. ceph-csi's provisioner makes the keys of its own: where it did, and none is
-/// found, the config names another place than the provisioner's.
-task<result<Secret>> LuksSteps::first_key(Volume& volume, const Wish& wish) {
-  auto found = co_await find_key(volume, wish);
-  if (!found) co_return found.error();
-  if (*found) co_return std::move(**found);
-  if (volume.facts.encryption == kPrepared) co_return no_key(volume);
-  auto key = kms::make_volume_key();
-  if (!key) co_return key;
-  auto stored = co_await store_key(volume, wish, *key);
-  if (!stored) co_return stored.error();
-  co_return key;
-}
 
 task<result<Slots::Guard>> LuksSteps::key_derivation(const Volume& volume) {
   if (key_derivations_.free() == 0)
@@ -117,7 +50,7 @@ task<result<Slots::Guard>> LuksSteps::turn_to_format(const Volume& volume, host:
 task<result<>> LuksSteps::look(Volume& volume, Fact fact, const Wish& wish) {
   if (fact == Fact::keys) co_return co_await look_at_keys(volume, wish);
   if (fact == Fact::encryption) {
-    const auto found = co_await kept_metadata(volume, kState);
+    const auto found = co_await keys_.kept_metadata(volume, kState);
     if (!found) co_return found.error();
     volume.facts.encryption = trimmed(found->value_or(""));
     co_return result<>();
@@ -138,11 +71,13 @@ task<result<>> LuksSteps::look_at_keys(Volume& volume, const Wish& wish) {
                                              " has one passphrase for all volumes, so there is no key to rotate"};
   const auto device = device_path(volume);
   if (!device) co_return device.error();
-  const auto key = co_await volume_key(volume, wish);
-  if (!key) co_return key.error();
+  const auto found = co_await keys_.find(volume, wish);
+  if (!found) co_return found.error();
+  if (!found->key) co_return no_key(volume);
   const auto header = co_await ports_.luks.look(*device, owner(volume), while_served(volume, deadline()));
   if (!header) co_return header.error();
-  Keys keys;
+  plan::Keys keys;
+  keys.writes = found->writes;
   for (const int slot : {kFirst, kSecond}) {
     auto& one = slot == kFirst ? keys.first : keys.second;
     one.used = std::ranges::find(header->key_slots, slot) != header->key_slots.end();
@@ -150,7 +85,7 @@ task<result<>> LuksSteps::look_at_keys(Volume& volume, const Wish& wish) {
     const auto turn = co_await key_derivation(volume);
     if (!turn) co_return turn.error();
     const auto opens =
-        co_await ports_.luks.opens(*device, slot, *key, owner(volume), while_served(volume, long_deadline()));
+        co_await ports_.luks.opens(*device, slot, *found->key, owner(volume), while_served(volume, long_deadline()));
     if (!opens) co_return opens.error();
     one.opens = *opens;
   }
@@ -161,7 +96,7 @@ task<result<>> LuksSteps::look_at_keys(Volume& volume, const Wish& wish) {
 task<result<>> LuksSteps::format(Volume& volume, const Wish& wish) {
   const auto device = device_path(volume);
   if (!device) co_return device.error();
-  auto key = co_await first_key(volume, wish);
+  auto key = co_await keys_.key(volume, wish);
   if (!key) co_return key.error();
   const auto how = format_of(volume, wish);
   const auto turn = co_await turn_to_format(volume, how);
@@ -188,7 +123,7 @@ task<result<>> LuksSteps::note(Volume& volume) {
 task<result<>> LuksSteps::open(Volume& volume, const Wish& wish) {
   const auto device = device_path(volume);
   if (!device) co_return device.error();
-  auto key = co_await volume_key(volume, wish);
+  auto key = co_await keys_.key(volume, wish);
   if (!key) co_return key.error();
   const auto turn = co_await key_derivation(volume);
   if (!turn) co_return turn.error();
@@ -219,7 +154,7 @@ task<result<>> LuksSteps::close(Volume& volume) {
 task<result<>> LuksSteps::add_key(Volume& volume, const Wish& wish) {
   const auto device = device_path(volume);
   if (!device) co_return device.error();
-  const auto key = co_await volume_key(volume, wish);
+  const auto key = co_await keys_.key(volume, wish);
   if (!key) co_return key.error();
   volume.facts.keys.reset();
   const auto turn = co_await key_derivation(volume);
@@ -231,10 +166,11 @@ task<result<>> LuksSteps::add_key(Volume& volume, const Wish& wish) {
 task<result<>> LuksSteps::new_key(Volume& volume, const Wish& wish) {
   const auto device = device_path(volume);
   if (!device) co_return device.error();
-  const auto old_key = co_await volume_key(volume, wish);
+  const auto old_key = co_await keys_.key(volume, wish);
   if (!old_key) co_return old_key.error();
   const auto key = kms::make_volume_key();
   if (!key) co_return key.error();
+  const plan::KeyWrites writes = volume.facts.keys->writes;
   volume.facts.keys.reset();
   auto turn = co_await key_derivation(volume);
   if (!turn) co_return turn.error();
@@ -243,11 +179,9 @@ task<result<>> LuksSteps::new_key(Volume& volume, const Wish& wish) {
   if (!added) co_return added;
   turn->release();  // a KMS that does not answer must not keep other volumes waiting
   if (auto stopped = failpoint::hit("step.new_key.added"); !stopped) co_return stopped;
-  auto stored = co_await store_key(volume, wish, *key);
-  if (!stored) co_return stored;
-  log::info("luks.rekeyed", {{"volume", volume.id}});
-  volume.facts.rekeyed = true;
-  co_return result<>();
+  auto stored = co_await keys_.store(volume, wish, *key, writes, true);
+  if (stored) log::info("luks.rekeyed", {{"volume", volume.id}});
+  co_return stored;
 }
 
 task<result<>> LuksSteps::remove_key(Volume& volume, int slot) {

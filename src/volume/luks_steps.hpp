@@ -1,7 +1,7 @@
-// The steps for an encrypted volume: its key, its LUKS header and its mapping.
+// The steps for an encrypted volume: its LUKS header, its key slots and its mapping.
 #pragma once
 
-#include "step_tools.hpp"
+#include "key_steps.hpp"
 
 namespace corbd::volume {
 
@@ -10,8 +10,9 @@ inline constexpr std::size_t kKeyDerivations = 2;
 
 class LuksSteps : StepTools {
  public:
-  LuksSteps(StepTools tools, executor control)
+  LuksSteps(StepTools tools, KeySteps& keys, executor control)
       : StepTools(tools),
+        keys_(keys),
         key_derivations_(control, clock_, "the turn to derive a LUKS key", kKeyDerivations),
         formats_(std::move(control), clock_, "the turn to format a volume with integrity", 1) {}
   task<result<>> look(Volume& volume, Fact fact, const Wish& wish);
@@ -27,16 +28,9 @@ class LuksSteps : StepTools {
   task<result<Slots::Guard>> key_derivation(const Volume& volume);
 
  private:
-  /// Reads image metadata. An entry with the older name, a dot in front, is renamed.
-  task<result<std::optional<std::string>>> kept_metadata(Volume& volume, std::string name);
-  /// The key that opens the volume. Nothing: neither its KMS nor its image has one.
-  task<result<std::optional<Secret>>> find_key(Volume& volume, const Wish& wish);
-  /// The same; not_found: there is none.
-  task<result<Secret>> volume_key(Volume& volume, const Wish& wish);
-  task<result<Secret>> first_key(Volume& volume, const Wish& wish);
-  task<result<>> store_key(Volume& volume, const Wish& wish, Secret key);
   task<result<Slots::Guard>> turn_to_format(const Volume& volume, host::LuksFormat how);
   task<result<>> look_at_keys(Volume& volume, const Wish& wish);
+  KeySteps& keys_;
   Slots key_derivations_;
   Slots formats_;  ///< of volumes with integrity: each writes its whole device
 };

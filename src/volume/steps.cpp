@@ -15,6 +15,7 @@ bool needs_image(Fact fact) {
     case Fact::has_data:
     case Fact::format_marker:
     case Fact::encryption:
+    case Fact::first_key:
     case Fact::keys:
     case Fact::io_limits:
       return true;
@@ -84,6 +85,8 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::Dismiss&) { return adopt_.dismiss(volume); },
       [&](const step::MapKrbd&) { return krbd_.map(volume); },
       [&](const step::UnmapKrbd&) { return krbd_.unmap(volume); },
+      [&](const step::MakeKey&) { return keys_.make(volume, wish); },
+      [&](const step::ConfirmKey&) { return keys_.confirm(volume, wish); },
       [&](const step::LuksFormat&) { return luks_.format(volume, wish); },
       [&](const step::LuksNote&) { return luks_.note(volume); },
       [&](const step::LuksOpen&) { return luks_.open(volume, wish); },
@@ -126,6 +129,8 @@ task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& w
       return holders_.look(volume);
     case Fact::attachment:
       return ask_attachment(volume);
+    case Fact::first_key:
+      return keys_.look_at_first(volume, wish);
     case Fact::encryption:
     case Fact::luks:
     case Fact::keys:

@@ -28,8 +28,9 @@ class Steps {
         finder_(clock, ports, config),
         krbd_({clock, ports, config}, records_),
         adopt_({clock, ports, config}, health),
-        luks_({clock, ports, config}, std::move(control)),
-        fscrypt_({clock, ports, config}, luks_),
+        keys_({clock, ports, config}),
+        luks_({clock, ports, config}, keys_, std::move(control)),
+        fscrypt_({clock, ports, config}, keys_, luks_),
         mounts_(clock, ports, config),
         stash_(clock, ports, config) {}
 
@@ -50,6 +51,7 @@ class Steps {
   ImageFinder finder_;
   KrbdSteps krbd_;
   AdoptSteps adopt_;
+  KeySteps keys_;
   LuksSteps luks_;
   FscryptSteps fscrypt_;
   MountSteps mounts_;

@@ -70,27 +70,28 @@ TEST_CASE("a volume whose KMS stores its key needs no passphrase, and its key ou
 }
 
 TEST_CASE("a volume that a provisioner prepared, but whose key is not found, gets no other key and no header") {
-  Encrypted scene(GENERATE("own", "kept"));
+  Encrypted scene(GENERATE("own", "kept", "plain"));
   scene.image().metadata[kState] = "encryptionPrepared";
-  // The format has begun, so its record stays: the stage is repeated until the key is there.
-  CHECK(scene.stage() == errc::unavailable);
+  CHECK(scene.stage() == errc::failed_precondition);
   CHECK_FALSE(scene.image().luks);
   CHECK(scene.world.cluster.kept_keys.empty());
   CHECK_FALSE(scene.image().metadata.contains(kKey));
-  REQUIRE(scene.unstage() == errc::ok);
   CHECK(scene.all_gone());
 }
 
-TEST_CASE("a key that the KMS learns late, after a rotation was repeated, does not replace the later one") {
-  Encrypted scene("kept");
-  REQUIRE(scene.stage() == errc::ok);
-  scene.world.calls.delayed = "store key";
-  CHECK(scene.want(plan::Rekeyed{}) == errc::timed_out);
-  CHECK(scene.world.cluster.opens(kId));
-  CHECK(scene.want(plan::Rekeyed{}) == errc::ok);
-  scene.loop.advance(std::chrono::minutes(2));
-  CHECK(scene.world.cluster.opens(kId));
-  REQUIRE(scene.unstage() == errc::ok);
+TEST_CASE("what a KMS refuses for good at the first stage is told as that, and leaves nothing behind") {
+  Encrypted scene(GENERATE("own", "kept", "plain"));
+  const bool files = scene.wish.kms_id != "own" && GENERATE(false, true);
+  if (files) scene.as_files();
+  scene.world.calls.error = Error{errc::permission_denied, "the role may not"};
+  scene.world.calls.before_call = [&calls = scene.world.calls](const std::string& call) {
+    if (call == "wrap key" || call == "store key") calls.fail_at = 1;
+  };
+  CHECK(scene.stage() == errc::permission_denied);
+  CHECK(scene.all_gone());
+  CHECK_FALSE(scene.image().metadata.contains("corbd/format"));
+  CHECK(scene.image().watchers.empty());
+  scene.world.calls.before_call = {};
   CHECK(scene.stage() == errc::ok);
 }
 

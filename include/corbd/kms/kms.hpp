@@ -1,8 +1,10 @@
 // Where the key of an encrypted volume comes from: ceph-csi's key management systems (docs/sources.md#kms).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +43,14 @@ struct KeyRequest {
   std::map<std::string, Secret> secrets = {};  ///< what else that secret has
 };
 
+/// What a KMS of the kind `stored` has of a volume.
+struct Stored {
+  std::optional<Secret> key;  ///< nothing: it has none
+  /// What a write must name to replace it, so that one that arrives after another changes nothing. Nothing: this KMS
+  /// takes whatever arrives last.
+  std::optional<std::uint64_t> version = std::nullopt;
+};
+
 /// The ID of a KMS that needs no config. Its type has the same name.
 inline constexpr std::string_view kDefaultKms = "default";
 
@@ -56,10 +66,11 @@ class Kms {
   /// What a KMS of the kind `wrapped` wraps with, if that is a passphrase: it opens encrypted files itself (ceph-csi's
   /// GetSecret).
   virtual task<result<Secret>> passphrase(KeyRequest request, Until until) = 0;
-  /// Of a KMS whose kind is `stored`. Nothing: it has no key of that volume.
-  virtual task<result<std::optional<Secret>>> fetch(KeyRequest request, Until until) = 0;
-  /// Instead of the key that it has. A write that arrives late changes nothing where the KMS can tell.
-  virtual task<result<>> store(KeyRequest request, Secret key, Until until) = 0;
+  /// Of a KMS whose kind is `stored`.
+  virtual task<result<Stored>> fetch(KeyRequest request, Until until) = 0;
+  /// In place of what has that version, as fetch() told it; the key has the next one then. unavailable: it is another
+  /// version by now. Whatever the answer, the write may still arrive at any later time.
+  virtual task<result<>> store(KeyRequest request, Secret key, std::optional<std::uint64_t> version, Until until) = 0;
 };
 
 /// The part of Kubernetes' API that a KMS needs.

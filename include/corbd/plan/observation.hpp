@@ -19,12 +19,37 @@ namespace corbd::plan {
 
 /// What image metadata rbd.csi.ceph.com/encrypted says once the image has its LUKS header (docs/sources.md#luks).
 inline constexpr const char* kEncrypted = "encrypted";
+/// And before, where ceph-csi's provisioner has made the key.
+inline constexpr const char* kPrepared = "encryptionPrepared";
+
+/// What a KMS does with a write that arrives after another one.
+struct KeyWrites {
+  bool ordered = true;  ///< nothing; otherwise it takes that for the newest
+  /// Which the next one replaces, where a KMS counts them.
+  std::optional<std::uint64_t> version = std::nullopt;
+};
+
+/// The key with which a new LUKS header, or a new encrypted folder, is made.
+struct FirstKey {
+  bool there = true;  ///< where the volume's keys are; of a KMS with one passphrase for all volumes, that
+  KeyWrites writes = {};
+  bool sent = false;     ///< not ordered: image metadata corbd/first-key names one that was sent to the KMS
+  bool is_sent = false;  ///< and that is the one there
+  bool at_hand = false;  ///< and this agent has it
+};
 
 /// Which of the two key slots that a rotation uses opens with the volume's key as its KMS has it now.
 struct Keys {
   struct Slot {
     bool used = false, opens = false;
   } first, second;  ///< 0 and 1
+  KeyWrites writes = {};
+};
+
+/// What this operation had the KMS store, and was told is stored.
+struct KeyStored {
+  bool fresh = false;  ///< a new key; otherwise the same again
+  std::optional<std::uint64_t> version = std::nullopt;
 };
 
 /// Facts that cost a call; absent means unknown, never false. They live for one operation.
@@ -36,10 +61,11 @@ struct Facts {
   std::optional<std::string> encryption;  ///< image metadata rbd.csi.ceph.com/encrypted; "": there is none
   std::optional<host::LuksHeader> luks;   ///< of the device
   bool fits = false;                      ///< the mapping was made as large as its device
+  std::optional<FirstKey> first_key;
   std::optional<Keys> keys;
+  std::optional<KeyStored> key_stored;
   std::optional<host::EncryptedFolder> folder;  ///< of the mounted filesystem
   bool folder_locked = false;                   ///< in this operation
-  bool rekeyed = false;                         ///< the KMS has a new key since this operation began
   std::optional<host::Probe> probe;             ///< of what holds the filesystem: the device, or the mapping above it
   std::optional<bool> has_data;
   std::optional<std::string> format_marker;  ///< image metadata corbd/format; "": there is none

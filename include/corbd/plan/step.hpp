@@ -30,6 +30,7 @@ enum class Fact {
   served_by_other,
   encryption,
   luks,
+  first_key,
   keys,
   folder,
   attachment,
@@ -122,6 +123,13 @@ using Dismiss = Plain<"dismiss", Asks::node>;
 using MapKrbd = Plain<"map_krbd", Asks::cluster>;
 using UnmapKrbd = Plain<"unmap_krbd", Asks::node>;
 
+// --- The key of an encrypted volume ----------------------------------------------------------------
+
+/// Its KMS gets a first one.
+using MakeKey = Plain<"make_key", Asks::node>;
+/// It gets the key that it has once more. No write that was sent before changes anything afterwards.
+using ConfirmKey = Plain<"confirm_key", Asks::node>;
+
 // --- LUKS ---------------------------------------------------------------------------------------
 
 using LuksFormat = Plain<"luks_format", Asks::node>;
@@ -199,10 +207,11 @@ using Step =
                  step::Evict, step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::SetFormatMarker,
                  step::RemoveFormatMarker, step::WriteNote, step::StartSession, step::StopSession, step::KernelConnect,
                  step::KernelReconfigure, step::KernelResize, step::Disconnect, step::Tune, step::Dismiss,
-                 step::MapKrbd, step::UnmapKrbd, step::LuksFormat, step::LuksNote, step::LuksOpen, step::LuksResize,
-                 step::LuksClose, step::AddKey, step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck, step::Mount,
-                 step::Bind, step::LimitIo, step::Grow, step::Trim, step::FscryptMake, step::FscryptUnlock,
-                 step::FscryptLock, step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
+                 step::MapKrbd, step::UnmapKrbd, step::MakeKey, step::ConfirmKey, step::LuksFormat, step::LuksNote,
+                 step::LuksOpen, step::LuksResize, step::LuksClose, step::AddKey, step::NewKey, step::RemoveKey,
+                 step::Mkfs, step::Fsck, step::Mount, step::Bind, step::LimitIo, step::Grow, step::Trim,
+                 step::FscryptMake, step::FscryptUnlock, step::FscryptLock, step::Umount, step::Unbind,
+                 step::WriteStash, step::DropStash>;
 
 inline std::string_view name(const Step& step) {
   return std::visit([](const auto& of) { return of.name; }, step);

@@ -195,7 +195,7 @@ History make_history(std::uint64_t seed) {
     history.faults.push_back(
         {kind, Millis(draw.below(half)), Millis(draw.below(weight_of(kind).lasts_ms)), draw.below(1000)});
   }
-  constexpr std::array systems{"own", "default", "kept", "default"};
+  constexpr std::array systems{"own", "default", "kept", "plain"};
   for (auto& volume : history.volumes)
     if (draw.one_in(3)) volume.kms = systems.at(draw.below(systems.size()));
   encrypt_files(history);

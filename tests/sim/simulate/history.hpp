@@ -66,7 +66,7 @@ struct Volume {
   std::string image;
   bool exclusive = true, filled = false, raw = false, block = false, read_only = false;
   bool begun = false;      ///< it holds data, and the marker of a format that did not end, of nobody knows whom
-  std::string kms;         ///< of an encrypted one: "default", "own" or "kept"
+  std::string kms;         ///< of an encrypted one: "default", "own", "kept" or "plain"
   bool files = false;      ///< of one: its files are encrypted, not its device
   bool integrity = false;  ///< of an encrypted device: by the seed, as monitors_ahead()
 };

@@ -28,7 +28,7 @@ test::FakeImage& make_image(test::Cluster& cluster, const Volume& volume) {
   image.encrypts = volume.filled && volume.files;
   // An earlier stage made the folder.
   if (image.encrypts && volume.read_only) {
-    const bool is_kept = volume.kms == "kept";
+    const bool is_kept = volume.kms == "kept" || volume.kms == "plain";
     image.folder = test::FakeFolder{is_kept ? "a first key" : "canary-passphrase", volume.kms == "own"};
     if (is_kept) cluster.kept_keys[volume.image] = {"a first key"};
   }

@@ -185,7 +185,10 @@ void Node::stage_what_the_dead_left() {
                       std::ranges::none_of(waiting_, awaited);
     if (!free) continue;
     result<> done = Error{errc::internal, "not asked"};
-    for (int tries = 0; tries < 5 && !done && world_.broken_rules.empty(); ++tries) {
+    for (int tries = 0; tries < 6 && !done && world_.broken_rules.empty(); ++tries) {
+      // An operator knows when nothing is on its way to the KMS any more (docs/runbook.md#a-first-key-on-its-way).
+      if (tries == 5) go_until(loop_.clock.now() + 3min);
+      if (tries == 5) world_.cluster.images.at(name).metadata.erase("corbd/first-key");
       if (tries > 0) go_until(loop_.clock.now() + 30s);
       done = want(name, stage_wish(kubelet.volume));
     }

@@ -92,6 +92,24 @@ task<result<>> Calls::ask_node(std::string call, Until until, Effect effect) {
   co_return reply->value;
 }
 
+task<result<>> Calls::ask_kms(std::string call, Until until, Effect effect, bool repeats) {
+  const auto reply = std::make_shared<Reply>(world_.loop().control(), world_.loop().clock);
+  const auto asked =
+      std::make_shared<Asked>(Asked{call, "", false, next_fate(call), std::move(effect), reply, world_.agent.life()});
+  if (asked->fate.crash_before) co_await die();
+  if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
+  auto* hazards = world_.hazards;
+  if (repeats && hazards != nullptr && hazards->any(duration(6)).count() == 0) {
+    // Sent again, or on its way for longer than anybody waits.
+    if (hazards->any(duration(2)).count() == 0) asked->fate.before += hazards->any(std::chrono::minutes(2));
+    world_.loop().outside_in(hazards->any(std::chrono::minutes(2)), [asked] { static_cast<void>(asked->effect()); });
+  }
+  world_.loop().outside_in(asked->fate.before, [this, asked] { finish(asked, asked->effect()); });
+  const Waited how = co_await reply->done.wait(until);
+  if (how != Waited::ready) co_return wait_error(how, call);
+  co_return reply->value;
+}
+
 task<result<>> Calls::ask_driver(std::string call, std::string backend, Until until, DriverCommand command) {
   const auto reply = std::make_shared<Reply>(world_.loop().control(), world_.loop().clock);
   const auto asked =

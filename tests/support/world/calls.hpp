@@ -44,6 +44,9 @@ class Calls {
   task<result<>> ask_cluster(std::string call, std::string by, Until until, Effect effect, std::string header = {});
   /// The same of the kernel or of a file.
   task<result<>> ask_node(std::string call, Until until, Effect effect);
+  /// The same of a KMS, which is outside of the node and of the cluster: what was sent is done there, whoever has left
+  /// or died. `repeats`: a lost connection may have it sent again.
+  task<result<>> ask_kms(std::string call, Until until, Effect effect, bool repeats = false);
   struct DriverCommand {
     Effect effect;
     std::function<void()> begins = {};                ///< its turn has come

@@ -34,8 +34,8 @@ inline constexpr std::chrono::hours kForGood{7 * 24};
 /// A LUKS header: what opens each key slot. Without any its format did not end.
 struct FakeLuks {
   std::map<int, std::string> keys;
-  std::string passphrase;  ///< that it was formatted with
-  bool integrity = false;  ///< its mapping lies on one of dm-integrity
+  std::string passphrase;                          ///< that it was formatted with
+  bool integrity = false;                          ///< its mapping lies on one of dm-integrity
 };
 /// An encrypted folder of a filesystem, and what opens it.
 struct FakeFolder {
@@ -135,9 +135,12 @@ class Cluster {
   /// What a KMS outside of the cluster keeps of a volume, by its ID.
   struct KeptKey {
     std::string key;
-    int version = 1;
+    std::uint64_t version = 1;
   };
   std::map<std::string, KeptKey> kept_keys;
+  std::set<std::string> asked_as;  ///< tenants, as its askers said
+  /// What its standby answers, which lags behind; unset: nobody asks one.
+  std::optional<std::map<std::string, KeptKey>> standby_keys;
   bool dead = false;
   duration slow{};
   int odd_error = 0;  ///< errno with which OSDs answer every read and write, and do nothing
@@ -178,8 +181,8 @@ class Cluster {
   /// As a provisioner leaves an image that is to be encrypted; one with a filesystem as its first stage left it, the
   /// filesystem inside.
   void provision_encrypted(const std::string& image, const std::string& kms_id);
-  /// Whether an image whose metadata call it encrypted has a key slot that opens with the key of its KMS. True of every
-  /// other.
+  /// Whether an image whose metadata call it encrypted has a key slot that opens with the key of its KMS, and an
+  /// encrypted folder with the key that a KMS keeps. True of every other.
   bool opens(const std::string& image) const;
   /// Another node's agent ends the encryption that was begun.
   void finish_encryption(FakeImage& image);

@@ -37,8 +37,11 @@ class Disk {
   std::set<std::string> clusters{"lab"};  ///< names in config.json: all of the one cluster
   std::vector<image::Place> mapped;       ///< in cluster-mapping.json, for every volume
   cephcsi::ReadPolicy reads;              ///< as config.json wishes them
-  std::map<std::string, kms::Kind> kms{
-      {"default", kms::Kind::shared}, {"own", kms::Kind::wrapped}, {"kept", kms::Kind::stored}};
+  std::map<std::string, kms::Kind> kms{{"default", kms::Kind::shared},
+                                       {"own", kms::Kind::wrapped},
+                                       {"kept", kms::Kind::stored},
+                                       {"plain", kms::Kind::stored}};
+  std::set<std::string> takes_what_comes{"plain"};  ///< those of them whose writes name no version
 
   // For the ports.
   task<result<std::optional<cephcsi::Stash>>> read_stash(World& by, std::string path);

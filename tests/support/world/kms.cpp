@@ -48,30 +48,36 @@ class Kms final : public kms::Kms {
     co_return begin_of_wrapped(request.owner.volume_id, request.passphrase.reveal()) + std::string(key.reveal());
   }
   task<result<Secret>> passphrase(kms::KeyRequest request, Until) override { co_return request.passphrase; }
-  task<result<std::optional<Secret>>> fetch(kms::KeyRequest request, Until until) override {
-    const auto found = std::make_shared<std::optional<Secret>>();
-    auto done = co_await world_.calls.ask_node(
-        "fetch key", until, [&cluster = world_.cluster, id = request.owner.volume_id, found]() -> result<> {
-          if (const auto kept = cluster.kept_keys.find(id); kept != cluster.kept_keys.end())
-            *found = Secret(kept->second.key);
-          return {};
-        });
+  task<result<kms::Stored>> fetch(kms::KeyRequest request, Until until) override {
+    world_.cluster.asked_as.insert(request.owner.tenant);
+    const auto found = std::make_shared<kms::Stored>();
+    if (!world_.disk.takes_what_comes.contains(request.kms_id)) found->version = 0;
+    auto read = [&cluster = world_.cluster, id = request.owner.volume_id, found]() -> result<> {
+      const auto& keys = cluster.standby_keys ? *cluster.standby_keys : cluster.kept_keys;
+      const auto kept = keys.find(id);
+      if (kept == keys.end()) return {};
+      found->key = Secret(kept->second.key);
+      if (found->version) found->version = kept->second.version;
+      return {};
+    };
+    auto done = co_await world_.calls.ask_kms("fetch key", until, std::move(read));
     if (!done) co_return done.error();
     co_return *found;
   }
-  /// A write that arrives after a later one changes nothing.
-  task<result<>> store(kms::KeyRequest request, Secret key, Until until) override {
-    const std::string id = request.owner.volume_id;
-    const auto before = world_.cluster.kept_keys.find(id);
-    const int version = before == world_.cluster.kept_keys.end() ? 0 : before->second.version;
-    auto store = [&cluster = world_.cluster, id, version, key = std::string(key.reveal())]() -> result<> {
+  task<result<>> store(kms::KeyRequest request, Secret key, std::optional<std::uint64_t> version,
+                       Until until) override {
+    if (version.has_value() == world_.disk.takes_what_comes.contains(request.kms_id))
+      world_.broke("a key was stored as if its KMS were of another type");
+    auto store = [&cluster = world_.cluster, id = request.owner.volume_id, version,
+                  key = std::string(key.reveal())]() -> result<> {
       const auto kept = cluster.kept_keys.find(id);
-      if ((kept == cluster.kept_keys.end() ? 0 : kept->second.version) != version)
-        return Error{errc::permission_denied, "the check-and-set parameter did not match the current version"};
-      cluster.kept_keys[id] = {key, version + 1};
+      const std::uint64_t now = kept == cluster.kept_keys.end() ? 0 : kept->second.version;
+      if (version && now != *version)
+        return Error{errc::unavailable, "the check-and-set parameter did not match the current version"};
+      cluster.kept_keys[id] = {key, now + 1};
       return {};
     };
-    co_return co_await world_.calls.ask_node("store key", until, std::move(store));
+    co_return co_await world_.calls.ask_kms("store key", until, std::move(store), true);
   }
 
  private:
@@ -103,7 +109,8 @@ bool Cluster::opens(const std::string& name) const {
   const auto place = images.find(name);
   if (place == images.end()) return true;
   const FakeImage& image = place->second;
-  if (image.metadata.empty()) return true;
+  const auto kept = kept_keys.find(name);
+  if (image.folder && kept != kept_keys.end() && image.folder->secret != kept->second.key) return false;
   const auto state = image.metadata.find(kState);
   if (state == image.metadata.end() || state->second != kEncrypted) return true;
   return image.luks && std::ranges::any_of(image.luks->keys,

@@ -56,8 +56,8 @@ struct Azure : CloudScene {
     reach.secrets["ceph/ceph-csi-azure-credentials"] = {{"CLIENT_CERT", pki("rsa.pem")}};
   }
   void give_token() { answer(200, R"({"token_type":"Bearer","expires_in":3599,"access_token":"token"})"); }
-  result<std::optional<Secret>> fetch() { return loop.run(azure::fetch(reach, ask)); }
-  result<> store() { return loop.run(azure::store(reach, ask, kKey)); }
+  result<Stored> fetch() { return loop.run(azure::fetch(reach, ask)); }
+  result<> store() { return loop.run(azure::store(reach, ask, kKey, std::nullopt)); }
   errc fetch_error(unsigned status, std::string body) {
     give_token();
     answer(status, std::move(body));
@@ -112,8 +112,10 @@ TEST_CASE("Azure Key Vault gives the secret that has the volume's ID, for a toke
   azure.answer(200, R"({"value":"w6XnDvKk3bO0u9pWm2Jq1rT5yZs=","id":"https://keys.vault.azure.net/secrets/x/1"})");
   const auto key = azure.fetch();
   REQUIRE(key);
-  REQUIRE(*key);
-  CHECK((*key)->reveal() == kKey.reveal());
+  REQUIRE(key->key);
+  CHECK(key->key->reveal() == kKey.reveal());
+  // Its newest secret is whatever arrived last.
+  CHECK_FALSE(key->version);
   REQUIRE(azure.reach.requests.size() == 2);
   const auto& login = azure.reach.requests[0];
   CHECK(login.peer.text() + login.message.target == "login.microsoftonline.com:443/tenant/oauth2/v2.0/token");
@@ -146,7 +148,7 @@ TEST_CASE("a volume without a secret in Azure Key Vault has no key, which is no 
   azure.answer(404, R"({"error":{"code":"SecretNotFound","message":"not found"}})");
   const auto key = azure.fetch();
   REQUIRE(key);
-  CHECK_FALSE(*key);
+  CHECK_FALSE(key->key);
   // Another 404, such as a proxy's, says nothing about the secret.
   CHECK(azure.fetch_error(404, "<html>") == errc::failed_precondition);
 }

@@ -199,11 +199,11 @@ TEST_CASE("a key goes over a connection to the tenant's Vault, with the tenant's
       std::to_string(server.port()) + "\"}}");
   const kms::KeyRequest request{"far", {kVolume, "team"}};
   const auto fetch = [&] {
-    return Started<result<std::optional<Secret>>>(scene.loop.io, scene.kms->fetch(request, {})).get().value();
+    return Started<result<kms::Stored>>(scene.loop.io, scene.kms->fetch(request, {})).get().value();
   };
-  CHECK_FALSE(fetch());
-  REQUIRE(Started<result<>>(scene.loop.io, scene.kms->store(request, kKey, {})).get());
-  CHECK(fetch()->reveal() == kKey.reveal());
+  CHECK_FALSE(fetch().key);
+  REQUIRE(Started<result<>>(scene.loop.io, scene.kms->store(request, kKey, std::nullopt, {})).get());
+  CHECK(fetch().key->reveal() == kKey.reveal());
 }
 
 namespace {

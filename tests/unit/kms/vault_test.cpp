@@ -70,12 +70,20 @@ struct Scene {
     reach.secrets["team/ceph-csi-kms-token"] = {{"token", "hvs.canary\n"}};
   }
   Ask ask() const { return {json::parse(text).as_object(), "v", {kId, tenant}, {}, secrets, {}}; }
-  result<std::optional<Secret>> fetch() { return loop.run(vault::fetch_by(login, reach, ask())); }
-  result<> store(const std::string& key) { return loop.run(vault::store_by(login, reach, ask(), Secret(key))); }
+  result<Stored> fetch() { return loop.run(vault::fetch_by(login, reach, ask())); }
+  result<> store_in_place_of(std::optional<std::uint64_t> version, const std::string& key) {
+    return loop.run(vault::store_by(login, reach, ask(), Secret(key), version));
+  }
+  /// In place of what is there.
+  result<> store(const std::string& key) {
+    const auto found = fetch();
+    if (!found) return found.error();
+    return store_in_place_of(found->version, key);
+  }
   std::string key() {
     const auto found = fetch();
     if (!found) FAIL(found.error().text);
-    return *found ? std::string((*found)->reveal()) : "none";
+    return found->key ? std::string(found->key->reveal()) : "none";
   }
   errc refused() {
     const auto found = fetch();
@@ -126,15 +134,25 @@ TEST_CASE("a stored key has ceph-csi's form, and replaces the one before") {
   CHECK(scene.vault.body_of_write == R"({"data":{"passphrase":"third"}})");
 }
 
-TEST_CASE("a key in KV version 1, which takes a late write for a new one, is not replaced") {
+TEST_CASE(
+    "KV version 2 counts the versions of a key, and version 1, which takes a late write for a new one, does not") {
   Scene scene;
+  CHECK(scene.fetch()->version == 0);
+  REQUIRE(scene.store("first"));
+  CHECK(scene.fetch()->version == 1);
   scene.vault.v2 = false;
   scene.text = R"({"vaultAddress": "https://vault:8200", "vaultBackend": "kv"})";
   REQUIRE(scene.store("first"));
-  const auto second = scene.store("second");
-  REQUIRE_FALSE(second);
-  CHECK(second.error().code == errc::failed_precondition);
-  CHECK(scene.key() == "first");
+  CHECK_FALSE(scene.fetch()->version);
+}
+
+TEST_CASE("a write names the version that its key was read with, and is refused where another write came between") {
+  Scene scene;
+  const auto before = scene.fetch();
+  REQUIRE(before);
+  REQUIRE(scene.store("another's"));
+  CHECK(scene.store_in_place_of(before->version, "mine").error().code == errc::unavailable);
+  CHECK(scene.key() == "another's");
 }
 
 TEST_CASE("a write that arrives after a later one changes nothing") {
@@ -226,9 +244,9 @@ TEST_CASE("the pod logs in at Vault's namespace, which the path of the key begin
 TEST_CASE("a login's namespace of its own is for the setup, and the keys' namespace has a second login") {
   Scene scene;
   scene.text = R"({"vaultAddress": "https://v", "vaultNamespace": "a/b", "vaultAuthNamespace": "a"})";
-  REQUIRE(scene.store("a key"));
+  REQUIRE(scene.store_in_place_of(0, "a key"));
   const auto& asked = scene.reach.requests;
-  REQUIRE(asked.size() == 5);
+  REQUIRE(asked.size() == 4);
   CHECK(asked[0].header("X-Vault-Namespace") == "a");
   CHECK(asked[1].line() == "GET /v1/sys/mounts");
   CHECK(asked[1].header("X-Vault-Namespace") == "a");

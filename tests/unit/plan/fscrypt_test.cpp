@@ -59,7 +59,7 @@ TEST_CASE("a fresh stage of a volume with encrypted files makes the folder once 
         sequence({permitted(),
                   connected(),
                   {step::Look{Fact::probe}},
-                  proven_empty(),
+                  proven_empty_with_key(),
                   {step::Mkfs{}, step::Look{Fact::probe}, step::Mount{kTarget}, kLook, step::FscryptMake{kTarget},
                    step::Look{Fact::filesystem, kTarget}, step::RemoveFormatMarker{}, step::WriteRecord{}}}));
   CHECK(model.record->file_kms_id == "default");
@@ -77,7 +77,7 @@ TEST_CASE(
       {"a folder that is unlocked, as by ceph-csi", folder(EncryptedFolder::unlocked), Wish(staged_wish()),
        sequence({found(), {kLook}, files_filled()})},
       {"no folder, from a stage that did not end", folder(EncryptedFolder::none), Wish(staged_wish()),
-       sequence({found(), {kLook, step::FscryptMake{kTarget}}, files_filled()})},
+       sequence({found(), {kLook, step::Look{Fact::first_key}, step::FscryptMake{kTarget}}, files_filled()})},
       {"unencrypted files", folder(EncryptedFolder::plain), Wish(staged_wish()), sequence({found(), {kLook}}),
        errc::failed_precondition},
       {"a repeated stage", open_files(), Wish(staged_wish()), {kLook}},

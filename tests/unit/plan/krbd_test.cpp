@@ -133,7 +133,7 @@ TEST_CASE(
        sequence({permitted(),
                  map_and_name(),
                  {step::Look{Fact::encryption}, step::Look{Fact::luks}},
-                 proven_empty(),
+                 proven_empty_with_key(),
                  {step::Look{Fact::ownership}, step::WriteRecord{}, step::LuksFormat{}, step::Look{Fact::luks},
                   step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}, step::Look{Fact::probe},
                   step::Mount{kTarget}, step::Look{Fact::filesystem, kTarget}, step::LuksNote{},

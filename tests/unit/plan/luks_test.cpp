@@ -98,7 +98,7 @@ TEST_CASE(
   CHECK(*steps == sequence({permitted(),
                             connected(),
                             {step::Look{Fact::encryption}, step::Look{Fact::luks}},
-                            proven_empty(),
+                            proven_empty_with_key(),
                             {step::LuksFormat{}, step::Look{Fact::luks}, step::LuksNote{}, step::LuksOpen{},
                              step::Look{Fact::probe}, step::Mkfs{}},
                             mounted()}));
@@ -148,10 +148,11 @@ TEST_CASE(
              model.record->format = model.marker = "luksFormat by 10.0.0.1:0/1";
            }),
        Wish(staged_wish()),
-       sequence({{step::Look{Fact::stash}, step::WriteStash{kPath, {}}, step::Look{Fact::encryption},
-                  step::Look{Fact::luks}, step::Look{Fact::format_marker}, step::LuksFormat{}, step::Look{Fact::luks},
-                  step::LuksNote{}, step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}},
-                 mounted()})},
+       sequence(
+           {{step::Look{Fact::stash}, step::WriteStash{kPath, {}}, step::Look{Fact::encryption}, step::Look{Fact::luks},
+             step::Look{Fact::format_marker}, step::Look{Fact::first_key}, step::LuksFormat{}, step::Look{Fact::luks},
+             step::LuksNote{}, step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}},
+            mounted()})},
   });
 }
 
@@ -186,8 +187,8 @@ TEST_CASE("a stage closes the mappings that a death left half-way, and no others
        Wish(staged_wish()),
        sequence({stash,
                  {step::Look{Fact::luks}, step::LuksClose{}, step::Look{Fact::encryption},
-                  step::Look{Fact::format_marker}, step::LuksFormat{}, step::Look{Fact::luks}, step::LuksNote{},
-                  step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}},
+                  step::Look{Fact::format_marker}, step::Look{Fact::first_key}, step::LuksFormat{},
+                  step::Look{Fact::luks}, step::LuksNote{}, step::LuksOpen{}, step::Look{Fact::probe}, step::Mkfs{}},
                  mounted()})},
       {"of a format that ended",
        but(interrupted({inner_mapping(), mapping()}),
@@ -258,13 +259,13 @@ TEST_CASE(
       {"key rotation", open(), Wish(Rekeyed{}),
        sequence({{step::Look{Fact::keys}, step::AddKey{}, step::Look{Fact::keys}}, rotated()})},
       {"key rotation, after one that lacks its last step", keys({{true, true}, {true, false}}), Wish(Rekeyed{}),
-       sequence({{step::Look{Fact::keys}, step::RemoveKey{1}, step::Look{Fact::keys}, step::AddKey{},
-                  step::Look{Fact::keys}},
+       sequence({{step::Look{Fact::keys}, step::ConfirmKey{}, step::Look{Fact::keys}, step::RemoveKey{1},
+                  step::Look{Fact::keys}, step::AddKey{}, step::Look{Fact::keys}},
                  rotated()})},
       {"key rotation, after one that had only begun", keys({{true, true}, {true, true}}), Wish(Rekeyed{}),
        sequence({{step::Look{Fact::keys}}, rotated()})},
       {"key rotation, after one whose new key the KMS did not take", keys({{true, false}, {true, true}}),
-       Wish(Rekeyed{}), sequence({{step::Look{Fact::keys}}, rotated()})},
+       Wish(Rekeyed{}), sequence({{step::Look{Fact::keys}, step::ConfirmKey{}, step::Look{Fact::keys}}, rotated()})},
       {"key rotation, but the KMS's key opens nothing",
        keys({{true, false}, {true, false}}),
        Wish(Rekeyed{}),

@@ -63,6 +63,9 @@ void Model::look(Fact fact) {
       if (luks) facts.luks->found = {host::Probe::Kind::other, "crypto_LUKS"};
       if (!luks && image_has_filesystem) facts.luks->found = {host::Probe::Kind::filesystem, "ext4"};
       break;
+    case Fact::first_key:
+      facts.first_key = first_key;
+      break;
     case Fact::keys:
       facts.keys = keys;
       break;
@@ -297,6 +300,18 @@ void Model::apply(const Step& step, const Wish& wish) {
                    seen.facts.folder.reset();
                    seen.facts.folder_locked = true;
                  },
+                 [&](const step::MakeKey&) {
+                   REQUIRE_FALSE(first_key.there);
+                   REQUIRE((first_key.writes.ordered || !first_key.sent || first_key.at_hand));
+                   first_key.there = first_key.is_sent = true;
+                   seen.facts.first_key.reset();
+                   seen.facts.key_stored = KeyStored{true};
+                 },
+                 [&](const step::ConfirmKey&) {
+                   confirmed = true;
+                   seen.facts.keys.reset();
+                   seen.facts.key_stored = KeyStored{};
+                 },
                  [&](const step::AddKey&) {
                    REQUIRE_FALSE(keys.second.used);
                    keys.second = {true, true};
@@ -304,13 +319,17 @@ void Model::apply(const Step& step, const Wish& wish) {
                  },
                  [&](const step::NewKey&) {
                    REQUIRE_FALSE(keys.first.used);
-                   keys = {{true, true}, {true, false}};
-                   seen.facts.rekeyed = true;
+                   REQUIRE(keys.writes.ordered);
+                   keys = {{true, true}, {true, false}, keys.writes};
+                   seen.facts.key_stored = KeyStored{true};
+                   confirmed = true;
                    seen.facts.keys.reset();
                  },
                  [&](const step::RemoveKey& of) {
                    // A slot that opens with the KMS's key stays.
                    REQUIRE((of.slot == 0 ? keys.second : keys.first).opens);
+                   // One that does not open has a key that the KMS may still get, until it has stored another.
+                   REQUIRE(((of.slot == 0 ? keys.first : keys.second).opens || confirmed));
                    (of.slot == 0 ? keys.first : keys.second) = {};
                    seen.facts.keys.reset();
                  },

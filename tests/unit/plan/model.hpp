@@ -42,7 +42,9 @@ struct Model {
   bool luks = false;                    ///< it has a header; what is on the image is then below that
   std::vector<int> slots;
   host::EncryptedFolder folder = host::EncryptedFolder::none;  ///< of the mounted filesystem
+  FirstKey first_key;
   Keys keys;
+  bool confirmed = false;  ///< the KMS stored a key in this operation
   std::optional<Stash> stash;
   std::optional<Note> metadata;
   Policy policy = kPolicy;
@@ -91,6 +93,11 @@ inline std::vector<Step> connected() {
 /// From an image that nothing proves to be empty yet to one that may be formatted.
 inline std::vector<Step> proven_empty() {
   return {step::Look{Fact::format_marker}, step::Look{Fact::has_data}, step::WriteRecord{}, step::SetFormatMarker{}};
+}
+/// The same of an encrypted volume, whose key is asked for before anything is written.
+inline std::vector<Step> proven_empty_with_key() {
+  return {step::Look{Fact::format_marker}, step::Look{Fact::has_data}, step::Look{Fact::first_key}, step::WriteRecord{},
+          step::SetFormatMarker{}};
 }
 /// From a new filesystem to the end of the stage.
 inline std::vector<Step> mounted() {

@@ -1,0 +1,133 @@
+#include "volume_key.hpp"
+
+#include "bring_up.hpp"
+#include "krbd.hpp"
+#include "luks.hpp"
+
+namespace corbd::plan {
+namespace {
+
+const std::string& kms_of(const Situation& view) {
+  return view.record->file_kms_id.empty() ? view.record->kms_id : view.record->file_kms_id;
+}
+
+std::string key_at_kms(const Situation& view) { return "the key of volume " + view.id + " at KMS " + kms_of(view); }
+
+/// Another server of the KMS answered, which lags behind, or another client wrote.
+Decision not_there_yet(const Situation& view) {
+  return refuse(errc::unavailable,
+                key_at_kms(view) +
+                    " was stored a moment ago, and now the KMS shows another or none: nothing was wiped, "
+                    "repeat it");
+}
+
+/// Of a KMS that takes whatever arrives last only one first key is ever sent: the same again while this agent has it.
+/// Which one it was stays in the image's metadata.
+std::optional<Decision> make_key(const Situation& view) {
+  const auto& facts = view.seen.facts;
+  if (auto step = open_beside(view)) return *step;
+  if (!facts.first_key) return look(Fact::first_key);
+  const auto& key = *facts.first_key;
+  if (key.there && key.sent && !key.is_sent)
+    return refuse(errc::failed_precondition,
+                  key_at_kms(view) +
+                      " is not the first key that was sent there, which may still arrive and replace it: "
+                      "see docs/runbook.md#a-first-key-on-its-way");
+  if (key.there) return std::nullopt;
+  if (facts.encryption == kPrepared)
+    return refuse(errc::failed_precondition,
+                  key_at_kms(view) +
+                      " is missing, and a provisioner had made it: check the KMS config, or restore the "
+                      "key from a backup");
+  if (facts.key_stored) return not_there_yet(view);
+  if (key.sent && !key.at_hand)
+    return refuse(errc::failed_precondition,
+                  key_at_kms(view) +
+                      " was sent by an agent that died before it was told of its arrival. It may still "
+                      "arrive and replace any other: wait for it, or see "
+                      "docs/runbook.md#a-first-key-on-its-way");
+  return Step(step::MakeKey{});
+}
+
+/// The record of it included.
+bool begins_format(const Decision& next) {
+  const auto* step = std::get_if<Step>(&next);
+  if (step == nullptr) return false;
+  if (const auto* write = std::get_if<step::WriteRecord>(step)) return !write->record.format.empty();
+  return std::holds_alternative<step::SetFormatMarker>(*step) || std::holds_alternative<step::LuksFormat>(*step) ||
+         std::holds_alternative<step::Mkfs>(*step) || std::holds_alternative<step::FscryptMake>(*step);
+}
+
+Step remove_key(int slot) { return step::RemoveKey{slot}; }
+
+/// Why the key cannot be rotated.
+std::optional<Decision> not_rotated(const Situation& view) {
+  const auto& record = view.record;
+  if (!record) return refuse(errc::not_found, "volume " + view.id + " is not staged here");
+  if (!record->file_kms_id.empty())
+    return refuse(errc::unimplemented,
+                  "the files of volume " + view.id + " are encrypted (fscrypt), and their key is not rotated");
+  if (record->kms_id.empty())
+    return refuse(errc::failed_precondition, "volume " + view.id + " is not encrypted: it has no key");
+  if (record->read_only || record->shared || record->failed)
+    return refuse(errc::failed_precondition, "volume " + view.id +
+                                                 (record->failed   ? " was given up"
+                                                  : record->shared ? " is written by many nodes"
+                                                                   : " is staged read-only") +
+                                                 ", so its key is not rotated: stage it as ReadWriteOnce first");
+  if (luks_mapping(view) == nullptr)
+    return refuse(errc::failed_precondition, "volume " + view.id + " is not open: stage it first");
+  if (by_kernel(view))
+    return refuse(
+        errc::unimplemented,
+        "volume " + view.id + " is served by the kernel's client: its key is rotated only with mounter rbd-nbd");
+  if (!view.seen.connected || view.seen.link != Observation::Link::serving)
+    return refuse(errc::unavailable,
+                  "the device of volume " + view.id + " is not served by this agent now: repeat when it is healed");
+  return std::nullopt;
+}
+
+/// The KMS has the new key, and has told so. What was sent before names an older version.
+Decision end_rotation(const Situation& view, const Keys& keys) {
+  if (!keys.first.opens)
+    return refuse(errc::internal,
+                  "the new key of volume " + view.id + " does not open it: its old one, in key slot 1, still does");
+  if (keys.second.used) return remove_key(1);
+  return Done{};
+}
+
+}  // namespace
+
+Decision with_first_key(const Situation& view, Decision next) {
+  if (!begins_format(next)) return next;
+  if (auto first = make_key(view)) return *first;
+  return next;
+}
+
+Decision rekey(const Situation& view) {
+  if (auto refused = not_rotated(view)) return *refused;
+  if (auto step = bring_up(view)) return *step;
+  const auto& facts = view.seen.facts;
+  if (!facts.keys) return look(Fact::keys);
+  const Keys& keys = *facts.keys;
+  if (!keys.writes.ordered)
+    return refuse(errc::failed_precondition,
+                  key_at_kms(view) +
+                      " is not rotated: the KMS takes whatever write arrives last, so a late one could "
+                      "replace a newer key. Use a KMS that counts versions, such as Vault's KV version 2");
+  if (facts.key_stored && facts.key_stored->version != keys.writes.version) return not_there_yet(view);
+  if (facts.key_stored && facts.key_stored->fresh) return end_rotation(view, keys);
+  const auto &first = keys.first, &second = keys.second;
+  if (!first.opens && !second.opens)
+    return refuse(errc::unauthenticated, "the key that the KMS has of volume " + view.id +
+                                             " opens neither key slot 0 nor 1: nothing was changed. See "
+                                             "docs/runbook.md#a-key-that-opens-nothing");
+  // A slot that does not open has the old key of an earlier rotation, or its new one, which may be on its way.
+  const bool leftover = (first.used && !first.opens) || (second.used && !second.opens);
+  if (leftover && !facts.key_stored) return Step(step::ConfirmKey{});
+  if (leftover) return remove_key(first.opens ? 1 : 0);
+  if (!second.used) return Step(step::AddKey{});
+  return first.used ? remove_key(0) : Step(step::NewKey{});
+}
+
+}  // namespace corbd::plan
