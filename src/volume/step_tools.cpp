@@ -29,9 +29,8 @@ result<image::Access> access_of(const Ports& ports, const Record& record, const 
 }
 
 kms::KeyRequest key_request(const Volume& volume, const std::string& kms_id, const Wish& wish) {
-  // A record of an older version has no tenant.
-  const Record& record = *volume.record;
-  kms::KeyRequest request{kms_id, {volume.id, record.tenant.empty() ? record.claim.name_space : record.tenant}};
+  // The claim is for people: it may be what the image's metadata name, and those are of another PersistentVolume.
+  kms::KeyRequest request{kms_id, {volume.id, volume.record->tenant}};
   const auto take = [&request](const auto& from) {
     request.passphrase = from.passphrase;
     request.secrets = from.secrets;

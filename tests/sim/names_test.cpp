@@ -29,6 +29,19 @@ TEST_CASE("a volume has the claim's name that its attributes say, and otherwise 
   CHECK(status.pv == (told ? "pvc-2" : "pvc-1"));
 }
 
+TEST_CASE("the KMS of an encrypted volume is never asked as the tenant that the image's metadata name") {
+  Scene scene;
+  auto& metadata = scene.world.cluster.images[kId].metadata;
+  metadata["csi.storage.k8s.io/pvc/name"] = "data";
+  metadata["csi.storage.k8s.io/pvc/namespace"] = "shop";
+  auto wish = test::encrypted_wish(kId, "kept");
+  const bool told = GENERATE(false, true);
+  if (told) wish.claim = {"copy", "bank", "pvc-2"};
+  REQUIRE(scene.want(wish) == errc::ok);
+  CHECK(status_of(scene).pvc_namespace == (told ? "bank" : "shop"));
+  CHECK(scene.world.cluster.asked_as == std::set<std::string>{told ? "bank" : ""});
+}
+
 TEST_CASE("the names of the claim and of the pods outlive the agent") {
   Scene scene;
   auto wish = staged();
