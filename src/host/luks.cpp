@@ -9,10 +9,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <memory>
+#include <sstream>
 #include <string_view>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/file.hpp"
+#include "corbd/host/luks.hpp"
 #include "failure.hpp"
 #include "ops.hpp"
 
@@ -23,8 +28,6 @@ struct Free {
   void operator()(crypt_device* context) const { crypt_free(context); }
 };
 using Context = std::unique_ptr<crypt_device, Free>;
-
-constexpr std::uint32_t kMemoryKib = 32768;  // as ceph-csi's --pbkdf-memory
 
 /// A mode of integrity as crypt_format() takes it, and the bytes of its key.
 struct Integrity {
@@ -95,7 +98,7 @@ crypt_pbkdf_type key_derivation(std::uint32_t iterations) {
   crypt_pbkdf_type pbkdf = *crypt_get_pbkdf_default(CRYPT_LUKS2);
   pbkdf.type = CRYPT_KDF_ARGON2ID;
   pbkdf.hash = "sha256";
-  pbkdf.max_memory_kb = kMemoryKib;
+  pbkdf.max_memory_kb = kKeyMemoryKib;  // as ceph-csi's --pbkdf-memory
   if (iterations != 0) {
     pbkdf.iterations = iterations;
     pbkdf.flags |= CRYPT_PBKDF_NO_BENCHMARK;
@@ -111,6 +114,27 @@ std::vector<int> used_slots(crypt_device* context) {
     if (state == CRYPT_SLOT_ACTIVE || state == CRYPT_SLOT_ACTIVE_LAST) used.push_back(slot);
   }
   return used;
+}
+
+/// KiB, to try the costliest key slot.
+std::uint32_t memory_of(crypt_device* context) {
+  std::uint32_t most = 0;
+  for (const int slot : used_slots(context)) {
+    crypt_pbkdf_type cost{};
+    if (crypt_keyslot_get_pbkdf(context, slot, &cost) == 0) most = std::max(most, cost.max_memory_kb);
+  }
+  return most;
+}
+
+/// The kernel would kill this process, and perhaps all others of its cgroup.
+result<> check_memory(const Device& on, const std::string& device) {
+  const std::uint64_t needed = std::uint64_t{memory_of(on.context.get())} << 10;
+  const auto room = memory_room("/sys/fs/cgroup", "/proc/self/cgroup");
+  if (!room || needed <= *room) return {};
+  return Error{errc::exhausted, "a key of the LUKS header of " + device + " needs " + std::to_string(needed >> 20) +
+                                    " MiB, and the memory limit of the agent leaves " + std::to_string(*room >> 20) +
+                                    " MiB: raise the limit, or lower the cost with `cryptsetup luksConvertKey "
+                                    "--pbkdf-memory 32768`"};
 }
 
 /// Without a key slot.
@@ -175,6 +199,29 @@ result<> remove_inner(const std::string& mapping) {
 
 }  // namespace
 
+std::optional<std::uint64_t> memory_room(const std::string& cgroups, const std::string& own) {
+  constexpr std::size_t kFile = 64 << 10;  // bytes
+  const auto lines = read_file(own, kFile);
+  const auto begin = lines ? lines->find("0::/") : std::string::npos;
+  if (begin == std::string::npos) return std::nullopt;
+  std::string path = lines->substr(begin + 3, lines->find('\n', begin) - begin - 3);
+  std::optional<std::uint64_t> room;
+  for (;; path.resize(path.rfind('/'))) {
+    const auto most = read_file(cgroups + path + "/memory.max", kFile);
+    std::uint64_t limit = 0, taken = 0;
+    if (most && std::sscanf(most->c_str(), "%" SCNu64, &limit) == 1) {
+      const auto stat = read_file(cgroups + path + "/memory.stat", kFile);
+      std::istringstream counts(stat ? *stat : "");
+      std::string name;
+      for (std::uint64_t bytes = 0; counts >> name >> bytes;)
+        if (name == "anon" || name == "kernel" || name == "shmem") taken += bytes;
+      const std::uint64_t left = limit > taken ? limit - taken : 0;
+      room = std::min(room.value_or(left), left);
+    }
+    if (path.empty()) return room;
+  }
+}
+
 result<LuksHeader> luks_look(const std::string& device) {
   auto found = probe(device);
   if (!found) return found.error();
@@ -184,6 +231,7 @@ result<LuksHeader> luks_look(const std::string& device) {
   if (auto begun = begin(on, device); !begun) return begun.error();
   const int r = crypt_load(on.context.get(), CRYPT_LUKS, nullptr);
   if (r == 0) header.key_slots = used_slots(on.context.get());
+  if (r == 0) header.memory_kib = memory_of(on.context.get());
   crypt_params_integrity integrity{};
   header.integrity =
       r == 0 && crypt_get_integrity_info(on.context.get(), &integrity) == 0 && integrity.integrity != nullptr;
@@ -223,6 +271,7 @@ result<> luks_open(const std::string& device, const std::string& mapping, const 
   }
   Device on;
   if (auto loaded = load(on, device); !loaded) return loaded;
+  if (auto fits = check_memory(on, device); !fits) return fits;
   crypt_volume_key_keyring(on.context.get(), 0);
   const auto text = passphrase.reveal();
   const int r = crypt_activate_by_passphrase(on.context.get(), mapping.c_str(), CRYPT_ANY_SLOT, text.data(),
@@ -255,6 +304,7 @@ result<> luks_close(const std::string& mapping) {
 result<bool> luks_opens(const std::string& device, int slot, const Secret& passphrase) {
   Device on;
   if (auto loaded = load(on, device); !loaded) return loaded.error();
+  if (auto fits = check_memory(on, device); !fits) return fits.error();
   const auto text = passphrase.reveal();
   const int r = crypt_activate_by_passphrase(on.context.get(), nullptr, slot, text.data(), text.size(), 0);
   if (r == -EPERM) return false;
@@ -266,6 +316,7 @@ result<> luks_add_key(const std::string& device, int slot, const Secret& known, 
                       std::uint32_t iterations) {
   Device on;
   if (auto loaded = load(on, device); !loaded) return loaded;
+  if (auto fits = check_memory(on, device); !fits) return fits;
   const auto pbkdf = key_derivation(iterations);
   const auto old_text = known.reveal(), new_text = added.reveal();
   int r = crypt_set_pbkdf_type(on.context.get(), &pbkdf);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,10 @@ result<Usage> usage(const std::string& target);
 
 /// As the Luks port. `iterations` are argon2's; 0 means as many as take two seconds here.
 result<LuksHeader> luks_look(const std::string& device);
+/// Bytes that the memory limits of a process's cgroup, and of those above it, leave; nothing: there is no limit. What
+/// the kernel could take back, such as its cache, counts as free. `cgroups`: the mount of cgroup v2. `own`: the
+/// process's /proc/PID/cgroup.
+std::optional<std::uint64_t> memory_room(const std::string& cgroups, const std::string& own);
 result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations,
                      const LuksFormat& how = {});
 result<> luks_open(const std::string& device, const std::string& mapping, const Secret& passphrase, bool read_only);

@@ -112,6 +112,7 @@ boost::json::object luks_header_to_json(const LuksHeader& header) {
   auto reply = probe_to_json(header.found);
   reply["key_slots"] = boost::json::array(header.key_slots.begin(), header.key_slots.end());
   reply["integrity"] = header.integrity;
+  reply["memory_kib"] = header.memory_kib;
   return reply;
 }
 
@@ -123,7 +124,12 @@ result<LuksHeader> luks_header_from_json(const boost::json::object& reply) {
   const auto* integrity = reply.if_contains("integrity");
   if (integrity == nullptr || !integrity->is_bool())
     return Error{errc::internal, "the helper's reply does not tell the integrity of a LUKS header"};
-  LuksHeader header{std::move(*found), {}, integrity->get_bool()};
+  const auto* memory = reply.if_contains("memory_kib");
+  boost::system::error_code failed;
+  const auto kib = memory == nullptr ? 0 : memory->to_number<std::uint32_t>(failed);
+  if (memory == nullptr || failed)
+    return Error{errc::internal, "the helper's reply does not tell the memory that a LUKS header needs"};
+  LuksHeader header{std::move(*found), {}, integrity->get_bool(), kib};
   for (const auto& slot : slots->get_array()) header.key_slots.push_back(static_cast<int>(slot.as_int64()));
   return header;
 }

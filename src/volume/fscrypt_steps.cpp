@@ -20,11 +20,9 @@ task<result<host::FscryptSecret>> FscryptSteps::secret_of(Volume& volume, const 
 }
 
 /// Only a passphrase is hashed with argon2.
-task<result<std::optional<Slots::Guard>>> FscryptSteps::turn_for(const Volume& volume, bool passphrase) {
-  if (!passphrase) co_return std::optional<Slots::Guard>();
-  auto turn = co_await luks_.key_derivation(volume);
-  if (!turn) co_return turn.error();
-  co_return std::optional(std::move(*turn));
+task<result<DerivationTurn>> FscryptSteps::turn_for(const Volume& volume, bool passphrase) {
+  if (!passphrase) co_return DerivationTurn();
+  co_return co_await luks_.key_derivation(volume);
 }
 
 task<result<>> FscryptSteps::look(Volume& volume, std::string target) {

@@ -16,7 +16,7 @@ class FscryptSteps : StepTools {
 
  private:
   task<result<host::FscryptSecret>> secret_of(Volume& volume, const Wish& wish);
-  task<result<std::optional<Slots::Guard>>> turn_for(const Volume& volume, bool passphrase);
+  task<result<DerivationTurn>> turn_for(const Volume& volume, bool passphrase);
   KeySteps& keys_;
   LuksSteps& luks_;
 };

@@ -20,30 +20,60 @@ host::LuksFormat format_of(const Volume& volume, const Wish& wish) {
 
 }  // namespace
 
-task<result<Slots::Guard>> LuksSteps::key_derivation(const Volume& volume) {
-  if (key_derivations_.free() == 0)
+task<result<DerivationTurn>> LuksSteps::key_derivation(const Volume& volume, std::uint32_t memory_kib) {
+  if (memory_kib > host::kMaxKeyMemoryKib)
+    co_return Error{errc::failed_precondition,
+                    "a key of the LUKS header of volume " + volume.id + " needs " + std::to_string(memory_kib >> 10) +
+                        " MiB, and corbd takes no more than " + std::to_string(host::kMaxKeyMemoryKib >> 10) +
+                        ": lower its cost with `cryptsetup luksConvertKey --pbkdf-memory 32768`"};
+  const bool costly = memory_kib > host::kKeyMemoryKib;
+  if (key_derivations_.free() < (costly ? kKeyDerivations : 1))
     log::info("luks.waits",
               {{"volume", volume.id},
-               {"why", "two other volumes of this node are deriving their keys, which takes 32 MiB each"}});
-  co_return co_await key_derivations_.take(long_deadline());
+               {"mebibytes", memory_kib >> 10},
+               {"why", "other volumes of this node are deriving their keys, and the memory for that is bounded"}});
+  DerivationTurn turn;
+  const auto until = long_deadline();
+  if (costly) {
+    auto alone = co_await costly_derivations_.take(until);
+    if (!alone) co_return alone.error();
+    turn.add(std::move(*alone));
+  }
+  for (std::size_t i = 0; i < (costly ? kKeyDerivations : 1); ++i) {
+    auto one = co_await key_derivations_.take(until);
+    if (!one) co_return one.error();
+    turn.add(std::move(*one));
+  }
+  co_return turn;
+}
+
+task<result<DerivationTurn>> LuksSteps::turn_to_try(const Volume& volume) {
+  const auto& header = volume.facts.luks;
+  co_return co_await key_derivation(volume, header ? header->memory_kib : host::kKeyMemoryKib);
 }
 
 /// With integrity a format writes the whole device before it derives its key. No other volume waits for that one's
-/// turn.
-task<result<Slots::Guard>> LuksSteps::turn_to_format(const Volume& volume, host::LuksFormat how) {
+/// turn, and none of another cluster for the format.
+task<result<DerivationTurn>> LuksSteps::turn_to_format(const Volume& volume, host::LuksFormat how) {
   if (how.integrity.empty()) co_return co_await key_derivation(volume);
   const auto device = device_of(volume);
   if (!device) co_return device.error();
-  if (formats_.free() == 0)
-    log::info("luks.waits",
-              {{"volume", volume.id}, {"why", "another volume of this node with integrityMode is being formatted"}});
-  auto turn = co_await formats_.take(long_deadline());
-  if (turn)
-    log::info("luks.writes_tags",
-              {{"volume", volume.id},
-               {"device", device::path(*device)},
-               {"bytes", device->size},
-               {"why", "integrityMode needs every sector written once: the first stage lasts until then"}});
+  const std::string& cluster = volume.record->source.cluster_id;
+  auto& formats =
+      formats_.try_emplace(cluster, control_, clock_, "the turn to format a volume with integrity", 1).first->second;
+  if (formats.free() == 0)
+    log::info("luks.waits", {{"volume", volume.id},
+                             {"why", "another volume of cluster " + cluster +
+                                         " with integrityMode is being formatted on this node"}});
+  auto one = co_await formats.take(long_deadline());
+  if (!one) co_return one.error();
+  log::info("luks.writes_tags",
+            {{"volume", volume.id},
+             {"device", device::path(*device)},
+             {"bytes", device->size},
+             {"why", "integrityMode needs every sector written once: the first stage lasts until then"}});
+  DerivationTurn turn;
+  turn.add(std::move(*one));
   co_return turn;
 }
 
@@ -76,13 +106,14 @@ task<result<>> LuksSteps::look_at_keys(Volume& volume, const Wish& wish) {
   if (!found->key) co_return no_key(volume);
   const auto header = co_await ports_.luks.look(*device, owner(volume), while_served(volume, deadline()));
   if (!header) co_return header.error();
+  volume.facts.luks = *header;
   plan::Keys keys;
   keys.writes = found->writes;
   for (const int slot : {kFirst, kSecond}) {
     auto& one = slot == kFirst ? keys.first : keys.second;
     one.used = std::ranges::find(header->key_slots, slot) != header->key_slots.end();
     if (!one.used) continue;
-    const auto turn = co_await key_derivation(volume);
+    const auto turn = co_await turn_to_try(volume);
     if (!turn) co_return turn.error();
     const auto opens =
         co_await ports_.luks.opens(*device, slot, *found->key, owner(volume), while_served(volume, long_deadline()));
@@ -125,7 +156,7 @@ task<result<>> LuksSteps::open(Volume& volume, const Wish& wish) {
   if (!device) co_return device.error();
   auto key = co_await keys_.key(volume, wish);
   if (!key) co_return key.error();
-  const auto turn = co_await key_derivation(volume);
+  const auto turn = co_await turn_to_try(volume);
   if (!turn) co_return turn.error();
   auto opened = co_await ports_.luks.open(*device, mapping_name(volume.id), std::move(*key), volume.record->read_only,
                                           owner(volume), while_served(volume, long_deadline()));
@@ -157,7 +188,7 @@ task<result<>> LuksSteps::add_key(Volume& volume, const Wish& wish) {
   const auto key = co_await keys_.key(volume, wish);
   if (!key) co_return key.error();
   volume.facts.keys.reset();
-  const auto turn = co_await key_derivation(volume);
+  const auto turn = co_await turn_to_try(volume);
   if (!turn) co_return turn.error();
   co_return co_await ports_.luks.add_key(*device, kSecond, *key, *key, owner(volume),
                                          while_served(volume, long_deadline()));
@@ -172,7 +203,7 @@ task<result<>> LuksSteps::new_key(Volume& volume, const Wish& wish) {
   if (!key) co_return key.error();
   const plan::KeyWrites writes = volume.facts.keys->writes;
   volume.facts.keys.reset();
-  auto turn = co_await key_derivation(volume);
+  auto turn = co_await turn_to_try(volume);
   if (!turn) co_return turn.error();
   auto added = co_await ports_.luks.add_key(*device, kFirst, *old_key, *key, owner(volume),
                                             while_served(volume, long_deadline()));

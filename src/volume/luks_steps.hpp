@@ -5,16 +5,28 @@
 
 namespace corbd::volume {
 
-/// How many argon2 runs this node allows at once: each takes 32 MiB (ceph-csi #3472).
+/// How many argon2 runs this node allows at once: each takes host::kKeyMemoryKib (ceph-csi #3472). One that takes more
+/// has all turns.
 inline constexpr std::size_t kKeyDerivations = 2;
+
+/// While it is held, a key may be derived.
+class DerivationTurn {
+ public:
+  void release() { guards_.clear(); }
+  void add(Slots::Guard guard) { guards_.push_back(std::move(guard)); }
+
+ private:
+  std::vector<Slots::Guard> guards_;
+};
 
 class LuksSteps : StepTools {
  public:
   LuksSteps(StepTools tools, KeySteps& keys, executor control)
       : StepTools(tools),
         keys_(keys),
-        key_derivations_(control, clock_, "the turn to derive a LUKS key", kKeyDerivations),
-        formats_(std::move(control), clock_, "the turn to format a volume with integrity", 1) {}
+        control_(std::move(control)),
+        key_derivations_(control_, clock_, "the turn to derive a LUKS key", kKeyDerivations),
+        costly_derivations_(control_, clock_, "the turn to derive a costly LUKS key", 1) {}
   task<result<>> look(Volume& volume, Fact fact, const Wish& wish);
   task<result<>> format(Volume& volume, const Wish& wish);
   task<result<>> note(Volume& volume);
@@ -24,15 +36,20 @@ class LuksSteps : StepTools {
   task<result<>> add_key(Volume& volume, const Wish& wish);
   task<result<>> new_key(Volume& volume, const Wish& wish);
   task<result<>> remove_key(Volume& volume, int slot);
-  /// The turn to derive a key, which others wait for too.
-  task<result<Slots::Guard>> key_derivation(const Volume& volume);
+  /// The turn to derive a key, which others wait for too. `memory_kib`: what that takes.
+  task<result<DerivationTurn>> key_derivation(const Volume& volume, std::uint32_t memory_kib = host::kKeyMemoryKib);
 
  private:
-  task<result<Slots::Guard>> turn_to_format(const Volume& volume, host::LuksFormat how);
+  task<result<DerivationTurn>> turn_to_format(const Volume& volume, host::LuksFormat how);
+  /// To try a key on the header that was looked at.
+  task<result<DerivationTurn>> turn_to_try(const Volume& volume);
   task<result<>> look_at_keys(Volume& volume, const Wish& wish);
   KeySteps& keys_;
+  executor control_;
   Slots key_derivations_;
-  Slots formats_;  ///< of volumes with integrity: each writes its whole device
+  Slots costly_derivations_;  ///< one at a time, so that no two wait for each other's turns
+  /// By cluster, of volumes with integrity: each writes its whole device, for as long as its cluster takes.
+  std::map<std::string, Slots> formats_;
 };
 
 }  // namespace corbd::volume

@@ -145,3 +145,26 @@ TEST_CASE("a volume with integrity that ceph-csi staged is unstaged without a re
   CHECK(scene.unstage() == errc::ok);
   CHECK(scene.all_gone());
 }
+
+TEST_CASE("a format that does not end keeps the turn from no volume of another cluster") {
+  WithIntegrity scene;
+  scene.world.disk.clusters.insert("other");
+  std::map<std::string, errc> ended;
+  for (const char* id : {"a", "b", "c"}) {
+    scene.world.cluster.images[id].id = id;
+    auto wish = encrypted_wish(id);
+    wish.luks.integrity = "hmac-sha256";
+    if (*id == 'c') wish.source.cluster_id = "other";
+    asio::co_spawn(
+        scene.loop.io, scene.world.agent.shell().want(id, wish, {}),
+        [&ended, id](std::exception_ptr, result<> outcome) { ended[id] = outcome ? errc::ok : outcome.error().code; });
+    if (*id == 'a') {
+      scene.world.calls.delayed = "luks format";
+      scene.loop.advance(std::chrono::seconds(5));
+    }
+  }
+  scene.loop.advance(std::chrono::seconds(10));
+  CHECK(ended == std::map<std::string, errc>{{"c", errc::ok}});
+  scene.loop.advance(std::chrono::minutes(3));
+  CHECK(ended.size() == 3);
+}

@@ -127,6 +127,31 @@ TEST_CASE("at most two keys are derived at once on a node") {
   CHECK(scene.world.kernel.key_derivations_at_once == 2);
 }
 
+TEST_CASE("a header that needs more memory than others has all turns, and one that needs too much is refused") {
+  constexpr std::uint32_t most = host::kMaxKeyMemoryKib;
+  Encrypted scene;
+  std::map<std::string, errc> ended;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    auto& image = scene.world.cluster.images[id];
+    image.id = id;
+    image.data = true;
+    image.content = host::Probe::Kind::filesystem;
+    image.fstype = "ext4";
+    image.luks = FakeLuks{{{0, "canary-passphrase"}}, "canary-passphrase"};
+    image.metadata[kState] = "encrypted";
+    image.filesystem_bytes = image.size - kLuksHeader;
+    if (*id == 'b' || *id == 'c') image.luks->memory_kib = most;
+    if (*id == 'd') image.luks->memory_kib = most + 1;
+    asio::co_spawn(
+        scene.loop.io, scene.world.agent.shell().want(id, encrypted_wish(id), {}),
+        [&ended, id](std::exception_ptr, result<> outcome) { ended[id] = outcome ? errc::ok : outcome.error().code; });
+  }
+  scene.loop.advance(std::chrono::seconds(20));
+  CHECK(ended == std::map<std::string, errc>{
+                     {"a", errc::ok}, {"b", errc::ok}, {"c", errc::ok}, {"d", errc::failed_precondition}});
+  CHECK(scene.world.kernel.key_memory_kib_at_once == most);
+}
+
 TEST_CASE("a new key opens the volume afterwards, and the old one does not") {
   Encrypted scene(GENERATE("own", "kept"));
   REQUIRE(scene.stage() == errc::ok);

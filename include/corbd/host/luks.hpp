@@ -1,6 +1,6 @@
 // Port to LUKS on this node's devices: by libcryptsetup, in a helper process, with ceph-csi's parameters
-// (docs/sources.md#luks). Each call that takes a passphrase costs an argon2 with 32 MiB: whoever calls bounds how many
-// run at once.
+// (docs/sources.md#luks). Each call that takes a passphrase costs an argon2, with as much memory as the header says
+// (LuksHeader::memory_kib): whoever calls bounds how many run at once.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,9 @@
 
 namespace corbd::host {
 
+/// What a key slot that corbd or ceph-csi makes needs, and what any may need: cryptsetup by itself takes no more.
+inline constexpr std::uint32_t kKeyMemoryKib = 32 << 10, kMaxKeyMemoryKib = 1 << 20;
+
 /// How a new header encrypts.
 struct LuksFormat {
   std::string cipher = "aes-xts-plain64";
@@ -21,7 +24,8 @@ struct LuksFormat {
   std::string mapping;             ///< the volume's: by it the tags of integrity are written
 };
 
-/// unauthenticated: no key slot (or not that one) opens with the passphrase; nothing was changed.
+/// unauthenticated: no key slot (or not that one) opens with the passphrase; nothing was changed. exhausted: the memory
+/// limit of this process's cgroup leaves less than the header needs.
 class Luks {
  public:
   virtual ~Luks() = default;

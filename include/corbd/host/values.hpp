@@ -81,7 +81,8 @@ struct LuksHeader {
   Probe found;  ///< by blkid: other, "crypto_LUKS", when it is one
   std::vector<int>
       key_slots;  ///< in use. None means that nothing can ever open it: its format did not end, or it is damaged
-  bool integrity = false;  ///< its sectors have tags, of which one node at a time can keep track
+  bool integrity = false;        ///< its sectors have tags, of which one node at a time can keep track
+  std::uint32_t memory_kib = 0;  ///< to try the costliest of its key slots
 };
 
 /// Whether it is a LUKS header, of either version and in whatever state.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "corbd/core/secret.hpp"
+#include "corbd/host/luks.hpp"
 #include "corbd/host/values.hpp"
 #include "corbd/image/values.hpp"
 #include "support/loop.hpp"
@@ -36,6 +37,7 @@ struct FakeLuks {
   std::map<int, std::string> keys;
   std::string passphrase;                          ///< that it was formatted with
   bool integrity = false;                          ///< its mapping lies on one of dm-integrity
+  std::uint32_t memory_kib = host::kKeyMemoryKib;  ///< to try a key
 };
 /// An encrypted folder of a filesystem, and what opens it.
 struct FakeFolder {

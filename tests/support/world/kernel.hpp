@@ -106,6 +106,7 @@ class Kernel {
   std::map<std::string, std::set<std::string>> io_max;                ///< the lines of each pod's cgroup, by its UID
   enum class Driver { there, missing, full } driver = Driver::there;  ///< nbd's, and its table of devices
   int key_derivations = 0, key_derivations_at_once = 0;               ///< under way; the most there ever were
+  std::uint64_t key_memory_kib = 0, key_memory_kib_at_once = 0;       ///< that they take
   int keys_left = 0;  ///< filesystems that ended with the key of an encrypted folder
   KernelDevice* by_index(std::uint32_t index);
   void boot();

@@ -28,14 +28,23 @@ std::uint64_t mapped_bytes(const KernelDevice& on, const FakeImage& image) {
 
 /// While it runs: one more that derives a key.
 struct Deriving {
-  explicit Deriving(World& of) : world(of) {
-    world.kernel.key_derivations_at_once =
-        std::max(world.kernel.key_derivations_at_once, ++world.kernel.key_derivations);
+  Deriving(World& of, const std::string& device) : world(of) {
+    auto& kernel = world.kernel;
+    const KernelDevice* on = kernel.by_index(index_of(world, device));
+    const FakeImage* image = on == nullptr ? nullptr : world.cluster.by_id(on->image_id);
+    if (image != nullptr && image->luks) memory_kib = image->luks->memory_kib;
+    kernel.key_derivations_at_once = std::max(kernel.key_derivations_at_once, ++kernel.key_derivations);
+    kernel.key_memory_kib += memory_kib;
+    kernel.key_memory_kib_at_once = std::max(kernel.key_memory_kib_at_once, kernel.key_memory_kib);
   }
-  ~Deriving() { --world.kernel.key_derivations; }
+  ~Deriving() {
+    --world.kernel.key_derivations;
+    world.kernel.key_memory_kib -= memory_kib;
+  }
   Deriving(const Deriving&) = delete;
   Deriving& operator=(const Deriving&) = delete;
   World& world;
+  std::uint64_t memory_kib = host::kKeyMemoryKib;
 };
 
 class Luks final : public host::Luks {
@@ -49,6 +58,7 @@ class Luks final : public host::Luks {
                                found->found = {image.luks ? host::Probe::Kind::other : image.content,
                                                image.luks ? "crypto_LUKS" : image.fstype};
                                found->integrity = image.luks && image.luks->integrity;
+                               if (image.luks) found->memory_kib = image.luks->memory_kib;
                                if (image.luks)
                                  for (const auto& [slot, key] : image.luks->keys) found->key_slots.push_back(slot);
                                return {};
@@ -59,7 +69,7 @@ class Luks final : public host::Luks {
 
   task<result<>> format(std::string device, host::LuksFormat how, Secret passphrase, HelperOwner busy,
                         Until until) override {
-    const Deriving one(world_);
+    const Deriving one(world_, device);
     const bool integrity = !how.integrity.empty();
     // A death in the middle leaves a header without a key, and with integrity the mappings by which the tags are
     // written.
@@ -92,7 +102,7 @@ class Luks final : public host::Luks {
 
   task<result<>> open(std::string device, std::string mapping, Secret passphrase, bool read_only, HelperOwner busy,
                       Until until) override {
-    const Deriving one(world_);
+    const Deriving one(world_, device);
     if (!mapping.starts_with(kPrefix)) world_.broke("a mapping has a name that ceph-csi does not know");
     // A death in the middle leaves the inner mapping.
     if (KernelDevice* on = world_.kernel.by_index(index_of(world_, device));
@@ -152,7 +162,7 @@ class Luks final : public host::Luks {
   }
 
   task<result<bool>> opens(std::string device, int slot, Secret passphrase, HelperOwner busy, Until until) override {
-    const Deriving one(world_);
+    const Deriving one(world_, device);
     const auto found = std::make_shared<bool>(false);
     auto done = co_await ask("luks try key", device, std::move(busy), until,
                              [found, slot, passphrase](World&, KernelDevice&, FakeImage& image) -> result<> {
@@ -166,7 +176,7 @@ class Luks final : public host::Luks {
 
   task<result<>> add_key(std::string device, int slot, Secret known, Secret added, HelperOwner busy,
                          Until until) override {
-    const Deriving one(world_);
+    const Deriving one(world_, device);
     co_return co_await ask("luks add key", device, std::move(busy), until,
                            [slot, known, added](World& world, KernelDevice&, FakeImage& image) -> result<> {
                              if (!image.luks || !has(*image.luks, known))

@@ -1,6 +1,8 @@
 #include <fcntl.h>
+#include <libcryptsetup.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "ground.hpp"
@@ -131,11 +133,47 @@ TEST_CASE("a key goes into a free slot only, and a slot is wiped as long as it i
 }
 
 TEST_CASE("a helper's reply about a LUKS header is read whole, and half a reply is an error") {
-  const auto back =
-      host::luks_header_from_json(host::luks_header_to_json({{Probe::Kind::other, "crypto_LUKS"}, {0, 3}, true}));
+  const auto back = host::luks_header_from_json(
+      host::luks_header_to_json({{Probe::Kind::other, "crypto_LUKS"}, {0, 3}, true, 65536}));
   REQUIRE(back);
+  CHECK(back->memory_kib == 65536);
   CHECK(back->integrity);
   CHECK(host::is_luks(back->found));
   CHECK(back->key_slots == std::vector<int>{0, 3});
   CHECK(!host::luks_header_from_json(host::probe_to_json({Probe::Kind::other, "crypto_LUKS"})));
+}
+
+TEST_CASE("a header tells the memory that the costliest of its key slots needs") {
+  const Formatted made;
+  CHECK(host::ops::luks_look(made.image).value().memory_kib == host::kKeyMemoryKib);
+  crypt_device* device = nullptr;
+  REQUIRE(crypt_init(&device, made.image.c_str()) == 0);
+  REQUIRE(crypt_load(device, CRYPT_LUKS, nullptr) == 0);
+  crypt_pbkdf_type cost = *crypt_get_pbkdf_default(CRYPT_LUKS2);
+  cost.max_memory_kb = 2 * host::kKeyMemoryKib;
+  cost.iterations = kIterations;
+  cost.flags |= CRYPT_PBKDF_NO_BENCHMARK;
+  REQUIRE(crypt_set_pbkdf_type(device, &cost) == 0);
+  const auto text = kPassphrase.reveal();
+  CHECK(crypt_keyslot_add_by_passphrase(device, 1, text.data(), text.size(), "x", 1) == 1);
+  crypt_free(device);
+  CHECK(host::ops::luks_look(made.image).value().memory_kib == 2 * host::kKeyMemoryKib);
+}
+
+TEST_CASE("the room for a key is what the narrowest memory limit above the process leaves") {
+  const Folder folder;
+  const auto write = [&](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((folder.path() + path).substr(0, (folder.path() + path).rfind('/')));
+    std::ofstream(folder.path() + path) << text;
+  };
+  write("/own", "1:name=systemd:/x\n0::/pods/agent\n");
+  CHECK_FALSE(host::ops::memory_room(folder.path(), folder.path() + "/own"));
+  write("/pods/agent/memory.max", "max\n");
+  CHECK_FALSE(host::ops::memory_room(folder.path(), folder.path() + "/own"));
+  write("/pods/memory.max", "1000\n");
+  write("/pods/memory.stat", "anon 300\nfile 5000\nkernel 100\nshmem 50\n");
+  CHECK(host::ops::memory_room(folder.path(), folder.path() + "/own") == 550);
+  write("/pods/agent/memory.max", "200\n");
+  write("/pods/agent/memory.stat", "anon 300\n");
+  CHECK(host::ops::memory_room(folder.path(), folder.path() + "/own") == 0);
 }
