@@ -64,6 +64,13 @@ const std::array<Setting, 9> kQuiet{{{"keyring", ""},
                                      {"rbd_mtime_update_interval", "0"},
                                      {"rbd_persistent_cache_mode", "disabled"}}};
 
+/// Off, whatever ceph.conf, the cluster or mapOptions say. A release may lack one.
+const std::array<Setting, 1> kOff{{
+    // A read that is split over replicas comes back in the wrong order, or with another read's bytes
+    // (docs/sources.md#split-reads).
+    {"osd_min_split_replica_read_size", "0"},
+}};
+
 result<> configure(rados_t cluster, const image::Access& access, std::chrono::seconds mon_timeout) {
   // ceph-csi reads this file too. It may be missing.
   if (::access(kCephConf, R_OK) == 0)
@@ -74,6 +81,7 @@ result<> configure(rados_t cluster, const image::Access& access, std::chrono::se
     if (rados_conf_set(cluster, name.c_str(), value.c_str()) < 0)
       return Error{errc::invalid_argument, "mapOptions: Ceph does not know the option " + name +
                                                ", or refuses its value: check the volume's attributes"};
+  for (const auto& [name, value] : kOff) rados_conf_set(cluster, name, value.c_str());
   for (const auto& [name, value] : settings(access, mon_timeout))
     if (const int r = rados_conf_set(cluster, name, value.c_str()); r < 0)
       return failure(std::string("setting ") + name + " for " + cluster_text(access), r);
