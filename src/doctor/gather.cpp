@@ -211,6 +211,8 @@ Inputs gather(const Options& options, const v1::Program& own) {
   if (inputs.admin) inputs.status = ask_status(options.admin_endpoint);
   inputs.ceph_release = rbd::ceph_release();
   inputs.ceph_libraries = rbd::library_versions();
+  if (const auto conf = read_file("/etc/ceph/ceph.conf", kMaxText))
+    inputs.split_reads = rbd::client_option(*conf, "osd_min_split_replica_read_size");
   inputs.dumps_core = agent_dumps_core(options.state_dir);
   return inputs;
 }

@@ -91,6 +91,7 @@ struct Inputs : Readings {
   std::optional<v1::GetStatusResponse> status;  ///< the agent's; absent: it did not answer
   std::string ceph_release;                     ///< of librados: "16.2.15"; empty: it does not tell
   std::string ceph_libraries;                   ///< rbd::library_versions()
+  std::string split_reads;                      ///< osd_min_split_replica_read_size in ceph.conf; empty: not there
   std::vector<KeySeen> keys;                    ///< of the volumes that have a key here, and in keyrings
   std::vector<std::string> wrong_mounts;        ///< why a file of mounts.d cannot be mounted
   std::optional<bool> dumps_core;  ///< whether the agent that holds the state directory may; absent: there is none

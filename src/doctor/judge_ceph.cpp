@@ -16,6 +16,50 @@ constexpr const char* kOtherKey =
     "or give the Ceph user a key of the type aes (`ceph auth get-or-create` with --key-type=aes) and put it into its "
     "Secret or keyring";
 
+/// Bugs of librbd that lose data, with the first release of each line that has the cure (docs/sources.md#librbd-bugs).
+/// Lines before the first of them have none, those after the last are cured.
+struct Bug {
+  const char* what;
+  std::vector<Version> cured;
+};
+const std::vector<Bug>& bugs() {
+  static const std::vector<Bug> all{
+      {"flattening a clone whose object map is inconsistent loses data (Ceph tracker 68998)", {{18, 2, 5}, {19, 2, 1}}},
+      {"a snapshot that is taken under I/O can have a wrong object map, and an incremental backup of it lacks data "
+       "(tracker 61616)",
+       {{16, 2, 14}, {17, 2, 7}, {18, 2, 0}}},
+  };
+  return all;
+}
+
+bool has_bug(const Version& release, const Bug& bug) {
+  const auto line = std::ranges::find(bug.cured, release[0], [](const Version& version) { return version[0]; });
+  return line == bug.cured.end() ? release[0] < bug.cured.front()[0] : release < *line;
+}
+
+/// A release that librados does not tell is not judged.
+Finding librbd(const Inputs& inputs) {
+  const char* check = "librbd";
+  std::vector<std::string> found;
+  if (!inputs.ceph_release.empty())
+    for (const Bug& bug : bugs())
+      if (has_bug(version_of(inputs.ceph_release), bug)) found.emplace_back(bug.what);
+  if (found.empty()) return ok(check, "no bug is known here that loses data");
+  return warning(
+      check, "Ceph " + inputs.ceph_release + ": " + listed(found, "; "),
+      "use an image or a package with Ceph 18.2.5, 19.2.1 or newer. Until then flatten no image by hand that "
+      "is in use here, and check its object map first (`rbd object-map check`)");
+}
+
+void split_reads(const Inputs& inputs, std::vector<Finding>& into) {
+  if (inputs.split_reads.empty() || inputs.split_reads == "0") return;
+  into.push_back(warning("split-reads",
+                         "ceph.conf sets osd_min_split_replica_read_size to " + inputs.split_reads +
+                             ", which corrupts what other clients of this node read; corbd's own clients ignore it",
+                         "remove it there, and from the cluster: `ceph config rm client "
+                         "osd_min_split_replica_read_size`"));
+}
+
 std::string some_of(const std::vector<std::string>& ids) {
   constexpr std::ptrdiff_t few = 3;
   if (std::ssize(ids) <= few) return listed(ids);
@@ -47,6 +91,8 @@ void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
   const bool known = !inputs.ceph_release.empty();
   into.push_back(ok("librados", known ? "Ceph " + inputs.ceph_release + " (" + inputs.ceph_libraries + ")"
                                       : inputs.ceph_libraries + ", of a release that it does not tell"));
+  into.push_back(librbd(inputs));
+  split_reads(inputs, into);
   const bool library = !known || knows_aes256k(version_of(inputs.ceph_release));
   const bool kernel = krbd::knows_aes256k(inputs.kernel);
   std::size_t old_keys = 0, new_keys = 0;

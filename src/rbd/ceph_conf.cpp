@@ -41,6 +41,15 @@ std::vector<std::string> monitors_in(std::string_view list) {
 
 }  // namespace
 
+std::string client_option(std::string_view text, std::string_view name) {
+  std::string value;
+  static_cast<void>(read_ini(text, [&](std::string_view at, std::string_view named, std::string_view said) {
+    const auto section = trimmed(at);
+    if ((section == "global" || section == "client") && option_name(named) == option_name(name)) value = said;
+  }));
+  return value;
+}
+
 result<CephConf> parse_ceph_conf(std::string_view text) {
   CephConf conf;
   std::string monitors;

@@ -20,6 +20,8 @@ struct CephConf {
 
 /// failed_precondition: no fsid, or no mon_host. invalid_argument: a line that is none of such a file, by its number.
 result<CephConf> parse_ceph_conf(std::string_view text);
+/// What the sections "global" and "client" of such a file say of an option; empty: nothing.
+std::string client_option(std::string_view text, std::string_view name);
 /// Every client's key in a keyring, by its user's name without "client.".
 result<std::map<std::string, Secret>> client_keys(std::string_view text);
 /// The key of client.<user>. not_found names the users that the keyring has.

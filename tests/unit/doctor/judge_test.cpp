@@ -509,3 +509,32 @@ TEST_CASE("without an agent only this program's version is told") {
   inputs.status.reset();
   CHECK(find(inputs, "versions").said == "this program is 0.2.0 (abc)");
 }
+
+TEST_CASE("a librbd with a bug that loses data is a warning that names the bug and a cured release") {
+  struct Row {
+    const char* release;
+    bool flatten, snapshots;
+  };
+  for (const auto& [release, flatten, snapshots] :
+       {Row{"16.2.11", true, true}, Row{"16.2.15", true, false}, Row{"17.2.6", true, true}, Row{"18.2.4", true, false},
+        Row{"18.2.5", false, false}, Row{"19.2.0", true, false}, Row{"19.2.1", false, false},
+        Row{"20.2.0", false, false}, Row{"", false, false}}) {
+    INFO(release);
+    Inputs inputs = healthy();
+    inputs.ceph_release = release;
+    const auto finding = find(inputs, "librbd");
+    CHECK((finding.verdict == Grade::warning) == (flatten || snapshots));
+    CHECK((finding.said.find("tracker 68998") != std::string::npos) == flatten);
+    CHECK((finding.said.find("tracker 61616") != std::string::npos) == snapshots);
+    if (flatten) CHECK_THAT(finding.remedy, ContainsSubstring("18.2.5"));
+  }
+}
+
+TEST_CASE("a ceph.conf with split replica reads is a warning") {
+  Inputs inputs = healthy();
+  inputs.split_reads = "0";
+  CHECK(find(inputs, "split-reads").verdict == Grade::ok);
+  inputs.split_reads = "262144";
+  CHECK(find(inputs, "split-reads").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "split-reads").remedy, ContainsSubstring("ceph config rm"));
+}

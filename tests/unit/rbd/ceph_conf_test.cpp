@@ -94,3 +94,10 @@ TEST_CASE("a keyring is read from where it is said to be, and its absence names 
   CHECK(rbd::read_keyring(folder.path() + "/ring", "app"));
   CHECK_THAT(rbd::read_keyring(folder.path() + "/none", "app").error().text, ContainsSubstring("--keyring"));
 }
+
+TEST_CASE("an option of ceph.conf counts in the sections global and client, however its name is spelled") {
+  CHECK(rbd::client_option("[global]\nosd min split replica read size = 4096\n", "osd_min_split_replica_read_size") ==
+        "4096");
+  CHECK(rbd::client_option("[client]\nosd_min_split_replica_read_size=0\n", "osd_min_split_replica_read_size") == "0");
+  CHECK(rbd::client_option("[osd]\nosd_min_split_replica_read_size=1\n", "osd_min_split_replica_read_size").empty());
+}
