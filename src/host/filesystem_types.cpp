@@ -35,12 +35,19 @@ bool mke2fs_knows_prezeroed() {
   return known;
 }
 
+// What Debian 12 makes. Newer releases add orphan_file (Linux 5.15) and metadata_csum_seed, which older checkers
+// refuse. "none" first: whatever a release makes by default stays out.
+constexpr const char* kExt4Features =
+    "-Onone,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_"
+    "file,"
+    "dir_nlink,extra_isize,metadata_csum";
+
 // Nothing is discarded: the image is empty. A new mke2fs does not write zeros where zeros are. A LUKS mapping does not
 // read as zeros where nothing was written, nor does what an interrupted format left. There ext4 writes its inode tables
 // after the mount.
 Arguments ext4_options(bool zeroes) {
-  if (zeroes && mke2fs_knows_prezeroed()) return {"-m0", "-Enodiscard,assume_storage_prezeroed=1"};
-  return {"-m0", "-Enodiscard,lazy_itable_init=1,lazy_journal_init=1"};
+  if (zeroes && mke2fs_knows_prezeroed()) return {"-m0", "-Enodiscard,assume_storage_prezeroed=1", kExt4Features};
+  return {"-m0", "-Enodiscard,lazy_itable_init=1,lazy_journal_init=1", kExt4Features};
 }
 
 Arguments ext_options(bool) { return {"-m0"}; }
@@ -73,21 +80,39 @@ result<Extent> ext_extent(const std::string& device, const std::string&) {
 
 Arguments ext_grow(const std::string& device, const std::string&) { return {"resize2fs", device}; }
 
+constexpr std::size_t kExtSuperblock = 1024;
+constexpr std::array kExt4ReadOnlyCompatible{Feature{0x10000, "orphan_present", {5, 15}}};
+// fs/ext4/ext4.h of Linux 5.14: EXT4_FEATURE_INCOMPAT_SUPP and EXT4_FEATURE_RO_COMPAT_SUPP.
+constexpr std::array kExt4Words{FeatureWord{kExtSuperblock + 0x60, 4, false, 0x3e7d6, {}},
+                                FeatureWord{kExtSuperblock + 0x64, 4, false, 0xb77f, kExt4ReadOnlyCompatible}};
+
 // --- xfs
 
-// Without arguments mkfs.xfs prints its usage and fails.
-bool mkfs_xfs_knows_reflink() {
-  static const bool known = [] {
-    const auto usage = run({"mkfs.xfs"}, Capture::everything);
-    return usage && usage->output.find("reflink=0|1") != std::string::npos;
-  }();
-  return known;
+struct XfsOption {
+  const char *flag, *name;
+};
+// reflink as ceph-csi. The others came after kOldestKernel: nrext64 with Linux 5.19, exchange and parent with 6.10,
+// metadir with 6.13. xfsprogs' own lts_5.15.conf would do, but Debian 12's mkfs.xfs refuses the one it comes with.
+constexpr std::array kXfsWithout{XfsOption{"-m", "reflink"}, XfsOption{"-m", "metadir"}, XfsOption{"-i", "nrext64"},
+                                 XfsOption{"-i", "exchange"}, XfsOption{"-n", "parent"}};
+
+// Without arguments mkfs.xfs prints its usage and fails. An option that it does not know it refuses.
+Arguments xfs_options(bool) {
+  const auto usage = run({"mkfs.xfs"}, Capture::everything);
+  Arguments options{"-K"};
+  for (const auto& [flag, name] : kXfsWithout) {
+    if (!usage || usage->output.find(std::string(name) + "=0|1") == std::string::npos) continue;
+    options.emplace_back(flag);
+    options.push_back(std::string(name) + "=0");
+  }
+  return options;
 }
 
-Arguments xfs_options(bool) {
-  if (mkfs_xfs_knows_reflink()) return {"-K", "-m", "reflink=0"};
-  return {"-K"};
-}
+constexpr std::array kXfsIncompatible{Feature{0x20, "nrext64", {5, 19}}, Feature{0x40, "exchange", {6, 10}},
+                                      Feature{0x80, "parent", {6, 10}},  Feature{0x100, "metadir", {6, 13}},
+                                      Feature{0x200, "zoned", {6, 15}},  Feature{0x400, "zone gaps", {6, 15}}};
+// fs/xfs/libxfs/xfs_format.h of Linux 5.14: XFS_SB_FEAT_RO_COMPAT_ALL and XFS_SB_FEAT_INCOMPAT_ALL.
+constexpr std::array kXfsWords{FeatureWord{212, 4, true, 0xf, {}}, FeatureWord{216, 4, true, 0x1f, kXfsIncompatible}};
 
 /// fs/xfs/libxfs/xfs_fs.h, which the kernel does not install: its first ioctl of this kind.
 struct XfsGeometry {
@@ -112,7 +137,36 @@ Arguments xfs_grow(const std::string&, const std::string& target) { return {"xfs
 
 // --- btrfs
 
-Arguments btrfs_options(bool) { return {}; }
+/// Without the features that are made by default and came after kOldestKernel: mkfs.btrfs lists since when a kernel has
+/// each, "block-group-tree - ... (compat=6.1, safe=6.6, default=6.19)".
+Arguments btrfs_options(bool) {
+  const auto list = run({"mkfs.btrfs", "-O", "list-all"}, Capture::everything);
+  if (!list) return {};
+  std::string without;
+  std::string_view rest = list->output;
+  constexpr std::string_view since = "(compat=", by_default = "default=", dash = " - ";
+  for (auto at = rest.find(since); at != rest.npos; at = rest.find(since)) {
+    const auto line = rest.substr(0, at);
+    const auto versions = rest.substr(at, rest.find(')', at) - at);
+    rest.remove_prefix(at + versions.size());
+    const auto name_ends = line.substr(0, line.rfind(dash)).find_last_not_of(' ');
+    if (kernel_version(versions.substr(since.size())) <= kOldestKernel || versions.find(by_default) == versions.npos ||
+        line.rfind(dash) == line.npos || name_ends == line.npos)
+      continue;
+    const auto name = line.substr(0, name_ends + 1);
+    without += (without.empty() ? "-O^" : ",^") + std::string(name.substr(name.rfind(' ') + 1));
+  }
+  return without.empty() ? Arguments() : Arguments{without};
+}
+
+constexpr std::size_t kBtrfsSuperblock = 65536;
+constexpr std::array kBtrfsReadOnlyCompatible{Feature{0x4, "verity", {5, 15}},
+                                              Feature{0x8, "block-group-tree", {6, 1}}};
+constexpr std::array kBtrfsIncompatible{Feature{0x4000, "raid-stripe-tree", {6, 7}},
+                                        Feature{0x10000, "squota", {6, 7}}};
+// fs/btrfs/ctree.h of Linux 5.14: BTRFS_FEATURE_COMPAT_RO_SUPP and BTRFS_FEATURE_INCOMPAT_SUPP.
+constexpr std::array kBtrfsWords{FeatureWord{kBtrfsSuperblock + 0xb4, 8, false, 0x3, kBtrfsReadOnlyCompatible},
+                                 FeatureWord{kBtrfsSuperblock + 0xbc, 8, false, 0x1fff, kBtrfsIncompatible}};
 
 result<Extent> btrfs_extent(const std::string&, const std::string& target) {
   const Fd mounted(::open(target.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -138,6 +192,8 @@ constexpr std::array kTypes{
                    .package = "e2fsprogs",
                    .mkfs_options = ext4_options,
                    .encryption_option = "-Oencrypt",
+                   .without_journal = "noload",
+                   .features = kExt4Words,
                    .extent = ext_extent,
                    .grow = ext_grow},
     // A clone of an image has its filesystem's UUID, and xfs mounts each UUID only once.
@@ -145,13 +201,20 @@ constexpr std::array kTypes{
                    .package = "xfsprogs",
                    .mkfs_options = xfs_options,
                    .mount_option = "nouuid",
+                   .without_journal = "norecovery",
+                   .features = kXfsWords,
                    .extent = xfs_extent,
                    .grow = xfs_grow},
-    FilesystemType{
-        .name = "ext3", .package = "e2fsprogs", .mkfs_options = ext_options, .extent = ext_extent, .grow = ext_grow},
+    FilesystemType{.name = "ext3",
+                   .package = "e2fsprogs",
+                   .mkfs_options = ext_options,
+                   .without_journal = "noload",
+                   .extent = ext_extent,
+                   .grow = ext_grow},
     FilesystemType{.name = "btrfs",
                    .package = "btrfs-progs",
                    .mkfs_options = btrfs_options,
+                   .features = kBtrfsWords,
                    .extent = btrfs_extent,
                    .grow = btrfs_grow},
     FilesystemType{.name = "ext2",

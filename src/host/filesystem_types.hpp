@@ -8,6 +8,7 @@
 
 #include "corbd/core/result.hpp"
 #include "corbd/host/values.hpp"
+#include "features.hpp"
 
 namespace corbd::host {
 
@@ -17,10 +18,13 @@ struct FilesystemType {
   std::string_view name;     ///< as the kernel and blkid call it. Its tools are mkfs.<name> and fsck.<name>
   bool offered = true;       ///< a volume may ask for it. Others are only grown: the image may hold one
   std::string_view package;  ///< Debian's, with all of its tools: deploy/packages reads it here
-  /// ceph-csi's options of mkfs for an image that was proven empty. `zeroes`: the whole device reads as zeros.
+  /// ceph-csi's options of mkfs for an image that was proven empty, and none of the features that kOldestKernel cannot
+  /// mount. `zeroes`: the whole device reads as zeros.
   Arguments (*mkfs_options)(bool zeroes) = nullptr;
   std::string_view encryption_option = {};  ///< of mkfs, so that a folder can be encrypted (fscrypt); empty: none can
   std::string_view mount_option = {};       ///< added to every mount
+  std::string_view without_journal = {};    ///< mounts one whose journal cannot be replayed; empty: none does
+  std::span<const FeatureWord> features = {};
   /// The size of one that is mounted at `target`.
   result<Extent> (*extent)(const std::string& device, const std::string& target) = nullptr;
   /// The command that makes one as large as its device, while it is mounted at `target`.

@@ -4,6 +4,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <array>
@@ -43,7 +44,25 @@ Error mount_failure(const std::string& doing, int context) {
   return failed;
 }
 
-result<> configure(int context, const std::string& device, const std::vector<MountOption>& options) {
+/// What the kernel says to its log alone.
+std::string reason(const FilesystemType* type, const std::string& device, int error) {
+  if (type == nullptr) return "";
+  // A mount that is to write gets EACCES of a read-only device.
+  if (error == EROFS && !type->without_journal.empty())
+    return ": if its journal holds changes, for example because the image was copied while it was mounted, a read-only "
+           "device cannot take them. Stage the volume writable once, or mount it with " +
+           std::string(type->without_journal) + ", which shows it as it was before them and perhaps inconsistent";
+  if (error != EINVAL) return "";
+  struct utsname system{};
+  ::uname(&system);
+  const auto beyond = features_beyond(device, type->features, kernel_version(system.release));
+  if (!beyond || beyond->empty()) return "";
+  return ": this is Linux " + std::string(system.release) + ", and the filesystem has " + *beyond +
+         ". Use it on a node with a newer kernel, and copy its files into a new volume to use them here";
+}
+
+result<> configure(int context, const FilesystemType* type, const std::string& device,
+                   const std::vector<MountOption>& options) {
   if (::fsconfig(context, FSCONFIG_SET_STRING, "source", device.c_str(), 0) != 0)
     return mount_failure("device " + device, context);
   for (const auto& [key, value] : options) {
@@ -51,9 +70,11 @@ result<> configure(int context, const std::string& device, const std::vector<Mou
                              : ::fsconfig(context, FSCONFIG_SET_FLAG, key.c_str(), nullptr, 0);
     if (failed != 0) return mount_failure("mount option " + key, context);
   }
-  if (::fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0)
-    return mount_failure("mounting " + device, context);
-  return {};
+  if (::fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0) return {};
+  const int error = errno;
+  Error failed = mount_failure("mounting " + device, context);
+  failed.text += reason(type, device, error);
+  return failed;
 }
 
 void add_option(std::vector<MountOption>& options, std::string_view name) {
@@ -106,7 +127,7 @@ result<> mount(const std::string& device, const std::string& fstype, const std::
 
   const Fd context(::fsopen(fstype.c_str(), FSOPEN_CLOEXEC));
   if (!context) return mount_failure("filesystem " + fstype, -1);
-  if (auto configured = configure(context.get(), device, parsed->filesystem); !configured) return configured;
+  if (auto configured = configure(context.get(), type, device, parsed->filesystem); !configured) return configured;
   const Fd mounted(::fsmount(context.get(), FSMOUNT_CLOEXEC, static_cast<unsigned>(parsed->set)));
   if (!mounted) return mount_failure("mounting " + device, context.get());
   return attach(mounted.get(), place->get(), target);

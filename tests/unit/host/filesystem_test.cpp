@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "filesystem_types.hpp"
 #include "ground.hpp"
 #include "ops.hpp"
 #include "run.hpp"
@@ -116,6 +117,91 @@ TEST_CASE("mkfs.ext4 gets ceph-csi's options by default") {
   std::getline(std::ifstream(seen), arguments);
   CHECK_THAT(arguments, ContainsSubstring("-m0 -Enodiscard,"));
   CHECK(arguments.ends_with(image.path));
+}
+
+TEST_CASE("an ext4 has no feature that its mke2fs adds by default") {
+  Image image;
+  ::setenv("MKE2FS_CONFIG", (image.folder.path() + "/conf").c_str(), 1);
+  std::ofstream(image.folder.path() + "/conf") << "[defaults]\nbase_features = sparse_super,large_file,filetype\n"
+                                                  "[fs_types]\next4 = {\nfeatures = extent,quota,casefold\n}\n";
+  const auto made = ops::mkfs(image.path, "ext4", "");
+  ::unsetenv("MKE2FS_CONFIG");
+  REQUIRE(made);
+  const auto words = host::filesystem_type("ext4")->features;
+  CHECK(host::features_beyond(image.path, words, host::kOldestKernel)->empty());
+  const auto shown = host::run({"dumpe2fs", "-h", image.path}, host::Capture::everything);
+  CHECK_THAT(shown->output, ContainsSubstring(" metadata_csum "));
+  CHECK_THAT(shown->output, !ContainsSubstring(" quota ") && !ContainsSubstring(" casefold "));
+}
+
+TEST_CASE(
+    "mkfs.xfs makes no feature of a kernel newer than 5.14, and an old one gets no option that it does not know") {
+  struct Row {
+    const char *usage, *options;
+  };
+  const auto [usage, options] = GENERATE(
+      Row{"[-m crc=0|1,reflink=0|1,bigtime=0|1] [-i sparse=0|1] [-n ftype=0|1]", "-K -m reflink=0"},
+      Row{"[-m reflink=0|1,autofsck=xxx, metadir=0|1] [-i nrext64=0|1, exchange=0|1] [-n ftype=0|1,parent=0|1]]",
+          "-K -m reflink=0 -m metadir=0 -i nrext64=0 -i exchange=0 -n parent=0"});
+  Folder folder;
+  const std::string image = make_image(folder.path() + "/image"), seen = folder.path() + "/seen";
+  FakeTool tool("mkfs.xfs", "[ $# = 0 ] && { echo '" + std::string(usage) + "' >&2; exit 1; }; echo \"$@\" > " + seen);
+  REQUIRE(ops::mkfs(image, "xfs", ""));
+  std::string arguments;
+  std::getline(std::ifstream(seen), arguments);
+  CHECK(arguments == std::string(options) + " " + image);
+}
+
+TEST_CASE("mkfs.btrfs makes no feature of a kernel newer than 5.14 that it makes by default") {
+  constexpr const char* features =
+      "Filesystem features available:\n"
+      "no-holes            - no explicit hole extents for files (compat=3.14, safe=4.0, default=5.15)\n"
+      "zoned               - support zoned devices (compat=5.12)\n"
+      "bgt                 - block-group-tree alias\n"
+      "block-group-tree    - block group tree, to reduce mount time (compat=6.1, safe=6.6, default=6.19)\n"
+      "squota              - squota support (compat=6.7)\n"
+      "later-one           - another (compat=6.20, default=8.1)";
+  Folder folder;
+  const std::string image = make_image(folder.path() + "/image"), seen = folder.path() + "/seen";
+  FakeTool tool("mkfs.btrfs", "[ \"$2\" = list-all ] && { echo '" + std::string(features) +
+                                  "' >&2; exit 0; }; echo \"$@\" > " + seen);
+  REQUIRE(ops::mkfs(image, "btrfs", ""));
+  std::string arguments;
+  std::getline(std::ifstream(seen), arguments);
+  CHECK(arguments == "-O^block-group-tree,^later-one " + image);
+}
+
+TEST_CASE("the features of a filesystem that an older kernel does not know are named, with the kernel that does") {
+  struct Row {
+    const char* fstype;
+    off_t at;
+    std::string bytes;
+    host::KernelVersion kernel;
+    const char* named;
+  };
+  const auto row = GENERATE(
+      Row{"xfs",
+          216,
+          std::string("\0\0\0\xeb", 4),
+          {5, 14},
+          "nrext64 (Linux 5.19), exchange (Linux 6.10), parent (Linux 6.10)"},
+      Row{"xfs", 216, std::string("\0\0\0\xeb", 4), {6, 1}, "exchange (Linux 6.10), parent (Linux 6.10)"},
+      Row{"xfs", 216, std::string("\0\0\0\xeb", 4), {6, 12}, ""},
+      Row{"xfs", 212, std::string("\0\0\1\x0f", 4), {6, 12}, "features that this agent does not know (0x100)"},
+      Row{"ext4", 1024 + 0x64, std::string("\0\0\1\0", 4), {5, 10}, "orphan_present (Linux 5.15)"},
+      Row{"btrfs", 65536 + 0xb4, std::string("\x0b\0\0\0\0\0\0\0", 8), {5, 15}, "block-group-tree (Linux 6.1)"});
+  Image image;
+  overwrite(image.path, row.at, row.bytes);
+  const auto found = host::features_beyond(image.path, host::filesystem_type(row.fstype)->features, row.kernel);
+  REQUIRE(found);
+  CHECK(*found == row.named);
+}
+
+TEST_CASE("a kernel's version is the first two numbers of its release") {
+  CHECK(host::kernel_version("6.12.35-generic") == host::KernelVersion{6, 12});
+  CHECK(host::kernel_version("5.14") == host::KernelVersion{5, 14});
+  CHECK(host::kernel_version("") == host::KernelVersion{0, 0});
+  CHECK(host::KernelVersion{5, 19} < host::KernelVersion{6, 1});
 }
 
 TEST_CASE("mkfs.ext4 leaves inode tables unwritten only if unwritten blocks read as zeros") {

@@ -75,7 +75,7 @@ class FakeTool {
 
 class LoopDevice {
  public:
-  static std::optional<LoopDevice> attach(const std::string& image) {
+  static std::optional<LoopDevice> attach(const std::string& image, bool read_only = false) {
     const Fd control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
     const Fd file(::open(image.c_str(), O_RDWR | O_CLOEXEC));
     for (int attempt = 0; control && attempt < 20; ++attempt) {
@@ -86,7 +86,7 @@ class LoopDevice {
       device.fd_ = Fd(::open(device.path_.c_str(), O_RDWR | O_CLOEXEC));
       loop_config config{};
       config.fd = static_cast<unsigned>(file.get());
-      config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
+      config.info.lo_flags = LO_FLAGS_AUTOCLEAR | (read_only ? LO_FLAGS_READ_ONLY : 0);
       if (device.fd_ && ::ioctl(device.fd_.get(), LOOP_CONFIGURE, &config) == 0) return device;
     }
     WARN("skipped: no loop device");

@@ -142,6 +142,53 @@ TEST_CASE("two xfs filesystems with one UUID are mounted side by side") {
   CHECK(ops::unmount(place.target));
 }
 
+TEST_CASE("a read-only device whose filesystem was copied while it was mounted is refused with both ways out") {
+  if (!may_mount()) return;
+  struct Row {
+    const char *fstype, *option;
+    long mib;
+  };
+  const auto row = GENERATE(Row{"ext4", "noload", 64}, Row{"xfs", "norecovery", 400});
+  Place place;
+  const std::string image = test::make_image(place.folder.path() + "/image", row.mib * 1024 * 1024),
+                    copy = place.folder.path() + "/copy";
+  REQUIRE(ops::mkfs(image, row.fstype, ""));
+  const auto used = test::LoopDevice::attach(image);
+  if (!used) return;
+  REQUIRE(ops::mount(used->path(), row.fstype, place.target, ""));
+  std::ofstream(place.target + "/file") << "x";
+  ::sync();
+  fs::copy_file(image, copy);
+  REQUIRE(ops::unmount(place.target));
+  const auto device = test::LoopDevice::attach(copy, true);
+  REQUIRE(device);
+  const auto refused = ops::mount(device->path(), row.fstype, place.target, "ro");
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::failed_precondition);
+  CHECK_THAT(refused.error().text,
+             ContainsSubstring("Stage the volume writable once") && ContainsSubstring(row.option));
+  CHECK(ops::mount(device->path(), row.fstype, place.target, std::string("ro,") + row.option));
+  CHECK(ops::unmount(place.target));
+}
+
+TEST_CASE("a filesystem with a feature of another kernel is refused, and the error names the feature") {
+  if (!may_mount()) return;
+  Place place;
+  const std::string image = test::make_image(place.folder.path() + "/image");
+  REQUIRE(ops::mkfs(image, "ext4", "-q -O ^metadata_csum"));
+  const auto before = test::LoopDevice::attach(image);
+  if (!before) return;
+  REQUIRE(ops::mount(before->path(), "ext4", place.target, ""));
+  REQUIRE(ops::unmount(place.target));
+  test::overwrite(image, 1024 + 0x60 + 3, std::string("\x40", 1));
+  const auto device = test::LoopDevice::attach(image);
+  REQUIRE(device);
+  const auto refused = ops::mount(device->path(), "ext4", place.target, "");
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::failed_precondition);
+  CHECK_THAT(refused.error().text, ContainsSubstring("does not know (0x40000000)"));
+}
+
 TEST_CASE("a device without a filesystem fails to mount with the kernel's words") {
   if (!may_mount()) return;
   Place place;
