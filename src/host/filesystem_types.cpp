@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <linux/btrfs.h>
+#include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include "corbd/core/text.hpp"
 #include "failure.hpp"
 #include "run.hpp"
+#include "target.hpp"
 
 namespace corbd::host {
 namespace {
@@ -79,6 +82,21 @@ result<Extent> ext_extent(const std::string& device, const std::string&) {
 }
 
 Arguments ext_grow(const std::string& device, const std::string&) { return {"resize2fs", device}; }
+
+/// fs/ext4/ext4.h, EXT4_IOC_RESIZE_FS, as resize2fs asks it of a mounted filesystem. What resize2fs opens is the
+/// device, and then the first mount of it that it finds, which may be a read-only one.
+bool ext_grow_by_mount(const std::string& device, const std::string& target) {
+  const auto extent = ext_extent(device, target);
+  const Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto root = open_mounted_folder(target);
+  struct stat below{}, mounted{};
+  std::uint64_t bytes = 0;
+  if (!extent || !fd || !root || ::fstat(fd.get(), &below) != 0 || ::fstat(root->get(), &mounted) != 0 ||
+      below.st_rdev != mounted.st_dev || ::ioctl(fd.get(), BLKGETSIZE64, &bytes) != 0)
+    return false;
+  std::uint64_t blocks = bytes / extent->block_bytes;
+  return ::ioctl(root->get(), _IOW('f', 16, std::uint64_t), &blocks) == 0;
+}
 
 constexpr std::size_t kExtSuperblock = 1024;
 constexpr std::array kExt4ReadOnlyCompatible{Feature{0x10000, "orphan_present", {5, 15}}};
@@ -195,7 +213,8 @@ constexpr std::array kTypes{
                    .without_journal = "noload",
                    .features = kExt4Words,
                    .extent = ext_extent,
-                   .grow = ext_grow},
+                   .grow = ext_grow,
+                   .grow_by_mount = ext_grow_by_mount},
     // A clone of an image has its filesystem's UUID, and xfs mounts each UUID only once.
     FilesystemType{.name = "xfs",
                    .package = "xfsprogs",
@@ -210,7 +229,8 @@ constexpr std::array kTypes{
                    .mkfs_options = ext_options,
                    .without_journal = "noload",
                    .extent = ext_extent,
-                   .grow = ext_grow},
+                   .grow = ext_grow,
+                   .grow_by_mount = ext_grow_by_mount},
     FilesystemType{.name = "btrfs",
                    .package = "btrfs-progs",
                    .mkfs_options = btrfs_options,
@@ -222,7 +242,8 @@ constexpr std::array kTypes{
                    .package = "e2fsprogs",
                    .mkfs_options = ext_options,
                    .extent = ext_extent,
-                   .grow = ext_grow},
+                   .grow = ext_grow,
+                   .grow_by_mount = ext_grow_by_mount},
 };
 
 }  // namespace

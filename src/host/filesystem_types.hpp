@@ -29,6 +29,9 @@ struct FilesystemType {
   result<Extent> (*extent)(const std::string& device, const std::string& target) = nullptr;
   /// The command that makes one as large as its device, while it is mounted at `target`.
   Arguments (*grow)(const std::string& device, const std::string& target) = nullptr;
+  /// Does the same by the mount alone: a kernel may refuse to open the device of a mounted filesystem for writing.
+  /// False: the command is to do it.
+  bool (*grow_by_mount)(const std::string& device, const std::string& target) = nullptr;
 };
 
 /// "ext4, xfs, ...": for texts.

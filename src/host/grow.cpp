@@ -21,6 +21,7 @@ result<Extent> extent(const std::string& device, const std::string& fstype, cons
 result<> grow(const std::string& device, const std::string& fstype, const std::string& target) {
   const auto* type = filesystem_type(fstype);
   if (type == nullptr) return not_known(fstype);
+  if (type->grow_by_mount != nullptr && type->grow_by_mount(device, target)) return {};
   const Arguments argv = type->grow(device, target);
   const auto ended = run(argv, Capture::everything);
   if (!ended && ended.error().code == errc::not_found) return Error{errc::failed_precondition, ended.error().text};

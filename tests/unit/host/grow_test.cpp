@@ -125,6 +125,32 @@ TEST_CASE("a mounted ext4 tells its size and grows to its device") {
   CHECK(seen->after.bytes == 128 * kMiB);
 }
 
+TEST_CASE("a mounted ext4 grows without resize2fs, whose first mount of the device may be a read-only one") {
+  if (!test::may_mount() || !may_resize()) return;
+  const FakeTool tool("resize2fs", "echo open: Device or resource busy >&2; exit 1");
+  const auto seen = grown("ext4", 64);
+  if (!seen) return;
+  CHECK(seen->after.bytes == 128 * kMiB);
+}
+
+TEST_CASE("the filesystem of another device is not grown in the place of the one that is meant") {
+  if (!test::may_mount() || !may_resize()) return;
+  Folder folder;
+  const std::string target = folder.path() + "/target", image = make_image(folder.path() + "/image");
+  const auto device = test::LoopDevice::attach(image);
+  const auto other = test::LoopDevice::attach(make_image(folder.path() + "/other", 128 * kMiB));
+  if (!device || !other) return;
+  REQUIRE(ops::mkfs(device->path(), "ext4", ""));
+  REQUIRE(ops::mkfs(other->path(), "ext4", ""));
+  REQUIRE(ops::mount(device->path(), "ext4", target, ""));
+  std::filesystem::resize_file(image, 128 * kMiB);
+  device->follow();
+  const FakeTool tool("resize2fs", "exit 1");
+  CHECK_FALSE(ops::grow(other->path(), "ext4", target));
+  CHECK(ops::extent(device->path(), "ext4", target)->bytes == 64 * kMiB);
+  REQUIRE(ops::unmount(target));
+}
+
 TEST_CASE("a mounted xfs tells its size and grows to its device") {
   if (!test::may_mount()) return;
   const auto seen = grown("xfs", 320);
