@@ -6,6 +6,8 @@
 #include <array>
 #include <string_view>
 
+#include "corbd/host/values.hpp"
+
 namespace corbd::host {
 namespace {
 
@@ -37,6 +39,7 @@ constexpr std::array kAttributes{
 // Only mount(8) and similar programs use these. The kernel never sees them.
 constexpr std::array<std::string_view, 12> kUserspace{"_netdev", "defaults", "auto",  "noauto", "nofail", "user",
                                                       "nouser",  "users",    "owner", "group",  "async",  "loud"};
+constexpr std::array<std::string_view, 3> kUserspacePrefixes{"x-", "X-", "comment="};
 
 constexpr std::array<std::string_view, 12> kRequestKinds{"bind",   "rbind",   "move",       "remount",
                                                          "shared", "rshared", "private",    "rprivate",
@@ -46,7 +49,7 @@ bool contains(const auto& list, std::string_view wanted) {
   return std::find(list.begin(), list.end(), wanted) != list.end();
 }
 
-std::vector<std::string> split(const std::string& flags) {
+std::vector<std::string> split(std::string_view flags) {
   std::vector<std::string> parts(1);
   bool quoted = false;
   for (const char c : flags) {
@@ -58,6 +61,11 @@ std::vector<std::string> split(const std::string& flags) {
       parts.back() += c;
   }
   return parts;
+}
+
+bool is_for_programs(std::string_view part) {
+  return contains(kUserspace, part) ||
+         std::ranges::any_of(kUserspacePrefixes, [&](const auto& prefix) { return part.starts_with(prefix); });
 }
 
 MountOption take_apart(const std::string& part) {
@@ -80,7 +88,7 @@ bool apply_attribute(MountFlags& to, std::string_view name) {
 result<MountFlags> parse_flags(const std::string& flags) {
   MountFlags parsed;
   for (const auto& part : split(flags)) {
-    if (part.empty() || contains(kUserspace, part) || part.starts_with("x-") || part.starts_with("comment=")) continue;
+    if (part.empty() || is_for_programs(part)) continue;
     if (contains(kRequestKinds, part))
       return Error{errc::invalid_argument, "mount flag " + part + " is not allowed for a volume"};
     if (!apply_attribute(parsed, part)) parsed.filesystem.push_back(take_apart(part));
@@ -88,6 +96,13 @@ result<MountFlags> parse_flags(const std::string& flags) {
   if ((parsed.set & MOUNT_ATTR_RDONLY) != 0)
     parsed.filesystem.insert(parsed.filesystem.begin(), MountOption{"ro", std::nullopt});
   return parsed;
+}
+
+bool mounts_read_only(std::string_view flags) {
+  bool read_only = false;
+  for (const auto& part : split(flags))
+    if (part == "ro" || part == "rw") read_only = part == "ro";
+  return read_only;
 }
 
 }  // namespace corbd::host

@@ -46,11 +46,12 @@ Decision without_server(const Situation& view) {
 Decision expand_filesystem(const Situation& view) {
   const auto at = staged_mount(view);
   if (!at) return not_mounted(view);
-  if (at->mount->filesystem_read_only && !wants_read_only(at->staging->capability))
+  const Capability& capability = at->staging->capability;
+  if (at->mount->filesystem_read_only && !writes_nothing(view, capability))
     return refuse(errc::failed_precondition, "the filesystem of volume " + view.id +
                                                  " turned read-only and cannot grow: end its pods and " +
                                                  "stage it again, which runs fsck");
-  if (auto step = fill_device(view, *at->mount)) return *step;
+  if (auto step = fill_device(view, *at->mount, capability)) return *step;
   return Done{};
 }
 
@@ -99,7 +100,7 @@ Decision trim(const Situation& view, const Trimmed& wish) {
   if (view.seen.facts.trimmed) return Done{};
   const auto staged = staged_mount(view);
   if (!staged) return not_mounted(view);
-  if (view.record->read_only || staged->mount->filesystem_read_only)
+  if (writes_nothing(view, staged->staging->capability) || staged->mount->filesystem_read_only)
     return refuse(errc::failed_precondition,
                   "the filesystem of volume " + view.id + " is read-only: it cannot be trimmed");
   return step::Trim{staged->mount->target};

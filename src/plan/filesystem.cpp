@@ -33,6 +33,10 @@ std::optional<Decision> begun_by_kernel(const Situation& view, const Step& how) 
 
 }  // namespace
 
+bool writes_nothing(const Situation& view, const Capability& capability) {
+  return view.record->read_only || wants_read_only(capability);
+}
+
 Decision refuse_format(const Situation& view, errc code, std::string text) {
   if (!view.record->format.empty()) return write_format(view, "");
   return refuse(code, std::move(text));
@@ -90,9 +94,9 @@ std::optional<Decision> refuse_mounted(const Situation& view, const std::string&
   return std::nullopt;
 }
 
-std::optional<Decision> fill_device(const Situation& view, const host::Mount& mount) {
+std::optional<Decision> fill_device(const Situation& view, const host::Mount& mount, const Capability& capability) {
   const auto& facts = view.seen.facts;
-  if (view.record->read_only || mount.filesystem_read_only || facts.grown) return std::nullopt;
+  if (writes_nothing(view, capability) || mount.filesystem_read_only || facts.grown) return std::nullopt;
   if (!facts.filesystem) return step::Look{Fact::filesystem, mount.target};
   if (!host::has_room(*facts.filesystem, usable_bytes(*view.seen.device(), view.id))) return std::nullopt;
   return step::Grow{mount.target};
@@ -110,7 +114,7 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
   const std::string image = image_of(view);
   switch (facts.probe->kind) {
     case host::Probe::Kind::nothing:
-      if (capability.read_only)
+      if (writes_nothing(view, capability))
         return refuse(errc::failed_precondition,
                       image + " holds no filesystem and is wanted read-only: stage it writable once, which makes one");
       return format(view, step::Mkfs{});
@@ -129,7 +133,7 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
   if (facts.probe->type != capability.fstype)
     return refuse(errc::failed_precondition, image + " holds " + facts.probe->type + ", the request wants " +
                                                  capability.fstype + ": ask for the filesystem that is there");
-  if (!capability.read_only && facts.checked != true) return Step(step::Fsck{});
+  if (!writes_nothing(view, capability) && facts.checked != true) return Step(step::Fsck{});
   return mount;
 }
 

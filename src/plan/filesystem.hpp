@@ -13,9 +13,13 @@ std::optional<Decision> refuse_mounted(const Situation& view, const std::string&
 /// What shows the volume's device there, if anything.
 const host::Mount* our_mount_at(const Situation& view, const std::string& path);
 
+/// The question of every step that writes on the image: whether nothing is to be written. By access mode, mapOptions or
+/// mount flag of this staging, or because the device takes no write.
+bool writes_nothing(const Situation& view, const Capability& capability);
+
 /// The next step towards a filesystem as large as its device, through that mount of it; nothing when it is, or is
 /// read-only.
-std::optional<Decision> fill_device(const Situation& view, const host::Mount& mount);
+std::optional<Decision> fill_device(const Situation& view, const host::Mount& mount, const Capability& capability);
 
 /// Something is to be written on an image that shows nothing: `how`, once the image is proven empty and marked. What
 /// this record began was, whatever it left; with the kernel's client only as long as nobody else had the image's lock.

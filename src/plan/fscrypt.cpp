@@ -2,14 +2,15 @@
 
 #include "bring_up.hpp"
 #include "corbd/cephcsi/parameters.hpp"
+#include "filesystem.hpp"
 #include "volume_key.hpp"
 
 namespace corbd::plan {
 namespace {
 
 /// Files beside the folder stay as they are: the folder is new, and nobody gets them.
-Decision make_folder(const Situation& view, const std::string& target) {
-  if (view.record->read_only)
+Decision make_folder(const Situation& view, const std::string& target, const Capability& capability) {
+  if (writes_nothing(view, capability))
     return refuse(errc::failed_precondition,
                   image_of(view) +
                       " has no encrypted folder yet and is wanted read-only: stage it writable once, which makes one");
@@ -22,12 +23,12 @@ bool encrypts_files(const image::Resolved& image) {
   return !image.kms_id.empty() && image.encryption_type == cephcsi::kFileEncryption;
 }
 
-std::optional<Decision> open_folder(const Situation& view, const std::string& target) {
+std::optional<Decision> open_folder(const Situation& view, const std::string& target, const Capability& capability) {
   if (view.record->file_kms_id.empty()) return std::nullopt;
   if (!view.seen.facts.folder) return step::Look{Fact::folder, target};
   switch (*view.seen.facts.folder) {
     case host::EncryptedFolder::none:
-      return make_folder(view, target);
+      return make_folder(view, target, capability);
     case host::EncryptedFolder::plain:
       return refuse(errc::failed_precondition, image_of(view) + " is to have encrypted files, but its folder " +
                                                    host::kEncryptedFolder +

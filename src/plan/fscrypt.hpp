@@ -10,7 +10,7 @@ bool encrypts_files(const image::Resolved& image);
 
 /// The next step towards the open folder of the filesystem that is mounted there; nothing when it is, and for a volume
 /// without one.
-std::optional<Decision> open_folder(const Situation& view, const std::string& target);
+std::optional<Decision> open_folder(const Situation& view, const std::string& target, const Capability& capability);
 /// Nothing is published out of a locked folder.
 std::optional<Decision> refuse_locked(const Situation& view, const std::string& target);
 /// The step after which the kernel has no key of the folder, before the last mount of its filesystem goes.

@@ -3,6 +3,7 @@
 #include "bring_up.hpp"
 #include "filesystem.hpp"
 #include "krbd.hpp"
+#include "paths.hpp"
 #include "volume_key.hpp"
 
 namespace corbd::plan {
@@ -10,7 +11,7 @@ namespace {
 
 /// Rule 10: only what is proven empty, or what our own marker says was.
 Decision make_header(const Situation& view, const Staged& wish) {
-  if (view.record->read_only)
+  if (writes_nothing(view, as_served(*view.record, wish)))
     return refuse(
         errc::failed_precondition,
         image_of(view) + " is not encrypted yet and is wanted read-only: stage it writable once, which encrypts it");
@@ -91,7 +92,8 @@ std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) 
   if (facts.luks->integrity && view.record->shared)
     return refuse(errc::failed_precondition,
                   image_of(view) + " has integrityMode, which one node at a time can write: use ReadWriteOnce");
-  if (state != kEncrypted && !view.record->read_only && !is_noted_later(view)) return Step(step::LuksNote{});
+  if (state != kEncrypted && !writes_nothing(view, as_served(*view.record, wish)) && !is_noted_later(view))
+    return Step(step::LuksNote{});
   return Step(step::LuksOpen{});
 }
 

@@ -104,7 +104,7 @@ bool shows(const host::Mount& mount, const device::Seen& device, const std::stri
 }
 
 bool wants_read_only(const Capability& capability) {
-  return capability.read_only || ("," + capability.mount_flags + ",").find(",ro,") != std::string::npos;
+  return capability.read_only || host::mounts_read_only(capability.mount_flags);
 }
 
 bool is_at(const Record& record, const std::string& path) {

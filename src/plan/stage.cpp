@@ -88,11 +88,17 @@ std::optional<Decision> refuse_other_image(const Record& record, const Staged& w
 Decision stage_another(const Situation& view, const Staged& wish) {
   const Record& record = *view.record;
   const Capability wanted = as_served(record, wish);
-  const std::string fstype = record.stagings.empty() ? wanted.fstype : record.stagings.front().capability.fstype;
+  const Capability& has = record.stagings.empty() ? wanted : record.stagings.front().capability;
   if (record.block != wanted.block || record.read_only != wanted.read_only || record.shared != wanted.shared ||
-      fstype != wanted.fstype)
-    return refuse(errc::failed_precondition, "volume " + view.id + " is in use as " + use_of(record, fstype) +
+      has.fstype != wanted.fstype)
+    return refuse(errc::failed_precondition, "volume " + view.id + " is in use as " + use_of(record, has.fstype) +
                                                  ": unstage and unpublish it there first");
+  // The kernel mounts a filesystem either way, not both ways.
+  if (wants_read_only(has) != wants_read_only(wanted))
+    return refuse(errc::failed_precondition,
+                  "volume " + view.id + " is mounted " + (wants_read_only(has) ? "read-only" : "writable") + " at " +
+                      record.stagings.front().path + ", and cannot be mounted " +
+                      (wants_read_only(has) ? "writable" : "read-only") + " beside that: unstage it there first");
   if (mounted_at(view, staging_target(view.id, wish.path)))
     return refuse(errc::failed_precondition,
                   "something else is mounted at " + staging_target(view.id, wish.path) + ": unmount it");
@@ -105,11 +111,11 @@ Decision stage_another(const Situation& view, const Staged& wish) {
 std::optional<Decision> finish_mount(const Situation& view, const Capability& capability, const std::string& target) {
   if (auto step = fill_mapping(view)) return step;
   if (!capability.block)
-    if (auto step = fill_device(view, *our_mount_at(view, target))) return step;
+    if (auto step = fill_device(view, *our_mount_at(view, target), capability)) return step;
   // The marker of a raw block volume goes too: what a pod writes into it shows no filesystem, and must not pass for a
   // format that did not end. While rbd-nbd serves it no image is open here, and this record never began a format.
   const bool served_elsewhere = view.record->adopting && !view.seen.image_open;
-  if (capability.read_only || served_elsewhere) return std::nullopt;
+  if (writes_nothing(view, capability) || served_elsewhere) return std::nullopt;
   if (auto step = note_encrypted(view)) return step;
   if (!view.seen.facts.format_marker) return look(Fact::format_marker);
   if (!view.seen.facts.format_marker->empty()) return Step(step::RemoveFormatMarker{});
@@ -179,7 +185,7 @@ Decision stage(const Situation& view, const Staged& wish) {
     auto next = make_filesystem(view, target, capability);
     return record.file_kms_id.empty() ? next : with_first_key(view, std::move(next));
   }
-  if (auto step = open_folder(view, target)) return *step;
+  if (auto step = open_folder(view, target, capability)) return *step;
   if (staging->complete) {
     // Nothing was opened, so the cluster has not said yet whether they are right. They would go with this process.
     if (view.seen.credential_untried) return Step(step::TryCredential{});

@@ -129,6 +129,7 @@ TEST_CASE("a volume without a server is expanded after its healing") {
 TEST_CASE("a filesystem that turned read-only is seen in the status, one that was wanted so is not") {
   const bool wanted = GENERATE(false, true);
   Scene scene;
+  scene.filled();
   auto wish = test::staged_wish(kId);
   if (wanted) wish.capability.mount_flags = "noatime,ro";
   REQUIRE(scene.want(wish) == errc::ok);

@@ -75,6 +75,7 @@ TEST_CASE("a filesystem that turned read-only is not published for writing, and 
 
 TEST_CASE("a filesystem that is wanted read-only is published as it is") {
   Scene scene;
+  scene.filled();
   auto stage = staged();
   stage.capability.mount_flags = "ro";
   REQUIRE(scene.want(stage) == errc::ok);

@@ -1,6 +1,6 @@
 // Volumes that only read, and several volumes on one image.
 #include "corbd/core/gate.hpp"
-#include "scene.hpp"
+#include "encrypted.hpp"
 
 using namespace corbd;
 using plan::Wish;
@@ -30,6 +30,52 @@ TEST_CASE("a read-only volume is mounted without a lock, a check or a format") {
   CHECK(scene.world.kernel.devices.front().read_only);
   CHECK(scene.want(read_only()) == errc::ok);
   CHECK(scene.want(published(read_only(), "/t")) == errc::ok);
+}
+
+TEST_CASE("the mount flag ro lets nothing be written: no format, no check, no growth, no trim, no mark taken away") {
+  Scene scene;
+  auto wish = staged();
+  wish.capability.mount_flags = GENERATE("ro", "noatime,ro", "rw,ro");
+  SECTION("an empty image") {
+    CHECK(scene.want(wish) == errc::failed_precondition);
+    CHECK(scene.image().generation == 0);
+    CHECK_FALSE(scene.image().data);
+    CHECK(scene.world.kernel.devices.empty());
+  }
+  SECTION("a filesystem, damaged and smaller than its image") {
+    scene.filled();
+    scene.image().beyond_repair = true;
+    scene.image().filesystem_bytes = scene.image().size / 2;
+    scene.image().metadata["corbd/format"] = "mkfs by another";
+    REQUIRE(scene.want(wish) == errc::ok);
+    CHECK(scene.want(plan::Expanded{wish.path, 0}) == errc::ok);
+    CHECK(scene.want(plan::Trimmed{wish.path}) == errc::failed_precondition);
+    CHECK(scene.image().checks == 0);
+    CHECK(scene.image().growths == 0);
+    CHECK(scene.image().trims == 0);
+    CHECK(scene.image().metadata.contains("corbd/format"));
+    CHECK(scene.want(published(wish, "/t")) == errc::ok);
+  }
+}
+
+TEST_CASE("a later rw takes the mount flag ro back") {
+  Scene scene;
+  auto wish = staged();
+  wish.capability.mount_flags = "ro,rw";
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.image().generation == 1);
+}
+
+TEST_CASE("the mount flag ro encrypts nothing that is not encrypted yet") {
+  test::Encrypted scene;
+  const bool files = GENERATE(false, true);
+  if (files) scene.as_files();
+  if (files) scene.filled();
+  scene.wish.capability.mount_flags = "ro";
+  CHECK(scene.stage() == errc::failed_precondition);
+  CHECK_FALSE(scene.image().luks);
+  CHECK_FALSE(scene.image().folder);
+  CHECK_FALSE(scene.image().metadata.contains(test::kState));
 }
 
 TEST_CASE("a read-only volume without a filesystem is refused, and nothing is left of it") {

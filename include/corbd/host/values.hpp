@@ -55,6 +55,8 @@ std::vector<std::string> offered_filesystems();
 bool encrypts_files(std::string_view fstype);
 /// As ceph-csi's, for whoever names no type.
 inline constexpr std::string_view kDefaultFilesystem = "ext4";
+/// Whether mount flags ("noatime,ro") ask for a read-only mount: the last "ro" or "rw" counts.
+bool mounts_read_only(std::string_view flags);
 
 /// "ext4:-m1 -b4096;xfs:-K", by type. invalid_argument: a type that is not offered, or no options.
 result<std::map<std::string, std::string>> options_by_type(std::string_view text);

@@ -37,7 +37,7 @@ struct Capability {
   bool operator==(const Capability&) const = default;
 };
 
-/// Nobody is to write through its mount: by its access mode or by the flag "ro".
+/// Nothing is to be written through its mount: by access mode, by mapOptions or by the mount flag "ro".
 bool wants_read_only(const Capability& capability);
 
 /// Where the image is. In a wish as the request says it, in a record as it was found.

@@ -103,7 +103,7 @@ class Filesystems final : public host::Filesystems {
       const KernelDevice* on = world.kernel.by_index(index_of(world, device));
       FakeImage* image = image_of(world, device);
       if (on == nullptr || image == nullptr) return gone(device);
-      if (on->read_only) world.broke("the filesystem of a read-only device was grown");
+      if (on->read_only || mounted_read_only(world, on->index)) world.broke("a read-only filesystem was grown");
       if (!mounted(world, on->index)) return Error{errc::failed_precondition, device + " is not mounted"};
       if (image->filesystem_bytes == bytes_of(*on)) world.broke("a filesystem was grown that fills its device");
       image->filesystem_bytes = bytes_of(*on);
@@ -138,6 +138,12 @@ class Filesystems final : public host::Filesystems {
 };
 
 }  // namespace
+
+bool mounted_read_only(const World& world, std::uint32_t index) {
+  return std::any_of(world.kernel.mounts.begin(), world.kernel.mounts.end(), [&](const auto& mount) {
+    return device_below(mount) == index && host::mounts_read_only(mount.options);
+  });
+}
 
 void begin_format(World& world, const std::string& device) {
   const KernelDevice* on = world.kernel.by_index(index_of(world, device));

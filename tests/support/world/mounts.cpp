@@ -33,12 +33,12 @@ class Mounts final : public host::Mounts {
       const KernelDevice* on = world.kernel.by_index(index_of(world, device));
       const FakeImage* image = image_of(world, device);
       if (on == nullptr || image == nullptr) return gone(device);
-      if (on->read_only && ("," + flags + ",").find(",ro,") == std::string::npos)
-        return Error{errc::failed_precondition, "read-only device"};
+      if (on->read_only && !host::mounts_read_only(flags)) return Error{errc::failed_precondition, "read-only device"};
       if (image->fstype != fstype) return Error{errc::failed_precondition, "wrong fs type"};
       if (image->luks && !is_mapping(device)) return Error{errc::failed_precondition, "wrong fs type"};
       add(world, target, device, fstype, "/");
       world.kernel.mounts.back().options = flags;
+      world.kernel.mounts.back().filesystem_read_only = host::mounts_read_only(flags);
       return {};
     };
     co_return co_await world_.calls.ask_helper("mount", index_of(world_, device), std::move(busy), until,
@@ -93,7 +93,7 @@ class Mounts final : public host::Mounts {
     auto effect = [&world = world_, of]() -> result<> {
       const KernelDevice* on = world.kernel.by_index(*of);
       if (on == nullptr) return gone(device::path(*of));
-      if (on->read_only) world.broke("a read-only device was trimmed");
+      if (on->read_only || mounted_read_only(world, on->index)) world.broke("a read-only filesystem was trimmed");
       if (FakeImage* image = world.cluster.by_id(on->image_id)) ++image->trims;
       return {};
     };

@@ -195,6 +195,8 @@ void needs_link(World& world, const std::string& device);
 /// Whether a write through the device would be stored.
 bool takes_writes(const World& world, const KernelDevice& on);
 Error gone(const std::string& device);
+/// A filesystem of the device is mounted with the flag "ro".
+bool mounted_read_only(const World& world, std::uint32_t index);
 /// A format begins on the device: a death in the middle leaves extents and no signature.
 void begin_format(World& world, const std::string& device);
 

@@ -2,6 +2,7 @@
 
 #include <sys/mount.h>
 
+#include "corbd/host/values.hpp"
 #include "support/catch.hpp"
 
 using namespace corbd;
@@ -42,8 +43,14 @@ TEST_CASE("ro is for the mount and for the superblock") {
   CHECK(flags->filesystem == std::vector{MountOption{"ro", std::nullopt}});
 }
 
+TEST_CASE("mount flags are read-only by the last ro or rw among them") {
+  for (const auto* flags : {"ro", "noatime,ro", "rw,ro", "ro,noatime"}) CHECK(host::mounts_read_only(flags));
+  for (const auto* flags : {"", "rw", "ro,rw", "errors=remount-ro", "context=\"a,ro\"", "norecovery"})
+    CHECK_FALSE(host::mounts_read_only(flags));
+}
+
 TEST_CASE("flags for mount tools alone do not reach the kernel") {
-  const auto flags = parse_flags("_netdev,defaults,nofail,x-systemd.automount,,");
+  const auto flags = parse_flags("_netdev,defaults,nofail,x-systemd.automount,X-mount.mkdir,comment=x,,");
   REQUIRE(flags);
   CHECK(*flags == host::MountFlags());
 }
