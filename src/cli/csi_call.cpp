@@ -219,7 +219,7 @@ class CsiCall final : public Subcommand {
     command.add_option("--key-file", call_.key_file, "File that holds the user's key");
     command.add_option("--passphrase-file", call_.passphrase_file,
                        "File that holds the passphrase of an encrypted volume; every byte counts, a line end too");
-    command.add_option("--fstype", call_.fstype, "Filesystem type [ext4]");
+    command.add_option("--fstype", call_.fstype, "Filesystem type [the one that is there; ext4 for an empty image]");
     command.add_option("--mkfs-options", call_.mkfs_options, "Options for mkfs, instead of the default ones");
     command.add_option(
         "--attribute", call_.attributes,

@@ -117,9 +117,9 @@ result<plan::Capability> capability_of(const VolumeCapability& from) {
       return invalid("volume capability has no known access mode");
   }
   if (capability.block) return capability;
-  capability.fstype = from.mount().fs_type().empty() ? std::string(host::kDefaultFilesystem) : from.mount().fs_type();
+  capability.fstype = from.mount().fs_type();
   const auto offered = host::offered_filesystems();
-  if (std::ranges::find(offered, capability.fstype) == offered.end())
+  if (!capability.fstype.empty() && std::ranges::find(offered, capability.fstype) == offered.end())
     return invalid("filesystem type '" + capability.fstype + "' is not supported: use " +
                    boost::algorithm::join(offered, ", "));
   for (const auto& flag : from.mount().mount_flags()) {

@@ -222,7 +222,7 @@ Decision adopt(const Situation& view, const Staged& wish) {
     return refuse(errc::failed_precondition, foreign(view, "it has " + std::to_string(device->size) +
                                                                " bytes, the image " + std::to_string(image.size)));
   const std::string target = staging_target(view.id, wish.path);
-  Staging staging{wish.path, wish.capability};
+  Staging staging{wish.path, with_fstype(wish.capability)};
   const bool by_default = (wish.mounter == Mounter::nbd) == traits(device->kind).served;
   if (!by_default) staging.capability.read_only = wish.read_only_otherwise.value_or(wish.capability.read_only);
   step::WriteRecord step{new_record(view, wish, image)};
@@ -233,10 +233,12 @@ Decision adopt(const Situation& view, const Staged& wish) {
     if (mount.target == target && !shows(mount, *device, view.id))
       return refuse(errc::failed_precondition,
                     "something else is mounted at " + target + " and volume " + view.id + " has no record: unmount it");
-    if (mount.target == target)
+    if (mount.target == target) {
       staging.complete = true;
-    else if (shows(mount, *device, view.id) && !goes_with_mount_at(view, mount, target))
+      if (!wish.capability.block) staging.capability.fstype = mount.fstype;
+    } else if (shows(mount, *device, view.id) && !goes_with_mount_at(view, mount, target)) {
       record.publishes.push_back({mount.target, wish.path, mount.read_only});
+    }
   }
   record.kind = device->kind;
   record.device = device->index;

@@ -1,6 +1,7 @@
 #include "filesystem.hpp"
 
 #include <algorithm>
+#include <boost/algorithm/string/join.hpp>
 
 #include "krbd.hpp"
 
@@ -29,6 +30,27 @@ std::optional<Decision> begun_by_kernel(const Situation& view, const Step& how) 
   step::WriteRecord step{*view.record};
   step.record.format_version = who.version;
   return step;
+}
+
+/// All stagings of a volume have one filesystem. Recorded before anything works on it, because every later step takes
+/// its type from there.
+std::optional<Decision> name_type(const Situation& view, const std::string& type) {
+  step::WriteRecord step{*view.record};
+  for (auto& staging : step.record.stagings) staging.capability.fstype = type;
+  if (step.record == *view.record) return std::nullopt;
+  return step;
+}
+
+/// Why what is there cannot be mounted; empty: it can.
+std::string misfit(const Situation& view, const std::string& there, const std::string& wanted) {
+  if (!wanted.empty() && there != wanted)
+    return ", the request wants " + wanted + ": ask for the filesystem that is there";
+  const auto offered = host::offered_filesystems();
+  if (std::ranges::find(offered, there) == offered.end())
+    return ", which this agent does not mount: it mounts " + boost::algorithm::join(offered, ", ");
+  if (!view.record->file_kms_id.empty() && !host::encrypts_files(there))
+    return ", which cannot encrypt a folder: use ext4, or encryptionType 'block'";
+  return "";
 }
 
 }  // namespace
@@ -102,7 +124,8 @@ std::optional<Decision> fill_device(const Situation& view, const host::Mount& mo
   return step::Grow{mount.target};
 }
 
-Decision make_filesystem(const Situation& view, const std::string& target, const Capability& capability) {
+Decision make_filesystem(const Situation& view, const std::string& target, const Capability& capability,
+                         const std::string& wanted) {
   const auto& facts = view.seen.facts;
   const step::Mount mount{target};
   const auto* device = view.seen.device();
@@ -117,6 +140,7 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
       if (writes_nothing(view, capability))
         return refuse(errc::failed_precondition,
                       image + " holds no filesystem and is wanted read-only: stage it writable once, which makes one");
+      if (auto step = name_type(view, wanted.empty() ? std::string(host::kDefaultFilesystem) : wanted)) return *step;
       return format(view, step::Mkfs{});
     case host::Probe::Kind::filesystem:
       break;
@@ -130,9 +154,9 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
       return refuse(errc::failed_precondition,
                     image + " holds " + facts.probe->type + ", not a filesystem: it is neither mounted nor formatted");
   }
-  if (facts.probe->type != capability.fstype)
-    return refuse(errc::failed_precondition, image + " holds " + facts.probe->type + ", the request wants " +
-                                                 capability.fstype + ": ask for the filesystem that is there");
+  if (const std::string why = misfit(view, facts.probe->type, wanted); !why.empty())
+    return refuse(errc::failed_precondition, image + " holds " + facts.probe->type + why);
+  if (auto step = name_type(view, facts.probe->type)) return *step;
   if (!writes_nothing(view, capability) && facts.checked != true) return Step(step::Fsck{});
   return mount;
 }

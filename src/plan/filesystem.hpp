@@ -27,6 +27,8 @@ Decision format(const Situation& view, const Step& how);
 /// No format, and none to repeat: the record forgets what was begun, so that the refusal may be final.
 Decision refuse_format(const Situation& view, errc code, std::string text);
 
-Decision make_filesystem(const Situation& view, const std::string& target, const Capability& capability);
+/// `wanted`: the type of filesystem that the request names; empty: whatever is there.
+Decision make_filesystem(const Situation& view, const std::string& target, const Capability& capability,
+                         const std::string& wanted);
 
 }  // namespace corbd::plan

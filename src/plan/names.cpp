@@ -107,6 +107,11 @@ bool wants_read_only(const Capability& capability) {
   return capability.read_only || host::mounts_read_only(capability.mount_flags);
 }
 
+Capability with_fstype(Capability capability) {
+  if (!capability.block && capability.fstype.empty()) capability.fstype = host::kDefaultFilesystem;
+  return capability;
+}
+
 bool is_at(const Record& record, const std::string& path) {
   const auto staged = [&](const Staging& staging) {
     return staging.path == path || staging_target(record.volume_id, staging.path) == path;

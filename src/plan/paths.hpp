@@ -22,12 +22,25 @@ inline const Staging* staging_at(const Record& record, const std::string& path) 
   return place == record.stagings.end() ? nullptr : &*place;
 }
 
-/// The wish's capability as the client that serves the volume has it: another default mounter reads other map options.
+/// The wish's capability as the volume has it: another default mounter reads other map options, and who names no type
+/// of filesystem takes the one that is there.
 template <class Wished>
 Capability as_served(const Record& record, const Wished& wish) {
   Capability wanted = wish.capability;
   if (wish.read_only_otherwise == record.read_only) wanted.read_only = record.read_only;
-  return wanted;
+  if (!wanted.block && wanted.fstype.empty() && !record.stagings.empty())
+    wanted.fstype = record.stagings.front().capability.fstype;
+  return with_fstype(std::move(wanted));
+}
+
+/// What keeps the two from being one use of a volume; empty: nothing. Other mount flags are no conflict: whoever asks
+/// has no way out of a refusal while pods run, so they wait for the next stage.
+std::string conflict(const Capability& has, const Capability& wanted);
+
+/// Whether a pod still has what was published there. A reboot, or whoever removed a pod's folder, leaves the record
+/// behind.
+inline bool is_there(const Situation& view, const Publish& publish) {
+  return ours_at(view, publish.target) || shows_device_that_is_gone(view, publish.target);
 }
 
 inline Step write(Record record) { return step::WriteRecord{std::move(record)}; }

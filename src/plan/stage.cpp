@@ -51,7 +51,7 @@ Decision stage_new(const Situation& view, const Staged& wish) {
   if (!kind) return refuse(kind.error().code, "volume " + view.id + ": " + kind.error().text);
   Record record = new_record(view, wish, *view.seen.facts.resolved);
   record.kind = *kind;
-  record.stagings.push_back({wish.path, wish.capability});
+  record.stagings.push_back({wish.path, with_fstype(wish.capability)});
   return write(std::move(record));
 }
 
@@ -182,7 +182,7 @@ Decision stage(const Situation& view, const Staged& wish) {
   if (!mounted_at(view, target)) {
     if (auto step = open_mapping(view, wish)) return *step;
     if (capability.block) return step::Bind{target};
-    auto next = make_filesystem(view, target, capability);
+    auto next = make_filesystem(view, target, capability, wish.capability.fstype);
     return record.file_kms_id.empty() ? next : with_first_key(view, std::move(next));
   }
   if (auto step = open_folder(view, target, capability)) return *step;

@@ -25,7 +25,7 @@ result<> check_mapping_name(const std::string& id) {
 
 /// The kernel encrypts folders of some types of filesystem only.
 result<> check_filesystem(const std::string& id, const plan::Capability& capability) {
-  if (!capability.block && host::encrypts_files(capability.fstype)) return {};
+  if (!capability.block && host::encrypts_files(plan::with_fstype(capability).fstype)) return {};
   return Error{errc::invalid_argument,
                "volume " + id + " has encryptionType 'file', which needs a filesystem that encrypts folders, not " +
                    (capability.block ? "raw block" : capability.fstype) + ": use ext4, or encryptionType 'block'"};

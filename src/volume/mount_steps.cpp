@@ -8,11 +8,6 @@
 namespace corbd::volume {
 namespace {
 
-/// All stagings of a volume have the same filesystem type.
-std::string fstype_of(const Volume& volume) {
-  return volume.record->stagings.empty() ? "" : volume.record->stagings.front().capability.fstype;
-}
-
 std::string option_of(const std::map<std::string, std::string>& options, const std::string& fstype) {
   const auto place = options.find(fstype);
   return place == options.end() ? std::string() : place->second;
@@ -25,6 +20,16 @@ std::string joined(std::string first, const std::string& then) {
 std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move(flags) + ",ro"; }
 
 }  // namespace
+
+/// What is mounted outranks the record. All stagings of a volume have the same filesystem.
+std::string MountSteps::fstype_of(const Volume& volume) const {
+  const auto device = device_of(volume);
+  const auto mounts = ports_.mounts.table();
+  if (device && mounts)
+    for (const auto& mount : **mounts)
+      if (mount.fstype != "devtmpfs" && shows(mount, *device, volume.id)) return mount.fstype;
+  return volume.record->stagings.empty() ? "" : volume.record->stagings.front().capability.fstype;
+}
 
 task<result<>> MountSteps::look(Volume& volume, const step::Look& step) {
   Facts& facts = volume.facts;
@@ -49,19 +54,19 @@ task<result<>> MountSteps::look(Volume& volume, const step::Look& step) {
   co_return result<>();
 }
 
-task<result<>> MountSteps::mkfs(Volume& volume, const Wish& wish) {
+task<result<>> MountSteps::mkfs(Volume& volume) {
   const auto device = data_path(volume);
   if (!device) co_return device.error();
-  const Capability& capability = std::get<Staged>(wish).capability;
+  const std::string fstype = fstype_of(volume);
   // Below a LUKS mapping, and after a format that began earlier, the device does not read as zeros.
   const host::MkfsFor made_for{.zeroes = volume.record->kms_id.empty() && volume.facts.has_data == false,
                                .files_encrypted = !volume.record->file_kms_id.empty()};
   std::string options = volume.record->source.mkfs_options;
-  if (options.empty()) options = option_of(config_.filesystems.mkfs, capability.fstype);
-  auto made = co_await ports_.filesystems.mkfs(*device, capability.fstype, std::move(options), made_for, owner(volume),
+  if (options.empty()) options = option_of(config_.filesystems.mkfs, fstype);
+  auto made = co_await ports_.filesystems.mkfs(*device, fstype, std::move(options), made_for, owner(volume),
                                                while_served(volume, long_deadline()));
   if (!made) co_return made;
-  log::info("filesystem.made", {{"volume", volume.id}, {"fstype", capability.fstype}});
+  log::info("filesystem.made", {{"volume", volume.id}, {"fstype", fstype}});
   volume.facts.probe.reset();
   volume.facts.checked = true;
   co_return result<>();
@@ -70,9 +75,9 @@ task<result<>> MountSteps::mkfs(Volume& volume, const Wish& wish) {
 task<result<>> MountSteps::fsck(Volume& volume) {
   const auto device = data_path(volume);
   if (!device) co_return device.error();
-  auto checked = co_await ports_.filesystems.fsck(*device, fstype_of(volume),
-                                                  option_of(config_.filesystems.fsck, fstype_of(volume)), owner(volume),
-                                                  while_served(volume, long_deadline()));
+  const std::string fstype = fstype_of(volume);
+  auto checked = co_await ports_.filesystems.fsck(*device, fstype, option_of(config_.filesystems.fsck, fstype),
+                                                  owner(volume), while_served(volume, long_deadline()));
   if (checked) volume.facts.checked = true;
   co_return checked;
 }
@@ -80,10 +85,11 @@ task<result<>> MountSteps::fsck(Volume& volume) {
 task<result<>> MountSteps::mount(Volume& volume, std::string target, const Wish& wish) {
   const auto device = data_path(volume);
   if (!device) co_return device.error();
-  const Capability& capability = std::get<Staged>(wish).capability;
-  std::string flags = joined(option_of(config_.filesystems.mount, capability.fstype), capability.mount_flags);
+  const std::string fstype = fstype_of(volume);
+  std::string flags =
+      joined(option_of(config_.filesystems.mount, fstype), std::get<Staged>(wish).capability.mount_flags);
   if (volume.record->read_only) flags = with_ro(std::move(flags));
-  co_return co_await ports_.mounts.mount(*device, capability.fstype, std::move(target), flags, owner(volume),
+  co_return co_await ports_.mounts.mount(*device, fstype, std::move(target), flags, owner(volume),
                                          while_served(volume, long_deadline()));
 }
 

@@ -9,7 +9,7 @@ class MountSteps : StepTools {
  public:
   using StepTools::StepTools;
   task<result<>> look(Volume& volume, const step::Look& step);
-  task<result<>> mkfs(Volume& volume, const Wish& wish);
+  task<result<>> mkfs(Volume& volume);
   task<result<>> fsck(Volume& volume);
   task<result<>> mount(Volume& volume, std::string target, const Wish& wish);
   task<result<>> unmount(Volume& volume, std::string path, bool sync);
@@ -17,6 +17,9 @@ class MountSteps : StepTools {
   task<result<>> grow(Volume& volume, std::string target, const Wish& wish);
   task<result<>> limit_io(Volume& volume, const step::LimitIo& step);
   task<result<>> bind(Volume& volume, std::string target, const Wish& wish);
+
+ private:
+  std::string fstype_of(const Volume& volume) const;
 };
 
 }  // namespace corbd::volume

@@ -98,7 +98,7 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::FscryptMake& of) { return fscrypt_.make(volume, of.path, wish); },
       [&](const step::FscryptUnlock& of) { return fscrypt_.unlock(volume, of.path, wish); },
       [&](const step::FscryptLock& of) { return fscrypt_.lock(volume, of.path); },
-      [&](const step::Mkfs&) { return mounts_.mkfs(volume, wish); },
+      [&](const step::Mkfs&) { return mounts_.mkfs(volume); },
       [&](const step::Fsck&) { return mounts_.fsck(volume); },
       [&](const step::Mount& of) { return mounts_.mount(volume, of.path, wish); },
       [&](const step::Bind& of) { return mounts_.bind(volume, of.path, wish); },

@@ -8,6 +8,67 @@ using test::Scene;
 using test::staged;
 using test::World;
 
+namespace {
+plan::Staged untyped(const std::string& path = test::kPath) {
+  auto wish = staged(path);
+  wish.capability.fstype.clear();
+  return wish;
+}
+}  // namespace
+
+TEST_CASE("a request that names no filesystem gets the one that is there, which grows and is published as that one") {
+  Scene scene;
+  scene.filled();
+  scene.image().fstype = GENERATE("ext4", "xfs", "ext3", "btrfs");
+  scene.image().filesystem_bytes = scene.image().size;
+  REQUIRE(scene.want(untyped()) == errc::ok);
+  CHECK(scene.world.kernel.mounts.front().fstype == scene.image().fstype);
+  CHECK(scene.want(untyped()) == errc::ok);
+  CHECK(scene.want(untyped("/second")) == errc::ok);
+  CHECK(scene.want(published(untyped(), "/t")) == errc::ok);
+  scene.image().size *= 2;
+  CHECK(scene.want(plan::Expanded{test::kPath, scene.image().size}) == errc::ok);
+  CHECK(scene.image().growths == 1);
+  for (const auto& staging : scene.world.disk.records.front().stagings)
+    CHECK(staging.capability.fstype == scene.image().fstype);
+  auto typed = untyped();
+  typed.capability.fstype = scene.image().fstype;
+  CHECK(scene.want(typed) == errc::ok);
+}
+
+TEST_CASE("an empty image of a request that names no filesystem gets ext4") {
+  Scene scene;
+  REQUIRE(scene.want(untyped()) == errc::ok);
+  CHECK(scene.image().fstype == "ext4");
+  CHECK(scene.image().generation == 1);
+}
+
+TEST_CASE("a filesystem that the agent does not mount is named, whatever the request says") {
+  Scene scene;
+  scene.filled();
+  scene.image().fstype = "ext2";
+  const auto done = scene.world.agent.want(kId, plan::Wish(GENERATE(true, false) ? untyped() : staged()));
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == errc::failed_precondition);
+  CHECK_THAT(done.error().text, ContainsSubstring("holds ext2"));
+  CHECK(scene.world.disk.records.empty());
+}
+
+TEST_CASE("a volume that ceph-csi mounted is known by the filesystem that is mounted, and grows as that") {
+  Scene scene;
+  auto wish = untyped();
+  if (GENERATE(false, true)) {
+    wish.mounter = cephcsi::Mounter::krbd;
+    scene.world.ceph_csi.stages_with_krbd(kId, test::kPath, kId);
+  } else {
+    scene.world.ceph_csi.stages(kId, test::kPath);
+  }
+  scene.image().fstype = "xfs";
+  for (auto& mount : scene.world.kernel.mounts) mount.fstype = "xfs";
+  REQUIRE(scene.want(wish) == errc::ok);
+  CHECK(scene.world.disk.records.front().stagings.front().capability.fstype == "xfs");
+}
+
 TEST_CASE("a second staging path mounts the same device, unchecked, and each path is unstaged by itself") {
   Scene scene;
   REQUIRE(scene.want(staged("/a")) == errc::ok);

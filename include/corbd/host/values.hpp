@@ -53,7 +53,7 @@ struct Probe {
 std::vector<std::string> offered_filesystems();
 /// Whether that type can encrypt a folder (fscrypt).
 bool encrypts_files(std::string_view fstype);
-/// As ceph-csi's, for whoever names no type.
+/// As ceph-csi's: what an empty image gets when nobody names a type.
 inline constexpr std::string_view kDefaultFilesystem = "ext4";
 /// Whether mount flags ("noatime,ro") ask for a read-only mount: the last "ro" or "rw" counts.
 bool mounts_read_only(std::string_view flags);

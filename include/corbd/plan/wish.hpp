@@ -29,7 +29,7 @@ using cephcsi::Stash;
 /// How a volume is used at one staging path; two that differ are incompatible (ALREADY_EXISTS).
 struct Capability {
   bool block = false;          ///< raw block; otherwise a filesystem
-  std::string fstype;          ///< "ext4"; empty for block
+  std::string fstype;          ///< "ext4"; empty for block, and in a wish for whatever is there
   std::string mount_flags;     ///< comma separated, in the caller's order
   bool read_only = false;      ///< the access mode forbids writing
   bool single_writer = false;  ///< ReadWriteOncePod: one target at a time
@@ -39,6 +39,8 @@ struct Capability {
 
 /// Nothing is to be written through its mount: by access mode, by mapOptions or by the mount flag "ro".
 bool wants_read_only(const Capability& capability);
+/// With the type that an empty image gets, where none is named.
+Capability with_fstype(Capability capability);
 
 /// Where the image is. In a wish as the request says it, in a record as it was found.
 struct Source {

@@ -55,10 +55,10 @@ TEST_CASE(
   CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.single_writer);
 }
 
-TEST_CASE("an empty filesystem type means ext4, and a block volume has none") {
+TEST_CASE("an empty filesystem type means the one that is there, and a block volume has none") {
   auto request = stage_request();
   request.mutable_volume_capability()->mutable_mount()->clear_fs_type();
-  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype == "ext4");
+  CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype.empty());
   request.mutable_volume_capability()->mutable_block();
   CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.block);
   CHECK(std::get<plan::Staged>(*corbd::csi::wish_of(request)).capability.fstype.empty());

@@ -24,12 +24,14 @@ orchestrator::StageArguments arguments(const std::string& access_mode = "ReadWri
 
 }  // namespace
 
-TEST_CASE("a stage wish from the API server's objects has their path, mount flags, user and key, and ext4 by default") {
+TEST_CASE(
+    "a stage wish from the API server's objects has their path, mount flags, user and key, and no filesystem type of "
+    "its own") {
   const auto made = stage_wish(arguments());
   REQUIRE(made);
   const auto& wish = std::get<Staged>(*made);
   CHECK(wish.path == "/k/globalmount");
-  CHECK(wish.capability.fstype == "ext4");
+  CHECK(wish.capability.fstype.empty());
   CHECK(wish.capability.mount_flags == "discard,context=\"a,b\"");
   CHECK(wish.credential.user == "user");
   CHECK(wish.credential.key.reveal() == "key");
