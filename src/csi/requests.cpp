@@ -294,6 +294,9 @@ result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, c
   if (!request.has_volume_capability()) return invalid("volume capability missing in request");
   if (auto id = check_id_to_use(request.volume_id()); !id) return id.error();
   if (auto path = check_path(request.target_path(), "target path"); !path) return path.error();
+  // The CSI specification names this code for a plugin that stages volumes.
+  if (request.staging_target_path().empty())
+    return Error{errc::failed_precondition, "staging target path missing in request: stage the volume first"};
   if (auto path = check_path(request.staging_target_path(), "staging target path"); !path) return path.error();
   if (auto allowed = check_service_account(request); !allowed) return allowed.error();
   auto capability = capability_of(request.volume_capability());

@@ -180,8 +180,9 @@ class Node final : public v1::Node::CallbackService {
     const auto topology = config.topology();
     if (!topology) co_return topology.error();
     response.set_node_id(config.nodeid);
-    // Send it even if it is empty, as the plugin's capabilities promise.
-    response.mutable_accessible_topology()->mutable_segments()->insert(topology->begin(), topology->end());
+    // Whoever has VOLUME_ACCESSIBILITY_CONSTRAINTS sends it, even empty, and nobody else may.
+    if (config.controller)
+      response.mutable_accessible_topology()->mutable_segments()->insert(topology->begin(), topology->end());
     co_return result<>();
   }
 

@@ -95,7 +95,11 @@ task<result<>> Pursuit::prepare(Volume& volume, const Wish& wish) {
   volume.credentials.begin(wish, volume.record.has_value());
   if (const auto* staged = std::get_if<Staged>(&wish)) {
     if (staged->attachment.state != Attachment::State::unknown) volume.facts.attachment = staged->attachment;
-    co_return co_await ports_.files.check_path(staged->path, true);
+    auto checked = co_await ports_.files.check_path(staged->path, true);
+    // Of a stage, NOT_FOUND would say that there is no such volume.
+    if (!checked && checked.error().code == errc::not_found)
+      co_return Error{errc::invalid_argument, checked.error().text};
+    co_return checked;
   }
   if (const auto* published = std::get_if<Published>(&wish))
     co_return co_await ports_.files.check_path(published->target, false);

@@ -33,7 +33,10 @@ class NodeFiles final : public volume::NodeFiles {
  public:
   explicit NodeFiles(World& world) : world_(world) {}
   std::string real_path(std::string path) const override { return host::real_path(path, "/linked", "/kubelet"); }
-  task<result<>> check_path(std::string, bool) override { co_return result<>(); }
+  task<result<>> check_path(std::string path, bool must_exist) override {
+    if (must_exist && world_.disk.missing_paths.contains(path)) co_return Error{errc::not_found, path + " is missing"};
+    co_return result<>();
+  }
   bool busy(const std::string& file) const override { return world_.calls.busy(file); }
   task<result<std::optional<cephcsi::Stash>>> read_stash(std::string path) override {
     return world_.disk.read_stash(world_, std::move(path));

@@ -32,6 +32,7 @@ class Disk {
   std::set<std::string> logs;                     ///< files of rbd-nbd's
   std::set<std::string> places;  ///< folders and files that mounts were made on: they outlive mounts, agents and boots
   std::set<std::string> filled_places;  ///< those that hold something else
+  std::set<std::string> missing_paths;  ///< staging paths that nobody made
 
   // Configuration.
   std::set<std::string> clusters{"lab"};  ///< names in config.json: all of the one cluster

@@ -54,6 +54,16 @@ TEST_CASE("a staging path that is empty, relative, too long or contains .. is re
   }
 }
 
+TEST_CASE("a publish without a staging path is refused with the code of the CSI specification") {
+  v1::NodePublishVolumeRequest publish;
+  *publish.mutable_volume_capability() = stage_request().volume_capability();
+  publish.set_target_path("/target");
+  publish.set_volume_id("v");
+  CHECK(corbd::csi::wish_of(publish).error().code == errc::failed_precondition);
+  publish.set_staging_target_path("relative");
+  CHECK(corbd::csi::wish_of(publish).error().code == errc::invalid_argument);
+}
+
 TEST_CASE("the error for an incomplete stage request names the missing part") {
   auto request = stage_request();
   request.clear_volume_capability();

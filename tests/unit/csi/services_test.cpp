@@ -172,6 +172,15 @@ TEST_CASE("the answer to NodeGetInfo is UNAVAILABLE until the node's labels are 
         grpc::UNAVAILABLE);
 }
 
+TEST_CASE("a plugin without a controller, which promises no topology, sends none") {
+  Served scene(512, false, false);
+  REQUIRE(scene.start());
+  grpc::ClientContext context;
+  v1::NodeGetInfoResponse info;
+  REQUIRE(v1::Node::NewStub(scene.channel())->NodeGetInfo(&context, v1::NodeGetInfoRequest(), &info).ok());
+  CHECK_FALSE(info.has_accessible_topology());
+}
+
 TEST_CASE("the answer to NodeGetInfo contains the node's topology with its segments") {
   Served scene;
   scene.topology = std::map<std::string, std::string>{{"topology.rbd.csi.ceph.com/zone", "z1"}};
