@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "paths.hpp"
+
 namespace corbd::plan {
 namespace {
 
@@ -76,6 +78,19 @@ Error with_secret(Error refused, const StageSecret& secret, bool tried) {
   else
     text += "; " + name + " has this user and key too: correct it, or the user's key and rights in Ceph";
   return refused;
+}
+
+std::string left_for_next_stage(const Record& record, const Staged& wish) {
+  const Staging* staging = staging_at(record, wish.path);
+  if (staging == nullptr) return "";
+  const Capability wanted = as_served(record, wish);
+  const bool other_options = traits(record.kind).served ? record.source.serving != wish.source.serving
+                                                        : record.source.kernel != wish.source.kernel;
+  std::string text;
+  if (staging->capability.mount_flags != wanted.mount_flags)
+    text = "mount options \"" + wanted.mount_flags + "\" instead of \"" + staging->capability.mount_flags + "\"";
+  if (other_options) text += std::string(text.empty() ? "" : ", and ") + "other mapOptions";
+  return text;
 }
 
 bool tells_of_ownership(const Wish& wish, const result<>& outcome, const Facts& facts) {

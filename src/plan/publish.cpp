@@ -10,12 +10,6 @@
 namespace corbd::plan {
 namespace {
 
-/// Mount flags may differ: a bind has its own.
-bool same_use(const Capability& one, const Capability& other) {
-  return one.block == other.block && one.fstype == other.fstype && one.read_only == other.read_only &&
-         one.single_writer == other.single_writer && one.shared == other.shared;
-}
-
 /// Only an image that this agent serves is open. The limits of the kernel client's volumes are known since their stage,
 /// so that their publish needs no cluster.
 std::optional<Decision> find_limits(const Situation& view, const Published& wish) {
@@ -35,6 +29,13 @@ Decision note_refusal(const Situation& view, const std::string& target) {
 /// The pod's name is for people only: an older agent did not record it.
 bool same_publish(const Publish& one, const Publish& other) {
   return one.target == other.target && one.staging == other.staging && one.read_only == other.read_only;
+}
+
+std::string how_published(const Publish& known, const Publish& wanted) {
+  const auto text = [](const Publish& publish) {
+    return std::string(publish.read_only ? "read-only" : "writable") + " from " + publish.staging;
+  };
+  return "it is " + text(known) + " there, and wanted " + text(wanted);
 }
 
 /// An error did it: a pod that wants to write would start only to fail.
@@ -92,13 +93,16 @@ Decision publish(const Situation& view, const Published& wish) {
   const auto& publishes = view.record->publishes;
   const auto known =
       std::find_if(publishes.begin(), publishes.end(), [&](const auto& entry) { return entry.target == wish.target; });
-  const bool other_use = !same_use(staging->capability, as_served(*view.record, wish));
-  if (known != publishes.end() && (!same_publish(*known, wanted) || other_use))
-    return refuse(errc::already_exists, "volume " + view.id + " is published at " + wish.target +
-                                            " with other arguments: unpublish it first");
-  if (other_use)
+  // Mount flags may differ: a bind has its own, and those of the target stay until its next publish.
+  const std::string other = conflict(staging->capability, as_served(*view.record, wish));
+  if (known != publishes.end() && (!same_publish(*known, wanted) || !other.empty()))
+    return refuse(errc::already_exists,
+                  "volume " + view.id + " is published at " + wish.target + ", and this request differs: " +
+                      (other.empty() ? how_published(*known, wanted) : other) + ": unpublish it there first");
+  if (!other.empty())
     return refuse(errc::failed_precondition, "volume " + view.id + " is staged at " + wish.path +
-                                                 " with another capability: publish it with that one");
+                                                 ", and this request differs: " + other +
+                                                 ": publish it as it is staged");
   return known == publishes.end() ? begin_publish(view, wish, *staging, wanted)
                                   : finish_publish(view, wish, *staging, *known);
 }

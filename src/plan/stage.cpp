@@ -138,7 +138,28 @@ std::optional<Decision> bring_up_with_stash(const Situation& view, const Staged&
   return next;
 }
 
+/// The record with that in the place of what it has of the same path.
+Step write_staging(Record record, Staging staging) {
+  *std::ranges::find(record.stagings, staging.path, &Staging::path) = std::move(staging);
+  return write(std::move(record));
+}
+
 }  // namespace
+
+std::string conflict(const Capability& has, const Capability& wanted) {
+  const auto differ = [](const std::string& is, const std::string& asked) {
+    return "it is " + is + ", and wanted " + asked;
+  };
+  const auto choose = [&](bool first, const char* yes, const char* no) {
+    return first ? differ(yes, no) : differ(no, yes);
+  };
+  if (has.block != wanted.block) return choose(has.block, "a raw block device", "a filesystem");
+  if (has.fstype != wanted.fstype) return differ(has.fstype, wanted.fstype);
+  if (has.read_only != wanted.read_only) return choose(has.read_only, "read-only", "writable");
+  if (has.single_writer != wanted.single_writer) return choose(has.single_writer, "for one pod only", "for many pods");
+  if (has.shared != wanted.shared) return choose(has.shared, "shared with other nodes", "for this node alone");
+  return "";
+}
 
 Record new_record(const Situation& view, const Staged& wish, const image::Resolved& image) {
   Record record;
@@ -169,11 +190,15 @@ Decision stage(const Situation& view, const Staged& wish) {
   const Staging* staging = staging_at(record, wish.path);
   if (staging == nullptr) return stage_another(view, wish);
   const Capability& capability = staging->capability;
-  if (capability != as_served(record, wish))
-    return refuse(errc::already_exists,
-                  "volume " + view.id + " is staged at " + wish.path + " with another capability: unstage it first");
+  const Capability wanted = as_served(record, wish);
+  if (const std::string other = conflict(capability, wanted); !other.empty())
+    return refuse(errc::already_exists, "volume " + view.id + " is staged at " + wish.path +
+                                            ", and this request differs: " + other +
+                                            ": end its pods on this node, so that it is unstaged first");
   if (record.failed) return given_up(view);
   const std::string target = staging_target(view.id, wish.path);
+  if (!mounted_at(view, target) && capability != wanted)
+    return write_staging(record, {wish.path, wanted, staging->complete});
   const bool keeps_stash = !staging->complete || !mounted_at(view, target);
   if (auto step = keeps_stash ? bring_up_with_stash(view, wish) : bring_up(view)) return *step;
   if (auto step = finish_krbd_stage(view, *staging)) return *step;
@@ -195,8 +220,7 @@ Decision stage(const Situation& view, const Staged& wish) {
   Record staged = record;
   staged.format.clear();
   staged.format_version.reset();
-  staged.stagings[static_cast<std::size_t>(staging - record.stagings.data())].complete = true;
-  return write(std::move(staged));
+  return write_staging(std::move(staged), {wish.path, capability, true});
 }
 
 }  // namespace corbd::plan

@@ -47,6 +47,8 @@ void HealthTracker::note_outcome(Volume& volume, const Wish& wish, const result<
   }
   if (in_use && volume.facts.holders) tell_who_uses_it(volume);
   if (!outcome && std::holds_alternative<Published>(wish)) tell_read_only(volume);
+  if (const auto* staged = std::get_if<Staged>(&wish); staged != nullptr && outcome)
+    tell_of_next_stage(volume, *staged);
   const bool lost = volume.history.last_error && volume.history.last_error->code == errc::lost;
   if (!lost) volume.history.lost_since.reset();
   if (lost && !volume.history.lost_since) volume.history.lost_since = clock_.now();
@@ -60,6 +62,17 @@ void HealthTracker::tell_who_uses_it(Volume& volume) const {
   if (std::exchange(volume.history.in_use_by, who) == who) return;
   log::warning("volume.in_use", {{"volume", volume.id}, {"why", volume.history.last_error->text}});
   notify(volume.id, {"VolumeInUse", true, volume.history.last_error->text});
+}
+
+/// Whoever changed a PersistentVolume hears that its pods still run with the old options: once, not at each restart of
+/// kubelet.
+void HealthTracker::tell_of_next_stage(Volume& volume, const Staged& wish) const {
+  const std::string left = volume.record ? left_for_next_stage(*volume.record, wish) : "";
+  if (std::exchange(volume.history.left_for_next_stage, left) == left || left.empty()) return;
+  log::warning("volume.left_for_next_stage", {{"volume", volume.id}, {"path", wish.path}, {"what", left}});
+  notify(volume.id, {"NextStage", true,
+                     "The volume stays as it was staged here. The PersistentVolume now has " + left +
+                         ": that comes with the next stage, once all its pods on this node have ended."});
 }
 
 /// The pod that waits shows kubelet's Event; those that write already would show nothing.

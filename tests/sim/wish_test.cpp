@@ -19,13 +19,76 @@ plan::Published published_at(const std::string& target) {
 
 }  // namespace
 
-TEST_CASE("a stage with another capability is refused and the volume stays as it is") {
+TEST_CASE("a stage with another capability is refused, the error says what differs, and the volume stays as it is") {
+  struct Row {
+    void (*change)(plan::Capability&);
+    const char* said;
+  };
+  for (const auto& [change, said] :
+       {Row{[](auto& wanted) { wanted.single_writer = true; }, "it is for many pods, and wanted for one pod only"},
+        Row{[](auto& wanted) { wanted.read_only = true; }, "it is writable, and wanted read-only"},
+        Row{[](auto& wanted) { wanted.fstype = "xfs"; }, "it is ext4, and wanted xfs"},
+        Row{[](auto& wanted) { wanted.block = true; }, "it is a filesystem, and wanted a raw block device"}}) {
+    Scene scene;
+    REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+    auto other = test::staged_wish(kId);
+    change(other.capability);
+    CHECK(scene.want(other) == errc::already_exists);
+    CHECK_THAT(scene.error(), ContainsSubstring(said));
+    CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  }
+}
+
+TEST_CASE("a stage with other mount flags succeeds, and one warning says that they come with the next stage") {
   Scene scene;
+  scene.kill_and_start(true);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.world.notices.empty());
   auto other = test::staged_wish(kId);
   other.capability.mount_flags = "noatime";
-  CHECK(scene.want(other) == errc::already_exists);
-  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  for (int times = 0; times < 3; ++times) CHECK(scene.want(other) == errc::ok);
+  CHECK(scene.world.kernel.mounts.front().options.empty());
+  REQUIRE(scene.world.notices.size() == 1);
+  CHECK(scene.world.notices.front().second.reason == "NextStage");
+  CHECK_THAT(scene.world.notices.front().second.message, ContainsSubstring("\"noatime\""));
+  REQUIRE(scene.want(plan::Unstaged{other.path}) == errc::ok);
+  REQUIRE(scene.want(other) == errc::ok);
+  CHECK(scene.world.kernel.mounts.front().options == "noatime");
+  CHECK(scene.world.notices.size() == 1);
+}
+
+TEST_CASE("a stage with other mapOptions succeeds, and one warning says that they come with the next stage") {
+  Scene scene;
+  scene.kill_and_start(true);
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  auto other = test::staged_wish(kId);
+  other.source.serving.trim = !other.source.serving.trim;
+  for (int times = 0; times < 2; ++times) CHECK(scene.want(other) == errc::ok);
+  REQUIRE(scene.world.notices.size() == 1);
+  CHECK_THAT(scene.world.notices.front().second.message, ContainsSubstring("other mapOptions"));
+}
+
+TEST_CASE("a stage that did not end takes the mount flags of its repetition") {
+  Scene scene;
+  auto first = test::staged_wish(kId);
+  first.capability.mount_flags = "nodev";
+  scene.world.calls.error = {errc::unavailable, "made to fail"};
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "mount") scene.world.calls.fail_at = 1;
+  };
+  REQUIRE(scene.want(first) == errc::unavailable);
+  scene.world.calls.before_call = nullptr;
+  auto second = test::staged_wish(kId);
+  second.capability.mount_flags = "noatime";
+  REQUIRE(scene.want(second) == errc::ok);
+  CHECK(scene.world.kernel.mounts.front().options == "noatime");
+  CHECK(scene.world.disk.records.front().stagings.front().capability.mount_flags == "noatime");
+}
+
+TEST_CASE("a stage at a path that does not exist says that the request is wrong, not that there is no volume") {
+  Scene scene;
+  scene.world.disk.missing_paths.insert(test::staged_wish(kId).path);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::invalid_argument);
 }
 
 TEST_CASE("an image of the same name in another pool is not taken for the one that is staged") {

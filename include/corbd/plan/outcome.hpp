@@ -37,6 +37,9 @@ bool may_have_other_credential(const Wish& wish, bool has_record, const Facts& f
 /// With what its Secret has to say to that, and the way out. `tried`: the Secret has another user or key, and the
 /// cluster refused them too.
 Error with_secret(Error refused, const StageSecret& secret, bool tried);
+/// What a stage that succeeded brought, and a staging that was complete already does not take up: it comes with the
+/// volume's next stage. Empty: nothing.
+std::string left_for_next_stage(const Record& record, const Staged& wish);
 
 /// Whether the outcome says anything of the image's owner. If it does not (an unpublish that had nothing to do, an
 /// unstage that waits for a helper), the time for which the volume is lost goes on. kubelet may repeat such calls more

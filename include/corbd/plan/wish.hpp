@@ -26,7 +26,8 @@ using cephcsi::PvcRef;
 using cephcsi::Serving;
 using cephcsi::Stash;
 
-/// How a volume is used at one staging path; two that differ are incompatible (ALREADY_EXISTS).
+/// How a volume is used at one staging path. Two that differ in more than mount flags are incompatible
+/// (ALREADY_EXISTS).
 struct Capability {
   bool block = false;          ///< raw block; otherwise a filesystem
   std::string fstype;          ///< "ext4"; empty for block, and in a wish for whatever is there
