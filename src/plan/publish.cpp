@@ -48,12 +48,19 @@ std::optional<Decision> refuse_turned_read_only(const Situation& view, const Sta
                     "next stage runs fsck");
 }
 
+/// A publish that an agent began and did not end is not there yet, so both ends of a publish ask.
+std::optional<Decision> refuse_second_pod(const Situation& view, const Published& wish) {
+  if (!wish.capability.single_writer) return std::nullopt;
+  for (const auto& publish : view.record->publishes)
+    if (publish.target != wish.target && is_there(view, publish))
+      return refuse(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " +
+                                                   publish.target + ": unpublish it there first");
+  return std::nullopt;
+}
+
 /// It is recorded before it is there.
 Decision begin_publish(const Situation& view, const Published& wish, const Staging& staging, Publish wanted) {
-  const auto& publishes = view.record->publishes;
-  if (wish.capability.single_writer && !publishes.empty())
-    return refuse(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " +
-                                                 publishes.front().target + ": unpublish it there first");
+  if (auto refused = refuse_second_pod(view, wish)) return *refused;
   if (mounted_at(view, wish.target))
     return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
   if (auto refused = refuse_turned_read_only(view, staging, wish)) return *refused;
@@ -69,6 +76,7 @@ Decision finish_publish(const Situation& view, const Published& wish, const Stag
   if (ours_at(view, wish.target)) return Done{};
   if (mounted_at(view, wish.target))
     return refuse(errc::failed_precondition, "something else is mounted at " + wish.target + ": unmount it");
+  if (auto refused = refuse_second_pod(view, wish)) return *refused;
   if (auto refused = refuse_turned_read_only(view, staging, wish)) return *refused;
   if (!known.limits.empty() && !wish.pod_uid.empty()) {
     const auto& limited = view.seen.facts.io_limited;

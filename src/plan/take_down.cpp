@@ -71,8 +71,7 @@ Decision take_down(const Situation& view) {
   return Step(step::DropRecord{});
 }
 
-/// A pod keeps the device, its watch and its lock here, while the orchestrator would take the volume for free. Only
-/// what is mounted counts: a reboot, or whoever removed a pod's folder, leaves the record behind.
+/// A pod keeps the device, its watch and its lock here, while the orchestrator would take the volume for free.
 std::optional<Decision> refuse_published(const Situation& view, const Unstaged& wish) {
   const Record& record = *view.record;
   const auto refused = [&](const std::string& target) {
@@ -80,9 +79,7 @@ std::optional<Decision> refuse_published(const Situation& view, const Unstaged& 
                   "volume " + view.id + " is still published at " + target + ": unpublish it there, then unstage it");
   };
   for (const auto& publish : record.publishes)
-    if (publish.staging == wish.path &&
-        (ours_at(view, publish.target) || shows_device_that_is_gone(view, publish.target)))
-      return refused(publish.target);
+    if (publish.staging == wish.path && is_there(view, publish)) return refused(publish.target);
   const auto other = [&](const Staging& staging) { return staging.path != wish.path; };
   if (view.seen.device() == nullptr || std::ranges::any_of(record.stagings, other)) return std::nullopt;
   return refuse_mounted(view, staging_target(view.id, wish.path));

@@ -19,6 +19,19 @@ TEST_CASE("a volume for one pod only is published at one target at a time") {
   CHECK(scene.want(published(stage, "/t2")) == errc::ok);
 }
 
+TEST_CASE("a pod whose folder somebody removed by hand keeps no other pod from a volume for one pod") {
+  Scene scene;
+  auto stage = staged();
+  stage.capability.single_writer = true;
+  REQUIRE(scene.want(stage) == errc::ok);
+  REQUIRE(scene.want(published(stage, "/t1")) == errc::ok);
+  scene.world.kernel.unmount_by_hand(scene.device().index, "/t1");
+  CHECK(scene.want(published(stage, "/t2")) == errc::ok);
+  CHECK(scene.want(published(stage, "/t1")) == errc::failed_precondition);
+  CHECK(scene.want(plan::Unpublished{"/t2"}) == errc::ok);
+  CHECK(scene.want(published(stage, "/t1")) == errc::ok);
+}
+
 TEST_CASE("a publish has the capability of its stage, but mount flags of its own") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
