@@ -85,6 +85,25 @@ std::optional<Decision> refuse_published(const Situation& view, const Unstaged& 
   return refuse_mounted(view, staging_target(view.id, wish.path));
 }
 
+/// Whether kubelet named the first path before 1.24 and names the second one since.
+bool is_outdated_by(std::string_view old, std::string_view path) {
+  constexpr std::string_view plugins = "/kubernetes.io/csi/", outdated = "/kubernetes.io/csi/pv/";
+  const auto at = old.find(outdated);
+  return at != old.npos && path.starts_with(old.substr(0, at)) && path.substr(at).starts_with(plugins) &&
+         !path.substr(at).starts_with(outdated);
+}
+
+/// A kubelet that was upgraded over 1.24 under running pods staged the volume at a path of the new form as well, and
+/// never names the old one again (docs/sources.md#kubelet-paths). The old one goes with the new one: otherwise it would
+/// keep device and lock here after an unstage that kubelet takes for the last.
+const Staging* outdated_staging(const Record& record, const std::string& path) {
+  const Staging* named = staging_at(record, path);
+  if (named == nullptr || !named->complete) return nullptr;  // the undo of a failed stage touches no other
+  const auto old =
+      std::ranges::find_if(record.stagings, [&](const Staging& staging) { return is_outdated_by(staging.path, path); });
+  return old == record.stagings.end() ? nullptr : &*old;
+}
+
 }  // namespace
 
 Decision unpublish(const Situation& view, const Unpublished& wish) {
@@ -107,6 +126,8 @@ Decision unpublish(const Situation& view, const Unpublished& wish) {
 Decision unstage(const Situation& view, const Unstaged& wish) {
   const std::string target = staging_target(view.id, wish.path);
   if (auto refused = refuse_path(view, wish.path)) return *refused;
+  if (view.record)
+    if (const Staging* old = outdated_staging(*view.record, wish.path)) return unstage(view, Unstaged{old->path});
   if (auto step = view.record ? refuse_published(view, wish) : unstage_other(view, target)) return *step;
   if (view.record && ours_at(view, target) && !mounted_elsewhere(view, target))
     if (auto step = lock_folder(view, target)) return *step;

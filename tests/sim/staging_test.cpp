@@ -84,6 +84,50 @@ TEST_CASE("a second staging path mounts the same device, unchecked, and each pat
   CHECK(scene.world.disk.records.empty());
 }
 
+namespace {
+const std::string kPlugins = "/var/lib/kubelet/plugins/kubernetes.io/csi/";
+const std::string kOldPath = kPlugins + "pv/pv-1/globalmount", kNewPath = kPlugins + "driver/0123abcd/globalmount";
+}  // namespace
+
+TEST_CASE("the path at which kubelet staged before 1.24 goes with the path at which it stages since") {
+  Scene scene;
+  REQUIRE(scene.want(staged(kOldPath)) == errc::ok);
+  REQUIRE(scene.want(published(staged(kOldPath), "/t")) == errc::ok);
+  REQUIRE(scene.want(staged(kNewPath)) == errc::ok);
+  SECTION("not before its pods have ended") {
+    CHECK(scene.want(plan::Unstaged{kNewPath}) == errc::failed_precondition);
+    CHECK(scene.world.disk.records.front().stagings.size() == 2);
+  }
+  REQUIRE(scene.want(plan::Unpublished{"/t"}) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{kNewPath}) == errc::ok);
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.kernel.mounts.empty());
+  CHECK(scene.world.disk.records.empty());
+  CHECK(scene.image().lock_owner.empty());
+}
+
+TEST_CASE("the undo of a stage at kubelet's path of today leaves its path of before alone") {
+  Scene scene;
+  REQUIRE(scene.want(staged(kOldPath)) == errc::ok);
+  scene.world.calls.error = {errc::failed_precondition, "made to fail"};
+  for (int at = 1; at < 5; ++at) {
+    scene.world.calls.fail_at = at;
+    scene.want(staged(kNewPath));
+    scene.world.calls.fail_at = 0;
+    CHECK(scene.want(staged(kOldPath)) == errc::ok);
+    CHECK(scene.world.kernel.devices.size() == 1);
+  }
+}
+
+TEST_CASE("a second staging path that mounts read-only what the first mounts writable is refused with both words") {
+  Scene scene;
+  REQUIRE(scene.want(staged("/a")) == errc::ok);
+  auto other = staged("/b");
+  other.capability.mount_flags = "ro";
+  CHECK(scene.want(other) == errc::failed_precondition);
+  CHECK_THAT(scene.error(), ContainsSubstring("mounted writable at /a"));
+}
+
 TEST_CASE("a second staging path that uses the device in another way is refused, and the first stays") {
   Scene scene;
   REQUIRE(scene.want(staged("/a")) == errc::ok);
