@@ -26,6 +26,12 @@ TEST_CASE("a handle tells cluster, pool and uuid, whatever hyphens the cluster i
   CHECK(*hyphens == cephcsi::Handle{"b9127830-b0cc-4e34-aa47-9d1a2e9949a8", 255, kUuid});
 }
 
+TEST_CASE("a handle made by hand may end in any 36 letters, digits and hyphens, as for ceph-csi") {
+  const auto handle = decode_handle("0001-0009-rook-ceph-0000000000000001-benji-restore-2021-07-01-000000000042");
+  REQUIRE(handle);
+  CHECK(handle->uuid == "benji-restore-2021-07-01-000000000042");
+}
+
 TEST_CASE("hexadecimal digits of a handle may have either case, and the uuid stays as written") {
   const auto lower = decode_handle("0001-000a-abcdefghij-00000000000000af-" + kUuid);
   const auto upper = decode_handle("0001-000A-abcdefghij-00000000000000AF-" + kUuid);
@@ -56,7 +62,7 @@ TEST_CASE("the error for a malformed handle names the position") {
       {"0001-0009-rook-ceph-8000000000000000-" + kUuid, "at byte 20, the pool ID is negative"},
       {"0001-0009-rook-ceph-0000000000000002_" + kUuid, "at byte 36, '-' is expected"},
       {kHandle.substr(0, kHandle.size() - 1), "at byte 37, the uuid is cut off"},
-      {"0001-0009-rook-ceph-0000000000000002-50d535039-da1-11ed-847e-bacf8f2f1297", "at byte 37, the uuid is not one"},
+      {"0001-0009-rook-ceph-0000000000000002-50d53503/9da1-11ed-847e-bacf8f2f1297", "at byte 37, the uuid is not made"},
       {kHandle + "0", "at byte 73, there are more bytes"},
       {"0001-0060-" + std::string(96, 'c') + "-0000000000000002-" + kUuid, "more than 128 bytes"},
   }));
