@@ -75,8 +75,9 @@ std::optional<Decision> needs_daemon(const Situation& view) {
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);
   if (*view.seen.facts.served_by_other) return std::nullopt;
   return refuse(errc::unavailable, "rbd-nbd, which served volume " + view.id +
-                                       ", is dead, so an umount would never end: stage the volume again. "
-                                       "That brings its key, and this agent then serves it");
+                                       ", is dead, so an umount would never end. Its stage brings its key, and this "
+                                       "agent then serves it: " +
+                                       kStageAgain);
 }
 
 /// An rbd-nbd of this node died. Unless it is known to have had no cache, its device's next flush is to fail. That is

@@ -28,7 +28,7 @@ std::optional<StagedMount> staged_mount(const Situation& view) {
 }
 
 Decision not_mounted(const Situation& view) {
-  return refuse(errc::failed_precondition, "the filesystem of volume " + view.id + " is not staged: stage it first");
+  return refuse(errc::failed_precondition, "the filesystem of volume " + view.id + " is not staged: " + kStageAgain);
 }
 
 Decision unknown_at(const Situation& view, const std::string& path) {

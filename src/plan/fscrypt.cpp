@@ -46,7 +46,7 @@ std::optional<Decision> refuse_locked(const Situation& view, const std::string& 
   if (!view.seen.facts.folder) return step::Look{Fact::folder, target};
   if (*view.seen.facts.folder == host::EncryptedFolder::unlocked) return std::nullopt;
   return refuse(errc::failed_precondition,
-                "the encrypted folder of volume " + view.id + " is locked: stage the volume again, which unlocks it");
+                "the encrypted folder of volume " + view.id + " is locked, and its stage unlocks it: " + kStageAgain);
 }
 
 std::optional<Decision> lock_folder(const Situation& view, const std::string& target) {

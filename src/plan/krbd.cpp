@@ -106,7 +106,7 @@ Decision leave_to_kernel(const Situation& view) {
 Decision expand_krbd(const Situation& view, const Expanded& wish) {
   const auto* device = view.seen.device();
   if (device == nullptr)
-    return refuse(errc::unavailable, "the device of volume " + view.id + " is gone: stage it again");
+    return refuse(errc::unavailable, "the device of volume " + view.id + " is gone: " + kStageAgain);
   if (device->size < wish.bytes)
     return refuse(errc::unavailable, device::path(*device) + " of volume " + view.id + " has " +
                                          std::to_string(device->size) + " bytes, and " + std::to_string(wish.bytes) +

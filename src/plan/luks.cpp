@@ -107,7 +107,7 @@ std::optional<Decision> note_encrypted(const Situation& view) {
 std::optional<Decision> fill_mapping(const Situation& view) {
   if (view.record->kms_id.empty() || view.record->read_only || view.seen.facts.fits) return std::nullopt;
   if (luks_mapping(view) == nullptr)
-    return refuse(errc::unavailable, "volume " + view.id + " is encrypted and not open: stage it again");
+    return refuse(errc::unavailable, "volume " + view.id + " is encrypted and not open: " + kStageAgain);
   if (integrity_of(*view.seen.device(), view.id) != nullptr)
     return std::nullopt;  // its tags have the place of its format
   return Step(step::LuksResize{});

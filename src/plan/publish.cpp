@@ -94,7 +94,7 @@ Decision publish(const Situation& view, const Published& wish) {
   const Staging* staging = view.record ? staging_at(*view.record, wish.path) : nullptr;
   if (staging == nullptr || !staging->complete || !ours_at(view, source))
     return refuse(errc::failed_precondition,
-                  "volume " + view.id + " is not staged at " + wish.path + ": stage it first");
+                  "volume " + view.id + " is not staged by this agent at " + wish.path + ": " + kStageAgain);
   if (view.record->failed) return given_up(view);
   if (auto step = bring_up(view)) return *step;
   const Publish wanted{wish.target, wish.path, wish.read_only, wish.pod};

@@ -54,7 +54,7 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
 
 Decision no_key(const Situation& view) {
   return refuse(errc::unavailable, "the agent has no Ceph key of user " + view.record->user + " for volume " + view.id +
-                                       ", because its runtime directory was emptied: stage the volume again");
+                                       ", because its runtime directory was emptied: " + kStageAgain);
 }
 
 Source found_at(const Source& wished, const image::Resolved& found) {

@@ -25,6 +25,9 @@ std::string image_of(const Situation& view);
 /// Of a device that this agent gave a link. Other programs set another one.
 inline constexpr std::uint32_t kIoTimeoutMs = 1000;
 
+/// The way out where only a stage helps. kubelet repeats the stage of a volume in use only when it starts.
+inline constexpr const char* kStageAgain = "stage it again (Kubernetes: restart kubelet, which does that)";
+
 Decision refuse(errc code, std::string text);
 Decision refuse(Error error);
 Step look(Fact fact);
