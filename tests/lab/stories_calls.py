@@ -4,7 +4,7 @@ import os
 import time
 
 from checks import check, long, say, wait_for
-from machine import GIB, MIB, devices, put, read
+from machine import GIB, MIB, devices, put, read, run
 from writer import Writer
 
 
@@ -90,6 +90,59 @@ def story_grows_at_stage(lab):
         check(read(os.path.join(volume.staged_path, "kept")) == "kept", "%s: the file is gone" % fstype)
         volume.unstage(patience=30)
         volume.expect_gone()
+
+
+def story_without_fstype(lab):
+    """a volume without a type has the filesystem that is there and grows as that; the mount option ro formats nothing"""
+    agent = lab.agent().start()
+    image = lab.image("a", size=512 * MIB)
+    typed = agent.volume(image, fstype="xfs")
+    typed.stage()
+    typed.unstage(patience=30)
+    volume = agent.volume(image)
+    volume.stage()
+    volume.publish()
+    kinds = [line.split()[2] for line in read("/proc/mounts").splitlines() if volume.target() in line]
+    check(kinds == ["xfs"], "not xfs: %s" % kinds)
+    before = capacity(volume.target())
+    enlarge(lab, image, GIB)
+    check(volume.expand(GIB, patience=30) == GIB, "the answer is not 1 GiB")
+    check(capacity(volume.target()) - before > 450 * MIB, "the filesystem has not grown")
+    volume.unpublish(patience=30)
+    volume.unstage(patience=30)
+    volume.expect_gone()
+    empty = agent.volume(lab.image("b", size=256 * MIB))
+    answer = empty.try_stage(mount_flag="ro")
+    check(answer["code"] == "FAILED_PRECONDITION", "an empty image with ro: %s" % answer)
+    check(not agent.events("filesystem.made", volume=empty.id), "an empty image was formatted for a mount with ro")
+    empty.expect_gone()
+
+
+def story_changed_options(lab):
+    """other mount options wait for the next stage; a pod's folder that is gone, and kubelet's path of before 1.24, keep nothing"""
+    agent = lab.agent().start()
+    volume = agent.volume(lab.image("a", size=256 * MIB), mode="SINGLE_NODE_SINGLE_WRITER")
+    volume.stage()
+    for _ in range(2):
+        volume.stage(mount_flag="noatime")
+    told = agent.events("volume.left_for_next_stage", volume=volume.id)
+    check(len(told) == 1, "it was told %d times" % len(told))
+    volume.publish()
+    run(["umount", volume.target()])
+    volume.publish("pod-2")
+    answer = volume.try_publish()
+    check(answer["code"] == "FAILED_PRECONDITION", "a second pod: %s" % answer)
+    volume.unpublish("pod-2")
+    volume.unstage(patience=30)
+    volume.expect_gone()
+    today = volume.staging
+    volume.staging = os.path.join(agent.lab.kubelet, "plugins/kubernetes.io/csi/pv/pv-" + volume.id, "globalmount")
+    os.makedirs(volume.staging)
+    volume.stage()
+    volume.staging = today
+    volume.stage()
+    volume.unstage(patience=30)
+    volume.expect_gone()
 
 
 def story_reclaim(lab):
