@@ -76,6 +76,7 @@ plan::Observation observed(const Case& of) {
   if (!of.at.mounted) return seen;
   host::Mount mount;
   mount.target = plan::staging_target(of.at.volume_id, of.at.path);
+  mount.fstype = host::kDefaultFilesystem;  // corbd takes the one that is there, whichever it is
   const auto* mapped = mapped_device(of);
   if (const auto* below = of.nbd != nullptr ? &of.nbd->seen : mapped != nullptr ? &mapped->seen : nullptr) {
     mount.dev_major = below->dev_major;
