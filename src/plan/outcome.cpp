@@ -67,8 +67,9 @@ Error with_secret(Error refused, const StageSecret& secret, bool tried) {
   std::string& text = refused.text;
   if (secret.name.empty() && secret.why.empty())
     text +=
-        ". No API server knows its Secret: stage it again with a user and key that work (a host's volume: correct "
-        "the keyring, then `corbd mount` again)";
+        ". No API server knows its Secret: stage it again with a user and key that work, by its orchestrator or by "
+        "`corbd "
+        "csi stage`";
   else if (!secret.credential)
     text += "; " + name + " cannot be asked for others: " + secret.why;
   else if (tried)

@@ -76,7 +76,7 @@ ELSEWHERE = {
         "ceph osd blocklist ls": ("tests/lab/stories_accept.py", '"ceph", "osd", "blocklist", "ls"'), "ceph auth get": CEPHS_OWN,
         "ceph health detail": CEPHS_OWN, "kubectl rollout undo": IN_PASSING,
         "systemctl restart corbd": "the path of a crash, which the stories of the keeper take", "kubectl cordon": "the story drains, which cordons first",
-        "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"), "corbd mount": IN_PASSING, "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING,
+        "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"), "corbd csi stage": ("tests/lab/calls.py", "stage"), "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING,
         "helm rollback": IN_PASSING, "apt-get install": IN_PASSING,
         "nbd-client -d": "no story loses a record whose device nothing names any more"},
     (RUNBOOK, "Runbook"): {

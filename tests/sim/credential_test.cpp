@@ -159,7 +159,7 @@ TEST_CASE("a refusal says whether the Secret's own user and key were refused too
   }
   SECTION("there is no API server") {
     CHECK(scene.want(plan::Healed{}) == errc::unauthenticated);
-    CHECK_THAT(scene.error(), ContainsSubstring("`corbd mount` again"));
+    CHECK_THAT(scene.error(), ContainsSubstring("No API server knows its Secret"));
   }
   CHECK(scene.world.disk.records.front().user == "node");
   // Nothing is lost by the tries.

@@ -96,3 +96,15 @@ TEST_CASE(
   looked.ownership.emplace();
   CHECK(tells_of_ownership(Wish(Unstaged{"/staging"}), waits, looked));
 }
+
+// peers P5
+TEST_CASE(
+    "another user or key is asked for after the cluster has refused one, and not for a stage, which brings its own") {
+  Facts refused;
+  refused.refused = true;
+  CHECK(may_have_other_credential(Wish(Healed{}), true, refused));
+  CHECK(may_have_other_credential(Wish(Unstaged{}), true, refused));
+  CHECK_FALSE(may_have_other_credential(Wish(Healed{}), true, Facts()));
+  CHECK_FALSE(may_have_other_credential(Wish(Healed{}), false, refused));
+  CHECK_FALSE(may_have_other_credential(Wish(Staged{}), true, refused));
+}

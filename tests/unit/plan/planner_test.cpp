@@ -287,3 +287,12 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   REQUIRE(run(model, wish, &last));
   if (std::holds_alternative<Done>(last)) CHECK(std::holds_alternative<Done>(model.decide(wish)));
 }
+
+TEST_CASE(
+    "a repeated stage of a served volume asks the cluster about a user and key that it has not seen, and no more") {
+  Model model = staged_model();
+  model.seen.credential_untried = true;
+  const auto steps = run(model, staged_wish());
+  REQUIRE(steps);
+  CHECK(*steps == std::vector<Step>{step::TryCredential{}});
+}
