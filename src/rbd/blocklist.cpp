@@ -181,6 +181,17 @@ result<bool> has_own_entry(rados_t cluster, const std::string& client) {
   return std::ranges::any_of(*entries, names_it);
 }
 
+// Monitors look at the rights before they read the address, which is none here.
+std::optional<std::string> find_missing_right(rados_t cluster, const std::string& user) {
+  const MonAnswer answer = command(
+      cluster, {{"prefix", "osd blocklist"}, {"blocklistop", "add"}, {"addr", "corbd-asks/0"}, {"expire", 1.0}});
+  if (answer.code != -EACCES && answer.code != -EPERM) return std::nullopt;
+  return "Ceph user " + user +
+         " may not blocklist clients, so a volume would get no server after a crash of the agent: give the user the "
+         "mon "
+         "caps 'profile rbd'";
+}
+
 std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
                                 const std::vector<std::string>& addresses) {
   const auto entries = list(cluster);

@@ -134,6 +134,9 @@ class Clusters final : public image::Clusters {
     return connections_->prepare(std::move(access), images, until);
   }
   void retire(const image::Access& access) override { connections_->retire(access); }
+  std::optional<std::string> cannot_fence(const image::Access& access) const override {
+    return connections_->cannot_fence(access);
+  }
   task<> look_at_before(bool ended) override { return connections_->look_at_before(ended); }
   using image::Clusters::shutdown;
   task<result<>> shutdown(Until until, Until users) override { return connections_->shutdown(until, users); }

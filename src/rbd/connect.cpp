@@ -153,6 +153,7 @@ result<Connected> connect(const image::Access& access, std::chrono::seconds mon_
     if (auto asked = ask_identity(made); !asked) done = with_context(cluster_text(access), asked.error());
   if (done) {
     made.node_fenced = find_fence(made.cluster, access.cluster_id, made.addresses);
+    made.cannot_fence = find_missing_right(made.cluster, access.user);
     return made;
   }
   rados_shutdown(made.cluster);

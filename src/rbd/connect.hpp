@@ -27,6 +27,7 @@ struct Connected {
   std::vector<std::string> addresses;  ///< bare
   /// Why the cluster refuses every client of this node: an entry of its blocklist.
   std::optional<Error> node_fenced = std::nullopt;
+  std::optional<std::string> cannot_fence = std::nullopt;  ///< image::Clusters::cannot_fence
 };
 
 /// When it returns, the client has the latest OSD map. unavailable: no monitor answers; unauthenticated: the key or the
@@ -36,6 +37,9 @@ result<Connected> connect(const image::Access& access, std::chrono::seconds mon_
 /// Whether the blocklist refuses every client with one of these addresses. Nothing if the monitors do not say.
 std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
                                 const std::vector<std::string>& addresses);
+
+/// Why the monitors would not let this user add a client to the blocklist. It changes nothing there.
+std::optional<std::string> find_missing_right(rados_t cluster, const std::string& user);
 
 /// Whether the blocklist has an entry for that very client. A wider one may go before the client's last write.
 result<bool> has_own_entry(rados_t cluster, const std::string& client);

@@ -95,6 +95,12 @@ std::shared_ptr<Connection> Connections::choose(Group& group, Need need) {
   return fullest || usable < config_.max_connections ? fullest : emptiest;
 }
 
+std::optional<std::string> Connections::cannot_fence(const image::Access& access) const {
+  for (const auto& group : groups_)
+    if (group->access == access) return group->cannot_fence;
+  return std::nullopt;
+}
+
 void Connections::retire(const image::Access& access) {
   for (auto& group : groups_) {
     if (group->access != access) continue;
@@ -188,6 +194,8 @@ task<result<>> Connections::connect_and_add(Group& group) {
   };
   incarnations_.add({Incarnation::State::live, connection->uuid, made->fsid, group.access.cluster_id, made->addresses});
   group.serving.push_back(connection);
+  if (std::exchange(group.cannot_fence, made->cannot_fence) != made->cannot_fence && made->cannot_fence)
+    log::warning("cluster.cannot_fence", {{"cluster", group.access.cluster_id}, {"why", *made->cannot_fence}});
   outdate_others(group);
   look_again();
   log::info("cluster.connected", {{"cluster", group.access.cluster_id},

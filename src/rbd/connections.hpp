@@ -90,6 +90,7 @@ struct Group {
   std::vector<std::shared_ptr<Connection>> serving;
   std::shared_ptr<Attempt> connecting, fencing;
   std::optional<std::pair<Error, time_point>> node_fenced;  ///< for so long nobody connects just to hear it again
+  std::optional<std::string> cannot_fence = {};             ///< as the last connection found
   bool outdated = false;                                    ///< the same user has a newer key or other monitors
 };
 
@@ -152,6 +153,8 @@ class Connections {
   task<result<>> prepare(image::Access access, std::size_t images, Until until);
   task<> look_at_before(bool ended);
   task<result<>> shutdown(Until until, Until users);
+  /// image::Clusters::cannot_fence.
+  std::optional<std::string> cannot_fence(const image::Access& access) const;
   /// image::Clusters::retire.
   void retire(const image::Access& access);
   /// The cluster answered it that it has not the right. Rights are those of the time when a client connected: whoever

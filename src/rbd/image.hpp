@@ -1,6 +1,8 @@
 // The image port over one open librbd image.
 #pragma once
 
+#include <cerrno>
+
 #include "open_image.hpp"
 
 namespace corbd::rbd {
@@ -39,6 +41,7 @@ class RbdImage final : public image::Image {
   task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) override;
   task<result<>> set_metadata(std::string name, std::string value, Until until) override;
   task<result<>> remove_metadata(std::string name, Until until) override;
+  void give_up_client() override { opened_->connection.note(-ESHUTDOWN); }
   task<result<>> close(Until until) override;
 
  private:

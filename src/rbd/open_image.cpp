@@ -88,7 +88,9 @@ Error cannot_open(const image::Key& key, const std::string& pool, int r) {
   const std::string which = "image with id " + key.image_id + " in " + pool;
   if (r == -ENOENT) return {errc::not_found, which + " does not exist any more"};
   if (r == -EPERM || r == -EACCES)
-    return failure("opening the " + which, r, "the user needs the OSD caps 'profile rbd' for this pool");
+    return failure(
+        "opening the " + which, r,
+        "the user needs the OSD caps 'profile rbd' for this pool, and for the pool of the parent of a clone");
   return failure("opening the " + which, r);
 }
 

@@ -17,6 +17,11 @@ std::string why_ended(int error) {
     case EROFS:
     case ENOTCONN:
       return "the cluster cut its client off";
+    case EPERM:
+    case EACCES:
+      return "the cluster denied a request (errno " + std::to_string(error) +
+             "): give its user back the OSD caps 'profile rbd' for the image's pool, its data pool and the pool of its "
+             "parent; the application gets no error, and the request is repeated on a new link";
     default:
       return "the cluster answered a request with errno " + std::to_string(error) + " (" +
              std::generic_category().message(error) +
@@ -194,9 +199,12 @@ task<result<>> DeviceSteps::stop_session(Volume& volume) {
   }
   const Waited idle = co_await volume.server.link()->idle(deadline());
   if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + volume.id);
+  const bool denied = volume.server.link()->error() == EPERM || volume.server.link()->error() == EACCES;
   static_cast<void>(take_link(volume));
   // The image's connection made the link hold, so the image is opened again on another connection.
   if (broken) co_return co_await images_.close(volume);
+  if (denied) co_return co_await images_.note_denial(volume);
+  volume.history.denied = 0;
   co_return result<>();
 }
 

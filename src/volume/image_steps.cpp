@@ -1,5 +1,7 @@
 #include "image_steps.hpp"
 
+#include <bit>
+
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 
@@ -8,6 +10,9 @@ namespace {
 
 /// A stage of a volume that is served waits no longer for a cluster that is silent.
 constexpr std::chrono::seconds kTriedWithin{10};
+
+/// After 3 denials in a row, then 6, 12, 24: other volumes of the client notice when it is given up.
+constexpr bool is_look_due(unsigned denied) { return denied % 3 == 0 && std::has_single_bit(denied / 3); }
 
 /// The image behind the device is gone, whatever has its name now. This is a fact for the planner, not a failure.
 bool is_gone(const Volume& volume, const Error& error) {
@@ -135,6 +140,8 @@ task<result<>> ImageSteps::open(Volume& volume) {
   volume.facts.ownership.reset();
   log::info("image.opened", {{"volume", volume.id}, {"image", volume.record->key.text()}});
   co_await records_.credential_worked(volume);
+  if (const auto why = ports_.clusters.cannot_fence(*to); why && !options.read_only)
+    health_.notify(volume.id, {"FencingNotAllowed", true, *why + "."});
   co_return result<>();
 }
 
@@ -212,6 +219,29 @@ task<result<>> ImageSteps::close(Volume& volume) {
   static_cast<void>(volume.server.take_image());
   forget_facts(volume);
   co_return result<>();
+}
+
+/// A client goes on with the rights that its user had when it connected. Whoever gives them back cannot reach it.
+task<result<>> ImageSteps::note_denial(Volume& volume) {
+  OpenImage* const open = volume.server.own();
+  if (open == nullptr || !is_look_due(++volume.history.denied)) co_return result<>();
+  const auto to = access(volume);
+  if (!to) co_return result<>();
+  ports_.clusters.retire(*to);
+  const auto header =
+      co_await ports_.clusters.header(*to, volume.record->key, deadline().at_most(clock_.now() + kTriedWithin));
+  const std::string client = open->image->client();
+  if (!header) {
+    log::warning("client.denied", {{"volume", volume.id}, {"client", client}, {"error", header.error().text}});
+    co_return result<>();
+  }
+  log::warning(
+      "client.given_up",
+      {{"volume", volume.id}, {"client", client}, {"why", "the cluster denies it what it lets a new client do"}});
+  open->image->give_up_client();
+  *open->access_lost = true;
+  volume.history.access_lost = true;
+  co_return co_await close(volume);
 }
 
 task<result<>> ImageSteps::set_format_marker(Volume& volume) {

@@ -25,6 +25,9 @@ class ImageSteps : StepTools {
   task<result<>> open_tombstone(Volume& volume);
   task<result<>> lock(Volume& volume);
   task<result<>> close(Volume& volume);
+  /// The cluster denied its client a request. Sometimes it looks whether another one has the right, and then gives that
+  /// client up. The image may be closed afterwards.
+  task<result<>> note_denial(Volume& volume);
   /// Takes the image, and the facts read from it, out of the volume. It is closed once no request of the link uses it.
   void close_in_background(Volume& volume, std::unique_ptr<device::Link> link);
   task<result<>> set_format_marker(Volume& volume);

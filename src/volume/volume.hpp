@@ -63,6 +63,7 @@ struct History {
   std::optional<time_point> unserved_since, lost_since, in_use_since;
   std::set<std::string> in_use_by;  ///< addresses of those that the last notice named
   std::string left_for_next_stage;  ///< as it was told last
+  unsigned denied = 0;              ///< links in a row that ended because its client had not the right
   bool access_lost = false;         ///< while it served (OpenImage::access_lost); until the volume is served again
   Stall stall;
   Counts counts;

@@ -113,6 +113,14 @@ TEST_CASE("a user without the caps is told which ones it lacks, and nothing is h
   CHECK(kept.error().code == errc::permission_denied);
   CHECK(kept.error().text.find("allow command \"osd blocklist\"") != std::string::npos);
   CHECK(scene.fenced(node) == Texts{"10.99.0.0/24"});
+  // What a node learns when it connects.
+  Agent agent;
+  for (const auto& [user, may] : {std::pair(node, true), {reader, false}}) {
+    const image::Access as{"lab", access().monitors, user.user, user.key};
+    static_cast<void>(agent.run(agent.clusters->users(as, 1, "", agent.in(20s))));
+    CHECK(agent.clusters->cannot_fence(as).has_value() == !may);
+  }
+  REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
   const auto refused = scene.fence(reader, {"10.98.0.0/24"});
   CHECK(refused.error().code == errc::permission_denied);
   CHECK(refused.error().text.find("'profile rbd'") != std::string::npos);

@@ -233,6 +233,44 @@ TEST_CASE(
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
+// changes X7
+TEST_CASE("a client that is still denied what its user has got back is replaced, and no request gets an error") {
+  Used scene;
+  const std::string first = scene.world.agent.client();
+  scene.world.cluster.denied.insert(first);
+  scene.writes(0);
+  scene.loop.advance(1min);
+  CHECK(scene.world.kernel.answered == 1);
+  CHECK(scene.world.kernel.errors == 0);
+  CHECK(scene.image().lock_owner != first);
+  CHECK(scene.world.cluster.cut_off_clients().contains(first));
+}
+
+TEST_CASE("a client that is denied what a new one would be denied too is not given up") {
+  Used scene;
+  const std::string first = scene.world.agent.client();
+  scene.world.cluster.denied.insert(first);
+  scene.world.cluster.without_caps.insert("node");
+  scene.writes(0);
+  scene.loop.advance(10min);
+  CHECK(scene.image().lock_owner == first);
+  CHECK(scene.world.kernel.errors == 0);
+  scene.world.cluster.denied.clear();
+  scene.loop.advance(2min);
+  CHECK(scene.world.kernel.answered == 1);
+}
+
+// field report 13
+TEST_CASE("a user who may not fence dead clients is told of while the volume is staged") {
+  Scene scene;
+  scene.kill_and_start(true);
+  scene.world.cluster.cannot_fence = "user node may not";
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.world.notices.size() == 1);
+  CHECK(scene.world.notices.front().second.reason == "FencingNotAllowed");
+  CHECK_THAT(scene.world.notices.front().second.message, ContainsSubstring("user node may not"));
+}
+
 TEST_CASE("the successor of an agent that ended cleanly answers the requests sent in between") {
   Used scene;
   scene.world.agent.stop();

@@ -101,6 +101,9 @@ class Image {
   /// lock for it.
   virtual task<result<>> set_metadata(std::string name, std::string value, Until until) = 0;
   virtual task<result<>> remove_metadata(std::string name, Until until) = 0;
+  /// Gives up the client that it is open on, as if the cluster had cut it off: each of its images is told, and opened
+  /// again on another one. Afterwards close().
+  virtual void give_up_client() {}
   /// Waits for operations under way, then closes. Afterwards lock_taken_over() may follow, and the destructor.
   virtual task<result<>> close(Until until) = 0;
 };
@@ -161,6 +164,9 @@ class Clusters {
   virtual task<result<>> prepare(Access, std::size_t /*images*/, Until) { co_return result<>(); }
   /// Nothing begins on its connections any more: each ends with its last image, and whoever comes next gets a new one.
   virtual void retire(const Access&) {}
+  /// Why a user whose connection was made may not fence dead clients, and the way out. Nothing: it may, as far as the
+  /// monitors say.
+  virtual std::optional<std::string> cannot_fence(const Access&) const { return std::nullopt; }
   /// Of an agent that began beside another one, which gives it its images one by one: reads again which clients that
   /// one has. As long as it has not `ended`, a client of it counts as ended for each image that it has closed: its lock
   /// may be broken, and nobody fences it.

@@ -351,6 +351,8 @@ void Cluster::run_work(Work work) {
     failed = -ENOENT;
   else if (work.write && !work.with_lock)
     failed = -EROFS;
+  else if (denied.contains(work.client))
+    failed = -EPERM;
   else if (odd_error != 0)
     failed = -odd_error;
   if (ended.contains(work.client)) broke("something arrived of a client that had ended: " + work.client);

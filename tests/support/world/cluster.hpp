@@ -132,7 +132,9 @@ class Cluster {
   std::set<std::string> fenced_hosts;   ///< every client there, as the monitors have it
   std::set<std::string> options_asked;  ///< of Ceph, "name=value", by any connection
   std::map<std::string, Secret> users{{"node", Secret("canary-key")}};  ///< all others are refused
-  std::set<std::string> without_caps;                                   ///< users that may connect, and open no image
+  std::set<std::string> denied;  ///< clients that go on without the rights of their user
+  std::optional<std::string> cannot_fence;
+  std::set<std::string> without_caps;  ///< users that may connect, and open no image
 
   /// What a KMS outside of the cluster keeps of a volume, by its ID.
   struct KeptKey {

@@ -128,6 +128,8 @@ class Clusters final : public image::Clusters {
     co_return std::move(*opened);
   }
 
+  std::optional<std::string> cannot_fence(const image::Access&) const override { return world_.cluster.cannot_fence; }
+
   task<> look_at_before(bool ended) override {
     world_.agent.look_at_before(ended);
     co_return;

@@ -75,6 +75,16 @@ void FakeOpened::close_now(World& world, const Handle& handle) {
   of->changed();
 }
 
+void FakeOpened::give_up_client() {
+  std::vector<int> of_client;
+  for (const auto& [serial, image] : world_.cluster.opened)
+    if (image->client() == client_) of_client.push_back(serial);
+  world_.agent.note_cut(client_);
+  for (const int serial : of_client)
+    if (const auto place = world_.cluster.opened.find(serial); place != world_.cluster.opened.end())
+      place->second->cut_off("its client was given up");
+}
+
 void FakeOpened::resized() {
   const FakeImage* of = world_.cluster.by_id(key_.image_id);
   if (of == nullptr || std::exchange(size_, of->size) == of->size) return;
