@@ -119,10 +119,20 @@ std::vector<NbdDevice> nbd_devices() {
   if (!seen) return all;
   for (const auto& device : *seen) {
     const int maker = sysfs::number<int>(nbd::read_pid("/sys", device.index)).value_or(0);
-    all.push_back(
-        {device.index, device.backend, maker > 0 && (::kill(maker, 0) == 0 || errno == EPERM), device.waiting});
+    all.push_back({device.index, device.backend, maker > 0 && (::kill(maker, 0) == 0 || errno == EPERM), device.waiting,
+                   device.read_only});
+    for (const auto& holder : device.holders)
+      if (holder.lvm) all.back().volume_groups.push_back(device::volume_group(holder.mapping));
   }
   return all;
+}
+
+std::optional<bool> lvm_filtered(const std::string& folder) {
+  std::string text;
+  for (const char* name : {"/lvm.conf", "/lvmlocal.conf"})
+    if (const auto read = read_file(folder + name, kMaxText)) text += *read;
+  if (text.empty()) return std::nullopt;
+  return filters_nbd(text);
 }
 
 /// Adds the volume of a record's file.
@@ -139,6 +149,8 @@ result<> read_record(const std::string& path, Records& into) {
     return Error{errc::state_corrupt, "a record in " + fs::path(path).parent_path().string() + " names no volume"};
   into.volumes.insert(id);
   if (text_of(record->get_object(), "kind") == "krbd") into.by_kernel.insert(id);
+  const auto* read_only = record->get_object().if_contains("read_only");
+  if (read_only != nullptr && read_only->is_bool() && read_only->get_bool()) into.read_only.insert(id);
   return {};
 }
 
@@ -197,6 +209,8 @@ Inputs gather(const Options& options, const v1::Program& own) {
       for (const auto& monitor : cluster.monitors) inputs.monitors.push_back({cluster.cluster_id, monitor, false});
   ask_monitors(inputs.monitors);
   inputs.devices = nbd_devices();
+  inputs.read_only_numbers = nbd::read_only_numbers("/sys");
+  inputs.lvm_filtered = lvm_filtered("/etc/lvm");
   inputs.keys = keys_of(inputs.records, options.runtime_dir);
   // Rules that cannot be read are a finding of their own.
   auto keyrings =

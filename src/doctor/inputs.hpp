@@ -39,6 +39,8 @@ struct NbdDevice {
   std::string backend;        ///< its identifier, a volume ID; empty: it has none
   bool maker_lives = false;   ///< the process that connected it; means nothing for a device that was served again since
   std::uint32_t waiting = 0;  ///< requests
+  bool read_only = false;     ///< the kernel refuses writes
+  std::vector<std::string> volume_groups = {};  ///< of the host's LVM, that are active on it
 };
 
 /// A program that the agent's helpers start.
@@ -82,6 +84,8 @@ struct Inputs : Readings {
   result<> runtime_dir, state_dir_writable, admin, csi;
   std::vector<Monitor> monitors;
   std::vector<NbdDevice> devices;
+  std::vector<std::uint32_t> read_only_numbers;  ///< of nbd, that are free
+  std::optional<bool> lvm_filtered;  ///< whether the host's LVM is kept from our devices; absent: it has no lvm.conf
   std::vector<ToolSeen> tools;
   Module dm_crypt = Module::absent;
   std::vector<kms::Complaint> kms;  ///< about the KMS config
@@ -106,6 +110,8 @@ Version version_of(std::string_view release);
 std::optional<bool> dumps_core(std::string_view limits);
 /// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port it means both of Ceph's.
 std::vector<Endpoint> endpoints_of(std::string_view monitor);
+/// Whether a text of lvm.conf has a global_filter, or a filter, that names nbd devices.
+bool filters_nbd(std::string_view lvm_conf);
 /// "a, b, c"
 std::string listed(const std::vector<std::string>& all, const char* between = ", ");
 std::vector<Finding> judge(const Inputs& inputs);

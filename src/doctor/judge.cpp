@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "corbd/device/values.hpp"
 #include "corbd/host/system.hpp"
 #include "inputs.hpp"
 
@@ -205,6 +206,13 @@ void devices(const Inputs& inputs, std::vector<Finding>& into) {
     const std::string path = "/dev/nbd" + std::to_string(device.index);
     const std::string waits = device.waiting == 0 ? "" : "; " + std::to_string(device.waiting) + " requests wait";
     const bool ours = inputs.records.volumes.contains(device.backend);
+    for (const auto& group : device.volume_groups)
+      into.push_back(warning(
+          "lvm " + path, "the host's LVM has the volume group " + group + " active on it, and it cannot be removed",
+          "run `vgchange -an " + group + "` on the host, and set a global_filter: docs/devices.md#lvm"));
+    if (ours && device.read_only && !inputs.records.read_only.contains(device.backend))
+      into.push_back(warning(path, "it is read-only, and its volume " + device.backend + " is writable",
+                             "run `blockdev --setrw " + path + "`"));
     if (device.backend.empty() && !device.maker_lives)
       into.push_back(warning(
           path, "the process that connected it is gone, and it has no identifier: it is probably unserved" + waits,
@@ -220,11 +228,34 @@ void devices(const Inputs& inputs, std::vector<Finding>& into) {
     else
       ++served;
   }
+  if (inputs.lvm_filtered)
+    into.push_back(ok("lvm", *inputs.lvm_filtered
+                                 ? "its filter in /etc/lvm names nbd devices"
+                                 : "it looks into every nbd and rbd device, unless a global_filter keeps it away "
+                                   "(docs/devices.md#lvm)"));
+  if (!inputs.read_only_numbers.empty()) {
+    std::vector<std::string> paths;
+    for (const auto index : inputs.read_only_numbers) paths.push_back(device::path(index));
+    into.push_back(ok("read-only-numbers", listed(paths) +
+                                               ": free, and an earlier user left them read-only. corbd makes such a "
+                                               "number writable when it takes it"));
+  }
   into.push_back(
       ok("devices", std::to_string(served) + " of " + std::to_string(inputs.devices.size()) + " have a server"));
 }
 
 }  // namespace
+
+bool filters_nbd(std::string_view lvm_conf) {
+  while (!lvm_conf.empty()) {
+    const auto end = std::min(lvm_conf.find('\n'), lvm_conf.size());
+    std::string_view line = lvm_conf.substr(0, end);
+    lvm_conf.remove_prefix(std::min(end + 1, lvm_conf.size()));
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    if ((line.starts_with("global_filter") || line.starts_with("filter")) && line.find("nbd") != line.npos) return true;
+  }
+  return false;
+}
 
 std::optional<bool> dumps_core(std::string_view limits) {
   constexpr std::string_view name = "Max core file size";

@@ -1,10 +1,14 @@
 // ops::check_unused and ops::tune.
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <optional>
 
 #include "corbd/core/fd.hpp"
@@ -15,8 +19,6 @@
 namespace corbd::host::ops {
 namespace {
 
-constexpr std::string_view kIoTimeoutMs =
-    "1000";  // a write in flight at a crash waits that long before it is sent again
 constexpr std::uint64_t kMaxSectorsKb = 1024;
 
 result<std::string> read_attribute(const std::string& path) {
@@ -52,13 +54,85 @@ std::string chosen(const std::string& schedulers) {
   return schedulers.substr(open + 1, close - open - 1);
 }
 
-result<> tune_request_size(const std::string& queue) {
-  const auto limit = read_attribute(queue + "/max_hw_sectors_kb");
+struct Queue {
+  const std::string folder;
+  const NumberUse use;
+  result<std::string> read(std::string_view name) const { return read_attribute(folder + "/" + std::string(name)); }
+};
+
+/// What a queue attribute must be; nothing: whatever it is.
+using Wanted = result<std::optional<std::string>>;
+
+Wanted smallest(const Queue& queue) {
+  const auto limit = queue.read("max_hw_sectors_kb");
   if (!limit) return limit.error();
-  const auto current = read_attribute(queue + "/max_sectors_kb");
+  return std::optional(std::to_string(std::min(kMaxSectorsKb, number(*limit).value_or(kMaxSectorsKb))));
+}
+
+Wanted no_scheduler(const Queue&) { return std::optional<std::string>("none"); }
+
+/// Otherwise a flush would end without the server's word. From Linux 6.11 on the attribute outlives the driver's own
+/// settings.
+Wanted write_cache(const Queue& queue) {
+  return queue.use.flush ? std::optional<std::string>("write back") : std::nullopt;
+}
+
+/// Zero switches discards off; any other limit only makes them smaller.
+Wanted discards(const Queue& queue) {
+  const auto limit = queue.read("discard_max_hw_bytes"), now = queue.read("discard_max_bytes");
+  if (!limit || !now || *now != "0" || *limit == "0") return std::optional<std::string>();
+  return std::optional(*limit);
+}
+
+/// A write in flight at a crash waits that long before it is sent again.
+Wanted resend_timer(const Queue&) { return std::optional<std::string>("1000"); }
+
+struct QueueAttribute {
+  std::string_view name;
+  Wanted (*wanted)(const Queue&);
+};
+/// What a number keeps of its last user, and corbd relies on (docs/devices.md#numbers). The last row is written last:
+/// whoever sees it assumes that the rest is done.
+constexpr std::array kQueueAttributes{
+    QueueAttribute{"max_sectors_kb", smallest}, QueueAttribute{"scheduler", no_scheduler},
+    QueueAttribute{"write_cache", write_cache}, QueueAttribute{"discard_max_bytes", discards},
+    QueueAttribute{"io_timeout", resend_timer},
+};
+
+result<> set_attribute(const Queue& queue, const QueueAttribute& attribute) {
+  const auto wanted = attribute.wanted(queue);
+  if (!wanted) return wanted.error();
+  if (!*wanted) return {};
+  const auto current = queue.read(attribute.name);
   if (!current) return current.error();
-  const std::uint64_t wanted = std::min(kMaxSectorsKb, number(*limit).value_or(kMaxSectorsKb));
-  return set_attribute(queue + "/max_sectors_kb", *current, std::to_string(wanted));
+  const bool choice = attribute.name == "scheduler";
+  return set_attribute(queue.folder + "/" + std::string(attribute.name), choice ? chosen(*current) : *current,
+                       **wanted);
+}
+
+/// The kernel keeps the flag of BLKROSET apart from what the driver was told at the connect, and with the number.
+result<> set_read_only(const std::string& folder, const std::string& node, bool wanted) {
+  const auto is_right = [&]() -> result<bool> {
+    const auto now = read_attribute(folder + "/ro");
+    if (!now) return now.error();
+    return (*now == "1") == wanted;
+  };
+  auto right = is_right();
+  if (!right) return right.error();
+  if (*right) return {};
+  const Fd fd(::open(node.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) return failure("opening " + node + " to set whether it is read-only", errno);
+  const int flag = wanted ? 1 : 0;
+  const int failed = ::ioctl(fd.get(), BLKROSET, &flag) == 0 ? 0 : errno;
+  right = is_right();
+  if (!right) return right.error();
+  if (*right) return {};
+  return Error{errc::failed_precondition,
+               node +
+                   (wanted ? " takes writes, and its volume is read-only: run `blockdev --setro "
+                           : " is read-only, as an earlier user of its number left it, and its volume is writable: "
+                             "run `blockdev --setrw ") +
+                   node + "`" + (failed == 0 ? "" : std::string(" (") + std::strerror(failed) + ")")};
 }
 
 }  // namespace
@@ -74,15 +148,12 @@ result<> check_unused(const std::string& device) {
   return {};
 }
 
-result<> tune(const std::string& queue) {
-  const auto timeout = read_attribute(queue + "/io_timeout");
-  if (!timeout) return timeout.error();
-  if (auto set = tune_request_size(queue); !set) return set;
-  const auto schedulers = read_attribute(queue + "/scheduler");
-  if (!schedulers) return schedulers.error();
-  if (auto set = set_attribute(queue + "/scheduler", chosen(*schedulers), "none"); !set) return set;
-  // Write this last: whoever sees it assumes that the rest is done.
-  return set_attribute(queue + "/io_timeout", *timeout, kIoTimeoutMs);
+result<> tune(const std::string& folder, const std::string& node, NumberUse use) {
+  if (auto set = set_read_only(folder, node, use.read_only); !set) return set;
+  const Queue queue{folder + "/queue", use};
+  for (const auto& attribute : kQueueAttributes)
+    if (auto set = set_attribute(queue, attribute); !set) return set;
+  return {};
 }
 
 }  // namespace corbd::host::ops

@@ -61,8 +61,8 @@ result<> fscrypt_unlock(const std::string& target, const FscryptSecret& secret);
 result<> fscrypt_lock(const std::string& target);
 
 result<> check_unused(const std::string& device);
-/// `queue`: the folder, /sys/block/nbd0/queue.
-result<> tune(const std::string& queue);
+/// As Filesystems::tune. `folder`: /sys/block/nbd0; `node`: /dev/nbd0, which is opened only if its flag differs.
+result<> tune(const std::string& folder, const std::string& node, NumberUse use);
 
 /// Pids of the rbd-nbd processes that serve /dev/nbd<index> (host/daemons.hpp). `root`: "", or where another /proc and
 /// /sys are.

@@ -131,8 +131,8 @@ class HelperFilesystems final : public Filesystems {
     return perform(helpers_, request("check that nobody uses " + device, std::move(body), std::move(owner), kPatience),
                    until);
   }
-  task<result<>> tune(std::string kernel_name, HelperOwner owner, Until until) override {
-    json::object body{{"op", "tune"}, {"name", kernel_name}};
+  task<result<>> tune(std::string kernel_name, NumberUse use, HelperOwner owner, Until until) override {
+    json::object body{{"op", "tune"}, {"name", kernel_name}, {"read_only", use.read_only}, {"flush", use.flush}};
     return perform(
         helpers_, request("tune the queue of " + kernel_name, std::move(body), std::move(owner), kTunePatience), until);
   }

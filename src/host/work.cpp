@@ -79,7 +79,8 @@ result<json::object> do_tune(const json::object& request) {
   const std::string name = text(request, "name");
   if (name.empty() || name.find('/') != std::string::npos || name.front() == '.')
     return Error{errc::invalid_argument, "\"" + name + "\" is not the name of a device"};
-  return done(ops::tune("/sys/block/" + name + "/queue"));
+  const NumberUse use{request.at("read_only").as_bool(), request.at("flush").as_bool()};
+  return done(ops::tune("/sys/block/" + name, "/dev/" + name, use));
 }
 
 result<json::object> do_limit_io(const json::object& request) {

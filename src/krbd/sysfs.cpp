@@ -22,6 +22,7 @@ std::optional<device::Mapped> read_device(const fs::path& folder, const fs::path
   mapped.seen.dev_major = number_of<std::uint32_t>(folder / "major");
   mapped.seen.dev_minor = number_of<std::uint32_t>(folder / "minor");
   mapped.seen.waiting = sysfs::waiting_of(block);
+  mapped.seen.read_only = device::is_read_only(block);
   mapped.seen.holders = device::holders_of(block);
   mapped.key.fsid = attribute(folder / "cluster_fsid").value_or("");
   mapped.key.pool_id = number_of<std::int64_t>(folder / "pool_id");

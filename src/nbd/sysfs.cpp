@@ -38,6 +38,7 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
     seen.completed = sysfs::completed_of(folder);
     seen.waiting = sysfs::waiting_of(folder);
   }
+  seen.read_only = device::is_read_only(folder);
   seen.holders = device::holders_of(folder);
   return seen;
 }
@@ -104,6 +105,16 @@ result<std::vector<Number>> free_numbers(const std::string& sysfs, const std::ve
     if (!exists || !is_configured(folder_of(sysfs, index))) numbers.push_back({index, exists});
   }
   return numbers;
+}
+
+std::vector<std::uint32_t> read_only_numbers(const std::string& sysfs) {
+  auto all = indices(sysfs);
+  if (!all) return {};
+  std::erase_if(*all, [&](std::uint32_t index) {
+    const fs::path folder = folder_of(sysfs, index);
+    return is_configured(folder) || !device::is_read_only(folder);
+  });
+  return *all;
 }
 
 bool driver_present(const std::string& sysfs) {

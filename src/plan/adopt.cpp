@@ -264,6 +264,7 @@ std::optional<Decision> unstage_other(const Situation& view, const std::string& 
     if (auto refused = needs_daemon(view)) return refused;
   if (auto refused = refuse_mounted(view, target)) return refused;
   if (our_mount_at(view, target) != nullptr) return std::nullopt;
+  if (auto held = refuse_held(view, *device, stash->encrypted)) return held;
   if (stash->encrypted && top_mapping(*device, view.id) != nullptr) return Step(step::LuksClose{});
   if (view.seen.facts.unused != true) return look(Fact::unused);
   return remove_device(device->kind);

@@ -230,7 +230,9 @@ Answer does_it_answer(const Situation& view) {
       (view.record->cache_lost && view.seen.loss_told))
     return name_device(view, device->index);
   if (auto step = note_modified(view)) return step;
-  if (device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned) return Step(step::Tune{});
+  // A death between a connect and its tuning leaves what the number's last user did.
+  if (device->io_timeout_ms != kIoTimeoutMs || device->read_only != view.record->read_only || view.seen.untuned)
+    return Step(step::Tune{});
   // It only grows: below a smaller one the filesystem would lose its end.
   if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step(step::KernelResize{});
   return Done{};

@@ -88,6 +88,11 @@ std::optional<Decision> finish_krbd_stage(const Situation& view, const Staging& 
   if (!by_kernel(view)) return std::nullopt;
   const auto* device = view.seen.device();
   if (!view.record->read_only && !staging.complete) {
+    if (device->read_only)
+      return refuse(errc::failed_precondition,
+                    device::path(*device) + " of volume " + view.id +
+                        " is read-only, and the volume is wanted writable: run `blockdev --setrw " +
+                        device::path(*device) + "`, or unstage the volume, whose next stage maps it anew");
     if (auto step = open_beside(view)) return step;
     // Two nodes may have looked before either had mapped it. Each looks again once its watch is there: one at least
     // sees the other.

@@ -57,6 +57,29 @@ Decision no_key(const Situation& view) {
                                        ", because its runtime directory was emptied: " + kStageAgain);
 }
 
+Decision without_record(const Situation& view, const std::string& path) {
+  return refuse(errc::failed_precondition,
+                "volume " + view.id + " is mounted at " + path + ", but driver " + view.policy.driver +
+                    " has no record of it: ceph-csi staged it, or the state directory was lost. It is this agent's "
+                    "once the API server names it (`corbd volumes` says why not yet), or with its next stage: restart "
+                    "kubelet on this node");
+}
+
+std::optional<Decision> refuse_held(const Situation& view, const device::Seen& device, bool encrypted) {
+  for (const auto& holder : device.holders) {
+    if (encrypted && is_own_mapping(holder, view.id)) continue;
+    const std::string name = holder.mapping.empty() ? holder.name : holder.mapping;
+    const std::string group = device::volume_group(holder.mapping);
+    return refuse(errc::in_use,
+                  device::path(device) + " of volume " + view.id + " is used by " + name +
+                      (holder.lvm ? " of the host's LVM: run `vgchange -an " + group +
+                                        "` on the host, and repeat. LVM's global_filter keeps it from such devices "
+                                        "(docs/devices.md#lvm)"
+                                  : ": close that on the host (`dmsetup remove " + name + "`), and repeat"));
+  }
+  return std::nullopt;
+}
+
 Source found_at(const Source& wished, const image::Resolved& found) {
   Source source = wished;
   source.cluster_id = found.cluster_id;

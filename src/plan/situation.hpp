@@ -36,6 +36,10 @@ Decision given_up(const Situation& view);
 /// A record that names its device, or none.
 Step name_device(const Situation& view, std::optional<std::uint32_t> index);
 Decision no_key(const Situation& view);
+/// Something is mounted at a path of the volume, and nobody has told this agent of the volume.
+Decision without_record(const Situation& view, const std::string& path);
+/// Nothing if only the volume's own mappings are above its device. `encrypted`: such may be there.
+std::optional<Decision> refuse_held(const Situation& view, const device::Seen& device, bool encrypted);
 
 /// Where the image of a new record was found, and how the wish wants it served.
 Source found_at(const Source& wished, const image::Resolved& found);

@@ -49,10 +49,7 @@ std::optional<Decision> refuse_path(const Situation& view, const std::string& pa
 Decision take_device_down(const Situation& view, const device::Seen& device) {
   for (const auto& mount : view.seen.mounts)
     if (shows(mount, device, view.id)) return Done{};  // the last unpublish comes here again
-  for (const auto& holder : device.holders)
-    if (view.record->kms_id.empty() || !is_own_mapping(holder, view.id))
-      return refuse(errc::in_use, device::path(device) + " of volume " + view.id + " is used by " +
-                                      (holder.mapping.empty() ? holder.name : holder.mapping));
+  if (auto refused = refuse_held(view, device, !view.record->kms_id.empty())) return *refused;
   if (auto step = close_mapping(view)) return *step;
   if (view.seen.facts.disconnected) return until_closed(view);
   if (view.seen.facts.unused == true) return remove_device(device.kind);

@@ -35,6 +35,11 @@ constexpr std::chrono::seconds kTimerSlack{5};
 /// A device without a record is rbd-nbd's.
 device::Kind kind_of(const Volume& volume) { return volume.record ? volume.record->kind : device::kOfRbdNbd; }
 
+bool sends_flushes(const Volume& volume) {
+  const image::Image& image = *volume.server.image();
+  return image.needs_flush() || image.caches_before_flush();
+}
+
 }  // namespace
 
 task<result<>> DeviceSteps::start_session(Volume& volume) {
@@ -89,7 +94,7 @@ task<result<>> DeviceSteps::connect(Volume& volume) {
   args.block_size = volume.record->block_size;
   args.read_only = volume.record->read_only;
   args.trim = volume.record->source.serving.trim;
-  args.send_flush = volume.server.image()->needs_flush() || volume.server.image()->caches_before_flush();
+  args.send_flush = sends_flushes(volume);
   args.dead_conn_timeout_s = dead_conn_timeout_s(volume);
   args.avoid = [this, &volume] { return numbers_(volume); };
   volume.device.untuned = true;
@@ -159,13 +164,20 @@ task<result<>> DeviceSteps::resize(Volume& volume) {
 }
 
 task<result<>> DeviceSteps::tune(Volume& volume) {
-  const auto index = device_index(volume);
-  if (!index) co_return index.error();
+  const auto device = device_of(volume);
+  if (!device) co_return device.error();
   // No busy file, and a queue of its own: the helpers of the cluster's volumes may be waiting for this healing.
-  auto tuned = co_await ports_.filesystems.tune(device::name(kind_of(volume), *index),
+  const host::NumberUse use{.read_only = volume.record->read_only, .flush = sends_flushes(volume)};
+  auto tuned = co_await ports_.filesystems.tune(device::name(device->kind, device->index), use,
                                                 HelperOwner("", "healing of " + owner(volume).whose),
                                                 while_served(volume, deadline()));
-  if (tuned) volume.device.untuned = false;
+  if (!tuned) co_return tuned;
+  volume.device.untuned = false;
+  if (device->read_only != use.read_only)
+    log::info("device.read_only_set", {{"volume", volume.id},
+                                       {"device", device::path(*device)},
+                                       {"read_only", use.read_only},
+                                       {"hint", "an earlier user of the number had left it otherwise"}});
   co_return tuned;
 }
 

@@ -90,7 +90,7 @@ class Filesystems : public host::Filesystems {
   }
   task<result<>> grow(std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
   task<result<>> check_unused(std::string, HelperOwner, Until) override { co_return result<>(); }
-  task<result<>> tune(std::string, HelperOwner, Until) override { co_return result<>(); }
+  task<result<>> tune(std::string, host::NumberUse, HelperOwner, Until) override { co_return result<>(); }
 };
 
 /// Every device has an ext4 of 1 MiB.

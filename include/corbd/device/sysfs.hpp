@@ -21,6 +21,9 @@ inline std::uint64_t size_of(const std::filesystem::path& block) {
   return sysfs::number_of<std::uint64_t>(block / "size") * 512;  // the unit of that file, whatever the block size
 }
 
+/// By a device's folder: by its driver, or by BLKROSET, which outlives a disconnect.
+inline bool is_read_only(const std::filesystem::path& block) { return sysfs::attribute(block / "ro") == "1"; }
+
 /// The devices above it and above its partitions, and those above them: a LUKS mapping with integrity is the second
 /// one. The entries are links to their own folders.
 inline std::vector<UpperDevice> holders_of(const std::filesystem::path& block) {
@@ -31,6 +34,7 @@ inline std::vector<UpperDevice> holders_of(const std::filesystem::path& block) {
     UpperDevice& holder = holders.emplace_back();
     holder.name = folder.filename().string();
     holder.mapping = sysfs::attribute(folder / "dm/name").value_or("");
+    holder.lvm = sysfs::attribute(folder / "dm/uuid").value_or("").starts_with("LVM-");
     holder.size = size_of(folder);
     std::tie(holder.dev_major, holder.dev_minor) = parse_dev(sysfs::attribute(folder / "dev").value_or(""));
     for (auto& above : sysfs::holders_of(folder)) folders.push_back(std::move(above));

@@ -79,8 +79,19 @@ struct UpperDevice {
   std::string mapping;     ///< device-mapper's: "luks-rbd-<volume id>"; empty for anything else
   std::uint64_t size = 0;  ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
+  bool lvm = false;  ///< a logical volume of the host's LVM
   bool operator==(const UpperDevice&) const = default;
 };
+
+/// The volume group in the name that device-mapper has of a logical volume: "vg-1" of "vg--1-root".
+inline std::string volume_group(std::string_view mapping) {
+  std::string group;
+  for (std::size_t at = 0; at < mapping.size(); ++at) {
+    if (mapping[at] == '-' && (at + 1 == mapping.size() || mapping[++at] != '-')) break;
+    group += mapping[at];
+  }
+  return group;
+}
 
 /// A configured device as sysfs shows it.
 struct Seen {
@@ -97,6 +108,7 @@ struct Seen {
   std::uint64_t completed = 0;
   bool disconnected =
       false;  ///< by a command of this process. It takes no link any more, and stays as long as somebody has it open
+  bool read_only = false;  ///< the kernel refuses writes: as connected, or left by an earlier user of the number
   std::vector<UpperDevice> holders;  ///< of its partitions too
 };
 

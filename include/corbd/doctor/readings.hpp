@@ -19,6 +19,7 @@ enum class Module { present, loadable, absent };
 struct Records {
   std::set<std::string> volumes;    ///< their IDs
   std::set<std::string> by_kernel;  ///< of these, what the kernel's client serves
+  std::set<std::string> read_only;  ///< of these, what nobody writes
   result<> complete;                ///< an error: `volumes` lacks some
 };
 

@@ -66,9 +66,9 @@ class Filesystems {
   /// Opens with O_EXCL and closes again: in_use when anyone (also in another mount namespace) has it mounted or
   /// claimed.
   virtual task<result<>> check_unused(std::string device, HelperOwner owner, Until until) = 0;
-  /// Writes the queue attributes that differ: io_timeout 1000 ms, max_sectors_kb 1024, scheduler none. Call it only
-  /// right after connect.
-  virtual task<result<>> tune(std::string kernel_name, HelperOwner owner, Until until) = 0;
+  /// Sets what the number of an nbd device keeps over a disconnect: docs/devices.md#numbers has the table. Only what
+  /// differs is written. Call it only right after connect. failed_precondition: the device stays read-only.
+  virtual task<result<>> tune(std::string kernel_name, NumberUse use, HelperOwner owner, Until until) = 0;
 };
 
 /// Whether a helper of an earlier incarnation still holds the busy file. Cannot hang.

@@ -108,4 +108,10 @@ struct MkfsFor {
   bool files_encrypted = false;  ///< the filesystem is to be able to encrypt a folder
 };
 
+/// How a volume uses the number of an nbd device, whatever the number was before.
+struct NumberUse {
+  bool read_only = false;
+  bool flush = false;  ///< the device sends flushes, and somebody needs them
+};
+
 }  // namespace corbd::host

@@ -30,6 +30,8 @@ struct Number {
 /// The lowest numbers that are not configured and not in `avoid`.
 result<std::vector<Number>> free_numbers(const std::string& sysfs, const std::vector<std::uint32_t>& avoid,
                                          std::size_t count);
+/// The numbers of devices that are not configured and refuse writes: an earlier user left them so.
+std::vector<std::uint32_t> read_only_numbers(const std::string& sysfs);
 /// Whether the driver is loaded or built in.
 bool driver_present(const std::string& sysfs);
 

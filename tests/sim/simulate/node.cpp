@@ -49,6 +49,8 @@ Node::Node(const History& history, bool trace)
     process->agent.fence_out_of_service = history.fence_out_of_service;
     process->agent.keeper = history.keepers != 0;
   }
+  // As rbd-nbd leaves them that had mapped something read-only.
+  if (history.seed % 3 == 0) world_.kernel.read_only_numbers = {0, 1, 3};
   if (history.orchestrated) world_.attachment = {plan::Attachment::State::here, "uid-1", ""};
   slow_death_until_ = untold_until_ = disk_full_until_ = slow_until_ = dead_until_ = start_;
   for (const auto& volume : history.volumes) {

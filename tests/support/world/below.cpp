@@ -65,6 +65,7 @@ std::uint32_t index_of(const World& world, const std::string& path) {
 
 /// The cluster takes no write of a client that is cut off, a tombstone has no image.
 bool takes_writes(const World& world, const KernelDevice& on) {
+  if (world.kernel.read_only_numbers.contains(on.index)) return false;
   const auto link = world.kernel.links.find(on.link);
   if (link == world.kernel.links.end()) return true;
   const FakeOpened* opened = link->second->opened();

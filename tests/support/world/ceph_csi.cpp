@@ -59,6 +59,7 @@ std::uint32_t CephCsi::stages(const std::string& name, const std::string& stagin
   device.link = world_.cluster.new_serial();
   device.visits = image.visits;
   world_.kernel.devices.push_back(device);
+  world_.kernel.read_only_numbers.erase(device.index);
   begins(device.index, client);
   mounts(device.index, plan::staging_target(volume_id, staging_path));
   cephcsi::Stash stash;

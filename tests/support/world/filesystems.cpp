@@ -71,6 +71,7 @@ class Filesystems final : public host::Filesystems {
       FakeImage* image = image_of(world, device);
       if (on == nullptr || image == nullptr) return gone(device);
       if (on->read_only) world.broke("a read-only device was repaired");
+      if (world.kernel.takes_no_write(*on)) return Error{errc::failed_precondition, device + " takes no write"};
       // e2fsck gives up on a mounted device (check_mount() of its unix.c). The checkers of xfs and btrfs do nothing.
       if (mounted(world, on->index)) return {};
       ++image->checks;
@@ -125,9 +126,16 @@ class Filesystems final : public host::Filesystems {
                                                std::move(effect));
   }
 
-  task<result<>> tune(std::string kernel_name, HelperOwner busy, Until until) override {
-    auto effect = [&world = world_, kernel_name]() -> result<> {
-      if (auto* on = world.kernel.by_index(index_of(world, "/dev/" + kernel_name))) on->io_timeout_ms = 1000;
+  task<result<>> tune(std::string kernel_name, host::NumberUse use, HelperOwner busy, Until until) override {
+    auto effect = [&world = world_, kernel_name, use]() -> result<> {
+      auto* on = world.kernel.by_index(index_of(world, "/dev/" + kernel_name));
+      if (on == nullptr) return {};
+      if (use.read_only && !on->read_only)
+        world.kernel.read_only_numbers.insert(on->index);
+      else
+        world.kernel.read_only_numbers.erase(on->index);
+      if (on->read_only && !use.read_only) return Error{errc::failed_precondition, kernel_name + " is read-only"};
+      on->io_timeout_ms = 1000;
       return {};
     };
     co_return co_await world_.calls.ask_helper("tune", std::nullopt, std::move(busy), until, std::move(effect));

@@ -17,6 +17,7 @@ KernelDevice* Kernel::by_index(std::uint32_t index) {
 
 void Kernel::boot() {
   devices.clear();
+  read_only_numbers.clear();
   inherited.clear();
   mounts.clear();
   frozen.reset();
@@ -91,6 +92,11 @@ void Kernel::application_flushes(KernelDevice& device) {
 /// Requests of one block come one after another, as those of one page do.
 void Kernel::ask_device(KernelDevice& device, KernelRequest request) {
   if (device.disconnected) {
+    ++errors;
+    return;
+  }
+  if (request.write && read_only_numbers.contains(device.index)) {
+    if (!device.read_only) world_.broke("a write failed because an earlier user left its device's number read-only");
     ++errors;
     return;
   }

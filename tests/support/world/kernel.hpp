@@ -108,6 +108,11 @@ class Kernel {
   int key_derivations = 0, key_derivations_at_once = 0;               ///< under way; the most there ever were
   std::uint64_t key_memory_kib = 0, key_memory_kib_at_once = 0;       ///< that they take
   int keys_left = 0;  ///< filesystems that ended with the key of an encrypted folder
+  /// By BLKROSET, for example of rbd-nbd: a flag that stays with a number when its device is disconnected.
+  std::set<std::uint32_t> read_only_numbers;
+  bool takes_no_write(const KernelDevice& device) const {
+    return device.read_only || read_only_numbers.contains(device.index);
+  }
   KernelDevice* by_index(std::uint32_t index);
   void boot();
 

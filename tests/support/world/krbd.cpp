@@ -30,6 +30,7 @@ class KernelClient final : public device::KernelClient {
       mapped.seen.dev_major = 43;
       mapped.seen.dev_minor = known.index * 32;
       mapped.seen.client = world_.kernel.rbd_client();
+      mapped.seen.read_only = world_.kernel.takes_no_write(known);
       mapped.seen.holders = holders_of(known);
       mapped.key = {"fsid", of == nullptr ? 1 : of->pool_id, "", known.image_id, 0};
       mapped.name = {"pool", "", known.image_name};

@@ -118,6 +118,8 @@ class Luks final : public host::Luks {
           if (on.mapping) return {};
           on.integrity = false;
           if (on.read_only && !read_only) world.broke("a read-only device was opened for writing");
+          if (world.kernel.takes_no_write(on) && !read_only)
+            return Error{errc::failed_precondition, "read-only device"};
           if (!image.luks || !has(*image.luks, passphrase))
             return Error{errc::unauthenticated, "no key slot opens with this passphrase"};
           on.map_as(mapping, mapped_bytes(on, image), image.luks->integrity);

@@ -33,7 +33,8 @@ class Mounts final : public host::Mounts {
       const KernelDevice* on = world.kernel.by_index(index_of(world, device));
       const FakeImage* image = image_of(world, device);
       if (on == nullptr || image == nullptr) return gone(device);
-      if (on->read_only && !host::mounts_read_only(flags)) return Error{errc::failed_precondition, "read-only device"};
+      if (world.kernel.takes_no_write(*on) && !host::mounts_read_only(flags))
+        return Error{errc::failed_precondition, "read-only device"};
       if (image->fstype != fstype) return Error{errc::failed_precondition, "wrong fs type"};
       if (image->luks && !is_mapping(device)) return Error{errc::failed_precondition, "wrong fs type"};
       add(world, target, device, fstype, "/");

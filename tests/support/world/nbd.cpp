@@ -245,6 +245,7 @@ class Devices final : public device::Devices {
       seen.completed = seen.waiting > 0 ? known.completed : 0;
       seen.disconnected =
           known.disconnected && world_.kernel.disconnected_by_us.contains({&world_, known.index, known.link});
+      seen.read_only = world_.kernel.takes_no_write(known);
       seen.holders = holders_of(known);
       all.push_back(seen);
     }

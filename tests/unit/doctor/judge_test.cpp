@@ -538,3 +538,34 @@ TEST_CASE("a ceph.conf with split replica reads is a warning") {
   CHECK(find(inputs, "split-reads").verdict == Grade::warning);
   CHECK_THAT(find(inputs, "split-reads").remedy, ContainsSubstring("ceph config rm"));
 }
+
+TEST_CASE("a device that the host's LVM has activated is a warning with the group, and its remedy names vgchange") {
+  auto inputs = healthy();
+  inputs.devices.front().volume_groups = {"vg-1"};
+  const auto found = find(inputs, "lvm /dev/nbd0");
+  CHECK(found.verdict == Grade::warning);
+  CHECK_THAT(found.said, ContainsSubstring("vg-1"));
+  CHECK_THAT(found.remedy, ContainsSubstring("vgchange -an vg-1") && ContainsSubstring("global_filter"));
+}
+
+TEST_CASE("a filter of LVM counts only if it is set and names nbd devices") {
+  CHECK(filters_nbd("devices {\n\tglobal_filter = [ \"r|/dev/nbd.*|\", \"r|/dev/rbd.*|\" ]\n}\n"));
+  CHECK(filters_nbd("  filter=[\"r|nbd|\"]"));
+  CHECK_FALSE(filters_nbd("# global_filter = [ \"r|/dev/nbd.*|\" ]\n"));
+  CHECK_FALSE(filters_nbd("global_filter = [ \"a|.*|\" ]\n# nbd\n"));
+  auto inputs = healthy();
+  inputs.lvm_filtered = false;
+  CHECK_THAT(find(inputs, "lvm").said, ContainsSubstring("global_filter"));
+  CHECK(find(inputs, "lvm").verdict == Grade::ok);
+}
+
+TEST_CASE("a number that was left read-only is told of, and under a writable volume it is a warning with the command") {
+  auto inputs = healthy();
+  inputs.read_only_numbers = {2, 5};
+  CHECK_THAT(find(inputs, "read-only-numbers").said, ContainsSubstring("/dev/nbd2, /dev/nbd5"));
+  CHECK(find(inputs, "read-only-numbers").verdict == Grade::ok);
+  inputs.devices.front().read_only = true;
+  CHECK_THAT(find(inputs, "/dev/nbd0").remedy, ContainsSubstring("blockdev --setrw /dev/nbd0"));
+  inputs.records.read_only = {"v1"};
+  CHECK(find(inputs, "/dev/nbd0").said == "no such finding");
+}

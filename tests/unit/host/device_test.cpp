@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -12,13 +13,18 @@ namespace ops = corbd::host::ops;
 
 namespace {
 
-// A queue folder as sysfs shows it.
-struct Queue {
-  Queue() {
-    put("io_timeout", "30000\n");
-    put("max_sectors_kb", "128\n");
-    put("max_hw_sectors_kb", "65536\n");
-    put("scheduler", "[mq-deadline] none\n");
+// A device's folder as sysfs shows it.
+struct Number {
+  Number() {
+    std::filesystem::create_directory(folder.path() + "/queue");
+    put("ro", "0\n");
+    put("queue/io_timeout", "30000\n");
+    put("queue/max_sectors_kb", "128\n");
+    put("queue/max_hw_sectors_kb", "65536\n");
+    put("queue/scheduler", "[mq-deadline] none\n");
+    put("queue/write_cache", "write through\n");
+    put("queue/discard_max_hw_bytes", "2199023255040\n");
+    put("queue/discard_max_bytes", "0\n");
   }
   void put(const std::string& name, const std::string& text) { std::ofstream(folder.path() + "/" + name) << text; }
   std::string get(const std::string& name) {
@@ -27,47 +33,85 @@ struct Queue {
     return text;
   }
   // sysfs takes a whole value at a write; a file keeps what lies behind it.
-  bool starts(const std::string& name, const std::string& text) { return get(name).starts_with(text); }
+  bool starts(const std::string& name, const std::string& text) { return get("queue/" + name).starts_with(text); }
+  result<> tune(host::NumberUse use = {}) { return ops::tune(folder.path(), folder.path() + "/node", use); }
   Folder folder;
 };
 
 }  // namespace
 
-TEST_CASE("tuning writes the three queue attributes") {
-  Queue queue;
-  REQUIRE(ops::tune(queue.folder.path()));
-  CHECK(queue.starts("io_timeout", "1000"));
-  CHECK(queue.starts("max_sectors_kb", "1024"));
-  CHECK(queue.starts("scheduler", "none"));
+TEST_CASE("tuning sets every attribute that the number's last user may have left otherwise") {
+  Number number;
+  REQUIRE(number.tune({.flush = true}));
+  CHECK(number.starts("io_timeout", "1000"));
+  CHECK(number.starts("max_sectors_kb", "1024"));
+  CHECK(number.starts("scheduler", "none"));
+  CHECK(number.starts("write_cache", "write back"));
+  CHECK(number.starts("discard_max_bytes", "2199023255040"));
 }
 
 TEST_CASE("tuning writes nothing that is right already") {
-  Queue queue;
-  queue.put("io_timeout", "1000\n");
-  queue.put("max_sectors_kb", "1024\n");
-  queue.put("scheduler", "[none] mq-deadline \n");
-  for (const auto* name : {"io_timeout", "max_sectors_kb", "scheduler"})
-    std::filesystem::last_write_time(queue.folder.path() + "/" + name, std::filesystem::file_time_type());
-  REQUIRE(ops::tune(queue.folder.path()));
-  for (const auto* name : {"io_timeout", "max_sectors_kb", "scheduler"})
-    CHECK(std::filesystem::last_write_time(queue.folder.path() + "/" + name) == std::filesystem::file_time_type());
+  constexpr std::array kNames{"io_timeout", "max_sectors_kb", "scheduler", "write_cache", "discard_max_bytes"};
+  Number number;
+  number.put("queue/io_timeout", "1000\n");
+  number.put("queue/max_sectors_kb", "1024\n");
+  number.put("queue/scheduler", "[none] mq-deadline \n");
+  number.put("queue/discard_max_bytes", "1048576\n");
+  const auto path = [&](const char* name) { return number.folder.path() + "/queue/" + name; };
+  for (const auto* name : kNames) std::filesystem::last_write_time(path(name), std::filesystem::file_time_type());
+  REQUIRE(number.tune());
+  for (const auto* name : kNames)
+    CHECK(std::filesystem::last_write_time(path(name)) == std::filesystem::file_time_type());
 }
 
 TEST_CASE("a device without schedulers is left without") {
-  Queue queue;
-  queue.put("scheduler", "none\n");
-  CHECK(ops::tune(queue.folder.path()));
+  Number number;
+  number.put("queue/scheduler", "none\n");
+  CHECK(number.tune());
+}
+
+TEST_CASE("a device that discards nothing is left so") {
+  Number number;
+  number.put("queue/discard_max_hw_bytes", "0\n");
+  REQUIRE(number.tune());
+  CHECK(number.get("queue/discard_max_bytes") == "0");
 }
 
 TEST_CASE("requests become no larger than the hardware allows") {
-  Queue queue;
-  queue.put("max_hw_sectors_kb", "512\n");
-  REQUIRE(ops::tune(queue.folder.path()));
-  CHECK(queue.starts("max_sectors_kb", "512"));
+  Number number;
+  number.put("queue/max_hw_sectors_kb", "512\n");
+  REQUIRE(number.tune());
+  CHECK(number.starts("max_sectors_kb", "512"));
 }
 
 TEST_CASE("tuning a device that is gone can be tried again") {
-  CHECK(ops::tune("/nonexistent/queue").error().code == errc::unavailable);
+  CHECK(ops::tune("/nonexistent", "/nonexistent", {}).error().code == errc::unavailable);
+}
+
+TEST_CASE("a number that stays read-only under a writable volume is refused by name, with the command that helps") {
+  Number number;
+  number.put("ro", "1\n");
+  number.put("node", "");
+  const auto refused = number.tune();
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::failed_precondition);
+  CHECK_THAT(refused.error().text, ContainsSubstring("blockdev --setrw " + number.folder.path() + "/node"));
+  CHECK(number.tune({.read_only = true}));
+}
+
+TEST_CASE("a device that an earlier user left read-only takes writes after tuning, and the other way round") {
+  if (!test::may_mount()) return;
+  Folder folder;
+  const auto device = test::LoopDevice::attach(test::make_image(folder.path() + "/a"));
+  if (!device) return;
+  const std::string name = std::filesystem::path(device->path()).filename().string();
+  Number number;
+  std::filesystem::remove(number.folder.path() + "/ro");
+  std::filesystem::create_symlink("/sys/block/" + name + "/ro", number.folder.path() + "/ro");
+  for (const bool read_only : {true, false}) {
+    REQUIRE(ops::tune(number.folder.path(), device->path(), {.read_only = read_only}));
+    CHECK(number.get("ro") == (read_only ? "1" : "0"));
+  }
 }
 
 TEST_CASE("a plain file is no device to check for users") {

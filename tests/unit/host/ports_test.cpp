@@ -86,7 +86,7 @@ TEST_CASE("a passphrase of any bytes reaches the helper as it is") {
 TEST_CASE("a device name that could leave sysfs is refused") {
   Ports ports;
   for (const auto* name : {"", "..", "../nbd0", "a/b"})
-    CHECK(ports.get(ports.filesystems->tune(name, "", {})).error().code == errc::invalid_argument);
+    CHECK(ports.get(ports.filesystems->tune(name, {}, "", {})).error().code == errc::invalid_argument);
 }
 
 TEST_CASE("an operation that the helper does not know is refused by name") {

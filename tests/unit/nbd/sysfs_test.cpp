@@ -190,4 +190,30 @@ TEST_CASE("a resize that comes late does not make a device smaller that another 
   CHECK(nbd::work({{"op", "nbd_resize"}, {"index", 1}, {"backend", "mine"}, {"bytes", 4096}, {"sysfs", tree.root()}}));
 }
 
+TEST_CASE("a number that refuses writes is seen, whether it is in use or free") {
+  Tree tree;
+  tree.device(0).file("block/nbd0/pid", "42").file("block/nbd0/ro", "1");
+  tree.device(1).file("block/nbd1/pid", "42").file("block/nbd1/ro", "0");
+  tree.device(2).file("block/nbd2/ro", "1");
+  tree.device(3).file("block/nbd3/ro", "0");
+  const auto all = nbd::read_inventory(tree.root()).value();
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].read_only);
+  CHECK_FALSE(all[1].read_only);
+  CHECK(nbd::read_only_numbers(tree.root()) == std::vector<std::uint32_t>{2});
+}
+
+TEST_CASE("a logical volume above a device is told from other mappings, and its name gives the volume group") {
+  Tree tree;
+  tree.device(3).file("block/nbd3/pid", "42");
+  const std::string at = "block/nbd3/nbd3p2/holders/dm-0/dm/";
+  tree.file(at + "name", "vg--1-root").file(at + "uuid", "LVM-abc");
+  const auto all = nbd::read_inventory(tree.root()).value();
+  REQUIRE(all.front().holders.size() == 1);
+  CHECK(all.front().holders.front().lvm);
+  CHECK(device::volume_group("vg--1-root") == "vg-1");
+  CHECK(device::volume_group("data-lv") == "data");
+  CHECK(device::volume_group("plain") == "plain");
+}
+
 }  // namespace corbd::test

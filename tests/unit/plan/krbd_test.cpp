@@ -197,3 +197,21 @@ TEST_CASE("a key type that the kernel does not know selects the other mounter, b
   // The kernel itself says whether it knows the key.
   CHECK(*choose_kind(Mounter::krbd, 5, key, able) == device::Kind::krbd);
 }
+
+TEST_CASE(
+    "an unstage of a device that the host's LVM uses is refused with the group and the command, whoever staged it") {
+  const bool by_us = GENERATE(true, false);
+  Model model = mapped();
+  model.seen.mounts.clear();
+  model.seen.devices.front().holders.push_back({"dm-0", "vg--1-root", 1 << 29, 253, 0, true});
+  if (by_us)
+    model.record->stagings.clear();
+  else
+    model.record.reset();
+  Decision last;
+  REQUIRE(run(model, Wish(Unstaged{kPath}), &last));
+  const auto* refused = std::get_if<Refusal>(&last);
+  REQUIRE(refused != nullptr);
+  CHECK(refused->error.code == errc::in_use);
+  CHECK_THAT(refused->error.text, ContainsSubstring("vgchange -an vg-1") && ContainsSubstring("global_filter"));
+}

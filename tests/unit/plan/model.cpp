@@ -162,7 +162,10 @@ void Model::apply(const Step& step, const Wish& wish) {
                    REQUIRE(seen.connected);
                    seen.devices.front().size = seen.image_size;
                  },
-                 [&](const step::Tune&) { seen.devices.front().io_timeout_ms = 1000; },
+                 [&](const step::Tune&) {
+                   seen.devices.front().io_timeout_ms = 1000;
+                   seen.devices.front().read_only = record->read_only;
+                 },
                  [&](const step::SetFormatMarker&) {
                    REQUIRE_FALSE(image_has_data);
                    seen.facts.format_marker = marker = record->format;

@@ -60,6 +60,7 @@ TEST_CASE(
   Model model = staged_model();
   const bool was = GENERATE(true, false);
   model.record->read_only = model.record->stagings.front().capability.read_only = was;
+  model.seen.devices.front().read_only = was;
   Staged staged = staged_wish();
   staged.capability.read_only = !was;
   Published published{kPath, "/target", false, staged.capability};
