@@ -52,25 +52,36 @@ bool fits(std::string_view text, std::string_view without) {
 
 }  // namespace
 
+std::vector<std::string> each_monitor(const std::vector<std::string>& monitors) {
+  std::vector<std::string> all;
+  for (const std::string_view entry : monitors) {
+    const bool several = entry.starts_with("[v") && entry.ends_with(']');
+    for (const auto text : pieces(several ? entry.substr(1, entry.size() - 2) : entry)) all.emplace_back(text);
+  }
+  return all;
+}
+
+std::string with_ms_mode(std::string options, const std::vector<std::string>& monitors) {
+  const auto all = pieces(options);
+  const bool chosen = std::ranges::any_of(all, [](auto option) { return option.starts_with("ms_mode="); });
+  if (chosen || kernel_monitors(monitors, false) || !kernel_monitors(monitors, true)) return options;
+  return options + (options.empty() ? "" : ",") + "ms_mode=prefer-crc";
+}
+
 result<std::string> kernel_monitors(const std::vector<std::string>& monitors, bool msgr2) {
   std::string list;
-  for (const auto& entry : monitors) {
-    // "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]" lists the addresses of one monitor.
-    const bool several = entry.starts_with("[v") && entry.ends_with(']');
-    for (const auto text :
-         pieces(several ? std::string_view(entry).substr(1, entry.size() - 2) : std::string_view(entry))) {
-      const std::string address = address_of(text, msgr2);
-      if (!fits(address, ""))
-        return Error{errc::invalid_argument, "config.json has a monitor with a blank in its address"};
-      if (!address.empty()) list += (list.empty() ? "" : ",") + address;
-    }
+  for (const auto& text : each_monitor(monitors)) {
+    const std::string address = address_of(text, msgr2);
+    if (!fits(address, ""))
+      return Error{errc::invalid_argument, "config.json has a monitor with a blank in its address"};
+    if (!address.empty()) list += (list.empty() ? "" : ",") + address;
   }
   if (!list.empty()) return list;
   return Error{errc::failed_precondition,
-               msgr2 ? "the volume's mapOptions ask for msgr2 (ms_mode), but config.json has no msgr2 monitor: add an "
-                       "address with port 3300"
-                     : "config.json has only msgr2 monitors, but the kernel client speaks msgr1 by default: add "
-                       "mapOptions \"krbd:ms_mode=prefer-crc\" to the StorageClass"};
+               msgr2 ? "mapOptions or rbd_default_map_options ask for msgr2 (ms_mode), but config.json has no msgr2 "
+                       "monitor: add an address with port 3300"
+                     : "mapOptions or rbd_default_map_options ask for msgr1 (ms_mode=legacy), but config.json has only "
+                       "msgr2 monitors: add an address with port 6789, or remove the option"};
 }
 
 result<std::string> add_line(const AddLine& of) {

@@ -10,6 +10,13 @@
 
 namespace corbd::krbd {
 
+/// Each address of config.json by itself. An entry may list several, "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]" those of one
+/// monitor.
+std::vector<std::string> each_monitor(const std::vector<std::string>& monitors);
+
+/// The options, with ms_mode=prefer-crc if they name no mode and the monitors speak only msgr2.
+std::string with_ms_mode(std::string options, const std::vector<std::string>& monitors);
+
 /// The monitors of config.json that the kernel gets: addresses of one protocol. That is msgr2 if the options have a
 /// ms_mode other than "legacy". As in Ceph, port 6789 and "v1:" mean the old protocol, 3300 and "v2:" the new one, and
 /// no port means both. failed_precondition: no monitor speaks the protocol.

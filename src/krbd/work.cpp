@@ -12,6 +12,7 @@
 #include "corbd/krbd/kernel_client.hpp"
 #include "corbd/krbd/sysfs.hpp"
 #include "kernel_key.hpp"
+#include "monitors.hpp"
 #include "requests.hpp"
 
 namespace corbd::krbd {
@@ -26,6 +27,12 @@ int write_bus(const std::string& sysfs, const std::string& which, const std::str
   if (!fd && errno == ENOENT) fd = Fd(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
   if (!fd || ::write(fd.get(), line.data(), line.size()) < 0) return errno;
   return 0;
+}
+
+std::string listed(const std::vector<std::string>& all) {
+  std::string text;
+  for (const auto& one : all) text += (text.empty() ? "" : ",") + one;
+  return text;
 }
 
 Error not_mapped(const device::MapArgs& args, int failed) {
@@ -46,7 +53,8 @@ Error not_mapped(const device::MapArgs& args, int failed) {
       return {errc::failed_precondition, doing + ": the image has a feature that the kernel does not know"};
     case EINVAL:
       return {errc::failed_precondition,
-              doing + ": the kernel refuses one of these options, and dmesg names it: " + args.options};
+              doing + ": the kernel refuses one of the monitors' addresses (" + listed(args.monitors) + ")" +
+                  (args.options.empty() ? "" : " or of the options " + args.options) + ": dmesg says which"};
     case ESHUTDOWN:
       return {errc::unavailable, doing +
                                      ": the kernel client is blocklisted. Unmap its other devices (`rbd device list`), "
@@ -70,7 +78,11 @@ result<> check_identity(const std::string& sysfs, const device::MapArgs& args,
                                     " any more: it was renamed, or deleted and made again"};
 }
 
-result<json::object> map(const std::string& sysfs, const device::MapArgs& args) {
+result<json::object> map(const std::string& sysfs, device::MapArgs args) {
+  auto monitors = with_addresses(args.monitors, look_up_host);
+  if (!monitors) return monitors.error();
+  args.monitors = std::move(*monitors);
+  args.options = with_ms_mode(std::move(args.options), args.monitors);
   const auto known = read_inventory(sysfs);
   if (!known) return known.error();
   const auto before = device::of_name(*known, args.name);

@@ -130,6 +130,7 @@ class Clusters final : public image::Clusters {
     return change_blocklist(std::move(access), std::move(entries), std::nullopt, until);
   }
   task<result<image::OwnClients>> end_refused(image::Access access, Until until) override;
+  task<result<std::string>> setting(image::Access access, std::string name, Until until) override;
   task<result<>> prepare(image::Access access, std::size_t images, Until until) override {
     return connections_->prepare(std::move(access), images, until);
   }
@@ -169,6 +170,22 @@ task<result<image::Blocklist>> Clusters::blocklist(image::Access access, Until u
   if (!connections_->gate().spawn(await_and_tell(connections_->blocklist(std::move(*lease)), promise)))
     co_return Error{errc::cancelled, "reading the blocklist: the agent is leaving"};
   co_return co_await future.get(until, "the blocklist of " + cluster_text(access));
+}
+
+task<result<std::string>> Clusters::setting(image::Access access, std::string name, Until until) {
+  auto lease = co_await connections_->lease(access, Connections::Need::any, until);
+  if (!lease) co_return lease.error();
+  BlockingCalls& looks = (*lease)->group->threads->looks;
+  auto job = [held = lease->connection(), name]() -> result<std::string> {
+    std::vector<char> text(256);
+    int r = -ENAMETOOLONG;
+    for (; r == -ENAMETOOLONG && text.size() <= 1 << 16; text.resize(text.size() * 2))
+      r = rados_conf_get(held->cluster, name.c_str(), text.data(), text.size());
+    if (r == -ENOENT) return std::string();
+    if (r < 0) return failure("reading Ceph's option " + name, r);
+    return std::string(text.data());
+  };
+  co_return co_await looks.call(connections_->gate(), std::move(job), until, "reading Ceph's option " + name);
 }
 
 task<result<image::OwnClients>> Clusters::end_refused(image::Access access, Until until) {

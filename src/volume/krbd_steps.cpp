@@ -17,6 +17,23 @@ result<std::string> unmap_options(const Volume& volume) {
 
 }  // namespace
 
+/// As `rbd map` has them: those of ceph.conf or the cluster first, then the volume's. The last of one name counts.
+task<result<std::string>> KrbdSteps::map_options(const Volume& volume) {
+  constexpr const char* kDefaults = "rbd_default_map_options";
+  const auto to = access(volume);
+  if (!to) co_return to.error();
+  const auto found = co_await ports_.clusters.setting(*to, kDefaults, deadline());
+  if (!found) co_return found.error();
+  auto options = cephcsi::parse_kernel_options(*found);
+  if (!options)
+    co_return Error{errc::failed_precondition,
+                    std::string(kDefaults) + " of ceph.conf or of the cluster: " + options.error().text};
+  // The volume's access mode decides, and its own options.
+  if (cephcsi::kernel_read_only(*options)) *options += ",rw";
+  const std::string& own = volume.record->source.kernel.map;
+  co_return *options + (options->empty() || own.empty() ? "" : ",") + own;
+}
+
 task<result<>> KrbdSteps::map(Volume& volume) {
   const Source& source = volume.record->source;
   const auto found = cluster_of(ports_, *volume.record);
@@ -29,7 +46,9 @@ task<result<>> KrbdSteps::map(Volume& volume) {
   args.name = {source.pool, source.ns, source.image};
   args.image = volume.record->key;
   args.read_only = volume.record->read_only;
-  args.options = cephcsi::with_policy(source.kernel.map, cluster->reads);
+  auto options = co_await map_options(volume);
+  if (!options) co_return options.error();
+  args.options = cephcsi::with_policy(std::move(*options), cluster->reads);
   if (volume.server.image() != nullptr) co_await look_at_io_limits(volume);
   // Another client may come during the map, so the planner looks again.
   volume.facts.ownership.reset();

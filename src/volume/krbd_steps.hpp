@@ -12,6 +12,8 @@ class KrbdSteps : StepTools {
   task<result<>> unmap(Volume& volume);
 
  private:
+  task<result<std::string>> map_options(const Volume& volume);
+
   RecordSteps& records_;
 };
 

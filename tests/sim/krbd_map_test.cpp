@@ -178,3 +178,19 @@ TEST_CASE("the node's CRUSH location is passed to librbd") {
   CHECK(scene.world.cluster.options_asked ==
         std::set<std::string>{"crush_location=host=a zone=b", "rbd_read_from_replica_policy=localize"});
 }
+
+TEST_CASE("the cluster's default map options come before the volume's, and make no writable volume read-only") {
+  Scene scene;
+  auto wish = krbd_staged();
+  wish.source.kernel.map = "queue_depth=64";
+  scene.world.cluster.default_map_options = "ms_mode=secure,ro";
+  REQUIRE(scene.want(wish) == errc::ok);
+  CHECK(scene.world.kernel.rbd_options == "ms_mode=secure,ro,rw,queue_depth=64");
+}
+
+TEST_CASE("default map options that only the agent may give are refused by their name") {
+  Scene scene;
+  scene.world.cluster.default_map_options = "name=admin";
+  CHECK_THAT(error_of(scene, krbd_staged()), ContainsSubstring("rbd_default_map_options") && ContainsSubstring("name"));
+  CHECK(scene.world.kernel.devices.empty());
+}

@@ -24,7 +24,7 @@ struct Mapped {
 };
 
 struct MapArgs {
-  std::vector<std::string> monitors;  ///< as in config.json
+  std::vector<std::string> monitors;  ///< as in config.json; names are resolved
   std::string user;                   ///< without "client."
   Secret key;
   image::Name name;  ///< where the image was found; the kernel knows it by name only

@@ -160,6 +160,9 @@ class Clusters {
   virtual task<result<OwnClients>> end_refused(Access, Until) {
     co_return Error{errc::unimplemented, "these clients have no end"};
   }
+  /// An option of Ceph as the connection has it: from ceph.conf, from the cluster (`ceph config`), or from the access.
+  /// Empty: it is not set, or not known.
+  virtual task<result<std::string>> setting(Access, std::string /*name*/, Until) { co_return std::string(); }
   /// Makes connections that have room for so many images, so that open() need not.
   virtual task<result<>> prepare(Access, std::size_t /*images*/, Until) { co_return result<>(); }
   /// Nothing begins on its connections any more: each ends with its last image, and whoever comes next gets a new one.

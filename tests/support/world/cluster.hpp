@@ -135,6 +135,7 @@ class Cluster {
   std::set<std::string> denied;  ///< clients that go on without the rights of their user
   std::optional<std::string> cannot_fence;
   std::set<std::string> without_caps;  ///< users that may connect, and open no image
+  std::string default_map_options;     ///< rbd_default_map_options
 
   /// What a KMS outside of the cluster keeps of a volume, by its ID.
   struct KeptKey {

@@ -20,6 +20,10 @@ class Clusters final : public image::Clusters {
     co_return *found;
   }
 
+  task<result<std::string>> setting(image::Access, std::string name, Until) override {
+    co_return name == "rbd_default_map_options" ? world_.cluster.default_map_options : "";
+  }
+
   task<result<image::Resolved>> locate(image::Access access, image::Reserved reserved, std::string ns,
                                        Until until) override {
     const auto found = std::make_shared<image::Resolved>();

@@ -6,6 +6,7 @@ using namespace corbd;
 using krbd::add_line;
 using krbd::AddLine;
 using krbd::kernel_monitors;
+using krbd::with_ms_mode;
 
 namespace {
 
@@ -60,19 +61,31 @@ TEST_CASE("the kernel gets the monitor addresses of the chosen messenger protoco
       {{"[v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0]"}, "10.0.0.1:6789", "10.0.0.1:3300"},
       {{"v1:10.0.0.1:7000", "v2:10.0.0.1:7001"}, "10.0.0.1:7000", "10.0.0.1:7001"},
       {{"[fd00::1]:6789", "[fd00::1]"}, "[fd00::1]:6789,[fd00::1]:6789", "[fd00::1]:3300"},
-      {{"10.0.0.1:6789,10.0.0.2:6789", "mon.a:3300"}, "10.0.0.1:6789,10.0.0.2:6789", "mon.a:3300"},
+      {{"10.0.0.1:6789,10.0.0.2:6789", "10.0.0.3:3300"}, "10.0.0.1:6789,10.0.0.2:6789", "10.0.0.3:3300"},
   }));
   CHECK(*kernel_monitors(row.monitors, false) == row.old);
   CHECK(*kernel_monitors(row.monitors, true) == row.msgr2);
 }
 
-TEST_CASE("monitors without an address for the protocol are refused, and the error names the option that helps") {
+TEST_CASE("monitors without an address for the protocol are refused, and the error names the option that asks for it") {
   const auto refused = kernel_monitors({"10.0.0.1:3300"}, false);
   REQUIRE_FALSE(refused);
-  CHECK_THAT(refused.error().text, ContainsSubstring("ms_mode=prefer-crc"));
+  CHECK_THAT(refused.error().text, ContainsSubstring("ms_mode=legacy"));
   auto line = plain();
   line.options = "ms_mode=secure";
   CHECK_FALSE(add_line(line));
   line.options = "ms_mode=legacy";
   CHECK(add_line(line));
+}
+
+TEST_CASE("where only msgr2 monitors exist, options without a mode get ms_mode=prefer-crc, and no others") {
+  const std::vector<std::string> msgr2{"10.0.0.1:3300", "v2:10.0.0.2:3301"}, both{"10.0.0.1:3300", "10.0.0.2"};
+  CHECK(with_ms_mode("", msgr2) == "ms_mode=prefer-crc");
+  CHECK(with_ms_mode("queue_depth=64", msgr2) == "queue_depth=64,ms_mode=prefer-crc");
+  CHECK(with_ms_mode("ms_mode=secure", msgr2) == "ms_mode=secure");
+  CHECK(with_ms_mode("", both) == "");
+  auto line = plain();
+  line.monitors = msgr2;
+  line.options = with_ms_mode("", msgr2);
+  CHECK(*add_line(line) == "10.0.0.1:3300,10.0.0.2:3301 name=node,key=client.node,ms_mode=prefer-crc pool image-1 -");
 }
