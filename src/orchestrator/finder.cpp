@@ -1,6 +1,7 @@
 #include "corbd/orchestrator/finder.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
@@ -38,7 +39,7 @@ void Finder::start() {
 }
 
 void Finder::look() {
-  for (const auto& device : volumes_.unclaimed()) {
+  for (const auto& device : waiting()) {
     if (left_.contains(device.volume_id)) continue;
     left_.emplace(device.volume_id, "the agent is asking the API server about it");
     if (!gate_.spawn(find(device.volume_id))) left_.erase(device.volume_id);
@@ -46,8 +47,16 @@ void Finder::look() {
   timer_ = clock_.schedule(clock_.now() + config_.look_every, [this] { look(); });
 }
 
+/// A device of the kernel's client has a server, but its volume cannot be published, expanded or looked at before it is
+/// ours.
+std::vector<volume::Unclaimed> Finder::waiting() const {
+  auto all = volumes_.unclaimed();
+  std::ranges::move(volumes_.left_to_kernel(), std::back_inserter(all));
+  return all;
+}
+
 bool Finder::is_unclaimed(const std::string& volume_id) const {
-  return std::ranges::any_of(volumes_.unclaimed(), [&](const auto& device) { return device.volume_id == volume_id; });
+  return std::ranges::any_of(waiting(), [&](const auto& device) { return device.volume_id == volume_id; });
 }
 
 task<> Finder::find(std::string volume_id) {
@@ -75,7 +84,7 @@ task<result<boost::json::object>> Finder::get(kube::Resource resource, std::stri
 task<result<>> Finder::attempt(std::string volume_id) {
   auto turn = co_await slots_.take({time_point::max(), &stopping_});
   if (!turn) co_return turn.error();
-  const auto all = volumes_.unclaimed();
+  const auto all = waiting();
   const auto device = std::ranges::find(all, volume_id, &volume::Unclaimed::volume_id);
   if (device == all.end()) co_return result<>();
 

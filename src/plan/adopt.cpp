@@ -58,10 +58,15 @@ Decision dismiss(const Situation& view) {
 }
 
 /// There is neither record nor stash. The identifier alone authorises nothing, so the device stays. Its mount goes if
-/// an umount can end.
+/// an umount can end. A device of the kernel's client would be forgotten by that, and keep the image from other nodes.
 std::optional<Decision> umount_unknown(const Situation& view, const std::string& target) {
   const auto* device = view.seen.device();
   const auto of_device = [&](const auto& mount) { return mount.target == target && shows(mount, *device, view.id); };
+  if (!traits(device->kind).identified)
+    return refuse(errc::failed_precondition, device::path(*device) + " is mounted at " + target + ", but driver " +
+                                                 view.policy.driver + " has no record of volume " + view.id +
+                                                 ", and ceph-csi left no image-meta.json: run `umount " + target +
+                                                 "` and `rbd unmap " + device::path(*device) + "` on this node");
   if (!traits(device->kind).rbd_nbd || std::none_of(view.seen.mounts.begin(), view.seen.mounts.end(), of_device))
     return std::nullopt;
   if (!view.seen.facts.served_by_other) return look(Fact::served_by_other);

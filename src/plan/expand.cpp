@@ -4,6 +4,7 @@
 #include "filesystem.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"
+#include "paths.hpp"
 
 namespace corbd::plan {
 namespace {
@@ -32,6 +33,7 @@ Decision not_mounted(const Situation& view) {
 }
 
 Decision unknown_at(const Situation& view, const std::string& path) {
+  if (!view.record && mounted_at(view, path)) return without_record(view, path);
   return refuse(errc::not_found, "volume " + view.id + " is neither staged nor published at " + path);
 }
 

@@ -92,6 +92,7 @@ Decision finish_publish(const Situation& view, const Published& wish, const Stag
 Decision publish(const Situation& view, const Published& wish) {
   const std::string source = staging_target(view.id, wish.path);
   const Staging* staging = view.record ? staging_at(*view.record, wish.path) : nullptr;
+  if (!view.record && mounted_at(view, source)) return without_record(view, source);
   if (staging == nullptr || !staging->complete || !ours_at(view, source))
     return refuse(errc::failed_precondition,
                   "volume " + view.id + " is not staged by this agent at " + wish.path + ": " + kStageAgain);

@@ -1,5 +1,6 @@
 // What is true of a volume now. Every source is at hand and cannot hang.
 #include <algorithm>
+#include <iterator>
 
 #include "volume.hpp"
 
@@ -11,6 +12,8 @@ std::vector<std::string> paths_of(const Wish& wish, const std::string& id) {
   if (const auto* unstaged = std::get_if<Unstaged>(&wish)) return {staging_target(id, unstaged->path)};
   if (const auto* published = std::get_if<Published>(&wish))
     return {staging_target(id, published->path), published->target};
+  if (const auto* expanded = std::get_if<Expanded>(&wish)) return {expanded->path};
+  if (const auto* trimmed = std::get_if<Trimmed>(&wish)) return {trimmed->path};
   if (const auto* unpublished = std::get_if<Unpublished>(&wish)) return {unpublished->target};
   return {};
 }
@@ -33,6 +36,22 @@ result<std::vector<device::Seen>> find_mapped(const Volume& volume, const Ports&
   return device::of_name(*all, {stash.pool, stash.ns, stash.image});
 }
 
+/// The kernel's devices that are mounted at one of the paths.
+result<std::vector<device::Seen>> find_mounted(const Volume& volume, const std::vector<host::Mount>& mounts,
+                                               const std::vector<std::string>& paths, const Ports& ports) {
+  std::vector<host::Mount> there;
+  std::ranges::copy_if(mounts, std::back_inserter(there),
+                       [&](const auto& mount) { return std::ranges::find(paths, mount.target) != paths.end(); });
+  std::vector<device::Seen> found;
+  if (there.empty()) return found;
+  const auto all = ports.kernel.inventory();
+  if (!all) return all.error();
+  for (const auto& one : *all)
+    if (std::ranges::any_of(there, [&](const auto& mount) { return shows(mount, one.seen, volume.id); }))
+      found.push_back(one.seen);
+  return found;
+}
+
 result<> observe_kernel(Observation& seen, const Volume& volume, const Wish& wish, const Ports& ports) {
   auto devices = find_devices(volume, ports, wants_kernel(wish));
   if (!devices) return devices.error();
@@ -43,6 +62,12 @@ result<> observe_kernel(Observation& seen, const Volume& volume, const Wish& wis
   if (volume.record) {
     for (const auto& staging : volume.record->stagings) paths.push_back(staging_target(volume.id, staging.path));
     for (const auto& publish : volume.record->publishes) paths.push_back(publish.target);
+  }
+  // ceph-csi's stash is lost: only what is mounted tells of the kernel's device.
+  if (!volume.record && volume.facts.stash && !*volume.facts.stash && seen.devices.empty()) {
+    auto shown = find_mounted(volume, **mounts, paths, ports);
+    if (!shown) return shown.error();
+    seen.devices = std::move(*shown);
   }
   for (const auto& mount : **mounts) {
     const bool of_device = std::any_of(seen.devices.begin(), seen.devices.end(),

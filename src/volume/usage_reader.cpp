@@ -25,7 +25,13 @@ bool UsageReader::shows_at(const Volume& volume, const std::string& path) const 
 task<result<host::Usage>> UsageReader::read(std::string id, std::string path, Until until) {
   Volume* const known = volumes_.find(id);
   path = ports_.files.real_path(std::move(path));
-  if (known == nullptr || !known->record || !shows_at(*known, path))
+  const bool has_record = known != nullptr && known->record;
+  const auto there = [&](const host::Mount& mount) { return mount.target == path; };
+  if (const auto table = mounts_now(ports_); !has_record && std::ranges::any_of(*table, there))
+    co_return Error{errc::unavailable, "volume " + id + " is mounted at " + path +
+                                           ", but this agent has no record of it yet: it is this agent's once the API "
+                                           "server names it, or with its next stage (restart kubelet on this node)"};
+  if (!has_record || !shows_at(*known, path))
     co_return Error{errc::not_found, "volume " + id + " is neither staged nor published at " + path};
   Volume& volume = *known;
   ++volume.users;

@@ -95,3 +95,30 @@ TEST_CASE("what ceph-csi staged encrypted, or of another image, does not become 
   CHECK(scene.want(krbd_staged()) == errc::failed_precondition);
   CHECK(scene.world.kernel.devices.size() == 1);
 }
+
+TEST_CASE(
+    "a kernel's volume without record and stash keeps its mount and device, and the refusal names both commands") {
+  Scene scene;
+  by_ceph_csi(scene);
+  scene.world.disk.stashes.clear();
+  const auto refused = error_of(scene, unstaged());
+  CHECK_THAT(refused, ContainsSubstring("umount " + plan::staging_target(kId, krbd_staged().path)) &&
+                          ContainsSubstring("rbd unmap /dev/rbd100"));
+  CHECK(scene.world.kernel.mounts.size() == 1);
+  CHECK_THAT(error_of(scene, krbd_staged()), ContainsSubstring("/dev/rbd100") && ContainsSubstring("image-meta.json"));
+  scene.world.kernel.mounts.clear();
+  CHECK(scene.want(unstaged()) == errc::ok);
+}
+
+TEST_CASE("before its first stage here, a volume of ceph-csi is refused with the way to make it this agent's") {
+  Scene scene;
+  by_ceph_csi(scene);
+  CHECK_THAT(error_of(scene, published()), ContainsSubstring("no record") && ContainsSubstring("restart kubelet"));
+  const std::string target = plan::staging_target(kId, krbd_staged().path);
+  CHECK_THAT(error_of(scene, plan::Expanded{target, kGrown}), ContainsSubstring("restart kubelet"));
+  const auto usage = scene.loop.run(scene.world.agent.shell().usage(kId, target, {}));
+  REQUIRE_FALSE(usage);
+  CHECK_THAT(usage.error().text, ContainsSubstring("restart kubelet"));
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
+  CHECK(scene.want(published()) == errc::ok);
+}

@@ -1,6 +1,7 @@
 // Finds volumes that no record names (a new install over ceph-csi, a lost state directory) or whose key is gone (a
 // replaced pod). What the API server says of a device makes the wish that a stage would make, and the planner decides
-// whether the volume is ours. A device carries its volume ID, so nothing is ever listed.
+// whether the volume is ours. A device carries its volume ID, or is mounted at a path that has it, so nothing is ever
+// listed.
 #pragma once
 
 #include <functional>
@@ -63,6 +64,7 @@ class Finder {
   task<> find(std::string volume_id);
   task<result<>> attempt(std::string volume_id);
   task<result<boost::json::object>> get(kube::Resource resource, std::string name, std::string what);
+  std::vector<volume::Unclaimed> waiting() const;
   bool is_unclaimed(const std::string& volume_id) const;
 
   executor control_;

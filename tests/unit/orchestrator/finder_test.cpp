@@ -23,7 +23,8 @@ const std::string kHandle = "volume-1";
 /// One device without a record; it is claimed by the wish that names it.
 class Scripted final : public test::ScriptedVolumes {
   void granted(const std::string& id, const plan::Wish&) override {
-    std::erase_if(devices, [&](const auto& device) { return device.volume_id == id; });
+    for (auto* all : {&devices, &kernel_devices})
+      std::erase_if(*all, [&](const auto& device) { return device.volume_id == id; });
   }
 };
 
@@ -203,4 +204,14 @@ TEST_CASE("the SELinux context with which kubelet staged a volume is one of its 
   scene.finder.start();
   REQUIRE(scene.comes([&] { return !scene.asked.empty(); }));
   CHECK(scene.asked.front().mount_flags.back() == "context=\"u:r:t:s0:c1,c2\"");
+}
+
+TEST_CASE("what ceph-csi staged with the kernel's client is staged as the API server tells, without kubelet") {
+  Scene scene;
+  std::swap(scene.volumes.devices, scene.volumes.kernel_devices);
+  scene.volumes.kernel_devices.front().kind = device::Kind::krbd;
+  scene.finder.start();
+  REQUIRE(scene.comes([&] { return !scene.volumes.wishes.empty() && scene.finder.left().empty(); }));
+  CHECK(scene.asked.front().staging_path == scene.path);
+  CHECK(std::get<plan::Staged>(scene.volumes.wishes.front()).attachment.uid == "uid-1");
 }
