@@ -45,6 +45,14 @@ Condition unserved(const Status& status) {
 
 }  // namespace
 
+std::string text_of_shrunk(const Status& status) {
+  const std::string device = status.device ? device::path(*status.device, status.kind) : "its device";
+  return "another client made the image smaller, to " + std::to_string(*status.shrunk_to) +
+         " bytes: what lay beyond them is gone, and every access of " + device +
+         " there gets an I/O error. End the volume's pods, grow the image back with `rbd resize`, restore what is "
+         "missing from a backup, and check the filesystem";
+}
+
 Condition condition_of(const Status& status) {
   switch (status.health) {
     case Health::failed:
@@ -74,6 +82,7 @@ Condition condition_of(const Status& status) {
     return {Kind::inaccessible, "ClusterUnreachable",
             "the cluster has not answered a request for " + std::to_string(waits) + " s"};
   }
+  if (status.shrunk_to) return {Kind::degraded, "ImageShrunk", text_of_shrunk(status)};
   if (status.turned_read_only)
     return {Kind::degraded, "FilesystemReadOnly",
             "the filesystem turned read-only after an error: end the volume's pods, so that the next stage checks it"};

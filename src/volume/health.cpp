@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "corbd/volume/condition.hpp"
 #include "volume.hpp"
 
 namespace corbd::volume {
@@ -21,6 +22,15 @@ bool is_used(const Record& record, const device::Seen& device, const std::vector
   const auto foreign = [&](const auto& holder) { return !is_own_mapping(holder, record.volume_id); };
   return std::ranges::any_of(device.holders, foreign) ||
          std::ranges::any_of(mounts, [&](const auto& mount) { return shows(mount, device, record.volume_id); });
+}
+
+/// The kernel makes a device of its own client as small as the image. A served device keeps its size.
+std::optional<std::uint64_t> shrunk_to(const Volume& volume, const device::Seen& device) {
+  if (!traits(volume.record->kind).served)
+    return device.size < volume.record->size ? std::optional(device.size) : std::nullopt;
+  const image::Image* const image = volume.server.is_tombstone() ? nullptr : volume.server.image();
+  if (image == nullptr || image->size() >= device.size) return std::nullopt;
+  return image->size();
 }
 
 }  // namespace
@@ -101,6 +111,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.attachment_uid = record.attachment_uid;
   status.in_use = seen != nullptr && is_used(record, *seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
+  if (seen != nullptr) status.shrunk_to = shrunk_to(volume, *seen);
   status.access_lost = volume.server.link() != nullptr && volume.server.link()->state() == device::Link::State::held;
   const image::Image* const image = volume.server.image();
   if (image != nullptr) {
@@ -120,6 +131,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.figures = figures_of(volume);
   status.in_flight = volume.server.link() != nullptr ? volume.server.link()->in_flight() : 0;
   status.last_error = volume.history.last_error;
+  if (!status.last_error && status.shrunk_to) status.last_error = Error{errc::io, text_of_shrunk(status)};
   return status;
 }
 

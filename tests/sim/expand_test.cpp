@@ -1,4 +1,5 @@
 // Volumes that grow, and what is told of how full they are.
+#include "corbd/volume/condition.hpp"
 #include "scene.hpp"
 
 using namespace corbd;
@@ -220,4 +221,29 @@ TEST_CASE(
   scene.world.cluster.resized("id-1");
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.world.kernel.devices.front().size == 3u << 30);
+}
+
+TEST_CASE("an image that another client made smaller is no healthy volume until it has grown back") {
+  const bool by_kernel = GENERATE(false, true);
+  Scene scene;
+  auto wish = test::staged();
+  if (by_kernel) wish.mounter = cephcsi::Mounter::krbd;
+  REQUIRE(scene.want(wish) == errc::ok);
+  const auto bytes = scene.image().size;
+  const auto resized = [&](std::uint64_t to) {
+    scene.image().size = to;
+    if (by_kernel) scene.device().size = to;
+    scene.world.cluster.resized(scene.image().id);
+    scene.loop.advance(std::chrono::seconds(1));
+    CHECK(scene.want(plan::Healed{}) == errc::ok);
+    return *scene.world.agent.shell().status(kId);
+  };
+  const auto shrunk = resized(bytes / 2);
+  CHECK(condition_of(shrunk).reason == "ImageShrunk");
+  REQUIRE(shrunk.last_error);
+  CHECK_THAT(shrunk.last_error->text, ContainsSubstring(std::to_string(bytes / 2)));
+  if (!by_kernel) CHECK(scene.device().size == bytes);
+  const auto whole = resized(bytes);
+  CHECK(condition_of(whole).reason.empty());
+  CHECK_FALSE(whole.last_error);
 }

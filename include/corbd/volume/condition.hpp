@@ -19,4 +19,7 @@ struct Condition {
 
 Condition condition_of(const Status& status);
 
+/// For a status with `shrunk_to`: what that costs, and the way out.
+std::string text_of_shrunk(const Status& status);
+
 }  // namespace corbd::volume

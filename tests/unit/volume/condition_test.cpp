@@ -91,3 +91,16 @@ TEST_CASE("a volume whose filesystem turned read-only is degraded, and the reaso
   CHECK(condition_of(status).kind == Kind::degraded);
   CHECK(condition_of(status).reason == "FilesystemReadOnly");
 }
+
+TEST_CASE(
+    "an image that is smaller than its device is a degraded volume, and the message says what is gone and what to do") {
+  Status status = status_of(Health::staged);
+  status.device = 3;
+  status.size = 16 << 20;
+  status.shrunk_to = 8 << 20;
+  const auto condition = condition_of(status);
+  CHECK(condition.kind == Kind::degraded);
+  CHECK(condition.reason == "ImageShrunk");
+  CHECK_THAT(condition.message,
+             ContainsSubstring("8388608 bytes") && ContainsSubstring("/dev/nbd3") && ContainsSubstring("rbd resize"));
+}
