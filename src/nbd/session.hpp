@@ -34,7 +34,8 @@ class Session final : Budget::Waiter, Batched {
     std::function<void()> stopped;         ///< the state left `serving`
     std::function<void()> ended;           ///< after that, and once the kernel has seen the end of the link
     std::function<void()> idle;            ///< after that, and once no operation of the image is under way
-    std::function<void()> loss_told = {};  ///< a request was answered with the error that a lost cache is worth
+    std::function<void()> loss_told = {};  ///< a request was answered with the error that a lost cache is
+                                           ///< worth; and again when no more requests will be
   };
   using State = device::Link::State;
 

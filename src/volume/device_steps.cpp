@@ -63,11 +63,12 @@ task<result<>> DeviceSteps::start_session(Volume& volume) {
         {{"volume", volume.id},
          {"hint",
           "rbd-nbd died, and writes that its cache had acknowledged but not stored may be lost: the next flush "
-          "of the device fails, so that fsync does not claim that they are stored. A device that sends no flushes (its "
+          "of the device fails, and each in the minute after it, so that fsync does not claim that they are stored. A "
+          "device that sends no flushes (its "
           "queue/write_cache says \"write through\") lost nothing, unless rbd_cache_writethrough_until_flush is off"}});
   // Healing writes into the record that it was told.
   options.on_loss_told = [this, &volume, still] {
-    if (!still.expired()) health_.report_failure(volume, "a flush failed, because rbd-nbd had lost writes");
+    if (!still.expired()) health_.report_failure(volume, "flushes fail for a minute, because rbd-nbd had lost writes");
   };
   auto& devices = ports_.devices.of(kind_of(volume));
   std::unique_ptr<device::Link> link;

@@ -59,14 +59,14 @@ struct Record {
   bool shared = false;  ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
   bool adopting =
       false;  ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
-  bool cache_lost = false;     ///< rbd-nbd died, perhaps with acknowledged writes in its cache, and no flush has failed
-                               ///< since: the next one does, so that its caller hears of that
-  std::string uncached;        ///< address of an rbd-nbd's client that acknowledged nothing before it was stored, by
-                               ///< what was seen while it lived; "": none
-  bool failed = false;         ///< given up: it is never served again, its device answers EIO until it is unstaged
-  std::string boot_id;         ///< the boot whose kernel has the device
-  std::string attachment_uid;  ///< of the VolumeAttachment under which it was served last; empty: not known
-  std::string signed_as;       ///< the UID that our image-meta.json is known to have had; empty: none is known
+  bool cache_lost = false;  ///< rbd-nbd died, perhaps with acknowledged writes in its cache: the next flush fails, and
+                            ///< each in the minute after it, so that every caller hears of that
+  std::string uncached;     ///< address of an rbd-nbd's client that acknowledged nothing before it was stored, by
+                            ///< what was seen while it lived; "": none
+  bool failed = false;      ///< given up: it is never served again, its device answers EIO until it is unstaged
+  std::string boot_id;      ///< the boot whose kernel has the device
+  std::string attachment_uid;           ///< of the VolumeAttachment under which it was served last; empty: not known
+  std::string signed_as;                ///< the UID that our image-meta.json is known to have had; empty: none is known
   device::Kind kind = device::Kind();   ///< of its device, also before there is one
   std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
   std::optional<std::uint64_t>

@@ -71,6 +71,8 @@ void FakeLink::take(std::uint32_t device, const KernelRequest& request) {
   op.request = request.id;
   op.write = request.write;
   op.tells_loss = request.flush && lost_cache_->concerns({.command = nbd::Command::flush}, now_us());
+  if (lost_cache_->is_over(now_us()) && !std::exchange(loss_told_, true) && options_.on_loss_told)
+    asio::post(world_.loop().control(), options_.on_loss_told);
   if (request.flush) return image_.needs_flush() ? image_.flush(op) : op.done(&op, 0);
   const std::uint64_t offset = request.block * kBlockBytes;
   std::memcpy(op.buffer.data(), &request.number, sizeof request.number);
@@ -109,9 +111,7 @@ std::int64_t FakeLink::now_us() const {
 }
 
 void FakeLink::tell_loss() {
-  lost_cache_->told(now_us());
-  if (!std::exchange(loss_told_, true) && options_.on_loss_told)
-    asio::post(world_.loop().control(), options_.on_loss_told);
+  if (lost_cache_->told(now_us()) && options_.on_loss_told) asio::post(world_.loop().control(), options_.on_loss_told);
 }
 
 /// With a keeper there is a moment in which only the books know the answer.
