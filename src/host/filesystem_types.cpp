@@ -235,6 +235,9 @@ constexpr std::array kTypes{
                    .package = "btrfs-progs",
                    .mkfs_options = btrfs_options,
                    .features = kBtrfsWords,
+                   .twice = "another btrfs with its UUID is mounted on this node, and before Linux 6.7 the kernel "
+                            "mounts only one: a clone or a restored snapshot has the UUID of its source. Use it on "
+                            "another node or once the source is unstaged, or give it a UUID of its own (btrfstune -u)",
                    .extent = btrfs_extent,
                    .grow = btrfs_grow},
     FilesystemType{.name = "ext2",
@@ -251,6 +254,12 @@ constexpr std::array kTypes{
 const FilesystemType* filesystem_type(std::string_view name) {
   const auto* found = std::ranges::find(kTypes, name, &FilesystemType::name);
   return found == kTypes.end() ? nullptr : found;
+}
+
+std::optional<Error> mount_refusal(std::string_view fstype, const std::string& device, int error) {
+  const auto* type = filesystem_type(fstype);
+  if (error != EEXIST || type == nullptr || type->twice.empty()) return std::nullopt;
+  return Error{errc::failed_precondition, "mounting " + device + ": " + std::string(type->twice)};
 }
 
 std::string known_filesystems() {

@@ -1,6 +1,7 @@
 // What differs between filesystem types: one row each. Nothing else in the agent knows a type by its name.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@ struct FilesystemType {
   std::string_view mount_option = {};       ///< added to every mount
   std::string_view without_journal = {};    ///< mounts one whose journal cannot be replayed; empty: none does
   std::span<const FeatureWord> features = {};
+  std::string_view twice = {};  ///< why a second one with the same UUID is not mounted (EEXIST), and the way out
   /// The size of one that is mounted at `target`.
   result<Extent> (*extent)(const std::string& device, const std::string& target) = nullptr;
   /// The command that makes one as large as its device, while it is mounted at `target`.
@@ -38,6 +40,8 @@ struct FilesystemType {
 std::string known_filesystems();
 /// The types that can encrypt a folder: for texts.
 std::string encrypting_filesystems();
+/// What a failed mount of that type means beyond its errno; nothing: no more.
+std::optional<Error> mount_refusal(std::string_view fstype, const std::string& device, int error);
 /// Nothing for a type without a row.
 const FilesystemType* filesystem_type(std::string_view name);
 

@@ -72,6 +72,8 @@ result<> configure(int context, const FilesystemType* type, const std::string& d
   }
   if (::fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0) return {};
   const int error = errno;
+  if (type != nullptr)
+    if (auto refused = mount_refusal(type->name, device, error)) return *refused;
   Error failed = mount_failure("mounting " + device, context);
   failed.text += reason(type, device, error);
   return failed;

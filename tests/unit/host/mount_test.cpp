@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
+#include "filesystem_types.hpp"
 #include "ground.hpp"
 #include "mountinfo.hpp"
 #include "ops.hpp"
@@ -395,4 +397,14 @@ TEST_CASE("a filesystem that silently turned read-only is noticed once the table
   REQUIRE(::fsconfig(context.get(), FSCONFIG_CMD_RECONFIGURE, nullptr, nullptr, 0) == 0);
   CHECK(read_only());
   REQUIRE(ops::unmount(place.target));
+}
+
+TEST_CASE("a second filesystem with a UUID that is mounted is refused for good, with the reason and the way out") {
+  const auto refused = host::mount_refusal("btrfs", "/dev/nbd3", EEXIST);
+  REQUIRE(refused);
+  CHECK(refused->code == errc::failed_precondition);
+  CHECK_THAT(refused->text,
+             ContainsSubstring("/dev/nbd3") && ContainsSubstring("UUID") && ContainsSubstring("btrfstune"));
+  CHECK_FALSE(host::mount_refusal("btrfs", "/dev/nbd3", EINVAL));
+  CHECK_FALSE(host::mount_refusal("ext4", "/dev/nbd3", EEXIST));
 }
