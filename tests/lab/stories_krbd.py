@@ -259,6 +259,32 @@ def story_krbd_of_ceph_csi(lab):
     agent.stop()
 
 
+def story_number_left_read_only(lab):
+    """a number that another program left read-only takes the writes of the writable volumes that get it: a new filesystem, and raw block"""
+    device = "/dev/nbd0"
+    image = lab.image("a", size=64 * MIB)
+    agent = lab.agent().start()
+    # Its device exists, unconfigured, once something was there.
+    first = agent.volume(image)
+    first.stage()
+    check(first.device == 0, "the first volume did not get the first number")
+    first.unstage()
+    for name, block in (("b", False), ("c", True)):
+        run(["blockdev", "--setro", device])
+        check(read("/sys/block/nbd0/ro") == "1", "the kernel did not keep the flag")
+        volume = agent.volume(lab.image(name, size=64 * MIB), block=block)
+        volume.stage()
+        volume.publish()
+        check(volume.device == 0, "it did not get that number")
+        check(read("/sys/block/nbd0/ro") == "0", "the device is read-only")
+        with open(volume.target() if block else os.path.join(volume.target(), "x"), "r+b" if block else "wb", buffering=0) as file:
+            file.write(b"corbd" * 1024)
+            os.fsync(file.fileno())
+        volume.unpublish()
+        volume.unstage()
+    agent.stop()
+
+
 def encrypted_krbd(lab, agent, name, passphrase=PASSPHRASE):
     """A static volume of the KMS `default` and `mounter: rbd`, ceph-csi's default for encrypted volumes."""
     return encrypted(lab, agent, name, passphrase=passphrase, options=KRBD)
