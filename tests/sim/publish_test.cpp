@@ -41,7 +41,10 @@ TEST_CASE("a publish has the capability of its stage, but mount flags of its own
   auto flags = published(staged(), "/t");
   flags.capability.mount_flags = "noatime";
   CHECK(scene.want(flags) == errc::ok);
+  flags.capability.mount_flags = "nodev";
+  CHECK(scene.want(flags) == errc::ok);
   CHECK(scene.want(other) == errc::already_exists);
+  CHECK_THAT(scene.error(), ContainsSubstring("it is for many pods, and wanted for one pod only"));
 }
 
 TEST_CASE("a publish that fails for good leaves nothing that blocks another pod") {
