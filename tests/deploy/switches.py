@@ -4,6 +4,7 @@ CLUSTER = [{"clusterID": "ceph", "monitors": ["192.0.2.1:6789"]}]
 SWITCHES = {
     "defaults": {},
     "another kubelet folder": {"kubeletDir": "/data/kubelet"},
+    "kubelet's folders on another disk": {"kubeletLinkedFolders": ["/mnt/data/pods", "/mnt/data/plugins"]},
     "another driver": {"driverName": "blue.rbd.csi.ceph.com", "fullnameOverride": "corbd-blue", "nodeplugin.httpMetrics.containerPort": 9681, "hostPaths.runtime": "/run/corbd-blue"},
     "the kernel's client": {"defaultMounter": "rbd"},
     "every step in the log": {"logLevel": 5},

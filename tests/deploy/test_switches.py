@@ -30,6 +30,13 @@ class Driver(unittest.TestCase):
         # `corbd doctor` in the pod has no part in the agent's flags.
         self.assertEqual((variables(found)["KUBELET_DIR"], variables(found)["PLUGIN_PATH"]), ("/data/kubelet", "/data/kubelet/plugins"))
 
+    def test_folders_of_kubelet_that_are_links_are_mounted_at_their_own_paths(self):
+        found = told_by("kubelet's folders on another disk")
+        mounts = {one["name"]: one for one in agent_of(found)["volumeMounts"]}
+        for name, path in (("kubelet", "/var/lib/kubelet"), ("kubelet-0", "/mnt/data/pods"), ("kubelet-1", "/mnt/data/plugins")):
+            self.assertEqual((mounts[name]["mountPath"], mounts[name]["mountPropagation"]), (path, "Bidirectional"))
+            self.assertEqual(sources(found)[path]["hostPath"], {"path": path, "type": "Directory"})
+
     def test_the_default_mounter_is_a_value(self):
         self.assertIn("--default-mounter=rbd", agent_of(told_by("the kernel's client"))["args"])
 
