@@ -44,10 +44,8 @@ result<std::vector<AddressBlock>> read_blocks(const std::vector<std::string>& te
   for (const auto& text : texts) {
     const auto block = AddressBlock::parse(trimmed(text));
     if (!block) return block.error();
-    const auto covers = [&](const AddressBlock& other) { return other.contains(*block); };
-    if (std::ranges::any_of(blocks, covers)) continue;
-    std::erase_if(blocks, [&](const AddressBlock& other) { return block->contains(other); });
-    blocks.push_back(*block);
+    // One inside another stays: whoever unfences the wider one does not let it in.
+    if (std::ranges::find(blocks, *block) == blocks.end()) blocks.push_back(*block);
   }
   return blocks;
 }

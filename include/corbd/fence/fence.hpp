@@ -20,7 +20,7 @@ inline constexpr std::chrono::seconds kLasting{157784760};
 /// Monitors that know no ranges take one command for each address.
 inline constexpr std::uint64_t kMostAddresses = 65536;
 
-/// Each once, and none that another one contains. invalid_argument names what is wrong with which of them, or that
+/// Each once, also one inside another. invalid_argument names what is wrong with which of them, or that
 /// there is none.
 result<std::vector<AddressBlock>> read_blocks(const std::vector<std::string>& texts);
 /// "90", "90s", "15m", "24h", "7d": at least a second, at most ten years.

@@ -35,9 +35,18 @@ using Texts = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("duplicate and nested blocks are fenced once") {
+TEST_CASE("a block that is named twice counts once, and one inside another counts for itself") {
   const auto read = fence::read_blocks({"10.0.0.7/32", "10.0.1.0/24", "10.0.0.0/24", "10.0.0.0/24", " fd00::1/128 "});
-  CHECK(texts(read.value()) == Texts{"10.0.1.0/24", "10.0.0.0/24", "fd00::1/128"});
+  CHECK(texts(read.value()) == Texts{"10.0.0.7/32", "10.0.1.0/24", "10.0.0.0/24", "fd00::1/128"});
+}
+
+TEST_CASE("an address that was fenced with its block in one request stays fenced when the block is let in") {
+  const auto blocks = fence::read_blocks({"10.0.0.0/24", "10.0.0.7/32"}).value();
+  const auto now = list(fence::to_block(blocks, list({}), false).value());
+  const auto gone = fence::to_unblock({block("10.0.0.0/24")}, now).value();
+  CHECK(texts(gone) == Texts{"10.0.0.0/24"});
+  CHECK(texts(fence::remaining(block("10.0.0.0/24"), now, gone)) == Texts{"10.0.0.7/32"});
+  CHECK(texts(fence::to_unblock(blocks, now).value()) == Texts{"10.0.0.0/24", "10.0.0.7/32"});
 }
 
 TEST_CASE("a request without a block, or with one invalid block, is refused as a whole") {
