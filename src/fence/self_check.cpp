@@ -53,7 +53,20 @@ void add_others(std::vector<Reason>& reasons, const NodeWriters& node) {
   for (const auto& what : node.unseen) reasons.push_back({Cause::unseen, what});
 }
 
-void add_clients(std::vector<Reason>& reasons, const BlocklistEntry& entry, const image::OwnClients& clients) {
+/// The client's own entry: the fence itself is about to go.
+bool is_blocklisted(const image::Blocklist& now, const std::string& client) {
+  const auto wanted = image::entry_of_client(client);
+  return wanted &&
+         std::ranges::any_of(now.entries, [&](const BlocklistEntry& one) { return one.same_target(*wanted); });
+}
+
+void add_clients(std::vector<Reason>& reasons, const BlocklistEntry& entry, const CheckFacts& facts) {
+  const image::OwnClients& clients = facts.clients;
+  for (const auto& client : clients.known)
+    if (covers(entry, client) && std::ranges::find(clients.left, client) == clients.left.end() &&
+        !is_blocklisted(facts.now, client))
+      reasons.push_back({Cause::ending_early, "the blocklist has no entry of its own for the agent's dead client " +
+                                                  client + ", which somebody removed: check again, which adds it"});
   for (const auto& client : clients.left)
     if (covers(entry, client))
       reasons.push_back({Cause::own_client, "the agent's own client " + client + " has not ended yet: check again"});
@@ -98,7 +111,7 @@ std::vector<CheckedFence> self_check(const CheckFacts& facts) {
     auto& reasons = fences.emplace_back(CheckedFence{entry}).reasons;
     add_volumes(reasons, facts.node, facts.now.fsid);
     add_devices(reasons, facts.node, facts.now.fsid);
-    add_clients(reasons, entry, facts.clients);
+    add_clients(reasons, entry, facts);
     add_others(reasons, facts.node);
     add_entry(reasons, entry, facts);
   }

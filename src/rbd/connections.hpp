@@ -181,6 +181,7 @@ class Connections {
   task<> record_one(Lease lease, std::shared_ptr<Attempt> attempt);
   task<> refill_spares();
   void drop_refused(const image::Blocklist& now);
+  void fence_anew(const image::Blocklist& now);
   bool may_write(const std::string& uuid) const;
   image::OwnClients own_clients(const std::string& fsid) const;
   task<> fence_all(Lease lease, std::shared_ptr<Attempt> attempt);

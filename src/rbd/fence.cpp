@@ -130,10 +130,27 @@ image::OwnClients Connections::own_clients(const std::string& fsid) const {
   return own;
 }
 
+/// Their entries were removed before their time: `ceph osd blocklist clear` does that, and another tool's unfencing.
+void Connections::fence_anew(const image::Blocklist& now) {
+  std::vector<std::string> unlisted;
+  for (const auto& one : incarnations_.all()) {
+    if (one.fsid != now.fsid || one.state != Incarnation::State::fenced) continue;
+    const auto entries = entries_to_cut_off(one);
+    const auto is_listed = [&](const image::BlocklistEntry& entry) {
+      return std::ranges::any_of(now.entries, [&](const auto& there) { return there.same_target(entry); });
+    };
+    if (!entries || std::ranges::all_of(*entries, is_listed)) continue;
+    log::warning("incarnation.unlisted", {{"cluster", one.cluster_id}, {"address", one.addresses.front()}});
+    unlisted.push_back(one.uuid);
+  }
+  for (const auto& uuid : unlisted) incarnations_.set_state(uuid, Incarnation::State::dead);
+}
+
 task<result<image::OwnClients>> Connections::end_refused(Lease lease, Until until) {
   const auto now = co_await blocklist(Lease(*this, lease.connection()));
   if (!now) co_return now.error();
   drop_refused(*now);
+  fence_anew(*now);
   if (auto fenced = co_await fence(Lease(*this, lease.connection()), until); !fenced) co_return fenced.error();
   co_return own_clients(lease->fsid);
 }

@@ -43,10 +43,23 @@ class Monitors final : public still::Clusters {
     }
     co_return results;
   }
-  task<result<image::OwnClients>> end_refused(image::Access, Until) override { co_return clients; }
+  /// As the real agent, it blocklists those that have ended.
+  task<result<image::OwnClients>> end_refused(image::Access, Until) override {
+    if (clients)
+      for (const auto& client : clients->known) {
+        auto entry = image::entry_of_client(client).value();
+        entry.until = clock + image::kLongestAway;
+        if (std::ranges::find(clients->left, client) == clients->left.end() &&
+            std::ranges::none_of(now.entries, [&](const auto& one) { return one.same_target(entry); }))
+          now.entries.push_back(std::move(entry));
+      }
+    co_return clients;
+  }
+  /// Without the entries of single clients.
   std::vector<std::string> listed() const {
     std::vector<std::string> all;
-    for (const auto& entry : now.entries) all.push_back(entry.text());
+    for (const auto& entry : now.entries)
+      if (entry.kind != image::BlocklistEntry::Kind::client) all.push_back(entry.text());
     return all;
   }
 
