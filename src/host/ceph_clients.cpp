@@ -146,13 +146,28 @@ void add_programs(CephClients& found, const std::vector<fs::path>& processes, in
   }
 }
 
+/// A sandbox with a TCP of its own, as gVisor's, sends its guests' packets through a packet socket of its pod's network
+/// namespace. Those of the host's are a DHCP client's, or a switch's.
+void add_packet_sockets(CephClients& found, const fs::path& process) {
+  const auto text = read_file((process / "net/packet").string(), kMostSockets);
+  if (text && std::ranges::count(*text, '\n') <= 1) return;
+  if (!text && text.error().code == errc::not_found) return;  // a kernel without packet sockets
+  found.unseen.push_back(
+      "Ceph clients with a TCP of their own, such as gVisor's, in the network namespace of process " +
+      process.filename().string() + ": " + (text ? "it has a packet socket: end that pod" : text.error().text));
+}
+
 /// A file below net/ has another number in each network namespace.
-void add_sockets(CephClients& found, const std::vector<fs::path>& processes) {
+void add_sockets(CephClients& found, const std::vector<fs::path>& processes, const std::string& root) {
   std::set<ino_t> seen;
+  struct stat host{};
+  const bool host_known = ::stat((root + "/proc/1/net/tcp").c_str(), &host) == 0;
   for (const auto& process : processes) {
     struct stat table{};
     if (::stat((process / "net/tcp").c_str(), &table) == 0) {
-      if (seen.insert(table.st_ino).second) add_unsent(found, process / "net");
+      if (!seen.insert(table.st_ino).second) continue;
+      add_unsent(found, process / "net");
+      if (!host_known || table.st_ino != host.st_ino) add_packet_sockets(found, process);
       continue;
     }
     // One that has ended, or ends, is in no namespace any more.
@@ -170,6 +185,27 @@ std::optional<bool> is_module_used(const std::string& root, const std::string& n
   const auto users = sysfs::attribute(folder / "refcnt");
   const auto count = users ? sysfs::number<int>(*users) : std::nullopt;
   return count ? std::optional(*count != 0) : std::nullopt;
+}
+
+/// Whoever holds the kernel's end of a network device can be a machine that needs no KVM: QEMU's emulation, User Mode
+/// Linux.
+void add_tunnels(CephClients& found, const std::vector<fs::path>& processes, const std::string& root) {
+  std::error_code failed;
+  const auto devices = read_file(root + "/proc/misc", kMostSockets);
+  const bool built_in =
+      devices && devices->find(" tun\n") != std::string::npos && !fs::exists(root + "/sys/module/tun", failed);
+  if (!built_in && !is_module_used(root, "tun").value_or(true)) return;
+  const std::string what = "Ceph clients in a machine without KVM, which a network device of its own would serve: ";
+  for (const auto& process : processes) {
+    const std::string name = "process " + process.filename().string();
+    for (fs::directory_iterator fd(process / "fd", failed), end; !failed && fd != end; fd.increment(failed)) {
+      std::error_code gone;
+      if (fs::read_symlink(fd->path(), gone) == "/dev/net/tun")
+        found.unseen.push_back(what + name + " has /dev/net/tun open: end it");
+    }
+    if (failed && !has_ended(failed)) found.unseen.push_back(what + "whether " + name + " has one is not readable");
+    failed.clear();
+  }
 }
 
 void add_kernel(CephClients& found, const std::string& root) {
@@ -206,7 +242,8 @@ CephClients find_ceph_clients(const std::string& root, int own) {
   const auto all = processes(found, root);
   add_programs(found, all, own);
   add_kernel(found, root);
-  add_sockets(found, all);
+  add_sockets(found, all, root);
+  add_tunnels(found, all, root);
   std::ranges::sort(found.unseen);
   const auto repeated = std::ranges::unique(found.unseen);
   found.unseen.erase(repeated.begin(), repeated.end());

@@ -92,6 +92,36 @@ TEST_CASE("a kernel that does not count the users of KVM may have virtual machin
   CHECK(node.look().unseen.size() == 1);
 }
 
+TEST_CASE("a sandbox with a TCP of its own hides its clients, and the host's own packet sockets do not") {
+  const Node node;
+  const std::string header = "sk       RefCnt Type Proto  Iface R Rmem   User   Inode\n";
+  const std::string socket = "00000000 3      3    0003   2     1 0      0      4711\n";
+  node.put("proc/1/net/packet", header + socket);
+  node.process(50, {"pause"});
+  node.sockets(50, "");
+  node.put("proc/50/net/packet", header);
+  CHECK(node.look().unseen.empty());
+  node.put("proc/50/net/packet", header + socket);
+  REQUIRE(node.look().unseen.size() == 1);
+  CHECK_THAT(node.look().unseen.front(), ContainsSubstring("process 50: it has a packet socket"));
+}
+
+TEST_CASE("a process that holds a network device of its own may be a machine without KVM") {
+  const Node node;
+  node.process(50, {"qemu-system-x86"});
+  fs::create_directories(node.root.path() + "/proc/50/fd");
+  fs::create_symlink("/dev/net/tun", node.root.path() + "/proc/50/fd/7");
+  CHECK(node.look().unseen.empty());
+  node.put("sys/module/tun/refcnt", "0\n");
+  CHECK(node.look().unseen.empty());
+  node.put("sys/module/tun/refcnt", "1\n");
+  REQUIRE(node.look().unseen.size() == 1);
+  CHECK_THAT(node.look().unseen.front(), ContainsSubstring("process 50 has /dev/net/tun open"));
+  fs::remove_all(node.root.path() + "/sys/module/tun");
+  node.put("proc/misc", "235 autofs\n200 tun\n");
+  CHECK(node.look().unseen.size() == 1);
+}
+
 TEST_CASE("a port that listens on another address hides no data that is to be sent") {
   const Node node;
   node.sockets(1,
