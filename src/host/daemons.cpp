@@ -2,7 +2,9 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -41,13 +43,22 @@ bool says(const std::vector<std::string>& arguments, const std::string& name, co
   return false;
 }
 
-/// Only a process of the agent's own user namespace that has CAP_SYS_ADMIN can give the kernel a link. A pod's process
-/// can have rbd-nbd's name and arguments all the same. CapEff counts in the process's own user namespace.
+/// Only the agent's own user, root, in the agent's own user namespace, with CAP_SYS_ADMIN, can give the kernel a link.
+/// A pod's process can have rbd-nbd's name and arguments all the same, and CapEff counts in the process's own user
+/// namespace. Without CAP_SYS_PTRACE the agent cannot read which one that is. Then the process's owner tells, and the
+/// map of its user IDs.
 bool may_serve(const std::string& root, const std::string& process) {
   std::error_code failed;
+  struct stat owner{};
+  if (::stat(process.c_str(), &owner) != 0 || owner.st_uid != ::geteuid()) return false;
   const auto own = fs::read_symlink(root + "/proc/self/ns/user", failed);
   const auto its = failed ? own : fs::read_symlink(process + "/ns/user", failed);
   if (!failed && own != its) return false;
+  if (failed) {
+    const auto own_map = read_file(root + "/proc/self/uid_map", kMaxText);
+    const auto its_map = read_file(process + "/uid_map", kMaxText);
+    if (!own_map || !its_map || *own_map != *its_map) return false;
+  }
   return (capabilities_of(process).value_or(0) >> CAP_SYS_ADMIN & 1) != 0;
 }
 

@@ -15,8 +15,11 @@ namespace ops = host::ops;
 
 namespace {
 
-/// A /proc and a /sys of our own.
+constexpr const char* kAllUsers = "         0          0 4294967295\n";
+
+/// A /proc and a /sys of our own, where no link of a namespace can be read.
 struct Root {
+  Root() { put("proc/self/uid_map", kAllUsers); }
   test::Folder folder;
   void put(const std::string& path, const std::string& text) {
     const std::filesystem::path file(folder.path() + "/" + path);
@@ -29,6 +32,7 @@ struct Root {
     for (const auto& one : arguments) line += one + '\0';
     put("proc/" + std::to_string(pid) + "/comm", comm + "\n");
     put("proc/" + std::to_string(pid) + "/cmdline", line);
+    put("proc/" + std::to_string(pid) + "/uid_map", kAllUsers);
     put("proc/" + std::to_string(pid) + "/status", "Name:\t" + comm + "\nCapEff:\t" + capabilities + "\nSeccomp:\t0\n");
   }
   void user_namespace(const std::string& process, const std::string& of) {
@@ -78,6 +82,22 @@ TEST_CASE("a process that cannot serve a device does not count as its rbd-nbd, w
   root.process(13, "rbd-nbd", arguments);
   root.user_namespace("13", "4026531837");
   CHECK(root.serving(7, "volume") == std::vector{13});
+}
+
+TEST_CASE("without a readable namespace, the owner and the user IDs of a process tell whether it can serve a device") {
+  Root root;
+  const std::vector<std::string> arguments{"rbd-nbd", "attach", "--device", "/dev/nbd7"};
+  root.process(10, "rbd-nbd", arguments);
+  CHECK(root.serving(7, "volume") == std::vector{10});
+  root.put("proc/10/uid_map", "         0       1000          1\n");
+  CHECK(root.serving(7, "volume").empty());
+  std::filesystem::remove(root.folder.path() + "/proc/10/uid_map");
+  CHECK(root.serving(7, "volume").empty());
+  root.process(11, "rbd-nbd", arguments);
+  CHECK(root.serving(7, "volume") == std::vector{11});
+  if (::geteuid() != 0) return;
+  REQUIRE(::chown((root.folder.path() + "/proc/11").c_str(), 1000, 1000) == 0);
+  CHECK(root.serving(7, "volume").empty());
 }
 
 TEST_CASE("a dismissed rbd-nbd gets SIGTERM, and the caller waits for its end") {
