@@ -223,6 +223,11 @@ TEST_CASE("a client that its node's fence refuses is ended, and cut off by an en
   REQUIRE(entry != nullptr);
   CHECK(entry->kind == image::BlocklistEntry::Kind::client);
   CHECK(entry->until > std::chrono::system_clock::now() + 6 * std::chrono::hours(24));
+  // Somebody clears the blocklist, and the next check adds the entry anew.
+  root.tell({{"prefix", "osd blocklist"}, {"blocklistop", "rm"}, {"addr", client}});
+  CHECK(agent.run(agent.clusters->blocklist(access(), agent.in(20s))).value().find(client) == nullptr);
+  REQUIRE(end_refused());
+  CHECK(agent.run(agent.clusters->blocklist(access(), agent.in(20s))).value().find(client) != nullptr);
   REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
 }
 
