@@ -19,6 +19,8 @@
 namespace corbd::cli {
 namespace {
 
+constexpr const char* kHelper = "helper";
+
 std::string begins_with_slash(const std::string& path) {
   return path.starts_with('/') ? std::string() : path + " does not begin with /";
 }
@@ -194,8 +196,9 @@ Command parse(int argc, char** argv, const std::string& version) {
   std::vector<std::string> words(argv, argv + argc);
   const std::string name = argc > 0 ? std::filesystem::path(words[0]).filename().string() : "";
   const bool is_cephcsi = name == "cephcsi";
-  // Nomad calls a file of its folder of plugins, which is a link to this program.
-  if (name == "corbd-" + std::string(kHostVolume)) words.insert(words.begin() + 1, kHostVolume);
+  // Nomad calls a file of its folder of plugins, which is a link to this program. Its helpers have the link's name too.
+  const bool is_helper = argc > 1 && words[1] == kHelper;
+  if (name == "corbd-" + std::string(kHostVolume) && !is_helper) words.insert(words.begin() + 1, kHostVolume);
   if (is_cephcsi && (argc == 1 || words[1].starts_with('-')))
     return parse_cephcsi(std::span(words).subspan(1), version);
   CLI::App app{"corbd: Ceph RBD volumes over the kernel's NBD driver, for Kubernetes and Nomad nodes"};
@@ -214,7 +217,7 @@ Command parse(int argc, char** argv, const std::string& version) {
   add_csi(app, chosen);
   add_version(app, chosen);
   const auto* doctor_command = add_doctor(app, run, doctor);
-  const auto* helper_command = app.add_subcommand("helper", "The agent's own child process")->group("");
+  const auto* helper_command = app.add_subcommand(kHelper, "The agent's own child process")->group("");
   add_describe(app, version);
   try {
     std::vector<char*> pointers;

@@ -70,12 +70,16 @@ Words with(Words words, std::initializer_list<std::string> more) {
   return words;
 }
 
-/// `corbd run` with these words.
-cli::Command corbd_run(Words words) {
-  words.insert(words.begin(), {"corbd", "run", "--nodeid=n"});
+cli::Command parsed(Words words) {
   std::vector<char*> arguments;
   for (auto& word : words) arguments.push_back(word.data());
   return cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0");
+}
+
+/// `corbd run` with these words.
+cli::Command corbd_run(Words words) {
+  words.insert(words.begin(), {"corbd", "run", "--nodeid=n"});
+  return parsed(std::move(words));
 }
 
 }  // namespace
@@ -315,13 +319,9 @@ TEST_CASE("durations are parsed as Go parses them") {
 }
 
 TEST_CASE("a program named cephcsi accepts ceph-csi's command line and corbd's subcommands") {
-  const auto parsed = [](Words words) {
-    std::vector<char*> arguments;
-    for (auto& word : words) arguments.push_back(word.data());
-    return cli::parse(static_cast<int>(arguments.size()), arguments.data(), "0");
-  };
   CHECK(std::holds_alternative<cli::Liveness>(parsed({"/usr/local/bin/cephcsi", "-type=liveness"})));
   CHECK(std::holds_alternative<cli::Helper>(parsed({"/usr/local/bin/cephcsi", "helper"})));
+  CHECK(std::holds_alternative<cli::Helper>(parsed({"/opt/plugins/corbd-host-volume", "helper"})));
   // The doctor takes the default mounter of an agent with the same program name.
   CHECK(std::get<doctor::Options>(parsed({"/usr/local/bin/cephcsi", "doctor"})).default_mounter ==
         cephcsi::Mounter::krbd);
@@ -361,4 +361,12 @@ TEST_CASE("`corbd run` accepts ceph-csi's flags, and records which of them it ig
   CHECK(run.fencing);
   CHECK(run.domainlabels == "a/zone");
   CHECK(run.addons_endpoint.empty());
+}
+
+TEST_CASE("a link for Nomad stands for the subcommand in each of its operations") {
+  for (const char* operation : {"fingerprint", "create", "delete"}) {
+    const auto command = parsed({"/opt/plugins/corbd-host-volume", operation});
+    REQUIRE(std::holds_alternative<mounting::Options>(command));
+    CHECK(std::get<mounting::Options>(command).operation == operation);
+  }
 }
