@@ -8,7 +8,7 @@ capability {
   attachment_mode = "file-system"
 }
 
-# The keys of a file of /etc/corbd/mounts.d, without `dir`.
+# The keys of a file of /etc/corbd/mounts.d, without `dir`. The client's /etc/corbd/host-volumes.conf must allow them.
 parameters = {
   image   = "rbd/db"
   options = "noatime"

@@ -75,6 +75,7 @@ void add_mounts(CLI::App& app, mounting::Options& into) {
   host_volume->add_option("operation", into.operation, "What Nomad asks for")
       ->required()
       ->check(CLI::IsMember({"fingerprint", "create", "delete"}));
+  host_volume->add_option("--rules", into.rules, "File with what Nomad's users may ask for")->capture_default_str();
 
   auto* list = add_mounting(app, into, What::list, "mounts", "List what corbd mount has mounted, and its state");
   list->add_option("-o,--output", into.output, "Output format")

@@ -1,12 +1,15 @@
 #include "host_volume.hpp"
 
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <charconv>
 #include <cstdlib>
 #include <iostream>
+#include <tuple>
 
 #include "corbd/core/display.hpp"
+#include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
 #include "version.hpp"
 #include "work.hpp"
@@ -18,6 +21,49 @@ namespace json = boost::json;
 
 // Nomad kills the plugin after 60 s.
 constexpr int kWithin = 50;
+constexpr std::size_t kLargestRules = 64 << 10;
+
+Error refused_parameter(std::string_view key, const std::string& why) {
+  return {errc::invalid_argument, "the volume's parameter " + printable(std::string(key)) + why};
+}
+
+/// Attributes may be several, and Nomad's parameters have each key once: attribute.1, attribute.2.
+std::string_view key_of_parameter(std::string_view key) {
+  constexpr std::string_view attribute = "attribute.";
+  const auto number = key.substr(std::min(attribute.size(), key.size()));
+  const bool numbered = key.starts_with(attribute) && !number.empty() &&
+                        std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
+  return numbered ? attribute.substr(0, attribute.size() - 1) : key;
+}
+
+bool has(const std::vector<std::string>& allowed, std::string_view one) {
+  return std::ranges::find(allowed, one) != allowed.end();
+}
+
+Error not_allowed(std::string_view key, const std::string& value, const char* rule) {
+  return {errc::permission_denied,
+          std::string(key) + " '" + printable(value) +
+              "' is not allowed on this client: its rules for host volumes do not list it among the " + rule};
+}
+
+result<> check_allowed(const MountSpec& spec, const HostVolumeRules& rules) {
+  if (!has(rules.users, spec.user)) return not_allowed("user", spec.user, "users");
+  const auto pool = pool_of(spec);
+  if (!pool) return pool.error();
+  const bool any_pool = has(rules.pools, "*");
+  if (pool->empty() && !any_pool) return not_allowed("image", spec.image, "pools, where only * allows an ID");
+  if (!any_pool && !has(rules.pools, *pool)) return not_allowed("pool", *pool, "pools");
+  const MountSpec plain;
+  for (const auto& [key, file, before] :
+       {std::tuple("conf", spec.conf, plain.conf), std::tuple("keyring", spec.keyring, plain.keyring),
+        std::tuple("passphrase-file", spec.passphrase_file, plain.passphrase_file)})
+    if (file != before && !has(rules.files, file)) return not_allowed(key, file, "files");
+  for (const auto& attribute : spec.attributes) {
+    const std::string name = attribute.substr(0, attribute.find('='));
+    if (!has(rules.attributes, name)) return not_allowed("attribute", name, "attributes");
+  }
+  return {};
+}
 
 result<MountSpec> spec_of_parameters(const std::string& text, const std::string& dir) {
   boost::system::error_code failed;
@@ -26,18 +72,21 @@ result<MountSpec> spec_of_parameters(const std::string& text, const std::string&
   if (parameters == nullptr || !parameters->contains("image"))
     return Error{errc::invalid_argument,
                  "the volume has no image: give it `parameters { image = \"rbd/db\" }` in its specification"};
-  std::string file = "dir = " + dir + "\n";
+  MountSpec spec;
+  spec.user.clear();
   for (const auto& [key, value] : *parameters) {
     const auto* word = value.if_string();
-    const bool one_line = word != nullptr && word->find('\n') == json::string::npos;
-    if (!one_line || key == "dir")
-      return Error{errc::invalid_argument,
-                   "the volume's parameter " + printable(std::string(key)) +
-                       (key == "dir" ? " is Nomad's to choose: leave it out" : " is not a text of one line")};
-    file += std::string(key.substr(0, key.find('.'))) + " = " + std::string(*word) + "\n";
+    const bool one_line = word != nullptr && std::ranges::none_of(*word, [](unsigned char c) { return c < ' '; });
+    if (!one_line) return refused_parameter(key, " is not a text of one line");
+    const std::string_view known = key_of_parameter(key);
+    if (known == "dir") return refused_parameter(key, " is Nomad's to choose: leave it out");
+    if (const auto wrong = assign(spec, known, std::string(*word)); !wrong.empty())
+      return Error{errc::invalid_argument, "the volume's parameters: " + wrong};
   }
-  auto spec = parse_mount_file(file);
-  if (!spec) return with_context("the volume's parameters, a line for each and one for its folder", spec.error());
+  if (spec.user.empty())
+    return Error{errc::invalid_argument,
+                 "the volume names no Ceph user: give it `user = \"nomad\"` among its parameters"};
+  spec.dir = dir;
   return spec;
 }
 
@@ -67,8 +116,25 @@ task<result<std::uint64_t>> create(Mounter& mounter, HostVolume volume, Until un
 /// Nomad also deletes what a create could not make.
 task<result<>> remove(Mounter& mounter, std::string dir, Until until) {
   const auto unmounted = co_await unmount_one(mounter, dir, until);
-  if (!unmounted && unmounted.error().code != errc::not_found) co_return unmounted.error();
+  if (unmounted) co_return result<>();
+  if (unmounted.error().code != errc::not_found) co_return unmounted.error();
+  const auto claims = co_await mounter.manager().claims();
+  if (!claims) co_return claims.error();
+  for (const auto& claim : *claims)
+    if (claim.user == dir || claim.target == dir) co_return unmounted.error();
   co_return result<>();
+}
+
+result<HostVolumeRules> read_rules(const std::string& path) {
+  const auto text = read_file(path, kLargestRules);
+  if (!text && text.error().code == errc::not_found)
+    return Error{errc::permission_denied,
+                 "this client allows nothing to Nomad's users: write `users = ...` and "
+                 "`pools = ...` into " +
+                     path + " (docs/standalone.md)"};
+  auto rules = text ? parse_host_volume_rules(*text) : result<HostVolumeRules>(text.error());
+  if (!rules) return with_context(path, rules.error());
+  return rules;
 }
 
 int refused(const Error& error) {
@@ -78,7 +144,30 @@ int refused(const Error& error) {
 
 }  // namespace
 
-result<HostVolume> host_volume_of(const std::string& operation,
+result<HostVolumeRules> parse_host_volume_rules(std::string_view text) {
+  HostVolumeRules rules;
+  std::size_t number = 0;
+  for (const auto piece : pieces(text, '\n')) {
+    ++number;
+    const auto line = trimmed(piece);
+    if (line.empty() || line.front() == '#') continue;
+    const auto equals = line.find('=');
+    const auto key = trimmed(line.substr(0, equals));
+    auto* list = key == "users"        ? &rules.users
+                 : key == "pools"      ? &rules.pools
+                 : key == "files"      ? &rules.files
+                 : key == "attributes" ? &rules.attributes
+                                       : nullptr;
+    if (equals == line.npos || list == nullptr)
+      return Error{errc::invalid_argument,
+                   "line " + std::to_string(number) + ": it is not users, pools, files or attributes = ONE, ANOTHER"};
+    for (const auto one : pieces(line.substr(equals + 1), ','))
+      if (!trimmed(one).empty()) list->emplace_back(trimmed(one));
+  }
+  return rules;
+}
+
+result<HostVolume> host_volume_of(const std::string& operation, const result<HostVolumeRules>& rules,
                                   const std::function<std::string(const char* name)>& variable) {
   const auto dir = folder_of(variable);
   if (!dir) return dir.error();
@@ -87,6 +176,8 @@ result<HostVolume> host_volume_of(const std::string& operation,
   if (operation == "delete") return volume;
   auto spec = spec_of_parameters(variable("DHV_PARAMETERS"), *dir);
   if (!spec) return spec.error();
+  if (!rules) return rules.error();
+  if (auto allowed = check_allowed(*spec, *rules); !allowed) return allowed.error();
   volume.spec = std::move(*spec);
   const std::string least = variable("DHV_CAPACITY_MIN_BYTES");
   std::from_chars(least.data(), least.data() + least.size(), volume.min_bytes);
@@ -98,7 +189,7 @@ int serve_host_volume(const Options& ask) {
     std::cout << json::serialize(json::object{{"version", CORBD_VERSION}}) << std::endl;
     return 0;
   }
-  const auto volume = host_volume_of(ask.operation, [](const char* name) {
+  const auto volume = host_volume_of(ask.operation, read_rules(ask.rules), [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);
   });

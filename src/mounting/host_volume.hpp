@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "corbd/mounting/mounting.hpp"
 
@@ -14,9 +17,20 @@ struct HostVolume {
   std::uint64_t min_bytes = 0;  ///< capacity_min; 0: any size
 };
 
+/// What this client lets Nomad's users ask for. Whoever may create a host volume in any namespace of Nomad chooses its
+/// parameters, and root carries them out.
+struct HostVolumeRules {
+  std::vector<std::string> users;       ///< of Ceph
+  std::vector<std::string> pools;       ///< "*": any, and volumes that are named by their ID
+  std::vector<std::string> files;       ///< that conf, keyring and passphrase-file may name
+  std::vector<std::string> attributes;  ///< by name
+};
+/// A file as those of mounts.d, with lists: "pools = rbd, nomad". invalid_argument names the line.
+result<HostVolumeRules> parse_host_volume_rules(std::string_view text);
+
 /// `variable` is of the environment; empty: unset. invalid_argument: it lacks something, or the volume's parameters
-/// are not the keys of a file of mounts.d.
-result<HostVolume> host_volume_of(const std::string& operation,
+/// are not the keys of a file of mounts.d. permission_denied: `rules` do not allow it.
+result<HostVolume> host_volume_of(const std::string& operation, const result<HostVolumeRules>& rules,
                                   const std::function<std::string(const char* name)>& variable);
 
 /// Exit code as run(). Only the answer goes to stdout.

@@ -93,8 +93,15 @@ struct BoolField {
 };
 constexpr BoolField kBools[] = {{"read-only", &MountSpec::read_only}, {"block", &MountSpec::block}};
 
-/// Puts the value into its field. What is wrong with the line, or nothing.
-std::string assign_line(MountSpec& spec, const std::string& key, const std::string& value) {
+}  // namespace
+
+result<std::string> pool_of(const MountSpec& spec) {
+  auto name = named(spec.image);
+  if (!name) return name.error();
+  return std::move(name->pool);
+}
+
+std::string assign(MountSpec& spec, std::string_view key, const std::string& value) {
   for (const auto& text : kTexts)
     if (key == text.key) {
       spec.*text.field = value;
@@ -103,14 +110,12 @@ std::string assign_line(MountSpec& spec, const std::string& key, const std::stri
   for (const auto& flag : kBools)
     if (key == flag.key) {
       spec.*flag.field = value == "true";
-      return value == "true" || value == "false" ? "" : key + " is neither true nor false";
+      return value == "true" || value == "false" ? "" : std::string(key) + " is neither true nor false";
     }
-  if (key != "attribute") return "there is no key " + printable(key);
+  if (key != "attribute") return "there is no key " + printable(std::string(key));
   spec.attributes.push_back(value);
   return "";
 }
-
-}  // namespace
 
 result<manager::Mount> mount_of(const MountSpec& spec) {
   if (!spec.dir.starts_with('/'))
@@ -142,7 +147,7 @@ result<manager::Mount> mount_of(const MountSpec& spec) {
 
 MountSpec spec_of(const manager::Claim& claim) {
   MountSpec spec;
-  for (const auto& [key, value] : claim.notes) assign_line(spec, key.substr(0, key.find('.')), value);
+  for (const auto& [key, value] : claim.notes) assign(spec, key.substr(0, key.find('.')), value);
   return spec;
 }
 
@@ -156,8 +161,7 @@ result<MountSpec> parse_mount_file(std::string_view text) {
     const auto equals = line.find('=');
     std::string wrong = "it is not key = value";
     if (equals != line.npos)
-      wrong = assign_line(spec, std::string(trimmed(line.substr(0, equals))),
-                          std::string(trimmed(line.substr(equals + 1))));
+      wrong = assign(spec, std::string(trimmed(line.substr(0, equals))), std::string(trimmed(line.substr(equals + 1))));
     if (!wrong.empty()) return Error{errc::invalid_argument, "line " + std::to_string(number) + ": " + wrong};
   }
   if (spec.image.empty() || spec.dir.empty())

@@ -72,24 +72,25 @@ def story_nomad_host_volume(lab):
     agent = alone(lab)
     image = lab.image("a", size=256 * MIB)
     volumes = os.path.join(lab.dir, "host_volumes")
-    lab.program("corbd-plugin", "exec %s host-volume \"$1\" --endpoint %s --root %s --runtime-dir %s\n" % (
-        CORBD, agent.endpoint, os.path.join(agent.dir, "mounts"), agent.runtime))
-    plugin = os.path.join(lab.dir, "bin", "corbd-plugin")
+    plugin, rules = os.path.join(lab.dir, "corbd-host-volume"), os.path.join(lab.dir, "host-volumes.conf")
+    os.symlink(CORBD, plugin)
+    elsewhere = ["--endpoint", agent.endpoint, "--root", os.path.join(agent.dir, "mounts"), "--runtime-dir", agent.runtime, "--rules", rules]
     parameters = {"image": image.spec, "conf": agent.conf, "user": lab.user, "keyring": agent.keyring, "options": "noatime"}
 
     def ask(operation, ok=True, **more):
         """As Nomad's client does, with nothing else in the environment."""
         env = {"DHV_OPERATION": operation, "DHV_VOLUMES_DIR": volumes, "DHV_VOLUME_ID": "7-9", "DHV_VOLUME_NAME": "db", "DHV_NAMESPACE": "default",
                "DHV_CAPACITY_MIN_BYTES": "0", "DHV_CAPACITY_MAX_BYTES": "0", "DHV_PARAMETERS": json.dumps(parameters), **more}
-        done = subprocess.run([plugin, operation], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([plugin, operation] + elsewhere, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         check((done.returncode == 0) == ok, "%s: exit code %d: %s%s" % (operation, done.returncode, done.stdout, done.stderr))
         return json.loads(done.stdout) if ok and done.stdout else done.stderr
 
-    link = os.path.join(lab.dir, "corbd-host-volume")
-    os.symlink(CORBD, link)
-    said = subprocess.run([link, "fingerprint"], env={"DHV_OPERATION": "fingerprint"}, capture_output=True, text=True, timeout=5)
+    said = subprocess.run([plugin, "fingerprint"], env={"DHV_OPERATION": "fingerprint"}, capture_output=True, text=True, timeout=5)
     check("version" in json.loads(said.stdout), "fingerprint says %s%s" % (said.stdout, said.stderr))
     os.makedirs(volumes)
+    check(rules in ask("create", ok=False), "a client without rules allows a volume")
+    with open(rules, "w") as file:
+        file.write("users = %s\npools = %s\nfiles = %s, %s\n" % (lab.user, image.spec.partition("/")[0], agent.conf, agent.keyring))
     made = ask("create")
     check(made == {"path": os.path.join(volumes, "7-9"), "bytes": 256 * MIB}, "create says %s" % made)
     check(ask("create") == made, "it is not the same again")

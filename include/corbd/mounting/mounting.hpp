@@ -8,6 +8,7 @@
 namespace corbd::mounting {
 
 inline constexpr const char* kMountsDir = "/etc/corbd/mounts.d";
+inline constexpr const char* kHostVolumeRules = "/etc/corbd/host-volumes.conf";
 
 struct Options {
   enum class What { none, mount, unmount, expand, list, host_volume };
@@ -21,6 +22,7 @@ struct Options {
   std::string endpoint = "unix:///run/corbd/csi.sock", runtime_dir = "/run/corbd";
   std::string root = "/var/lib/corbd/mounts";  ///< claims and staging paths
   std::string mounts_dir = kMountsDir;
+  std::string rules = kHostVolumeRules;    ///< of a host volume: what Nomad's users may ask for
   std::string output = "text";             ///< or "json"
   int parallel = 4;                        ///< of all, at the same time
   int timeout_s = 0;                       ///< 0: see limit_of

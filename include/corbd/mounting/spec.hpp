@@ -27,6 +27,10 @@ struct MountSpec {
 
 /// invalid_argument: image and dir do not make sense together. The errors name the option that helps.
 result<manager::Mount> mount_of(const MountSpec& spec);
+/// The pool of its image; empty: the image is named by the ID of a volume, which has it inside.
+result<std::string> pool_of(const MountSpec& spec);
+/// Sets what the key of a file of mounts.d says. What is wrong with it, or nothing.
+std::string assign(MountSpec& spec, std::string_view key, const std::string& value);
 /// What made the claim, so that it can be mounted again: keys are read again, because no claim has one.
 MountSpec spec_of(const manager::Claim& claim);
 

@@ -7,6 +7,7 @@
 
 using namespace corbd;
 using mounting::HostVolume;
+using mounting::HostVolumeRules;
 
 namespace {
 
@@ -18,8 +19,13 @@ Variables asked(const std::string& parameters) {
           {"DHV_NAMESPACE", "shop"},   {"DHV_PARAMETERS", parameters}};
 }
 
-result<HostVolume> of(const Variables& variables, const std::string& operation = "create") {
-  return mounting::host_volume_of(operation, [&](const char* name) {
+HostVolumeRules rules() {
+  return {{"nomad", "n2"}, {"rbd", "shop"}, {"/etc/ceph/n.keyring"}, {"mapOptions", "tryOtherMounters"}};
+}
+
+result<HostVolume> of(const Variables& variables, const std::string& operation = "create",
+                      const result<HostVolumeRules>& allowed = rules()) {
+  return mounting::host_volume_of(operation, allowed, [&](const char* name) {
     const auto place = variables.find(name);
     return place == variables.end() ? std::string() : place->second;
   });
@@ -63,10 +69,57 @@ TEST_CASE("a host volume whose creation failed goes from where it would have bee
 TEST_CASE("parameters that make no mount are refused by name") {
   for (const char* none : {"null", "", "{}", "[1]", R"({"user": "x"})"})
     CHECK_THAT(error_of(none), ContainsSubstring("parameters { image ="));
-  CHECK_THAT(error_of(R"({"image": "rbd/db", "dir": "/"})"), ContainsSubstring("dir is Nomad's to choose"));
   CHECK_THAT(error_of(R"({"image": "rbd/db", "user": "a\ndir = /"})"), ContainsSubstring("user is not a text of one"));
   CHECK_THAT(error_of(R"({"image": "rbd/db", "block": 1})"), ContainsSubstring("block is not a text"));
   CHECK_THAT(error_of(R"({"image": "rbd/db", "typo": "1"})"), ContainsSubstring("there is no key typo"));
+}
+
+TEST_CASE("no spelling of a parameter sets the folder") {
+  CHECK_THAT(error_of(R"({"image": "rbd/db", "dir": "/"})"), ContainsSubstring("dir is Nomad's to choose"));
+  for (const char* key : {"dir.1", "dir ", " dir", "dir\\u0000", "DIR", "attribute = a=b\\ndir", "attribute.1.dir",
+                          "dir=", "attribute.", "attribute. 1", "\\tdir", "image.1", "keyring.2"}) {
+    const auto volume =
+        of(asked(R"({"image": "rbd/db", "user": "nomad", ")" + std::string(key) + R"(": "/root/.ssh"})"));
+    INFO(key);
+    REQUIRE_FALSE(volume);
+    CHECK(volume.error().code == errc::invalid_argument);
+  }
+}
+
+TEST_CASE("a host volume names its Ceph user, because none is the default") {
+  CHECK_THAT(error_of(R"({"image": "rbd/db"})"), ContainsSubstring("names no Ceph user"));
+}
+
+TEST_CASE("what the client's rules do not list is refused by name") {
+  const auto refusal = [](const std::string& parameters) {
+    const auto volume = of(asked(R"({"user": "nomad", )" + parameters + "}"));
+    if (volume) return std::string("allowed");
+    return volume.error().code == errc::permission_denied ? volume.error().text : "another error";
+  };
+  CHECK(refusal(R"("image": "shop/db", "keyring": "/etc/ceph/n.keyring")") == "allowed");
+  CHECK_THAT(refusal(R"("image": "rbd/db", "user": "admin")"), ContainsSubstring("user 'admin'"));
+  CHECK_THAT(refusal(R"("image": "secret/db")"), ContainsSubstring("pool 'secret'"));
+  CHECK_THAT(refusal(R"("image": "0001-0009-rook-ceph-0000000000000002-11111111-2222-3333-4444-555555555555")"),
+             ContainsSubstring("only * allows an ID"));
+  for (const char* key : {"conf", "keyring", "passphrase-file"})
+    CHECK_THAT(refusal(R"("image": "rbd/db", ")" + std::string(key) + R"(": "/srv/own")"),
+               ContainsSubstring(std::string(key) + " '/srv/own'"));
+  CHECK_THAT(refusal(R"("image": "rbd/db", "attribute.7": "pool=secret")"), ContainsSubstring("attribute 'pool'"));
+}
+
+TEST_CASE("without rules of the client nothing is created, but what is there can be deleted") {
+  const result<HostVolumeRules> none = Error{errc::permission_denied, "no rules"};
+  CHECK(of(asked(R"({"image": "rbd/db", "user": "nomad"})"), "create", none).error().text == "no rules");
+  CHECK(of(asked("null"), "delete", none));
+}
+
+TEST_CASE("a client's rules are lists, and an unknown line is refused by its number") {
+  const auto read = mounting::parse_host_volume_rules("# of Nomad\nusers = nomad, n2\npools=rbd\n");
+  REQUIRE(read);
+  CHECK(read->users == std::vector<std::string>{"nomad", "n2"});
+  CHECK(read->pools == std::vector<std::string>{"rbd"});
+  CHECK(read->files.empty());
+  CHECK_THAT(mounting::parse_host_volume_rules("users = a\npool = rbd\n").error().text, ContainsSubstring("line 2"));
 }
 
 TEST_CASE("a volume ID that is no name of a folder is refused") {
