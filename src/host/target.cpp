@@ -17,10 +17,6 @@ namespace {
 constexpr mode_t kFolderMode = 0750;  // as ceph-csi makes them
 constexpr mode_t kFileMode = 0600;
 
-Error not_made(const std::string& path, int error) {
-  return failure("making " + path + (error == ENOENT ? ", whose parent folder does not exist" : ""), error);
-}
-
 /// Check the type of the target first, because move_mount would only say EINVAL.
 result<> check_kind(int fd, const std::string& path, bool file) {
   struct statx found{};
@@ -33,29 +29,30 @@ result<> check_kind(int fd, const std::string& path, bool file) {
                               : " is a file, but a filesystem needs a folder there: remove the file")};
 }
 
-result<> make(const std::string& path, bool file) {
-  if (!file) {
-    if (::mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) return not_made(path, errno);
-    return {};
-  }
-  const Fd made(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
-  if (!made && errno != EEXIST) return not_made(path, errno);
+result<> make(const HeldPath& place, bool file) {
+  const bool made = file ? static_cast<bool>(place.make_file(kFileMode)) : place.make_folder(kFolderMode);
+  if (!made && errno != EEXIST) return failure("making " + place.path(), errno);
   return {};
 }
 
 }  // namespace
 
 result<Fd> make_target(const std::string& path, bool file) {
-  if (auto made = make(path, file); !made) return made.error();
-  auto opened = open_target(path);
+  const auto place = HeldPath::find(path);
+  if (!place && place.error().code == errc::not_found)
+    return failure("making " + path + ", whose parent folder does not exist", ENOENT);
+  if (!place) return place.error();
+  if (auto made = make(*place, file); !made) return made.error();
+  auto opened = open_target(*place);
   if (!opened) return opened.error();
   if (!*opened) return Error{errc::unavailable, path + " was removed by someone else just now"};
   if (auto right = check_kind((*opened)->get(), path, file); !right) return right.error();
   return std::move(**opened);
 }
 
-result<std::optional<Fd>> open_target(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+result<std::optional<Fd>> open_target(const HeldPath& place) {
+  const std::string& path = place.path();
+  Fd fd = place.open(O_PATH);
   if (!fd && errno == ENOENT) return std::optional<Fd>();
   if (!fd) return failure("opening " + path, errno);
   struct statx found{};
@@ -66,7 +63,9 @@ result<std::optional<Fd>> open_target(const std::string& path) {
 }
 
 result<Fd> open_mounted(const std::string& path) {
-  auto opened = open_target(path);
+  const auto place = HeldPath::find(path);
+  if (!place) return place.error();
+  auto opened = open_target(*place);
   if (!opened) return opened.error();
   const auto mounted = *opened ? mount_at((*opened)->get(), path) : std::optional<Mount>();
   if (!mounted) return mounted.error();
@@ -104,16 +103,17 @@ result<> attach(int mount, int target, const std::string& path) {
   return {};
 }
 
-result<> remove_target(const std::string& path) {
+result<> remove_target(const HeldPath& place) {
+  const std::string& path = place.path();
   struct stat found{};
-  if (::lstat(path.c_str(), &found) != 0) {
+  if (!place.look(found)) {
     if (errno == ENOENT) return {};
     return failure("looking at " + path, errno);
   }
   const bool folder = S_ISDIR(found.st_mode);
   if (!folder && !(S_ISREG(found.st_mode) && found.st_size == 0))
     return Error{errc::failed_precondition, path + " is not mounted and holds something, so it is not removed"};
-  if ((folder ? ::rmdir(path.c_str()) : ::unlink(path.c_str())) == 0 || errno == ENOENT) return {};
+  if ((folder ? place.remove_folder() : place.remove_file()) || errno == ENOENT) return {};
   if (errno == ENOTEMPTY || errno == EEXIST)
     return Error{errc::failed_precondition, path + " is not mounted and not empty, so it is not removed"};
   return failure("removing " + path, errno);

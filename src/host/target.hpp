@@ -5,6 +5,7 @@
 #include <string>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/held_path.hpp"
 #include "corbd/core/result.hpp"
 
 namespace corbd::host {
@@ -14,7 +15,7 @@ namespace corbd::host {
 result<Fd> make_target(const std::string& path, bool file);
 
 /// O_PATH|O_NOFOLLOW; nothing when it does not exist. A symbolic link is an error.
-result<std::optional<Fd>> open_target(const std::string& path);
+result<std::optional<Fd>> open_target(const HeldPath& place);
 
 /// The root of what is mounted there, with O_PATH: below an unmounted target lies the node's own filesystem. not_found
 /// when nothing is mounted.
@@ -29,6 +30,6 @@ result<> check_empty(int target, const std::string& path);
 result<> attach(int mount, int target, const std::string& path);
 
 /// Removes an empty folder or a file of no bytes, and never anything else.
-result<> remove_target(const std::string& path);
+result<> remove_target(const HeldPath& place);
 
 }  // namespace corbd::host

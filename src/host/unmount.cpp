@@ -1,5 +1,5 @@
 #include <fcntl.h>
-#include <sys/mount.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -14,18 +14,18 @@ namespace corbd::host::ops {
 namespace {
 
 // Data that cannot be stored any more must not keep the mount for ever. The callers of fsync got the error.
-void sync_filesystem(const std::string& target) {
-  const Fd folder(::open(target.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+void sync_filesystem(const HeldPath& target) {
+  const Fd folder = target.open(O_RDONLY | O_DIRECTORY);
   if (!folder && errno == ENOTDIR) return;  // a device node: its last close writes everything back
   if (!folder || ::syncfs(folder.get()) != 0)
-    log::warning("unmount.sync_failed", {{"target", target}, {"error", std::strerror(errno)}});
+    log::warning("unmount.sync_failed", {{"target", target.path()}, {"error", std::strerror(errno)}});
 }
 
-result<bool> is_mounted(const std::string& target) {
+result<bool> is_mounted(const HeldPath& target) {
   const auto opened = open_target(target);
   if (!opened) return opened.error();
   if (!*opened) return false;
-  const auto there = mount_at((*opened)->get(), target);
+  const auto there = mount_at((*opened)->get(), target.path());
   if (!there) return there.error();
   return there->has_value();
 }
@@ -35,13 +35,15 @@ result<bool> is_mounted(const std::string& target) {
 result<> unmount(const std::string& target, bool sync) {
   // After an orchestrator's repeats, a target can carry several mounts, one over the other.
   constexpr int most_layers = 16;
+  const auto place = HeldPath::find(target);
+  if (!place && place.error().code == errc::not_found) return {};
+  if (!place) return place.error();
   for (int layer = 0; layer < most_layers; ++layer) {
-    const auto mounted = is_mounted(target);
+    const auto mounted = is_mounted(*place);
     if (!mounted) return mounted.error();
-    if (!*mounted) return remove_target(target);
-    if (sync) sync_filesystem(target);
-    if (::umount2(target.c_str(), UMOUNT_NOFOLLOW) != 0 && errno != EINVAL)
-      return failure("unmounting " + target, errno);
+    if (!*mounted) return remove_target(*place);
+    if (sync) sync_filesystem(*place);
+    if (!place->unmount() && errno != EINVAL) return failure("unmounting " + target, errno);
   }
   return Error{errc::failed_precondition,
                target + " still has a mount after " + std::to_string(most_layers) + " were removed"};

@@ -55,6 +55,9 @@ Claim claim_of(const json::object& from) {
   if (const auto* mode = from.if_contains(mode_key)) claim.mode_before = mode->to_number<unsigned>();
   if (const auto* owner = from.if_contains(owner_key))
     claim.owner_before = {owner->at("uid").to_number<unsigned>(), owner->at("gid").to_number<unsigned>()};
+  if (const auto* folder = from.if_contains("holding_folder"))
+    claim.folder_before = {folder->at("inode").to_number<std::uint64_t>(),
+                           folder->at("born_ns").to_number<std::int64_t>()};
   if (const auto* boot_id = from.if_contains("boot_id")) claim.boot_id = boot_id->as_string();
   if (const auto* shown = from.if_contains("shown")) claim.shown = shown->as_string();
   claim.volume_context = texts_of(from, "volume_context");
@@ -96,6 +99,9 @@ std::string encode(const Claim& claim) {
   if (claim.mode_before) made[mode_key] = *claim.mode_before;
   if (claim.owner_before)
     made[owner_key] = json::object{{"uid", claim.owner_before->uid}, {"gid", claim.owner_before->gid}};
+  if (claim.folder_before)
+    made["holding_folder"] =
+        json::object{{"inode", claim.folder_before->inode}, {"born_ns", claim.folder_before->born_ns}};
   return json::serialize(made) + "\n";
 }
 

@@ -44,12 +44,22 @@ class HelperNode final : public Node {
     co_return all;
   }
 
-  task<result<>> make_folder(std::string path, unsigned mode, std::optional<Owner> owner, Until until) override {
-    return make(kMakeFolder, std::move(path), mode, owner, until);
+  task<result<>> make_folder(std::string path, unsigned mode, Until until) override {
+    const auto reply = co_await ask("make " + path, {{"op", kMakeFolder}, {"path", path}, {"mode", mode}}, until);
+    if (!reply) co_return reply.error();
+    co_return result<>();
   }
 
-  task<result<>> make_file(std::string path, unsigned mode, std::optional<Owner> owner, Until until) override {
-    return make(kMakeFile, std::move(path), mode, owner, until);
+  task<result<>> put_back(std::string path, Before before, Until until) override {
+    json::object body{{"op", kPutBack}, {"path", path}, {"file", before.file}, {"mode", before.mode}};
+    if (before.owner) {
+      body["uid"] = before.owner->uid;
+      body["gid"] = before.owner->gid;
+    }
+    if (before.folder) body["folder"] = {{"inode", before.folder->inode}, {"born_ns", before.folder->born_ns}};
+    const auto reply = co_await ask("put back " + path, std::move(body), until);
+    if (!reply) co_return reply.error();
+    co_return result<>();
   }
 
   task<result<>> remove_folder(std::string path, std::string root, Until until) override {
@@ -66,18 +76,7 @@ class HelperNode final : public Node {
   }
 
  private:
-  static Sight unknown(std::string why) { return {Sight::At::unknown, "", std::move(why), 0, {}}; }
-
-  task<result<>> make(std::string_view op, std::string path, unsigned mode, std::optional<Owner> owner, Until until) {
-    json::object body{{"op", op}, {"path", path}, {"mode", mode}};
-    if (owner) {
-      body["uid"] = owner->uid;
-      body["gid"] = owner->gid;
-    }
-    const auto reply = co_await ask("make " + path, std::move(body), until);
-    if (!reply) co_return reply.error();
-    co_return result<>();
-  }
+  static Sight unknown(std::string why) { return {Sight::At::unknown, "", std::move(why), 0, {}, {}}; }
 
   /// By value: the table may be read again meanwhile.
   task<Sight> look_at_mount(host::Mount mount, Until until) {

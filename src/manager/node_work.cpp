@@ -5,15 +5,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json/array.hpp>
 #include <cerrno>
-#include <climits>
-#include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/held_path.hpp"
 #include "corbd/host/host.hpp"
 
 namespace corbd::manager {
@@ -31,18 +32,24 @@ Error not_done(const std::string& doing, const std::string& path, int error) {
   return {code, doing + " " + path + ": " + std::strerror(error)};
 }
 
-json::object sight_to_json(const Sight& sight) {
-  return {{"at", static_cast<int>(sight.at)},
-          {"text", sight.text},
-          {"mode", sight.mode},
-          {"uid", sight.owner.uid},
-          {"gid", sight.owner.gid}};
+json::object folder_to_json(const FolderIdentity& folder) {
+  return {{"inode", folder.inode}, {"born_ns", folder.born_ns}};
 }
 
-/// The first name in the folder; empty if there is none.
-result<std::string> first_in(const std::string& path) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), &::closedir);
+FolderIdentity folder_of(const json::value& from) {
+  return {from.at("inode").to_number<std::uint64_t>(), from.at("born_ns").to_number<std::int64_t>()};
+}
+
+json::object sight_to_json(const Sight& sight) {
+  return {{"at", static_cast<int>(sight.at)}, {"text", sight.text},     {"mode", sight.mode},
+          {"uid", sight.owner.uid},           {"gid", sight.owner.gid}, {"folder", folder_to_json(sight.folder)}};
+}
+
+/// The first name in the open folder; empty if there is none.
+result<std::string> first_in(Fd opened, const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opened ? ::fdopendir(opened.get()) : nullptr, &::closedir);
   if (!folder) return not_done("reading", path, errno);
+  opened.release();
   errno = 0;
   while (const dirent* entry = ::readdir(folder.get())) {
     const std::string_view name = entry->d_name;
@@ -51,6 +58,38 @@ result<std::string> first_in(const std::string& path) {
   }
   if (errno != 0) return not_done("reading", path, errno);
   return std::string();
+}
+
+/// realpath(3), but a link counts only if root made it, or whoever runs this command: root would otherwise mount where
+/// somebody else points. As fs.protected_symlinks has it, in every folder. Empty for the root.
+result<std::string> resolve_folder(const std::filesystem::path& path) {
+  constexpr int most_links = 40;  // the kernel's
+  std::string real;
+  std::deque<std::string> rest(path.begin(), path.end());
+  for (int links = 0; !rest.empty();) {
+    const std::string name = rest.front();
+    rest.pop_front();
+    if (name == "/") real.clear();
+    if (name == "..") real.erase(std::min(real.rfind('/'), real.size()));
+    if (name.empty() || name == "/" || name == "." || name == "..") continue;
+    const std::string at = real + "/" + name;
+    struct stat found{};
+    if (::lstat(at.c_str(), &found) != 0) return not_done("looking at", at, errno);
+    if (!S_ISLNK(found.st_mode) && !S_ISDIR(found.st_mode)) return not_done("looking into", at, ENOTDIR);
+    if (S_ISDIR(found.st_mode)) {
+      real = at;
+      continue;
+    }
+    if (found.st_uid != 0 && found.st_uid != ::geteuid())
+      return Error{errc::invalid_argument, at + " is a symbolic link of user " + std::to_string(found.st_uid) +
+                                               ", who may point it elsewhere: name the folder that it leads to"};
+    if (++links > most_links) return not_done("following", at, ELOOP);
+    std::error_code failed;
+    const auto to = std::filesystem::read_symlink(at, failed);
+    if (failed) return not_done("reading the link", at, failed.value());
+    rest.insert(rest.begin(), to.begin(), to.end());
+  }
+  return real;
 }
 
 /// A helper that waits for a device outlives the command that asked. Whoever reads that command's output to its end
@@ -73,6 +112,7 @@ Sight sight_from_json(const json::object& reply) {
   sight.text = reply.at("text").as_string();
   sight.mode = reply.at("mode").to_number<unsigned>();
   sight.owner = {reply.at("uid").to_number<unsigned>(), reply.at("gid").to_number<unsigned>()};
+  sight.folder = folder_of(reply.at("folder"));
   return sight;
 }
 
@@ -80,9 +120,11 @@ namespace ops {
 
 result<Sight> look(const std::string& path) {
   Sight sight;
+  const auto place = HeldPath::find(path);
+  if (!place && place.error().code != errc::not_found) return place.error();
   struct stat found{};
-  if (::lstat(path.c_str(), &found) != 0) {
-    if (errno != ENOENT) return not_done("looking at", path, errno);
+  if (!place || !place->look(found)) {
+    if (place && errno != ENOENT) return not_done("looking at", path, errno);
     sight.at = Sight::At::nothing;
     return sight;
   }
@@ -93,13 +135,16 @@ result<Sight> look(const std::string& path) {
     sight.at = S_ISREG(found.st_mode) && found.st_size == 0 ? Sight::At::file : Sight::At::filled;
     if (sight.at == Sight::At::filled) sight.text = "data, because it is a file";
   } else {
-    auto first = first_in(path);
+    auto first = first_in(place->open(O_RDONLY | O_DIRECTORY), path);
     if (!first) return first.error();
     sight.at = first->empty() ? Sight::At::folder : Sight::At::filled;
     sight.text = std::move(*first);
   }
   sight.mode = found.st_mode & kPermissions;
   sight.owner = {found.st_uid, found.st_gid};
+  auto folder = place->folder_identity();
+  if (!folder) return folder.error();
+  sight.folder = *folder;
   return sight;
 }
 
@@ -110,35 +155,67 @@ result<> set_mode(const Fd& made, const std::string& path, unsigned mode, std::o
   return {};
 }
 
-result<> make_folder(const std::string& path, unsigned mode, std::optional<Owner> owner) {
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+result<> make_folder_at(const HeldPath& place, unsigned mode, std::optional<Owner> owner) {
+  if (place.make_folder(mode & 0700)) {
+    const Fd made = place.open(O_RDONLY | O_DIRECTORY);
+    if (!made) return not_done("opening", place.path(), errno);
+    // Whoever owns the parent may have put another folder in the new one's place.
+    struct stat found{};
+    const auto first = first_in(Fd(::fcntl(made.get(), F_DUPFD_CLOEXEC, 0)), place.path());
+    if (!first) return first.error();
+    if (!first->empty() || ::fstat(made.get(), &found) != 0 || found.st_uid != ::geteuid())
+      return Error{errc::failed_precondition, place.path() + " was replaced by somebody else just now"};
+    return set_mode(made, place.path(), mode, owner);
+  }
+  if (errno != EEXIST) return not_done("making the folder", place.path(), errno);
   struct stat found{};
-  if (::stat(parent.c_str(), &found) != 0) {
-    if (errno != ENOENT) return not_done("looking at", parent, errno);
-    if (auto made = make_folder(parent, 0700); !made) return made;
-  }
-  if (::mkdir(path.c_str(), mode & 0700) == 0) {
-    const Fd made(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!made) return not_done("opening", path, errno);
-    return set_mode(made, path, mode, owner);
-  }
-  if (errno != EEXIST) return not_done("making the folder", path, errno);
-  if (::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) return {};
-  return Error{errc::failed_precondition, path + " exists and is not a folder"};
+  if (place.look(found) && S_ISDIR(found.st_mode)) return {};
+  return Error{errc::failed_precondition, place.path() + " exists and is not a folder"};
 }
 
-result<> make_file(const std::string& path, unsigned mode, std::optional<Owner> owner) {
-  const Fd made(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0600));
-  if (made) return set_mode(made, path, mode, owner);
-  if (errno != EEXIST) return not_done("making the file", path, errno);
+result<> make_file_at(const HeldPath& place, unsigned mode, std::optional<Owner> owner) {
+  const Fd made = place.make_file(mode & 0600);
+  if (made) return set_mode(made, place.path(), mode, owner);
+  if (errno != EEXIST) return not_done("making the file", place.path(), errno);
   struct stat found{};
-  if (::lstat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode)) return {};
-  return Error{errc::failed_precondition, path + " exists and is not a file"};
+  if (place.look(found) && S_ISREG(found.st_mode)) return {};
+  return Error{errc::failed_precondition, place.path() + " exists and is not a file"};
+}
+
+result<> make_folder(const std::string& path, unsigned mode) {
+  auto place = HeldPath::find(path);
+  if (!place && place.error().code == errc::not_found) {
+    if (auto made = make_folder(std::filesystem::path(path).parent_path(), 0700); !made) return made;
+    place = HeldPath::find(path);
+  }
+  if (!place) return place.error();
+  return make_folder_at(*place, mode, std::nullopt);
+}
+
+result<> put_back(const std::string& path, const Before& before) {
+  const auto place = HeldPath::find(path);
+  if (!place && place.error().code == errc::not_found) return Error{errc::invalid_argument, place.error().text};
+  if (!place) return place.error();
+  std::optional<Owner> owner = before.owner;
+  if (before.folder) {
+    const auto now = place->folder_identity();
+    if (!now) return now.error();
+    if (*now != *before.folder)
+      return Error{errc::invalid_argument,
+                   "the folder that holds " + path + " is not the one that held it before the mount"};
+  } else if (owner && owner->uid != 0) {
+    // Whoever may write a parent could have put another folder there, whose name we do not know.
+    owner.reset();
+  }
+  return before.file ? make_file_at(*place, before.mode, owner) : make_folder_at(*place, before.mode, owner);
 }
 
 result<> remove_folder(const std::string& path, const std::string& root) {
   for (std::filesystem::path at = path; at.string().starts_with(root + "/"); at = at.parent_path()) {
-    if (::rmdir(at.c_str()) == 0 || errno == ENOENT) continue;
+    const auto place = HeldPath::find(at);
+    if (!place && place.error().code == errc::not_found) continue;
+    if (!place) return place.error();
+    if (place->remove_folder() || errno == ENOENT) continue;
     // A file is where a raw block volume was; it, and what is not empty, stays.
     if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) return {};
     return not_done("removing the folder", at, errno);
@@ -151,10 +228,9 @@ result<std::string> resolve(const std::string& path) {
   const std::string name = plain.filename();
   if (!plain.is_absolute() || name.empty() || name == "..")
     return Error{errc::invalid_argument, path + " is not an absolute path of a folder to mount on"};
-  char real[PATH_MAX];
-  if (::realpath(plain.parent_path().c_str(), real) == nullptr)
-    return not_done("looking for the folder that is to hold " + path + ":", plain.parent_path(), errno);
-  return (std::filesystem::path(real) / name).string();
+  auto folder = resolve_folder(plain.parent_path());
+  if (!folder) return with_context("the folder that is to hold " + path, folder.error());
+  return *folder + "/" + name;
 }
 
 result<> read_device(const std::string& path) {
@@ -195,12 +271,13 @@ result<json::object> work(const json::object& request) {
     for (const auto& user : ops::users(path)) users.emplace_back(user);
     return json::object{{"users", std::move(users)}};
   }
-  if (op == kMakeFolder || op == kMakeFile) {
-    std::optional<Owner> owner;
+  if (op == kMakeFolder) return empty_reply(ops::make_folder(path, request.at("mode").to_number<unsigned>()));
+  if (op == kPutBack) {
+    Before before{request.at("file").as_bool(), request.at("mode").to_number<unsigned>(), {}, {}};
     if (request.contains("uid"))
-      owner = {request.at("uid").to_number<unsigned>(), request.at("gid").to_number<unsigned>()};
-    const auto mode = request.at("mode").to_number<unsigned>();
-    return empty_reply(op == kMakeFolder ? ops::make_folder(path, mode, owner) : ops::make_file(path, mode, owner));
+      before.owner = {request.at("uid").to_number<unsigned>(), request.at("gid").to_number<unsigned>()};
+    if (const auto* folder = request.if_contains("folder")) before.folder = folder_of(*folder);
+    return empty_reply(ops::put_back(path, before));
   }
   if (op == kRemoveFolder) return empty_reply(ops::remove_folder(path, std::string(request.at("root").as_string())));
   if (op == kRead) return empty_reply(ops::read_device(path));

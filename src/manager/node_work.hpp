@@ -10,7 +10,7 @@
 namespace corbd::manager {
 
 inline constexpr std::string_view kLook = "manager.look", kUsers = "manager.users", kMakeFolder = "manager.make_folder",
-                                  kMakeFile = "manager.make_file", kRemoveFolder = "manager.remove_folder",
+                                  kPutBack = "manager.put_back", kRemoveFolder = "manager.remove_folder",
                                   kResolve = "manager.resolve", kRead = "manager.read";
 
 Sight sight_from_json(const boost::json::object& reply);
@@ -21,8 +21,8 @@ namespace ops {
 result<Sight> look(const std::string& path);
 /// `proc`: where /proc is. At most ten, and the last then says how many more.
 std::vector<std::string> users(const std::string& target, const std::string& proc = "/proc");
-result<> make_folder(const std::string& path, unsigned mode, std::optional<Owner> owner = {});
-result<> make_file(const std::string& path, unsigned mode, std::optional<Owner> owner = {});
+result<> make_folder(const std::string& path, unsigned mode);
+result<> put_back(const std::string& path, const Before& before);
 result<> remove_folder(const std::string& path, const std::string& root);
 result<std::string> resolve(const std::string& path);
 /// Its first block, past the page cache. io: it gives errors, or it is gone.

@@ -115,7 +115,7 @@ task<result<>> MountRun::act(Action step) {
       co_return co_await save(step.phase, step.again);
     case Do::make_staging:
       seen_.staging.reset();
-      co_return co_await base_.ports.node.make_folder(claim_->staging, kStagingMode, {}, look_until());
+      co_return co_await base_.ports.node.make_folder(claim_->staging, kStagingMode, look_until());
     case Do::stage:
       co_return co_await stage();
     case Do::publish:
@@ -167,6 +167,7 @@ task<result<>> MountRun::save(Claim::Phase phase, bool again) {
   if (!claim_ && there) {
     claim.mode_before = seen_.target->mode;
     claim.owner_before = seen_.target->owner;
+    claim.folder_before = seen_.target->folder;
   }
   auto saved = co_await base_.ports.claims.save(claim);
   if (saved) claim_ = std::move(claim);
@@ -188,7 +189,7 @@ task<result<>> MountRun::publish() {
   // A target of ours; a caller's own is resolved, so its parent is there.
   if (target_.starts_with(base_.config.root + "/")) {
     const std::string parent = std::filesystem::path(target_).parent_path();
-    if (auto made = co_await base_.ports.node.make_folder(parent, kStagingMode, {}, look_until()); !made)
+    if (auto made = co_await base_.ports.node.make_folder(parent, kStagingMode, look_until()); !made)
       co_return made.error();
   }
   tried_publish_ = true;
@@ -239,11 +240,16 @@ task<result<>> MountRun::expand() {
   co_return result<>();
 }
 
+/// The volume is gone by now. So if somebody changed what held the target, that is said, and keeps no claim alive.
 task<result<>> MountRun::put_back(unsigned mode) {
-  auto& node = base_.ports.node;
-  if (claim_->usage.attachment == AccessType::block)
-    co_return co_await node.make_file(target_, mode, claim_->owner_before, look_until());
-  co_return co_await node.make_folder(target_, mode, claim_->owner_before, look_until());
+  const bool file = claim_->usage.attachment == AccessType::block;
+  auto done = co_await base_.ports.node.put_back(target_, {file, mode, claim_->owner_before, claim_->folder_before},
+                                                 look_until());
+  if (done) co_return done;
+  if (done.error().code != errc::invalid_argument) co_return done;
+  log::warning("manager.not_put_back", {{"target", target_}, {"error", done.error().text}});
+  base_.say(about("what was at " + target_ + " before the mount is not made again: " + done.error().text));
+  co_return result<>();
 }
 
 task<result<>> MountRun::clean() {

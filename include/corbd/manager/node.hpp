@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/held_path.hpp"
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
@@ -35,6 +36,7 @@ struct Sight {
   std::string text;   ///< what holds, why dead, why unknown
   unsigned mode = 0;  ///< permissions of a folder or a file that is not mounted
   Owner owner = {};   ///< of the same
+  FolderIdentity folder = {};  ///< that holds it
 
   bool is_mount() const { return at == At::mounted || at == At::dead; }
 };
@@ -50,10 +52,12 @@ class Node {
   virtual task<Sight> look(std::string path, Reach reach, Until until) = 0;
   /// The processes that have something of the mount open: "postgres (12)". Not those that only mapped a file of it.
   virtual task<result<std::vector<std::string>>> users(std::string target, Until until) = 0;
-  /// Makes the folder and its parents, those with 0700. Succeeds if it is there. Without an owner: this process's.
-  virtual task<result<>> make_folder(std::string path, unsigned mode, std::optional<Owner> owner, Until until) = 0;
-  /// Makes the empty file. Succeeds if it is there.
-  virtual task<result<>> make_file(std::string path, unsigned mode, std::optional<Owner> owner, Until until) = 0;
+  /// Makes the folder and its parents, those with 0700. Succeeds if it is there. For folders of the manager's own.
+  virtual task<result<>> make_folder(std::string path, unsigned mode, Until until) = 0;
+  /// Makes again what was at the path before the mount. Succeeds if it is there.
+  /// invalid_argument where the folder that holds it is gone, is behind a link, or is another one now: whoever may
+  /// write a parent may have put it there.
+  virtual task<result<>> put_back(std::string path, Before before, Until until) = 0;
   /// rmdir(2) of the folder, and then of each parent below `root` that is empty. What is not empty stays.
   virtual task<result<>> remove_folder(std::string path, std::string root, Until until) = 0;
   /// The path with every link of its parents resolved. The last component is left as it is. not_found without a parent.

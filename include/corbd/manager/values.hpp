@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/core/held_path.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/core/secret.hpp"
 
@@ -53,6 +54,14 @@ struct Owner {
   friend bool operator==(const Owner&, const Owner&) = default;
 };
 
+/// What was at a target before its mount: an empty folder, or for a raw block volume an empty file.
+struct Before {
+  bool file = false;
+  unsigned mode = 0;
+  std::optional<Owner> owner;            ///< older claims have none: root
+  std::optional<FolderIdentity> folder;  ///< that held it; older claims have none: only root's own is made again
+};
+
 /// What is durable about one user of a volume, from before the first call until after the last one.
 struct Claim {
   /// mounting: any step of the mount may have happened. mounted: all of them. unmounting: the target may still be
@@ -67,7 +76,8 @@ struct Claim {
   /// Permissions and owner of the folder, or for a raw block volume of the empty file, that was at the target before
   /// the mount. A plugin removes the target (CSI, NodeUnpublishVolume), so it is made again afterwards.
   std::optional<unsigned> mode_before;
-  std::optional<Owner> owner_before;  ///< older claims do not have it
+  std::optional<Owner> owner_before;            ///< older claims do not have it
+  std::optional<FolderIdentity> folder_before;  ///< of the folder that held it; older claims do not have it
   /// The boot in which it was last to be mounted, from before the first call; and what was mounted at the target then,
   /// as Sight::mount. Both tell another's mount from ours. Older claims have neither.
   std::string boot_id, shown;

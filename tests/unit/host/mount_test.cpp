@@ -111,6 +111,26 @@ TEST_CASE("a target that is a link is refused") {
   CHECK(mounts_at(place.other).empty());
 }
 
+TEST_CASE("nothing is unmounted, mounted or removed through a link that a parent has become") {
+  if (!may_mount()) return;
+  Place place;
+  const std::string base = fs::canonical(place.folder.path());
+  fs::create_directories(base + "/own/a");
+  fs::create_directories(base + "/roots/a");
+  REQUIRE(ops::mount("tmpfs", "tmpfs", base + "/roots/a", ""));
+  fs::rename(base + "/own", base + "/was");
+  fs::create_directory_symlink(base + "/roots", base + "/own");
+  CHECK(ops::unmount(base + "/own/a").error().code == errc::invalid_argument);
+  CHECK(mounts_at(base + "/roots/a").size() == 1);
+  for (const bool file : {true, false})
+    CHECK(ops::bind(base + "/was", base + "/own/new", file, "").error().code == errc::invalid_argument);
+  CHECK_FALSE(fs::exists(base + "/roots/new"));
+  REQUIRE(ops::unmount(base + "/roots/a"));
+  fs::create_directories(base + "/roots/a");
+  CHECK(ops::unmount(base + "/own/a").error().code == errc::invalid_argument);
+  CHECK(fs::exists(base + "/roots/a"));
+}
+
 TEST_CASE("a block device is mounted, found again by its number, and unmounted") {
   if (!may_mount()) return;
   Place place;

@@ -77,7 +77,8 @@ TEST_CASE("a claim of 0.1.0 is read, and today's is the same to the byte") {
 TEST_CASE("a claim survives a write and a read, and removing it removes its file") {
   Store store;
   CHECK(store.get(store.claims->load())->claims.empty());
-  const Claim claim = sample();
+  Claim claim = sample();
+  claim.folder_before = {12, 3'000'000'004};
   REQUIRE(store.get(store.claims->save(claim)));
   auto loaded = store.get(store.claims->load());
   REQUIRE(loaded);
@@ -87,6 +88,7 @@ TEST_CASE("a claim survives a write and a read, and removing it removes its file
   CHECK(loaded->claims[0].volume == claim.volume);
   CHECK(loaded->claims[0].mode_before == 01755U);
   CHECK(loaded->claims[0].owner_before == manager::Owner{70, 71});
+  CHECK(loaded->claims[0].folder_before == FolderIdentity{12, 3'000'000'004});
   CHECK(loaded->claims[0].again);
   CHECK(loaded->claims[0].boot_id == "8f1c");
   CHECK(loaded->claims[0].shown == "/dev/nbd0 (43:0)");

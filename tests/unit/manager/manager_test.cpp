@@ -178,6 +178,22 @@ TEST_CASE("an unmount restores the empty file below a raw block mount, with its 
   CHECK_FALSE(world.folders.contains("/srv/a"));
 }
 
+TEST_CASE("an unmount makes nothing in a folder that replaced the one around the target, and says so") {
+  World world;
+  Process process(world);
+  Mount block = wanted();
+  block.usage = {};
+  block.usage.attachment = AccessType::block;
+  world.files.insert("/srv/a");
+  REQUIRE(process.mount(block));
+  world.holding_folder = {8, 80};
+  REQUIRE(process.unmount("/srv/a"));
+  CHECK(world.files.empty());
+  CHECK(world.claims.empty());
+  CHECK(std::ranges::any_of(
+      process.heard, [](const auto& event) { return event.message.find("is not made again") != std::string::npos; }));
+}
+
 TEST_CASE("an expansion is retried like every call and returns the size, and calls no plugin if nothing is mounted") {
   World world;
   Process process(world);

@@ -77,6 +77,8 @@ host::Mount mount_of(unsigned major, unsigned minor, const std::string& source) 
   return mount;
 }
 
+FolderIdentity folder_of(const std::string& path) { return HeldPath::find(path)->folder_identity().value(); }
+
 }  // namespace
 
 TEST_CASE("a look distinguishes a link, an empty folder, a full one, an empty file and nothing") {
@@ -136,7 +138,7 @@ TEST_CASE("a folder is recreated with the owner that it had") {
   if (::geteuid() != 0) return;
   Folder folder;
   const std::string path = folder.path() + "/x";
-  REQUIRE(ops::make_folder(path, 02750, manager::Owner{70, 71}));
+  REQUIRE(ops::put_back(path, {false, 02750, manager::Owner{70, 71}, folder_of(path)}));
   struct stat found{};
   REQUIRE(::stat(path.c_str(), &found) == 0);
   CHECK(found.st_uid == 70);
@@ -149,15 +151,68 @@ TEST_CASE("an empty file is recreated with the owner that it had, and an existin
   if (::geteuid() != 0) return;
   Folder folder;
   const std::string path = folder.path() + "/x";
-  REQUIRE(ops::make_file(path, 0640, manager::Owner{70, 71}));
+  const manager::Before before{true, 0640, manager::Owner{70, 71}, folder_of(path)};
+  REQUIRE(ops::put_back(path, before));
   const auto sight = ops::look(path);
   CHECK(sight->at == At::file);
   CHECK(sight->mode == 0640);
   CHECK(sight->owner == manager::Owner{70, 71});
   std::ofstream(path) << "data";
-  CHECK(ops::make_file(path, 0600));
+  CHECK(ops::put_back(path, before));
   CHECK(fs::file_size(path) == 4);
-  CHECK(ops::make_file(folder.path(), 0600).error().code == errc::failed_precondition);
+  CHECK(ops::put_back(folder.path(), {true, 0600, {}, {}}).error().code == errc::failed_precondition);
+}
+
+TEST_CASE("nothing is put back through a link that a parent has become, and a look there tells nothing") {
+  Folder folder;
+  const std::string root = fs::canonical(folder.path());
+  fs::create_directories(root + "/home/a");
+  fs::create_directories(root + "/roots");
+  const auto before = folder_of(root + "/home/a/disk");
+  fs::rename(root + "/home/a", root + "/home/b");
+  fs::create_directory_symlink(root + "/roots", root + "/home/a");
+  for (const bool file : {true, false})
+    CHECK(ops::put_back(root + "/home/a/disk", {file, 0644, {}, before}).error().code == errc::invalid_argument);
+  CHECK(ops::make_folder(root + "/home/a/x/y", 0700).error().code == errc::invalid_argument);
+  fs::create_directories(root + "/roots/x");
+  CHECK(ops::remove_folder(root + "/home/a/x", root).error().code == errc::invalid_argument);
+  CHECK(fs::exists(root + "/roots/x"));
+  CHECK_FALSE(ops::look(root + "/home/a/disk"));
+  CHECK(ops::put_back(root + "/gone/disk", {true, 0644, {}, before}).error().code == errc::invalid_argument);
+}
+
+TEST_CASE("nothing is put back in another folder that has the name of the one before") {
+  Folder folder;
+  const std::string root = fs::canonical(folder.path());
+  fs::create_directories(root + "/a");
+  const auto before = folder_of(root + "/a/disk");
+  fs::rename(root + "/a", root + "/b");
+  fs::create_directories(root + "/a");
+  CHECK(ops::put_back(root + "/a/disk", {true, 0644, {}, before}).error().code == errc::invalid_argument);
+  CHECK(fs::is_empty(root + "/a"));
+  CHECK(ops::put_back(root + "/b/disk", {true, 0644, {}, before}));
+}
+
+TEST_CASE("what a claim without the identity of its folder had is put back as root's") {
+  if (::geteuid() != 0) return;
+  Folder folder;
+  const std::string path = fs::canonical(folder.path()).string() + "/x";
+  REQUIRE(ops::put_back(path, {true, 0644, manager::Owner{70, 71}, {}}));
+  CHECK(ops::look(path)->owner == manager::Owner{0, 0});
+}
+
+TEST_CASE("a link that another user made is not followed to a target") {
+  if (::geteuid() != 0) return;
+  Folder folder;
+  const std::string root = fs::canonical(folder.path());
+  fs::create_directories(root + "/roots");
+  fs::create_directory_symlink(root + "/roots", root + "/link");
+  fs::create_directory_symlink(root + "/link", root + "/first");
+  CHECK(*ops::resolve(root + "/first/disk") == root + "/roots/disk");
+  REQUIRE(::lchown((root + "/link").c_str(), 1000, 1000) == 0);
+  const auto refused = ops::resolve(root + "/first/disk");
+  REQUIRE_FALSE(refused);
+  CHECK_THAT(refused.error().text, ContainsSubstring(root + "/link is a symbolic link of user 1000"));
 }
 
 TEST_CASE("a path has one name whatever links lead to it, but a link at its end is not followed") {
@@ -245,7 +300,7 @@ TEST_CASE("the port sees a mount without waiting for it, and asks a helper about
   CHECK_THAT(proc.mount, ContainsSubstring("proc"));
   CHECK(look(folder.path()).at == At::folder);
   CHECK(look(folder.path() + "/none").at == At::nothing);
-  CHECK(Started<result<>>(loop.io, node->make_folder(folder.path() + "/made", 0700, {}, {})).get());
+  CHECK(Started<result<>>(loop.io, node->make_folder(folder.path() + "/made", 0700, {})).get());
   CHECK(fs::is_directory(folder.path() + "/made"));
   CHECK(Started<result<>>(loop.io, node->remove_folder(folder.path() + "/made", folder.path(), {})).get());
   CHECK_FALSE(fs::exists(folder.path() + "/made"));

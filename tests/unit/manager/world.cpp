@@ -113,20 +113,22 @@ class Process::FakeNode final : public manager::Node {
     const auto at = world_.files.contains(path)     ? Sight::At::file
                     : world_.folders.contains(path) ? Sight::At::folder
                                                     : Sight::At::nothing;
-    co_return Sight{at, "", "", 0750, owner == world_.owners.end() ? manager::Owner() : owner->second};
+    const auto whose = owner == world_.owners.end() ? manager::Owner() : owner->second;
+    co_return Sight{at, "", "", 0750, whose, world_.holding_folder};
   }
   task<result<std::vector<std::string>>> users(std::string target, Until) override { co_return world_.users[target]; }
-  task<result<>> make_folder(std::string path, unsigned, std::optional<manager::Owner> owner, Until) override {
-    co_return around<void>(world_, [this, path, owner]() -> result<> {
+  task<result<>> make_folder(std::string path, unsigned, Until) override {
+    co_return around<void>(world_, [this, path]() -> result<> {
       world_.folders.insert(path);
-      if (owner) world_.owners[path] = *owner;
       return {};
     });
   }
-  task<result<>> make_file(std::string path, unsigned, std::optional<manager::Owner> owner, Until) override {
-    co_return around<void>(world_, [this, path, owner]() -> result<> {
-      world_.files.insert(path);
-      if (owner) world_.owners[path] = *owner;
+  task<result<>> put_back(std::string path, manager::Before before, Until) override {
+    co_return around<void>(world_, [this, path, before]() -> result<> {
+      if (before.folder && *before.folder != world_.holding_folder)
+        return Error{errc::invalid_argument, "another folder holds it"};
+      (before.file ? world_.files : world_.folders).insert(path);
+      if (before.owner) world_.owners[path] = *before.owner;
       return {};
     });
   }
@@ -137,7 +139,11 @@ class Process::FakeNode final : public manager::Node {
       return {};
     });
   }
-  task<result<std::string>> resolve(std::string path, Until) override { co_return path; }
+  task<result<std::string>> resolve(std::string path, Until) override {
+    for (const auto& [link, to] : world_.links)
+      if (path.starts_with(link + "/")) co_return to + path.substr(link.size());
+    co_return path;
+  }
 
  private:
   World& world_;

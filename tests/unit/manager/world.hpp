@@ -32,6 +32,8 @@ class World {
   std::map<std::string, Sight> special;       ///< paths that show something else than what is mounted there
   std::set<std::string> folders, files;
   std::map<std::string, manager::Owner> owners;  ///< of both; others are root's
+  std::map<std::string, std::string> links;      ///< a folder's path, and where it leads
+  FolderIdentity holding_folder = {7, 70};       ///< of every target
   std::map<std::string, Claim> claims;
   std::map<std::string, std::vector<std::string>> users;
   std::vector<std::string> calls;   ///< of the plugin
