@@ -114,7 +114,7 @@ class Manager::Impl {
   }
 
   task<result<bool>> has_mount(std::string target, Until until) {
-    if (auto resolved = co_await resolve(target, until); !resolved) co_return resolved.error();
+    if (auto named = co_await name_of_target(target, until); !named) co_return named.error();
     const auto claim = co_await find(target);
     if (!claim && claim.error().code == errc::not_found) co_return false;
     if (!claim) co_return claim.error();
@@ -156,6 +156,15 @@ class Manager::Impl {
     if (!real) co_return real.error();
     target = std::move(*real);
     co_return result<>();
+  }
+
+  /// The name of a target that may have a claim. As the claim spells it, it is not resolved: since the mount, a parent
+  /// may have become a link.
+  task<result<>> name_of_target(std::string& target, Until until) {
+    const auto spelled = co_await find(target);
+    if (spelled) co_return result<>();
+    if (spelled.error().code != errc::not_found) co_return spelled.error();
+    co_return co_await resolve(target, until);
   }
 
   task<result<>> name_plugin(PluginVolume& volume, Until until) {
@@ -204,7 +213,7 @@ class Manager::Impl {
   };
   /// The claim at the target, once nobody else works on either; `target` gets its one name. not_found: there is none.
   task<result<Locked>> lock_claim(std::string& target, Until until) {
-    if (auto resolved = co_await resolve(target, until); !resolved) co_return resolved.error();
+    if (auto named = co_await name_of_target(target, until); !named) co_return named.error();
     auto target_lock = co_await lock("target\n" + target, target, until);
     if (!target_lock) co_return target_lock.error();
     auto claim = co_await find(target);

@@ -73,6 +73,12 @@ namespace {
 
 constexpr std::chrono::seconds kInUseAgain{1};
 
+task<result<bool>> is_claimed(Mounter& mounter, const std::string& target) {
+  const auto claims = co_await mounter.manager().claims();
+  if (!claims) co_return claims.error();
+  co_return std::ranges::find(*claims, target, &manager::Claim::target) != claims->end();
+}
+
 /// Until the limit: at a shutdown, whoever uses the mount is ending, or another mount lies upon it.
 task<result<>> set_down_one(Mounter& mounter, std::string target, Slots& slots, Until until) {
   for (bool told = false;; told = true) {
@@ -82,8 +88,11 @@ task<result<>> set_down_one(Mounter& mounter, std::string target, Slots& slots, 
       if (!slot) co_return slot.error();
       done = co_await mounter.manager().set_down(target, until);
     }
-    // Another command was faster.
-    if (!done && done.error().code == errc::not_found) co_return result<>();
+    if (!done && done.error().code == errc::not_found) {
+      const auto claimed = co_await is_claimed(mounter, target);
+      // Another command was faster.
+      if (claimed && !*claimed) co_return result<>();
+    }
     if (done || done.error().code == errc::cancelled) co_return done;
     const auto next = mounter.clock().now() + kInUseAgain;
     if (next >= until.deadline) co_return done;

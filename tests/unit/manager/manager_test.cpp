@@ -194,6 +194,22 @@ TEST_CASE("an unmount makes nothing in a folder that replaced the one around the
       process.heard, [](const auto& event) { return event.message.find("is not made again") != std::string::npos; }));
 }
 
+TEST_CASE("a mount whose parent was moved and became a link is still the claim's, and is not said to be gone") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  world.links["/srv"] = "/data/srv";
+  world.mounts["/data/srv/a"] = world.mounts.extract("/srv/a").mapped();
+  world.special["/srv/a"] = {At::unknown, "", "/srv/a goes through a symbolic link", 0, {}, {}};
+  for (const auto& done : {process.set_down("/srv/a"), process.unmount("/srv/a")}) {
+    REQUIRE_FALSE(done);
+    CHECK(done.error().code == errc::unavailable);
+    CHECK_THAT(done.error().text, ContainsSubstring("goes through a symbolic link"));
+  }
+  CHECK(world.claims.contains("/srv/a"));
+  CHECK(world.count("unpublish") == 0);
+}
+
 TEST_CASE("an expansion is retried like every call and returns the size, and calls no plugin if nothing is mounted") {
   World world;
   Process process(world);
