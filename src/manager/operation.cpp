@@ -49,6 +49,12 @@ result<> check_identity(const Claim& claim, const Mount& wanted) {
                    "name"};
 }
 
+/// Of the plugin: another call would be answered the same.
+bool is_final(errc code) {
+  return code != errc::unavailable && code != errc::timed_out && code != errc::cancelled && code != errc::exhausted &&
+         code != errc::in_use && code != errc::busy;
+}
+
 }  // namespace
 
 task<result<>> MountRun::run() {
@@ -212,6 +218,14 @@ task<result<>> MountRun::unpublish() {
       base_, [this](Until until) { return base_.ports.plugin.unpublish(claim_->volume.external_id, target_, until); },
       "unpublishing " + target_, about(""), until_);
   auto unpublished = ignoring_not_found(std::move(answer));
+  if (!unpublished && is_final(unpublished.error().code)) {
+    // As Nomad's client has it: a plugin may not know, or not be able to say, that there is nothing to do any more.
+    const Sight there = co_await base_.ports.node.look(target_, Reach::here, look_until());
+    if (there.at == Sight::At::nothing || there.at == Sight::At::folder || there.at == Sight::At::file) {
+      log::warning("manager.unpublish_ignored", {{"target", target_}, {"error", unpublished.error().text}});
+      unpublished = result<>();
+    }
+  }
   seen_.unpublished = unpublished.has_value();
   co_return unpublished;
 }

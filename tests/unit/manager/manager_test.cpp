@@ -210,6 +210,33 @@ TEST_CASE("a mount whose parent was moved and became a link is still the claim's
   CHECK(world.count("unpublish") == 0);
 }
 
+TEST_CASE("a plugin that cannot unpublish what is gone keeps no claim, and one that fails beside a mount keeps it") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  world.plugin_says = [](const std::string& call) {
+    return call == "unpublish" ? std::optional(Error{errc::internal, "no mount point specified"}) : std::nullopt;
+  };
+  CHECK(process.unmount("/srv/a").error().code == errc::internal);
+  CHECK(world.claims.contains("/srv/a"));
+  world.mounts.erase("/srv/a");
+  world.folders.erase("/srv/a");
+  REQUIRE(process.unmount("/srv/a"));
+  CHECK(world.claims.empty());
+}
+
+TEST_CASE("a plugin that does not answer keeps the claim, also where nothing is mounted") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  world.mounts.erase("/srv/a");
+  world.plugin_says = [](const std::string& call) {
+    return call == "unpublish" ? std::optional(Error{errc::in_use, "another call works on it"}) : std::nullopt;
+  };
+  CHECK_FALSE(process.unmount("/srv/a"));
+  CHECK(world.claims.contains("/srv/a"));
+}
+
 TEST_CASE("an expansion is retried like every call and returns the size, and calls no plugin if nothing is mounted") {
   World world;
   Process process(world);
