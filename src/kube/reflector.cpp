@@ -87,6 +87,10 @@ void Reflector::watch_ended(const std::optional<ApiError>& failure, time_point n
   }
   if (failure && failure->kind == ApiError::Kind::expired) {
     does_ = Does::list;
+    // A server that lists from a version from which it does not watch would be asked again and again.
+    const bool again = last_expired_ && now - *last_expired_ <= kCalm;
+    last_expired_ = now;
+    if (again) back_off(failure->retry_after, now);
     return;
   }
   if (invalid) {

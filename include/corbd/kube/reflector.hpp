@@ -59,6 +59,7 @@ class Reflector {
   time_point began_{};
   std::uint32_t failures_ = 0;  ///< in a row
   time_point last_failure_{};
+  std::optional<time_point> last_expired_;  ///< when a watch's version was last too old
   bool sleeps_ = false;
   std::optional<std::chrono::seconds> at_least_;
 };

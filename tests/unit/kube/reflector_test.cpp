@@ -176,3 +176,28 @@ TEST_CASE("the client respects the server's Retry-After") {
   reflector.watch_ended(failed(ApiError::Kind::other), kNow);
   CHECK(sleeps(reflector) == 1600ms);
 }
+
+TEST_CASE("a server that refuses to watch from the version that it listed is asked with growing pauses") {
+  for (const bool initial : {false, true}) {
+    auto reflector = initial ? Reflector() : older();
+    const auto list = [&] {
+      static_cast<void>(reflector.next(0));
+      reflector.watching(kNow);
+      initial ? reflector.initial_told("7") : reflector.listed("7");
+      if (initial) return;
+      static_cast<void>(reflector.next(0));
+      reflector.watching(kNow);
+    };
+    list();
+    reflector.watch_ended(failed(ApiError::Kind::expired), kNow);
+    list();  // the first time at once
+    reflector.watch_ended(failed(ApiError::Kind::expired), kNow + 1s);
+    CHECK(sleeps(reflector) == 800ms);
+    list();
+    reflector.watch_ended(failed(ApiError::Kind::expired), kNow + 2s);
+    CHECK(sleeps(reflector) == 1600ms);
+    list();
+    reflector.watch_ended(failed(ApiError::Kind::expired), kNow + 1000s);
+    CHECK(sleeps(reflector) == -1ms);
+  }
+}
