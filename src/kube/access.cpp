@@ -70,8 +70,10 @@ result<http::Peer> peer_of(const Access& access) {
 }
 
 result<Secret> read_token(const Access& access) {
-  if (!access.token.empty() || access.token_file.empty()) return access.token;
+  if (access.token_file.empty()) return access.token;
   auto text = read_file(access.token_file, kMaxFile);
+  // As client-go: the file is the newer one, and the text is there until it can be read.
+  if (!text && !access.token.empty()) return access.token;
   if (!text) return with_context("reading the service account's token", text.error());
   auto token = trimmed(std::move(*text));
   // It goes into a header, and a line end would end that header.

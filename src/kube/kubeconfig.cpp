@@ -22,6 +22,16 @@ YAML::Node named(const YAML::Node& root, const char* list, const char* kind, con
   return YAML::Node(YAML::NodeType::Undefined);
 }
 
+bool says(const YAML::Node& map, const char* key) {
+  const auto value = map[key];
+  return value && !value.IsNull() && !(value.IsScalar() && value.as<std::string>().empty());
+}
+
+/// As kubectl has it: a relative path begins at the kubeconfig's folder.
+std::string in_folder(const std::string& folder, const std::string& file) {
+  return file.empty() || file.starts_with('/') ? file : folder + file;
+}
+
 /// The value of <key>-data, or the path of <key>.
 result<> read_pem(const YAML::Node& from, const std::string& key, const std::string& folder, std::string& text,
                   std::string& file) {
@@ -32,8 +42,7 @@ result<> read_pem(const YAML::Node& from, const std::string& key, const std::str
     text = std::move(*decoded);
     return {};
   }
-  file = yaml_text(from, key.c_str());
-  if (!file.empty() && !file.starts_with('/')) file = folder + file;
+  file = in_folder(folder, yaml_text(from, key.c_str()));
   return {};
 }
 
@@ -66,11 +75,15 @@ result<> read_server(const std::string& server, Access& into) {
 
 result<> read_user(const YAML::Node& user, const std::string& folder, Access& into) {
   for (const char* other : {"exec", "auth-provider", "username"})
-    if (user[other])
+    if (says(user, other))
       return invalid(std::string("the user authenticates by ") + other +
                      ", which is not supported: use a token or a client certificate");
+  for (const char* other : {"as", "as-uid", "as-groups", "as-user-extra"})
+    if (says(user, other))
+      return invalid(std::string("the user acts as another one (") + other +
+                     "), which is not supported: use that one's own token or client certificate");
   into.token = Secret(yaml_text(user, "token"));
-  into.token_file = yaml_text(user, "tokenFile");
+  into.token_file = in_folder(folder, yaml_text(user, "tokenFile"));
   if (auto read = read_pem(user, "client-certificate", folder, into.certificate, into.certificate_file); !read)
     return read;
   std::string key;
@@ -90,6 +103,11 @@ result<Access> access_of(const YAML::Node& root, const std::string& folder) {
   const auto user = named(root, "users", "user", yaml_text(context, "user"));
   if (!user.IsDefined())
     return invalid("there is no user '" + yaml_text(context, "user") + "', which the current context names");
+  for (const char* other : {"proxy-url", "tls-server-name"})
+    if (says(cluster, other))
+      return invalid(
+          std::string("the cluster is reached with ") + other +
+          ", which is not supported: name a server that this node reaches under the name in its certificate");
   Access access;
   if (auto read = read_server(yaml_text(cluster, "server"), access); !read) return read.error();
   access.insecure = yaml_text(cluster, "insecure-skip-tls-verify") == "true";

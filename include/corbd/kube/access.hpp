@@ -10,7 +10,8 @@
 
 namespace corbd::kube {
 
-/// A file is read anew each time, because kubelet replaces it. If there are both a file and a text, the text counts.
+/// A file is read anew each time, because kubelet replaces it. If there are both a file and a text, the text counts; of
+/// a token, the file.
 struct Access {
   std::string host;
   std::uint16_t port = 443;

@@ -1,5 +1,6 @@
 #include "corbd/kube/access.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -72,6 +73,11 @@ TEST_CASE("the error names what a kubeconfig lacks or what is not supported") {
   CHECK_THAT(refused(config("server: https://x/path", "token: a")), ContainsSubstring("path"));
   CHECK_THAT(refused(config("server: https://x:y", "token: a")), ContainsSubstring("port"));
   CHECK_THAT(refused(config("server: https://x", "exec: {command: aws}")), ContainsSubstring("exec"));
+  CHECK(kube::parse_kubeconfig(config("server: https://x", "exec: null, token: a"), ""));
+  CHECK_THAT(refused(config("server: https://x", "token: a, as: other")), ContainsSubstring("(as)"));
+  CHECK_THAT(refused(config("server: https://x, proxy-url: 'http://p'", "token: a")), ContainsSubstring("proxy-url"));
+  CHECK_THAT(refused(config("server: https://x, tls-server-name: y", "token: a")),
+             ContainsSubstring("tls-server-name"));
   CHECK_THAT(refused(config("server: https://x, certificate-authority-data: '!'", "token: a")),
              ContainsSubstring("base64"));
 }
@@ -83,4 +89,16 @@ TEST_CASE("a token is read from its file without the white space around it") {
   CHECK_FALSE(kube::read_token(access));
   std::ofstream(access.token_file) << "\n abc \n";
   CHECK(kube::read_token(access)->reveal() == "abc");
+}
+
+TEST_CASE("a token's file is looked for beside the kubeconfig, and outranks a token in it, as in client-go") {
+  const test::Folder folder;
+  const auto access =
+      kube::parse_kubeconfig(config("server: https://api", "token: text, tokenFile: keys/token"), folder.path() + "/");
+  REQUIRE(access);
+  CHECK(access->token_file == folder.path() + "/keys/token");
+  CHECK(kube::read_token(*access)->reveal() == "text");
+  std::filesystem::create_directory(folder.path() + "/keys");
+  std::ofstream(access->token_file) << "file";
+  CHECK(kube::read_token(*access)->reveal() == "file");
 }
