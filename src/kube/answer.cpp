@@ -14,7 +14,8 @@ constexpr std::chrono::minutes kLongestRetry{5};  // whatever the server asks fo
 
 /// The Status object of a body, as far as it is one.
 struct Status {
-  std::string reason, message, cause;
+  bool is_one = false;
+  std::string reason, message, cause, resource, name;
   std::optional<std::chrono::seconds> retry_after;
 };
 
@@ -39,10 +40,13 @@ Status read_status(std::string_view body) {
     return status;
   }
   const auto& object = value.get_object();
+  status.is_one = text_at(object, "kind") == "Status";
   status.reason = printable(text_at(object, "reason"));
   status.message = printable(text_at(object, "message"));
   const auto* details = object.if_contains("details");
   if (details == nullptr || !details->is_object()) return status;
+  status.resource = text_at(details->get_object(), "kind");
+  status.name = text_at(details->get_object(), "name");
   if (const auto* seconds = details->get_object().if_contains("retryAfterSeconds");
       seconds != nullptr && seconds->is_int64())
     status.retry_after = std::chrono::seconds(seconds->get_int64());
@@ -53,17 +57,24 @@ Status read_status(std::string_view body) {
   return status;
 }
 
-errc code_of(unsigned status) {
+/// "volumeattachments" of "volumeattachments.storage.k8s.io".
+bool is_about(const Status& says, const Verb& verb) {
+  return says.reason == "NotFound" && !verb.name.empty() && says.name == verb.name &&
+         says.resource == verb.resource.substr(0, verb.resource.find('.'));
+}
+
+errc code_of(unsigned status, const Status& says, const Verb& verb) {
+  // Whoever refuses the token may be a proxy too; another token is read then, and nothing is concluded.
+  if (status == 401) return errc::unauthenticated;
+  if (!says.is_one) return errc::unavailable;
   switch (status) {
     case 400:
     case 422:
       return errc::invalid_argument;
-    case 401:
-      return errc::unauthenticated;
     case 403:
       return errc::permission_denied;
     case 404:
-      return errc::not_found;
+      return is_about(says, verb) ? errc::not_found : errc::unavailable;
     case 409:
       return errc::already_exists;
     default:
@@ -71,10 +82,19 @@ errc code_of(unsigned status) {
   }
 }
 
-std::string remedy(unsigned status, const Verb& verb) {
+ApiError::Kind kind_of(unsigned status, const Status& says) {
+  if (status == 429) return ApiError::Kind::throttled;
+  if (!says.is_one) return ApiError::Kind::other;
+  if (status == 410) return ApiError::Kind::expired;
+  return status == 504 && says.cause == "ResourceVersionTooLarge" ? ApiError::Kind::too_new : ApiError::Kind::other;
+}
+
+std::string remedy(unsigned status, const Status& says, const Verb& verb) {
   if (status == 401) return ": it does not accept the agent's token or certificate";
-  if (status == 403)
+  if (status == 403 && says.is_one)
     return ": grant the verb '" + verb.verb + "' on '" + verb.resource + "' to the agent's service account";
+  if (status == 404 && !verb.name.empty() && !(says.is_one && is_about(says, verb)))
+    return ": that says nothing about " + verb.name + ". Look at what is between this node and the API server";
   return "";
 }
 
@@ -92,14 +112,12 @@ ApiError api_error(unsigned status, std::string_view body, std::optional<std::ch
   if (failure.retry_after)
     failure.retry_after =
         std::clamp<std::chrono::seconds>(*failure.retry_after, std::chrono::seconds(0), kLongestRetry);
-  if (status == 410) failure.kind = ApiError::Kind::expired;
-  if (status == 429) failure.kind = ApiError::Kind::throttled;
-  if (status == 504 && says.cause == "ResourceVersionTooLarge") failure.kind = ApiError::Kind::too_new;
+  failure.kind = kind_of(status, says);
   std::string text =
       "the API server answered " + verb.verb + " " + std::string(target) + " with " + std::to_string(status);
   if (!says.reason.empty()) text += " " + says.reason;
   if (!says.message.empty()) text += ": " + says.message;
-  failure.error = {code_of(status), text + remedy(status, verb)};
+  failure.error = {code_of(status, says, verb), text + remedy(status, says, verb)};
   return failure;
 }
 

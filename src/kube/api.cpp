@@ -39,6 +39,12 @@ std::string query(const std::vector<std::pair<std::string, std::string>>& parts)
   return out;
 }
 
+/// A stranger's answer, such as a proxy's `{}` with status 200, is neither an absence nor an empty list.
+ApiError not_asked_for(const Resource& resource, const std::string& what) {
+  return api_error({errc::unavailable, "the API server answered " + resource.path + " with " + what +
+                                           ": look at what is between this node and the API server"});
+}
+
 constexpr std::string_view kNamed = "metadata.name=";
 
 }  // namespace
@@ -103,7 +109,7 @@ task<result<>> Api::Impl::look(duration fresh, Until until) {
   const auto reply = co_await send(std::move(message), nullptr, {"get", "/version"}, until);
   if (!reply) {
     const auto& error = reply.error().error;
-    if (error.code != errc::permission_denied && error.code != errc::not_found) co_return error;
+    if (error.code != errc::permission_denied) co_return error;
   }
   answered_ = clock_.now();
   co_return result<>();
@@ -178,11 +184,22 @@ task<answer<json::object>> Api::get(Resource resource, std::string name, Until u
   http::Message message;
   message.limit = kObjectBytes;
   message.target = resource.path + "/" + escaped(name);
-  co_return co_await impl_->ask(std::move(message), {"get", resource.rbac}, until);
+  auto object = co_await impl_->ask(std::move(message), {"get", resource.rbac, name}, until);
+  if (!object || text(*object, "metadata", "name") == name) co_return object;
+  co_return not_asked_for(resource, "an object other than " + name);
 }
 
 task<answer<Listed>> Api::list(Resource resource, std::string selector, std::string version, Until until) {
   Listed all;
+  auto keep = [&all](json::object item) { all.items.push_back(std::move(item)); };
+  const auto listed = co_await each(std::move(resource), std::move(selector), std::move(version), kPage, keep, until);
+  if (!listed) co_return listed.error();
+  all.version = *listed;
+  co_return all;
+}
+
+task<answer<std::string>> Api::each(Resource resource, std::string selector, std::string version, std::size_t page,
+                                    std::function<void(json::object)> take, Until until) {
   std::string next;
   for (std::size_t pages = 0; pages < kMostPages; ++pages) {
     http::Message message;
@@ -190,17 +207,18 @@ task<answer<Listed>> Api::list(Resource resource, std::string selector, std::str
     // With a continuation, the version is that of the list that it continues.
     message.target = resource.path + query({{"fieldSelector", selector},
                                             {"resourceVersion", next.empty() ? version : ""},
-                                            {"limit", std::to_string(kPage)},
+                                            {"limit", std::to_string(page)},
                                             {"continue", next}});
-    auto page = co_await impl_->ask(std::move(message), {"list", resource.rbac}, until);
-    if (!page) co_return page.error();
-    all.version = text(*page, "metadata", "resourceVersion");
-    next = text(*page, "metadata", "continue");
-    auto* items = page->if_contains("items");
-    if (items != nullptr && items->is_array())
+    auto read = co_await impl_->ask(std::move(message), {"list", resource.rbac}, until);
+    if (!read) co_return read.error();
+    auto* items = read->if_contains("items");
+    if (items == nullptr || !(items->is_array() || items->is_null()) || read->if_contains("metadata") == nullptr)
+      co_return not_asked_for(resource, "something that is not a list");
+    if (items->is_array())
       for (auto& item : items->get_array())
-        if (item.is_object()) all.items.push_back(std::move(item.get_object()));
-    if (next.empty()) co_return all;
+        if (item.is_object()) take(std::move(item.get_object()));
+    next = text(*read, "metadata", "continue");
+    if (next.empty()) co_return text(*read, "metadata", "resourceVersion");
   }
   co_return api_error({errc::exhausted, "the API server's list of " + resource.path + " does not end after " +
                                             std::to_string(kMostPages) + " pages"});
@@ -235,7 +253,7 @@ task<answer<json::object>> Api::patch(Resource resource, std::string name, json:
   message.target = resource.path + "/" + escaped(name);
   message.headers.emplace_back("Content-Type", "application/strategic-merge-patch+json");
   message.body = json::serialize(body);
-  co_return co_await impl_->ask(std::move(message), {"patch", resource.rbac}, until);
+  co_return co_await impl_->ask(std::move(message), {"patch", resource.rbac, name}, until);
 }
 
 task<result<>> Api::look(duration fresh, Until until) { return impl_->look(fresh, until); }

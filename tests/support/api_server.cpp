@@ -58,6 +58,27 @@ void ApiServer::Peer::answer(unsigned status, std::string_view body, std::string
   send("HTTP/1.1 " + std::to_string(status) + " x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
        std::string(headers) + "\r\n" + std::string(body));
 }
+void ApiServer::Peer::absent(const Request& request) {
+  const std::string path = request.target.substr(0, request.target.find('?'));
+  const auto slash = path.rfind('/');
+  const std::string name = path.substr(slash + 1), folder = path.substr(0, slash);
+  const std::string kind = folder.substr(folder.rfind('/') + 1);
+  answer(404, R"({"kind":"Status","status":"Failure","reason":"NotFound","message":")" + kind + " \\\"" + name +
+                  R"(\" not found","details":{"name":")" + name + R"(","kind":")" + kind + R"("},"code":404})");
+}
+void ApiServer::Peer::object(const Request& request, unsigned status, std::string body, std::string_view headers) {
+  if (status == 404) return absent(request);
+  if (status != 200) return answer(status, body, headers);
+  const std::string path = request.target.substr(0, request.target.find('?'));
+  const std::string name = R"("name":")" + path.substr(path.rfind('/') + 1) + "\"";
+  const std::string_view metadata = R"("metadata":{)";
+  if (body.find(R"("metadata":{"name":)") != std::string::npos) return answer(200, body, headers);
+  if (const auto place = body.find(metadata); place != std::string::npos)
+    body.insert(place + metadata.size(), name + ",");
+  else
+    body.insert(1, "\"metadata\":{" + name + (body == "{}" ? "}" : "},"));
+  answer(200, body, headers);
+}
 void ApiServer::Peer::begin(unsigned status) {
   send("HTTP/1.1 " + std::to_string(status) + " x\r\nTransfer-Encoding: chunked\r\n\r\n");
 }

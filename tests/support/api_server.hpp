@@ -27,6 +27,10 @@ class ApiServer {
     virtual void send(std::string_view bytes) = 0;
     /// A whole answer. `headers`: lines, each with its end.
     void answer(unsigned status, std::string_view body, std::string_view headers = {});
+    /// As the API server says that it has no such object.
+    void absent(const Request& request);
+    /// The object that is asked for, under its name. 404: absent(). Any other status: answer().
+    void object(const Request& request, unsigned status, std::string body, std::string_view headers = {});
     /// The head of a chunked answer, pieces of it, its end.
     void begin(unsigned status = 200);
     void piece(std::string_view bytes);

@@ -28,9 +28,12 @@ using answer = boost::system::result<T, ApiError>;
 /// A request in RBAC's terms, for the sentence that says what to grant.
 struct Verb {
   std::string verb, resource;  ///< "get", "volumeattachments.storage.k8s.io"
+  std::string name = {};       ///< of the one object that it is about, if any
 };
 
-/// `body` is a Status object, or any text. `retry_after` is the header's; the Status may have its own.
+/// `body` is a Status object, or any text. Only a Status is the API server's own word: whatever else answers, such as a
+/// proxy in front of it, makes the server unavailable. not_found only by a Status that names the object asked for.
+/// `retry_after` is the header's; the Status may have its own.
 ApiError api_error(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after,
                    const Verb& verb, std::string_view target);
 

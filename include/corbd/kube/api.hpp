@@ -45,6 +45,9 @@ class Api {
   /// Reads all pages. `selector` is a field selector; empty means all objects. `version` is the resourceVersion; empty
   /// means the most recent.
   task<answer<Listed>> list(Resource resource, std::string selector, std::string version, Until until);
+  /// The same in pages of so many objects, each of which is given to `take` and forgotten. It returns the version.
+  task<answer<std::string>> each(Resource resource, std::string selector, std::string version, std::size_t page,
+                                 std::function<void(boost::json::object)> take, Until until);
   /// Until the server ends it, in good order (nothing) or not (why), or `until`. on_change returns false to end it.
   /// `initial`: first of all what there is, each as added, and then a bookmark that says so; a server that does not
   /// know that refuses (422), or never says so (docs/sources.md#api-versions).

@@ -22,10 +22,10 @@ struct Scene {
 }  // namespace
 
 TEST_CASE("a KMS gets the decoded fields of a Secret, and the texts of a ConfigMap") {
-  Scene secrets(200, R"({"data": {"token": "aHZzLg=="}})");
+  Scene secrets(200, R"({"metadata": {"name": "s"}, "data": {"token": "aHZzLg=="}})");
   CHECK(secrets.client.run(secrets.kubernetes.secret("team", "s", {})).value().at("token").reveal() == "hvs.");
   CHECK(secrets.server.requests().front().target == "/api/v1/namespaces/team/secrets/s");
-  Scene maps(200, R"({"data": {"vaultAddress": "https://v"}})");
+  Scene maps(200, R"({"metadata": {"name": "c"}, "data": {"vaultAddress": "https://v"}})");
   CHECK(maps.client.run(maps.kubernetes.config_map("team", "c", {})).value().at("vaultAddress") == "https://v");
 }
 
@@ -39,11 +39,12 @@ TEST_CASE("a KMS gets a token that is made for a service account") {
 }
 
 TEST_CASE("what is missing at the API server is told as such, with its name, and so is a missing right") {
-  Scene absent(404, R"({"kind": "Status", "reason": "NotFound", "message": "no"})");
+  Scene absent(
+      404, R"({"kind": "Status", "reason": "NotFound", "message": "no", "details": {"name": "s", "kind": "secrets"}})");
   const auto missing = absent.client.run(absent.kubernetes.secret("team", "s", {}));
   CHECK(missing.error().code == errc::not_found);
   CHECK_THAT(missing.error().text, ContainsSubstring("Secret team/s"));
-  Scene forbidden(403, "{}");
+  Scene forbidden(403, R"({"kind": "Status", "reason": "Forbidden"})");
   const auto refused = forbidden.client.run(forbidden.kubernetes.account_token("team", "sa", {}, {}));
   CHECK(refused.error().code == errc::permission_denied);
   CHECK_THAT(refused.error().text, ContainsSubstring("'create' on 'serviceaccounts/token'"));

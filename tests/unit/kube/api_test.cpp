@@ -18,11 +18,11 @@ using Request = ApiServer::Request;
 using Scene = test::ApiScene;
 
 TEST_CASE("an object is read by its name over a reused connection") {
-  Scene scene(thing);
+  Scene scene(always(200, R"({"metadata":{"name":"o/n e"},"a":1})"));
   for (int i = 0; i < 3; ++i) {
     const auto found = scene.get("o/n e");
     REQUIRE(found);
-    CHECK(found->at("metadata").at("name").as_string() == "one");
+    CHECK(found->at("a").as_int64() == 1);
   }
   const auto requests = scene.server.requests();
   REQUIRE(requests.size() == 3);
@@ -33,7 +33,7 @@ TEST_CASE("an object is read by its name over a reused connection") {
 TEST_CASE("a request succeeds even if the server has closed the kept connection") {
   Scene scene([](const Request& request, Peer& peer) {
     if (request.connection == 1 && request.target.ends_with("/second")) peer.close();
-    peer.answer(200, "{}");
+    peer.answer(200, test::asked_for(request));
   });
   REQUIRE(scene.get("first"));
   CHECK(scene.get("second"));
@@ -48,7 +48,7 @@ TEST_CASE("the error for a refused request has its code, its reason and the righ
   test::expect_forbidden(forbidden, kThings);
   Scene stranger(always(401, ""));
   test::expect_stranger(stranger, kThings);
-  Scene absent(always(404, status("NotFound")));
+  Scene absent([](const Request& request, Peer& peer) { peer.absent(request); });
   test::expect_absent(absent, kThings, "one");
   Scene taken(always(409, status("AlreadyExists")));
   test::expect_taken(taken, kThings, {});
@@ -56,9 +56,40 @@ TEST_CASE("the error for a refused request has its code, its reason and the righ
     Scene scene(always(number, says));
     return scene.get().error().error;
   };
-  CHECK(code(422, "").code == errc::invalid_argument);
+  CHECK(code(422, status("Invalid")).code == errc::invalid_argument);
   CHECK(code(500, "boom").code == errc::unavailable);
   CHECK_THAT(code(503, "boom\x01").text, ContainsSubstring("503: boom "));
+}
+
+TEST_CASE("only the API server's own Status about the object says that it is not there") {
+  const auto code = [](unsigned status, const std::string& says) {
+    Scene scene(always(status, says));
+    return scene.get().error().error.code;
+  };
+  const auto absence = [](const std::string& reason, const std::string& name, const std::string& kind) {
+    return R"({"kind":"Status","reason":")" + reason + R"(","details":{"name":")" + name + R"(","kind":")" + kind +
+           R"("}})";
+  };
+  CHECK(code(404, absence("NotFound", "one", "things")) == errc::not_found);
+  for (const std::string& other : {std::string("<html>404 Not Found</html>"), std::string("404 page not found"),
+                                   std::string(), std::string(R"({"kind":"Status","reason":"NotFound"})"),
+                                   std::string(R"({"message":"not found"})"), absence("NotFound", "two", "things"),
+                                   absence("NotFound", "one", "namespaces"), absence("Expired", "one", "things")})
+    CHECK(code(404, other) == errc::unavailable);
+}
+
+TEST_CASE("a proxy's refusal is not the API server's, and its empty object is neither the one asked for nor a list") {
+  for (const unsigned status : {400u, 403u, 404u, 409u, 410u, 422u}) {
+    Scene scene(always(status, "<html>no</html>"));
+    const auto refused = scene.get().error();
+    CHECK(refused.error.code == errc::unavailable);
+    CHECK(refused.kind == kube::ApiError::Kind::other);
+  }
+  Scene empty(always(200, "{}"));
+  CHECK(empty.get().error().error.code == errc::unavailable);
+  CHECK(empty.list(kThings, "", "").error().error.code == errc::unavailable);
+  Scene another(always(200, R"({"metadata":{"name":"two"}})"));
+  CHECK(another.get().error().error.code == errc::unavailable);
 }
 
 TEST_CASE("a 429 answer says when to retry, and 410 and 504 tell an expired version from one that is too new") {
@@ -67,24 +98,24 @@ TEST_CASE("a 429 answer says when to retry, and 410 and 504 tell an expired vers
   REQUIRE_FALSE(later);
   CHECK(later.error().kind == kube::ApiError::Kind::throttled);
   CHECK(later.error().retry_after == 5s);
-  Scene expired(always(410, R"({"reason":"Expired"})"));
+  Scene expired(always(410, R"({"kind":"Status","reason":"Expired"})"));
   test::expect_expired(expired, kThings, "7");
   Scene early(always(
       504,
-      R"({"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}})"));
+      R"({"kind":"Status","reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}})"));
   test::expect_too_new(early, kThings, "7");
 }
 
 TEST_CASE("the clock difference comes from the server's last answer, and is otherwise unknown") {
   const auto then = std::chrono::system_clock::from_time_t(784111777);
-  Scene scene(always(200, "{}", "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
+  Scene scene(always(200, R"({"metadata":{"name":"one"}})", "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
   CHECK_FALSE(scene.api().ahead());
   const auto before = std::chrono::system_clock::now();
   REQUIRE(scene.get());
   REQUIRE(scene.api().ahead());
   CHECK(*scene.api().ahead() <= then - before);
   CHECK(*scene.api().ahead() >= then - std::chrono::system_clock::now() - 1ms);
-  Scene silent(always(200, "{}",
+  Scene silent(always(200, R"({"metadata":{"name":"one"}})",
                       GENERATE("", "Date: yesterday\r\n", "Date: Sun, 06 Nov 9994 08:49:37 GMT\r\n",
                                "Date: Sun, 06 Nov 1994 08:49:37 GMT+1\r\n")));
   REQUIRE(silent.get());
@@ -205,7 +236,7 @@ TEST_CASE("the token is sent with each request and read again after a 401") {
   std::ofstream(folder.path() + "/token") << "old\n";
   const std::string next = folder.path() + "/token";
   Scene scene([next](const Request& request, Peer& peer) {
-    if (request.authorization == "Bearer new") return peer.answer(200, "{}");
+    if (request.authorization == "Bearer new") return peer.answer(200, test::asked_for(request));
     std::ofstream(next) << " new\n";
     peer.answer(401, "");
   });
@@ -221,7 +252,8 @@ TEST_CASE("a token stays in use after its file is gone") {
   const std::string file = folder.path() + "/token";
   std::ofstream(file) << "kept";
   std::atomic<int> asked{0};
-  Scene scene([&](const Request&, Peer& peer) { peer.answer(++asked == 1 ? 401 : 200, "{}"); });
+  Scene scene(
+      [&](const Request& request, Peer& peer) { peer.answer(++asked == 1 ? 401 : 200, test::asked_for(request)); });
   scene.access.token_file = file;
   CHECK(scene.get());
   std::filesystem::remove(file);

@@ -39,7 +39,8 @@ class Scene {
       : which(std::move(which)),
         server(newer ? std::move(script) : [script = std::move(script)](const Request& request, Peer& peer) {
           if (asks_initial(request))
-            return peer.answer(422, R"({"reason":"Invalid","message":"sendInitialEvents is forbidden for watch"})");
+            return peer.answer(
+                422, R"({"kind":"Status","reason":"Invalid","message":"sendInitialEvents is forbidden for watch"})");
           script(request, peer);
         }) {
     kept.start();
@@ -133,7 +134,7 @@ TEST_CASE("an informer recovers from a server that is down at first, and from an
 TEST_CASE("an informer with only the right to get reads its object by name") {
   Scene scene([](const Request& request, Peer& peer) {
     if (request.target == "/api/v1/things/one") return peer.answer(200, thing("a", "1"));
-    peer.answer(403, R"({"reason":"Forbidden"})");
+    peer.answer(403, R"({"kind":"Status","reason":"Forbidden"})");
   });
   CHECK(scene.becomes("a"));
 }
@@ -313,7 +314,8 @@ TEST_CASE("an informer stops selecting by field for good once the server refuses
   Scene scene(
       [](const Request& request, Peer& peer) {
         if (selects(request))
-          return peer.answer(400, R"({"reason":"BadRequest","message":"field label not supported: owner"})");
+          return peer.answer(400,
+                             R"({"kind":"Status","reason":"BadRequest","message":"field label not supported: owner"})");
         if (!is_watch(request)) return peer.answer(200, list(owned("a", "me") + "," + owned("b", "you"), "7"));
         peer.begin();
         peer.hang();
@@ -326,8 +328,9 @@ TEST_CASE("an informer stops selecting by field for good once the server refuses
 }
 
 TEST_CASE("a collection that may not be listed is requested again, and never object by object") {
-  Scene scene([](const Request&, Peer& peer) { peer.answer(403, R"({"reason":"Forbidden","message":"no"})"); }, false,
-              ours());
+  Scene scene(
+      [](const Request&, Peer& peer) { peer.answer(403, R"({"kind":"Status","reason":"Forbidden","message":"no"})"); },
+      false, ours());
   scene.pass(3min);
   const auto requests = scene.server.requests();
   CHECK(requests.size() > 2);

@@ -13,7 +13,8 @@ namespace {
 struct Scene {
   explicit Scene(std::string items)
       : server([items = std::move(items)](const ApiServer::Request& request, ApiServer::Peer& peer) {
-          if (request.target.find("sendInitialEvents") != request.target.npos) return peer.answer(422, "");
+          if (request.target.find("sendInitialEvents") != request.target.npos)
+            return peer.answer(422, R"({"kind":"Status"})");
           if (request.target.find("watch=1") != request.target.npos) peer.hang();
           peer.answer(200, R"({"metadata":{"resourceVersion":"7"},"items":[)" + items + "]}");
         }) {}

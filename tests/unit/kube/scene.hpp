@@ -21,6 +21,12 @@ struct ApiScene : ApiClient {
   ApiServer server;
 };
 
+/// The object that is asked for, by its name in the path.
+inline std::string asked_for(const ApiServer::Request& request) {
+  const std::string path = request.target.substr(0, request.target.find('?'));
+  return R"({"metadata":{"name":")" + path.substr(path.rfind('/') + 1) + "\"}}";
+}
+
 inline void thing(const ApiServer::Request&, ApiServer::Peer& peer) {
   peer.answer(200, R"({"metadata":{"name":"one"}})");
 }

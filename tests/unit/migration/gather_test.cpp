@@ -86,6 +86,7 @@ TEST_CASE("a staged filesystem is found with its volume ID, stash, device, serve
   host.put("/proc/77/comm", "rbd-nbd\n");
   host.put("/proc/77/cmdline", std::string("rbd-nbd\0map\0", 12));
   host.put("/proc/77/status", "CapEff:\t000001ffffffffff\n");
+  for (const char* process : {"self", "77"}) host.put("/proc/" + std::string(process) + "/uid_map", "0 0 4294967295\n");
   host.put("/var/lib/kubelet/pods/u1/volumes/kubernetes.io~csi/pvc-1/vol_data.json", data_of("v1", "pvc-1"));
   const auto inputs = host.gathered();
   REQUIRE(inputs.staged.size() == 1);
@@ -125,6 +126,7 @@ TEST_CASE(
   host.put("/proc/77/comm", "rbd-nbd\n");
   host.put("/proc/77/cmdline", std::string("rbd-nbd\0--id\0app\0map\0", 21));
   host.put("/proc/77/status", "CapEff:\t000001ffffffffff\n");
+  for (const char* process : {"self", "77"}) host.put("/proc/" + std::string(process) + "/uid_map", "0 0 4294967295\n");
   host.put("/proc/77/environ", std::string("PATH=/usr/bin\0", 14));
   host.put("/proc/77/stat", "77 (rbd-nbd) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0");
   const auto cache_off = [&] { return host.gathered().nbd.at(0).cache_off; };
@@ -283,12 +285,13 @@ std::string volume_object() {
 TEST_CASE("a volume's PersistentVolume and secret are requested by name, once per volume") {
   const std::string attachment = "/volumeattachments/" + kube::volume_attachment_name("v1", kDriver, "node-1");
   const test::ApiServer server([&](const auto& request, auto& peer) {
-    if (request.target.find("/persistentvolumes/pvc-1") != std::string::npos) return peer.answer(200, volume_object());
+    if (request.target.find("/persistentvolumes/pvc-1") != std::string::npos)
+      return peer.object(request, 200, volume_object());
     if (request.target.find("/namespaces/n/secrets/s") != std::string::npos)
-      return peer.answer(200, R"({"data":{"userID":")" + to_base64("u") + R"("}})");
+      return peer.object(request, 200, R"({"data":{"userID":")" + to_base64("u") + R"("}})");
     if (request.target.find(attachment) != std::string::npos)
-      return peer.answer(200, R"({"spec":{"source":{"persistentVolumeName":"pvc-1"}}})");
-    peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
+      return peer.object(request, 200, R"({"spec":{"source":{"persistentVolumeName":"pvc-1"}}})");
+    peer.absent(request);
   });
   const bool by_attachment = GENERATE(true, false);
   const std::string volume = by_attachment ? "" : "pvc-1";
@@ -308,12 +311,10 @@ namespace {
 result<> attached_by(const std::string& attachment, const std::string& staged_attachment = "") {
   const test::ApiServer server([&](const auto& request, auto& peer) {
     if (request.target.find("/volumeattachments/") != std::string::npos)
-      return attachment.empty() ? peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})")
-                                : peer.answer(200, attachment);
-    peer.answer(
-        200,
-        R"({"metadata":{"name":"pvc-1"},"status":{"phase":"Bound"},"spec":{"accessModes":["ReadWriteOnce"],"csi":{"driver":")" +
-            kDriver + R"(","volumeHandle":"v1","nodeStageSecretRef":{"name":"s","namespace":"n"}}}})");
+      return attachment.empty() ? peer.absent(request) : peer.object(request, 200, attachment);
+    peer.object(request, 200,
+                R"({"status":{"phase":"Bound"},"spec":{"accessModes":["ReadWriteOnce"],"csi":{"driver":")" + kDriver +
+                    R"(","volumeHandle":"v1","nodeStageSecretRef":{"name":"s","namespace":"n"}}}})");
   });
   ForecastInputs inputs;
   inputs.options.driver = kDriver;
@@ -331,9 +332,9 @@ result<> attached_by(const std::string& attachment, const std::string& staged_at
 }
 
 std::string attachment_of(const std::string& node, bool attached, const std::string& created) {
-  return R"({"metadata":{"name":"a","uid":"u1","creationTimestamp":")" + created + R"("},"spec":{"attacher":")" +
-         kDriver + R"(","nodeName":")" + node +
-         R"(","source":{"persistentVolumeName":"pvc-1"}},"status":{"attached":)" + (attached ? "true" : "false") + "}}";
+  return R"({"metadata":{"uid":"u1","creationTimestamp":")" + created + R"("},"spec":{"attacher":")" + kDriver +
+         R"(","nodeName":")" + node + R"(","source":{"persistentVolumeName":"pvc-1"}},"status":{"attached":)" +
+         (attached ? "true" : "false") + "}}";
 }
 
 }  // namespace
@@ -359,8 +360,8 @@ TEST_CASE("the CSIDriver's attachRequired is requested once for all volumes whos
       {403, R"({"kind":"Status","code":403,"reason":"Forbidden","message":"not for you"})"},
   }));
   const test::ApiServer server([&, answer = status, object = driver](const auto& request, auto& peer) {
-    if (request.target.ends_with("/csidrivers/" + kDriver)) return peer.answer(answer, object);
-    peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
+    if (request.target.ends_with("/csidrivers/" + kDriver)) return peer.object(request, answer, object);
+    peer.absent(request);
   });
   ForecastInputs inputs;
   inputs.options.driver = kDriver;
@@ -383,8 +384,8 @@ TEST_CASE(
     if (request.target.ends_with("/pvc-2"))
       return peer.answer(
           200, R"({"metadata":{"name":"pvc-2"},"spec":{"csi":{"driver":")" + kDriver + R"(","volumeHandle":"v2"}}})");
-    if (body.empty()) return peer.answer(404, R"({"kind":"Status","code":404,"message":"not found"})");
-    peer.answer(200, body);
+    if (body.empty()) return peer.absent(request);
+    peer.object(request, 200, body);
   });
   const auto inputs = asked(server.access(), {{"v1", "pvc-1"}, {"v2", "pvc-2"}});
   CHECK(inputs.api);

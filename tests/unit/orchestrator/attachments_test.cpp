@@ -26,10 +26,10 @@ struct Scene {
   std::atomic<unsigned> status = 200;
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
-  ApiServer server{[this](const ApiServer::Request&, ApiServer::Peer& peer) {
+  ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
     const unsigned now = status;
-    peer.answer(
-        now,
+    peer.object(
+        request, now,
         now == 200
             ? R"({"metadata":{"uid":"uid-1"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})"
             : R"({"kind":"Status","message":"no"})");
@@ -128,12 +128,12 @@ struct Waiting {
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
-    if (is_get(request)) return peer.answer(200, attachment(attach));
-    if (!may_watch) return peer.answer(403, R"({"reason":"Forbidden","message":"no"})");
+    if (is_get(request)) return peer.object(request, 200, attachment(attach));
+    if (!may_watch) return peer.answer(403, R"({"kind":"Status","reason":"Forbidden","message":"no"})");
     if (!is_watch(request))
       return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + attachment(false) + "]}");
     if (request.target.find("sendInitialEvents") != request.target.npos)
-      return peer.answer(422, R"({"reason":"Invalid","message":"no"})");
+      return peer.answer(422, R"({"kind":"Status","reason":"Invalid","message":"no"})");
     peer.begin();
     while (!attach) std::this_thread::sleep_for(1ms);
     peer.piece(R"({"type":"MODIFIED","object":)" + attachment(true) + "}\n");
@@ -235,8 +235,8 @@ struct Unattached {
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
-    if (request.target == "/apis/storage.k8s.io/v1/csidrivers/driver") return peer.answer(status, driver);
-    peer.answer(404, R"({"kind":"Status","message":"no attachment"})");
+    if (request.target == "/apis/storage.k8s.io/v1/csidrivers/driver") return peer.object(request, status, driver);
+    peer.absent(request);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};

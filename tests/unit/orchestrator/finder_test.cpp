@@ -53,9 +53,7 @@ struct Scene {
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
     const auto place = objects.find(request.target);
-    place == objects.end()
-        ? peer.answer(404, R"({"kind":"Status","reason":"NotFound","code":404,"message":"not found"})")
-        : peer.answer(200, place->second, headers);
+    place == objects.end() ? peer.absent(request) : peer.object(request, 200, place->second, headers);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   Scripted volumes;

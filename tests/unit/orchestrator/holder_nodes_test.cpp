@@ -51,10 +51,10 @@ struct Scene {
       return peer.answer(200, R"({"metadata":{"resourceVersion":"1"},"items":[)" + items + "]}");
     }
     for (const auto& [name, body] : nodes)
-      if (path == "/api/v1/nodes/" + name) return peer.answer(200, body);
+      if (path == "/api/v1/nodes/" + name) return peer.object(request, 200, body);
     for (const auto& [name, body] : attachments)
-      if (path.ends_with(kube::volume_attachment_name("v", "driver", name))) return peer.answer(200, body);
-    peer.answer(404, R"({"kind":"Status","message":"not found"})");
+      if (path.ends_with(kube::volume_attachment_name("v", "driver", name))) return peer.object(request, 200, body);
+    peer.absent(request);
   }
   plan::HolderNode find(plan::Noted noted = {}, const std::string& host = "10.0.0.7", const std::string& nonce = "1") {
     plan::HolderQuery query{"v", host + ":0/" + nonce, host, std::move(noted)};

@@ -16,10 +16,11 @@ struct Scene {
   std::atomic<bool> attached = false;
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
-  ApiServer server{[this](const ApiServer::Request&, ApiServer::Peer& peer) {
-    if (!attached) return peer.answer(404, R"({"kind":"Status","message":"gone"})");
-    peer.answer(
-        200, R"({"metadata":{"uid":"u"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})");
+  ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
+    if (!attached) return peer.absent(request);
+    peer.object(
+        request, 200,
+        R"({"metadata":{"uid":"u"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})");
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1", 10min}};
@@ -164,9 +165,7 @@ TEST_CASE("a volume whose unstage is under way is neither looked up nor unstaged
   volume.staged_at = {"/staging"};
   volume.attachment_uid = "u";
   BlockingPool pool(loop.control(), loop.clock, 1);
-  ApiServer server([](const ApiServer::Request&, ApiServer::Peer& peer) {
-    peer.answer(404, R"({"kind":"Status","message":"gone"})");
-  });
+  ApiServer server([](const ApiServer::Request& request, ApiServer::Peer& peer) { peer.absent(request); });
   kube::Api api(loop.control(), loop.clock, pool, server.access());
   orchestrator::Attachments attachments(loop.control(), loop.clock, &api, {"driver", "node-1", 10min});
   orchestrator::Orphans::Config config;

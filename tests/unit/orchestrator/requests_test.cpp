@@ -48,7 +48,7 @@ struct Scene {
       return peer.hang();
     }
     const auto place = objects.find(request.target);
-    place == objects.end() ? peer.answer(404, R"({"message":"not found"})") : peer.answer(200, place->second);
+    place == objects.end() ? peer.absent(request) : peer.object(request, 200, place->second);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   kube::OwnNode own{loop.control(), loop.clock, &api, "node-1"};

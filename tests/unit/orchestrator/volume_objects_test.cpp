@@ -23,7 +23,7 @@ struct Scene {
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
     if (silent) return;
     const auto place = objects.find(request.target);
-    place == objects.end() ? peer.answer(404, "{}") : peer.answer(200, place->second);
+    place == objects.end() ? peer.absent(request) : peer.object(request, 200, place->second);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   orchestrator::VolumeObjects volumes{loop.clock, &api, {"driver", "node-1", 1s}};
