@@ -124,6 +124,8 @@ task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink 
     const bool stale_token = reply && reply->status == 401;
     if (stale_authority) met_ = false;
     if (stale_token) token_read_.reset();
+    // A certificate may be what it no longer accepts.
+    if (stale_token && !access_.certificate_file.empty()) met_ = false;
     if ((stale_authority || stale_token) && !again) continue;
     if (!reply) {
       // Nothing came, so what came a moment ago proves nothing any more.

@@ -247,6 +247,24 @@ TEST_CASE("the token is sent with each request and read again after a 401") {
   CHECK(requests[0].authorization == "Bearer old");
 }
 
+TEST_CASE("a client certificate is read again after a 401") {
+  const test::Folder folder;
+  const std::string file = folder.path() + "/client.pem";
+  std::ofstream(file) << test::pki("client.pem");
+  Scene scene(
+      [file](const Request&, Peer& peer) {
+        std::ofstream(file) << "rotated";
+        peer.answer(401, "");
+      },
+      ApiServer::Tls::asks_for_certificate);
+  scene.access.certificate_file = file;
+  scene.access.key = Secret(test::pki("client.key"));
+  const auto refused = scene.get();
+  REQUIRE_FALSE(refused);
+  CHECK_THAT(refused.error().error.text, ContainsSubstring("certificate"));
+  CHECK(scene.server.requests().size() == 1);
+}
+
 TEST_CASE("a token stays in use after its file is gone") {
   const test::Folder folder;
   const std::string file = folder.path() + "/token";
