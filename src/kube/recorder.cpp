@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/utc.hpp"
 #include "corbd/kube/objects.hpp"
@@ -17,6 +18,11 @@ constexpr std::size_t kMaxMessage = 1024;
 /// Events of an object without a namespace are in "default".
 Resource events_of(const Involved& about) {
   return {"/api/v1/namespaces/" + (about.name_space.empty() ? "default" : about.name_space) + "/events", "events"};
+}
+
+bool may_pass(const ApiError& failure) {
+  const auto code = failure.error.code;
+  return failure.kind == ApiError::Kind::throttled || code == errc::unavailable || code == errc::timed_out;
 }
 
 }  // namespace
@@ -49,13 +55,26 @@ task<> Recorder::send() {
     --tokens_;
     const Waiting one = std::move(waiting_.front());
     waiting_.pop_front();
-    const auto sent = co_await send(one);
+    const auto sent = co_await send_again(one);
     if (!sent && !stopping_.cancelled() && !std::exchange(refused_, true))
       log::warning("event.not_told",
                    {{"reason", one.notice.reason}, {"about", one.about.name}, {"error", sent.error().error.text}});
     if (sent) refused_ = false;
   }
   sending_ = false;
+}
+
+/// A server that has no time for it, or does not answer, may take it later. Newer events wait meanwhile, and only so
+/// many.
+task<answer<>> Recorder::send_again(const Waiting& one) {
+  const Backoff backoff{std::chrono::seconds(1), std::chrono::seconds(30)};
+  for (std::uint32_t failures = 0;; ++failures) {
+    auto sent = co_await send(one);
+    if (sent || failures + 1 >= config_.tries || !may_pass(sent.error())) co_return sent;
+    auto pause = std::chrono::milliseconds(backoff.after(failures, 0.5));
+    if (sent.error().retry_after) pause = std::max<std::chrono::milliseconds>(pause, *sent.error().retry_after);
+    if (co_await sleep_until(control_, clock_, clock_.now() + pause, &stopping_) == Waited::cancelled) co_return sent;
+  }
 }
 
 task<answer<>> Recorder::send(const Waiting& one) {

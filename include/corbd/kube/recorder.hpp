@@ -1,5 +1,6 @@
 // Events on objects of the API, for people: aggregated by object and reason, at the rate of client-go
-// (docs/sources.md#api-events). What the server does not take is dropped: an event is never worth a wait.
+// (docs/sources.md#api-events). What the server refuses is dropped, and so is what it does not take after some tries:
+// no caller waits for an event.
 #pragma once
 
 #include <deque>
@@ -33,6 +34,7 @@ class Recorder {
     std::chrono::minutes same_for{10};     ///< an event that occurs again within this time is counted, not repeated
     std::chrono::milliseconds every{200};  ///< on the average
     std::size_t burst = 25, waiting = 512;
+    std::uint32_t tries = 5;  ///< of each, if the server is busy or silent
   };
   Recorder(executor control, Clock& clock, Api& api, Config config);
 
@@ -52,6 +54,7 @@ class Recorder {
   };
   using Key = std::pair<Involved, std::string>;  ///< and the reason
   task<> send();
+  task<answer<>> send_again(const Waiting& one);
   task<answer<>> send(const Waiting& one);
   void forget_old();
 

@@ -13,10 +13,12 @@ namespace {
 
 struct Scene {
   std::atomic<unsigned> status = 201;
+  const char* headers = "";
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
-  ApiServer server{[this](const ApiServer::Request&, ApiServer::Peer& peer) {
-    peer.answer(status, R"({"metadata":{"name":"made"}})");
+  ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
+    if (status == 404) return peer.absent(request);
+    peer.answer(status, status == 201 ? R"({"metadata":{"name":"made"}})" : R"({"kind":"Status"})", headers);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   kube::Recorder recorder{loop.control(), loop.clock, api, {"corbd", "node-1"}};
@@ -56,6 +58,26 @@ TEST_CASE("an event that the server refuses is dropped, and the next one is sent
   scene.tell(2);
   REQUIRE(scene.sends(2));
   CHECK_THAT(scene.server.requests()[1].body, ContainsSubstring("n2"));
+}
+
+TEST_CASE("an event that a busy server does not take is sent again when the server says, and then the next one") {
+  Scene scene;
+  scene.headers = "Retry-After: 40\r\n";
+  scene.status = 429;
+  scene.tell(1);
+  scene.tell(2);
+  REQUIRE(scene.sends(1));
+  for (int i = 0; i < 50; ++i) scene.loop.io.poll();
+  scene.loop.clock.advance(39s);
+  for (int i = 0; i < 50; ++i) scene.loop.io.poll();
+  CHECK(scene.server.requests().size() == 1);
+  scene.status = 201;
+  REQUIRE(test::eventually(scene.loop.io, [&] {
+    scene.loop.clock.advance(1s);
+    return scene.server.requests().size() == 3;
+  }));
+  CHECK_THAT(scene.server.requests()[1].body, ContainsSubstring("n1"));
+  CHECK_THAT(scene.server.requests()[2].body, ContainsSubstring("n2"));
 }
 
 TEST_CASE("an event that has expired is created again instead of counted") {
