@@ -13,6 +13,7 @@ using State = HolderNode::State;
 
 // An image has the notes of the nodes that use it, and ceph-csi's controller removes old ones.
 constexpr std::size_t kMostNoted = 8;
+constexpr std::size_t kNodesInPage = 100;
 
 bool has(const kube::Node& node, const std::string& host) {
   return std::ranges::find(node.addresses, host) != node.addresses.end();
@@ -35,11 +36,18 @@ class ApiNodes final : public NodeReader {
     co_return kube::node_of(*object);
   }
 
-  task<kube::answer<std::vector<kube::Node>>> nodes(bool latest, Until until) override {
-    const auto all = co_await api_.list(kube::kNodes, "", latest ? "" : "0", until);
-    if (!all) co_return all.error();
+  task<kube::answer<std::vector<kube::Node>>> nodes(Until until) override {
     std::vector<kube::Node> found;
-    for (const auto& item : all->items) found.push_back(kube::node_of(item));
+    auto keep = [&found](const boost::json::object& item) {
+      auto node = kube::node_of(item);
+      kube::Node kept;
+      kept.name = std::move(node.name);
+      kept.addresses = std::move(node.addresses);
+      found.push_back(std::move(kept));
+    };
+    // Without a version: the server's cache knows no pages, and a Node has 14 KB.
+    const auto all = co_await api_.each(kube::kNodes, "", "", kNodesInPage, keep, until);
+    if (!all) co_return all.error();
     co_return found;
   }
 
@@ -113,7 +121,7 @@ task<HolderNode> HolderNodes::look_at(const plan::HolderQuery& query, std::strin
 
 /// What is to be taken from a dead node must not be a living node's that has its address by now.
 task<HolderNode> HolderNodes::proven(const plan::HolderQuery& query, HolderNode dead, Until until) {
-  const Wanted wanted{true, config_.list_again, sighting(query.address)->lists_before};
+  const Wanted wanted{config_.list_again, sighting(query.address)->lists_before};
   const auto others = co_await names_at(query.host, wanted, until);
   if (!others)
     co_return unknown(dead.name, "whether another node has the address " + query.host + ": " + others.error().text);
@@ -137,7 +145,7 @@ task<result<std::string>> HolderNodes::name_of(const plan::HolderQuery& query, U
     const auto node = co_await nodes_->node(candidates[i], until);
     if (node && has(*node, query.host)) co_return candidates[i];
   }
-  const auto named = co_await names_at(query.host, {false, config_.list_every}, until);
+  const auto named = co_await names_at(query.host, {config_.list_every}, until);
   if (!named) co_return named.error();
   co_return named->size() == 1 ? named->front() : std::string();
 }
@@ -147,11 +155,11 @@ task<result<HolderNodes::Names>> HolderNodes::names_at(std::string host, Wanted 
   const auto now = clock_.now();
   const bool failed = list_ && !list_->by_address;
   const bool known = list_ && now - list_->at < (failed ? config_.list_again : wanted.younger) &&
-                     (failed || ((list_->latest || !wanted.latest) && list_->number > wanted.after));
+                     (failed || list_->number > wanted.after);
   if (!known) {
     const std::uint64_t number = ++lists_;
-    const auto all = co_await nodes_->nodes(wanted.latest, until);
-    list_ = List{now, wanted.latest, number, std::map<std::string, Names>()};
+    const auto all = co_await nodes_->nodes(until);
+    list_ = List{now, number, std::map<std::string, Names>()};
     if (!all) {
       log::warning("holders.no_nodes", {{"error", all.error().error.text}});
       list_->by_address = all.error();

@@ -21,8 +21,8 @@ class NodeReader {
  public:
   virtual ~NodeReader() = default;
   virtual task<kube::answer<kube::Node>> node(std::string name, Until until) = 0;
-  /// `latest`: as they are at the moment of the question. Otherwise from the server's cache, which costs it least.
-  virtual task<kube::answer<std::vector<kube::Node>>> nodes(bool latest, Until until) = 0;
+  /// All, as they are at the moment of the question, by name and addresses alone.
+  virtual task<kube::answer<std::vector<kube::Node>>> nodes(Until until) = 0;
   virtual task<kube::answer<kube::VolumeAttachment>> attachment(std::string volume_id, std::string node,
                                                                 Until until) = 0;
 };
@@ -60,13 +60,11 @@ class HolderNodes {
     bool moved = false;  ///< another object had the address too, so nobody knows on which node the client is
   };
   struct Wanted {
-    bool latest = false;
     duration younger{};
     std::uint64_t after = 0;  ///< asked for after so many others
   };
   struct List {
     time_point at;
-    bool latest = false;
     std::uint64_t number = 0;
     kube::answer<std::map<std::string, Names>> by_address;
   };

@@ -30,7 +30,7 @@ class Reader final : public orchestrator::NodeReader {
     co_return object_of(name, place->second);
   }
 
-  task<kube::answer<std::vector<kube::Node>>> nodes(bool, Until) override {
+  task<kube::answer<std::vector<kube::Node>>> nodes(Until) override {
     if (!nodes_.answers || !nodes_.lists) co_return failed(errc::unavailable, "too many requests");
     std::vector<kube::Node> all;
     for (const auto& [name, node] : nodes_.by_name) all.push_back(object_of(name, node));

@@ -28,7 +28,6 @@ struct Scene {
   std::map<std::string, std::string> attachments;  ///< by node
   unsigned refuses = 0;                            ///< the status of every answer
   unsigned refuses_lists = 0;
-  std::vector<std::string> listed;  ///< the versions that lists of nodes asked for
   std::mutex mutex;
   int lists = 0;
   test::Loop loop;
@@ -44,7 +43,8 @@ struct Scene {
     if (refuses != 0) return peer.answer(refuses, R"({"kind":"Status","message":"no"})");
     if (path == "/api/v1/nodes") {
       ++lists;
-      listed.push_back(request.target.find("resourceVersion=0") == std::string::npos ? "latest" : "cached");
+      // A server that lists from its cache gives all at once.
+      if (request.target.find("resourceVersion=") != std::string::npos) return peer.answer(500, "no pages");
       if (refuses_lists != 0) return peer.answer(refuses_lists, R"({"kind":"Status","message":"no lists"})");
       std::string items;
       for (const auto& [name, body] : nodes) items += (items.empty() ? "" : ",") + body;
@@ -212,7 +212,7 @@ TEST_CASE("a node is proven dead only by a list made after its client was first 
   CHECK(scene.find({}, "10.0.0.8").name.empty());
   scene.nodes["n7"] = node("n7", "10.0.0.7", "Unknown", "node.kubernetes.io/out-of-service");
   CHECK(scene.proves_dead({{"n7"}, {}}));
-  CHECK(scene.listed == std::vector<std::string>{"cached", "latest"});
+  CHECK(scene.lists == 2);
   scene.loop.clock.advance(1s);
   CHECK(scene.proves_dead({{"n7"}, {}}, "2"));
   CHECK(scene.lists == 3);
