@@ -181,7 +181,7 @@ class Agent final {
   orchestrator::Kubernetes::Config kubernetes_config() {
     return {.driver = options_.drivername,
             .node = options_.nodeid,
-            .kubelet_dir = node_files_.folder(),
+            .plugins_dir = node_files_.real_path(options_.kubelet_dir + "/plugins"),
             .unstage_orphans = options_.unstage_orphans};
   }
 

@@ -16,15 +16,37 @@ std::string real_folder(const std::string& folder) {
 
 }  // namespace
 
+std::vector<NodeFiles::Folder> NodeFiles::folders_of(const std::string& kubelet_dir) {
+  const std::string real = real_folder(kubelet_dir);
+  std::vector<Folder> folders;
+  for (const char* name : {"/pods", "/plugins"}) {
+    const std::string below = real_folder(real + name);
+    // Without kubelet (--standalone) no folder of that name is meant.
+    if (real == "/" || below == real + name) continue;
+    folders.push_back({kubelet_dir + name, below});
+    folders.push_back({real + name, below});
+  }
+  folders.push_back({kubelet_dir, real});
+  return folders;
+}
+
 NodeFiles::NodeFiles(const Options& options, BlockingPool& pool)
-    : options_(options), real_folder_(real_folder(options.kubelet_dir)), pool_(pool) {}
+    : folders_(folders_of(options.kubelet_dir)), pool_(pool) {}
 
 std::string NodeFiles::real_path(std::string path) const {
-  return host::real_path(path, options_.kubelet_dir, real_folder_);
+  for (const auto& folder : folders_)
+    if (host::is_below(path, folder.given)) return host::real_path(path, folder.given, folder.real);
+  return host::plain_path(path);
 }
 
 task<result<>> NodeFiles::check_path(std::string path, bool must_exist) {
-  auto job = [root = real_folder_, path, must_exist] { return host::check_path(root, path, must_exist); };
+  std::string root = folders_.back().real;
+  for (const auto& folder : folders_)
+    if (host::is_below(path, folder.real)) {
+      root = folder.real;
+      break;
+    }
+  auto job = [root, path, must_exist] { return host::check_path(root, path, must_exist); };
   return pool_.run(std::move(job), {}, "looking at a path");
 }
 

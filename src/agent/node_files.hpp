@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "corbd/agent/options.hpp"
 #include "corbd/core/blocking_pool.hpp"
@@ -12,8 +13,6 @@ namespace corbd::agent {
 class NodeFiles final : public volume::NodeFiles {
  public:
   NodeFiles(const Options& options, BlockingPool& pool);
-  /// kubelet's, as mountinfo names it.
-  const std::string& folder() const { return real_folder_; }
   std::string real_path(std::string path) const override;
   task<result<>> check_path(std::string path, bool must_exist) override;
   bool busy(const std::string& busy_file) const override;
@@ -22,8 +21,13 @@ class NodeFiles final : public volume::NodeFiles {
   task<result<>> drop_stash(std::string staging_path, std::string log) override;
 
  private:
-  const Options& options_;
-  const std::string real_folder_;
+  /// kubelet's, and its two folders that may be links: an operator moves them to another disk. Resolved once, at the
+  /// start, by whoever may write kubelet's folder: root.
+  struct Folder {
+    std::string given, real;  ///< real: as mountinfo names it
+  };
+  static std::vector<Folder> folders_of(const std::string& kubelet_dir);
+  const std::vector<Folder> folders_;
   BlockingPool& pool_;
 };
 

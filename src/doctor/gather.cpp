@@ -198,8 +198,13 @@ Inputs gather(const Options& options, const v1::Program& own) {
   inputs.first_process = sysfs::attribute("/proc/1/comm").value_or("");
   inputs.host_network = in_host_network();
   // ceph-csi's DaemonSet mounts these two, and not the folder that they are in.
-  for (const std::string& folder : {options.kubelet_dir + "/pods", options.kubelet_dir + "/plugins"})
-    inputs.propagation.emplace_back(folder, host::propagates("/proc/self/mountinfo", folder));
+  // Either may be a link, to a folder that needs a mount of its own.
+  for (const std::string& folder : {options.kubelet_dir + "/pods", options.kubelet_dir + "/plugins"}) {
+    std::error_code unknown;
+    const auto real = fs::weakly_canonical(folder, unknown);
+    const std::string named = unknown ? folder : real.string();
+    inputs.propagation.emplace_back(named, host::propagates("/proc/self/mountinfo", named));
+  }
   inputs.runtime_dir = on_tmpfs(options.runtime_dir);
   inputs.state_dir_writable = check_writable(options.state_dir);
   inputs.admin = rpc::answers(options.admin_endpoint);

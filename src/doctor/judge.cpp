@@ -111,8 +111,8 @@ Finding propagation(const Inputs& inputs) {
       return failure(check, "no mount contains " + folder, "mount kubelet's folder into the pod, at the same path");
     if (!*shared)
       return failure(check, "mounts below " + folder + " do not reach the host: pods would see empty folders",
-                     "mount kubelet's folder with `mountPropagation: Bidirectional`; on the host, `findmnt -o "
-                     "TARGET,PROPAGATION` shows it");
+                     "mount kubelet's folder, and the folder that a link `pods` or `plugins` in it leads to, with "
+                     "`mountPropagation: Bidirectional`; on the host, `findmnt -o TARGET,PROPAGATION` shows it");
   }
   return ok(check, "mounts below " + inputs.options.kubelet_dir + " reach the host");
 }

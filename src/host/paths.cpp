@@ -69,6 +69,11 @@ std::string plain_path(const std::string& path) {
   return plain.empty() && path.starts_with('/') ? "/" : plain;
 }
 
+bool is_below(const std::string& path, const std::string& folder) {
+  const std::string plain = plain_path(path), before = plain_path(folder);
+  return plain == before || before == "/" || plain.starts_with(before + "/");
+}
+
 std::string real_path(const std::string& path, const std::string& root, const std::string& real_root) {
   std::string plain = plain_path(path);
   const std::string before = plain_path(root);

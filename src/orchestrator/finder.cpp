@@ -100,7 +100,7 @@ task<result<>> Finder::attempt(std::string volume_id) {
   const auto volume = kube::persistent_volume_of(*volume_object);
   if (auto checked = kube::check_bound(volume, config_.driver, volume_id); !checked) co_return checked;
   if (config_.learned) config_.learned(volume_id, volume);
-  const auto path = staging_path_of(volume, config_.kubelet_dir, device->mounts);
+  const auto path = staging_path_of(volume, config_.plugins_dir, device->mounts);
   if (!path) co_return path.error();
   const auto traces = co_await pool_.run([at = *path] { return read_traces(at); },
                                          {clock_.now() + config_.answer_within, &stopping_}, "looking at " + *path);

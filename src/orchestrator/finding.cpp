@@ -16,9 +16,9 @@ constexpr std::size_t kMaxFile = 65536;
 
 }  // namespace
 
-result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir,
+result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& plugins_dir,
                                     const std::vector<std::string>& mounts) {
-  const std::string below = kubelet_dir + "/plugins/kubernetes.io/csi/";
+  const std::string below = plugins_dir + "/kubernetes.io/csi/";
   std::vector<std::string> paths;
   if (volume.mode == "Block") {
     paths.push_back(below + "volumeDevices/staging/" + volume.name);

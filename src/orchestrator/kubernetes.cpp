@@ -7,7 +7,7 @@ Finder::Config finder_config(const Kubernetes::Config& config, VolumeObjects& ob
   Finder::Config made;
   made.driver = config.driver;
   made.node = config.node;
-  made.kubelet_dir = config.kubelet_dir;
+  made.plugins_dir = config.plugins_dir;
   made.learned = [&objects](const std::string& id, const kube::PersistentVolume& volume) { objects.know(id, volume); };
   return made;
 }

@@ -76,6 +76,8 @@ bool busy(const std::string& busy_file);
 
 /// The path without superfluous parts: "//", "/./", a "/" at its end. ".." stays.
 std::string plain_path(const std::string& path);
+/// Whether it is the folder, or below it, by its name.
+bool is_below(const std::string& path, const std::string& folder);
 /// The same for a path below `root`, with `root` replaced by `real_root`, its name without links.
 std::string real_path(const std::string& path, const std::string& root, const std::string& real_root);
 

@@ -34,14 +34,14 @@ result<Traces> read_traces(const std::string& staging_path);
 
 /// Where kubelet staged the volume: the layout (docs/sources.md#kubelet-paths) at which the device is mounted.
 /// not_found: it is mounted at none of them.
-result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& kubelet_dir,
+result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& plugins_dir,
                                     const std::vector<std::string>& mounts);
 
 /// Control thread only; stop() before it is destroyed.
 class Finder {
  public:
   struct Config {
-    std::string driver, node, kubelet_dir;
+    std::string driver, node, plugins_dir;
     std::chrono::seconds look_every{30}, answer_within{30}, stage_within{120};
     std::size_t at_once = 4;
     /// Called with the PersistentVolume of a volume, once it is known.

@@ -15,7 +15,7 @@ namespace corbd::orchestrator {
 class Kubernetes final : public volume::Listener {
  public:
   struct Config {
-    std::string driver, node, kubelet_dir;
+    std::string driver, node, plugins_dir;
     bool unstage_orphans = false;
   };
   struct Needs {

@@ -70,7 +70,7 @@ struct Scene {
                                 wish.path = arguments.staging_path;
                                 return plan::Wish(std::move(wish));
                               },
-                              {"driver", "node-1", folder.path()}};
+                              {"driver", "node-1", folder.path() + "/plugins"}};
   Scene() {
     REQUIRE(make_folder(path, 0700));
     std::ofstream(path + "/image-meta.json") << "{}";

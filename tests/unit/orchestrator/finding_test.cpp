@@ -38,20 +38,20 @@ Attachment judged(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a volume is looked for where kubelet stages it, both since 1.24 and before") {
-  CHECK(*orchestrator::staging_path_of(a_volume(), "/k", {"/elsewhere", kHashed + "/" + kHandle}) == kHashed);
-  CHECK(*orchestrator::staging_path_of(a_volume(), "/k", {kBelow + "pv/pv-1/globalmount/" + kHandle}) ==
+  CHECK(*orchestrator::staging_path_of(a_volume(), "/k/plugins", {"/elsewhere", kHashed + "/" + kHandle}) == kHashed);
+  CHECK(*orchestrator::staging_path_of(a_volume(), "/k/plugins", {kBelow + "pv/pv-1/globalmount/" + kHandle}) ==
         kBelow + "pv/pv-1/globalmount");
 }
 
 TEST_CASE("a block volume is looked for by the volume's mode, at its own path") {
   auto block = a_volume();
   block.mode = "Block";
-  CHECK(*orchestrator::staging_path_of(block, "/k", {kBelow + "volumeDevices/staging/pv-1/" + kHandle}) ==
+  CHECK(*orchestrator::staging_path_of(block, "/k/plugins", {kBelow + "volumeDevices/staging/pv-1/" + kHandle}) ==
         kBelow + "volumeDevices/staging/pv-1");
 }
 
 TEST_CASE("a device that is mounted at no staging path is left to kubelet") {
-  const auto found = orchestrator::staging_path_of(a_volume(), "/k", {"/k/pods/p/mount"});
+  const auto found = orchestrator::staging_path_of(a_volume(), "/k/plugins", {"/k/pods/p/mount"});
   REQUIRE_FALSE(found);
   CHECK(found.error().code == errc::not_found);
 }

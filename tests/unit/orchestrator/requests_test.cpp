@@ -67,7 +67,7 @@ struct Scene {
          wish.path = arguments.staging_path;
          return plan::Wish(std::move(wish));
        }},
-      {"driver", "node-1", folder.path()}};
+      {"driver", "node-1", folder.path() + "/plugins"}};
   Scene() {
     objects["/api/v1/namespaces/n/secrets/s"] = R"({"data":{"userID":"YWRtaW4="}})";
     for (int number = 0; number < kVolumes; ++number) {
