@@ -36,9 +36,12 @@ class ApiServer:
 
             def do_GET(self):
                 server.asked.append(self.path)
+                folder, _, name = self.path.partition("?")[0].rpartition("/")
                 if self.path in server.objects:
-                    return self.answer(200, server.objects[self.path])
-                self.answer(404, {"kind": "Status", "reason": "NotFound", "code": 404, "message": "%s not found" % self.path})
+                    body = server.objects[self.path]
+                    return self.answer(200, dict(body, metadata={"name": name, **body.get("metadata", {})}))
+                self.answer(404, {"kind": "Status", "reason": "NotFound", "code": 404, "message": "%s not found" % self.path,
+                                  "details": {"name": name, "kind": folder.rpartition("/")[2]}})
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
