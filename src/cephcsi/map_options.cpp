@@ -95,6 +95,7 @@ result<> read_option(const Option& option, NbdOptions& into) {
   } else if (option.name == "io-timeout") {
     const auto seconds = seconds_of(option);
     if (!seconds) return seconds.error();
+    into.serving.same_timeout = *seconds == 1;
     // With a timeout the kernel ends what a slow cluster would still have answered.
     if (*seconds > 0) into.ignored.emplace_back("io-timeout: a request waits until the cluster answers");
   } else if (printable(option.name) == option.name &&

@@ -275,6 +275,8 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, con
   plan::Staged wish;
   wish.path = request.staging_target_path();
   wish.capability = std::move(*capability);
+  wish.reads_alone =
+      request.volume_capability().access_mode().mode() == VolumeCapability::AccessMode::SINGLE_NODE_READER_ONLY;
   if (auto done = complete(request, mounters, wish); !done) return done.error();
   auto credential = credential_of(request.secrets());
   if (!credential) return credential.error();

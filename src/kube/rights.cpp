@@ -16,7 +16,7 @@ constexpr auto kRights = std::to_array<Right>({
     {"get", "storage.k8s.io", "csidrivers", "a driver without attachments is not recognised", true},
     {"get", "", "persistentvolumes", "volumes that ceph-csi staged are not taken over, and Events name no claim"},
     {"get", "", "secrets", "volumes without a key on this node are not taken over", false, true},
-    {"get", "", "nodes", "topology and read affinity by labels do not work, and other nodes' clients have no names"},
+    {"get", "", "nodes", "topology and read affinity by labels do not work, and a missing attachment proves nothing"},
     {"list", "", "nodes", "other nodes' clients have no names"},
     {"watch", "", "nodes", "topology and read affinity by labels do not work"},
     {"create", "", "events", "people see no Events"},

@@ -89,7 +89,8 @@ plan::Observation observed(const Case& of) {
 /// A question that the planner asks Ceph.
 std::string question(plan::Fact fact) {
   if (fact == plan::Fact::resolved) return "which image the volume's journal names";
-  if (fact == plan::Fact::ownership) return "who has the image locked or open";
+  if (fact == plan::Fact::ownership)
+    return "who has the image locked or open, and its features (dirty-cache: a persistent cache has its newest writes)";
   return "what else Ceph tells about the image";
 }
 

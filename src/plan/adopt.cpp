@@ -87,12 +87,13 @@ std::optional<Decision> needs_daemon(const Situation& view) {
 
 /// An rbd-nbd of this node died. Unless it is known to have had no cache, its device's next flush is to fail. That is
 /// on the disk before anything of that client is done away with, because its lock is what tells how it ended. A device
-/// with this agent's timeout was last served by corbd, whose client is not known any more: rbd-nbd sets its own.
+/// with this agent's timeout was last served by corbd, whose client is not known any more: rbd-nbd sets its own, unless
+/// the volume's attributes give it the same.
 std::optional<Step> note_lost_cache(const Situation& view) {
   const Record& record = *view.record;
   const auto* device = view.seen.device();
   if (record.cache_lost || record.read_only || record.source.serving.cache_off || device == nullptr ||
-      device->io_timeout_ms == kIoTimeoutMs)
+      (device->io_timeout_ms == kIoTimeoutMs && !record.source.serving.same_timeout))
     return std::nullopt;
   step::WriteRecord step{record};
   step.record.cache_lost = true;
@@ -104,7 +105,7 @@ std::optional<Step> note_lost_cache(const Situation& view) {
 bool ended_cleanly(const Situation& view, bool just_died) {
   const auto& who = *view.seen.facts.ownership;
   const auto here = [&](const auto& watcher) { return on_this_node(who, watcher) && watcher != view.record->uncached; };
-  return view.record->exclusive_lock || view.seen.facts.dismissed ||
+  return view.seen.exclusive_lock || view.seen.facts.dismissed ||
          (just_died && std::ranges::none_of(who.foreign_watchers, here));
 }
 
@@ -147,6 +148,18 @@ std::optional<Step> note_uncached(const Situation& view) {
   step.record.uncached = client;
   step.may_fail = true;
   return step;
+}
+
+std::optional<Decision> has_cache_after_all(const Situation& view) {
+  const auto& refused = view.seen.facts.unsafe_config;
+  if (!refused) return std::nullopt;
+  if (view.seen.facts.served_by_other == true || view.record->cache_lost || view.record->read_only ||
+      !view.record->source.serving.cache_off)
+    return refuse(*refused);
+  step::WriteRecord step{*view.record};
+  step.record.cache_lost = true;
+  step.record.source.serving.cache_off = false;
+  return Step(std::move(step));
 }
 
 Decision close_for_other(const Situation& view) {

@@ -16,6 +16,9 @@ std::optional<Decision> end_other_client(const Situation& view);
 /// An rbd-nbd that lives acknowledges nothing before it is stored. Its client is noted, because a dead process does not
 /// show that any more.
 std::optional<Step> note_uncached(const Situation& view);
+/// The image, its pool or the cluster switches a cache on, and outranks the attributes that switch off that of a dead
+/// rbd-nbd. Noted before it is told: the way out is to remove that setting, and then nothing shows it any more.
+std::optional<Decision> has_cache_after_all(const Situation& view);
 /// The device is another than the record names: if the stash names it too, the record is closed, and the volume is one
 /// that ceph-csi staged.
 Decision close_for_other(const Situation& view);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "adopt.hpp"
+#include "holders.hpp"
 #include "krbd.hpp"
 #include "note.hpp"
 #include "proof.hpp"
@@ -115,9 +116,8 @@ Answer needs_opening(const Situation& view) {
 }
 
 Answer needs_no_proof(const Situation& view) {
-  if (view.record->read_only || (view.seen.lock_held && !rests_on_override(view))) return Done{};
-  // librbd takes the lock of a shared image for a write, and gives it to whoever asks.
-  if (view.record->shared && !view.record->adopting) return Done{};
+  const bool reads = view.record->read_only && !(view.reads_alone && view.seen.devices.empty());
+  if (reads || (view.seen.lock_held && !rests_on_override(view))) return Done{};
   return std::nullopt;
 }
 
@@ -126,11 +126,24 @@ Answer needs_ownership(const Situation& view) {
   return std::nullopt;
 }
 
-Answer does_other_client_remain(const Situation& view) {
-  if (view.record->adopting)
-    if (auto step = end_other_client(view)) return step;
-  if (view.record->shared) return Done{};
+/// Before anybody is fenced, or a lock is taken. An rbd-nbd that lives is asked to end first: then it stores what it
+/// has, and takes the bit away.
+Answer has_refused_feature(const Situation& view) {
+  if (view.record->adopting && view.seen.facts.served_by_other == true) return std::nullopt;
+  if (auto refused = refuse_features(view, view.seen.facts.ownership->features)) return refused;
   return std::nullopt;
+}
+
+Answer does_other_client_remain(const Situation& view) {
+  return view.record->adopting ? end_other_client(view) : std::nullopt;
+}
+
+/// Nothing is written by us, or many nodes write: librbd takes the lock of a shared image for a write, and gives it to
+/// whoever asks.
+Answer is_for_many(const Situation& view) {
+  if (!view.record->read_only && !view.record->shared) return std::nullopt;
+  if (auto step = view.record->shared ? take_left_lock(view) : wait_for_writers(view)) return step;
+  return Done{};
 }
 
 Answer needs_mark(const Situation& view) {
@@ -294,13 +307,16 @@ constexpr Question kImage[] = {
     was_restaged,
     was_given_up,
     is_gone,
+    has_cache_after_all,
     needs_key,
     is_node_fenced,
     needs_fence,
     needs_opening,
     needs_no_proof,
     needs_ownership,
+    has_refused_feature,
     does_other_client_remain,
+    is_for_many,
     needs_mark,
     prove,
     needs_lock,

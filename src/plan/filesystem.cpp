@@ -20,7 +20,7 @@ Step write_format(const Situation& view, std::string format) {
 /// had when the format began. Marker and record agree.
 std::optional<Decision> begun_by_kernel(const Situation& view, const Step& how) {
   const bool proven = view.seen.facts.has_data == false;  // in this operation
-  if (!view.record->exclusive_lock) return proven ? std::optional<Decision>(how) : std::nullopt;
+  if (!view.seen.exclusive_lock) return proven ? std::optional<Decision>(how) : std::nullopt;
   if (!view.seen.facts.ownership) return look(Fact::ownership);
   const auto& who = *view.seen.facts.ownership;
   const bool same = view.record->format_version == who.version && who.owner == view.seen.device()->client;

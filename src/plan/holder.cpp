@@ -35,7 +35,7 @@ std::string what_it_has(const Holder& holder) {
 
 /// What a person can do about the holders.
 std::string remedy(const Situation& view, const std::vector<Holder>& holders) {
-  const bool lockless = !view.record->exclusive_lock;
+  const bool lockless = !view.seen.exclusive_lock;
   const auto& who = *view.seen.facts.ownership;
   bool dead = false, ready = false, unknown = false;
   for (const auto& holder : holders) {
@@ -71,7 +71,7 @@ bool may_take(const Situation& view, const Holder& holder) {
   const auto& attachment = view.seen.facts.attachment;
   // This very node lives, whatever is said of it.
   if (image::host_of(holder.address) == image::host_of(view.seen.client)) return false;
-  return view.policy.fence_out_of_service && view.record->exclusive_lock && is_proven_dead(holder) && attachment &&
+  return view.policy.fence_out_of_service && view.seen.exclusive_lock && is_proven_dead(holder) && attachment &&
          attachment->state == Attachment::State::here;
 }
 
@@ -124,6 +124,28 @@ std::string text(const Holder& holder) {
 bool is_proven_dead(const Holder& holder) {
   return holder.node.state == State::out_of_service ||
          (holder.node.state == State::gone && holder.node.attached == false);
+}
+
+std::optional<Decision> take_left_lock(const Situation& view) {
+  const auto& facts = view.seen.facts;
+  const auto& who = *facts.ownership;
+  if (who.lock != image::Ownership::Lock::other || watches(who, who.owner)) return std::nullopt;
+  if (!facts.holders) return look(Fact::holders);
+  const auto owner = std::ranges::find(*facts.holders, who.owner, &Holder::address);
+  if (owner == facts.holders->end()) return std::nullopt;
+  return step::Evict{{*owner}};
+}
+
+std::optional<Decision> wait_for_writers(const Situation& view) {
+  const auto& facts = view.seen.facts;
+  if (facts.ownership->foreign_watchers.empty()) return std::nullopt;
+  if (!facts.holders) return look(Fact::holders);
+  const auto may_write = [&](const std::string& watcher) {
+    const auto holder = std::ranges::find(*facts.holders, watcher, &Holder::address);
+    return holder == facts.holders->end() || !holder->blocked;
+  };
+  if (std::ranges::none_of(facts.ownership->foreign_watchers, may_write)) return std::nullopt;
+  return in_use(view, *facts.holders);
 }
 
 std::optional<Decision> take_from_holders(const Situation& view) {

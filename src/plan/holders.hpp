@@ -9,5 +9,11 @@ namespace corbd::plan {
 /// Nothing when nobody else has the image, or can write it any more. Otherwise it asks who that is, takes the image
 /// from clients that are proven dead, and says who has it. Ownership known.
 std::optional<Decision> take_from_holders(const Situation& view);
+/// Of an image that many nodes write: a dead client may have left its lock. librbd and the kernel would break it, and
+/// cut that client off for an hour only. Ownership known.
+std::optional<Decision> take_left_lock(const Situation& view);
+/// Of an image that one node is to read, which nobody may write meanwhile. A client that only reads has no watch.
+/// Ownership known.
+std::optional<Decision> wait_for_writers(const Situation& view);
 
 }  // namespace corbd::plan

@@ -5,25 +5,12 @@
 
 #include "expand.hpp"
 #include "filesystem.hpp"
+#include "holders.hpp"
 #include "note.hpp"
 #include "proof.hpp"
 
 namespace corbd::plan {
 namespace {
-
-/// By bit, as librbd has them.
-constexpr std::array<std::string_view, 12> kFeatureNames{"layering",   "striping",     "exclusive-lock", "object-map",
-                                                         "fast-diff",  "deep-flatten", "journaling",     "data-pool",
-                                                         "operations", "migrating",    "non-primary",    "dirty-cache"};
-
-std::string names_of(std::uint64_t features) {
-  std::string names;
-  for (unsigned bit = 0; bit < 64; ++bit)
-    if ((features >> bit & 1) != 0)
-      names += (names.empty() ? "" : ", ") +
-               (bit < kFeatureNames.size() ? std::string(kFeatureNames[bit]) : "bit " + std::to_string(bit));
-  return names;
-}
 
 /// An image that many nodes write may have any number of watchers.
 bool has_other_users(const Situation& view) {
@@ -51,8 +38,14 @@ result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features, c
   const bool wrong_key = key == cephcsi::KeyType::aes256k && !kernel_client->aes256k;
   if (wanted == Mounter::krbd_if_able && (unknown != 0 || wrong_key)) return device::kServing;
   if (unknown == 0) return device::kMapped;
-  return Error{errc::failed_precondition, "the kernel's rbd does not know the image's features " + names_of(unknown) +
+  return Error{errc::failed_precondition, "the kernel's rbd does not know the image's features " +
+                                              image::names_of(unknown) +
                                               ": use mounter rbd-nbd, or allow it with tryOtherMounters"};
+}
+
+std::optional<Decision> refuse_features(const Situation& view, const image::Features& features) {
+  auto refused = image::refuse(features, !view.record->read_only, image_of(view));
+  return refused ? std::optional(refuse(*std::move(refused))) : std::nullopt;
 }
 
 bool by_kernel(const Situation& view) { return view.record && !traits(view.record->kind).served; }
@@ -73,12 +66,22 @@ std::optional<Decision> bring_up_krbd(const Situation& view) {
   // The device that the record names is gone; the next may be another.
   if (view.record->device) return name_device(view, std::nullopt);
   if (!view.seen.key_known) return no_key(view);
-  if (!view.record->read_only || view.record->provisioned)
+  const bool asks = !view.record->read_only || view.reads_alone;
+  const auto& facts = view.seen.facts;
+  if (asks || view.record->provisioned)
     if (auto step = open_beside(view)) return step;
-  if (!view.record->read_only) {
-    if (!view.seen.facts.ownership) return look(Fact::ownership);
-    if (!view.record->shared)
-      if (auto answer = take_image(view)) return answer;
+  // An image that was resolved just now, or opened, has no feature that is refused to a reader.
+  const bool known = facts.resolved || view.seen.image_open;
+  if (!known && !facts.header) return look(Fact::header);
+  if (!known)
+    if (auto refused = refuse_features(view, facts.header->features)) return refused;
+  if (asks) {
+    if (!facts.ownership) return look(Fact::ownership);
+    if (auto refused = refuse_features(view, facts.ownership->features)) return refused;
+    if (auto answer = view.record->read_only ? wait_for_writers(view)
+                      : view.record->shared  ? take_left_lock(view)
+                                             : take_image(view))
+      return answer;
   }
   if (auto step = note_node(view)) return step;
   return Step(step::MapKrbd{});

@@ -9,6 +9,9 @@ namespace corbd::plan {
 
 bool by_kernel(const Situation& view);
 
+/// Features that neither client serves. `features`: of the image.
+std::optional<Decision> refuse_features(const Situation& view, const image::Features& features);
+
 /// As bring_up(), for a record of krbd.
 std::optional<Decision> bring_up_krbd(const Situation& view);
 /// Between the device and its use at that staging path: nobody else has the image, and the record names the device.

@@ -121,7 +121,7 @@ bool leaves(const Situation& view, errc why) {
       (seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine)) &&
       !(view.record && view.record->operator_override);
   return !ours && seen.image_open && !seen.tombstone && seen.link == Observation::Link::none &&
-         (why == errc::in_use || why == errc::unproven || why == errc::lost);
+         (why == errc::in_use || why == errc::unproven || why == errc::lost || why == errc::unsafe_config);
 }
 
 }  // namespace
@@ -129,12 +129,14 @@ bool leaves(const Situation& view, errc why) {
 Decision decide(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish,
                 const Observation& seen, const Policy& policy) {
   const auto* healed = std::get_if<Healed>(&wish);
+  const auto* staged = std::get_if<Staged>(&wish);
   const Situation view{volume_id,
                        record,
                        seen,
                        policy,
                        std::holds_alternative<Adopted>(wish),
-                       healed != nullptr && healed->operator_override};
+                       healed != nullptr && healed->operator_override,
+                       staged != nullptr && staged->reads_alone};
   Decision decision = decide(view, wish);
   if (auto* failed = std::get_if<Refusal>(&decision)) failed->leaves = leaves(view, failed->error.code);
   return decision;

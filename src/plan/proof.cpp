@@ -4,6 +4,7 @@
 
 #include "adopt.hpp"
 #include "corbd/core/utc.hpp"
+#include "evidence.hpp"
 #include "holders.hpp"
 
 namespace corbd::plan {
@@ -23,16 +24,6 @@ bool is_known(const Situation& view) { return !view.record->attachment_uid.empty
 bool stayed_here(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
-}
-
-/// librbd stamps an image when it writes, and our clients do not. So another stamp than the record's shows that
-/// somebody else wrote since this node served the volume. It may have been rbd-nbd of this node, which leaves its own
-/// timeout behind at the device: then it shows nothing.
-bool was_written_since(const Situation& view) {
-  const auto& who = view.seen.facts.ownership;
-  const auto* device = view.seen.device();
-  if (!view.record->modified || device == nullptr || device->io_timeout_ms != kIoTimeoutMs) return false;
-  return !who || (who->modified && who->modified != view.record->modified);
 }
 
 /// "2026-11-24T10:00:00Z"
@@ -71,18 +62,27 @@ std::string locked_by(const Situation& view) {
   return "it is locked by " + owner + ": not served until that client is gone";
 }
 
+std::string marked_by(const Situation& view) {
+  return "the client at " + view.seen.facts.ownership->writer +
+         " marked it as its own to write, so another node had it";
+}
+
 /// Neither the lock nor the orchestrator proves that the volume is ours.
 Decision nothing_proves(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   const auto& who = *view.seen.facts.ownership;
   std::string why;
-  if (who.lock == image::Ownership::Lock::other)
+  if (shows(view, Trace::mark))
+    return unproven(
+        view, marked_by(view) + ": end its pods here, and give it up with `corbd fail " + view.id + " --yes-really`");
+  if (stayed_here(view) && shows(view, Trace::stamp))
+    why = "another client wrote into it at " + stamp_text(*who.modified) + ", after this node had served it" +
+          (shows(view, Trace::lock) ? ", and " + locked_by(view) : "");
+  else if (shows(view, Trace::lock))
     why = locked_by(view);
   else if (view.record->operator_override && who.lock != image::Ownership::Lock::none)
     why = "an operator override let a try take its lock; that try failed, and the override counted for it only";
-  else if (stayed_here(view) && was_written_since(view))
-    why = "another client wrote into it at " + stamp_text(*who.modified) + ", after this node had served it";
-  else if (view.record->exclusive_lock)
+  else if (view.seen.exclusive_lock)
     why = "its lock is free, so another node may have written";
   else
     why = "it has no exclusive-lock feature, so nothing shows who wrote last";
@@ -114,8 +114,8 @@ bool was_taken_while_writing(const Situation& view) {
 /// The image is held, or left, by a client that this agent does not know.
 Decision prove_against_other(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
-  if (left_by_this_node(view) && who.foreign_watchers.empty()) {
-    if (stayed_here(view)) return inherit(view);
+  if (left_by_this_node(view) && !shows(view, Trace::watch)) {
+    if (stayed_here(view) && is_clear(view, Ground::left_lock)) return inherit(view);
     if (!is_overridden(view)) return nothing_proves(view);
     if (auto step = note_override(view)) return *step;
     return inherit(view);
@@ -141,19 +141,25 @@ Decision prove_against_other(const Situation& view) {
 bool handed_over(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   const bool marked = who.handed_over || (view.seen.writer_marked && who.writer.empty());
-  return !view.record->exclusive_lock && view.seen.link_inherited && marked;
+  return !view.seen.exclusive_lock && view.seen.link_inherited && marked;
 }
 
-/// Nobody else has the image.
-bool proven_by_lock(const Situation& view) {
+/// What of the image itself would prove it ours, if no other client has left evidence.
+std::optional<Ground> ground_of(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
-  if (rests_on_override(view)) return false;
-  if (who.lock == Lock::mine || who.lock == Lock::our_dead || handed_over(view)) return true;
+  if (rests_on_override(view)) return std::nullopt;
+  if (who.lock == Lock::mine || who.lock == Lock::our_dead) return Ground::own_lock;
+  if (handed_over(view)) return Ground::handed_over;
+  if (who.lock != Lock::none) return std::nullopt;
   // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
-  const bool broken_by_us = view.record->freed == who.version;
+  if (view.record->freed == who.version) return Ground::own_lock;
   // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
-  return who.lock == Lock::none && (view.seen.facts.dismissed || broken_by_us);
+  return view.seen.facts.dismissed ? std::optional(Ground::dismissed) : std::nullopt;
+}
+
+Ground attached_ground(const Situation& view) {
+  return view.record->adopting ? Ground::attached_other : Ground::attached;
 }
 
 Decision prove_after_detach(const Situation& view, const char* why) {
@@ -209,7 +215,7 @@ bool rests_on_override(const Situation& view) {
   const bool needs_proof = !view.seen.devices.empty() && !view.record->read_only && !view.record->shared;
   if (!view.record->operator_override || !needs_proof || view.seen.facts.dismissed) return false;
   return !view.seen.facts.attachment ||
-         !((stayed_here(view) && !was_written_since(view)) || (is_overridden(view) && taken_away(view) == nullptr));
+         !((stayed_here(view) && !shows(view, Trace::stamp)) || (is_overridden(view) && taken_away(view) == nullptr));
 }
 
 std::optional<Decision> take_image(const Situation& view) {
@@ -229,24 +235,20 @@ std::optional<Decision> take_image(const Situation& view) {
 }
 
 std::optional<Decision> prove(const Situation& view) {
-  const auto& who = *view.seen.facts.ownership;
-  using Lock = image::Ownership::Lock;
   if (view.seen.devices.empty()) return take_image(view);
-  const bool alone = who.lock != Lock::other && who.foreign_watchers.empty();
-  if (alone && proven_by_lock(view)) return take_from_holders(view);
+  if (const auto ground = ground_of(view); ground && is_clear(view, *ground)) return take_from_holders(view);
+  const bool alone = !shows(view, Trace::lock) && !shows(view, Trace::watch);
   if (!alone && !view.record->adopting)
     if (auto step = yield_to_other(view)) return step;
   // Asked before a foreign client counts as a thief, and before an override counts.
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) return prove_after_detach(view, why);
   if (!alone) return prove_against_other(view);
-  if (stayed_here(view) && !was_written_since(view)) return take_from_holders(view);
+  if (stayed_here(view) && is_clear(view, attached_ground(view))) return take_from_holders(view);
   if (was_taken_while_writing(view))
-    return lost(view, "was taken from this node while it wrote, by the client at " + taker(who));
+    return lost(view, "was taken from this node while it wrote, by the client at " + taker(*view.seen.facts.ownership));
   if (!is_overridden(view)) return nothing_proves(view);
-  // A mark of this very node was left by an agent whose files are gone.
-  if (!who.writer.empty() && !on_this_node(who, who.writer))
-    return unproven(view, "the client at " + who.writer + " marked it as its own to write, so another node had it");
+  if (!is_clear(view, Ground::operator_says)) return unproven(view, marked_by(view));
   if (auto answer = take_from_holders(view)) return answer;
   return note_override(view);
 }

@@ -45,6 +45,7 @@ json::object to_json(const Serving& serving, const json::storage_ptr& memory) {
   for (const auto& [name, value] : serving.config) config[name] = value;
   json::object out({{"trim", serving.trim}, {"config", std::move(config)}}, memory);
   if (serving.cache_off) out["cache_off"] = true;
+  if (serving.same_timeout) out["same_timeout"] = true;
   if (serving.dead_conn_timeout_s) out["dead_conn_timeout_s"] = *serving.dead_conn_timeout_s;
   return out;
 }
@@ -155,6 +156,7 @@ Serving serving_of(const json::object& from) {
   Serving serving;
   serving.trim = from.at("trim").as_bool();
   serving.cache_off = from.contains("cache_off") && from.at("cache_off").as_bool();
+  serving.same_timeout = from.contains("same_timeout") && from.at("same_timeout").as_bool();
   if (from.contains("dead_conn_timeout_s"))
     serving.dead_conn_timeout_s = number_at<std::uint64_t>(from, "dead_conn_timeout_s");
   for (const auto& option : from.at("config").as_object()) serving.config[option.key()] = option.value().as_string();

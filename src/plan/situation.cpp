@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "krbd.hpp"
+
 namespace corbd::plan {
 
 std::string image_text(const image::Name& name, const image::Key& key) {
@@ -44,6 +46,7 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   if (another || view.seen.loss_told) step.record.cache_lost = false;
   step.record.operator_override = false;  // it is served
   step.record.device = index;
+  if (view.seen.image_open) step.record.exclusive_lock = view.seen.exclusive_lock;
   if (by_kernel(view)) step.record.io_limits = view.seen.facts.io_limits.value_or(IoLimits());
   step.record.adopting = false;
   step.record.uncached.clear();

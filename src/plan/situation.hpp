@@ -15,6 +15,7 @@ struct Situation {
   const Policy& policy;
   bool take_over = false;          ///< rbd-nbd is asked to leave the device
   bool operator_override = false;  ///< an operator says that no other node used the image
+  bool reads_alone = false;        ///< nobody may write the image that is to be read
 };
 
 /// "rbd/csi-vol-1 (image ID 1018aa17d94d)"

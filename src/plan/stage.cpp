@@ -46,8 +46,11 @@ Decision stage_new(const Situation& view, const Staged& wish) {
                   "image " + image_text(view.seen.facts.resolved->name, view.seen.facts.resolved->key) + " of volume " +
                       view.id + " has " + std::to_string(view.seen.facts.resolved->size) +
                       " bytes, less than 1 MiB: grow it");
-  const auto kind = choose_kind(wish.mounter, view.seen.facts.resolved->features,
-                                cephcsi::key_type(wish.credential.key.reveal()), view.seen.kernel_client);
+  const auto& resolved = *view.seen.facts.resolved;
+  if (auto refused = image::refuse(resolved.features, !wish.capability.read_only, "image " + resolved.name.text()))
+    return refuse(*std::move(refused));
+  const auto kind = choose_kind(wish.mounter, resolved.features.bits, cephcsi::key_type(wish.credential.key.reveal()),
+                                view.seen.kernel_client);
   if (!kind) return refuse(kind.error().code, "volume " + view.id + ": " + kind.error().text);
   Record record = new_record(view, wish, *view.seen.facts.resolved);
   record.kind = *kind;

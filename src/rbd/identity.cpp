@@ -5,35 +5,14 @@
 #include <memory>
 
 #include "failure.hpp"
+#include "features.hpp"
 #include "header.hpp"
 #include "open_image.hpp"
 
 namespace corbd::rbd {
 namespace {
 
-constexpr std::uint64_t kHead = static_cast<std::uint64_t>(-2);  // CEPH_NOSNAP
-constexpr std::uint64_t kNames = 16;                             // that ceph-csi writes: seven
-
-std::uint64_t little_endian(std::string_view bytes) {
-  std::uint64_t number = 0;
-  for (std::size_t i = bytes.size(); i-- > 0;) number = number << 8 | static_cast<unsigned char>(bytes[i]);
-  return number;
-}
-
-/// The answer of one method in a read operation.
-struct Answer {
-  char* bytes = nullptr;
-  std::size_t length = 0;
-  int error = 0;
-  Answer() = default;
-  Answer(const Answer&) = delete;
-  Answer& operator=(const Answer&) = delete;
-  ~Answer() { rados_buffer_free(bytes); }
-  void ask(rados_read_op_t operation, const char* method, std::string_view input) {
-    rados_read_op_exec(operation, "rbd", method, input.data(), input.size(), &bytes, &length, &error);
-  }
-  std::string_view text() const { return {bytes, length}; }
-};
+constexpr std::uint64_t kNames = 16;  // that ceph-csi writes: seven
 
 Error unreadable(const image::Name& name, const char* what) {
   return {errc::internal, "image " + name.text() + ": its " + what + " cannot be read: it may come from a newer Ceph"};
@@ -101,26 +80,24 @@ result<image::Resolved> read_identity(Connection& connection, const Target& targ
   found.key = {connection.fsid, target.pool_id, target.name.ns, std::move(*id), 0};
   found.cluster_id = connection.group->access.cluster_id;
   found.name = target.name;
-  std::string head;
-  for (int i = 0; i < 8; ++i) head += static_cast<char>(kHead >> (8 * i));
   const std::unique_ptr<void, void (*)(rados_read_op_t)> operation(rados_create_read_op(), &rados_release_read_op);
-  Answer size, features, names;
-  size.ask(operation.get(), "get_size", head);
-  features.ask(operation.get(), "get_features", head + '\1');  // as one that only reads
+  HeaderAnswer size, names;
+  size.ask(operation.get(), "get_size", encode_head());
+  const FeatureQuestion features(operation.get());
   // Names for people. Nothing depends on them, so they may fail. metadata_list: those behind a name, and how many.
   std::string behind = encode_text(std::string(image::kProvisionedFor));
   for (int i = 0; i < 8; ++i) behind += static_cast<char>(kNames >> (8 * i));
-  names.ask(operation.get(), "metadata_list", behind);
-  rados_read_op_set_flags(operation.get(), LIBRADOS_OP_FLAG_FAILOK);
+  names.try_asking(operation.get(), "metadata_list", behind);
   const int r = connection.note(rados_read_op_operate(operation.get(), target.pool.io.get(),
                                                       header_of(found.key).c_str(), LIBRADOS_OPERATION_NOFLAG));
-  for (const int failed : {r, size.error, features.error})
+  for (const int failed : {r, size.error, features.error()})
     if (failed < 0) return cannot_read(target.name, failed);
-  // get_size: u8 order, u64 bytes. get_features: u64 all, u64 those without which it cannot be used.
-  if (size.text().size() < 9 || features.text().size() < 16) return unreadable(target.name, "size or features");
+  const auto bits = features.read();
+  // get_size: u8 order, u64 bytes.
+  if (size.text().size() < 9 || !bits) return unreadable(target.name, "size or features");
   found.size = little_endian(size.text().substr(1, 8));
-  found.features = little_endian(features.text().substr(0, 8));
-  found.exclusive_lock = (found.features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
+  found.features = *bits;
+  found.exclusive_lock = (bits->bits & image::kExclusiveLock) != 0;
   if (names.error >= 0)
     for (auto& [name, value] : decode_texts(names.text()))
       if (name.starts_with(image::kProvisionedFor)) found.provisioned_for[name] = std::move(value);

@@ -28,7 +28,7 @@ struct Seen {
   std::vector<Watcher> watchers;
   std::string writer = {};
   bool writer_signed = false;
-  std::optional<std::uint64_t> modified = {};
+  Traces traces = {};
 };
 
 result<Seen> see(OpenImage& opened) {
@@ -55,10 +55,10 @@ result<Seen> see_users(OpenImage& opened, bool with_writer) {
     seen = see(opened);
   }
   // After the lock was seen: who has written by then is seen.
-  if (seen && !opened.stamps_writes) {
-    const auto modified = read_modified(opened);
-    if (!modified) return modified.error();
-    seen->modified = *modified;
+  if (seen) {
+    const auto traces = read_traces(opened, !opened.stamps_writes);
+    if (!traces) return traces.error();
+    seen->traces = *traces;
   }
   // An image that is open for reading has no watch of its own.
   if (!seen || seen->watchers.size() <= (opened.read_only ? 0 : 1)) return seen;
@@ -121,12 +121,14 @@ task<result<image::Ownership>> RbdImage::ownership(Until until) {
   if (found) {
     found->version = opened->seen_version = seen->lockers.version;
     found->self = opened->connection.addresses.front();
-    found->modified = seen->modified;
+    found->modified = seen->traces.modified;
+    found->features = seen->traces.features;
     const auto* ours = opened->connections.incarnations().find(opened->key.fsid, seen->writer);
     if (ours != nullptr && ours->state == Incarnation::State::live && ours->uuid != opened->connection.uuid)
       co_return Error{errc::unavailable, "image " + opened->text() +
                                              " is still being closed on another connection of this agent (" +
                                              seen->writer + ")"};
+    found->marked = ours != nullptr && ours->uuid == opened->connection.uuid;
     found->handed_over = ours != nullptr && (ours->state == Incarnation::State::yields || ours->handed_over);
     if (ours == nullptr) {
       found->writer = std::move(seen->writer);

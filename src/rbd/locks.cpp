@@ -6,6 +6,7 @@
 
 #include "address.hpp"
 #include "failure.hpp"
+#include "features.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -175,12 +176,24 @@ result<image::Header> look_at_header(Connection& connection, const image::Key& k
   image::Header found;
   std::uint64_t bytes = 0;
   time_t changed = 0;
-  const int r = connection.note(rados_stat(pool->io.get(), header_of(key).c_str(), &bytes, &changed));
+  int stat_failed = 0;
+  const std::unique_ptr<void, void (*)(rados_read_op_t)> operation(rados_create_read_op(), &rados_release_read_op);
+  rados_read_op_stat(operation.get(), &bytes, &changed, &stat_failed);
+  const FeatureQuestion features(operation.get());
+  int r = connection.note(
+      rados_read_op_operate(operation.get(), pool->io.get(), header_of(key).c_str(), LIBRADOS_OPERATION_NOFLAG));
+  for (const int failed : {stat_failed, features.error()})
+    if (r >= 0 && failed < 0) r = failed;
   if (r == -ENOENT)
     return Error{errc::not_found, "image with id " + key.image_id + " in " + pool->text + " does not exist any more"};
   if (r < 0) return failure("looking at the header of image " + key.text(), r);
   found.version = rados_get_last_version(pool->io.get());
   found.break_time = changed;
+  const auto bits = features.read();
+  if (!bits)
+    return Error{errc::internal,
+                 "the features of image " + key.text() + " cannot be read: it may come from a newer Ceph"};
+  found.features = *bits;
   return found;
 }
 

@@ -1,9 +1,10 @@
 #include "modified.hpp"
 
-#include <array>
 #include <cerrno>
+#include <memory>
 
 #include "failure.hpp"
+#include "features.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -25,13 +26,23 @@ std::optional<std::uint64_t> decode_modified(std::string_view reply) {
   return number(0) * kNanoseconds + number(kNumber);
 }
 
-result<std::optional<std::uint64_t>> read_modified(OpenImage& opened) {
-  std::array<char, 64> reply{};
-  const int r = opened.connection.note(rados_exec(opened.pool.io.get(), opened.header().c_str(), "rbd",
-                                                  "get_modify_timestamp", nullptr, 0, reply.data(), reply.size()));
-  if (knows_no_such_method(r)) return std::optional<std::uint64_t>();
-  if (r < 0) return failure("reading the modify timestamp of image " + opened.text(), r);
-  return decode_modified({reply.data(), static_cast<std::size_t>(r)});
+result<Traces> read_traces(OpenImage& opened, bool with_modified) {
+  const std::string doing = "reading features and modify timestamp of image " + opened.text();
+  const std::unique_ptr<void, void (*)(rados_read_op_t)> operation(rados_create_read_op(), &rados_release_read_op);
+  const FeatureQuestion features(operation.get());
+  HeaderAnswer modified;
+  if (with_modified) modified.try_asking(operation.get(), "get_modify_timestamp");
+  const int r = opened.connection.note(
+      rados_read_op_operate(operation.get(), opened.pool.io.get(), opened.header().c_str(), LIBRADOS_OPERATION_NOFLAG));
+  for (const int failed : {r, features.error()})
+    if (failed < 0) return failure(doing, failed);
+  const auto bits = features.read();
+  if (!bits) return Error{errc::internal, doing + ": the answer is not understood: it may come from a newer Ceph"};
+  Traces found{*bits, std::nullopt};
+  if (!with_modified || knows_no_such_method(modified.error)) return found;
+  if (modified.error < 0) return failure(doing, modified.error);
+  found.modified = decode_modified(modified.text());
+  return found;
 }
 
 result<std::optional<std::uint64_t>> stamp_modified(OpenImage& opened) {
@@ -41,7 +52,9 @@ result<std::optional<std::uint64_t>> stamp_modified(OpenImage& opened) {
       rados_write_op_operate(operation.get(), opened.pool.io.get(), opened.header().c_str(), nullptr, 0));
   if (knows_no_such_method(r)) return std::optional<std::uint64_t>();
   if (r < 0) return failure("setting the modify timestamp of image " + opened.text(), r);
-  return read_modified(opened);
+  auto traces = read_traces(opened, true);
+  if (!traces) return traces.error();
+  return traces->modified;
 }
 
 }  // namespace corbd::rbd

@@ -10,9 +10,14 @@
 
 namespace corbd::rbd {
 
-/// Nanoseconds by an OSD's clock. Nothing: the cluster is too old to know it.
-result<std::optional<std::uint64_t>> read_modified(OpenImage& opened);
-/// Sets it to the OSD's present time, and reads it.
+/// What the header shows of other clients, beside the lock.
+struct Traces {
+  image::Features features;
+  std::optional<std::uint64_t> modified;  ///< nanoseconds by an OSD's clock; nothing: not asked, or not known there
+};
+/// In one operation. An old cluster knows no modify timestamp.
+result<Traces> read_traces(OpenImage& opened, bool with_modified);
+/// Sets the modify timestamp to the OSD's present time, and reads it.
 result<std::optional<std::uint64_t>> stamp_modified(OpenImage& opened);
 /// An utime_t, as cls_rbd answers it: two little-endian numbers of four bytes, seconds and nanoseconds.
 std::optional<std::uint64_t> decode_modified(std::string_view reply);

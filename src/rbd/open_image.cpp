@@ -110,12 +110,15 @@ result<> finish_open(OpenImage& opened) {
   auto details = read_details(opened);
   if (!details) return details.error();
   opened.name = details->name;
-  opened.features = details->features;
+  opened.features = details->features.bits;
   opened.size = details->size;
-  note_features(opened, details->features);
+  note_features(opened, details->features.bits);
   if (details->unsafe && !opened.read_only) return *details->unsafe;
   if (details->decides_cache && opened.refuse_cache_metadata) return *details->decides_cache;
   if (auto primary = check_primary(opened); !primary) return primary;
+  auto features = details->features;
+  if (opened.despite_dirty_cache) features.bits &= ~image::kDirtyCache;
+  if (auto refused = image::refuse(features, !opened.read_only, "image " + opened.text())) return *refused;
   std::uint64_t handle = 0;
   if (const int r = rbd_update_watch(opened.image, &handle, &UpdateSignal::raise, opened.signal.get()); r < 0)
     return failure("watching image " + opened.text(), r);
@@ -169,11 +172,14 @@ task<> refresh(std::shared_ptr<OpenImage> opened) {
                    {{"image", opened->text()}, {"error", details.error().text}});
     } else {
       note_size(*opened, details->size);
-      note_features(*opened, details->features);
+      note_features(*opened, details->features.bits);
       // librbd makes its caches when it opens an image. This one has none, and we refuse the next open.
       if (details->lockers && opened->held && !opened->closing) check_lock(*opened, *details->lockers);
       if (details->unsafe)
         log::error("image.unsafe_config", {{"image", opened->text()}, {"error", details->unsafe->text}});
+      if (const auto refused = image::refuse(details->features, !opened->read_only, "image " + opened->text());
+          refused && !opened->despite_dirty_cache)
+        log::error("image.refused_feature", {{"image", opened->text()}, {"error", refused->text}});
     }
   } while (opened->refresh_again && !opened->closing);
   opened->refreshing = false;
@@ -185,8 +191,10 @@ result<Details> read_details(OpenImage& opened, bool with_lockers) {
   Details details;
   if (const int r = opened.connection.note(rbd_get_size(opened.image, &details.size)); r < 0)
     return failure("reading the image's size", r);
-  if (const int r = opened.connection.note(rbd_get_features(opened.image, &details.features)); r < 0)
+  if (const int r = opened.connection.note(rbd_get_features(opened.image, &details.features.bits)); r < 0)
     return failure("reading the image's features", r);
+  if (const int r = opened.connection.note(rbd_get_op_features(opened.image, &details.features.operations)); r < 0)
+    return failure("reading the features of the image's operations", r);
   details.name = read_name(opened.image);
   auto options = read_options(opened.image);
   if (!options) return options.error();
@@ -207,6 +215,7 @@ task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Le
   const bool read_only = options.read_only || key.snap_id != 0;
   const auto opened = std::make_shared<OpenImage>(connections, std::move(lease), std::move(key), read_only);
   opened->refuse_cache_metadata = options.refuse_cache_metadata;
+  opened->despite_dirty_cache = options.despite_dirty_cache;
   opened->on_resized = std::move(options.on_resized);
   opened->on_lost = std::move(options.on_lost);
   auto find = [&image = *opened] { return open_pool(image.connection.cluster, image.key.pool_id, image.key.ns); };

@@ -38,7 +38,7 @@ struct OpenImage {
   Connection& connection;
   const image::Key key;
   const bool read_only;
-  bool refuse_cache_metadata = false;
+  bool refuse_cache_metadata = false, despite_dirty_cache = false;
   OpenPool pool;
   rbd_image_t image = nullptr;
   std::string name;  ///< at the time of opening
@@ -95,7 +95,8 @@ void lose(OpenImage& opened, const std::string& why);
 
 /// The result of a look at an open image; pool thread.
 struct Details {
-  std::uint64_t size = 0, features = 0;
+  std::uint64_t size = 0;
+  image::Features features;
   std::string name;
   std::optional<Error> unsafe, decides_cache;
   std::optional<Lockers> lockers;  ///< if asked for

@@ -112,6 +112,8 @@ task<result<>> ImageSteps::open(Volume& volume) {
   if (!to) co_return to.error();
   image::OpenOptions options;
   options.read_only = volume.record->read_only || !traits(volume.record->kind).served;
+  // It ends first, and its clean end takes the feature away.
+  options.despite_dirty_cache = volume.record->adopting && volume.facts.served_by_other == true;
   const auto lost = std::make_shared<bool>(false);
   const std::weak_ptr<bool> still = lost;
   options.on_resized = [this, &volume, still] {
@@ -134,7 +136,10 @@ task<result<>> ImageSteps::open(Volume& volume) {
   }
   if (!opened) {
     const Source& source = volume.record->source;
-    co_return with_context("image " + image::Name{source.pool, source.ns, source.image}.text(), opened.error());
+    Error error = with_context("image " + image::Name{source.pool, source.ns, source.image}.text(), opened.error());
+    if (!volume.record->adopting || error.code != errc::unsafe_config) co_return error;
+    volume.facts.unsafe_config = std::move(error);
+    co_return result<>();
   }
   volume.server.set(OpenImage{std::move(*opened), lost});
   volume.facts.ownership.reset();

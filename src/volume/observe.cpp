@@ -122,6 +122,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   seen.image_open = volume.server.image() != nullptr;
   if (volume.server.image() != nullptr) {
     seen.image_size = volume.server.image()->size();
+    seen.exclusive_lock = volume.server.image()->exclusive_lock();
     seen.client = volume.server.image()->client();
   }
   seen.lock_held = volume.server.has(WriteRight::exclusive_lock);

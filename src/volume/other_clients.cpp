@@ -35,7 +35,7 @@ task<result<Holding>> OtherClients::look(const image::Access& to, const image::K
                                          Until until) {
   if (auto fenced = co_await ports_.clusters.fence_dead(to, until); !fenced) co_return fenced.error();
   image::OpenOptions options;
-  options.read_only = true;
+  options.read_only = options.despite_dirty_cache = true;
   auto image = co_await ports_.clusters.open(to, key, std::move(options), until);
   if (!image) co_return image.error();
   auto who = co_await (*image)->ownership(until);

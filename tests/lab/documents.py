@@ -31,12 +31,14 @@ LABELLED = "with the chart's names, what the story runs in ceph-csi's place; tes
 KUBES_OWN = "Kubernetes' own command, which only looks, as its manual has it"
 CEPHS_OWN = "Ceph's own command, which only looks, as its manual has it"
 IN_PASSING = "the name of a command, in passing"
+NO_PLUGIN = "Debian's librbd has no plugin for a persistent cache, so no image of the lab can have one"
 # (document, section; None: any of it) -> what a command begins with -> why the story does not run it: a sentence; or a file, and a text in it that runs it.
 ELSEWHERE = {
     (MIGRATING, "From ceph-csi's node plugin, and back"): {
         "kubectl set image": IN_PASSING, "helm upgrade": IN_PASSING},
     (MIGRATING, "The cache of rbd-nbd"): {
-        "corbd doctor --before-migration": IN_PASSING, "ceph config": IN_PASSING, "corbd heal --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"')},
+        "corbd doctor --before-migration": IN_PASSING, "ceph config": IN_PASSING, "corbd heal --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"'),
+        "rbd info": CEPHS_OWN, "rbd persistent-cache": NO_PLUGIN},
     (MIGRATING, "Timing"): {"corbd volumes": (SEEN, '"volumes"')},
     (MIGRATING, "Where nothing is attached"): {
         "kubectl get csidriver": IN_PASSING, "corbd doctor --before-migration": (MOVED, '"doctor", "--before-" + what'),
@@ -70,7 +72,7 @@ ELSEWHERE = {
         "corbd drain": (MOVED, '"drain"'), "corbd drain --undo": ("tests/unit/cli/drain_test.cpp", "undo"),
         "corbd alive": ("tests/unit/ops/command_test.cpp", "corbd alive ends with 0"), "corbd-probe": ("tests/process/probe_test.cpp", 'probes(ground, "alive"'),
         "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "corbd doctor --bundle FILE": ("tests/lab/stories_container.py", '"--bundle"'),
-        "rbd status": ("tests/lab/stories_owner.py", '"rbd", "status"'), "rbd lock ls": ("tests/lab/stories_fence.py", '"rbd", "lock", "ls"'),
+        "rbd persistent-cache": NO_PLUGIN, "rbd status": ("tests/lab/stories_owner.py", '"rbd", "status"'), "rbd lock ls": ("tests/lab/stories_fence.py", '"rbd", "lock", "ls"'),
         "rbd resize": ("tests/lab/stories_accept.py", '"rbd", "resize"'), "rbd info": CEPHS_OWN, "rbd export": CEPHS_OWN, "rbd config image ls": CEPHS_OWN,
         "rbd image-meta get": CEPHS_OWN, "rbd image-meta remove": ("tests/sim/late_key_test.cpp", 'metadata.erase("corbd/first-key")'),
         "ceph osd blocklist ls": ("tests/lab/stories_accept.py", '"ceph", "osd", "blocklist", "ls"'), "ceph auth get": CEPHS_OWN,

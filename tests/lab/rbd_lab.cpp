@@ -127,6 +127,46 @@ TEST_CASE("an image that would acknowledge before storing is refused") {
   agent.close(std::move(*image));
 }
 
+TEST_CASE("an image is refused to writers and readers while its header says that another client's cache is dirty") {
+  Admin admin;
+  admin.create("dirty");
+  rbd_image_t by_admin = admin.open("dirty");
+  std::array<char, 64> id{};
+  Admin::check(rbd_get_id(by_admin, id.data(), id.size()));
+  std::uint64_t had = 0;
+  Admin::check(rbd_get_features(by_admin, &had));
+  Admin::check(rbd_close(by_admin));
+  const std::string header = "rbd_header." + std::string(id.data());
+  // As librbd's persistent cache does it (librbd/cache/pwl/InitRequest.cc).
+  const auto set = [&](std::uint64_t features) {
+    std::array<std::uint64_t, 2> in{features, image::kDirtyCache};
+    Admin::check(rados_exec(admin.io, header.c_str(), "rbd", "set_features", reinterpret_cast<const char*>(in.data()),
+                            sizeof in, nullptr, 0));
+  };
+  set(had | image::kDirtyCache);
+  Agent agent;
+  const auto found = agent.run(agent.clusters->resolve(access(), {pool_name(), "", "dirty"}, agent.in(20s)));
+  REQUIRE(found);
+  CHECK((found->features.bits & image::kDirtyCache) != 0);
+  image::OpenOptions options;
+  options.read_only = GENERATE(true, false);
+  const auto refused = agent.open("dirty", options);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::unsafe_config);
+  CHECK_THAT(refused.error().text, ContainsSubstring("rbd persistent-cache flush"));
+  options.despite_dirty_cache = true;
+  auto seen = agent.open("dirty", options);
+  REQUIRE(seen);
+  auto who = agent.run((*seen)->ownership(agent.in(20s)));
+  REQUIRE(who);
+  CHECK((who->features.bits & image::kDirtyCache) != 0);
+  set(had);
+  who = agent.run((*seen)->ownership(agent.in(20s)));
+  REQUIRE(who);
+  CHECK(who->features.bits == had);
+  agent.close(std::move(*seen));
+}
+
 TEST_CASE("an image's metadata decide which OSD answers its reads, also while it is open") {
   Admin admin;
   admin.create("balanced");

@@ -69,6 +69,20 @@ TEST_CASE("no attachment is noted of a device that nobody serves") {
   CHECK(scene.world.disk.records.front().attachment_uid.empty());
 }
 
+TEST_CASE("an image that lost its exclusive-lock feature while it was staged is marked, and its mark is handed over") {
+  Scene scene;
+  scene.filled();
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  scene.world.agent.kill();
+  scene.image().exclusive = false;
+  scene.image().lock_owner.clear();
+  scene.world.attachment = {State::here, "uid-1", ""};
+  scene.world.agent.start();
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.image().writer == scene.world.agent.client());
+}
+
 TEST_CASE("a lock that proves ownership needs no answer of the orchestrator") {
   Scene scene;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);

@@ -41,6 +41,41 @@ TEST_CASE("what a rescue host wrote since is not written over, although the volu
   CHECK_FALSE(scene.device().alive);
 }
 
+TEST_CASE("what a client of this very host wrote since is not written over, although only its lock is left") {
+  Dead scene;
+  scene.forgotten();
+  scene.loop.advance(61s);
+  const std::string rescue = scene.world.agent.node_address + ":0/4711";
+  REQUIRE(scene.world.cluster.visit(scene.image(), rescue, true));
+  scene.world.cluster.leave(scene.image(), rescue, false);
+  scene.image().lock_owner = rescue;  // it was killed
+  scene.start(kHere);
+  scene.loop.advance(2min);
+  CHECK(scene.health() == Health::unproven);
+  CHECK(scene.error().find("another client wrote into it at ") != std::string::npos);
+  CHECK(scene.error().find(rescue) != std::string::npos);
+  CHECK_FALSE(scene.device().alive);
+  CHECK_FALSE(scene.world.cluster.blocklisted.contains(rescue));
+}
+
+TEST_CASE("the mark of another node's client is not overruled by the attachment of a volume that has a device here") {
+  Scene scene;
+  scene.filled();
+  scene.image().exclusive = false;
+  REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  scene.world.attachment = kHere;
+  scene.world.agent.kill();
+  scene.image().writer = kOther;  // within a minute of the stage, so no timestamp shows it
+  scene.image().writer_handle = 0;
+  scene.image().changed();
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  CHECK(scene.error().find(kOther + " marked it as its own") != std::string::npos);
+  CHECK_FALSE(scene.device().alive);
+  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kOther));
+}
+
 TEST_CASE("this node's own writes do not count as another client's") {
   Scene scene;
   scene.filled();

@@ -94,6 +94,23 @@ TEST_CASE("a read-only volume of an image that another client has locked and ope
   CHECK(scene.want(read_only(GENERATE(true, false))) == errc::ok);
 }
 
+TEST_CASE("a volume that one node reads is not staged beside a writer, and one that many nodes read is") {
+  Scene scene;
+  scene.filled();
+  scene.image().lock_owner = "10.0.0.2:0/5";
+  scene.image().watchers.insert("10.0.0.2:0/5");
+  auto wish = read_only();
+  wish.mounter = GENERATE(plan::Mounter::nbd, plan::Mounter::krbd);
+  wish.reads_alone = true;
+  CHECK(scene.want(wish) == errc::in_use);
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.image().lock_owner == "10.0.0.2:0/5");
+  scene.image().watchers.clear();
+  CHECK(scene.want(wish) == errc::ok);
+  scene.image().watchers.insert("10.0.0.2:0/5");
+  CHECK(scene.want(wish) == errc::ok);
+}
+
 TEST_CASE("a read-only volume needs no proof of ownership to be healed") {
   Scene scene;
   scene.filled();

@@ -40,6 +40,18 @@ TEST_CASE("a shared volume is staged beside the client of another node, and take
   CHECK_FALSE(scene.world.cluster.blocklisted.contains(kSharer));
 }
 
+TEST_CASE("a dead client's lock on a shared image is broken only after an own entry of seven days") {
+  Shared scene;
+  scene.image().watchers.erase(kSharer);  // it froze, and still has writes under way
+  auto wish = shared_wish();
+  wish.mounter = GENERATE(plan::Mounter::nbd, plan::Mounter::krbd);
+  REQUIRE(scene.want(wish) == errc::ok);
+  CHECK(scene.image().lock_owner != kSharer);
+  REQUIRE(scene.world.cluster.blocklisted.contains(kSharer));
+  scene.world.cluster.entries_age(std::chrono::hours(2));
+  CHECK(scene.world.cluster.has_entry(kSharer));
+}
+
 TEST_CASE("a volume for one node is not staged beside the client of another node") {
   Scene scene;
   scene.world.cluster.visit(scene.image(), kSharer, false);

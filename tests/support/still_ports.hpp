@@ -122,7 +122,7 @@ class Daemons final : public host::Daemons {
 class Clusters : public image::Clusters {
  public:
   task<result<image::Resolved>> resolve(image::Access, image::Name name, Until) override {
-    co_return image::Resolved{{"fsid", 1, "", name.image, 0}, 1 << 20, true, 5, "bench", name};
+    co_return image::Resolved{{"fsid", 1, "", name.image, 0}, 1 << 20, true, {5, 0}, "bench", name};
   }
   task<result<image::Resolved>> locate(image::Access, image::Reserved, std::string, Until) override {
     co_return Error{errc::not_found, "none"};

@@ -24,6 +24,7 @@ struct Serving {
   std::optional<std::uint64_t> dead_conn_timeout_s;  ///< absent: the agent's own
   std::map<std::string, std::string> config;         ///< Ceph's options of its connection
   bool cache_off = false;                            ///< rbd-nbd, which ceph-csi starts, has no cache either
+  bool same_timeout = false;                         ///< rbd-nbd's device has the io_timeout that corbd's have
   bool operator==(const Serving&) const = default;
 };
 

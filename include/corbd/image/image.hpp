@@ -112,6 +112,8 @@ struct OpenOptions {
   bool read_only = false;
   /// unsafe_config where the metadata of the image or its pool decide over the cache of other clients.
   bool refuse_cache_metadata = false;
+  /// Opens an image with the feature dirty-cache, too: to see who has it, or to have that client end.
+  bool despite_dirty_cache = false;
   std::function<void()> on_resized;  ///< control thread: size() has changed
   /// Called once, on the control thread: the cluster cut its client off, or its lock was lost. Any earlier proof is
   /// void from now on.
@@ -137,8 +139,9 @@ class Clusters {
   /// not_found when that very image is gone.
   virtual task<result<Header>> header(Access access, Key key, Until until) = 0;
   /// Opens by identity. `pool`-id, namespace and image id come from the key. not_found when that very image is gone.
-  /// unsafe_config when the effective configuration would acknowledge writes before they are stored.
-  /// failed_precondition for the mirror of another cluster's image.
+  /// unsafe_config when the effective configuration would acknowledge writes before they are stored, or another
+  /// client's persistent cache has writes that are not stored. failed_precondition for the mirror of another cluster's
+  /// image, and for a feature that refuse() of features.hpp names.
   virtual task<result<std::unique_ptr<Image>>> open(Access access, Key key, OpenOptions options, Until until) = 0;
   /// Every client that has an image of that pool and namespace open, by its watch. Asks for one image after the other.
   virtual task<result<ImageUsers>> users(Access access, std::int64_t pool_id, std::string ns, Until until) = 0;

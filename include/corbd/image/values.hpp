@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/image/features.hpp"
+
 namespace corbd::image {
 
 /// The identity of an image. It survives a rename, and distinguishes an image from one that was made again under the
@@ -65,7 +67,7 @@ struct Resolved {
   Key key;
   std::uint64_t size = 0;  ///< bytes
   bool exclusive_lock = false;
-  std::uint64_t features = 0;        ///< bits as librbd numbers them
+  Features features = {};
   std::string cluster_id = {};       ///< where it was found, as Access has it
   Name name = {};                    ///< at that time
   std::string kms_id = {};           ///< of an encrypted volume, by its journal; "": not encrypted, or no journal
@@ -90,6 +92,7 @@ struct Ownership {
                             ///< took no mark away. None of ours; it may be dead. Empty: none
   bool writer_signed = false;  ///< that mark was made with the Ceph key that this agent has too
   bool handed_over = false;    ///< the mark is that of the predecessor, which closed the image to give it to this one
+  bool marked = false;         ///< the mark is this very client's
   std::map<std::string, std::string> clients = {};  ///< address to "client.4119", for the owner and the watchers
   std::string self;                                 ///< this client's address
   std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp, in nanoseconds by an OSD's clock: when
@@ -97,6 +100,7 @@ struct Ownership {
                                                ///< not known, or our own writes move it
   std::uint64_t version =
       0;  ///< of the image's header. Every change of the header or its lock raises it; a watch does not
+  Features features = {};  ///< as the header has them now
 };
 
 /// The host in a client's address: "10.0.0.1" for "10.0.0.1:0/123456789".
@@ -118,6 +122,7 @@ struct ImageUsers {
 struct Header {
   std::uint64_t version = 0;    ///< as Ownership::version
   std::int64_t break_time = 0;  ///< what break_dead_lock() left, if nothing was done to the header since
+  Features features = {};
 };
 
 }  // namespace corbd::image

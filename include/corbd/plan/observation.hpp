@@ -88,6 +88,7 @@ struct Facts {
   std::optional<std::vector<Holder>> holders;  ///< the foreign clients of `ownership`
   std::set<std::string> evicted;               ///< addresses of foreign clients that were blocklisted in this operation
   std::optional<Error> node_fenced;            ///< the cluster refuses this node
+  std::optional<Error> unsafe_config;          ///< why the image of an rbd-nbd's device is not opened: a cache
   std::optional<Note> noted;                   ///< in this operation
   bool note_refused = false;                   ///< in this operation
   std::optional<IoLimits> io_limits;           ///< of the image
@@ -108,6 +109,7 @@ struct Observation {
   bool loss_told = false;       ///< and it has answered flushes with the error that Record::cache_lost asks for
   bool link_inherited = false;  ///< the predecessor gave its link, and no session has resumed it yet
   bool image_open = false;
+  bool exclusive_lock = false;   ///< the open image has the feature
   bool image_closing = false;    ///< its close did not end yet: it serves nobody any more
   std::uint64_t image_size = 0;  ///< bytes; 0 while it is not open
   bool untuned = false;          ///< connected by us, and its queue is still as the last user of the number left it

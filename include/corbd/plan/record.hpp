@@ -49,7 +49,7 @@ struct Record {
   image::Key key;
   std::uint64_t size = 0;          ///< bytes of the device at connect
   std::uint32_t block_size = 512;  ///< bytes
-  bool exclusive_lock = false;     ///< the image had the feature at stage
+  bool exclusive_lock = false;     ///< the image had the feature when the device was named; earlier versions ask
   bool block = false;              ///< how the device is used, at all its staging paths alike
   bool read_only = false;
   std::string

@@ -85,6 +85,7 @@ struct Staged {
   std::map<std::string, Secret> secrets = {};  ///< what else its secret has, for a KMS that names a field of it
   cephcsi::LuksOptions luks = {};              ///< of an encrypted volume that has no header yet
   Attachment attachment = {};                  ///< as it was asked for this wish; unknown: it was not
+  bool reads_alone = false;                    ///< SINGLE_NODE_READER_ONLY: nobody writes it when it is staged first
   PvcRef claim = {};                           ///< as the attributes say
   bool operator==(const Staged&) const = default;
 };

@@ -214,7 +214,7 @@ void CephCsi::ends(std::uint32_t index, bool cleanly) {
   KernelDevice* device = world_.kernel.by_index(index);
   if (FakeImage* image = device == nullptr ? nullptr : world_.cluster.by_id(device->image_id);
       cleanly && image != nullptr)
-    store(index, *image);
+    store(index, *image), image->features &= ~FakeImage::kDirtyCache;
   if (device != nullptr) device->cache_died |= !cleanly;
   cache_.erase(index);
   caching.erase(index);

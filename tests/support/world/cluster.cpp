@@ -370,6 +370,8 @@ void Cluster::stored(const Work& work, FakeImage& image) {
   if (work.number < image.acked[work.block])
     broke("an acknowledged write was overwritten by an older one: " + where + " had " +
           std::to_string(image.acked[work.block]) + ", got " + std::to_string(work.number));
+  if ((image.features & FakeImage::kDirtyCache) != 0 && node_of(work.client) != nullptr)
+    broke("a write landed below the persistent cache of another client: " + where);
   // The lock is advisory: an OSD refuses only clients that are cut off.
   if (image.exclusive && !image.shared && !image.lock_owner.empty() && image.lock_owner != work.client)
     broke("a write of " + work.client + " landed in " + where + ", which is locked by " + image.lock_owner);

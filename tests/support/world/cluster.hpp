@@ -57,15 +57,16 @@ struct FakeImage {
   bool exclusive = true;
   std::uint64_t features = 5;  ///< layering and exclusive-lock
   static constexpr std::uint64_t kJournaling = 64;
-  bool caches_before_flush = false;  ///< its metadata: rbd_cache_writethrough_until_flush is false
-  image::ReadPolicy reads{};         ///< its metadata
-  bool shared = false;               ///< many write: the lock goes to whoever writes
-  bool secondary = false;            ///< the mirror of another cluster's
-  std::string lock_owner;            ///< client address; "" = free
-  int lock_handle = 0;               ///< which of that client's open images has it, as its cookie tells; 0: any
-  std::string writer;                ///< without exclusive-lock: the client whose mark is there; "" = none
-  int writer_handle = 0;             ///< which of that client's open images left it; 0: any
-  bool writer_signs = true;          ///< with the key of the volume
+  static constexpr std::uint64_t kDirtyCache = 1 << 11;  ///< another client's persistent cache has its newest writes
+  bool caches_before_flush = false;                      ///< its metadata: rbd_cache_writethrough_until_flush is false
+  image::ReadPolicy reads{};                             ///< its metadata
+  bool shared = false;                                   ///< many write: the lock goes to whoever writes
+  bool secondary = false;                                ///< the mirror of another cluster's
+  std::string lock_owner;                                ///< client address; "" = free
+  int lock_handle = 0;       ///< which of that client's open images has it, as its cookie tells; 0: any
+  std::string writer;        ///< without exclusive-lock: the client whose mark is there; "" = none
+  int writer_handle = 0;     ///< which of that client's open images left it; 0: any
+  bool writer_signs = true;  ///< with the key of the volume
   std::set<std::string> watchers;
   /// The client that has kept the lock for the next agent, or had: it watches for that, whatever it has open.
   std::string lock_watcher;

@@ -92,7 +92,7 @@ class Clusters final : public image::Clusters {
     auto done = co_await world_.calls.ask_cluster("header", by, until, [&world = world_, key, found]() -> result<> {
       const FakeImage* image = world.cluster.by_id(key.image_id);
       if (image == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
-      *found = {image->version, image->break_time};
+      *found = {image->version, image->break_time, {image->features, 0}};
       return {};
     });
     if (!done) co_return done.error();
@@ -125,6 +125,9 @@ class Clusters final : public image::Clusters {
           if (found->secondary)
             return Error{errc::failed_precondition,
                          "image " + key.text() + " is the mirror of another cluster's image"};
+          const std::uint64_t hidden = options.despite_dirty_cache ? FakeImage::kDirtyCache : 0;
+          if (auto refused = image::refuse({found->features & ~hidden, 0}, !options.read_only, "image " + key.text()))
+            return *std::move(refused);
           *place = std::make_unique<FakeOpened>(world, *found, by, options);
           return {};
         });
@@ -202,7 +205,7 @@ class Clusters final : public image::Clusters {
     into.key = {"fsid", place->second.pool_id, name.ns, place->second.id, 0};
     into.size = place->second.size;
     into.exclusive_lock = place->second.exclusive;
-    into.features = place->second.features;
+    into.features.bits = place->second.features;
     into.cluster_id = access.cluster_id;
     into.name = name;
     for (const auto& [entry, value] : place->second.metadata)

@@ -154,6 +154,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
         found->owner = of->lock_owner;
         found->version = of->version;
         found->modified = of->modified;
+        found->features.bits = of->features;
         if (of->lock_owner == by)
           found->lock = Ownership::Lock::mine;
         else if (known != world.agent.clients.end() && known->second == Client::live &&
@@ -175,6 +176,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
         auto& seen = of->seen_by[world.agent.node_address];
         seen = {found->foreign_watchers.begin(), found->foreign_watchers.end()};
         found->handed_over = world.agent.handed_over(of->writer);
+        found->marked = of->writer == by;
         if (of->writer.empty() || world.agent.clients.contains(of->writer)) return {};
         found->writer = of->writer;
         found->writer_signed = of->writer_signs;

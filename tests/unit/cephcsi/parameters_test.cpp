@@ -52,6 +52,11 @@ TEST_CASE("options of rbd-nbd that have a meaning here are honoured") {
   CHECK(options->ignored.empty());
 }
 
+TEST_CASE("an io-timeout that makes rbd-nbd's device look like corbd's is noted") {
+  CHECK(parse_nbd_options("io-timeout=1")->serving.same_timeout);
+  CHECK_FALSE(parse_nbd_options("io-timeout=2")->serving.same_timeout);
+}
+
 TEST_CASE("empty mapOptions change no setting") {
   for (const char* text : {"", ",", " , "}) {
     const auto options = parse_nbd_options(text);

@@ -632,7 +632,10 @@ TEST_CASE(
 
 TEST_CASE("a migration forecast lists as unknown what only corbd's stage will ask Ceph, and is no worse for it") {
   using Questions = std::vector<std::string>;
-  const std::string journal = "which image the volume's journal names", users = "who has the image locked or open";
+  const std::string
+      journal = "which image the volume's journal names",
+      users =
+          "who has the image locked or open, and its features (dirty-cache: a persistent cache has its newest writes)";
   CHECK(only(forecast_migration(by_kernel())).not_known == Questions{journal});
   CHECK(exit_code(forecast_migration(by_kernel())) == 0);
   CHECK(only(forecast_migration(by_rbd_nbd())).not_known == Questions{journal, users});

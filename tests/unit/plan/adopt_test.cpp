@@ -118,7 +118,7 @@ TEST_CASE("the record asks for a failed flush if rbd-nbd may have died with writ
     return model.record->cache_lost;
   };
   const auto no_lock = [](Model& model) {
-    model.record->exclusive_lock = false;
+    model.exclusive_lock = false;
     model.ownership.lock = Lock::none;
     model.ownership.owner.clear();
   };
@@ -128,6 +128,10 @@ TEST_CASE("the record asks for a failed flush if rbd-nbd may have died with writ
   CHECK_FALSE(notes(adopted(), Wish(Adopted{})));
   CHECK_FALSE(notes(but(rbd_nbd_died(), [](Model& model) { model.seen.devices.front().io_timeout_ms = 1000; })));
   CHECK_FALSE(notes(but(rbd_nbd_died(), [](Model& model) { model.record->source.serving.cache_off = true; })));
+  CHECK(notes(but(rbd_nbd_died(), [](Model& model) {
+    model.seen.devices.front().io_timeout_ms = 1000;
+    model.record->source.serving.same_timeout = true;
+  })));
   CHECK_FALSE(notes(but(rbd_nbd_died(), [](Model& model) {
     model.ownership.lock = Lock::none;
     model.ownership.owner.clear();
@@ -139,6 +143,20 @@ TEST_CASE("the record asks for a failed flush if rbd-nbd may have died with writ
   CHECK_FALSE(notes(but(adopted(), no_lock), Wish(Adopted{})));
 }
 
+TEST_CASE("a cache that metadata switched on is noted before it is told, although the attributes switched it off") {
+  const bool attributes = GENERATE(true, false);
+  Model model = rbd_nbd_died();
+  model.record->source.serving.cache_off = attributes;
+  model.seen.facts.unsafe_config = Error{errc::unsafe_config, "the image has rbd_cache=true"};
+  Decision last;
+  REQUIRE(run(model, Wish(Healed{}), &last));
+  CHECK(failure(last) == errc::unsafe_config);
+  CHECK(model.record->cache_lost == attributes);
+  model.seen.facts = {};
+  REQUIRE(run(model, Wish(Healed{})));
+  CHECK(model.record->cache_lost);
+}
+
 TEST_CASE("the record asks for no failed flush if the only client that died was noted as having no cache") {
   const auto notes = [](Model model) {
     model.record->uncached = kPeer;
@@ -148,7 +166,7 @@ TEST_CASE("the record asks for no failed flush if the only client that died was 
   CHECK_FALSE(notes(rbd_nbd_died()));
   CHECK(notes(but(rbd_nbd_died(), [](Model& model) { model.ownership.owner = "10.0.0.1:0/10"; })));
   const auto no_lock = [](Model& model) {
-    model.record->exclusive_lock = false;
+    model.exclusive_lock = false;
     model.ownership.lock = Lock::none;
     model.ownership.owner.clear();
     model.seen.other_dead_for = std::chrono::seconds(2);

@@ -45,7 +45,7 @@ Model given_without_lock() {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
-  model.exclusive_lock = model.record->exclusive_lock = false;
+  model.exclusive_lock = false;
   model.ownership.lock = Lock::none;
   model.ownership.handed_over = model.seen.link_inherited = true;
   return model;
@@ -65,14 +65,15 @@ TEST_CASE("a predecessor's mark proves nothing if any other condition of a hando
   Model model = given_without_lock();
   const int what = GENERATE(range(0, 6));
   CAPTURE(what);
-  if (what == 0) model.seen.link_inherited = false;                           // there is no link to resume
-  if (what == 1) model.ownership.handed_over = false;                         // the mark was not left for this agent
-  if (what == 2) model.ownership.foreign_watchers = {"10.0.0.9:0/77"};        // another client has it open
-  if (what == 3) model.exclusive_lock = model.record->exclusive_lock = true;  // such an image needs its lock as well
-  if (what == 4) model.record->operator_override = true;                      // an earlier try on an override failed
-  if (what == 5) {                                                            // another agent has replaced our own mark
+  if (what == 0) model.seen.link_inherited = false;                     // there is no link to resume
+  if (what == 1) model.ownership.handed_over = false;                   // the mark was not left for this agent
+  if (what == 2) model.ownership.foreign_watchers = {"10.0.0.9:0/77"};  // another client has it open
+  if (what == 3) model.exclusive_lock = true;                           // such an image needs its lock as well
+  if (what == 4) model.record->operator_override = true;                // an earlier try on an override failed
+  if (what == 5) {                                                      // another agent has replaced our own mark
     model.ownership.handed_over = false;
     model.seen.image_open = model.seen.writer_marked = true;
+    model.seen.exclusive_lock = false;
     model.ownership.writer = "10.0.0.9:0/77";
   }
   Decision last;

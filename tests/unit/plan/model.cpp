@@ -11,14 +11,16 @@ void Model::look(Fact fact) {
   Facts& facts = seen.facts;
   switch (fact) {
     case Fact::resolved:
-      facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, exclusive_lock, 0, "",
+      facts.resolved = image::Resolved{{"fsid", 1, "", "id-1", 0}, 1 << 30, exclusive_lock, features, "",
                                        {"pool", "", "image"},      kms_id,  encryption_type};
       break;
     case Fact::header:
       facts.header = image::Header{};
+      facts.header->features = features;
       break;
     case Fact::ownership:
       facts.ownership = ownership;
+      facts.ownership->features = features;
       break;
     case Fact::io_limits:
       facts.io_limits = io_limits;
@@ -130,7 +132,10 @@ void Model::apply(const Step& step, const Wish& wish) {
                    seen.facts.ownership.reset();
                    seen.facts.holders.reset();
                  },
-                 [&](const step::OpenImage&) { seen.image_open = true; },
+                 [&](const step::OpenImage&) {
+                   seen.image_open = true;
+                   seen.exclusive_lock = exclusive_lock;
+                 },
                  [&](const step::Lock&) {
                    // Our own mark replaces the predecessor's, which was the proof.
                    if (std::exchange(ownership.handed_over, false)) {

@@ -200,7 +200,7 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   Model model = fresh();
   if (random() % 4 != 0) {
     model.record = some_record(static_cast<Phase>(random() % 3));
-    model.record->exclusive_lock = flip();
+    model.exclusive_lock = flip();
     if (flip()) model.record->boot_id = "earlier";
     if (flip()) model.record->publishes.push_back({"/target", kPath, flip()});
   }
@@ -218,6 +218,7 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   }
   model.seen.image_open = flip();
   model.seen.lock_held = model.seen.image_open && flip();
+  model.seen.exclusive_lock = model.exclusive_lock;
   if (model.seen.image_open) model.seen.link = static_cast<Observation::Link>(random() % 4);
   model.seen.connected = !model.seen.devices.empty() && model.seen.link == Observation::Link::serving && flip();
   if (!model.seen.devices.empty() && !model.seen.connected && model.seen.link == Observation::Link::serving &&

@@ -59,7 +59,7 @@ Model staged_model() {
   model.seen.devices.push_back(device_seen(3));
   model.seen.devices.front().io_timeout_ms = 1000;
   model.seen.link = Observation::Link::serving;
-  model.seen.connected = model.seen.image_open = model.seen.lock_held = true;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = model.seen.exclusive_lock = true;
   model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kPath + "/" + kId));
   model.image_has_filesystem = model.image_has_data = true;
   return model;

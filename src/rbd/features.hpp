@@ -1,0 +1,48 @@
+// The features of an image, as its header has them. librbd tells those that it knows of since its last refresh. Pool
+// threads.
+#pragma once
+
+#include <rados/librados.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "corbd/image/features.hpp"
+
+namespace corbd::rbd {
+
+/// A little-endian number, of as many bytes as there are.
+std::uint64_t little_endian(std::string_view bytes);
+
+/// The answer of one method of the header's class (cls_rbd) in a read operation. It is there once that has ended.
+struct HeaderAnswer {
+  char* bytes = nullptr;
+  std::size_t length = 0;
+  int error = 0;
+  HeaderAnswer() = default;
+  HeaderAnswer(const HeaderAnswer&) = delete;
+  HeaderAnswer& operator=(const HeaderAnswer&) = delete;
+  ~HeaderAnswer() { rados_buffer_free(bytes); }
+  void ask(rados_read_op_t operation, const char* method, std::string_view input = {});
+  /// The same, and the operation goes on if it fails.
+  void try_asking(rados_read_op_t operation, const char* method, std::string_view input = {});
+  std::string_view text() const { return {bytes, length}; }
+};
+
+/// The head of an image, as the methods take the number of a snapshot.
+std::string encode_head();
+
+/// Adds its questions to a read operation on the header.
+class FeatureQuestion {
+ public:
+  explicit FeatureQuestion(rados_read_op_t operation);
+  int error() const { return features_.error; }
+  /// Nothing: the answer is not understood. An old cluster knows no features of operations, and so has none.
+  std::optional<image::Features> read() const;
+
+ private:
+  HeaderAnswer features_, operations_;
+};
+
+}  // namespace corbd::rbd
