@@ -16,8 +16,12 @@ constexpr std::chrono::seconds kSpread{5};
 }  // namespace
 
 Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
-                 const std::string& node) {
+                 const std::string& node, const std::string& staged_by) {
   using State = Attachment::State;
+  // The attachment's name is made of the driver's.
+  if (!staged_by.empty() && staged_by != driver)
+    return {State::unknown, "",
+            "driver " + staged_by + " staged the volume, and this agent is driver " + driver + ": set --drivername"};
   const auto here = attachment ? kube::check_attached(*attachment, driver, node) : result<>(attachment.error().error);
   if (here) return {State::here, attachment->uid, ""};
   return {here.error().code == errc::not_found ? State::away : State::unknown, "", here.error().text};
@@ -39,15 +43,28 @@ task<kube::answer<kube::VolumeAttachment>> Attachments::get(std::string volume_i
 }
 
 task<Attachment> Attachments::look(std::string volume_id) {
-  const auto found = co_await get(std::move(volume_id));
-  co_return co_await judged(found);
+  const auto found = co_await get(volume_id);
+  co_return co_await judged(std::move(volume_id), found);
+}
+
+Attachment Attachments::judge_of(const std::string& volume_id,
+                                 const kube::answer<kube::VolumeAttachment>& found) const {
+  const auto status = volumes_ == nullptr ? std::nullopt : volumes_->status(volume_id);
+  return judge(found, config_.driver, config_.node, status ? status->driver : "");
 }
 
 /// A missing attachment proves nothing if the driver's volumes are never attached. Only a CSIDriver that says so
-/// counts. Otherwise an operator override could reach a volume that is really away.
-task<Attachment> Attachments::judged(const kube::answer<kube::VolumeAttachment>& found) {
-  auto attachment = judge(found, config_.driver, config_.node);
+/// counts. Otherwise an operator override could reach a volume that is really away. It proves nothing either if this
+/// agent asks for the attachments of a node that does not exist.
+task<Attachment> Attachments::judged(std::string volume_id, const kube::answer<kube::VolumeAttachment>& found) {
+  auto attachment = judge_of(volume_id, found);
   if (found || attachment.state != Attachment::State::away) co_return attachment;
+  const auto node =
+      co_await (*api_)->get(kube::kNodes, config_.node, {clock_.now() + config_.answer_within, &stopping_});
+  if (!node)
+    co_return Attachment{Attachment::State::unknown, "",
+                         "the API server shows no node '" + config_.node +
+                             "', so it may not know this node under that name (--nodeid): " + node.error().error.text};
   const auto has_any = kube::has_attachments(
       co_await (*api_)->get(kube::kDrivers, config_.driver, {clock_.now() + config_.answer_within, &stopping_}));
   if (!has_any)
@@ -59,7 +76,7 @@ task<Attachment> Attachments::judged(const kube::answer<kube::VolumeAttachment>&
 
 task<Attachment> Attachments::ask(std::string volume_id) {
   const auto found = co_await get(volume_id);
-  auto judged = co_await this->judged(found);
+  auto judged = co_await this->judged(volume_id, found);
   if (stopping_.cancelled()) co_return judged;
   // If the server does not answer, the caller asks again.
   if (found && judged.state == Attachment::State::unknown)
@@ -101,7 +118,7 @@ void Attachments::changed(const std::string& name, const boost::json::object* at
   const auto waits = waiting_.find(name);
   if (waits == waiting_.end()) return;
   if (attachment != nullptr &&
-      judge(kube::volume_attachment_of(*attachment), config_.driver, config_.node).state == Attachment::State::unknown)
+      judge_of(waits->second, kube::volume_attachment_of(*attachment)).state == Attachment::State::unknown)
     return;
   log::info("attachment.changed", {{"volume", waits->second}, {"name", name}});
   config_.changed(std::string(waits->second));

@@ -30,6 +30,15 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   Preopening preopening{{}, {}, {}, until};
   for (const auto& record : *records) {
     if (!record.device || !traits(record.kind).served) continue;
+    // Its VolumeAttachment would be asked for under a wrong name.
+    if (record.driver != driver_) {
+      log::warning("image.not_preopened",
+                   {{"volume", record.volume_id},
+                    {"error", "driver " + record.driver + " staged it, and this agent is driver " + driver_ +
+                                  ": set --drivername"}});
+      preopening.unopened.push_back(record.volume_id);
+      continue;
+    }
     auto key = co_await ports_.records.load_key(record);
     const Credential credential{record.user, key ? std::move(*key) : Secret()};
     const auto access = key ? access_of(ports_, record, credential) : result<image::Access>(key.error());

@@ -109,6 +109,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.pvc_namespace = record.claim.name_space;
   status.pv = record.claim.volume;
   status.attachment_uid = record.attachment_uid;
+  status.driver = record.driver;
   status.in_use = seen != nullptr && is_used(record, *seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
   if (seen != nullptr) status.shrunk_to = shrunk_to(volume, *seen);

@@ -308,6 +308,21 @@ TEST_CASE("an image without exclusive-lock that another agent had within a hando
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
+TEST_CASE("a next agent of another driver opens no volume ahead, and says so") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.world.disk.records.front().driver = "other.csi.ceph.com";
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  std::vector<std::string> unopened;
+  const auto preopen = [](Scene& in, std::vector<std::string>& into) -> task<> {
+    const auto done = co_await in.world.agent.shell().preopen({});
+    if (done) into = *done;
+  };
+  gate.spawn(preopen(scene, unopened));
+  scene.loop.advance(10s);
+  CHECK(unopened == std::vector<std::string>{kId});
+}
+
 TEST_CASE("a volume with an operation under way is healed after a handover, and its caller repeats") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);

@@ -16,9 +16,10 @@
 
 namespace corbd::orchestrator {
 
-/// Judges the VolumeAttachment that has the volume's computed name. Pure.
+/// Judges the VolumeAttachment that has the volume's computed name. `staged_by`: the driver that staged the volume;
+/// empty: not known. Pure.
 plan::Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
-                       const std::string& node);
+                       const std::string& node, const std::string& staged_by = {});
 
 /// Control thread only; stop() before it is destroyed.
 class Attachments {
@@ -35,7 +36,8 @@ class Attachments {
 
   /// Asks the server itself, because the state of a watch may be old and proves nothing.
   task<kube::answer<kube::VolumeAttachment>> get(std::string volume_id);
-  /// get(), judged. The CSIDriver counts too: if its volumes are never attached, the state is `none`.
+  /// get(), judged. The CSIDriver counts too: if its volumes are never attached, the state is `none`. Without a Node of
+  /// this name, or for a volume that another driver staged, nothing is known.
   task<plan::Attachment> look(std::string volume_id);
   /// look(), for a volume that waits for the answer. An attachment that is neither here nor away is watched until
   /// another ask() finds it here or away.
@@ -47,7 +49,8 @@ class Attachments {
   task<> stop(Until until);
 
  private:
-  task<plan::Attachment> judged(const kube::answer<kube::VolumeAttachment>& found);
+  task<plan::Attachment> judged(std::string volume_id, const kube::answer<kube::VolumeAttachment>& found);
+  plan::Attachment judge_of(const std::string& volume_id, const kube::answer<kube::VolumeAttachment>& found) const;
   void note(const std::string& volume_id);
   task<> keep_asking(std::string volume_id);
   std::string name_of(const std::string& volume_id) const;

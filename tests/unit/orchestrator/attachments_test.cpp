@@ -22,11 +22,15 @@ class Scripted final : public test::ScriptedVolumes {
   }
 };
 
+bool is_of_node(const ApiServer::Request& request) { return request.target.find("/nodes/") != request.target.npos; }
+
 struct Scene {
   std::atomic<unsigned> status = 200;
+  std::atomic<bool> has_node = true;
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
+    if (is_of_node(request) && has_node) return peer.answer(200, R"({"metadata":{"name":"node-1"}})");
     const unsigned now = status;
     peer.object(
         request, now,
@@ -78,6 +82,23 @@ TEST_CASE("a volume learns its attachment when it is staged, not when it is heal
   CHECK(scene.server.requests().empty());
   scene.attachments.note(volume::Change{{}, "v", Health::staging, Health::staged, ""});
   CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
+}
+
+TEST_CASE(
+    "an attachment that is asked for under another driver's name, or for a node that does not exist, is not known") {
+  Scene scene;
+  scene.status = 404;
+  scene.volumes.all.front().attachment_uid = "uid-0";
+  scene.attachments.start(scene.volumes);
+  const auto looked = [&] { return test::Started<plan::Attachment>(scene.loop.io, scene.attachments.look("v")).get(); };
+  CHECK(looked().state == plan::Attachment::State::away);
+  scene.volumes.all.front().driver = "driver";
+  CHECK(looked().state == plan::Attachment::State::away);
+  const bool other_driver = GENERATE(true, false);
+  if (other_driver) scene.volumes.all.front().driver = "another";
+  if (!other_driver) scene.has_node = false;
+  CHECK(looked().state == plan::Attachment::State::unknown);
+  CHECK_THAT(looked().why, ContainsSubstring(other_driver ? "--drivername" : "--nodeid"));
 }
 
 TEST_CASE("an API server that fails is asked again, and one that knows no attachment is not") {
@@ -236,6 +257,7 @@ struct Unattached {
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
     if (request.target == "/apis/storage.k8s.io/v1/csidrivers/driver") return peer.object(request, status, driver);
+    if (is_of_node(request)) return peer.answer(200, R"({"metadata":{"name":"node-1"}})");
     peer.absent(request);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
