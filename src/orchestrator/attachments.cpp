@@ -146,34 +146,40 @@ void Attachments::start(volume::Volumes& volumes) {
     all->start();
   }
   for (const auto& status : volumes.status())
-    if (status.attachment_uid.empty()) note(status.volume_id);
+    if (status.attachment_uid.empty()) note(status.volume_id, Ask::always);
 }
 
 void Attachments::note(const volume::Change& change) {
   using volume::Health;
   if (change.to != Health::reconnecting && change.to != Health::unproven) wait_no_more(change.volume_id);
   if (change.to == Health::staged && (change.from == Health::absent || change.from == Health::staging))
-    note(change.volume_id);
+    note(change.volume_id, Ask::always);
 }
 
-void Attachments::note(const std::string& volume_id) {
+void Attachments::note_again(const std::string& volume_id) { note(volume_id, Ask::whether_new); }
+
+void Attachments::note(const std::string& volume_id, Ask why) {
   if (!api_ || volumes_ == nullptr || !asked_for_.insert(volume_id).second) return;
-  if (!gate_.spawn(keep_asking(volume_id))) asked_for_.erase(volume_id);
+  if (!gate_.spawn(keep_asking(volume_id, why))) asked_for_.erase(volume_id);
 }
 
 /// Where there are no VolumeAttachments (attachRequired: false), each stage asks once.
-task<> Attachments::keep_asking(std::string volume_id) {
+task<> Attachments::keep_asking(std::string volume_id, Ask why) {
   const Backoff backoff;
   for (std::uint32_t failures = 0; !stopping_.cancelled(); ++failures) {
     const auto status = volumes_->status(volume_id);
     if (!status) break;
     const auto attachment = co_await look(volume_id);
     if (attachment.state == Attachment::State::away || attachment.state == Attachment::State::none) break;
+    if (why == Ask::whether_new && attachment.state == Attachment::State::here &&
+        attachment.uid == status->attachment_uid)
+      break;
     result<> noted = Error{errc::unavailable, attachment.why};
     if (attachment.state == Attachment::State::here)
       noted = co_await volumes_->want(volume_id, plan::Wish(plan::Attached{attachment.uid}),
                                       {clock_.now() + std::chrono::minutes(2), &stopping_});
-    if (noted) break;
+    // failed_precondition: it may have been elsewhere in between, and no later answer shows that it was not.
+    if (noted || noted.error().code == errc::failed_precondition) break;
     if (failures == 0) log::info("attachment.unknown", {{"volume", volume_id}, {"error", noted.error().text}});
     co_await sleep_until(control_, clock_, clock_.now() + backoff.after(failures, uniform()), &stopping_);
   }

@@ -35,6 +35,7 @@ Kubernetes::Kubernetes(executor control, Clock& clock, const Needs& needs, const
           orphans_config(config, reporter_)) {}
 
 void Kubernetes::start() {
+  own_.on_change([this] { orphans_.note_node(); });
   own_.start();
   evidence_.attachments().start(volumes_);
   finder_.start();
@@ -46,6 +47,8 @@ void Kubernetes::changed(const volume::Change& change) {
   reporter_.note(change);
 }
 
+void Kubernetes::used(const std::string& volume_id) { evidence_.attachments().note_again(volume_id); }
+
 task<result<std::string>> Kubernetes::storage_class(std::string volume_id, Until until) {
   objects_.forget(volume_id);  // it may have been made again since somebody asked
   const auto volume = co_await objects_.find(volume_id, until);
@@ -55,6 +58,7 @@ task<result<std::string>> Kubernetes::storage_class(std::string volume_id, Until
 }
 
 task<> Kubernetes::stop(Until until) {
+  own_.on_change(nullptr);
   co_await finder_.stop(until);
   co_await orphans_.stop(until);
   co_await evidence_.stop(until);

@@ -27,6 +27,25 @@ bool Orphans::is_suspect(const volume::Status& status) const {
          node_->volumes_attached.end();
 }
 
+void Orphans::note_node() {
+  node_ = own_();
+  note_suspects(volumes_.status());
+}
+
+/// A volume that is attached again has an attachment with another UID.
+void Orphans::note_suspects(const std::vector<volume::Status>& all) {
+  std::erase_if(suspects_, [&](const auto& entry) {
+    const auto status = std::ranges::find(all, entry.first, &volume::Status::volume_id);
+    if (entry.second.under_way || (status != all.end() && is_suspect(*status))) return false;
+    if (status != all.end() && entry.second.missed) attachments_.note_again(entry.first);
+    return true;
+  });
+  for (const auto& status : all)
+    if (is_suspect(status))
+      suspects_.try_emplace(status.volume_id, Suspect{clock_.now(), clock_.now(), {}, {}}).first->second.missed |=
+          node_.has_value();
+}
+
 void Orphans::look() {
   node_ = own_();
   const bool out_of_service = node_ && node_->out_of_service;
@@ -37,15 +56,11 @@ void Orphans::look() {
                    "and may attach them elsewhere. Remove the taint once the node is well"}});
   told_out_of_service_ &= out_of_service;
   const auto all = volumes_.status();
-  std::erase_if(suspects_, [&](const auto& entry) {
-    return !entry.second.under_way && std::ranges::none_of(all, [&](const auto& status) {
-      return status.volume_id == entry.first && is_suspect(status);
-    });
-  });
+  note_suspects(all);
   for (const auto& status : all) {
-    if (!is_suspect(status)) continue;
-    Suspect& suspect =
-        suspects_.try_emplace(status.volume_id, Suspect{clock_.now(), clock_.now(), {}, {}, false}).first->second;
+    const auto place = suspects_.find(status.volume_id);
+    if (place == suspects_.end() || !is_suspect(status)) continue;
+    Suspect& suspect = place->second;
     if (!status.published_at.empty()) suspect.used = clock_.now();
     const bool due = clock_.now() - suspect.since >= config_.unused_for &&
                      (suspect.asked == time_point() || clock_.now() - suspect.asked >= config_.ask_every);
@@ -69,6 +84,8 @@ task<> Orphans::examine(std::string volume_id) {
   Suspect& suspect = suspects_.at(volume_id);
   suspect.asked = clock_.now();
   if (attachment.state != plan::Attachment::State::away) suspect.gone.reset();
+  if (attachment.state == plan::Attachment::State::here && status && attachment.uid != status->attachment_uid)
+    attachments_.note_again(volume_id);
   if (attachment.state != plan::Attachment::State::away || !status || !is_suspect(*status) || stopping_.cancelled())
     co_return;
   if (!suspect.gone) {

@@ -4,6 +4,7 @@
 #include "bring_up.hpp"
 #include "corbd/core/overloaded.hpp"
 #include "corbd/core/utc.hpp"
+#include "evidence.hpp"
 #include "expand.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"
@@ -38,6 +39,21 @@ Decision note_signature(const Situation& view) {
   return step;
 }
 
+/// The volume was detached and attached again while it was served. Whoever had it in between has taken the lock or the
+/// mark from our client, or is refused by them.
+std::optional<Decision> prove_attached_anew(const Situation& view) {
+  const Record& record = *view.record;
+  if (record.attachment_uid.empty() || by_kernel(view) || record.read_only || record.shared) return std::nullopt;
+  if (!view.seen.facts.ownership && view.seen.image_open) return look(Fact::ownership);
+  const auto& who = view.seen.facts.ownership;
+  const bool ours = who && (who->lock == image::Ownership::Lock::mine || (view.seen.writer_marked && who->marked));
+  const Ground ground = view.seen.exclusive_lock ? Ground::held : Ground::handed_over;
+  if (ours && !record.operator_override && is_clear(view, ground)) return std::nullopt;
+  return refuse(errc::failed_precondition, image_of(view) +
+                                               " was attached to this node again, and nothing shows that no other "
+                                               "client had it in between");
+}
+
 /// An attachment noted while nobody serves the device would prove what nobody saw.
 Decision attach(const Situation& view, const Attached& wish) {
   if (!view.record) return Done{};
@@ -54,6 +70,7 @@ Decision attach(const Situation& view, const Attached& wish) {
     return note_signature(view);
   }
   if (!served) return refuse(errc::unavailable, "volume " + view.id + " is not served now");
+  if (auto step = prove_attached_anew(view)) return *step;
   Record record = *view.record;
   record.attachment_uid = wish.uid;
   return write(std::move(record));

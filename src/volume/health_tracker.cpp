@@ -54,6 +54,8 @@ void HealthTracker::note_outcome(Volume& volume, const Wish& wish, const result<
   if (lost && !volume.history.lost_since) volume.history.lost_since = clock_.now();
   if (!outcome && volume.facts.refused) volume.credentials.refused();
   note_health(volume, volume.history.last_error ? volume.history.last_error->text : std::string(name(wish)) + " done");
+  if (outcome && (std::holds_alternative<Staged>(wish) || std::holds_alternative<Published>(wish)))
+    for (auto* listener : listeners_) listener->used(volume.id);
 }
 
 void HealthTracker::tell_who_uses_it(Volume& volume) const {

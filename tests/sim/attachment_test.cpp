@@ -69,6 +69,36 @@ TEST_CASE("no attachment is noted of a device that nobody serves") {
   CHECK(scene.world.disk.records.front().attachment_uid.empty());
 }
 
+TEST_CASE("a volume that was attached anew while it was served is served again on its new attachment") {
+  Scene scene;
+  scene.filled();
+  scene.image().exclusive = GENERATE(true, false);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  CHECK(scene.want(plan::Attached{"uid-2"}) == errc::ok);
+  CHECK(scene.world.disk.records.front().attachment_uid == "uid-2");
+  scene.world.agent.kill();
+  scene.image().lock_owner.clear();
+  scene.world.attachment = {State::here, "uid-2", ""};
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.device().alive);
+}
+
+TEST_CASE("a volume that another client took from its server while it was attached anew keeps its old attachment") {
+  Scene scene;
+  scene.filled();
+  scene.image().exclusive = GENERATE(true, false);
+  CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  CHECK(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  // This node was cut off, and its agent has not heard of it yet.
+  const std::string other = "10.0.0.2:0/5";
+  (scene.image().exclusive ? scene.image().lock_owner : scene.image().writer) = other;
+  scene.image().lock_handle = scene.image().writer_handle = 0;
+  CHECK(scene.want(plan::Attached{"uid-2"}) == errc::failed_precondition);
+  CHECK(scene.world.disk.records.front().attachment_uid == "uid-1");
+}
+
 TEST_CASE("an image that lost its exclusive-lock feature while it was staged is marked, and its mark is handed over") {
   Scene scene;
   scene.filled();

@@ -2,6 +2,7 @@
 // for it. A caller that needs a label is told that it is not known yet.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,6 +25,8 @@ class OwnNode {
   /// `api` is an error if no API server is known. `labels()` then returns that error.
   OwnNode(executor control, Clock& clock, result<Api*> api, std::string name);
 
+  /// Called whenever the Node has changed.
+  void on_change(std::function<void()> changed) { changed_ = std::move(changed); }
   /// Starts asking. A second call does nothing.
   void start();
   task<> stop(Until until);
@@ -36,6 +39,7 @@ class OwnNode {
   const std::string name_;
   std::unique_ptr<Informer> node_;
   const Error no_access_;
+  std::function<void()> changed_;
   bool started_ = false;
 };
 

@@ -46,13 +46,16 @@ class Attachments {
   void start(volume::Volumes& volumes);
   /// ... and into the record of a volume that has just been staged.
   void note(const volume::Change& change);
+  /// Asks again for a volume that is served: its attachment may have been deleted and made again.
+  void note_again(const std::string& volume_id);
   task<> stop(Until until);
 
  private:
   task<plan::Attachment> judged(std::string volume_id, const kube::answer<kube::VolumeAttachment>& found);
   plan::Attachment judge_of(const std::string& volume_id, const kube::answer<kube::VolumeAttachment>& found) const;
-  void note(const std::string& volume_id);
-  task<> keep_asking(std::string volume_id);
+  enum class Ask { always, whether_new };  ///< always: the stash may lack what the record has
+  void note(const std::string& volume_id, Ask why);
+  task<> keep_asking(std::string volume_id, Ask why);
   std::string name_of(const std::string& volume_id) const;
   void wait_for(const std::string& volume_id);
   void wait_no_more(const std::string& volume_id);

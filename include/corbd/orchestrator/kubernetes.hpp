@@ -30,6 +30,7 @@ class Kubernetes final : public volume::Listener {
 
   void start();
   void changed(const volume::Change& change) override;
+  void used(const std::string& volume_id) override;
   /// Of the PersistentVolume of a volume that is not staged here; empty: it has none.
   task<result<std::string>> storage_class(std::string volume_id, Until until);
   void notify(const std::string& volume_id, const volume::Notice& notice) override {

@@ -30,16 +30,20 @@ class Orphans {
   ~Orphans();
 
   void start();
+  /// The Node has changed. An attachment that goes and comes back between two looks is missed for a moment.
+  void note_node();
   task<> stop(Until until);
 
  private:
   struct Suspect {
     time_point since{}, used{}, asked{};  ///< used: when a pod last used it
     std::optional<time_point> gone;       ///< since when its attachment has been missing without a break
+    bool missed = false;                  ///< the Node is known, and lacks it
     bool under_way = false;               ///< a question or an unstage is under way: do not forget it or ask again
   };
   void look();
   bool is_suspect(const volume::Status& status) const;
+  void note_suspects(const std::vector<volume::Status>& all);
   task<> ask(std::string volume_id);
   task<> examine(std::string volume_id);
   void tell(const volume::Status& status, const std::string& why) const;

@@ -95,6 +95,8 @@ class Listener {
   virtual void notify(const std::string& /*volume_id*/, const Notice& /*notice*/) {}
   /// The volume's health changed.
   virtual void changed(const Change& /*change*/) {}
+  /// It was staged or published, perhaps not for the first time.
+  virtual void used(const std::string& /*volume_id*/) {}
 };
 
 }  // namespace corbd::volume

@@ -84,6 +84,30 @@ TEST_CASE("a volume learns its attachment when it is staged, not when it is heal
   CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
 }
 
+TEST_CASE("a volume that is staged or published again learns a new attachment") {
+  Scene scene;
+  scene.uid() = "uid-0";
+  scene.attachments.start(scene.volumes);
+  scene.attachments.note_again("v");
+  CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
+  const auto asked = scene.volumes.wishes.size();
+  scene.attachments.note_again("v");
+  REQUIRE(scene.comes([&] { return scene.server.requests().size() == 2; }));
+  scene.loop.io.poll();
+  CHECK(scene.volumes.wishes.size() == asked);
+}
+
+TEST_CASE("a volume that may have been elsewhere before its new attachment is not asked for again and again") {
+  Scene scene;
+  scene.uid() = "uid-0";
+  scene.volumes.outcome = Error{errc::failed_precondition, "nothing shows that nobody else had it"};
+  scene.attachments.start(scene.volumes);
+  scene.attachments.note_again("v");
+  REQUIRE(scene.comes([&] { return scene.volumes.wishes.size() == 1; }));
+  scene.loop.io.poll();
+  CHECK(scene.loop.clock.next() == time_point::max());
+}
+
 TEST_CASE(
     "an attachment that is asked for under another driver's name, or for a node that does not exist, is not known") {
   Scene scene;

@@ -104,6 +104,21 @@ TEST_CASE("a volume that this agent's own Node object lists costs the API server
   CHECK(scene.server.requests().empty());
 }
 
+TEST_CASE("a volume whose Node lacked it for a moment is asked for again") {
+  Scene scene;
+  scene.attached = true;
+  scene.attachments.start(scene.volumes);
+  scene.volumes.all.front().attachment_uid = "earlier";
+  scene.volumes.all.front().published_at = {"/target"};
+  scene.node.emplace();
+  scene.orphans->note_node();
+  scene.node->volumes_attached = {"kubernetes.io/csi/driver^v"};
+  scene.orphans->note_node();
+  scene.pass(2min);
+  REQUIRE_FALSE(scene.volumes.wishes.empty());
+  CHECK(std::get<plan::Attached>(scene.volumes.wishes.front()).uid == "u");
+}
+
 TEST_CASE("a volume in use that the own Node no longer lists is looked up, reported and left as it is") {
   Scene scene;
   scene.node.emplace();
