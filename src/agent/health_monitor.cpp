@@ -10,7 +10,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kAskBusEvery{60}, kAskApiEvery{30}, kAnnounceEvery{10};
-/// A pod is ready so much later than its agent.
+/// A pod is ready so much later than its agent. Our own socket is asked as often, whoever asks about it.
 constexpr seconds kBeatEvery{2};
 /// So the whole fleet asks an API server that answers for next to nothing.
 constexpr std::chrono::minutes kAnswerIsFresh{5};
@@ -78,6 +78,8 @@ ops::Outsider HealthMonitor::api_server() const {
 
 void HealthMonitor::announce(std::function<void(const volume::Notice&)> tell) {
   tell_ = std::move(tell);
+  // The socket serves since a moment ago.
+  csi_ = rpc::answers(needs_.endpoint);
   look_again();
 }
 
@@ -87,7 +89,12 @@ void HealthMonitor::look_again() {
 }
 
 void HealthMonitor::beat() {
-  if (needs_.pod_file < 0) return;
+  csi_ = rpc::answers(needs_.endpoint);
+  if (needs_.pod_file >= 0) note_pulse();
+  beats_ = clock_.schedule(clock_.now() + kBeatEvery, [this] { beat(); });
+}
+
+void HealthMonitor::note_pulse() const {
   std::string why;
   // Until then another agent may answer on this one's sockets.
   if (!tell_)
@@ -95,7 +102,6 @@ void HealthMonitor::beat() {
   else
     for (const auto& reason : ops::judge(facts()).not_ready()) why += (why.empty() ? "" : "; ") + reason;
   handover::note_pulse(needs_.pod_file, why);
-  beats_ = clock_.schedule(clock_.now() + kBeatEvery, [this] { beat(); });
 }
 
 std::optional<ops::KeeperFacts> HealthMonitor::keeper() const {
@@ -110,7 +116,7 @@ ops::NodeFacts HealthMonitor::facts() const {
   ops::NodeFacts facts;
   facts.loop_lag = lag_.now();
   if (needs_.cordon.now()) facts.cordoned = needs_.cordon.now()->text();
-  facts.csi = rpc::answers(needs_.endpoint);
+  facts.csi = csi_;
   facts.drivers = needs_.devices.ready();
   facts.state_dir = state_dir_.state();
   facts.registration = registration_of(needs_.registrar);

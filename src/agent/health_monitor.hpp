@@ -32,6 +32,7 @@ class HealthMonitor {
   HealthMonitor(executor control, Clock& clock, const Needs& needs);
   void start();
   task<> stop();
+  /// As they were found at the last beat, or by whoever watches them: it asks nobody, since anybody may want them.
   ops::NodeFacts facts() const;
   std::optional<ops::KeeperFacts> keeper() const;
   /// Calls `tell` when people should hear of the node, until stop(). No volume keeps the node from being ready, so none
@@ -43,6 +44,7 @@ class HealthMonitor {
   ops::Outsider api_server() const;
   void look_again();
   void beat();
+  void note_pulse() const;
 
   Clock& clock_;
   const Needs needs_;
@@ -51,6 +53,7 @@ class HealthMonitor {
   ops::Watched system_bus_;
   std::optional<ops::Watched> api_server_;
   std::function<void(const volume::Notice&)> tell_;
+  result<> csi_ = Error{errc::unavailable, "not asked yet"};  ///< what our own socket said at the last beat
   ops::Announcement announcement_;
   Clock::TimerId announces_ = 0, beats_ = 0;
 };

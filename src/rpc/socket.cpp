@@ -16,16 +16,13 @@
 namespace corbd::rpc {
 namespace {
 
-/// 0, or the errno of a connect that did not find a listener.
+/// 0, or the errno of the connect. EAGAIN: somebody listens, and the queue of connections is full.
 int connect_to(const std::string& path) {
   const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof address.sun_path - 1);
-  // EAGAIN: the listener's queue is full.
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN)
-    return 0;
-  return errno;
+  return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -33,8 +30,11 @@ int connect_to(const std::string& path) {
 result<> answers(const std::string& endpoint) {
   const auto path = socket_path(endpoint);
   if (!path) return path.error();
-  if (const int failed = connect_to(*path); failed != 0)
-    return Error{errc::unavailable, "nobody answers on " + *path + ": " + std::strerror(failed)};
+  const int failed = connect_to(*path);
+  if (failed == EAGAIN)
+    return Error{errc::unavailable, *path + " takes no connection, because as many wait for it as may: see which " +
+                                        "process connects (ss -xp), and what holds up the one that listens"};
+  if (failed != 0) return Error{errc::unavailable, "nobody answers on " + *path + ": " + std::strerror(failed)};
   return {};
 }
 
@@ -55,7 +55,7 @@ result<> prepare_socket(const std::string& path) {
   struct stat found{};
   if (::lstat(path.c_str(), &found) != 0) return {};
   if (!S_ISSOCK(found.st_mode)) return Error{errc::already_exists, path + " exists but is not a socket: remove it"};
-  if (connect_to(path) == 0)
+  if (const int failed = connect_to(path); failed == 0 || failed == EAGAIN)
     return Error{errc::in_use, "another process answers on " + path + ": end it first, or give this one another path"};
   if (::unlink(path.c_str()) != 0)
     return Error{errc::state_write, "removing the old socket " + path + ": " + std::strerror(errno)};

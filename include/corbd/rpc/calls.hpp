@@ -16,7 +16,8 @@ struct Ended {
   duration took{};
 };
 
-/// Succeeds if somebody listens on unix:///path/to.sock; unavailable otherwise. Never waits.
+/// Succeeds if unix:///path/to.sock takes a connection; unavailable if nobody listens, or if too many wait there. Never
+/// waits. Each call is one of those that wait, so nobody makes it once for each request of somebody else.
 result<> answers(const std::string& endpoint);
 
 }  // namespace corbd::rpc
