@@ -126,7 +126,7 @@ class Agent final {
                  .cordon = cordon_,
                  .registrar = registrar_}),
         admin_(control_, *clock_, admin_sources(), admin_config(options)),
-        web_(control_, *clock_, web_config(options), web_sources()),
+        web_(control_, *clock_, files_, web_config(options), web_sources()),
         giver_(control_, *clock_, options.runtime_dir, handover_side(options)),
         takeover_(control_, *clock_, std::move(start.predecessor),
                   {.files = files_,
@@ -233,8 +233,10 @@ class Agent final {
     auto snapshot = [this] {
       ops::Snapshot now;
       now.version = CORBD_VERSION;
-      now.volumes = shell_.status();
-      now.heal_queue = &healer_.queue();
+      auto seen = shell_.overview();
+      now.health = admin_.health(seen);
+      now.volumes = std::move(seen.volumes);
+      now.healing = ops::healing_of(healer_.queue(), now.volumes);
       now.devices = devices_.counters();
       now.volume_metrics = ops::volume_metrics_of(options_.volume_metrics).value_or(ops::VolumeMetrics::counters);
       now.calls_in_flight = csi_.in_flight();
@@ -243,7 +245,7 @@ class Agent final {
       if (const auto told = runner_.waits_for_next()) now.told_to_end = told->since;
       return now;
     };
-    return {snapshot, [this] { return admin_.health(); }, [this] { return ops::judge(facts()); }};
+    return {snapshot, [this] { return ops::judge(facts()); }};
   }
 
   ops::NodeFacts facts() const {

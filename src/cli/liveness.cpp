@@ -59,7 +59,7 @@ int watch_liveness(const Liveness& watch) {
   config.address = watch.address;
   config.port = watch.port;
   http::Server server(io.get_executor(), *clock, config,
-                      [&](const http::Request& request) { return page(watch.path, request, alive); });
+                      [&](const http::Request& request) { return http::answered(page(watch.path, request, alive)); });
   if (const auto listens = server.start(); !listens) {
     std::cerr << "cephcsi: " << listens.error().text << "\n";
     return 1;

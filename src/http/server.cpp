@@ -19,6 +19,7 @@
 #include "corbd/core/fd.hpp"
 #include "corbd/core/gate.hpp"
 #include "peer.hpp"
+#include "rate.hpp"
 #include "wire_text.hpp"
 
 namespace corbd::http {
@@ -168,6 +169,7 @@ class Server::Impl {
         clock_(clock),
         config_(std::move(config)),
         handler_(std::move(handler)),
+        rate_(config_.limits.peer_rate, config_.limits.peer_burst),
         acceptor_(control),
         gate_(control, clock) {}
 
@@ -186,12 +188,15 @@ class Server::Impl {
   void admit(Fd fd, Peer peer);
   static bool is_evicted(const std::shared_ptr<Connection>& connection) { return connection->evicted; }
   bool make_room(const Peer& peer);
-  Answer answer(const wire::request<wire::string_body>& request) const;
+  static task<bool> turn(Impl& self, std::shared_ptr<Connection> connection);
+  static task<Answer> answer(Impl& self, std::shared_ptr<Connection> connection,
+                             const wire::request<wire::string_body>& request);
 
   executor control_;
   Clock& clock_;
   const Config config_;
   const Handler handler_;
+  Rate rate_;
   tcp::acceptor acceptor_;
   std::uint16_t port_ = 0;
   std::list<std::shared_ptr<Connection>> connections_;
@@ -282,7 +287,14 @@ task<> Server::Impl::converse(Impl& self, std::shared_ptr<Connection> connection
     const error_code unread = co_await read_request(self.clock_, connection, parser, limits.header);
     const auto refused = refusal(unread);
     if (unread && !refused) co_return;
-    Answer answer = refused ? plain(*refused) : self.answer(parser.get());
+    // Also one that is refused costs a turn.
+    const bool may = co_await turn(self, connection);
+    if (!may) co_return;
+    Answer answer;
+    if (refused)
+      answer = plain(*refused);
+    else
+      answer = co_await Impl::answer(self, connection, parser.get());
     if (self.stopping_.cancelled()) answer.keep_alive(false);
     keep = answer.keep_alive();
     const bool head = !refused && parser.get().method() == wire::verb::head;
@@ -295,20 +307,31 @@ task<> Server::Impl::converse(Impl& self, std::shared_ptr<Connection> connection
   if (!self.stopping_.cancelled()) co_await part(self.clock_, connection, limits.header);
 }
 
-Answer Server::Impl::answer(const wire::request<wire::string_body>& request) const {
+/// Waits until this peer's next request may be answered. False: its connection made room for another meanwhile.
+task<bool> Server::Impl::turn(Impl& self, std::shared_ptr<Connection> connection) {
+  while (!connection->evicted && !self.stopping_.cancelled() && !self.rate_.take(connection->peer, self.clock_.now()))
+    co_await sleep_until(self.control_, self.clock_, self.rate_.next(connection->peer), &self.stopping_);
+  co_return !connection->evicted;
+}
+
+task<Answer> Server::Impl::answer(Impl& self, std::shared_ptr<Connection> connection,
+                                  const wire::request<wire::string_body>& request) {
   if (request.method() != wire::verb::get && request.method() != wire::verb::head) {
     Answer refused = plain(wire::status::method_not_allowed);
     refused.set(wire::field::allow, "GET, HEAD");
     refused.keep_alive(request.keep_alive());
-    return refused;
+    co_return refused;
   }
-  Response made = handler_({std::string(request.method_string()), std::string(request.target())});
+  connection->answering = true;
+  connection->since = self.clock_.now();
+  const Request asked{std::string(request.method_string()), std::string(request.target())};
+  Response made = co_await self.handler_(asked);
   Answer answer{static_cast<wire::status>(made.status), request.version()};
   answer.set(wire::field::content_type, made.content_type);
   answer.set(wire::field::cache_control, "no-store");
   answer.keep_alive(request.keep_alive());
   answer.body() = std::move(made.body);
-  return answer;
+  co_return answer;
 }
 
 task<> Server::Impl::stop(Until until) {
@@ -322,6 +345,8 @@ task<> Server::Impl::stop(Until until) {
   for (const auto& connection : connections_) connection->cut();
   co_await gate_.close({});
 }
+
+task<Response> answered(Response response) { co_return response; }
 
 Server::Server(executor control, Clock& clock, Config config, Handler handler)
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(config), std::move(handler))) {}

@@ -72,12 +72,12 @@ class Desk {
   void changed(const volume::Change& change) { events_.push(change); }
   void leave() { leaving_.cancel(); }
 
-  NodeFacts facts() const {
+  NodeFacts facts(const volume::Overview& seen) const {
     auto all = sources_.facts();
-    tally(all, sources_.volumes.status(), sources_.healer.queue());
+    tally(all, seen.volumes, sources_.healer.queue());
     for (const auto& one : sources_.stuck_helpers())
       all.hanging.push_back({one.what, one.pid, clock_.now() - one.since});
-    for (const auto& device : unclaimed()) ++all.unclaimed[device.kind];
+    for (const auto& device : unclaimed(seen)) ++all.unclaimed[device.kind];
     return all;
   }
 
@@ -91,7 +91,7 @@ class Desk {
     response.set_node_id(rpc::valid_utf8(config_.nodeid));
     response.set_pod(rpc::valid_utf8(config_.pod));
     response.set_uptime_ms(duration_cast<milliseconds>(clock_.now() - started_).count());
-    const auto known = facts();
+    const auto known = facts(sources_.volumes.overview());
     count(response, known);
     add_stuck(response, known.hanging);
     response.set_draining(known.cordoned.has_value());
@@ -101,12 +101,13 @@ class Desk {
   }
 
   task<result<>> answer(const v1::ListVolumesRequest&, v1::ListVolumesResponse& response, Until) {
-    auto all = sources_.volumes.status();
+    auto seen = sources_.volumes.overview();
+    auto& all = seen.volumes;
     std::sort(all.begin(), all.end(),
               [](const auto& one, const auto& other) { return one.volume_id < other.volume_id; });
     for (const auto& status : all) *response.add_volumes() = to_message(status, sources_.healer.queue(), clock_.now());
     const auto left = sources_.left();
-    for (const auto& device : unclaimed()) {
+    for (const auto& device : unclaimed(seen)) {
       const auto why = left.find(device.volume_id);
       const bool by_kernel = !traits(device.kind).served;
       auto& entry = *response.add_unclaimed();
@@ -204,9 +205,9 @@ class Desk {
   }
 
  private:
-  std::vector<volume::Unclaimed> unclaimed() const {
-    auto all = sources_.volumes.unclaimed();
-    std::ranges::move(sources_.volumes.left_to_kernel(), std::back_inserter(all));
+  std::vector<volume::Unclaimed> unclaimed(const volume::Overview& seen) const {
+    auto all = seen.unclaimed;
+    std::ranges::copy(seen.left_to_kernel, std::back_inserter(all));
     std::erase_if(all, [&](const auto& device) { return of_another_driver(device, config_.driver); });
     return all;
   }
@@ -321,7 +322,7 @@ class Admin::Impl {
     if (fencing_) services.push_back(fencing_.get());
     return server_.start(services);
   }
-  NodeHealth health() const { return judge(desk_.facts()); }
+  NodeHealth health(const volume::Overview& seen) const { return judge(desk_.facts(seen)); }
   void changed(const volume::Change& change) { desk_.changed(change); }
   task<> stop(Until until) {
     desk_.leave();
@@ -340,7 +341,7 @@ Admin::Admin(executor control, Clock& clock, AdminSources sources, AdminConfig c
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(sources), std::move(config))) {}
 Admin::~Admin() = default;
 result<> Admin::start() { return impl_->start(); }
-NodeHealth Admin::health() const { return impl_->health(); }
+NodeHealth Admin::health(const volume::Overview& seen) const { return impl_->health(seen); }
 void Admin::changed(const volume::Change& change) { impl_->changed(change); }
 task<> Admin::stop(Until until) { return impl_->stop(until); }
 

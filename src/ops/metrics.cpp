@@ -178,11 +178,11 @@ void volume_io(Families& into, const Snapshot& snapshot) {
 }
 
 void healing(Families& into, const Snapshot& snapshot) {
-  if (snapshot.heal_queue == nullptr) return;
+  if (!snapshot.healing) return;
   into.gauge("corbd_heal_queue_length", "Volumes that wait for healing or are being healed.",
-             static_cast<double>(snapshot.heal_queue->entries().size()));
+             static_cast<double>(snapshot.healing->waiting));
   into.family("corbd_heal_attempts_total", MetricType::Counter, "Ended tries to heal a volume, by result.");
-  const auto& ended = snapshot.heal_queue->ended();
+  const auto& ended = snapshot.healing->ended;
   for (std::size_t i = 0; i < ended.size(); ++i)
     into.sample({{"result", std::string(heal::name(static_cast<heal::Outcome>(i)))}}, static_cast<double>(ended.at(i)));
   into.family("corbd_heal_waiting_for_cluster", MetricType::Gauge,
@@ -190,7 +190,7 @@ void healing(Families& into, const Snapshot& snapshot) {
   std::set<std::string> clusters;
   for (const auto& volume : snapshot.volumes) clusters.insert(volume.cluster_id);
   for (const auto& cluster : clusters)
-    into.sample({{"cluster", cluster}}, snapshot.heal_queue->waits_for_cluster(cluster) ? 1 : 0);
+    into.sample({{"cluster", cluster}}, snapshot.healing->silent_clusters.contains(cluster) ? 1 : 0);
   into.family("corbd_node_fenced", MetricType::Gauge, "1 while the cluster refuses every client of this node.");
   std::set<std::string> fenced;
   for (const auto& volume : snapshot.volumes)
@@ -220,8 +220,7 @@ void devices(Families& into, const device::Counters& counters) {
 void calls(Families& into, const Snapshot& snapshot) {
   into.family("corbd_csi_operations_seconds", MetricType::Histogram,
               "Ended CSI calls about volumes, by method and gRPC status.");
-  static const std::map<std::pair<std::string, int>, Histogram> none;
-  for (const auto& [key, histogram] : snapshot.calls != nullptr ? snapshot.calls->all() : none)
+  for (const auto& [key, histogram] : snapshot.calls.all())
     into.histogram({{"method", key.first}, {"grpc_status_code", grpc_name(key.second)}}, kBuckets, histogram.counts,
                    histogram.sum);
   into.gauge("corbd_csi_operations_in_flight", "CSI calls about volumes that have not ended.",
@@ -302,6 +301,13 @@ void Histogram::add(double value) {
 
 void Calls::add(const rpc::Ended& ended) {
   all_[{std::string(ended.method), ended.grpc_code}].add(seconds(ended.took));
+}
+
+Healing healing_of(const heal::HealQueue& queue, const std::vector<volume::Status>& volumes) {
+  Healing healing{queue.entries().size(), queue.ended(), {}};
+  for (const auto& volume : volumes)
+    if (queue.waits_for_cluster(volume.cluster_id)) healing.silent_clusters.insert(volume.cluster_id);
+  return healing;
 }
 
 Process read_process() {

@@ -1,6 +1,8 @@
 #include "corbd/ops/web.hpp"
 
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "corbd/core/log.hpp"
 
@@ -9,6 +11,8 @@ namespace {
 
 /// A pod that leaves may hold the port a little longer.
 constexpr std::chrono::seconds kBindAgain{10};
+/// A page is not made again before it is so old.
+constexpr std::chrono::seconds kPageLives{1};
 
 http::Config http_config(const WebConfig& config) {
   http::Config out;
@@ -17,17 +21,27 @@ http::Config http_config(const WebConfig& config) {
   return out;
 }
 
+/// What everybody who asks for a page gets.
+struct Page {
+  std::optional<http::Response> made;
+  time_point at{};                ///< when it was made
+  std::shared_ptr<Event> making;  ///< set once the new one is there; null: nobody makes one
+};
+
+http::Response rendered(const Snapshot& snapshot) { return {200, kMetricsType, render(snapshot)}; }
+
 }  // namespace
 
 class Web::Impl {
  public:
-  Impl(executor control, Clock& clock, WebConfig config, WebSources sources)
+  Impl(executor control, Clock& clock, BlockingPool& pool, WebConfig config, WebSources sources)
       : control_(control),
         clock_(clock),
+        pool_(pool),
         config_(std::move(config)),
         sources_(std::move(sources)),
         gate_(control, clock),
-        server_(control, clock, http_config(config_), [this](const http::Request& request) { return page(request); }) {}
+        server_(control, clock, http_config(config_), [this](http::Request asked) { return page(*this, asked); }) {}
 
   void start() {
     if (config_.port == 0) return;
@@ -40,13 +54,13 @@ class Web::Impl {
     co_await server_.stop(until);
   }
 
-  http::Response page(const http::Request& request) const {
+  static task<http::Response> page(Impl& self, http::Request request) {
     const std::string_view path = std::string_view(request.target).substr(0, request.target.find('?'));
-    if (path == config_.metrics_path) return metrics();
-    if (path == "/healthz") return healthz(sources_.node());
-    if (path == "/readyz") return readyz(sources_.node());
-    return {404, "text/plain; charset=utf-8",
-            "this server has only " + config_.metrics_path + ", /healthz and /readyz\n"};
+    if (path == self.config_.metrics_path) co_return co_await shared(self, self.metrics_, metrics);
+    if (path == "/healthz") co_return co_await shared(self, self.health_, health);
+    if (path == "/readyz") co_return co_await shared(self, self.readiness_, readiness);
+    co_return http::Response{404, "text/plain; charset=utf-8",
+                             "this server has only " + self.config_.metrics_path + ", /healthz and /readyz\n"};
   }
 
   Calls calls;
@@ -67,30 +81,51 @@ class Web::Impl {
     }
   }
 
-  http::Response metrics() const {
-    Snapshot snapshot = sources_.snapshot();
-    snapshot.now = clock_.now();
-    snapshot.calls = &calls;
-    snapshot.health = sources_.health();
-    snapshot.process = read_process();
-    return {200, kMetricsType, render(snapshot)};
+  /// The page, as it is if it is young enough. Otherwise the first who asks makes it, and the others wait.
+  static task<http::Response> shared(Impl& self, Page& page, task<http::Response> (*make)(Impl& self)) {
+    while (page.making) {
+      const auto making = page.making;
+      co_await making->wait({});
+    }
+    if (page.made && self.clock_.now() - page.at < kPageLives) co_return *page.made;
+    page.making = std::make_shared<Event>(self.control_, self.clock_);
+    page.at = self.clock_.now();
+    page.made = co_await make(self);
+    std::exchange(page.making, nullptr)->set();
+    co_return *page.made;
   }
+
+  static task<http::Response> metrics(Impl& self) {
+    Snapshot snapshot = self.sources_.snapshot();
+    snapshot.now = self.clock_.now();
+    snapshot.calls = self.calls;
+    auto job = [of = std::move(snapshot)]() mutable -> result<http::Response> {
+      of.process = read_process();
+      return rendered(of);
+    };
+    auto made = co_await self.pool_.run(std::move(job), {}, "rendering the metrics");
+    co_return made ? std::move(*made) : http::Response{503, "text/plain; charset=utf-8", made.error().text + "\n"};
+  }
+  static task<http::Response> health(Impl& self) { co_return healthz(self.sources_.node()); }
+  static task<http::Response> readiness(Impl& self) { co_return readyz(self.sources_.node()); }
 
   executor control_;
   Clock& clock_;
+  BlockingPool& pool_;
   const WebConfig config_;
   const WebSources sources_;
+  Page metrics_, health_, readiness_;
   CancelScope stopping_;
   Gate gate_;
   http::Server server_;
 };
 
-Web::Web(executor control, Clock& clock, WebConfig config, WebSources sources)
-    : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(config), std::move(sources))) {}
+Web::Web(executor control, Clock& clock, BlockingPool& pool, WebConfig config, WebSources sources)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, pool, std::move(config), std::move(sources))) {}
 Web::~Web() = default;
 void Web::start() { impl_->start(); }
 task<> Web::stop(Until until) { return impl_->stop(until); }
-http::Response Web::page(const http::Request& request) const { return impl_->page(request); }
+task<http::Response> Web::page(http::Request request) { return Impl::page(*impl_, std::move(request)); }
 void Web::ended(const rpc::Ended& call) { impl_->calls.add(call); }
 
 }  // namespace corbd::ops

@@ -197,12 +197,21 @@ task<Users> Shell::users(std::string cluster_id, Until until) {
 task<result<Holding>> Shell::holders(ImageAt at, bool take, Until until) {
   return impl_->other_clients_.holders(std::move(at), take, until);
 }
-std::vector<Status> Shell::status() const { return volume::status(impl_->volumes_, impl_->ports_); }
+std::vector<Status> Shell::status() const { return volume::status(impl_->volumes_, look(impl_->ports_)); }
 std::optional<Status> Shell::status(const std::string& volume_id) const {
   return volume::status(impl_->volumes_, impl_->ports_, volume_id);
 }
-std::vector<Unclaimed> Shell::unclaimed() const { return volume::unclaimed(impl_->volumes_, impl_->ports_); }
-std::vector<Unclaimed> Shell::left_to_kernel() const { return volume::left_to_kernel(impl_->volumes_, impl_->ports_); }
+std::vector<Unclaimed> Shell::unclaimed() const {
+  return volume::unclaimed(impl_->volumes_, impl_->ports_.devices.inventory(), impl_->ports_.mounts.table());
+}
+std::vector<Unclaimed> Shell::left_to_kernel() const {
+  return volume::left_to_kernel(impl_->volumes_, impl_->ports_.kernel.inventory(), impl_->ports_.mounts.table());
+}
+Overview Shell::overview() const {
+  const NodeView seen = look(impl_->ports_);
+  return {volume::status(impl_->volumes_, seen), volume::unclaimed(impl_->volumes_, seen.devices, seen.mounts),
+          volume::left_to_kernel(impl_->volumes_, seen.mapped, seen.mounts)};
+}
 std::vector<Change> Shell::timeline(const std::string& volume_id) const {
   const Volume* known = impl_->volumes_.find(volume_id);
   if (known == nullptr) return {};

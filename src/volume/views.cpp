@@ -26,14 +26,18 @@ std::string encrypted_volume(const device::Seen& device) {
 
 }  // namespace
 
-std::vector<Status> status(const VolumeMap& volumes, const Ports& ports) {
+NodeView look(const Ports& ports) {
+  return {ports.devices.inventory(), ports.kernel.inventory(), ports.mounts.table()};
+}
+
+std::vector<Status> status(const VolumeMap& volumes, const NodeView& seen) {
   std::vector<Status> all;
-  const auto devices = ports.devices.inventory();
-  const auto mapped = ports.kernel.inventory();
-  const auto mounts = mounts_now(ports);
+  const auto& mapped = seen.mapped;
+  // A table that cannot be read is an empty one, as of mounts_now().
+  const host::MountTable mounts = seen.mounts ? *seen.mounts : std::make_shared<const std::vector<host::Mount>>();
   std::map<std::string_view, const device::Seen*> by_backend;
-  if (devices)
-    for (const auto& device : *devices) by_backend[device.backend] = &device;
+  if (seen.devices)
+    for (const auto& device : *seen.devices) by_backend[device.backend] = &device;
   for (const auto& [id, volume] : volumes) {
     if (!volume->record) continue;
     if (!traits(volume->record->kind).identified) {
@@ -54,10 +58,9 @@ std::optional<Status> status(const VolumeMap& volumes, const Ports& ports, const
   return status_of(*known, devices && !devices->empty() ? &devices->front() : nullptr, *mounts_now(ports));
 }
 
-std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const Ports& ports) {
+std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const result<std::vector<device::Seen>>& devices,
+                                 const result<host::MountTable>& mounts) {
   std::vector<Unclaimed> all;
-  const auto devices = ports.devices.inventory();
-  const auto mounts = ports.mounts.table();
   if (!devices || !mounts) return all;
   for (const auto& device : *devices) {
     const Volume* const known = volumes.find(device.backend);
@@ -70,9 +73,8 @@ std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const Ports& ports) {
   return all;
 }
 
-std::vector<Unclaimed> left_to_kernel(const VolumeMap& volumes, const Ports& ports) {
-  const auto devices = ports.kernel.inventory();
-  const auto mounts = ports.mounts.table();
+std::vector<Unclaimed> left_to_kernel(const VolumeMap& volumes, const result<std::vector<device::Mapped>>& devices,
+                                      const result<host::MountTable>& mounts) {
   if (!devices || !mounts) return {};
   std::set<std::uint32_t> recorded;
   for (const auto& [id, volume] : volumes)

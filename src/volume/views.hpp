@@ -5,10 +5,20 @@
 
 namespace corbd::volume {
 
+/// The node's devices and mounts, as one look found them.
+struct NodeView {
+  result<std::vector<device::Seen>> devices;
+  result<std::vector<device::Mapped>> mapped;  ///< by the kernel's own client
+  result<host::MountTable> mounts;
+};
+NodeView look(const Ports& ports);
+
 /// As Volumes'.
-std::vector<Status> status(const VolumeMap& volumes, const Ports& ports);
+std::vector<Status> status(const VolumeMap& volumes, const NodeView& seen);
 std::optional<Status> status(const VolumeMap& volumes, const Ports& ports, const std::string& id);
-std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const Ports& ports);
-std::vector<Unclaimed> left_to_kernel(const VolumeMap& volumes, const Ports& ports);
+std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const result<std::vector<device::Seen>>& devices,
+                                 const result<host::MountTable>& mounts);
+std::vector<Unclaimed> left_to_kernel(const VolumeMap& volumes, const result<std::vector<device::Mapped>>& mapped,
+                                      const result<host::MountTable>& mounts);
 
 }  // namespace corbd::volume

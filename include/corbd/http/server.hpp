@@ -1,7 +1,7 @@
 // A small HTTP/1.1 server for metrics and health: GET and HEAD, no TLS, no state. It shares the control thread with
-// everything else, so the number of connections, and the bytes and time of each, are bounded. A client that holds its
-// connections keeps nobody else out. When there is no room for one more, the connection that the server has waited for
-// longest ends, unless the server owes it an answer.
+// everything else, so the number of connections, the bytes and time of each, and the requests of each peer are bounded.
+// A client that holds its connections keeps nobody else out. When there is no room for one more, the connection that
+// the server has waited for longest ends, unless the server owes it an answer.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
 
 namespace corbd::http {
@@ -24,8 +25,10 @@ struct Response {
   std::string body;
 };
 
-/// Quick, never blocks, never throws. Control thread.
-using Handler = std::function<Response(const Request&)>;
+/// Never blocks, never throws. Control thread. A client that leaves does not end it.
+using Handler = std::function<task<Response>(Request)>;
+/// For a handler that has its answer at once.
+task<Response> answered(Response response);
 
 struct Limits {
   std::chrono::milliseconds header{
@@ -34,6 +37,8 @@ struct Limits {
   std::size_t connections = 32;           ///< of all peers
   std::size_t peer_connections =
       8;  ///< for one peer (peer.hpp). Behind a NAT such as kube-proxy's, many clients may be one peer
+  std::size_t peer_rate = 10;          ///< requests of one peer in a second; one beyond them waits for its turn
+  std::size_t peer_burst = 50;         ///< of a peer that has asked for nothing for a while
   std::size_t header_bytes = 8 << 10;  ///< more is answered with 431
   std::size_t body_bytes = 1 << 10;    ///< more is answered with 413
 };

@@ -55,8 +55,9 @@ class Admin final : public volume::Listener {
 
   /// in_use when another agent answers on the socket.
   result<> start();
-  /// Of the facts that `facts` has, and those that this server adds: the one truth for everybody.
-  NodeHealth health() const;
+  /// Of the facts that `facts` has, and those that this server adds: the one truth for everybody. `seen`: of
+  /// `volumes`.
+  NodeHealth health(const volume::Overview& seen) const;
   /// Passes it on to those who follow. Control thread, also before start().
   void changed(const volume::Change& change) override;
   /// Ends every wait of a caller at once, then the server.

@@ -1,4 +1,5 @@
-// The agent's pages over HTTP: metrics, /healthz and /readyz. Each is made on request.
+// The agent's pages over HTTP: metrics, /healthz and /readyz. Anybody may ask for them, so each is made at most once a
+// second, whoever asks.
 #pragma once
 
 #include <functional>
@@ -6,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/blocking_pool.hpp"
 #include "corbd/ops/health.hpp"
 #include "corbd/ops/metrics.hpp"
 
@@ -19,24 +21,24 @@ struct WebConfig {
 
 /// The sources of the pages. Control thread, and quick.
 struct WebSources {
-  /// Everything except now, calls, health and process.
+  /// Everything except now, calls and process. It looks once at the node's devices.
   std::function<Snapshot()> snapshot;
-  std::function<NodeHealth()> health;
-  /// The same without the components of volumes, clusters and helpers: they hold nothing, and take time on the control
-  /// thread that grows with the node, while anybody may ask for these pages.
+  /// The health without the components of volumes, clusters and helpers: they hold nothing, and take time on the
+  /// control thread that grows with the node, while anybody may ask for these pages.
   std::function<NodeHealth()> node;
 };
 
 /// Control thread only; stop() before it is destroyed.
 class Web {
  public:
-  Web(executor control, Clock& clock, WebConfig config, WebSources sources);
+  /// `pool`: renders the metrics.
+  Web(executor control, Clock& clock, BlockingPool& pool, WebConfig config, WebSources sources);
   ~Web();
   /// Never fails, because volumes are served without it. It tries a port that is taken again.
   void start();
   task<> stop(Until until);
   /// What the server answers.
-  http::Response page(const http::Request& request) const;
+  task<http::Response> page(http::Request request);
   /// A CSI call ended.
   void ended(const rpc::Ended& call);
 

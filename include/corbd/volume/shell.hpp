@@ -59,6 +59,7 @@ class Shell final : public Volumes {
   std::optional<Status> status(const std::string& volume_id) const override;
   std::vector<Unclaimed> unclaimed() const override;
   std::vector<Unclaimed> left_to_kernel() const override;
+  Overview overview() const override;
   /// The last changes of the volume's health, oldest first.
   std::vector<Change> timeline(const std::string& volume_id) const;
   /// Call it before start(). Without it nobody is told. They are told in this order.

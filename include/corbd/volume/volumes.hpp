@@ -41,6 +41,14 @@ struct Users {
   std::vector<std::string> not_looked;  ///< why a pool could not be looked at
 };
 
+/// What there is to see of the node, from one look at its devices and mounts: that look takes longer the more there
+/// are.
+struct Overview {
+  std::vector<Status> volumes;            ///< as status()
+  std::vector<Unclaimed> unclaimed;       ///< as unclaimed()
+  std::vector<Unclaimed> left_to_kernel;  ///< as left_to_kernel()
+};
+
 /// want() asks for a wish and waits for its end. If the wait ends first, the operation goes on. An equal wish joins it,
 /// a different one waits for the volume's lock.
 class Volumes {
@@ -65,6 +73,8 @@ class Volumes {
   /// The same for the kernel client, which serves its devices without us. They carry no volume ID: it is the end of
   /// their staging path.
   virtual std::vector<Unclaimed> left_to_kernel() const { return {}; }
+  /// All three, for whoever needs more than one.
+  virtual Overview overview() const { return {status(), unclaimed(), left_to_kernel()}; }
 };
 
 }  // namespace corbd::volume

@@ -64,7 +64,7 @@ class Loopback {
     config.limits = limits;
     server = std::make_unique<http::Server>(loop.control(), loop.clock, config, [this](const http::Request& request) {
       asked.push_back(request.method + " " + request.target);
-      return http::Response{200, "text/plain", "hello\n"};
+      return http::answered({200, "text/plain", "hello\n"});
     });
     REQUIRE(server->start());
   }

@@ -1,6 +1,7 @@
 // Whose connections the server keeps when there are too many.
 #include "loopback.hpp"
 #include "peer.hpp"
+#include "rate.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -67,7 +68,7 @@ TEST_CASE("a connection that waits for its answer is not closed, unless it leave
   bool asked = false;
   http::Server server(loop.control(), loop.clock, config, [&](const http::Request&) {
     asked = true;
-    return http::Response{200, "a/b", std::string(32 << 20, 'x')};
+    return http::answered({200, "a/b", std::string(32 << 20, 'x')});
   });
   REQUIRE(server.start());
   const auto comes = [&](auto condition) {
@@ -105,4 +106,44 @@ TEST_CASE("an IPv4 client is the same peer on an IPv6 socket, and all IPv6 clien
   CHECK_FALSE(peer("2001:db8:0:1::5") == peer("2001:db8:0:2::5"));
   CHECK(peer("fe80::1%1") == peer("fe80::2"));
   CHECK_FALSE(peer("::1") == peer("127.0.0.1"));
+}
+
+TEST_CASE("a peer that asks too often waits for its turns, and keeps no other peer waiting") {
+  http::Limits limits;
+  limits.peer_rate = 10;
+  limits.peer_burst = 3;
+  Loopback scene(limits);
+  const auto first = scene.kept(3);
+  auto more = scene.client(), other = scene.client(2);
+  more.send(kGet);
+  other.send(kGet);
+  REQUIRE(scene.says(other, "hello\n"));
+  CHECK(scene.asked.size() == 4);
+  scene.loop.advance(99ms);
+  CHECK(scene.asked.size() == 4);
+  scene.loop.advance(1ms);
+  CHECK(scene.says(more, "hello\n"));
+}
+
+TEST_CASE("a connection that makes room while it waits for its turn is not answered") {
+  http::Limits limits;
+  limits.peer_burst = 1;
+  limits.peer_connections = 2;
+  Loopback scene(limits);
+  const auto first = scene.kept(1);
+  scene.loop.advance(10ms);
+  auto waits = scene.client();
+  waits.send(kGet);
+  REQUIRE(scene.comes([&] { return scene.server->connections() == 2; }));
+  auto next = scene.client(), last = scene.client();
+  CHECK(scene.closes(waits));
+  scene.loop.advance(1s);
+  CHECK(scene.asked.size() == 1);
+}
+
+TEST_CASE("a peer that has asked for nothing for a while needs no memory") {
+  http::Rate rate(10, 5);
+  const time_point start{};
+  for (unsigned i = 0; i < 1000; ++i) CHECK(rate.take(http::peer_of(asio::ip::make_address_v4(i)), start + i * 10ms));
+  CHECK(rate.peers() < 100);
 }

@@ -100,7 +100,7 @@ TEST_CASE("a silent connection ends after the header's limit if it is new, and a
 TEST_CASE("a client that does not read its answer is dropped after the idle limit") {
   Loop loop;
   http::Server server(loop.control(), loop.clock, {},
-                      [](const http::Request&) { return http::Response{200, "a/b", std::string(32 << 20, 'x')}; });
+                      [](const http::Request&) { return http::answered({200, "a/b", std::string(32 << 20, 'x')}); });
   REQUIRE(server.start());
   Client client(server.port());
   client.send(kGet);

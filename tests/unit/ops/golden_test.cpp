@@ -31,8 +31,8 @@ std::string everything() {
   all.now = now;
   all.volumes = {one};
   all.volume_metrics = ops::VolumeMetrics::latency;
-  all.heal_queue = &queue;
-  all.calls = &calls;
+  all.healing = ops::healing_of(queue, all.volumes);
+  all.calls = calls;
   all.keeper = ops::KeeperFacts{};
   all.health = ops::judge({});
   all.process = ops::read_process();

@@ -72,7 +72,7 @@ TEST_CASE("calls are counted in the bucket of their time and in all above it") {
   calls.add({"NodeStageVolume", 0, 700s});
   calls.add({"NodeStageVolume", 14, 1s});
   ops::Snapshot snapshot;
-  snapshot.calls = &calls;
+  snapshot.calls = calls;
   snapshot.calls_in_flight = 2;
   const auto text = ops::render(snapshot);
   const std::string ok = "corbd_csi_operations_seconds_bucket{method=\"NodeStageVolume\",grpc_status_code=\"OK\",le=";
@@ -98,9 +98,9 @@ TEST_CASE("healing shows its queue, how tries ended and which cluster is waited 
   queue.start(t0);
   queue.ended("v1", heal::Outcome::unreachable, t0, 0.5);
   ops::Snapshot snapshot;
-  snapshot.heal_queue = &queue;
   snapshot.volumes = {status("v1"), status("v2")};
   snapshot.volumes.back().cluster_id = "other";
+  snapshot.healing = ops::healing_of(queue, snapshot.volumes);
   const auto text = ops::render(snapshot);
   CHECK_THAT(text, ContainsSubstring("corbd_heal_queue_length 1\n"));
   CHECK_THAT(text, ContainsSubstring("corbd_heal_attempts_total{result=\"unreachable\"} 1\n"));

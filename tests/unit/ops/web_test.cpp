@@ -1,36 +1,45 @@
 #include "corbd/ops/web.hpp"
 
 #include "support/catch.hpp"
+#include "support/helpers.hpp"
 #include "support/loop.hpp"
 
 using namespace corbd;
+using corbd::test::Started;
 using namespace std::chrono_literals;
 
 namespace {
 
 struct Scene {
-  Scene() : web(loop.control(), loop.clock, config(), sources()) {}
+  Scene() : web(loop.control(), loop.clock, pool, config(), sources()) {}
   ops::WebConfig config() const {
     ops::WebConfig made;
     made.metrics_path = "/here";
     return made;
   }
   ops::WebSources sources() {
-    auto snapshot = [] {
+    auto snapshot = [this] {
+      ++looked;
       ops::Snapshot made;
       made.version = "1.2.3";
+      made.health = ops::judge(facts);
       return made;
     };
-    const auto whole = [this] {
-      ++looked;
+    const auto node = [this] {
+      ++judged;
       return ops::judge(facts);
     };
-    return {snapshot, whole, [this] { return ops::judge(facts); }};
+    return {snapshot, node};
+  }
+  http::Response page(const std::string& target) {
+    return Started<http::Response>(loop.io, web.page({"GET", target})).get();
   }
 
   test::Loop loop;
+  BlockingPool pool{loop.control(), loop.clock, 1};
   ops::NodeFacts facts;
   int looked = 0;  ///< at volumes, clusters and helpers
+  int judged = 0;  ///< the node alone
   ops::Web web;
 };
 
@@ -39,7 +48,7 @@ struct Scene {
 TEST_CASE("the metrics are at the configured path, whatever the query, and hold the calls") {
   Scene scene;
   scene.web.ended({"NodeStageVolume", 0, 1s});
-  const auto page = scene.web.page({"GET", "/here?name=x"});
+  const auto page = scene.page("/here?name=x");
   CHECK(page.status == 200);
   CHECK(page.content_type == ops::kMetricsType);
   CHECK_THAT(page.body, ContainsSubstring("corbd_build_info{version=\"1.2.3\"} 1\n"));
@@ -50,39 +59,55 @@ TEST_CASE("the metrics are at the configured path, whatever the query, and hold 
 
 TEST_CASE("a page that does not exist says which do") {
   Scene scene;
-  const auto page = scene.web.page({"GET", "/metrics"});
+  const auto page = scene.page("/metrics");
   CHECK(page.status == 404);
   CHECK_THAT(page.body, ContainsSubstring("/here"));
 }
 
 TEST_CASE("anybody may ask for health and readiness, so they look at no volume") {
   Scene scene;
-  static_cast<void>(scene.web.page({"GET", "/healthz"}));
-  static_cast<void>(scene.web.page({"GET", "/readyz"}));
+  static_cast<void>(scene.page("/healthz"));
+  static_cast<void>(scene.page("/readyz"));
   CHECK(scene.looked == 0);
-  static_cast<void>(scene.web.page({"GET", "/here"}));
+  static_cast<void>(scene.page("/here"));
   CHECK(scene.looked == 1);
 }
 
 TEST_CASE("health does not ask for readiness") {
   Scene scene;
   scene.facts.csi = Error{errc::unavailable, "no socket"};
-  CHECK(scene.web.page({"GET", "/healthz"}).status == 200);
-  const auto ready = scene.web.page({"GET", "/readyz"});
+  CHECK(scene.page("/healthz").status == 200);
+  const auto ready = scene.page("/readyz");
   CHECK(ready.status == 503);
   CHECK_THAT(ready.body, ContainsSubstring("no socket\n"));
 }
 
 TEST_CASE("the metrics say what the probes and the status say") {
   Scene scene;
-  CHECK_THAT(scene.web.page({"GET", "/here"}).body, ContainsSubstring("corbd_ready 1\n"));
+  CHECK_THAT(scene.page("/here").body, ContainsSubstring("corbd_ready 1\n"));
+  scene.loop.advance(1s);
   scene.facts.drivers[device::Kind::nbd] = Error{errc::failed_precondition, "no driver"};
   scene.facts.system_bus = {ops::Outsider::State::silent, "no bus"};
-  const auto body = scene.web.page({"GET", "/here"}).body;
+  const auto body = scene.page("/here").body;
   CHECK_THAT(body, ContainsSubstring("corbd_ready 0\n"));
   CHECK_THAT(body, ContainsSubstring("corbd_component_verdict{component=\"nbd\"} 2\n"));
   CHECK_THAT(body, ContainsSubstring("corbd_component_verdict{component=\"d-bus\"} 1\n"));
   CHECK_THAT(body, ContainsSubstring("corbd_component_verdict{component=\"agent\"} 0\n"));
+}
+
+TEST_CASE("each page is made once a second at most, however many ask for it") {
+  Scene scene;
+  Started<http::Response> first(scene.loop.io, scene.web.page({"GET", "/here"}));
+  Started<http::Response> second(scene.loop.io, scene.web.page({"GET", "/here"}));
+  CHECK(first.get().body == second.get().body);
+  for (const char* target : {"/here", "/healthz", "/readyz"})
+    for (int i = 0; i < 3; ++i) CHECK(scene.page(target).status == 200);
+  CHECK(scene.looked == 1);
+  CHECK(scene.judged == 2);
+  scene.loop.advance(1s);
+  for (const char* target : {"/here", "/healthz", "/readyz"}) CHECK(scene.page(target).status == 200);
+  CHECK(scene.looked == 2);
+  CHECK(scene.judged == 4);
 }
 
 TEST_CASE("without a port nothing listens, and stopping is at once") {
