@@ -41,6 +41,7 @@ SWITCHES = {
     "annotations and labels": {"nodeplugin.annotations": {"on": "daemonset"}, "nodeplugin.podAnnotations": {"prometheus.io/scrape": "false", "on": "pod"},
                                "nodeplugin.podLabels": {"team": "storage"}, "commonLabels": {"part-of": "storage"}},
     "an SELinux domain": {"nodeplugin.podSecurityContext": {"seLinuxOptions": {"type": "spc_t"}}},
+    "HTTP for the node alone": {"nodeplugin.httpMetrics.address": "127.0.0.1"},
     "no HTTP": {"nodeplugin.httpMetrics.enabled": False},
     "a Service": {"nodeplugin.httpMetrics.service": {"enabled": True, "servicePort": 80, "clusterIP": "None", "annotations": {"a": "b"}}},
     "a PodMonitor": {"nodeplugin.podMonitor": {"enabled": True, "namespace": "monitoring", "labels": {"release": "prometheus"}, "interval": "10s"}},

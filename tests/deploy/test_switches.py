@@ -37,6 +37,10 @@ class Driver(unittest.TestCase):
             self.assertEqual((mounts[name]["mountPath"], mounts[name]["mountPropagation"]), (path, "Bidirectional"))
             self.assertEqual(sources(found)[path]["hostPath"], {"path": path, "type": "Directory"})
 
+    def test_the_metrics_can_be_bound_to_loopback(self):
+        self.assertIn("--metricsip=127.0.0.1", agent_of(told_by("HTTP for the node alone"))["args"])
+        self.assertFalse([flag for flag in agent_of(told_by("defaults"))["args"] if flag.startswith("--metricsip")])
+
     def test_the_default_mounter_is_a_value(self):
         self.assertIn("--default-mounter=rbd", agent_of(told_by("the kernel's client"))["args"])
 

@@ -107,7 +107,7 @@
      its mounts, its grace period, its port. */}}
 {{- define "corbd.flags" -}}
 --nodeid: itself
---metricsip: itself
+--metricsip: nodeplugin.httpMetrics.address
 --drivername: driverName
 --endpoint: driverName
 --csi-addons-endpoint: csiAddons.enabled
@@ -156,6 +156,9 @@ true
 {{- end -}}
 {{- if .Values.nodeplugin.httpMetrics.enabled -}}
 {{- $args = append $args (printf "--metricsport=%d" (int .Values.nodeplugin.httpMetrics.containerPort)) -}}
+{{- with .Values.nodeplugin.httpMetrics.address -}}
+{{- $args = append $args (printf "--metricsip=%s" .) -}}
+{{- end -}}
 {{- if ne .Values.nodeplugin.httpMetrics.volumeMetrics "counters" -}}
 {{- $args = append $args (printf "--volume-metrics=%s" .Values.nodeplugin.httpMetrics.volumeMetrics) -}}
 {{- end -}}
