@@ -3,11 +3,11 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/error.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
@@ -17,11 +17,11 @@
 #include <charconv>
 #include <ctime>
 #include <list>
+#include <span>
 
 #include "corbd/core/fd.hpp"
 #include "cutoff.hpp"
 #include "dial.hpp"
-#include "wire_text.hpp"
 
 namespace corbd::http {
 namespace {
@@ -30,15 +30,32 @@ namespace ssl = asio::ssl;
 namespace wire = boost::beast::http;
 using boost::system::error_code;
 using tcp = asio::ip::tcp;
-using Request = wire::request<wire::string_body>;
 using AnswerParser = wire::response_parser<wire::buffer_body>;
 
 constexpr std::size_t kHeaderBytes = 64 << 10, kPieceBytes = 16 << 10, kErrorBytes = 1 << 20, kKept = 4;
+/// 1xx, before the answer itself.
+constexpr int kInterimAnswers = 8;
 
 auto into(error_code& failed) { return asio::redirect_error(asio::use_awaitable, failed); }
 
 struct OpenConnection {
   explicit OpenConnection(const executor& control) : socket(std::make_shared<tcp::socket>(control)) {}
+  ~OpenConnection() {
+    buffer.clear();
+    const auto all = buffer.prepare(buffer.capacity());
+    explicit_bzero(all.data(), all.size());
+  }
+  OpenConnection(const OpenConnection&) = delete;
+  OpenConnection& operator=(const OpenConnection&) = delete;
+  /// Whether the server has said something that nobody read. Then the next answer on it would be somebody else's.
+  bool has_more() {
+    auto* const secured = tls ? tls->native_handle() : nullptr;
+    if (buffer.size() > 0) return true;
+    if (secured != nullptr && (::SSL_has_pending(secured) != 0 || BIO_pending(::SSL_get_rbio(secured)) > 0))
+      return true;
+    error_code failed;
+    return socket->available(failed) > 0 || failed;
+  }
   std::shared_ptr<tcp::socket> socket;
   std::optional<ssl::stream<tcp::socket&>> tls;
   boost::beast::flat_buffer buffer{kHeaderBytes + kPieceBytes};
@@ -58,7 +75,14 @@ bool is_end(const error_code& failed) {
 
 /// One request and its answer.
 struct Exchange {
-  Request request;
+  Exchange() = default;
+  ~Exchange() {
+    wipe(request);
+    wipe(reply.body);
+  }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  std::string request;    ///< all its bytes
   Sink sink;              ///< none: the body is kept
   std::size_t limit = 0;  ///< of the body that is kept
   std::chrono::milliseconds idle{};
@@ -85,14 +109,32 @@ std::optional<std::chrono::system_clock::time_point> date_of(std::string_view te
   return std::chrono::system_clock::from_time_t(::timegm(&parts));
 }
 
+struct Wiping {
+  ~Wiping() { explicit_bzero(bytes.data(), bytes.size()); }
+  std::span<char> bytes;
+};
+
+/// Leaves no copy behind where the text moves to a larger buffer.
+void append_wiping(std::string& text, std::string_view piece) {
+  if (text.size() + piece.size() > text.capacity()) {
+    std::string larger;
+    larger.reserve(2 * (text.size() + piece.size()));
+    larger.append(text);
+    std::swap(larger, text);
+    wipe(larger);
+  }
+  text.append(piece);
+}
+
 /// False: enough.
 bool take(Exchange& exchange, std::string_view piece) {
   const bool good = exchange.reply.status / 100 == 2;
   if (exchange.sink && good) return exchange.sink(piece);
-  const std::size_t limit = good ? exchange.limit : kErrorBytes;
-  const bool fits = exchange.reply.body.size() + piece.size() <= limit;
-  if (fits) exchange.reply.body.append(piece);
+  const std::size_t limit = good ? exchange.limit : std::min(exchange.limit, kErrorBytes);
+  const std::size_t room = limit - exchange.reply.body.size();
+  const bool fits = piece.size() <= room;
   // The beginning of a refusal is enough.
+  append_wiping(exchange.reply.body, piece.substr(0, room));
   exchange.too_long = good && !fits;
   return fits;
 }
@@ -101,6 +143,7 @@ template <class Stream>
 task<error_code> read_body(Clock& clock, OpenConnection& connection, Stream& stream, AnswerParser& parser,
                            Exchange& exchange, Until until) {
   std::array<char, kPieceBytes> piece;
+  const Wiping wipes{piece};
   while (!parser.is_done()) {
     parser.get().body().data = piece.data();
     parser.get().body().size = piece.size();
@@ -113,29 +156,34 @@ task<error_code> read_body(Clock& clock, OpenConnection& connection, Stream& str
     if (got > 0 && !take(exchange, {piece.data(), got})) co_return error_code();
   }
   exchange.whole = true;
-  exchange.keep = parser.keep_alive();
+  exchange.keep = parser.keep_alive() && !connection.has_more();
   co_return error_code();
 }
 
 template <class Stream>
 task<error_code> converse(Clock& clock, OpenConnection& connection, Stream& stream, Exchange& exchange,
                           std::chrono::milliseconds head, Until until) {
-  AnswerParser parser;
-  parser.body_limit(boost::none);
-  parser.header_limit(kHeaderBytes);
+  std::optional<AnswerParser> parser;
   {
     const SocketCutoff cutoff(clock, connection.socket, until.at_most(clock.now() + head));
     error_code failed;
-    const std::string sent = wire_text(exchange.request);
-    co_await asio::async_write(stream, asio::buffer(sent), into(failed));
-    if (!failed) co_await wire::async_read_header(stream, connection.buffer, parser, into(failed));
+    co_await asio::async_write(stream, asio::buffer(exchange.request), into(failed));
+    for (int interim = 0; !failed; ++interim) {
+      parser.emplace();
+      parser->body_limit(boost::none);
+      parser->header_limit(kHeaderBytes);
+      co_await wire::async_read_header(stream, connection.buffer, *parser, into(failed));
+      // 100, 102 and 103 announce the answer, also to whoever did not ask for them.
+      if (failed || parser->get().result_int() / 100 != 1) break;
+      if (interim == kInterimAnswers) failed = wire::error::bad_status;
+    }
     if (failed) co_return failed;
   }
   exchange.answered = true;
-  exchange.reply.status = parser.get().result_int();
-  exchange.reply.retry_after = seconds_of(parser.get()[wire::field::retry_after]);
-  exchange.reply.date = date_of(parser.get()[wire::field::date]);
-  co_return co_await read_body(clock, connection, stream, parser, exchange, until);
+  exchange.reply.status = parser->get().result_int();
+  exchange.reply.retry_after = seconds_of(parser->get()[wire::field::retry_after]);
+  exchange.reply.date = date_of(parser->get()[wire::field::date]);
+  co_return co_await read_body(clock, connection, stream, *parser, exchange, until);
 }
 
 /// Sends the request and reads until `length` has what it wants. False: the answer is longer than `limit`.
@@ -179,17 +227,28 @@ result<> check_headers(const Message& message) {
   return {};
 }
 
-Request request_of(const Message& message, const Peer& peer) {
-  Request made;
-  made.method_string(message.method);
-  made.target(message.target);
-  made.version(11);
-  made.set(wire::field::host, host_header(peer));
-  made.set(wire::field::user_agent, "corbd");
-  for (const auto& [name, value] : message.headers) made.set(name, value);
-  if (!message.bearer.empty()) made.set(wire::field::authorization, "Bearer " + std::string(message.bearer.reveal()));
-  made.body() = message.body;
-  made.prepare_payload();
+/// In a string that never moved: it may have a token and a key. Beast's fields would keep copies of both.
+std::string request_of(const Message& message, const Peer& peer) {
+  const auto has = [&](wire::field wanted) {
+    return std::ranges::any_of(message.headers,
+                               [&](const auto& one) { return wire::string_to_field(one.first) == wanted; });
+  };
+  std::vector<std::string_view> parts{message.method, " ", message.target, " HTTP/1.1\r\n"};
+  const auto field = [&](std::string_view name, std::string_view value) {
+    parts.insert(parts.end(), {name, ": ", value, "\r\n"});
+  };
+  const std::string host = host_header(peer), length = std::to_string(message.body.size());
+  if (!has(wire::field::host)) field("Host", host);
+  if (!has(wire::field::user_agent)) field("User-Agent", "corbd");
+  for (const auto& [name, value] : message.headers) field(name, value);
+  if (!message.bearer.empty()) parts.insert(parts.end(), {"Authorization: Bearer ", message.bearer.reveal(), "\r\n"});
+  if (!message.body.empty() || message.method != "GET") field("Content-Length", length);
+  parts.insert(parts.end(), {"\r\n", message.body});
+  std::string made;
+  std::size_t size = 0;
+  for (const auto part : parts) size += part.size();
+  made.reserve(size);
+  for (const auto part : parts) made += part;
   return made;
 }
 
@@ -203,13 +262,24 @@ std::string Peer::text() const {
 class Client::Impl {
  public:
   Impl(executor control, Clock& clock, BlockingPool& pool, Peer peer, Timing timing)
-      : control_(std::move(control)), clock_(clock), pool_(pool), peer_(std::move(peer)), timing_(timing) {}
+      : control_(std::move(control)),
+        clock_(clock),
+        own_(std::make_unique<Dialer>(control_, clock, pool, nullptr)),
+        dialer_(*own_),
+        peer_(std::move(peer)),
+        timing_(timing) {}
+  Impl(executor control, Clock& clock, const Dialer& dialer, std::string share, Peer peer, Timing timing)
+      : control_(std::move(control)),
+        clock_(clock),
+        dialer_(dialer),
+        share_(std::move(share)),
+        peer_(std::move(peer)),
+        timing_(timing) {}
 
   task<result<Reply>> ask(Message message, Sink sink, Until until);
   task<result<std::string>> exchange(std::string request, Client::Length length, std::size_t limit, Until until);
   void meet(Peer peer) {
     peer_ = std::move(peer);
-    context_.reset();
     kept_.clear();
   }
   const Peer& peer() const { return peer_; }
@@ -218,19 +288,19 @@ class Client::Impl {
   using Connected = std::shared_ptr<OpenConnection>;
   task<result<std::vector<tcp::endpoint>>> find(Until until);
   task<result<Connected>> connect(Until until);
-  task<error_code> open(OpenConnection& connection, tcp::endpoint to, Until until);
+  task<error_code> open(OpenConnection& connection, Context context, tcp::endpoint to, Until until);
+  Connected take_kept();
   task<error_code> run(OpenConnection& connection, Exchange& exchange, Until until);
   Error why(const error_code& failed, Until until, std::string_view doing) const;
 
   executor control_;
   Clock& clock_;
-  BlockingPool& pool_;
+  const std::unique_ptr<Dialer> own_;
+  const Dialer& dialer_;
+  const std::string share_;
   Peer peer_;
   const Timing timing_;
-  std::shared_ptr<ssl::context> context_;  ///< of `peer_`
   std::list<Connected> kept_;
-  std::shared_ptr<std::atomic<bool>> looking_up_ =
-      std::make_shared<std::atomic<bool>>(false);  ///< a thread of the pool waits for the resolver
 };
 
 Error Client::Impl::why(const error_code& failed, Until until, std::string_view doing) const {
@@ -245,7 +315,7 @@ Error Client::Impl::why(const error_code& failed, Until until, std::string_view 
   return {errc::unavailable, what + ": " + failed.message()};
 }
 
-task<error_code> Client::Impl::open(OpenConnection& connection, tcp::endpoint to, Until until) {
+task<error_code> Client::Impl::open(OpenConnection& connection, Context context, tcp::endpoint to, Until until) {
   error_code failed;
   // We do not use Asio's, because its sockets are not CLOEXEC.
   Fd fd(::socket(to.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -255,50 +325,61 @@ task<error_code> Client::Impl::open(OpenConnection& connection, tcp::endpoint to
   keep_alive(fd.release());
   const SocketCutoff cutoff(clock_, connection.socket, until.at_most(clock_.now() + timing_.connect));
   co_await connection.socket->async_connect(to, into(failed));
-  if (failed || !peer_.tls) co_return failed;
-  connection.tls.emplace(*connection.socket, *context_);
+  if (failed || !context) co_return failed;
+  auto& tls = connection.tls.emplace(*connection.socket, *context);
   error_code is_name;
   asio::ip::make_address(peer_.certified_name(), is_name);
-  if (is_name) ::SSL_set_tlsext_host_name(connection.tls->native_handle(), peer_.certified_name().c_str());
-  co_await connection.tls->async_handshake(ssl::stream_base::client, into(failed));
+  if (is_name) ::SSL_set_tlsext_host_name(tls.native_handle(), peer_.certified_name().c_str());
+  tls.set_verify_mode(peer_.insecure ? ssl::verify_none : ssl::verify_peer, failed);
+  if (!failed && !peer_.insecure) tls.set_verify_callback(ssl::host_name_verification(peer_.certified_name()), failed);
+  if (failed) co_return failed;
+  co_await tls.async_handshake(ssl::stream_base::client, into(failed));
   co_return failed;
 }
 
-/// An address needs no resolver, and so no thread of the pool. A resolver that does not answer holds one thread,
-/// however often it is asked.
+/// An address needs no resolver, and so no thread of the pool.
 task<result<std::vector<tcp::endpoint>>> Client::Impl::find(Until until) {
   error_code is_name;
   const auto address = asio::ip::make_address(peer_.host, is_name);
   if (!is_name) co_return std::vector<tcp::endpoint>(1, tcp::endpoint(address, peer_.port));
-  if (looking_up_->exchange(true))
-    co_return Error{errc::unavailable,
-                    "looking up " + peer_.host + ": the resolver has not answered the last question yet"};
-  auto job = [host = peer_.host, port = peer_.port, looking = looking_up_] {
-    auto found = look_up(host, port);
-    looking->store(false);
-    return found;
-  };
-  co_return co_await pool_.run(std::move(job), until.at_most(clock_.now() + timing_.connect),
-                               "looking up " + peer_.host);
+  const auto dialer = dialer_.impl().shared_from_this();
+  const auto found =
+      co_await Dialer::Impl::find(dialer, peer_.host, share_, until.at_most(clock_.now() + timing_.connect));
+  if (!found) co_return found.error();
+  std::vector<tcp::endpoint> endpoints;
+  for (const auto& text : *found)
+    if (const auto one = asio::ip::make_address(text, is_name); !is_name && endpoints.size() < kAddressesTried)
+      endpoints.emplace_back(one, peer_.port);
+  co_return endpoints;
 }
 
 task<result<Client::Impl::Connected>> Client::Impl::connect(Until until) {
-  if (peer_.tls && !context_) {
-    auto made = make_context(peer_);
+  Context context;  // as long as a handshake uses it
+  if (peer_.tls) {
+    const auto dialer = dialer_.impl().shared_from_this();
+    auto made = co_await Dialer::Impl::context(dialer, peer_, until.at_most(clock_.now() + timing_.connect));
     if (!made) co_return made.error();
-    context_ = std::move(*made);
+    context = std::move(*made);
   }
-  const auto context = context_;  // as long as a handshake uses it
   const auto endpoints = co_await find(until);
   if (!endpoints) co_return endpoints.error();
   error_code failed = asio::error::host_not_found;
   for (const auto& endpoint : *endpoints) {
     auto connection = std::make_shared<OpenConnection>(control_);
-    failed = co_await open(*connection, endpoint, until);
+    failed = co_await open(*connection, context, endpoint, until);
     if (!failed) co_return connection;
     if (clock_.now() >= until.deadline || (until.scope != nullptr && until.scope->cancelled())) break;
   }
   co_return why(failed, until, "connecting to");
+}
+
+/// One that has said nothing since its last answer. Null: there is none.
+Client::Impl::Connected Client::Impl::take_kept() {
+  std::erase_if(kept_, [](const Connected& one) { return one->has_more(); });
+  if (kept_.empty()) return nullptr;
+  auto taken = kept_.front();
+  kept_.pop_front();
+  return taken;
 }
 
 task<error_code> Client::Impl::run(OpenConnection& connection, Exchange& exchange, Until until) {
@@ -307,19 +388,20 @@ task<error_code> Client::Impl::run(OpenConnection& connection, Exchange& exchang
 }
 
 task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
-  if (auto good = check_headers(message); !good) co_return good.error();
+  if (auto good = check_headers(message); !good) {
+    wipe(message.body);
+    co_return good.error();
+  }
   Exchange exchange;
   exchange.request = request_of(message, peer_);
+  wipe(message.body);
   exchange.sink = std::move(sink);
   exchange.limit = message.limit;
   exchange.idle = message.idle.value_or(timing_.idle);
   for (;;) {
-    const bool kept = !kept_.empty();
-    Connected connection;
-    if (kept) {
-      connection = kept_.front();
-      kept_.pop_front();
-    } else {
+    Connected connection = take_kept();
+    const bool kept = connection != nullptr;
+    if (!kept) {
       auto made = co_await connect(until);
       if (!made) co_return made.error();
       connection = std::move(*made);
@@ -362,6 +444,8 @@ task<result<std::string>> Client::Impl::exchange(std::string request, Client::Le
 
 Client::Client(executor control, Clock& clock, BlockingPool& pool, Peer peer, Timing timing)
     : impl_(std::make_unique<Impl>(std::move(control), clock, pool, std::move(peer), timing)) {}
+Client::Client(executor control, Clock& clock, const Dialer& dialer, std::string share, Peer peer, Timing timing)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, dialer, std::move(share), std::move(peer), timing)) {}
 Client::~Client() = default;
 task<result<Reply>> Client::call(Message message, Until until, Sink sink) {
   return impl_->ask(std::move(message), std::move(sink), until);

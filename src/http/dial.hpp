@@ -1,7 +1,6 @@
-// What a connection to a peer needs first: its addresses, the socket's options, and the certificates.
+// The inside of a Dialer, and the options of a socket.
 #pragma once
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -9,9 +8,9 @@
 #include <array>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
-#include <boost/asio/ssl/host_name_verification.hpp>
-#include <cstring>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,24 +18,56 @@
 
 namespace corbd::http {
 
-/// Blocks until the resolver answers.
-inline result<std::vector<asio::ip::tcp::endpoint>> look_up(const std::string& host, std::uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int r = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (r != 0) return Error{errc::unavailable, "looking up " + host + ": " + ::gai_strerror(r)};
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, &::freeaddrinfo);
-  std::vector<asio::ip::tcp::endpoint> all;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    asio::ip::tcp::endpoint endpoint;
-    if (one->ai_addrlen > endpoint.capacity()) continue;
-    std::memcpy(endpoint.data(), one->ai_addr, one->ai_addrlen);
-    endpoint.resize(one->ai_addrlen);
-    all.push_back(endpoint);
-  }
-  return all;
-}
+using Context = std::shared_ptr<asio::ssl::context>;
+using Addresses = std::vector<std::string>;
+
+/// A job on a pool that several callers wait for.
+template <class T>
+struct Question {
+  Question(const executor& control, Clock& clock) : ended(control, clock) {}
+  Event ended;
+  std::optional<result<T>> answer;
+};
+
+class Dialer::Impl : public std::enable_shared_from_this<Dialer::Impl> {
+ public:
+  Impl(executor control, Clock& clock, BlockingPool& names, BlockingPool* files, LookUp look_up)
+      : control_(std::move(control)), clock_(clock), names_(names), files_(files), look_up_(std::move(look_up)) {}
+
+  /// The addresses of a name. `share`: whose question it is, as of kLookUpsOfAShare. A caller that leaves ends nothing.
+  static task<result<Addresses>> find(std::shared_ptr<Impl> self, std::string host, std::string share, Until until);
+  /// Without the peer's name, which each connection checks.
+  static task<result<Context>> context(std::shared_ptr<Impl> self, Peer peer, Until until);
+
+ private:
+  struct Share {
+    std::size_t asking = 0;
+    std::shared_ptr<Event> one_ended;  ///< null: nobody waits for it
+  };
+  struct Made {
+    Context context;
+    time_point at;
+  };
+  template <class T>
+  using Questions = std::map<std::string, std::shared_ptr<Question<T>>>;
+  void start_look_up(const std::string& host, const std::string& share);
+  void ended(const std::string& share);
+  void keep(const std::string& key, Context context);
+
+  executor control_;
+  Clock& clock_;
+  BlockingPool& names_;
+  BlockingPool* const files_;
+  const LookUp look_up_;
+  Questions<Addresses> names_asked_;
+  std::map<std::string, Share> shares_;
+  Questions<Context> contexts_asked_;
+  std::map<std::string, Made> contexts_;  ///< by what they were made of
+};
+
+/// The context made of the authorities, the client's certificate and its key; or why they make none. Blocks: it reads
+/// the system's authorities, and a stranger may have chosen the others.
+result<Context> make_context(const Peer& peer);
 
 /// The kernel notices a peer that vanished, even while nothing is sent. It takes less than a minute, or half of that
 /// while a request is out.
@@ -47,32 +78,6 @@ inline void keep_alive(int fd) {
                                                        {IPPROTO_TCP, TCP_KEEPCNT, 5},
                                                        {IPPROTO_TCP, TCP_USER_TIMEOUT, 30000}}};
   for (const auto& [level, option, value] : options) ::setsockopt(fd, level, option, &value, sizeof value);
-}
-
-/// The context made of the authorities, the client's certificate and its key; or why they make none.
-inline result<std::unique_ptr<asio::ssl::context>> make_context(const Peer& peer) {
-  namespace ssl = asio::ssl;
-  auto made = std::make_unique<ssl::context>(ssl::context::tls_client);
-  boost::system::error_code failed;
-  made->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, failed);
-  if (peer.tls13) made->set_options(ssl::context::no_tlsv1_2, failed);
-  if (!peer.authorities.empty())
-    made->add_certificate_authority(asio::buffer(peer.authorities), failed);
-  else
-    made->set_default_verify_paths(failed);
-  if (failed)
-    return Error{errc::invalid_argument,
-                 "the authorities for " + peer.text() + " are not PEM certificates: " + failed.message()};
-  if (!peer.certificate.empty()) {
-    made->use_certificate_chain(asio::buffer(peer.certificate), failed);
-    if (!failed) made->use_private_key(asio::buffer(peer.key.reveal()), ssl::context::pem, failed);
-    if (failed)
-      return Error{errc::invalid_argument,
-                   "the client certificate for " + peer.text() + ", or its key, cannot be used: " + failed.message()};
-  }
-  made->set_verify_mode(peer.insecure ? ssl::verify_none : ssl::verify_peer, failed);
-  if (!peer.insecure) made->set_verify_callback(ssl::host_name_verification(peer.certified_name()), failed);
-  return made;
 }
 
 }  // namespace corbd::http

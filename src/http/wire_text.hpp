@@ -1,4 +1,4 @@
-// A message as it goes over the wire, as one string. Beast's own writing in pieces would be a fifth of what the room
+// An answer as it goes over the wire, as one string. Beast's own writing in pieces would be a fifth of what the room
 // costs to compile.
 #pragma once
 
@@ -8,9 +8,8 @@
 
 namespace corbd::http {
 
-template <bool is_request>
-std::string wire_text(const boost::beast::http::message<is_request, boost::beast::http::string_body>& message,
-                      bool header_only = false) {
+inline std::string wire_text(const boost::beast::http::response<boost::beast::http::string_body>& message,
+                             bool header_only) {
   std::ostringstream header;
   header << message.base();
   return header.str() + (header_only ? std::string() : message.body());

@@ -41,7 +41,8 @@ class ApiServer {
   };
   using Script = std::function<void(const Request&, Peer&)>;
 
-  enum class Tls { none, good, old, wrong_host, asks_for_certificate };  ///< old: no TLS 1.3
+  /// old: no TLS 1.3. finite_field: TLS 1.2 with Diffie-Hellman of a finite field, by the certificate rsa.pem.
+  enum class Tls { none, good, old, wrong_host, asks_for_certificate, finite_field };
   explicit ApiServer(Script script, Tls tls = Tls::none);
   ~ApiServer();
   ApiServer(const ApiServer&) = delete;

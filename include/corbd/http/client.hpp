@@ -1,5 +1,6 @@
 // An HTTP/1.1 client for one server, with TLS. The agent talks to the API server with it. It keeps connections and uses
-// them again. Every wait has an end. It ignores proxy variables of the environment.
+// them again. Every wait has an end. It ignores proxy variables of the environment
+// (docs/encryption.md#where-the-key-comes-from).
 #pragma once
 
 #include <chrono>
@@ -60,10 +61,42 @@ struct Reply {
 /// Takes a piece of a body, as it comes. Returns false to stop.
 using Sink = std::function<bool(std::string_view piece)>;
 
-/// Control thread only. Outlives its calls.
+/// Of one share at once: its further look-ups wait. So somebody whose name servers are silent holds no more threads.
+inline constexpr std::size_t kLookUpsOfAShare = 2;
+
+/// What the clients of many servers share on the way to them: one look-up of a name for all who want it at the same
+/// time, and one TLS context for all who believe the same authorities. Control thread only. Outlives the clients.
+class Dialer {
+ public:
+  /// Blocks: the addresses of a host as texts, or why there are none.
+  using LookUp = std::function<result<std::vector<std::string>>(const std::string& host)>;
+  /// `names`: for look-ups, which may hold a thread for as long as a name server is silent. `files`: reads
+  /// certificates; null: they are small, and read at once.
+  Dialer(executor control, Clock& clock, BlockingPool& names, BlockingPool* files, LookUp look_up = system_look_up);
+  ~Dialer();
+  Dialer(const Dialer&) = delete;
+  Dialer& operator=(const Dialer&) = delete;
+
+  /// The resolver of the system. A question ends after some seconds, whatever resolv.conf allows.
+  static result<std::vector<std::string>> system_look_up(const std::string& host);
+
+  class Impl;
+  Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Of a name's addresses, so many are tried.
+inline constexpr std::size_t kAddressesTried = 4;
+
+/// Control thread only. Outlives its calls. What it sends and receives is wiped once it is done with it.
 class Client {
  public:
+  /// With a dialer of its own.
   Client(executor control, Clock& clock, BlockingPool& pool, Peer peer, Timing timing = {});
+  /// `share`: whose look-ups these are, as of kLookUpsOfAShare.
+  Client(executor control, Clock& clock, const Dialer& dialer, std::string share, Peer peer, Timing timing = {});
   ~Client();
 
   /// unavailable: the server cannot be reached, or ended in the middle. unauthenticated: its certificate is not one of
