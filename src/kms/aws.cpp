@@ -15,7 +15,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t kAwsAnswerBytes = 1 << 20;
 /// ceph-csi's name for it: a role's trust policy may require this name, and CloudTrail shows it.
 constexpr std::string_view kRoleSession = "ceph-csi-aws-sts-metadata";
 /// The projected volume of the pod, with the audience ceph-csi-kms.
@@ -68,7 +67,7 @@ http::Message post_to(const http::Peer& peer, std::string type, std::string body
   // AWS signs Host without the port.
   message.headers = {{"Host", peer.host}, {"Content-Type", std::move(type)}};
   message.body = std::move(body);
-  message.limit = kAwsAnswerBytes;
+  message.limit = kAnswerBytes;
   return message;
 }
 
@@ -84,7 +83,7 @@ result<Secret> kms_answer(http::Reply reply, std::string_view member, const Call
   // "com.amazonaws.kms#NotFoundException", or only what follows the #.
   std::string name = words_at(reply.body, {"__type"});
   name.erase(0, name.rfind('#') + 1);
-  const std::string said = name + ": " + words_at(reply.body, {"message"}) + words_at(reply.body, {"Message"});
+  const std::string said = said_of(name, words_at(reply.body, {"message"}) + words_at(reply.body, {"Message"}));
   if (name == "InvalidCiphertextException" || name == "IncorrectKeyException") return wrapped_elsewhere(call, said);
   return refusal(call, aws_code(name, reply.status), reply.status, said);
 }
@@ -153,7 +152,7 @@ Secret element(std::string_view xml, const std::string& name) {
 result<AwsCredentials> role_answer(http::Reply reply, const Call& call) {
   if (reply.status != 200) {
     const std::string name(element(reply.body, "Code").reveal());
-    const std::string said = name + ": " + std::string(element(reply.body, "Message").reveal());
+    const std::string said = said_of(name, element(reply.body, "Message").reveal());
     return refusal(call, aws_code(name, reply.status), reply.status, said);
   }
   AwsCredentials credentials{std::string(element(reply.body, "AccessKeyId").reveal()),

@@ -19,7 +19,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t kAzureAnswerBytes = 1 << 20;
 constexpr const char* kAzureApi = "?api-version=7.4";
 
 struct AzureVault {
@@ -126,7 +125,7 @@ std::string rs256(EVP_PKEY* key, std::string_view text) {
 
 /// {"error": {"code": ..., "message": ...}}
 std::string vault_said(const http::Reply& reply) {
-  return words_at(reply.body, {"error", "code"}) + ": " + words_at(reply.body, {"error", "message"});
+  return said_of(words_at(reply.body, {"error", "code"}), words_at(reply.body, {"error", "message"}));
 }
 
 task<result<Secret>> entra_token(Reach& reach, Ask ask, AzureVault vault, Credentials own, std::string doing) {
@@ -145,7 +144,7 @@ task<result<Secret>> entra_token(Reach& reach, Ask ask, AzureVault vault, Creden
   const auto assertion = co_await reach.compute(std::move(sign), ask.until);
   if (!assertion) co_return with_context(doing + ": CLIENT_CERT in " + own.where, assertion.error());
   message.headers = {{"Content-Type", "application/x-www-form-urlencoded"}, {"Accept", "application/json"}};
-  message.limit = kAzureAnswerBytes;
+  message.limit = kAnswerBytes;
   message.body = form_encoded({{"client_id", vault.client},
                                {"scope", vault.scope},
                                {"grant_type", "client_credentials"},
@@ -155,7 +154,7 @@ task<result<Secret>> entra_token(Reach& reach, Ask ask, AzureVault vault, Creden
   peer.host = vault.authority;
   auto reply = co_await reach.http(peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  const std::string said = words_at(reply->body, {"error"}) + ": " + words_at(reply->body, {"error_description"});
+  const std::string said = said_of(words_at(reply->body, {"error"}), words_at(reply->body, {"error_description"}));
   co_return access_token(std::move(*reply), call_of(ask, doing, peer, own.where), said);
 }
 
@@ -179,7 +178,7 @@ task<result<VaultAnswer>> ask_vault(Reach& reach, Ask ask, std::string method, s
   if (!body.empty()) message.headers.emplace_back("Content-Type", "application/json");
   message.bearer = std::move(*token);
   message.body = std::move(body);
-  message.limit = kAzureAnswerBytes;
+  message.limit = kAnswerBytes;
   auto reply = co_await reach.http(vault->peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
   co_return VaultAnswer{std::move(*reply), call_of(ask, doing, vault->peer, own->where)};

@@ -13,8 +13,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::size_t kKeyProtectAnswerBytes = 1 << 20;
-
 /// A URL of the section, or keyprotect-go-client's own. It takes an empty one for none. Credentials go there, so it
 /// must be https.
 result<Url> key_protect_url(const Section& section, std::string_view key, const std::string& otherwise,
@@ -52,12 +50,12 @@ task<result<Secret>> iam_token(Reach& reach, Ask ask, Credentials own, std::stri
   message.method = "POST";
   message.target = url->path.empty() ? "/" : url->path;
   message.headers = {{"Content-Type", "application/x-www-form-urlencoded"}, {"Accept", "application/json"}};
-  message.limit = kKeyProtectAnswerBytes;
+  message.limit = kAnswerBytes;
   message.body =
       form_encoded({{"grant_type", "urn:ibm:params:oauth:grant-type:apikey"}, {"apikey", api_key->reveal()}});
   auto reply = co_await reach.http(url->peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  const std::string said = words_at(reply->body, {"errorCode"}) + " " + words_at(reply->body, {"errorMessage"});
+  const std::string said = said_of(words_at(reply->body, {"errorCode"}), words_at(reply->body, {"errorMessage"}));
   co_return access_token(std::move(*reply), call_of(ask, doing, url->peer, own.where), said);
 }
 
@@ -83,7 +81,7 @@ task<result<Secret>> ask_key_protect(Reach& reach, Ask ask, std::string action, 
   message.bearer = std::move(*token);
   message.body = json::serialize(body);
   wipe(body);
-  message.limit = kKeyProtectAnswerBytes;
+  message.limit = kAnswerBytes;
   auto reply = co_await reach.http(url->peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
   const Call call = call_of(ask, doing, url->peer, own->where);

@@ -11,7 +11,7 @@
 namespace corbd::kms::kmip {
 namespace {
 
-constexpr std::size_t kKmipAnswerBytes = 1 << 20, kCbcNonceBytes = 16;
+constexpr std::size_t kCbcNonceBytes = 16;
 
 /// What asks a KMIP server, and which of its keys wraps.
 struct Kmip {
@@ -82,7 +82,7 @@ task<result<Kmip>> reach_kmip(Reach& reach, Ask ask, std::string doing) {
 
 /// The items of the answer's payload.
 task<result<Secret>> ask_kmip(Reach& reach, Kmip kmip, KmipOperation operation, std::string payload, Until until) {
-  auto answer = co_await reach.exchange(kmip.peer, request_of(operation, payload), kKmipAnswerBytes, until);
+  auto answer = co_await reach.exchange(kmip.peer, request_of(operation, payload), kAnswerBytes, until);
   wipe(payload);
   if (!answer) co_return with_context(kmip.call.doing, answer.error());
   const auto found = payload_of(*answer, kmip.call);

@@ -23,6 +23,10 @@ Error no_own_key(const KeyRequest& request) {
               "\" is of a type that keeps keys in another way: its type in the KMS config was changed, so restore it"};
 }
 
+Asker asker_of(const Found& found, const KeyRequest& request) {
+  return {request.kms_id, found.type->has_tenants ? request.owner.tenant : ""};
+}
+
 Ask ask_of(Found found, KeyRequest request, Until until) {
   return {std::move(found.section),      std::move(request.kms_id),  std::move(request.owner),
           std::move(request.passphrase), std::move(request.secrets), until};
@@ -43,7 +47,7 @@ class ConfiguredKms final : public Kms {
     if (!found) co_return found.error();
     const auto unwrap = found->type->unwrap;
     if (unwrap == nullptr) co_return no_own_key(request);
-    const auto reach = make_reach(around_, request.kms_id);
+    const auto reach = make_reach(around_, asker_of(*found, request));
     co_return told(co_await unwrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(wrapped)));
   }
   task<result<std::string>> wrap(KeyRequest request, Secret key, Until until) override {
@@ -51,7 +55,7 @@ class ConfiguredKms final : public Kms {
     if (!found) co_return found.error();
     const auto wrap = found->type->wrap;
     if (wrap == nullptr) co_return no_own_key(request);
-    const auto reach = make_reach(around_, request.kms_id);
+    const auto reach = make_reach(around_, asker_of(*found, request));
     co_return told(co_await wrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key)));
   }
   task<result<Secret>> passphrase(KeyRequest request, Until until) override {
@@ -59,7 +63,7 @@ class ConfiguredKms final : public Kms {
     if (!found) co_return found.error();
     const auto passphrase = found->type->passphrase;
     if (passphrase == nullptr) co_return no_own_key(request);
-    const auto reach = make_reach(around_, request.kms_id);
+    const auto reach = make_reach(around_, asker_of(*found, request));
     co_return told(co_await passphrase(*reach, ask_of(std::move(*found), std::move(request), until)));
   }
   task<result<Stored>> fetch(KeyRequest request, Until until) override {
@@ -67,7 +71,7 @@ class ConfiguredKms final : public Kms {
     if (!found) co_return found.error();
     const auto fetch = found->type->fetch;
     if (fetch == nullptr) co_return no_own_key(request);
-    const auto reach = make_reach(around_, request.kms_id);
+    const auto reach = make_reach(around_, asker_of(*found, request));
     co_return told(co_await fetch(*reach, ask_of(std::move(*found), std::move(request), until)));
   }
   task<result<>> store(KeyRequest request, Secret key, std::optional<std::uint64_t> version, Until until) override {
@@ -75,7 +79,7 @@ class ConfiguredKms final : public Kms {
     if (!found) co_return found.error();
     const auto store = found->type->store;
     if (store == nullptr) co_return no_own_key(request);
-    const auto reach = make_reach(around_, request.kms_id);
+    const auto reach = make_reach(around_, asker_of(*found, request));
     co_return told(
         co_await store(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key), version));
   }

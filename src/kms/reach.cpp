@@ -1,5 +1,7 @@
 #include "reach.hpp"
 
+#include <algorithm>
+
 #include "corbd/core/file.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/text.hpp"
@@ -7,7 +9,9 @@
 namespace corbd::kms {
 namespace {
 
-constexpr std::size_t kMaxSmallFile = 1 << 20, kKmipHeader = 8, kMostSilent = 64, kNameThreads = 2;
+constexpr std::size_t kMaxSmallFile = 1 << 20, kKmipHeader = 8;
+/// Each takes a share of http::kLookUpsOfAShare.
+constexpr std::size_t kNameThreads = 16;
 constexpr std::chrono::seconds kKubernetesAnswers{10};
 
 bool is_worth_a_repeat(const result<http::Reply>& reply) {
@@ -15,11 +19,12 @@ bool is_worth_a_repeat(const result<http::Reply>& reply) {
   return reply->status == 429 || reply->status >= 500;
 }
 
-/// Nothing: it answered. What is wrong with one request alone (500) says nothing about the next.
+/// Nothing: it answered. What is wrong with one request alone (500), or how many requests a client may make (429), says
+/// nothing about the next.
 std::optional<Error> silence(const result<http::Reply>& reply) {
   if (!reply && (reply.error().code == errc::unavailable || reply.error().code == errc::timed_out))
     return reply.error();
-  if (!reply || (reply->status != 429 && (reply->status < 502 || reply->status > 504))) return std::nullopt;
+  if (!reply || reply->status < 502 || reply->status > 504) return std::nullopt;
   return Error{errc::unavailable, "it answered " + std::to_string(reply->status)};
 }
 
@@ -49,13 +54,28 @@ class NoKubernetes final : public Kubernetes {
   }
 };
 
+/// The client wipes the copies that it is given.
+class WipedBody {
+ public:
+  explicit WipedBody(http::Message& message) : message_(message) {}
+  ~WipedBody() { wipe(message_.body); }
+  WipedBody(const WipedBody&) = delete;
+  WipedBody& operator=(const WipedBody&) = delete;
+
+ private:
+  http::Message& message_;
+};
+
 class RealReach final : public Reach {
  public:
-  RealReach(Surroundings& around, std::string kms_id) : around_(around), kms_id_(std::move(kms_id)) {}
+  RealReach(Surroundings& around, Asker asker) : around_(around), asker_(std::move(asker)) {}
 
   task<result<http::Reply>> http(http::Peer peer, http::Message message, Until until) override {
-    auto turn = around_.breakers.begin(server(peer));
-    if (!turn) co_return turn.error();
+    auto turn = around_.breakers.begin(server_of(peer));
+    if (!turn) {
+      wipe(message.body);
+      co_return turn.error();
+    }
     until = until.at_most(around_.clock.now() + around_.patience.whole);
     connect_to(peer);
     auto reply = co_await ask_until_answered(std::move(message), until);
@@ -65,7 +85,7 @@ class RealReach final : public Reach {
   }
 
   task<result<std::string>> exchange(http::Peer peer, std::string request, std::size_t limit, Until until) override {
-    auto turn = around_.breakers.begin(server(peer));
+    auto turn = around_.breakers.begin(server_of(peer));
     if (!turn) co_return turn.error();
     until = until.at_most(around_.clock.now() + around_.patience.whole);
     connect_to(peer);
@@ -109,18 +129,26 @@ class RealReach final : public Reach {
     else
       turn.answered();
   }
-  std::string server(const http::Peer& peer) const { return "KMS \"" + printable(kms_id_) + "\" at " + peer.text(); }
+  std::string server(const http::Peer& peer) const {
+    return "KMS \"" + printable(asker_.kms_id) + "\" at " + peer.text();
+  }
+  std::string server_of(const http::Peer& peer) const {
+    return server(peer) + (asker_.tenant.empty() ? "" : " of tenant " + printable(asker_.tenant));
+  }
   Until soon(Until until) const { return until.at_most(around_.clock.now() + kKubernetesAnswers); }
 
   /// A request asks its server several times, one after the other.
   void connect_to(const http::Peer& peer) {
     if (client_ && client_->peer() == peer) return;
     if (!around_.names) around_.names = std::make_unique<BlockingPool>(around_.control, around_.clock, kNameThreads);
-    client_ =
-        std::make_unique<http::Client>(around_.control, around_.clock, *around_.names, peer, around_.patience.timing);
+    if (!around_.dialer)
+      around_.dialer = std::make_unique<http::Dialer>(around_.control, around_.clock, *around_.names, &around_.files);
+    client_ = std::make_unique<http::Client>(around_.control, around_.clock, *around_.dialer,
+                                             asker_.kms_id + "/" + asker_.tenant, peer, around_.patience.timing);
   }
 
   task<result<http::Reply>> ask_until_answered(http::Message message, Until until) {
+    const WipedBody wiped(message);
     for (int tries = 1;; ++tries) {
       auto reply = co_await client_->call(message, until);
       if (!is_worth_a_repeat(reply) || tries == around_.patience.tries) co_return reply;
@@ -134,7 +162,7 @@ class RealReach final : public Reach {
   }
 
   Surroundings& around_;
-  const std::string kms_id_;
+  const Asker asker_;
   std::unique_ptr<http::Client> client_;
 };
 
@@ -162,8 +190,13 @@ result<Breakers::Turn> Breakers::begin(const std::string& server) {
 
 void Breakers::forget(std::map<std::string, State>::iterator one) {
   if (!one->second.breaker.open() && one->second.breaker.idle()) states_.erase(one);
-  if (states_.size() <= kMostSilent) return;
-  std::erase_if(states_, [](const auto& entry) { return entry.second.breaker.idle(); });
+  if (states_.size() <= kMost) return;
+  // Not one that a call is about.
+  const auto since = [](const auto& entry) {
+    return entry.second.breaker.idle() ? entry.second.since : time_point::max();
+  };
+  const auto oldest = std::ranges::min_element(states_, {}, since);
+  if (oldest->second.breaker.idle()) states_.erase(oldest);
 }
 
 Breakers::Turn::~Turn() {
@@ -184,17 +217,19 @@ void Breakers::Turn::answered() {
 void Breakers::Turn::unanswered(const Error& why) {
   Breakers& all = *std::exchange(breakers_, nullptr);
   const auto one = all.states_.find(server_);
-  if (!one->second.breaker.open())
+  if (!one->second.breaker.open()) {
+    one->second.since = all.clock_.now();
     log::warning("kms.silent", {{"server", server_},
                                 {"error", why.text},
                                 {"effect", "volumes whose keys it has cannot be staged until it answers"}});
+  }
   one->second.breaker.unanswered(all.clock_.now(), uniform());
   one->second.why = why.text;
   all.forget(one);
 }
 
-std::unique_ptr<Reach> make_reach(Surroundings& surroundings, std::string kms_id) {
-  return std::make_unique<RealReach>(surroundings, std::move(kms_id));
+std::unique_ptr<Reach> make_reach(Surroundings& surroundings, Asker asker) {
+  return std::make_unique<RealReach>(surroundings, std::move(asker));
 }
 
 }  // namespace corbd::kms

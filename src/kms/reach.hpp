@@ -18,10 +18,18 @@ struct Patience {
   Backoff between{std::chrono::milliseconds(250), std::chrono::milliseconds(2000)};
 };
 
-/// Which servers do not answer. One that several KMSs name counts once for each of them, and a KMS with a server for
-/// each tenant has a breaker for each.
+/// Of a KMS whose type has tenants, the tenant that is asked for: what a server says to one of them says nothing to the
+/// next.
+struct Asker {
+  std::string kms_id;
+  std::string tenant = {};
+};
+
+/// Which servers do not answer. One that several KMSs or tenants name counts once for each of them.
 class Breakers {
  public:
+  static constexpr std::size_t kMost = 64;  ///< that are silent; then the one that was so first is asked again
+
   explicit Breakers(Clock& clock) : clock_(clock) {}
 
   /// A call that goes out.
@@ -40,13 +48,14 @@ class Breakers {
     Breakers* breakers_;
     std::string server_;
   };
-  /// unavailable: that server did not answer a moment ago. `server`: "KMS \"id\" at host:port".
+  /// unavailable: that server did not answer a moment ago. `server`: "KMS \"id\" at host:port", and whose it is.
   result<Turn> begin(const std::string& server);
 
  private:
   struct State {
     Breaker breaker;
-    std::string why;  ///< the last failure
+    std::string why;     ///< the last failure
+    time_point since{};  ///< of the first failure
   };
   /// Those that answer need no memory, and of the others there are a few.
   void forget(std::map<std::string, State>::iterator one);
@@ -64,13 +73,15 @@ struct Surroundings {
   std::string own_namespace;
   Patience patience = {};
   Breakers breakers{clock};
-  std::unique_ptr<BlockingPool> names = nullptr;  ///< for the resolver alone; made by the first that needs it
+  /// Both made by the first that needs them. The threads are for the resolver alone.
+  std::unique_ptr<BlockingPool> names = nullptr;
+  std::unique_ptr<http::Dialer> dialer = nullptr;
 
   /// Without one, every answer is failed_precondition.
   Kubernetes& api();
 };
 
-/// For one request of a volume at that KMS.
-std::unique_ptr<Reach> make_reach(Surroundings& surroundings, std::string kms_id);
+/// For one request of a volume.
+std::unique_ptr<Reach> make_reach(Surroundings& surroundings, Asker asker);
 
 }  // namespace corbd::kms

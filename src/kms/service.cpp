@@ -1,8 +1,7 @@
 #include "service.hpp"
 
-#include <boost/json/parse.hpp>
-
 #include "corbd/core/text.hpp"
+#include "json_answer.hpp"
 #include "section.hpp"
 
 namespace corbd::kms {
@@ -70,6 +69,10 @@ task<result<Credentials>> own_credentials(Reach& reach, Ask ask, std::string opt
 std::string form_encoded(std::initializer_list<std::pair<std::string_view, std::string_view>> fields) {
   constexpr std::string_view digits = "0123456789ABCDEF";
   std::string text;
+  // A field may be a secret, which a text that grows would leave behind.
+  std::size_t most = 0;
+  for (const auto& [name, value] : fields) most += name.size() + 3 * value.size() + 2;
+  text.reserve(most);
   for (const auto& [name, value] : fields) {
     if (!text.empty()) text += '&';
     if (!name.empty()) text += std::string(name) + "=";
@@ -86,22 +89,19 @@ std::string form_encoded(std::initializer_list<std::pair<std::string_view, std::
 }
 
 std::optional<Secret> json_text(std::string_view body, std::initializer_list<std::string_view> path) {
-  boost::system::error_code failed;
-  auto value = boost::json::parse(boost::json::string_view(body.data(), body.size()), failed);
-  const boost::json::value* at = failed ? nullptr : &value;
-  for (const std::string_view name : path)
-    at = at != nullptr && at->is_object()
-             ? at->get_object().if_contains(boost::json::string_view(name.data(), name.size()))
-             : nullptr;
-  std::optional<Secret> found;
-  if (at != nullptr && at->is_string()) found.emplace(std::string(at->get_string()));
-  wipe(value);
-  return found;
+  const auto answer = JsonAnswer::parse(body);
+  const auto* found = answer.at(path);
+  if (found == nullptr || found->is != JsonAnswer::Is::text) return std::nullopt;
+  return Secret(found->text);
 }
 
 std::string words_at(std::string_view body, std::initializer_list<std::string_view> path) {
   const auto found = json_text(body, path);
   return found ? std::string(found->reveal()) : std::string();
+}
+
+std::string said_of(std::string_view name, std::string_view words) {
+  return std::string(name) + (name.empty() || words.empty() ? "" : ": ") + std::string(words);
 }
 
 Call call_of(const Ask& ask, const std::string& doing, const http::Peer& peer, const std::string& where) {

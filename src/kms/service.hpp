@@ -38,6 +38,9 @@ std::optional<Secret> json_text(std::string_view body, std::initializer_list<std
 /// The same, for what is no secret: the words of a refusal.
 std::string words_at(std::string_view body, std::initializer_list<std::string_view> path);
 
+/// "AccessDenied: no such key"; only one of them where the service says no more.
+std::string said_of(std::string_view name, std::string_view words);
+
 /// What an error about an answer needs for its text.
 struct Call {
   std::string doing;   ///< as of about()

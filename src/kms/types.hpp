@@ -16,6 +16,9 @@
 
 namespace corbd::kms {
 
+/// Bytes of what a KMS answers. A key, a token or a refusal has some hundred; a tenant may have chosen who answers.
+inline constexpr std::size_t kAnswerBytes = 32 << 10;
+
 /// Of one KMS, in the KMS config.
 using Section = boost::json::object;
 
@@ -57,6 +60,7 @@ struct Ask {
 struct KmsType {
   std::string_view name;  ///< encryptionKMSType, or KMS_PROVIDER
   Kind kind = Kind::shared;
+  bool has_tenants = false;  ///< its servers, or who asks them, differ from tenant to tenant
   /// Every key of a section that means something, besides the two of the type.
   std::span<const std::string_view> keys = {};
   /// Why a KMS with this section is not served; null: it always is. Pure. `id`: for the text.

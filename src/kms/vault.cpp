@@ -1,11 +1,11 @@
 #include "vault.hpp"
 
 #include <algorithm>
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cctype>
 
 #include "corbd/core/text.hpp"
+#include "json_answer.hpp"
 
 namespace corbd::kms::vault {
 namespace {
@@ -13,50 +13,23 @@ namespace {
 namespace json = boost::json;
 
 constexpr const char* kPodToken = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-constexpr std::size_t kAnswerBytes = 1 << 20, kShownBytes = 200;
+constexpr std::size_t kMountsBytes = 1 << 20;  // one of some hundred engines has 1 KiB, twice
+constexpr std::size_t kShownBytes = 200;
 
-/// The object at the end of the path. Nothing if a part is no object.
-const json::object* object_at(const json::value& from, std::initializer_list<const char*> path) {
-  const json::value* at = &from;
-  for (const char* key : path) {
-    const auto* object = at->if_object();
-    at = object == nullptr ? nullptr : object->if_contains(key);
-    if (at == nullptr) return nullptr;
-  }
-  return at->if_object();
+std::string text_in(const JsonAnswer* object, std::string_view key) {
+  const auto* value = object == nullptr ? nullptr : object->find(key);
+  return value != nullptr ? value->text : std::string();
 }
-
-std::string text_in(const json::object* object, const char* key) {
-  const auto* value = object == nullptr ? nullptr : object->if_contains(key);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
-/// Wiped when it goes: an answer may have a key in it.
-class Parsed {
- public:
-  explicit Parsed(const http::Reply& reply) {
-    boost::system::error_code failed;
-    value_ = json::parse(reply.body, failed);
-    if (failed) value_ = nullptr;
-  }
-  ~Parsed() { wipe(value_); }
-  Parsed(const Parsed&) = delete;
-  Parsed& operator=(const Parsed&) = delete;
-  const json::value& value() const { return value_; }
-
- private:
-  json::value value_;
-};
 
 Error unreadable(const std::string& doing, const std::string& what) {
   return {errc::state_corrupt, doing + ": the answer has no " + what};
 }
 
 /// Vault's own word that there is no secret: no errors, or the data of a deleted one. A proxy's 404 is none.
-bool says_none(const http::Reply& reply, const json::value& body) {
-  const auto* errors = body.is_object() ? body.get_object().if_contains("errors") : nullptr;
-  const bool no_errors = errors != nullptr && errors->is_array() && errors->get_array().empty();
-  return reply.status == 404 && (no_errors || object_at(body, {"data", "metadata"}) != nullptr);
+bool says_none(const http::Reply& reply, const JsonAnswer& body) {
+  const auto* errors = body.find("errors");
+  const bool no_errors = errors != nullptr && errors->is == JsonAnswer::Is::list && errors->inside.empty();
+  return reply.status == 404 && (no_errors || body.object_at({"data", "metadata"}) != nullptr);
 }
 
 /// Percent-encoded, except for the slashes.
@@ -86,14 +59,13 @@ result<Secret> clean_token(const Secret& token, const std::string& of) {
 }  // namespace
 
 std::string said(const http::Reply& reply) {
-  const Parsed parsed(reply);
-  const auto* object = parsed.value().if_object();
-  const auto* errors = object == nullptr ? nullptr : object->if_contains("errors");
+  const auto parsed = JsonAnswer::parse(reply.body);
+  const auto* errors = parsed.find("errors");
   std::string text = std::to_string(reply.status);
-  if (errors == nullptr || !errors->is_array()) return text;
-  for (const auto& one : errors->get_array()) {
-    if (!one.is_string() || text.size() > kShownBytes) continue;
-    std::string line(trimmed(std::string_view(one.get_string())).substr(0, kShownBytes));
+  if (errors == nullptr || errors->is != JsonAnswer::Is::list) return text;
+  for (const auto& one : errors->inside) {
+    if (one.is != JsonAnswer::Is::text || text.size() > kShownBytes) continue;
+    std::string line(trimmed(std::string_view(one.text)).substr(0, kShownBytes));
     for (char& c : line)
       if (c < 0x20 || c > 0x7e) c = ' ';
     text += " " + line;
@@ -136,47 +108,46 @@ http::Message request_of(std::string method, std::string target, const Secret& t
 }
 
 std::string login_body(std::string_view role, const Secret& account_token) {
-  return json::serialize(
-      json::object{{"role", json::string_view(role.data(), role.size())},
-                   {"jwt", json::string_view(account_token.reveal().data(), account_token.reveal().size())}});
+  json::object body{{"role", json::string_view(role.data(), role.size())},
+                    {"jwt", json::string_view(account_token.reveal().data(), account_token.reveal().size())}};
+  auto made = json::serialize(body);
+  wipe(body);
+  return made;
 }
 
 result<Secret> token_in(const http::Reply& reply, const std::string& doing) {
   if (reply.status / 100 != 2) return refused(doing, reply);
-  const Parsed parsed(reply);
-  Secret token(text_in(object_at(parsed.value(), {"auth"}), "client_token"));
+  const auto parsed = JsonAnswer::parse(reply.body);
+  Secret token(text_in(parsed.at({"auth"}), "client_token"));
   if (token.empty()) return unreadable(doing, "auth.client_token");
   return clean_token(token, doing + ": the answer");
 }
 
 result<bool> is_v2_in(const http::Reply& reply, std::string_view backend_path, const std::string& doing) {
   if (reply.status / 100 != 2) return refused(doing, reply);
-  const Parsed parsed(reply);
-  const auto* mounts = object_at(parsed.value(), {"data"});
-  if (mounts == nullptr) mounts = parsed.value().if_object();
+  const auto parsed = JsonAnswer::parse(reply.body);
+  const auto* mounts = parsed.object_at({"data"});
+  if (mounts == nullptr) mounts = parsed.object_at({});
   if (mounts == nullptr) return unreadable(doing, "mounts");
   const std::string wanted = join_path({backend_path});
-  for (const auto& mount : *mounts)
-    if (join_path({std::string_view(mount.key())}) == wanted && mount.value().is_object())
-      return text_in(object_at(mount.value(), {"options"}), "version") == "2";
+  for (const auto& mount : mounts->inside)
+    if (join_path({mount.name}) == wanted && mount.is == JsonAnswer::Is::object)
+      return text_in(mount.at({"options"}), "version") == "2";
   return Error{errc::failed_precondition,
                doing + ": there is no secrets engine at " + printable(backend_path) + ": correct vaultBackendPath"};
 }
 
 /// ceph-csi writes {"data": {"passphrase": KEY}}, which version 2 has below another "data".
 result<Stored> stored_in(const http::Reply& reply, bool is_v2, const std::string& doing) {
-  const Parsed parsed(reply);
+  const auto parsed = JsonAnswer::parse(reply.body);
   const bool found = reply.status / 100 == 2;
-  if (!found && !says_none(reply, parsed.value())) return refused(doing, reply);
+  if (!found && !says_none(reply, parsed)) return refused(doing, reply);
   Stored stored;
   if (is_v2) stored.version = 0;
-  const auto* version = object_at(parsed.value(), {"data", "metadata"});
-  const auto* number = version == nullptr ? nullptr : version->if_contains("version");
-  if (is_v2 && number != nullptr && number->is_int64())
-    stored.version = static_cast<std::uint64_t>(number->get_int64());
+  const auto* version = parsed.at({"data", "metadata", "version"});
+  if (is_v2 && version != nullptr && version->count) stored.version = *version->count;
   if (!found) return stored;
-  const auto* secret =
-      is_v2 ? object_at(parsed.value(), {"data", "data", "data"}) : object_at(parsed.value(), {"data", "data"});
+  const auto* secret = is_v2 ? parsed.at({"data", "data", "data"}) : parsed.at({"data", "data"});
   Secret passphrase(text_in(secret, "passphrase"));
   if (passphrase.empty()) return unreadable(doing, "data.passphrase, which ceph-csi writes there");
   stored.key = std::move(passphrase);
@@ -353,7 +324,9 @@ task<result<>> Session::take_tenants_token() {
 task<result<>> Session::find_version() {
   is_v2_ = settings_.backend == "kv-v2";
   if (is_v2_ || settings_.backend == "kv") co_return result<>();
-  const auto reply = co_await send(request_of("GET", "/v1/sys/mounts", token_, settings_.auth_namespace));
+  auto message = request_of("GET", "/v1/sys/mounts", token_, settings_.auth_namespace);
+  message.limit = kMountsBytes;
+  const auto reply = co_await send(std::move(message));
   if (!reply) co_return reply.error();
   const auto found = is_v2_in(*reply, settings_.backend_path,
                               "listing the secrets engines of " + at_server() +

@@ -4,13 +4,13 @@
 #include <openssl/rand.h>
 
 #include <array>
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <memory>
 
 #include "corbd/core/base64.hpp"
 #include "corbd/core/text.hpp"
 #include "corbd/kms/kms.hpp"
+#include "json_answer.hpp"
 
 namespace corbd::kms {
 namespace {
@@ -65,13 +65,11 @@ Error no_wrapped_key() {
 }  // namespace
 
 result<WrappedKey> parse_wrapped_key(std::string_view text) {
-  boost::system::error_code failed;
-  const auto value = json::parse(json::string_view(text.data(), text.size()), failed);
-  if (failed || !value.is_object()) return no_wrapped_key();
-  const auto member = [&](const char* name) -> std::optional<std::string> {
-    const auto* found = value.get_object().if_contains(name);
-    if (found == nullptr || !found->is_string()) return std::nullopt;
-    return from_base64(found->get_string());
+  const auto value = JsonAnswer::parse(text);
+  const auto member = [&](std::string_view name) -> std::optional<std::string> {
+    const auto* found = value.find(name);
+    if (found == nullptr || found->is != JsonAnswer::Is::text) return std::nullopt;
+    return from_base64(found->text);
   };
   auto dek = member("dek"), nonce = member("nonce");
   if (!dek || !nonce) return no_wrapped_key();

@@ -103,6 +103,7 @@ TEST_CASE("a refusal of AWS KMS says by its name whether to ask again, and never
   CHECK(aws.unwrap_error(429, "slow down") == errc::unavailable);
   CHECK(aws.unwrap_error(500, R"({"__type":"com.amazonaws.kms#KMSInternalException"})") == errc::unavailable);
   CHECK(aws.unwrap_error(403, "<html>") == errc::permission_denied);
+  CHECK_THAT(aws.text, ContainsSubstring("answered 403: "));
   CHECK(aws.unwrap_error(400, R"({"__type":"UnrecognizedClientException"})") == errc::unauthenticated);
   CHECK(aws.unwrap_error(400, R"({"__type":"com.amazonaws.kms#NotFoundException"})") == errc::failed_precondition);
   CHECK_THAT(aws.text, !ContainsSubstring("EXAMPLEKEY"));

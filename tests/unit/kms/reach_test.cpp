@@ -7,6 +7,8 @@
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "support/api_server.hpp"
@@ -32,12 +34,12 @@ struct Scene {
     peer.authorities = access.authorities;
     message.target = "/v1/secret/data/id";
   }
-  result<http::Reply> ask() {
-    const auto reach = kms::make_reach(around, "v");
+  result<http::Reply> ask(const std::string& tenant = "") {
+    const auto reach = kms::make_reach(around, {"v", tenant});
     return Started<result<http::Reply>>(io, reach->http(peer, message, {clock->now() + 20s})).get();
   }
   result<std::string> exchange(std::string request, std::size_t limit = 1 << 16) {
-    const auto reach = kms::make_reach(around, "v");
+    const auto reach = kms::make_reach(around, {"v"});
     return Started<result<std::string>>(io, reach->exchange(peer, std::move(request), limit, {clock->now() + 20s}))
         .get();
   }
@@ -108,6 +110,68 @@ TEST_CASE("a server that does not answer delays no other server") {
   CHECK(silent.ask().value().status == 200);
 }
 
+TEST_CASE("a server that has had enough of one client's requests is asked by the others, and by that one again") {
+  Scene scene(says(429, R"({"errors": ["request path rate limit exceeded"]})"));
+  scene.around.patience.tries = 1;
+  for (std::size_t i = 1; i <= 3; ++i) {
+    CHECK(scene.ask().value().status == 429);
+    CHECK(scene.server.requests().size() == i);
+  }
+}
+
+TEST_CASE("what a server does not answer to one tenant keeps no other tenant from asking it") {
+  Scene scene(says(503, "{}"));
+  scene.around.patience.tries = 1;
+  CHECK(scene.ask("evil").value().status == 503);
+  const auto refused = scene.ask("evil");
+  REQUIRE_FALSE(refused);
+  CHECK_THAT(refused.error().text, ContainsSubstring("of tenant evil does not answer"));
+  CHECK(scene.ask("good").value().status == 503);
+}
+
+TEST_CASE("more silent servers than are remembered make the agent forget the oldest alone") {
+  Loop loop;
+  kms::Breakers breakers(loop.clock);
+  const auto name = [](std::size_t i) { return "server " + std::to_string(i); };
+  for (std::size_t i = 0; i <= kms::Breakers::kMost; ++i) {
+    breakers.begin(name(i)).value().unanswered({errc::unavailable, "gone"});
+    loop.clock.advance(1ms);
+  }
+  CHECK(breakers.begin(name(0)));
+  for (std::size_t i = 1; i <= kms::Breakers::kMost; ++i) CHECK_FALSE(breakers.begin(name(i)));
+}
+
+TEST_CASE("a tenant whose name servers are silent keeps the key of no other tenant away") {
+  Scene scene(says(200, "{}"));
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false;
+  const auto look_up = [&](const std::string& host) -> result<std::vector<std::string>> {
+    std::unique_lock lock(mutex);
+    if (host != "localhost") changed.wait(lock, [&] { return over; });
+    return std::vector<std::string>{"127.0.0.1"};
+  };
+  auto& around = scene.around;
+  around.names = std::make_unique<BlockingPool>(around.control, around.clock, 4);
+  around.dialer = std::make_unique<http::Dialer>(around.control, around.clock, *around.names, &around.files, look_up);
+  std::vector<std::unique_ptr<kms::Reach>> reaches;
+  std::vector<Started<result<http::Reply>>> silent;
+  for (int i = 0; i < 24; ++i) {
+    auto peer = scene.peer;
+    peer.host = "silent" + std::to_string(i) + ".example";
+    reaches.push_back(kms::make_reach(around, {"v", "evil"}));
+    silent.emplace_back(scene.io, reaches.back()->http(peer, scene.message, {scene.clock->now() + 20s}));
+  }
+  scene.peer.host = "localhost";
+  CHECK(scene.ask("good").value().status == 200);
+  {
+    const std::lock_guard lock(mutex);
+    over = true;
+  }
+  changed.notify_all();
+  for (auto& one : silent) CHECK(one.get());
+}
+
 TEST_CASE("a silent server is asked again once its time has come, by one request alone") {
   Loop loop;
   kms::Breakers breakers(loop.clock);
@@ -170,7 +234,7 @@ TEST_CASE("an answer that ends too early, comes too late or is too long is an er
 TEST_CASE("what waits for a server ends with its caller") {
   Scene scene([](const Request&, Peer& peer) { peer.hang(); });
   CancelScope scope;
-  const auto reach = kms::make_reach(scene.around, "v");
+  const auto reach = kms::make_reach(scene.around, {"v"});
   Started<result<http::Reply>> asked(scene.io, reach->http(scene.peer, scene.message, {time_point::max(), &scope}));
   CHECK(eventually(scene.io, [&] { return !scene.server.requests().empty(); }));
   scope.cancel();
@@ -179,7 +243,7 @@ TEST_CASE("what waits for a server ends with its caller") {
 
 TEST_CASE("without an API server a Secret, a ConfigMap and a token are refused") {
   Scene scene(says(200, "{}"));
-  const auto reach = kms::make_reach(scene.around, "v");
+  const auto reach = kms::make_reach(scene.around, {"v"});
   const auto secret = Started<result<std::map<std::string, Secret>>>(scene.io, reach->secret("a", "b", {})).get();
   CHECK(secret.error().code == errc::failed_precondition);
   CHECK(Started<result<Secret>>(scene.io, reach->account_token("a", "b", {}, {})).get().error().code ==
@@ -188,7 +252,7 @@ TEST_CASE("without an API server a Secret, a ConfigMap and a token are refused")
 
 TEST_CASE("a small file is read, and one that is missing is told") {
   Scene scene(says(200, "{}"));
-  const auto reach = kms::make_reach(scene.around, "v");
+  const auto reach = kms::make_reach(scene.around, {"v"});
   const auto read = [&](const std::string& path) {
     return Started<result<Secret>>(scene.io, reach->file(path, {})).get();
   };

@@ -1,0 +1,42 @@
+// JSON that a stranger may have written. It is read into lists, which have no hash table: names that collide in one
+// cost the control thread nothing.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace corbd::kms {
+
+/// A value and what is below it. Its texts are wiped when it goes: an answer may have a key in it.
+class JsonAnswer {
+ public:
+  /// null for what is not JSON, is deeper than kDepth, or has more than kValues.
+  static JsonAnswer parse(std::string_view text);
+  static constexpr std::size_t kDepth = 16, kValues = 32 << 10;
+
+  JsonAnswer() = default;
+  ~JsonAnswer();
+  JsonAnswer(const JsonAnswer&) = delete;
+  JsonAnswer& operator=(const JsonAnswer&) = delete;
+  JsonAnswer(JsonAnswer&& other) noexcept = default;
+  JsonAnswer& operator=(JsonAnswer&& other) noexcept = default;
+
+  enum class Is { null, boolean, number, text, list, object };
+  Is is = Is::null;
+  std::string name;                    ///< of a member of an object
+  std::string text;                    ///< of a text
+  std::optional<std::uint64_t> count;  ///< of a number, if it is one without sign and fraction
+  std::vector<JsonAnswer> inside;      ///< of a list or object, in their order
+
+  /// Of an object: the last member of that name, as Go reads it. Null: there is none.
+  const JsonAnswer* find(std::string_view member) const;
+  /// The same at the end of a path.
+  const JsonAnswer* at(std::initializer_list<std::string_view> path) const;
+  const JsonAnswer* object_at(std::initializer_list<std::string_view> path) const;
+};
+
+}  // namespace corbd::kms
