@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/process.hpp"
+#include "corbd/core/secret.hpp"
 #include "corbd/core/sysfs.hpp"
 #include "corbd/host/mountinfo.hpp"
 #include "corbd/host/system.hpp"
@@ -230,6 +232,39 @@ std::vector<StagedAt> staged_volumes(const Host& host, const std::string& driver
   return all;
 }
 
+bool is_ceph_csi(const std::string& process) {
+  constexpr std::size_t longest = 128 << 10;
+  const auto words = read_file(process + "/cmdline", longest);
+  if (!words) return false;
+  const auto program = fs::path(words->substr(0, words->find('\0'))).filename();
+  return program == "cephcsi" && words->find("--nodeserver") != std::string::npos;
+}
+
+/// The names alone: a value may have a password.
+std::vector<std::string> proxies_of(const std::string& process) {
+  constexpr std::size_t longest = 1 << 20;
+  std::vector<std::string> found;
+  auto text = read_file(process + "/environ", longest);
+  if (!text) return found;
+  for (const char* name : {"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"}) {
+    const std::string start = std::string(name) + "=";
+    for (std::size_t at = 0; at < text->size(); at = std::min(text->find('\0', at), text->size()) + 1)
+      if (text->compare(at, start.size(), start) == 0 && text->c_str()[at + start.size()] != '\0')
+        found.push_back(name);
+  }
+  wipe(*text);
+  return found;
+}
+
+/// Of the first node plugin of ceph-csi that runs here.
+std::vector<std::string> ceph_csi_proxies(const std::string& proc) {
+  for (const auto& name : sysfs::names_in(proc)) {
+    const bool is_number = std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (is_number && is_ceph_csi(proc + "/" + name)) return proxies_of(proc + "/" + name);
+  }
+  return {};
+}
+
 /// With --root, the caller shows the host's /proc.
 result<> in_host_pids(const std::string& root) {
   if (!root.empty() || host::pid_namespace() == host::kHostPids) return {};
@@ -262,6 +297,7 @@ ForecastInputs gather(const Options& options) {
   find_other_drivers(host, options.driver, inputs.other_drivers);
   inputs.mappings = rbd::read_cluster_mapping(options.config_dir);
   inputs.kms_config = read_file(options.kms_config_dir + "/config.json", kMaxText);
+  inputs.proxies = ceph_csi_proxies(options.root + "/proc");
   ask_api_server(inputs, kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment), options.node);
   return inputs;
 }

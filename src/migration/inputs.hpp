@@ -72,6 +72,8 @@ struct ForecastInputs : doctor::Readings {
   std::vector<std::string> other_drivers;
   result<std::vector<rbd::ClusterMapping>> mappings = std::vector<rbd::ClusterMapping>();
   result<std::string> kms_config = Error{errc::not_found, "the KMS config was not read"};
+  /// Of the proxy variables of ceph-csi's own process, those that have a value: its KMS clients obey them.
+  std::vector<std::string> proxies;
   result<> api;                              ///< an error: there is no API server, or it does not answer
   std::map<std::string, VolumeFacts> facts;  ///< by volume ID
   /// Whether the driver's volumes are attached at all; asked where a VolumeAttachment is missing. An error: not known.

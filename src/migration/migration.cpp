@@ -341,12 +341,25 @@ void judge_files(const ForecastInputs& inputs, std::vector<Finding>& into) {
                     "correct it: until then no volume can be staged that is not staged yet"});
 }
 
+void judge_proxies(const ForecastInputs& inputs, std::vector<Finding>& into) {
+  if (inputs.proxies.empty() || !inputs.kms_config) return;
+  std::string names;
+  for (const auto& name : inputs.proxies) names += (names.empty() ? "" : ", ") + name;
+  into.push_back({"proxy", Grade::warning,
+                  "ceph-csi asks its KMSs through a proxy (" + names +
+                      " in its environment), and corbd asks them directly: without a way there, no stage of an "
+                      "encrypted volume gets its key",
+                  "let this node reach each server that the KMS config names, or name there a server in the cluster "
+                  "that passes the requests on"});
+}
+
 }  // namespace
 
 Forecast forecast_migration(const ForecastInputs& inputs) {
   Forecast forecast{{driver_there(inputs)}, {}};
   judge_files(inputs, forecast.node);
   judge_driver(inputs, forecast.node);
+  judge_proxies(inputs, forecast.node);
   std::ranges::move(node_findings(inputs), std::back_inserter(forecast.node));
   for (const auto& at : inputs.staged)
     if (const Case of = case_of(inputs, at); !is_empty(of)) forecast.volumes.push_back(migrated(of));

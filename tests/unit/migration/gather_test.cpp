@@ -408,3 +408,21 @@ TEST_CASE("an API server that hangs up is not asked about the next volume") {
   CHECK(inputs.facts.size() == 1);
   CHECK(std::ranges::all_of(server.requests(), [](const auto& one) { return one.target.ends_with("/pvc-1"); }));
 }
+
+TEST_CASE("the proxy variables of ceph-csi's node plugin are read by their names") {
+  const HostFolder host;
+  const auto process = [&](const std::string& pid, const std::string& words, const std::string& variables) {
+    host.put("/proc/" + pid + "/cmdline", words);
+    host.put("/proc/" + pid + "/environ", variables);
+  };
+  const auto zero = [](std::string text) {
+    std::ranges::replace(text, ' ', '\0');
+    return text;
+  };
+  process("10", zero("/usr/bin/other --nodeserver "), zero("https_proxy=http://other "));
+  process("11", zero("/usr/local/bin/cephcsi --type=rbd --controllerserver "), zero("https_proxy=http://other "));
+  CHECK(host.gathered().proxies.empty());
+  process("12", zero("/usr/local/bin/cephcsi --type=rbd --nodeserver=true "),
+          zero("A=HTTP_PROXY=x HTTP_PROXY= https_proxy=http://proxy:3128 NO_PROXY=.svc "));
+  CHECK(host.gathered().proxies == std::vector<std::string>{"https_proxy"});
+}

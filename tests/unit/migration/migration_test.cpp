@@ -596,6 +596,22 @@ TEST_CASE("a migration forecast warns about facts that are unknown because the A
   CHECK(migration_of(inputs, "attributes") == Grade::warning);
 }
 
+TEST_CASE("a migration forecast warns about a proxy that ceph-csi asks its KMSs through, where there is a KMS") {
+  auto inputs = by_kernel();
+  inputs.proxies = {"HTTPS_PROXY"};
+  const auto warned = [&] {
+    const auto forecast = forecast_migration(inputs);
+    return std::ranges::any_of(forecast.node, [](const Finding& one) {
+      return one.check == "proxy" && one.verdict == Grade::warning && one.said.find("HTTPS_PROXY") != std::string::npos;
+    });
+  };
+  CHECK_FALSE(warned());
+  inputs.kms_config = std::string("{}");
+  CHECK(warned());
+  inputs.proxies.clear();
+  CHECK_FALSE(warned());
+}
+
 TEST_CASE("both forecasts are OK for a node with nothing staged, even without API server and processes") {
   auto inputs = node();
   inputs.staged.clear();
