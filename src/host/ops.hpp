@@ -27,9 +27,8 @@ result<> mount(const std::string& device, const std::string& fstype, const std::
 result<> bind(const std::string& source, const std::string& target, bool device_node, const std::string& flags);
 result<> unmount(const std::string& target, bool sync = true);
 /// As Mounts::limit_io. A device's first limit waits until its requests in flight end. `cgroups`: the folder,
-/// /sys/fs/cgroup. kubelet may publish a volume before it has made the pod's cgroup: how long to wait for that.
-result<> limit_io(const std::string& cgroups, const std::string& pod_uid, const std::string& line,
-                  std::chrono::milliseconds waits_for_cgroup);
+/// /sys/fs/cgroup.
+result<> limit_io(const std::string& cgroups, const std::string& pod_uid, const std::string& line);
 
 /// Both work on a mounted filesystem. Only for ext2, ext3 and ext4 they read the device.
 result<Extent> extent(const std::string& device, const std::string& fstype, const std::string& target);

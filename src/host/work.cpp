@@ -84,8 +84,7 @@ result<json::object> do_tune(const json::object& request) {
 }
 
 result<json::object> do_limit_io(const json::object& request) {
-  constexpr std::chrono::seconds kWaitsForCgroup{5};
-  return done(ops::limit_io("/sys/fs/cgroup", text(request, "pod_uid"), text(request, "line"), kWaitsForCgroup));
+  return done(ops::limit_io("/sys/fs/cgroup", text(request, "pod_uid"), text(request, "line")));
 }
 
 int slot(const json::object& request) { return request.at("slot").to_number<int>(); }

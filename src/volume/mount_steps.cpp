@@ -136,12 +136,22 @@ task<result<>> MountSteps::trim(Volume& volume, std::string target) {
   co_return result<>();
 }
 
+/// kubelet may publish a volume before it has made the pod's cgroup. No helper waits for that: the cluster's other
+/// volumes need it.
 task<result<>> MountSteps::limit_io(Volume& volume, const step::LimitIo& step) {
+  constexpr std::chrono::milliseconds made_within{5000}, looks_again{500};
   const auto device = device_of(volume);
   if (!device) co_return device.error();
   const std::string line = cephcsi::io_max(step.limits, device->dev_major, device->dev_minor);
   const Until until = while_served(volume, deadline());
-  const auto limited = co_await ports_.mounts.limit_io(step.pod_uid, line, owner(volume), until);
+  const auto control = co_await asio::this_coro::executor;
+  const time_point last_look = clock_.now() + made_within;
+  auto limited = co_await ports_.mounts.limit_io(step.pod_uid, line, owner(volume), until);
+  while (!limited && limited.error().code == errc::not_found && clock_.now() < last_look) {
+    const Waited waited = co_await sleep_until(control, clock_, clock_.now() + looks_again, until.scope);
+    if (waited == Waited::cancelled) co_return wait_error(waited, "limiting the I/O of pod " + step.pod_uid);
+    limited = co_await ports_.mounts.limit_io(step.pod_uid, line, owner(volume), until);
+  }
   if (!limited && limited.error().code == errc::cancelled) co_return limited;
   volume.facts.io_limited = limited.has_value();
   if (limited)

@@ -142,6 +142,19 @@ TEST_CASE("a pod whose cgroup takes no limit has its volume without, and shows n
   CHECK(scene.world.agent.shell().status(kId)->io_limits.empty());
 }
 
+TEST_CASE("a pod whose cgroup is made after the publish began has its limit") {
+  Scene scene;
+  const auto wish = limited(scene, staged());
+  REQUIRE(scene.want(staged()) == errc::ok);
+  auto& kernel = scene.world.kernel;
+  kernel.takes_limits = false;
+  scene.world.loop().outside_in(3s, [&kernel] { kernel.takes_limits = true; });
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(kernel.mounts.size() == 2);
+  REQUIRE(kernel.io_max.contains("uid"));
+  CHECK(kernel.io_max.at("uid").contains(limit_of(scene)));
+}
+
 TEST_CASE("a pod has its volume without a limit if the cluster does not tell the limits of the image") {
   for (const auto code : {errc::unavailable, errc::permission_denied}) {
     Scene scene;

@@ -32,8 +32,8 @@ class Mounts {
   /// "ro" set on the bind.
   virtual task<result<>> bind(std::string source, std::string target, bool device_node, std::string flags,
                               HelperOwner owner, Until until) = 0;
-  /// Writes a line of io.max into the cgroup (v2) of that pod below /sys/fs/cgroup. not_found without such a cgroup,
-  /// unimplemented with cgroup v1.
+  /// Writes a line of io.max into the cgroup (v2) of that pod below /sys/fs/cgroup. not_found: kubelet has not made it
+  /// yet. failed_precondition: there are no cgroups of pods. unimplemented: cgroup v1.
   virtual task<result<>> limit_io(std::string pod_uid, std::string line, HelperOwner owner, Until until) = 0;
   /// Runs syncfs (if `sync`; this waits for the device), unmounts, and removes the empty target. in_use when busy. If
   /// nothing is mounted, it only removes the target. failed_precondition when the target holds something.

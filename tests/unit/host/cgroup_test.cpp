@@ -1,14 +1,12 @@
 // The limits of a pod's I/O, in folders as kubelet makes them.
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "ground.hpp"
 #include "ops.hpp"
 
 using namespace corbd;
 using corbd::test::Folder;
-using namespace std::chrono_literals;
 namespace ops = corbd::host::ops;
 
 namespace {
@@ -45,30 +43,47 @@ TEST_CASE("a pod's limit goes into the one of six cgroups that kubelet made for 
       "kubepods/besteffort/pod0a1b2c3d-0000-4000-8000-00000000000f");
   Cgroups cgroups;
   const std::string file = cgroups.add(place);
-  REQUIRE(ops::limit_io(cgroups.folder.path(), kUid, kLine, 0ms));
+  REQUIRE(ops::limit_io(cgroups.folder.path(), kUid, kLine));
   CHECK(line_of(file) == kLine);
 }
 
-TEST_CASE("a pod's limit waits for the cgroup that kubelet makes late") {
+TEST_CASE("a pod's cgroup is found below another cgroupRoot of kubelet's") {
+  const char* place = GENERATE("kubelet/kubepods/burstable/pod0a1b2c3d-0000-4000-8000-00000000000f",
+                               "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
+                               "kubelet-kubepods-burstable-pod0a1b2c3d_0000_4000_8000_00000000000f.slice",
+                               "a/b/kubepods/pod0a1b2c3d-0000-4000-8000-00000000000f");
   Cgroups cgroups;
-  std::thread kubelet([&] {
-    std::this_thread::sleep_for(300ms);
-    cgroups.add("kubepods/pod" + std::string(kUid));
-  });
-  const auto limited = ops::limit_io(cgroups.folder.path(), kUid, kLine, 60s);
-  kubelet.join();
-  CHECK(limited);
+  cgroups.add("system.slice/ssh.service");
+  cgroups.add("kubelet/kubepods/burstable/podother/container");
+  const std::string file = cgroups.add(place);
+  REQUIRE(ops::limit_io(cgroups.folder.path(), kUid, kLine));
+  CHECK(line_of(file) == kLine);
+}
+
+TEST_CASE("a cgroup that a pod made in its own with the name of another pod gets no limit") {
+  Cgroups cgroups;
+  const std::string inside = cgroups.add("kubepods/podother/pod" + std::string(kUid));
+  const std::string unit = cgroups.add("kubepods/x.scope/pod" + std::string(kUid));
+  CHECK(ops::limit_io(cgroups.folder.path(), kUid, kLine).error().code == errc::not_found);
+  CHECK(line_of(inside).empty());
+  CHECK(line_of(unit).empty());
+}
+
+TEST_CASE("a node whose pods have no cgroups that can be seen limits none, and nobody waits for one") {
+  Cgroups cgroups;
+  cgroups.add("system.slice/ssh.service");
+  CHECK(ops::limit_io(cgroups.folder.path(), kUid, kLine).error().code == errc::failed_precondition);
 }
 
 TEST_CASE("a pod that is gone is not found") {
   Cgroups cgroups;
   cgroups.add("kubepods/podother");
-  CHECK(ops::limit_io(cgroups.folder.path(), kUid, kLine, 0ms).error().code == errc::not_found);
+  CHECK(ops::limit_io(cgroups.folder.path(), kUid, kLine).error().code == errc::not_found);
 }
 
 TEST_CASE("a node with cgroup v1 limits no pod") {
   const Folder empty;
-  CHECK(ops::limit_io(empty.path(), kUid, kLine, 0ms).error().code == errc::unimplemented);
+  CHECK(ops::limit_io(empty.path(), kUid, kLine).error().code == errc::unimplemented);
 }
 
 TEST_CASE("a limit that the kernel refuses is an error with the line and the file") {
@@ -76,7 +91,7 @@ TEST_CASE("a limit that the kernel refuses is an error with the line and the fil
   std::filesystem::remove(cgroups.add("kubepods/pod" + std::string(kUid)));
   // Opens and takes nothing, as io.max does with a line that it does not understand.
   std::filesystem::create_symlink("/dev/full", cgroups.folder.path() + "/kubepods/pod" + kUid + "/io.max");
-  const auto limited = ops::limit_io(cgroups.folder.path(), kUid, kLine, 0ms);
+  const auto limited = ops::limit_io(cgroups.folder.path(), kUid, kLine);
   REQUIRE_FALSE(limited);
   CHECK_THAT(limited.error().text, ContainsSubstring(kLine) && ContainsSubstring("/io.max"));
 }
@@ -84,5 +99,5 @@ TEST_CASE("a limit that the kernel refuses is an error with the line and the fil
 TEST_CASE("what is not the UID of a pod is refused") {
   Cgroups cgroups;
   for (const char* uid : {"", "../x", "a/b", "a.b"})
-    CHECK(ops::limit_io(cgroups.folder.path(), uid, kLine, 0ms).error().code == errc::invalid_argument);
+    CHECK(ops::limit_io(cgroups.folder.path(), uid, kLine).error().code == errc::invalid_argument);
 }
