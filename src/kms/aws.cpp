@@ -6,6 +6,7 @@
 
 #include "corbd/core/base64.hpp"
 #include "corbd/core/text.hpp"
+#include "json_answer.hpp"
 #include "section.hpp"
 #include "service.hpp"
 #include "sigv4.hpp"
@@ -115,7 +116,8 @@ task<result<Secret>> unwrap_by(Reach& reach, Ask ask, AwsKms kms, std::string wr
 
 task<result<std::string>> wrap_by(Reach& reach, Ask ask, AwsKms kms, Secret key) {
   const std::string doing = about(ask, "wrapping");
-  json::object body{{"KeyId", kms.key}, {"Plaintext", to_base64(key.reveal())}};
+  const Secret plain(to_base64(key.reveal()));
+  json::object body{{"KeyId", kms.key}, {"Plaintext", json_view(plain)}};
   const auto blob = co_await ask_aws(reach, ask, std::move(kms), "Encrypt", std::move(body), "CiphertextBlob", doing);
   if (!blob) co_return blob.error();
   co_return to_base64(blob->reveal());

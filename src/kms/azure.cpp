@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "corbd/core/base64.hpp"
+#include "json_answer.hpp"
 #include "section.hpp"
 #include "service.hpp"
 
@@ -228,7 +229,7 @@ task<result<Stored>> fetch(Reach& reach, Ask ask) {
 
 task<result<>> store(Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t>) {
   const std::string doing = about(ask, "storing");
-  json::object value{{"value", std::string(key.reveal())}};
+  json::object value{{"value", json_view(key)}};
   std::string body = json::serialize(value);
   wipe(value);
   const auto answer = co_await ask_vault(reach, ask, "PUT", std::move(body), doing);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <boost/json/basic_parser_impl.hpp>
 
-#include "corbd/core/secret.hpp"
-
 namespace corbd::kms {
 namespace {
 

@@ -2,6 +2,7 @@
 // cost the control thread nothing.
 #pragma once
 
+#include <boost/json/string_view.hpp>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -9,7 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/core/secret.hpp"
+
 namespace corbd::kms {
+
+/// A secret for a request's JSON, which is wiped as a whole. A std::string on the way there would stay.
+inline boost::json::string_view json_view(const Secret& secret) {
+  return {secret.reveal().data(), secret.reveal().size()};
+}
 
 /// A value and what is below it. Its texts are wiped when it goes: an answer may have a key in it.
 class JsonAnswer {

@@ -5,6 +5,7 @@
 
 #include "corbd/core/base64.hpp"
 #include "corbd/core/text.hpp"
+#include "json_answer.hpp"
 #include "section.hpp"
 #include "service.hpp"
 
@@ -125,7 +126,7 @@ task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key) {
     co_return Error{errc::invalid_argument, doing +
                                                 ": Key Protect wraps only what is base64 with + and /, and ceph-csi "
                                                 "could not unwrap another form of the key: choose another key"};
-  json::object body{{"plaintext", std::string(key.reveal())}};
+  json::object body{{"plaintext", json_view(key)}};
   const auto ciphertext = co_await ask_key_protect(reach, ask, "wrap", std::move(body), "ciphertext", doing);
   if (!ciphertext) co_return ciphertext.error();
   co_return to_base64(ciphertext->reveal());

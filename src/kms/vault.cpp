@@ -108,8 +108,7 @@ http::Message request_of(std::string method, std::string target, const Secret& t
 }
 
 std::string login_body(std::string_view role, const Secret& account_token) {
-  json::object body{{"role", json::string_view(role.data(), role.size())},
-                    {"jwt", json::string_view(account_token.reveal().data(), account_token.reveal().size())}};
+  json::object body{{"role", json::string_view(role.data(), role.size())}, {"jwt", json_view(account_token)}};
   auto made = json::serialize(body);
   wipe(body);
   return made;
@@ -155,8 +154,7 @@ result<Stored> stored_in(const http::Reply& reply, bool is_v2, const std::string
 }
 
 std::string write_body(const Secret& passphrase, std::optional<std::uint64_t> version) {
-  const auto text = passphrase.reveal();
-  json::object secret{{"data", json::object{{"passphrase", json::string_view(text.data(), text.size())}}}};
+  json::object secret{{"data", json::object{{"passphrase", json_view(passphrase)}}}};
   json::object body = version ? json::object{{"options", json::object{{"cas", *version}}}, {"data", secret}} : secret;
   auto made = json::serialize(body);
   wipe(secret);
