@@ -30,7 +30,7 @@ struct Scene {
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
-    if (is_of_node(request) && has_node) return peer.answer(200, R"({"metadata":{"name":"node-1"}})");
+    if (is_of_node(request) && has_node) return peer.object(request, 200, "{}");
     const unsigned now = status;
     peer.object(
         request, now,
@@ -281,7 +281,7 @@ struct Unattached {
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
     if (request.target == "/apis/storage.k8s.io/v1/csidrivers/driver") return peer.object(request, status, driver);
-    if (is_of_node(request)) return peer.answer(200, R"({"metadata":{"name":"node-1"}})");
+    if (is_of_node(request)) return peer.object(request, 200, "{}");
     peer.absent(request);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};

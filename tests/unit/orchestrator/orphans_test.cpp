@@ -17,7 +17,7 @@ struct Scene {
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
-    if (request.target.find("/nodes/") != request.target.npos) return peer.answer(200, R"({"metadata":{"name":"n"}})");
+    if (request.target.find("/nodes/") != request.target.npos) return peer.object(request, 200, "{}");
     if (!attached) return peer.absent(request);
     peer.object(
         request, 200,
@@ -182,7 +182,7 @@ TEST_CASE("a volume whose unstage is under way is neither looked up nor unstaged
   volume.attachment_uid = "u";
   BlockingPool pool(loop.control(), loop.clock, 1);
   ApiServer server([](const ApiServer::Request& request, ApiServer::Peer& peer) {
-    if (request.target.find("/nodes/") != request.target.npos) return peer.answer(200, R"({"metadata":{"name":"n"}})");
+    if (request.target.find("/nodes/") != request.target.npos) return peer.object(request, 200, "{}");
     peer.absent(request);
   });
   kube::Api api(loop.control(), loop.clock, pool, server.access());
