@@ -118,6 +118,8 @@ result<Claim> decode(std::string_view text) {
     if (!claim.target.starts_with('/') || claim.volume.external_id.empty())
       return Error{errc::state_corrupt, "it names no target, or no volume"};
     return claim;
+  } catch (const std::bad_alloc&) {
+    return Error{errc::unavailable, "no memory to read a claim"};
   } catch (const std::exception& wrong) {
     return Error{errc::state_corrupt,
                  std::string("a part of the claim is missing, or of another kind: ") + wrong.what()};

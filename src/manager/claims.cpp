@@ -41,9 +41,10 @@ class ClaimFiles final : public Claims {
     Loaded loaded;
     std::error_code failed;
     // A .tmp file may be another process's, which writes it now.
-    for (const auto& entry : std::filesystem::directory_iterator(folder, failed))
-      if (entry.path().extension() == ".json")
-        if (auto read = load_one(entry.path(), loaded); !read) return read.error();
+    for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end;
+         entry.increment(failed))
+      if (entry->path().extension() == ".json")
+        if (auto read = load_one(entry->path(), loaded); !read) return read.error();
     if (failed) return Error{errc::unavailable, "listing " + folder + ": " + failed.message()};
     std::ranges::sort(loaded.claims, {}, &Claim::target);
     return loaded;
@@ -61,6 +62,7 @@ class ClaimFiles final : public Claims {
     if (claim.error().code == errc::state_newer)
       return Error{errc::state_newer, path + " was written by a newer version (" + claim.error().text +
                                           "): use that version, or unmount with it first"};
+    if (claim.error().code != errc::state_corrupt) return with_context(path, claim.error());
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const std::string aside =
         path + ".corrupt-" + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());

@@ -267,6 +267,8 @@ result<Record> decode(std::string_view bytes) {
     if (file.at("crc32c").to_number<std::uint32_t>() != crc32c(json::serialize(body)))
       return Error{errc::state_corrupt, "the record's sum is wrong"};
     return record_of(body);
+  } catch (const std::bad_alloc&) {
+    return Error{errc::unavailable, "no memory to read a record"};
   } catch (const std::exception& failed) {
     return Error{errc::state_corrupt, std::string("not a record: ") + failed.what()};
   }

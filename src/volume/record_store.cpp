@@ -118,27 +118,35 @@ class Files final : public RecordStore {
   static result<Loaded> load_all(const std::string& records, const std::string& keys) {
     if (auto made = make_folder(records, 0700); !made) return made.error();
     if (auto made = make_folder(keys, 0700); !made) return made.error();
+    const auto files = list(records);
+    if (!files) return files.error();
     Loaded loaded;
-    std::error_code failed, ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(records, failed)) {
-      if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), ignored);
-      if (entry.path().extension() == ".busy" &&
-          !std::filesystem::exists(std::filesystem::path(entry.path()).replace_extension(".json"), ignored))
-        remove_busy_file(entry.path());
-      if (entry.path().extension() == ".json")
-        if (auto read = load_one(entry.path(), keys, loaded); !read) return read.error();
+    std::error_code ignored;
+    for (const auto& path : *files) {
+      if (path.extension() == ".tmp") std::filesystem::remove(path, ignored);
+      if (path.extension() == ".busy" &&
+          !std::filesystem::exists(std::filesystem::path(path).replace_extension(".json"), ignored))
+        remove_busy_file(path);
+      if (path.extension() == ".json")
+        if (auto read = load_one(path, keys, loaded); !read) return read.error();
     }
-    if (failed) return Error{errc::unavailable, "listing " + records + ": " + failed.message()};
     return loaded;
   }
 
+  /// Fails wherever load_all() would: whoever peeks means to load later, and must learn it before anything is given to
+  /// him. What the agent that serves removes meanwhile is none.
   static result<std::vector<Record>> peek_at_all(const std::string& records) {
+    const auto files = list(records);
+    if (!files) return files.error();
     std::vector<Record> all;
-    std::error_code failed;
-    for (const auto& entry : std::filesystem::directory_iterator(records, failed))
-      if (entry.path().extension() == ".json")
-        if (auto record = read(entry.path())) all.push_back(std::move(*record));
-    if (failed) return Error{errc::unavailable, "listing " + records + ": " + failed.message()};
+    for (const auto& path : *files) {
+      if (path.extension() != ".json") continue;
+      auto record = read(path);
+      if (record)
+        all.push_back(std::move(*record));
+      else if (!may_be_left_out(record.error()) && record.error().code != errc::not_found)
+        return unreadable(record.error());
+    }
     return all;
   }
 
@@ -155,10 +163,34 @@ class Files final : public RecordStore {
     return there ? there->user : std::string();
   }
 
+  static result<std::vector<std::filesystem::path>> list(const std::string& folder) {
+    std::vector<std::filesystem::path> found;
+    std::error_code failed;
+    for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end;
+         entry.increment(failed))
+      found.push_back(entry->path());
+    if (failed) return Error{errc::unavailable, "listing " + folder + ": " + failed.message()};
+    return found;
+  }
+
+  /// Without it an agent serves the other volumes. Any other error may pass, and hides the only thing that knows of a
+  /// device in use.
+  static bool may_be_left_out(const Error& why) {
+    return why.code == errc::state_newer || why.code == errc::state_corrupt;
+  }
+
+  static Error unreadable(const Error& why) {
+    return {why.code, "cannot read a volume's record: " + why.text +
+                          ": nothing is served before every record is read; start the agent again when the file can "
+                          "be read"};
+  }
+
   static result<Record> read(const std::string& path) {
     auto bytes = read_file(path, kMaxRecordBytes);
     if (!bytes) return bytes.error();
-    return decode(*bytes);
+    auto record = decode(*bytes);
+    if (!record && !may_be_left_out(record.error())) return with_context(path, record.error());
+    return record;
   }
 
   /// What save_with_key() had begun. An older version reads the key file alone.
@@ -169,8 +201,7 @@ class Files final : public RecordStore {
       static_cast<void>(remove_durably(path + kNext));
   }
 
-  /// Sets aside only what is proven corrupt. A record that cannot be read now may be the only thing that knows of a
-  /// device in use.
+  /// Sets aside only what is proven corrupt.
   static result<> load_one(const std::string& path, const std::string& keys, Loaded& loaded) {
     auto record = read(path);
     if (record) {
@@ -179,14 +210,11 @@ class Files final : public RecordStore {
       return {};
     }
     const Error& why = record.error();
+    if (!may_be_left_out(why)) return unreadable(why);
     if (why.code == errc::state_newer) {
       loaded.newer.push_back(path);
       return {};
     }
-    if (why.code != errc::state_corrupt)
-      return Error{why.code, "cannot read a volume's record: " + why.text +
-                                 ": nothing is served before every record is read; start the agent again when the "
-                                 "file can be read"};
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     const std::string aside =
         path + ".corrupt-" + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());

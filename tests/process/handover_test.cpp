@@ -159,6 +159,25 @@ TEST_CASE("an agent in reserve serves once no other does, and the dead agent's p
   CHECK(lives(first.pid()));
 }
 
+TEST_CASE("an agent serves on beside a next one that cannot read a record") {
+  const Ground ground;
+  Agent first(ground, handed_over("pod-1"));
+  REQUIRE(first.answers());
+  const std::string unreadable = ground.at("state/volumes/unreadable.json");
+  REQUIRE(std::filesystem::create_directory(unreadable));
+  {
+    Agent second(ground, handed_over("pod-2"));
+    CHECK(second.ended() == 1);
+    CHECK_THAT(second.log(), ContainsSubstring(unreadable));
+    CHECK(first.answers());
+    CHECK(holds_lock(ground, first));
+  }
+  REQUIRE(std::filesystem::remove(unreadable));
+  Agent third(ground, handed_over("pod-3"));
+  REQUIRE(eventually([&] { return holds_lock(ground, third); }));
+  CHECK(third.answers());
+}
+
 TEST_CASE("a restarted container of a pod in reserve stays in reserve") {
   const bool kept = GENERATE(false, true);
   const Ground ground;

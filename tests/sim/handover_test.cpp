@@ -121,6 +121,21 @@ bool survives_undo(int at) {
 }
 
 }  // namespace
+TEST_CASE("a next agent that cannot read a record is refused before anything is given to it") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  first.disk.unreadable_record = true;
+  Handover there(first, second);
+  node.go_on(there);
+  CHECK(there.refused);
+  CHECK_FALSE(there.lock_said);
+  node.write_all();
+  loop.advance(1s);
+  CHECK(first.kernel.devices.front().requests.empty());
+  CHECK(first.kernel.deaths == 0);
+}
+
 
 TEST_CASE("a next agent that is told to end before any of its calls leaves the devices to its predecessor unnoticed") {
   int at = 1;

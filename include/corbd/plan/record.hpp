@@ -96,7 +96,8 @@ bool is_at(const Record& record, const std::string& path);
 
 /// The file's bytes: {"version","crc32c","record"}; the sum is over the serialized record. Never a secret.
 std::string encode(const Record& record);
-/// state_corrupt for what is not ours or has the wrong sum, state_newer for a later version.
+/// state_corrupt for what is not ours or has the wrong sum, state_newer for a later version. unavailable: there is no
+/// memory to read it.
 result<Record> decode(std::string_view bytes);
 
 }  // namespace corbd::plan

@@ -24,7 +24,7 @@ class RecordStore {
  public:
   virtual ~RecordStore() = default;
   virtual task<result<Loaded>> load() = 0;
-  /// Beside the agent that writes them: those that can be read. It changes nothing.
+  /// Beside the agent that writes them. It changes nothing, and fails where load() would.
   virtual task<result<std::vector<Record>>> peek() = 0;
   /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version wrote the record,
   /// which stays.

@@ -13,9 +13,13 @@ void look_at_lock(World& world, const char* what) {
 class Store final : public volume::RecordStore {
  public:
   explicit Store(World& world) : world_(world) {}
-  task<result<std::vector<plan::Record>>> peek() override { co_return world_.disk.records; }
+  task<result<std::vector<plan::Record>>> peek() override {
+    if (world_.disk.unreadable_record) co_return Error{errc::unavailable, "a record cannot be read"};
+    co_return world_.disk.records;
+  }
   task<result<volume::Loaded>> load() override {
     look_at_lock(world_, "read");
+    if (world_.disk.unreadable_record) co_return Error{errc::unavailable, "a record cannot be read"};
     volume::Loaded loaded;
     for (const auto& record : world_.disk.records) {
       const bool newer = world_.disk.newer_records.contains(record.volume_id),

@@ -38,6 +38,8 @@ class Disk {
   std::set<std::string> clusters{"lab"};  ///< names in config.json: all of the one cluster
   std::vector<image::Place> mapped;       ///< in cluster-mapping.json, for every volume
   cephcsi::ReadPolicy reads;              ///< as config.json wishes them
+  std::string reads_unknown;              ///< why they cannot be told yet
+  bool unreadable_record = false;         ///< a file of a record cannot be read now
   std::map<std::string, kms::Kind> kms{{"default", kms::Kind::shared},
                                        {"own", kms::Kind::wrapped},
                                        {"kept", kms::Kind::stored},

@@ -69,6 +69,21 @@ TEST_CASE("a peek at the records leaves half-written, corrupt and orphaned files
   for (const char* name : {"half.json.tmp", "torn.json", "alone.busy"}) CHECK(std::filesystem::exists(records + name));
 }
 
+TEST_CASE("a peek at the records fails at a record that cannot be read, and skips a newer version's") {
+  Disk kept;
+  REQUIRE(kept.run(kept.store->save(test::sample_record())));
+  const std::string records = kept.folder.path() + "/volumes/";
+  REQUIRE(write_durably(records + "new.json", R"({"version":99})", 0600));
+  const auto seen = kept.run(kept.store->peek());
+  REQUIRE(seen);
+  CHECK(seen->size() == 1);
+  REQUIRE(std::filesystem::create_directory(records + "unreadable.json"));
+  const auto failed = kept.run(kept.store->peek());
+  REQUIRE_FALSE(failed);
+  CHECK(failed.error().code == errc::unavailable);
+  CHECK_THAT(failed.error().text, ContainsSubstring(records + "unreadable.json"));
+}
+
 TEST_CASE("loading sets a corrupt record aside, leaves a newer version's record in place, and reads the others") {
   Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
