@@ -11,6 +11,10 @@ using handover::Word;
 
 // The predecessor has given it up by then, and goes on with the next volume.
 constexpr std::chrono::seconds kServesWithin{30};
+// The predecessor waits twice as long for everything that this agent does with the lock. A file that is late is written
+// when its image is opened.
+constexpr std::chrono::seconds kRecordsWithin{5};
+const failpoint::Places kTakeoverPlaces({"takeover.records"});
 
 }  // namespace
 
@@ -99,6 +103,9 @@ task<result<>> Takeover::take_lock_and_records() {
   if (const auto noted = co_await parts_.files.run(std::move(note), {}, "noting who has the lock"); !noted)
     log::warning("handover.lock_not_noted", {{"error", noted.error().text}});
   co_await parts_.clusters.look_at_before(false);
+  // While the predecessor serves still: opening an image would otherwise write it within that device's stall.
+  co_await parts_.clusters.record_prepared({clock_.now() + kRecordsWithin});
+  if (auto stopped = failpoint::hit("takeover.records"); !stopped) co_return stopped;
   co_return co_await parts_.shell.start();
 }
 

@@ -135,6 +135,7 @@ class Clusters final : public image::Clusters {
     return connections_->prepare(std::move(access), images, until);
   }
   void retire(const image::Access& access) override { connections_->retire(access); }
+  task<> record_prepared(Until until) override { return connections_->record_prepared(until); }
   std::optional<std::string> cannot_fence(const image::Access& access) const override {
     return connections_->cannot_fence(access);
   }

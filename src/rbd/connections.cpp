@@ -61,7 +61,7 @@ Group& Connections::group_for(const image::Access& access) {
     if (group->access == access) return *group;
   auto& threads = threads_[access.cluster_id];
   if (!threads) threads = std::make_unique<ClusterThreads>(control_, clock_, access.cluster_id);
-  auto made = std::make_unique<Group>();
+  auto made = std::make_shared<Group>();
   made->access = access;
   made->threads = threads.get();
   return *groups_.emplace_back(std::move(made));
@@ -184,7 +184,7 @@ task<result<>> Connections::connect_and_add(Group& group) {
   connection->fsid = made->fsid;
   connection->uuid = make_uuid();
   connection->addresses = made->addresses;
-  connection->group = &group;
+  connection->group = group;
   connection->node_fenced = made->node_fenced;
   connection->map_after = began;
   connection->on_blocklisted = [this, control = control_, alive = std::weak_ptr<char>(alive_)] {
@@ -209,14 +209,8 @@ task<result<>> Connections::connect_and_add(Group& group) {
 // I5: the addresses are durable before an image is opened for writing through the connection. Until then it can leave
 // nothing behind, and whoever comes after it need not know of it.
 task<result<>> Connections::record(const Lease& lease, Until until) {
-  if (!lease->recording) {
-    if (lease->recorded) co_return result<>();
-    lease->recording = std::make_shared<Attempt>(control_, clock_);
-    if (!gate_.spawn(record_one(Lease(*this, lease.connection()), lease->recording))) {
-      lease->recording.reset();
-      co_return Error{errc::cancelled, "the agent is leaving"};
-    }
-  }
+  if (lease->recorded && !lease->recording) co_return result<>();
+  if (!start_recording(lease)) co_return Error{errc::cancelled, "the agent is leaving"};
   const auto attempt = lease->recording;
   const Waited how = co_await attempt->done.wait(until);
   if (how != Waited::ready) co_return wait_error(how, "the addresses of a Ceph client to be written");

@@ -145,6 +145,8 @@ class Connections {
   task<result<image::OwnClients>> end_refused(Lease lease, Until until);
   /// Before an image is opened for writing on the connection: its file is there, so that a later start fences it.
   task<result<>> record(const Lease& lease, Until until);
+  /// image::Clusters::record_prepared.
+  task<> record_prepared(Until until);
   /// The connection has the OSD map of the last fencing.
   task<result<>> await_map(const Lease& lease, Until until);
   /// unavailable as long as a dead incarnation of that cluster is not fenced.

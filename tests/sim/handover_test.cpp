@@ -136,6 +136,26 @@ TEST_CASE("a next agent that cannot read a record is refused before anything is 
   CHECK(first.kernel.deaths == 0);
 }
 
+TEST_CASE("a next agent that was refused, told to end or killed before it had the lock leaves no client to fence") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  const auto recorded = first.agent.node.recorded;
+  std::list<Handover> tries;
+  for (int i = 0; i < 3; ++i) {
+    Handover& there = tries.emplace_back(first, second);
+    there.begin();
+    loop.advance(std::chrono::milliseconds(2 + i));
+    CHECK_FALSE(there.lock_said);
+    there.end(true);
+    second.agent.kill(true);
+    loop.advance(1s);
+    CHECK(there.refused);
+  }
+  CHECK(first.agent.node.recorded == recorded);
+  for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
+}
+
 
 TEST_CASE("a next agent that is told to end before any of its calls leaves the devices to its predecessor unnoticed") {
   int at = 1;

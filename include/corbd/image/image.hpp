@@ -166,13 +166,17 @@ class Clusters {
   /// An option of Ceph as the connection has it: from ceph.conf, from the cluster (`ceph config`), or from the access.
   /// Empty: it is not set, or not known.
   virtual task<result<std::string>> setting(Access, std::string /*name*/, Until) { co_return std::string(); }
-  /// Makes connections that have room for so many images, so that open() need not.
+  /// Makes connections that have room for so many images, so that open() need not. They leave nothing behind: whoever
+  /// prepares may never serve.
   virtual task<result<>> prepare(Access, std::size_t /*images*/, Until) { co_return result<>(); }
   /// Nothing begins on its connections any more: each ends with its last image, and whoever comes next gets a new one.
   virtual void retire(const Access&) {}
   /// Why a user whose connection was made may not fence dead clients, and the way out. Nothing: it may, as far as the
   /// monitors say.
   virtual std::optional<std::string> cannot_fence(const Access&) const { return std::nullopt; }
+  /// Whoever prepared is about to serve, and alone writes into the state directory from now on: what open() would write
+  /// about each of its connections is written now.
+  virtual task<> record_prepared(Until) { co_return; }
   /// Of an agent that began beside another one, which gives it its images one by one: reads again which clients that
   /// one has. As long as it has not `ended`, a client of it counts as ended for each image that it has closed: its lock
   /// may be broken, and nobody fences it.

@@ -185,9 +185,10 @@ void Agent::begin_beside() {
   begin();
 }
 
-task<result<>> Agent::acquire_state() {
+task<result<>> Agent::acquire_state(bool prepared) {
   node.has_lock = this;
-  return life_->shell->start();
+  if (prepared) co_await life_->clusters->record_prepared({});
+  co_return co_await life_->shell->start();
 }
 
 void Agent::look_at_before(bool ended) {
@@ -379,6 +380,7 @@ result<> Agent::admits_to_monitors(const image::Access& access) const {
 
 result<> Agent::record(const std::string& client) {
   if (node.recorded.contains(client)) return {};
+  if (node.has_lock != this) world_.broke("a client was noted for fencing by an agent that may write nothing yet");
   const auto state = world_.disk.state;
   if (state != Disk::State::good && (state == Disk::State::read_only || world_.disk.spares-- <= 0))
     return Error{errc::state_write, "writing the incarnation: the disk takes nothing"};

@@ -126,7 +126,8 @@ class Clusters final : public image::Clusters {
             return Error{errc::failed_precondition,
                          "image " + key.text() + " is the mirror of another cluster's image"};
           const std::uint64_t hidden = options.despite_dirty_cache ? FakeImage::kDirtyCache : 0;
-          if (auto refused = image::refuse({found->features & ~hidden, 0}, !options.read_only, "image " + key.text()))
+          if (auto refused = image::refuse({found->features & ~hidden, 0},
+                                           !options.read_only || options.refuse_as_writer, "image " + key.text()))
             return *std::move(refused);
           *place = std::make_unique<FakeOpened>(world, *found, by, options);
           return {};
@@ -135,6 +136,13 @@ class Clusters final : public image::Clusters {
     co_return std::move(*opened);
   }
 
+  task<result<>> prepare(image::Access access, std::size_t, Until) override {
+    co_return world_.agent.admits(world_.agent.connection(), access);
+  }
+  task<> record_prepared(Until) override {
+    if (const std::string by = world_.agent.connection(); !by.empty()) static_cast<void>(world_.agent.record(by));
+    co_return;
+  }
   std::optional<std::string> cannot_fence(const image::Access&) const override { return world_.cluster.cannot_fence; }
 
   task<> look_at_before(bool ended) override {

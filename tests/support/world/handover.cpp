@@ -214,7 +214,7 @@ task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
       next.agent.look_at_before(false);
       [[fallthrough]];
     case Do::load_records: {
-      const auto read = co_await next.agent.acquire_state();
+      const auto read = co_await next.agent.acquire_state(action.what == Do::take_lock);
       if (!read) co_return lifecycle::Done{read.error().code};
       break;
     }

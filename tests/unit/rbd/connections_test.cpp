@@ -256,11 +256,19 @@ void before_ends(Scene& scene) {
                 }(*scene.connections))
       .get();
 }
+void records_prepared(Scene& scene) {
+  Started<bool>(scene.loop.io,
+                [](Connections& of) -> task<bool> {
+                  co_await of.record_prepared({});
+                  co_return true;
+                }(*scene.connections))
+      .get();
+}
 }  // namespace
 
 TEST_CASE(
-    "a next agent opens connections for its predecessor's images early, and keeps them until the predecessor has "
-    "ended") {
+    "a next agent makes connections for its predecessor's images early, writes their files only with the lock, and "
+    "keeps them until the predecessor has ended") {
   Scene scene;
   scene.connections = std::make_unique<Connections>(
       scene.loop.control(), scene.loop.clock, scene.files,
@@ -278,9 +286,13 @@ TEST_CASE(
     CHECK(scene.dialled == 3);
   }
   const auto files = [&] { return rbd::load_incarnations(scene.folder.path(), 0, "")->all.size(); };
+  CHECK(files() == 0);
+  records_prepared(scene);
   CHECK(files() == 3);
   before_ends(scene);
   CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
+}
+
 }
 
 TEST_CASE("when all connections are full, an image goes to the one with the fewest images") {
