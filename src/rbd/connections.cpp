@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::chrono::seconds kFencedStands{5};
 constexpr std::chrono::milliseconds kLookAtShuts{10};
+// A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back sooner.
+constexpr std::chrono::minutes kIdleFor{10}, kLookAtIdle{1};
 
 }  // namespace
 
@@ -52,19 +54,26 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
   renew_noted();
 }
 
+Connections::~Connections() {
+  clock_.cancel(idle_timer_);
+  // A group and its connections hold each other.
+  for (const auto& group : groups_) group->serving.clear();
+}
+
 std::int64_t Connections::wall_seconds() const {
   return std::chrono::duration_cast<std::chrono::seconds>(clock_.wall().time_since_epoch()).count();
 }
 
-Group& Connections::group_for(const image::Access& access) {
+std::shared_ptr<Group> Connections::group_for(const image::Access& access) {
   for (auto& group : groups_)
-    if (group->access == access) return *group;
+    if (group->access == access) return group;
   auto& threads = threads_[access.cluster_id];
   if (!threads) threads = std::make_unique<ClusterThreads>(control_, clock_, access.cluster_id);
   auto made = std::make_shared<Group>();
   made->access = access;
   made->threads = threads.get();
-  return *groups_.emplace_back(std::move(made));
+  look_at_idle_later();
+  return groups_.emplace_back(std::move(made));
 }
 
 // Idle connections of a replaced key go now, the others when their last image is closed. None goes before the new key
@@ -132,15 +141,17 @@ void Connections::drop_node_fenced(Group& group) {
 
 task<result<Lease>> Connections::lease(image::Access access, Need need, Until until) {
   if (leaving_) co_return Error{errc::cancelled, "the agent is leaving: no new use of " + cluster_text(access)};
-  Group& group = group_for(access);
-  group.outdated = false;
   for (;;) {
+    // An empty one may have gone while this waited.
+    const auto held = group_for(access);
+    Group& group = *held;
+    group.outdated = false;
     drop_blocklisted();
     if (auto found = choose(group, need)) co_return Lease(*this, std::move(found));
     if (need != Need::monitors && group.node_fenced && clock_.now() < group.node_fenced->second)
       co_return group.node_fenced->first;
     if (need != Need::monitors) drop_node_fenced(group);
-    start_connecting(group);
+    start_connecting(held);
     const auto attempt = group.connecting;
     const Waited how = co_await attempt->done.wait(until);
     if (how == Waited::deadline)
@@ -153,17 +164,18 @@ task<result<Lease>> Connections::lease(image::Access access, Need need, Until un
   }
 }
 
-void Connections::start_connecting(Group& group) {
-  if (group.connecting) return;
-  group.connecting = std::make_shared<Attempt>(control_, clock_);
-  if (!gate_.spawn(connect_one(group, group.connecting))) {
-    group.connecting->failed = Error{errc::cancelled, "the agent is leaving"};
-    group.connecting->done.set();
+void Connections::start_connecting(const std::shared_ptr<Group>& group) {
+  if (group->connecting) return;
+  group->connecting = std::make_shared<Attempt>(control_, clock_);
+  if (!gate_.spawn(connect_one(group, group->connecting))) {
+    group->connecting->failed = Error{errc::cancelled, "the agent is leaving"};
+    group->connecting->done.set();
   }
 }
 
-task<> Connections::connect_one(Group& group, std::shared_ptr<Attempt> attempt) {
-  auto made = co_await connect_and_add(group);
+task<> Connections::connect_one(std::shared_ptr<Group> held, std::shared_ptr<Attempt> attempt) {
+  Group& group = *held;
+  auto made = co_await connect_and_add(held);
   if (!made) attempt->failed = made.error();
   group.node_fenced.reset();
   for (const auto& connection : group.serving)
@@ -173,11 +185,11 @@ task<> Connections::connect_one(Group& group, std::shared_ptr<Attempt> attempt) 
   attempt->done.set();
 }
 
-task<result<>> Connections::connect_and_add(Group& group) {
+task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
   const auto began = fencings_;
-  auto job = [dial = dial_, access = group.access, timeout = config_.mon_timeout] { return dial(access, timeout); };
-  auto made =
-      co_await group.threads->cluster.call_to_end(gate_, std::move(job), "connecting to " + cluster_text(group.access));
+  auto job = [dial = dial_, access = group->access, timeout = config_.mon_timeout] { return dial(access, timeout); };
+  auto made = co_await group->threads->cluster.call_to_end(gate_, std::move(job),
+                                                           "connecting to " + cluster_text(group->access));
   if (!made) co_return made.error();
   const auto connection = std::make_shared<Connection>();
   connection->cluster = made->cluster;
@@ -192,17 +204,18 @@ task<result<>> Connections::connect_and_add(Group& group) {
       if (!alive.expired()) drop_blocklisted();
     });
   };
-  incarnations_.add({Incarnation::State::live, connection->uuid, made->fsid, group.access.cluster_id, made->addresses});
-  group.serving.push_back(connection);
-  if (std::exchange(group.cannot_fence, made->cannot_fence) != made->cannot_fence && made->cannot_fence)
-    log::warning("cluster.cannot_fence", {{"cluster", group.access.cluster_id}, {"why", *made->cannot_fence}});
-  outdate_others(group);
+  incarnations_.add(
+      {Incarnation::State::live, connection->uuid, made->fsid, group->access.cluster_id, made->addresses});
+  group->serving.push_back(connection);
+  if (std::exchange(group->cannot_fence, made->cannot_fence) != made->cannot_fence && made->cannot_fence)
+    log::warning("cluster.cannot_fence", {{"cluster", group->access.cluster_id}, {"why", *made->cannot_fence}});
+  outdate_others(*group);
   look_again();
-  log::info("cluster.connected", {{"cluster", group.access.cluster_id},
+  log::info("cluster.connected", {{"cluster", group->access.cluster_id},
                                   {"fsid", connection->fsid},
-                                  {"user", group.access.user},
+                                  {"user", group->access.user},
                                   {"address", connection->addresses.front()},
-                                  {"connections", group.serving.size()}});
+                                  {"connections", group->serving.size()}});
   co_return result<>();
 }
 
@@ -216,6 +229,25 @@ task<result<>> Connections::record(const Lease& lease, Until until) {
   if (how != Waited::ready) co_return wait_error(how, "the addresses of a Ceph client to be written");
   if (attempt->failed) co_return *attempt->failed;
   co_return result<>();
+}
+
+/// False: the agent is leaving.
+bool Connections::start_recording(const Lease& lease) {
+  if (lease->recording || lease->recorded) return true;
+  lease->recording = std::make_shared<Attempt>(control_, clock_);
+  const bool started = gate_.spawn(record_one(Lease(*this, lease.connection()), lease->recording));
+  if (!started) lease->recording.reset();
+  return started;
+}
+
+/// All at once. A file that cannot be written is tried again, and reported, when an image is opened.
+task<> Connections::record_prepared(Until until) {
+  std::vector<Lease> all;
+  for (const auto& group : groups_)
+    for (const auto& connection : group->serving)
+      if (!connection->node_fenced) all.emplace_back(*this, connection);
+  for (const auto& one : all) static_cast<void>(start_recording(one));
+  for (const auto& one : all) static_cast<void>(co_await record(one, until));
 }
 
 task<> Connections::record_one(Lease lease, std::shared_ptr<Attempt> attempt) {
@@ -281,16 +313,52 @@ void Connections::drop_blocklisted() {
   }
 }
 
-// One idle connection stays for the next image, and all of them while images are on their way. None stays when we
-// leave, or when the key was replaced.
+// One idle connection stays for the access's next image (look_at_idle), and all of them while images are on their way.
+// None stays when we leave, or when the key was replaced.
 void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   if (connection->users > 0 || connection->cluster == nullptr) return;
+  connection->idle_since = clock_.now();
   auto& serving = connection->group->serving;
   const bool spare = !connection->dropped && !connection->retired && !connection->node_fenced && !leaving_ &&
                      !connection->group->outdated && (serving.size() <= 1 || config_.beside);
-  if (spare) return;
+  if (spare) return look_at_idle_later();
   std::erase(serving, connection);
   shuts_.spawn(shut(std::move(connection)));
+}
+
+void Connections::look_at_idle_later() {
+  if (idle_timer_ != 0 || leaving_) return;
+  idle_timer_ = clock_.schedule(clock_.now() + kLookAtIdle, [this] {
+    idle_timer_ = 0;
+    look_at_idle();
+  });
+}
+
+/// Accesses come and go with their volumes: each tenant may have a user of its own. So an access keeps its idle
+/// connection for ten minutes. Of each cluster the one that was used last stays, for a quick next stage.
+void Connections::look_at_idle() {
+  if (leaving_) return;
+  std::map<std::string, std::shared_ptr<Connection>> last;
+  std::vector<std::shared_ptr<Connection>> idle;
+  for (const auto& group : groups_)
+    for (const auto& connection : group->serving) {
+      if (connection->users > 0) continue;
+      idle.push_back(connection);
+      auto& newest = last[group->access.cluster_id];
+      if (!newest || newest->idle_since <= connection->idle_since) newest = connection;
+    }
+  bool again = false;
+  for (const auto& connection : config_.beside ? std::vector<std::shared_ptr<Connection>>() : idle) {
+    if (last[connection->group->access.cluster_id] == connection) continue;
+    again = true;
+    if (clock_.now() - connection->idle_since < kIdleFor) continue;
+    std::erase(connection->group->serving, connection);
+    shuts_.spawn(shut(connection));
+  }
+  std::erase_if(groups_,
+                [](const auto& group) { return group->serving.empty() && !group->connecting && !group->fencing; });
+  again |= std::ranges::any_of(groups_, [](const auto& group) { return group->serving.empty(); });
+  if (again || config_.beside) look_at_idle_later();
 }
 
 // After this its operations are over. If all images were closed well, or none could be written, the incarnation needs
@@ -331,8 +399,6 @@ task<result<>> Connections::prepare(image::Access access, std::size_t images, Un
     if (!lease_of_one) co_return lease_of_one.error();
     held.push_back(std::move(*lease_of_one));
   }
-  for (const auto& lease_of_one : held)
-    if (auto recorded = co_await record(lease_of_one, until); !recorded) co_return recorded;
   co_return result<>();
 }
 

@@ -31,8 +31,9 @@ struct Connection {
   rados_t cluster = nullptr;
   std::string fsid, uuid;
   std::vector<std::string> addresses;
-  Group* group = nullptr;
+  std::shared_ptr<Group> group;
   std::size_t users = 0;        ///< open images and calls
+  time_point idle_since{};      ///< while it has no user
   std::uint64_t map_after = 0;  ///< it has the OSD map of the fencing with this number
   bool dropped = false;         ///< takes no new image
   bool retired = false;         ///< the same, because another client may do better: it ends with its last image
@@ -128,6 +129,7 @@ class Connections {
  public:
   /// `files` is for the incarnation files. A cluster's calls have threads of their own.
   Connections(executor control, Clock& clock, BlockingPool& files, Config config, Dial dial = &connect);
+  ~Connections();
 
   /// For an image, a connection that has room. For monitors, any living one, even if the cluster has fenced this node;
   /// otherwise node_fenced then.
@@ -173,13 +175,14 @@ class Connections {
 
  private:
   friend class Lease;
-  Group& group_for(const image::Access& access);
+  std::shared_ptr<Group> group_for(const image::Access& access);
   void outdate_others(const Group& newer);
   std::shared_ptr<Connection> choose(Group& group, Need need);
   void drop_node_fenced(Group& group);
-  void start_connecting(Group& group);
-  task<> connect_one(Group& group, std::shared_ptr<Attempt> attempt);
-  task<result<>> connect_and_add(Group& group);
+  void start_connecting(const std::shared_ptr<Group>& group);
+  task<> connect_one(std::shared_ptr<Group> group, std::shared_ptr<Attempt> attempt);
+  task<result<>> connect_and_add(std::shared_ptr<Group> group);
+  bool start_recording(const Lease& lease);
   task<> record_one(Lease lease, std::shared_ptr<Attempt> attempt);
   task<> refill_spares();
   void drop_refused(const image::Blocklist& now);
@@ -207,6 +210,8 @@ class Connections {
   std::vector<std::shared_ptr<Connection>> take_blocklisted();
   void leave(const std::shared_ptr<Connection>& connection);
   void retire_if_idle(std::shared_ptr<Connection> connection);
+  void look_at_idle_later();
+  void look_at_idle();
   task<> shut(std::shared_ptr<Connection> connection);
   std::int64_t wall_seconds() const;
 
@@ -220,7 +225,8 @@ class Connections {
   Incarnations incarnations_;
   std::optional<Error> unreadable_;  ///< of the incarnation files: we do not know whom to fence
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
-  std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<std::shared_ptr<Group>> groups_;
+  Clock::TimerId idle_timer_ = 0;
   std::set<std::string> ending_;  ///< clients that may have written, serve no more and are not shut yet, by uuid
   std::vector<ShortEntry> short_entries_;
   std::set<std::string> renewing_;                        ///< clusters, by fsid

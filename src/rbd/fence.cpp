@@ -71,7 +71,8 @@ result<> Connections::all_fenced(const std::string& fsid) {
 task<result<>> Connections::fence(Lease lease, Until until) {
   if (unreadable_) co_return *unreadable_;
   drop_blocklisted();
-  Group& group = *lease->group;
+  const auto held = lease->group;
+  Group& group = *held;
   if (!group.fencing) {
     if (incarnations_.unfenced(lease->fsid).empty()) co_return result<>();
     group.fencing = std::make_shared<Attempt>(control_, clock_);

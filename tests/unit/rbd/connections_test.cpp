@@ -293,6 +293,28 @@ TEST_CASE(
   CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
 }
 
+TEST_CASE("of the clients of users that have no volume any more, one stays for the cluster after ten minutes") {
+  Scene scene;
+  const auto clients = [&] { return scene.connections->incarnations().all().size(); };
+  for (int user = 0; user < 20; ++user) {
+    const auto lease = scene.lease(access("lab", std::to_string(user)));
+    REQUIRE(lease->get());
+    REQUIRE(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
+  }
+  const auto used = scene.lease(access("lab", "used"));
+  REQUIRE(used->get());
+  scene.loop.clock.advance(9min);
+  CHECK(scene.lease(access("lab", "3"))->get());
+  CHECK(clients() == 21);
+  for (int minutes = 0; minutes < 12; ++minutes) scene.loop.clock.advance(1min);
+  CHECK(eventually(scene.loop.io, [&] { return clients() == 2; }));
+  CHECK(rbd::load_incarnations(scene.folder.path(), 0, "")->all.size() == 1);
+  const int dialled = scene.dialled;
+  CHECK(scene.lease(access("lab", "3"))->get());
+  CHECK(scene.lease(access("lab", "used"))->get());
+  CHECK(scene.dialled == dialled);
+  CHECK(scene.lease(access("lab", "4"))->get());
+  CHECK(scene.dialled == dialled + 1);
 }
 
 TEST_CASE("when all connections are full, an image goes to the one with the fewest images") {
