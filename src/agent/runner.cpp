@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -142,15 +143,21 @@ task<lifecycle::Event> Runner::ask_next(duration within) {
   co_return lifecycle::Answered{ready, parts_.shell.answering(parts_.giver.unopened_images()).size()};
 }
 
+/// What this agent could not open again either is no reason to keep it for ever. Whoever reads this decides.
 void Runner::refuse_next() {
   const auto lost = parts_.shell.answering(parts_.giver.unopened_images());
+  const auto refused_here = std::ranges::count_if(lost, [this](const std::string& id) {
+    const auto status = parts_.shell.status(id);
+    return status && !status->refused_again.empty();
+  });
   log::error("handover.images_not_opened",
              {{"why", "the next agent cannot open the images of volumes that this one serves"},
               {"volumes", lost.size()},
               {"first", lost.empty() ? "" : lost.front()},
+              {"this_agent_could_not_again", refused_here},
               {"hint",
-               "the next agent's log has the reasons: image.not_preopened, "
-               "cluster.not_connected_ahead"}});
+               "the next agent's log has the reasons: image.not_preopened, cluster.not_connected_ahead. To go on "
+               "without these volumes, end this agent: their I/O then waits until the reason is gone"}});
   parts_.giver.leave();
 }
 

@@ -137,10 +137,13 @@ Component cluster(const std::string& id, const ClusterFacts& facts) {
   if (facts.unserved > 0) line += ", " + std::to_string(facts.unserved) + " without a server";
   if (facts.does_not_answer) line += ", does not answer";
   if (!facts.node_fenced.empty()) line += ", " + facts.node_fenced;
+  if (facts.refused_again > 0)
+    line += ", " + std::to_string(facts.refused_again) +
+            " that the next start or handover will not serve: " + facts.why_refused;
   const bool stalled = facts.oldest_request >= kStalled;
   if (stalled) line += ", a request has waited for " + age(facts.oldest_request);
   const auto verdict = facts.does_not_answer || !facts.node_fenced.empty() ? Verdict::critical
-                       : stalled                                           ? Verdict::warning
+                       : stalled || facts.refused_again > 0                ? Verdict::warning
                                                                            : Verdict::ok;
   return {"cluster " + id, verdict, std::move(line)};
 }
@@ -183,6 +186,10 @@ void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::
     auto& cluster = into.clusters[status.cluster_id];
     ++cluster.volumes;
     if (status.unserved) ++cluster.unserved;
+    if (!status.refused_again.empty()) {
+      ++cluster.refused_again;
+      cluster.why_refused = status.refused_again;
+    }
     cluster.oldest_request = std::max(cluster.oldest_request, status.oldest);
     if (status.last_error && status.last_error->code == errc::node_fenced)
       cluster.node_fenced = status.last_error->text;

@@ -20,6 +20,7 @@ class RbdImage final : public image::Image {
   bool needs_flush() const override { return opened_->journaled.load(std::memory_order_relaxed); }
   bool caches_before_flush() const override { return opened_->caches_before_flush; }
   image::ReadPolicy read_policy() const override { return opened_->read_policy; }
+  std::string refused_again() const override { return opened_->refused_again; }
   std::string client() const override { return opened_->connection.addresses.front(); }
 
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;

@@ -113,12 +113,13 @@ result<> finish_open(OpenImage& opened) {
   opened.features = details->features.bits;
   opened.size = details->size;
   note_features(opened, details->features.bits);
-  if (details->unsafe && !opened.read_only) return *details->unsafe;
+  if (details->unsafe && (!opened.read_only || opened.refuse_as_writer)) return *details->unsafe;
   if (details->decides_cache && opened.refuse_cache_metadata) return *details->decides_cache;
   if (auto primary = check_primary(opened); !primary) return primary;
   auto features = details->features;
   if (opened.despite_dirty_cache) features.bits &= ~image::kDirtyCache;
-  if (auto refused = image::refuse(features, !opened.read_only, "image " + opened.text())) return *refused;
+  if (auto refused = image::refuse(features, !opened.read_only || opened.refuse_as_writer, "image " + opened.text()))
+    return *refused;
   std::uint64_t handle = 0;
   if (const int r = rbd_update_watch(opened.image, &handle, &UpdateSignal::raise, opened.signal.get()); r < 0)
     return failure("watching image " + opened.text(), r);
@@ -158,6 +159,19 @@ void check_lock(OpenImage& opened, const Lockers& now) {
                    locker.cookie + "' of " + locker.address);
 }
 
+/// Every look finds it again: the log has it once.
+void note_unsafe(OpenImage& opened, const std::optional<Error>& unsafe) {
+  const std::string why = unsafe && !opened.read_only ? unsafe->text : std::string();
+  if (why == opened.refused_again) return;
+  opened.refused_again = why;
+  if (why.empty())
+    log::info("image.safe_config", {{"image", opened.text()}});
+  else
+    log::error("image.unsafe_config", {{"image", opened.text()},
+                                       {"error", why},
+                                       {"effect", "it is served on, and the next start or handover refuses it"}});
+}
+
 task<> refresh(std::shared_ptr<OpenImage> opened) {
   do {
     opened->refresh_again = false;
@@ -175,8 +189,7 @@ task<> refresh(std::shared_ptr<OpenImage> opened) {
       note_features(*opened, details->features.bits);
       // librbd makes its caches when it opens an image. This one has none, and we refuse the next open.
       if (details->lockers && opened->held && !opened->closing) check_lock(*opened, *details->lockers);
-      if (details->unsafe)
-        log::error("image.unsafe_config", {{"image", opened->text()}, {"error", details->unsafe->text}});
+      note_unsafe(*opened, details->unsafe);
       if (const auto refused = image::refuse(details->features, !opened->read_only, "image " + opened->text());
           refused && !opened->despite_dirty_cache)
         log::error("image.refused_feature", {{"image", opened->text()}, {"error", refused->text}});
@@ -214,6 +227,7 @@ task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Le
                                                     image::OpenOptions options) {
   const bool read_only = options.read_only || key.snap_id != 0;
   const auto opened = std::make_shared<OpenImage>(connections, std::move(lease), std::move(key), read_only);
+  opened->refuse_as_writer = options.refuse_as_writer;
   opened->refuse_cache_metadata = options.refuse_cache_metadata;
   opened->despite_dirty_cache = options.despite_dirty_cache;
   opened->on_resized = std::move(options.on_resized);

@@ -38,7 +38,7 @@ struct OpenImage {
   Connection& connection;
   const image::Key key;
   const bool read_only;
-  bool refuse_cache_metadata = false, despite_dirty_cache = false;
+  bool refuse_as_writer = false, refuse_cache_metadata = false, despite_dirty_cache = false;
   OpenPool pool;
   rbd_image_t image = nullptr;
   std::string name;  ///< at the time of opening
@@ -63,6 +63,7 @@ struct OpenImage {
   Lease lock_watch_lease;
   Event lock_watch_ended;
   bool refreshing = false, refresh_again = false;
+  std::string refused_again;                     ///< image::Image::refused_again(). Control thread
   std::atomic<bool> caches_before_flush{false};  ///< image::Image::caches_before_flush()
   std::atomic<image::ReadPolicy> read_policy{};  ///< image::Image::read_policy()
   std::atomic<bool> stamps_writes{true};         ///< our own writes move the image's modify timestamp

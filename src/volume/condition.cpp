@@ -86,6 +86,10 @@ Condition condition_of(const Status& status) {
   if (status.turned_read_only)
     return {Kind::degraded, "FilesystemReadOnly",
             "the filesystem turned read-only after an error: end the volume's pods, so that the next stage checks it"};
+  if (!status.refused_again.empty())
+    return {Kind::degraded, "UnsafeConfig",
+            "the volume is served as before, but the next start or handover of the agent refuses it: " +
+                status.refused_again};
   return {Kind::healthy, "", "volume is in a healthy condition"};
 }
 

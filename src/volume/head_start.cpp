@@ -63,7 +63,8 @@ task<> HeadStart::connect_ahead(image::Access access, std::size_t images, Until 
     log::info("cluster.not_connected_ahead", {{"cluster", access.cluster_id}, {"error", prepared.error().text}});
 }
 
-/// A reader leaves no trace at the image. What it brings is ours: sessions with the OSDs, and librbd's code in memory.
+/// A reader leaves no trace at the image. What it brings is ours: sessions with the OSDs, librbd's code in memory, and
+/// whether this agent will be let in. Afterwards the predecessor may have nothing to go back to.
 task<> HeadStart::preopen_images(Preopening& preopening) {
   while (!preopening.left.empty()) {
     const auto image = std::move(preopening.left.back());
@@ -80,6 +81,7 @@ task<> HeadStart::preopen_images(Preopening& preopening) {
 task<result<>> HeadStart::open_once(const Record& record, image::Access access, Until until) {
   image::OpenOptions options;
   options.read_only = true;
+  options.refuse_as_writer = !record.read_only;
   auto opened = co_await ports_.clusters.open(std::move(access), record.key, std::move(options), until);
   if (!opened) co_return opened.error();
   static_cast<void>(co_await (*opened)->close(until));

@@ -118,6 +118,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   if (image != nullptr) {
     status.caches_before_flush = image->caches_before_flush();
     status.reads = image->read_policy();
+    status.refused_again = image->refused_again();
   }
   status.served_by_other = record.adopting && volume.answers();
   if (status.served_by_other) {

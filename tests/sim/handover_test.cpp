@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "corbd/core/gate.hpp"
+#include "corbd/volume/condition.hpp"
 #include "scene.hpp"
 #include "support/world/handover.hpp"
 #include "support/world/ports.hpp"
@@ -121,6 +122,25 @@ bool survives_undo(int at) {
 }
 
 }  // namespace
+TEST_CASE("a next agent that would be refused because a cache was switched on gets no device, and people are told") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  first.cluster.images[kId].cached = true;
+  const auto status = first.agent.shell().status(kId);
+  CHECK_FALSE(status->unserved);
+  CHECK(volume::condition_of(*status).reason == "UnsafeConfig");
+  Handover there(first, second);
+  node.go_on(there);
+  CHECK(there.refused);
+  CHECK_FALSE(there.lock_said);
+  node.write_all();
+  loop.advance(1s);
+  CHECK(first.kernel.devices.front().requests.empty());
+  CHECK(first.kernel.deaths == 0);
+  for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
+}
+
 TEST_CASE("a next agent that cannot read a record is refused before anything is given to it") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;

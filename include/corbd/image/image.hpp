@@ -60,6 +60,9 @@ class Image {
   virtual bool caches_before_flush() const { return false; }
   /// In effect, so with the metadata of image and pool.
   virtual ReadPolicy read_policy() const { return ReadPolicy::primary; }
+  /// Why open() would refuse to open it for writing again (unsafe_config), as of the last refresh; empty: it would not.
+  /// While it is open such a setting has no effect.
+  virtual std::string refused_again() const { return {}; }
   virtual std::string client()
       const = 0;  ///< address of the client that it is open on, as Ceph prints it; empty if none
 
@@ -110,6 +113,7 @@ class Image {
 
 struct OpenOptions {
   bool read_only = false;
+  bool refuse_as_writer = false;  ///< a reader gets the errors of whoever would open it for writing
   /// unsafe_config where the metadata of the image or its pool decide over the cache of other clients.
   bool refuse_cache_metadata = false;
   /// Opens an image with the feature dirty-cache, too: to see who has it, or to have that client end.

@@ -45,9 +45,11 @@ struct Registration {
 
 struct ClusterFacts {
   std::uint32_t volumes = 0, unserved = 0;
-  bool does_not_answer = false;  ///< its breaker is open
-  duration oldest_request{};     ///< of any volume, that the cluster has not answered
-  std::string node_fenced;       ///< why the cluster refuses every client of this node; empty: it does not
+  bool does_not_answer = false;     ///< its breaker is open
+  duration oldest_request{};        ///< of any volume, that the cluster has not answered
+  std::uint32_t refused_again = 0;  ///< volumes with a Status::refused_again
+  std::string why_refused;          ///< of one of them
+  std::string node_fenced;          ///< why the cluster refuses every client of this node; empty: it does not
 };
 
 struct Hanging {

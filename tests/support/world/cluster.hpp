@@ -60,6 +60,7 @@ struct FakeImage {
   static constexpr std::uint64_t kDirtyCache = 1 << 11;  ///< another client's persistent cache has its newest writes
   bool caches_before_flush = false;                      ///< its metadata: rbd_cache_writethrough_until_flush is false
   image::ReadPolicy reads{};                             ///< its metadata
+  bool cached = false;                                   ///< its metadata: rbd_cache is true
   bool shared = false;                                   ///< many write: the lock goes to whoever writes
   bool secondary = false;                                ///< the mirror of another cluster's
   std::string lock_owner;                                ///< client address; "" = free

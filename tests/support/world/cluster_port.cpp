@@ -129,6 +129,8 @@ class Clusters final : public image::Clusters {
           if (auto refused = image::refuse({found->features & ~hidden, 0},
                                            !options.read_only || options.refuse_as_writer, "image " + key.text()))
             return *std::move(refused);
+          if (found->cached && (!options.read_only || options.refuse_as_writer))
+            return Error{errc::unsafe_config, "image " + key.text() + " has rbd_cache=true"};
           *place = std::make_unique<FakeOpened>(world, *found, by, options);
           return {};
         });

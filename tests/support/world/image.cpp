@@ -49,6 +49,11 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
   world_.cluster.opened[serial_] = this;
 }
 
+std::string FakeOpened::refused_again() const {
+  const FakeImage* image = world_.cluster.by_id(key_.image_id);
+  return image != nullptr && image->cached && !read_only() ? "rbd_cache=true" : "";
+}
+
 FakeOpened::~FakeOpened() {
   world_.cluster.opened.erase(serial_);
   if (closed_ || !world_.agent.running()) return;

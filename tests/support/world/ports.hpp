@@ -44,6 +44,7 @@ class FakeOpened final : public image::Image {
   bool needs_flush() const override { return journaled_; }
   bool caches_before_flush() const override { return caches_before_flush_; }
   image::ReadPolicy read_policy() const override { return reads_; }
+  std::string refused_again() const override;
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;
   void write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) override;
   void flush(image::Op& op) override { op.done(&op, 0); }

@@ -213,6 +213,18 @@ TEST_CASE("a cluster that has fenced this node is critical, and its line says wh
   CHECK_THAT(component(facts, "cluster a").text, ContainsSubstring("its blocklist refuses 10.0.0.0/24"));
 }
 
+TEST_CASE("volumes that the next start would refuse are a warning of their cluster, with the reason") {
+  volume::Status good, refused;
+  good.cluster_id = refused.cluster_id = "prod";
+  refused.refused_again = "image pool/a has rbd_cache=true";
+  NodeFacts facts;
+  ops::tally(facts, {good, refused}, heal::HealQueue({}));
+  const auto cluster = component(facts, "cluster prod");
+  CHECK(cluster.verdict == Verdict::warning);
+  CHECK_THAT(cluster.text, ContainsSubstring("2 volumes, 1 that the next start or handover will not serve: image "
+                                             "pool/a has rbd_cache=true"));
+}
+
 TEST_CASE("helpers that hang are one warning that names each") {
   NodeFacts facts;
   facts.hanging = {{"mount /dev/nbd0", 77, 60s}, {"mkfs.xfs", 78, 3h}};

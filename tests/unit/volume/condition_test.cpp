@@ -104,3 +104,11 @@ TEST_CASE(
   CHECK_THAT(condition.message,
              ContainsSubstring("8388608 bytes") && ContainsSubstring("/dev/nbd3") && ContainsSubstring("rbd resize"));
 }
+
+TEST_CASE("a served volume that would be refused again has a condition that says so") {
+  Status status = status_of(Health::staged);
+  status.refused_again = "image pool/a has rbd_cache=true";
+  CHECK(condition_of(status).kind == Kind::degraded);
+  CHECK(condition_of(status).reason == "UnsafeConfig");
+  CHECK_THAT(condition_of(status).message, ContainsSubstring("rbd_cache=true"));
+}
