@@ -11,8 +11,13 @@
 namespace corbd::agent {
 
 handover::Side handover_side(const Options& options) {
-  return {std::string(CORBD_VERSION) + " " + CORBD_GIT_HASH, plan::record_version,
-          handover::identity(options.state_dir), options.keeper, true};
+  return {std::string(CORBD_VERSION) + " " + CORBD_GIT_HASH,
+          plan::record_version,
+          handover::identity(options.state_dir),
+          options.keeper,
+          true,
+          options.nodeid,
+          options.drivername};
 }
 
 rbd::Config cluster_config(const Options& options, const std::string& boot_id, bool beside) {

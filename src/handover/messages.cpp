@@ -77,6 +77,13 @@ json::object with_kind(json::object message, const Word& word) {
   return message;
 }
 
+/// Under another name the API server knows none of this node's volumes, and kubelet no path of them.
+std::optional<std::string> other_name(const std::string& flag, const std::string& next, const std::string& own) {
+  if (next.empty() || own.empty() || next == own) return std::nullopt;
+  return "this agent has " + flag + " " + own + ", the next one " + next +
+         ": give it the same, or unstage every volume of this node before the change";
+}
+
 }  // namespace
 
 std::string pack(const Hello& hello) {
@@ -86,6 +93,8 @@ std::string pack(const Hello& hello) {
                       {"state", hello.side.state}};
   if (hello.side.kept) object["keeper"] = true;
   if (hello.side.listens) object["listeners"] = true;
+  if (!hello.side.node.empty()) object["node"] = hello.side.node;
+  if (!hello.side.driver.empty()) object["driver"] = hello.side.driver;
   return json::serialize(object);
 }
 
@@ -98,7 +107,8 @@ result<Hello> unpack_hello(std::string_view message) {
   constexpr std::int64_t most = std::numeric_limits<int>::max();
   return Hello{static_cast<int>(std::clamp<std::int64_t>(*protocol, 0, most)),
                {text_of(*object, "version"), static_cast<int>(std::clamp<std::int64_t>(*records, 0, most)),
-                text_of(*object, "state"), object->contains("keeper"), object->contains("listeners")}};
+                text_of(*object, "state"), object->contains("keeper"), object->contains("listeners"),
+                text_of(*object, "node"), text_of(*object, "driver")}};
 }
 
 std::optional<std::string> refusal(const Hello& next, const Side& own) {
@@ -111,7 +121,8 @@ std::optional<std::string> refusal(const Hello& next, const Side& own) {
   if (next.side.records < own.records)
     return who + " writes records of version " + std::to_string(own.records) +
            ", which the next one does not know: start a newer one";
-  return std::nullopt;
+  if (auto other = other_name("--nodeid", next.side.node, own.node)) return other;
+  return other_name("--drivername", next.side.driver, own.driver);
 }
 
 std::string pack_answer(const std::optional<std::string>& refusal) {

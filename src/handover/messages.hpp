@@ -1,7 +1,8 @@
 // What two agents say to each other: JSON objects, one in each message of a SOCK_SEQPACKET socket. A descriptor goes
 // beside its message (SCM_RIGHTS).
 //   next: {"protocol":2,"version":"0.1.0","records":1,"state":"<device>:<inode>"}
-//     and "keeper":true, if its parent process is its keeper; "listeners":true, if it goes on with listening sockets
+//     and "keeper":true, if its parent process is its keeper; "listeners":true, if it goes on with listening sockets;
+//     "node" and "driver": its --nodeid and --drivername
 //   serving: {"answer":"yes"} or {"answer":"no","why":"..."}
 //   serving, as often as it likes: {"ready":true}
 //   next, when it is: {"ready":true,"cold":["..."]} with the volumes whose images it could not open

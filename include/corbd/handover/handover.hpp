@@ -31,10 +31,11 @@ inline constexpr int kProtocol = 2;
 /// Of each side.
 struct Side {
   std::string version;
-  int records = 0;       ///< as plan::record_version counts
-  std::string state;     ///< which state directory: identity()
-  bool kept = false;     ///< its parent is its keeper, which its supervisor follows
-  bool listens = false;  ///< it takes over its predecessor's listening sockets
+  int records = 0;                     ///< as plan::record_version counts
+  std::string state;                   ///< which state directory: identity()
+  bool kept = false;                   ///< its parent is its keeper, which its supervisor follows
+  bool listens = false;                ///< it takes over its predecessor's listening sockets
+  std::string node = {}, driver = {};  ///< --nodeid and --drivername; empty: a version that does not say
 };
 
 /// Tells a folder from any other on this machine, whatever its path is.

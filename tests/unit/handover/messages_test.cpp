@@ -13,6 +13,8 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
         R"({"protocol":2,"version":"0.1.0","records":1,"state":"2:3","keeper":true})");
   CHECK(pack(Hello{2, {"0.1.0", 1, "2:3", false, true}}) ==
         R"({"protocol":2,"version":"0.1.0","records":1,"state":"2:3","listeners":true})");
+  CHECK(pack(Hello{2, {"0.1.0", 1, "2:3", false, false, "node-1", "rbd.csi.ceph.com"}}) ==
+        R"({"protocol":2,"version":"0.1.0","records":1,"state":"2:3","node":"node-1","driver":"rbd.csi.ceph.com"})");
   CHECK(pack_answer(std::nullopt) == R"({"answer":"yes"})");
   CHECK(pack_answer("too old") == R"({"answer":"no","why":"too old"})");
   CHECK(pack(Word{Word::What::ready}) == R"({"ready":true})");
@@ -97,6 +99,20 @@ TEST_CASE("an agent with another protocol or state directory, or too old for the
   CHECK(refusal({1, {"0.1.0", 2, "2:3"}}, own));
   CHECK(refusal({2, {"0.1.0", 1, "2:3"}}, own).value_or("").find("records of version 2") != std::string::npos);
   CHECK_FALSE(refusal({2, {"0.3.0", 3, "2:3"}}, own));
+}
+
+TEST_CASE("an agent with another node's or driver's name is refused, and one that does not say its names is not") {
+  Side own{"0.2.0", 2, "2:3"};
+  own.node = "node-1";
+  own.driver = "rbd.csi.ceph.com";
+  Hello next{2, own};
+  CHECK_FALSE(refusal(next, own));
+  next.side.node = "node-1.example.com";
+  CHECK_THAT(refusal(next, own).value_or(""), ContainsSubstring("--nodeid node-1, the next one node-1.example.com"));
+  next.side.node.clear();
+  CHECK_FALSE(refusal(next, own));
+  next.side.driver = "rook-ceph.rbd.csi.ceph.com";
+  CHECK_THAT(refusal(next, own).value_or(""), ContainsSubstring("--drivername"));
 }
 
 TEST_CASE("garbage from the other agent is an error, and nothing else") {
