@@ -78,7 +78,7 @@ class Agent final {
         access_(api_access(options)),
         api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, names_, *access_) : nullptr),
         node_(control_, *clock_, api(), options.nodeid),
-        labels_(options, node_),
+        labels_(options, node_, files_),
         helpers_(control_, *clock_, {}),
         mounts_(host::make_mounts(helpers_)),
         filesystems_(host::make_filesystems(helpers_)),

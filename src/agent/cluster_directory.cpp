@@ -15,6 +15,7 @@ result<volume::Cluster> ClusterDirectory::find(const std::string& cluster_id) co
   else
     cluster.ignored.push_back("readAffinity: " + reads.error().text +
                               ", so reads go to the primary OSD: see --crush-location");
+  if (!reads && reads.error().code == errc::unavailable) cluster.reads_unknown = reads.error().text;
   return cluster;
 }
 

@@ -6,6 +6,7 @@
 
 #include "corbd/agent/options.hpp"
 #include "corbd/cephcsi/affinity.hpp"
+#include "corbd/core/blocking_pool.hpp"
 #include "corbd/csi/topology.hpp"
 #include "corbd/kube/own_node.hpp"
 #include "corbd/rbd/config_json.hpp"
@@ -14,22 +15,29 @@ namespace corbd::agent {
 
 class NodeLabels {
  public:
-  NodeLabels(const Options& options, kube::OwnNode& node) : options_(options), node_(node) {}
+  /// Reads the labels that an earlier agent of this boot knew. `files`: for keeping them.
+  NodeLabels(const Options& options, kube::OwnNode& node, BlockingPool& files);
 
   /// Asks for the Node object early, if something will need it.
   void want();
   /// For NodeGetInfo; empty without labels.
   result<csi::Labels> topology();
-  /// For a cluster with that entry in config.json: cephcsi::read_policy().
+  /// For a cluster with that entry in config.json: cephcsi::read_policy(). unavailable: the labels are not known yet.
+  /// After a crash or in a handover, images are opened before the API server has answered: until then the labels that
+  /// an earlier agent knew count.
   result<cephcsi::ReadPolicy> read_policy(const rbd::ClusterEntry& cluster);
 
  private:
   result<csi::Labels> labels();
+  void remember();
   /// Labels given by hand replace those of the Node object.
   bool by_hand() const { return !options_.topology.empty(); }
 
   const Options& options_;
   kube::OwnNode& node_;
+  BlockingPool& files_;
+  const std::string path_;
+  csi::Labels remembered_;  ///< of the Node object; empty: none
 };
 
 }  // namespace corbd::agent

@@ -34,6 +34,7 @@ void ask(const Access& access, const std::function<task<>(Api&, Clock&)>& questi
 OwnNode::OwnNode(executor control, Clock& clock, result<Api*> api, std::string name)
     : name_(std::move(name)), no_access_(api ? Error() : api.error()) {
   auto changed = [this](const std::string&) {
+    if (labels_changed_) labels_changed_();
     if (changed_) changed_();
   };
   if (api) node_ = std::make_unique<Informer>(control, clock, **api, kNodes, Which{name_}, changed, kSpread);

@@ -1,6 +1,7 @@
 #include "head_start.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "corbd/core/log.hpp"
 
@@ -9,6 +10,9 @@ namespace {
 
 // The agent that serves needs the machine too.
 constexpr int kOpenAtOnce = 4;
+// All nodes of a cluster spread their first question to the API server over five seconds.
+constexpr std::chrono::seconds kPolicyWithin{8};
+constexpr std::chrono::milliseconds kLooksForPolicy{100};
 
 }  // namespace
 
@@ -24,9 +28,23 @@ struct HeadStart::Preopening {
   Until until;
 };
 
+/// A connection serves one read policy: one that is prepared for another would be of no use.
+task<> HeadStart::await_policies(const std::vector<Record>& records, Until until) {
+  std::set<std::string> clusters;
+  for (const auto& record : records) clusters.insert(record.source.cluster_id);
+  const auto unknown = [this](const std::string& id) {
+    const auto cluster = ports_.directory.find(id);
+    return cluster && !cluster->reads_unknown.empty();
+  };
+  const auto by = std::min(until.deadline, clock_.now() + kPolicyWithin);
+  while (std::ranges::any_of(clusters, unknown) && clock_.now() < by)
+    static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kLooksForPolicy));
+}
+
 task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   const auto records = co_await ports_.records.peek();
   if (!records) co_return records.error();
+  co_await await_policies(*records, until);
   Preopening preopening{{}, {}, {}, until};
   for (const auto& record : *records) {
     if (!record.device || !traits(record.kind).served) continue;

@@ -25,6 +25,7 @@ class HeadStart {
     Credential refused, taken;
   };
   struct Preopening;
+  task<> await_policies(const std::vector<Record>& records, Until until);
   task<result<Preopening>> plan(Until until);
   task<> connect_ahead(image::Access access, std::size_t images, Until until);
   task<> preopen_images(Preopening& preopening);

@@ -144,6 +144,14 @@ task<result<>> ImageSteps::open(Volume& volume) {
   volume.server.set(OpenImage{std::move(*opened), lost});
   volume.facts.ownership.reset();
   log::info("image.opened", {{"volume", volume.id}, {"image", volume.record->key.text()}});
+  if (const auto cluster = ports_.directory.find(volume.record->source.cluster_id);
+      cluster && !cluster->reads_unknown.empty())
+    log::warning("image.without_read_policy",
+                 {{"volume", volume.id},
+                  {"why", cluster->reads_unknown},
+                  {"effect",
+                   "reads go to the primary OSD until the image is opened again: by the next stage, start or "
+                   "handover"}});
   co_await records_.credential_worked(volume);
   if (const auto why = ports_.clusters.cannot_fence(*to); why && !options.read_only)
     health_.notify(volume.id, {"FencingNotAllowed", true, *why + "."});

@@ -176,6 +176,30 @@ TEST_CASE("a next agent that was refused, told to end or killed before it had th
   for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
 }
 
+TEST_CASE("a next agent waits some seconds for the read policy before it connects ahead") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  first.disk.reads.location = "zone:a";
+  first.disk.reads_unknown = "the labels are not known yet";
+  loop.outside_in(3s, [&first] { first.disk.reads_unknown.clear(); });
+  first.cluster.options_asked.clear();
+  Handover there(first, second);
+  node.go_on(there);
+  CHECK(there.next_serves);
+  CHECK(first.cluster.options_asked.contains("crush_location=zone=a"));
+  CHECK(first.cluster.blocklisted.empty());
+}
+
+TEST_CASE("a volume is healed with its read policy after a crash") {
+  Scene scene;
+  scene.world.disk.reads.location = "zone:a";
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.world.cluster.options_asked.clear();
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.cluster.options_asked.contains("crush_location=zone=a"));
+}
 
 TEST_CASE("a next agent that is told to end before any of its calls leaves the devices to its predecessor unnoticed") {
   int at = 1;

@@ -25,6 +25,8 @@ class OwnNode {
   /// `api` is an error if no API server is known. `labels()` then returns that error.
   OwnNode(executor control, Clock& clock, result<Api*> api, std::string name);
 
+  /// Called when labels() may have another answer. Before start().
+  void on_labels(std::function<void()> changed) { labels_changed_ = std::move(changed); }
   /// Called whenever the Node has changed.
   void on_change(std::function<void()> changed) { changed_ = std::move(changed); }
   /// Starts asking. A second call does nothing.
@@ -39,7 +41,7 @@ class OwnNode {
   const std::string name_;
   std::unique_ptr<Informer> node_;
   const Error no_access_;
-  std::function<void()> changed_;
+  std::function<void()> changed_, labels_changed_;
   bool started_ = false;
 };
 

@@ -25,6 +25,7 @@ struct Cluster {
   std::string rados_namespace;
   cephcsi::ReadPolicy reads = {};
   std::vector<std::string> ignored = {};  ///< a sentence for each setting that has no effect
+  std::string reads_unknown = {};         ///< why `reads` is not what is wished; soon it may be. Empty: it is
 };
 
 /// What concerns a cluster and no volume. Each answer is read again from the files: config.json, cluster-mapping.json.

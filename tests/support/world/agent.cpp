@@ -16,7 +16,10 @@ class ClusterDirectory final : public volume::ClusterDirectory {
   explicit ClusterDirectory(World& world) : disk_(world.disk) {}
   result<volume::Cluster> find(const std::string& id) const override {
     if (!disk_.clusters.contains(id)) return Error{errc::not_found, "no cluster " + id};
-    return volume::Cluster{{"10.0.0.9"}, "", disk_.reads};
+    volume::Cluster cluster{{"10.0.0.9"}, "", disk_.reads};
+    if (!disk_.reads_unknown.empty()) cluster.reads = {};
+    cluster.reads_unknown = disk_.reads_unknown;
+    return cluster;
   }
   result<std::vector<image::Place>> mirrors_of(const image::Place&) const override { return disk_.mapped; }
   result<std::vector<std::string>> mirrors_of(const std::string&) const override {
