@@ -9,6 +9,8 @@ namespace {
 
 using std::chrono::seconds;
 
+// As the pod's terminationGracePeriodSeconds.
+constexpr std::chrono::seconds kLeavesWithin{240};
 constexpr seconds kAskBusEvery{60}, kAskApiEvery{30}, kAnnounceEvery{10};
 /// A pod is ready so much later than its agent. Our own socket is asked as often, whoever asks about it.
 constexpr seconds kBeatEvery{2};
@@ -62,7 +64,7 @@ void HealthMonitor::start() {
 task<> HealthMonitor::stop() {
   clock_.cancel(announces_);
   clock_.cancel(beats_);
-  if (needs_.pod_file >= 0) handover::end_pulse(needs_.pod_file);
+  if (needs_.pod_file >= 0) handover::note_last_pulse(needs_.pod_file, kLeavesWithin);
   lag_.stop();
   co_await state_dir_.stop();
   co_await system_bus_.stop();

@@ -13,6 +13,7 @@
 #include "corbd/core/process.hpp"
 #include "corbd/csi/topology.hpp"
 #include "corbd/device/link_end.hpp"
+#include "corbd/handover/leaves_by_signal.hpp"
 #include "corbd/handover/reserve.hpp"
 
 namespace corbd::agent {
@@ -77,6 +78,7 @@ class Wait {
 
   result<Start> run() {
     using lifecycle::Do;
+    const handover::LeavesBySignal leaves;
     const bool restarted = from_keeper_.keeper && from_keeper_.keeper->deaths().count > 0;
     auto action = advance(lifecycle::Begun{!from_keeper_.stored.links.empty(), restarted});
     while (action.what != Do::begin_alone && action.what != Do::preopen && action.what != Do::refuse)

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 
+#include "corbd/handover/leaves_by_signal.hpp"
 #include "passing.hpp"
 
 namespace corbd::handover {
@@ -40,23 +40,10 @@ result<> greet(int socket, const Side& next) {
   return unpack_answer(answer->text);
 }
 
-/// A process that is the first of its PID namespace gets a signal only if it asks for it.
-class EndsBySignal {
- public:
-  EndsBySignal() {
-    for (const int number : {SIGTERM, SIGINT}) ::signal(number, [](int) { ::_exit(1); });
-  }
-  ~EndsBySignal() {
-    for (const int number : {SIGTERM, SIGINT}) ::signal(number, SIG_DFL);
-  }
-  EndsBySignal(const EndsBySignal&) = delete;
-  EndsBySignal& operator=(const EndsBySignal&) = delete;
-};
-
 }  // namespace
 
 result<Fd> ask(const std::string& runtime_dir, const Side& next) {
-  const EndsBySignal ends;
+  const LeavesBySignal leaves;
   auto socket = call(socket_path(runtime_dir));
   if (!socket || !*socket) return socket;
   if (auto greeted = greet(socket->get(), next); !greeted) {

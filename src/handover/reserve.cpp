@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -20,6 +19,7 @@
 #include "corbd/core/file.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
+#include "corbd/handover/leaves_by_signal.hpp"
 #include "corbd/handover/pulse.hpp"
 
 namespace corbd::handover {
@@ -84,19 +84,6 @@ bool called(const std::string& runtime_dir, const std::string& pod) {
   return pod_at(path) == pod && ::unlink(path.c_str()) == 0;
 }
 
-/// A process that is the first of its PID namespace gets a signal only if it asks for it.
-class LeavesBySignal {
- public:
-  LeavesBySignal() {
-    for (const int number : {SIGTERM, SIGINT}) ::signal(number, [](int) { ::_exit(0); });
-  }
-  ~LeavesBySignal() {
-    for (const int number : {SIGTERM, SIGINT}) ::signal(number, SIG_DFL);
-  }
-  LeavesBySignal(const LeavesBySignal&) = delete;
-  LeavesBySignal& operator=(const LeavesBySignal&) = delete;
-};
-
 /// The helpers of the agent that this process was.
 void bury_children() {
   while (::waitpid(-1, nullptr, WNOHANG) > 0) {
@@ -137,14 +124,29 @@ Fd say_keeper_lives(const std::string& runtime_dir, const std::string& pod) {
   return say_pod_lives(runtime_dir, pod + ".keeper");
 }
 
+namespace {
+
+void write_pulse(int pod_file, const Pulse& pulse) {
+  char line[Pulse::kSize];
+  write_line(pulse, line);
+  if (::pwrite(pod_file, line, sizeof line, 0) != static_cast<ssize_t>(sizeof line)) end_pulse(pod_file);
+}
+
+}  // namespace
+
 void note_pulse(int pod_file, const std::string& why_not_ready) {
   Pulse pulse;
   pulse.at_ms = monotonic_ms();
   pulse.ready = why_not_ready.empty();
   std::snprintf(pulse.why, sizeof pulse.why, "%s", why_not_ready.c_str());
-  char line[Pulse::kSize];
-  write_line(pulse, line);
-  if (::pwrite(pod_file, line, sizeof line, 0) != static_cast<ssize_t>(sizeof line)) end_pulse(pod_file);
+  write_pulse(pod_file, pulse);
+}
+
+void note_last_pulse(int pod_file, std::chrono::milliseconds leaves_within) {
+  Pulse pulse;
+  pulse.at_ms = monotonic_ms() + leaves_within.count();
+  pulse.ready = true;
+  write_pulse(pod_file, pulse);
 }
 
 void end_pulse(int pod_file) {

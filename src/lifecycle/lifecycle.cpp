@@ -32,7 +32,7 @@ Transition done(State state, errc code) {
 
 /// An agent to which nothing was given yet ends at once: its predecessor goes on.
 Transition signalled(State state, time_point now) {
-  if (!state.owns_state) return end_with(std::move(state), {.what = Do::exit, .say = true, .code = 1});
+  if (!state.owns_state) return end_with(std::move(state), {.what = Do::exit, .say = true});
   const bool first = ++state.told.signals == 1;
   if (first) state.told_at = now;
   const auto patience = std::max<duration>(kNextHurriesFor, first ? state.told.grace : duration{});

@@ -260,6 +260,19 @@ TEST_CASE("a refused agent in a pod waits for the end of the serving one") {
   ::kill(first.pid(), SIGTERM);
   CHECK(first.ended() == 0);
   CHECK(second.answers());
+TEST_CASE("an agent that is told to end before its turn ends with 0, and the one that serves goes on") {
+  const bool kept = GENERATE(false, true);
+  const Ground ground;
+  std::filesystem::create_directory(ground.at("other"));
+  Agent first(ground, handed_over("pod-1", kept));
+  REQUIRE(first.answers());
+  auto options = handed_over("pod-2", kept);
+  options.state = ground.at("other");
+  Agent refused(ground, options);
+  REQUIRE(eventually([&] { return first.log().find("handover.refused") != std::string::npos; }));
+  ::kill(refused.pid(), SIGTERM);
+  CHECK(refused.ended() == 0);
+  CHECK(first.answers());
 }
 
 TEST_CASE("a pod is ready by its own agent only") {

@@ -153,6 +153,21 @@ TEST_CASE("a pod whose agent waits for the one that serves is alive, and not rea
   CHECK_THAT(ground.read("said"), ContainsSubstring("this pod's agent does not serve yet"));
 }
 
+TEST_CASE("a probe that waits has said why before it is killed") {
+  const Ground ground;
+  std::ofstream(ground.at("said")).close();
+  const pid_t probe = ::fork();
+  if (probe == 0) {
+    ::dup2(::open(ground.at("said").c_str(), O_WRONLY | O_TRUNC), STDERR_FILENO);
+    ::execl(CORBD_PROBE, CORBD_PROBE, "ready", "--runtime-dir", ground.at("runtime").c_str(), "--pod", "pod-1",
+            "--wait", "600", nullptr);
+    ::_exit(126);
+  }
+  CHECK(eventually([&] { return ground.read("said").find("no agent of this pod runs") != std::string::npos; }));
+  ::kill(probe, SIGKILL);
+  ::waitpid(probe, nullptr, 0);
+}
+
 TEST_CASE("a pod is ready as /readyz says, with its reasons") {
   const Ground ground;
   const Agent agent(ground, in_pod("pod-1"));

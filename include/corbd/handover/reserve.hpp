@@ -2,6 +2,7 @@
 // handed over must not end, nor ask for the devices anew: they would go to and fro. It stays in reserve instead.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "corbd/core/fd.hpp"
@@ -26,6 +27,10 @@ Fd say_keeper_lives(const std::string& runtime_dir, const std::string& pod);
 /// Writes into the file of say_pod_lives() that the control thread runs, for `corbd-probe` (handover/pulse.hpp).
 /// `why_not_ready`: empty if it is. It never waits: that folder is on tmpfs.
 void note_pulse(int pod_file, const std::string& why_not_ready);
+/// The agent leaves, or hands over, and writes no further line. A probe that found its pod not ready would wait, and be
+/// killed with the process: an Event without a reason. So this one says yes until the process ends. It counts as hung
+/// if it takes much longer than `leaves_within`.
+void note_last_pulse(int pod_file, std::chrono::milliseconds leaves_within);
 /// From now on the control thread may take long: the process is alive as long as it has the file.
 void end_pulse(int pod_file);
 bool pod_lives(const std::string& runtime_dir, const std::string& pod);

@@ -191,11 +191,11 @@ TEST_CASE("the next agent answers, takes the lock, the listeners and the links, 
   CHECK(life.state.phase == Phase::serving);
 }
 
-TEST_CASE("a signal ends an agent to which nothing was given, and not one that is promised everything") {
+TEST_CASE("a signal ends an agent to which nothing was given well, and not one that is promised everything") {
   auto life = taking_over();
   auto early = life;
   CHECK(early(Signalled{kNow}) == Do::exit);
-  CHECK(early.action.code == 1);
+  CHECK(early.action.code == 0);
   CHECK(early.done() == Do::none);
   life.heard(What::begins);
   CHECK(life(Signalled{kNow}) == Do::heed_signal);
