@@ -7,7 +7,8 @@
 namespace corbd::keeper {
 namespace {
 using namespace std::chrono_literals;
-constexpr duration kForgottenIn = 5min, kLongestPause = 5min;
+constexpr duration kForgottenIn = 5min, kLongestPause = 5min, kOneEntryIn = 5min;
+constexpr int kEntriesAtOnce = 60;
 /// From this death on nothing is kept.
 constexpr int kSeries = 4;
 /// More make the pause no longer, and would only be remembered longer.
@@ -27,10 +28,14 @@ bool trusts(int signal) {
          signal == SIGQUIT;
 }
 
-Restart Policy::died(time_point now) {
+Restart Policy::died(time_point now, bool served_well) {
+  if (served_well) forgotten_at_ = now;
   forgotten_at_ = std::min(std::max(forgotten_at_, now) + kForgottenIn, now + kMostDeaths * kForgottenIn);
   const auto deaths = static_cast<int>((forgotten_at_ - now + kForgottenIn - duration(1)) / kForgottenIn);
-  return {pause_after(deaths), deaths < kSeries};
+  constexpr duration at_once = kEntriesAtOnce * kOneEntryIn;
+  paid_at_ = std::min(std::max(paid_at_, now) + kOneEntryIn, now + at_once + kLongestPause);
+  const duration budget = std::max<duration>(paid_at_ - now - at_once, duration::zero());
+  return {std::max(pause_after(deaths), budget), deaths < kSeries};
 }
 
 }  // namespace corbd::keeper

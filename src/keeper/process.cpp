@@ -67,6 +67,7 @@ class Keeper {
     }
     ours_ = std::move(pair->first);
     store_.give_all(ours_.get());
+    look_at_links();
     const pid_t self = ::getpid();
     agent_ = ::fork();
     if (agent_ == 0) become_agent(pair->second.get(), self);
@@ -94,11 +95,21 @@ class Keeper {
     }
     pollfd asked[] = {{signals_.get(), POLLIN, 0}, {ours_.get(), POLLIN, 0}};
     ::poll(asked, ours_ ? 2 : 1, patience);
-    if (ours_ && (asked[1].revents & POLLIN) != 0) store_.hear(ours_.get());
+    if (ours_ && (asked[1].revents & POLLIN) != 0) {
+      store_.hear(ours_.get());
+      look_at_links();
+    }
     // It has closed its end, and is dead a moment later or has no use for a keeper. Nobody waits in a loop for that.
     if (ours_ && (asked[1].revents & (POLLHUP | POLLERR)) != 0) ours_.reset();
     hear_signals();
     reap();
+  }
+
+  void look_at_links() {
+    if (!store_.all_taken())
+      whole_since_.reset();
+    else if (!whole_since_)
+      whole_since_ = SteadyClock::now();
   }
 
   void hear_signals() {
@@ -133,7 +144,9 @@ class Keeper {
   void died(int code) {
     const int signal = code > 128 ? code - 128 : 0;
     const auto now = SteadyClock::now();
-    const Restart restart = policy_.died(now);
+    const bool served_well = whole_since_ && now - *whole_since_ >= kServesWell;
+    whole_since_.reset();
+    const Restart restart = policy_.died(now, served_well);
     store_.note_death(signal, now, restart.pause);
     const bool keeps = trusts(signal) && restart.keeps_links;
     if (!keeps && !store_.stored().links.empty()) {
@@ -173,6 +186,7 @@ class Keeper {
   pid_t agent_ = 0;
   bool told_to_end_ = false;
   std::optional<SteadyClock::time_point> starts_at_;
+  std::optional<SteadyClock::time_point> whole_since_;  ///< the agent has had every link
   std::optional<int> code_;
 };
 

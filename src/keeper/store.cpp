@@ -73,6 +73,10 @@ void Store::let_go() {
   stored_.memory.clear();
 }
 
+bool Store::all_taken() const {
+  return std::ranges::none_of(stored_.links, [](const StoredLink& one) { return one.given > 0; });
+}
+
 void Store::hear(int socket) {
   for (;;) {
     auto heard = keeper::hear(socket, Waits::no);

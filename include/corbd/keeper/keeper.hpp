@@ -89,6 +89,10 @@ class Store {
   void note_death(int signal, time_point when, duration pause);
   /// Has nothing any more: the kernel has seen the end of each link. No agent lives.
   void let_go();
+  /// The next agent comes so late that another one may want the paths.
+  void drop_listeners() { stored_.listeners.clear(); }
+  /// Each link is held by the agent that lives, and none is only what the last one left.
+  bool all_taken() const;
   /// As with no agent so far.
   void begin_anew();
   const StoredFds& stored() const { return stored_; }

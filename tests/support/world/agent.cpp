@@ -121,6 +121,7 @@ volume::Shell& Agent::shell() { return *life_->shell; }
 
 void Agent::begin() {
   ++lives_;
+  began_ = world_.loop().clock.now();
   fenced_once = leaving = ends_well_ = false;
   leaves_by = {};
   client_.clear();
@@ -223,7 +224,10 @@ std::optional<duration> Agent::die() {
     kill(true);
     return std::nullopt;
   }
-  const auto restart = policy_.died(world_.loop().clock.now());
+  const auto left = [this](const auto& one) { return one.second.of == &world_ && one.second.of_keeper; };
+  const bool served_well =
+      world_.loop().clock.now() - began_ >= keeper::kServesWell && std::ranges::none_of(world_.kernel.inherited, left);
+  const auto restart = policy_.died(world_.loop().clock.now(), served_well);
   kill();
   if (!restart.keeps_links) let_go_of_inherited();
   return restart.pause;

@@ -117,6 +117,7 @@ class Agent {
   World& world_;
   bool beside_ = false, ends_well_ = false;
   keeper::Policy policy_;
+  time_point began_{};
   int lives_ = 0;
   std::string client_;
   std::set<std::string> own_clients_;

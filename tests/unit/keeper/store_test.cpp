@@ -66,6 +66,24 @@ TEST_CASE("the next agent gets each link that the last one held, with its device
   CHECK(store.stored().links.at(0).link.backend == "volume");
 }
 
+TEST_CASE("an agent has every link once it has put something in the place of each that it was given") {
+  Line line;
+  keeper::Store store;
+  line.hold(1);
+  line.hold(2);
+  store.hear(line.ours.get());
+  CHECK(store.all_taken());
+  Line next;
+  store.give_all(next.ours.get());
+  CHECK_FALSE(store.all_taken());
+  next.hold(3, 1);
+  store.hear(next.ours.get());
+  CHECK_FALSE(store.all_taken());
+  next.hold(4, 2);
+  store.hear(next.ours.get());
+  CHECK(store.all_taken());
+}
+
 TEST_CASE("an agent takes nothing from a keeper of another protocol, and the keeper then ends the links") {
   Line line;
   keeper::Store store;
