@@ -164,6 +164,10 @@ class Agent final {
                  .serve = [this] { return serve(); }},
                 std::move(start.begins)) {
     if (registrar) registrar_.emplace(control_, *clock_, *registrar);
+    if (registrar_ && keeper_)
+      registrar_->on_socket(
+          [this](const std::string& path, int socket, bool registered) { keep_listener(path, socket, registered); });
+    for (auto& one : start.listeners) takeover_.inherit_listener(std::move(one.socket), one.registered);
   }
 
   int run() {
@@ -311,6 +315,7 @@ class Agent final {
     co_await cordon_.load();
     shell_.set_cordoned(cordon_.now().has_value());
     if (auto serving = csi_.start(takeover_.listeners()); !serving) co_return serving;
+    keep_listeners();
     if (auto serving = admin_.start(); !serving) co_return serving;
     log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
     co_await tell_ready();
@@ -323,6 +328,17 @@ class Agent final {
     if (auto waits = giver_.start([this] { runner_.wake(); }); !waits)
       log::warning("handover.off", {{"error", waits.error().text}});
     co_return result<>();
+  }
+
+  /// kubelet then sees no name come or go when this process is killed, and callers wait for the next one.
+  void keep_listeners() {
+    for (const auto& [path, socket] : csi_.sockets()) keep_listener(path, socket, false);
+  }
+
+  void keep_listener(const std::string& path, int socket, bool registered) {
+    if (!keeper_) return;
+    const auto kept = socket < 0 ? keeper_->drop_listener(path) : keeper_->hold_listener(path, registered, socket);
+    if (!kept) log::warning("keeper.listener_not_kept", {{"path", path}, {"error", kept.error().text}});
   }
 
   task<> look_at_kms_config() {

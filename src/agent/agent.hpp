@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "corbd/agent/agent.hpp"
 #include "corbd/core/result.hpp"
@@ -26,6 +27,7 @@ struct Start {
   Fd lock;
   Fd predecessor;  ///< as handover::ask() gave it
   Fd lives;        ///< of handover::say_pod_lives(); invalid: this agent is in no pod
+  std::vector<keeper::StoredListener> listeners = {};  ///< of the agent that died
 };
 
 /// Its folders are the caller's. Does not return.

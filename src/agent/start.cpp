@@ -70,6 +70,8 @@ lifecycle::Settings settings_of(const Options& options) {
           .leave_grace = std::chrono::seconds(options.leave_grace_s)};
 }
 
+constexpr int kTriesWithListeners = 5;
+
 /// Waits until an agent may begin here. There are neither threads nor coroutines yet.
 class Wait {
  public:
@@ -104,10 +106,25 @@ class Wait {
       case Do::ask:
         return done(ask());
       case Do::wait_in_reserve:
+        let_listeners_go();
         return done(wait_in_reserve(action.within));
       default:
-        return done(take(lock_folder(options_.state_dir)));
+        return done(take_lock());
     }
+  }
+
+  /// Another agent has the state directory, and wants to listen there.
+  void let_listeners_go() {
+    for (const auto& one : from_keeper_.stored.listeners)
+      static_cast<void>(from_keeper_.keeper->drop_listener(one.path));
+    from_keeper_.stored.listeners.clear();
+  }
+
+  /// At first a helper of the dead agent may have the lock, or a pod in reserve that looks at it.
+  result<> take_lock() {
+    auto taken = take(lock_folder(options_.state_dir));
+    if (!taken && !state_.for_links && state_.tries >= kTriesWithListeners) let_listeners_go();
+    return taken;
   }
 
   lifecycle::Done done(const result<>& ended) {
@@ -121,6 +138,7 @@ class Wait {
     if (!predecessor) return with_context("--handover", predecessor.error());
     predecessor_ = std::move(*predecessor);
     if (!predecessor_) return Error{errc::not_found, "no agent serves"};
+    let_listeners_go();
     return {};
   }
 
@@ -197,6 +215,7 @@ int start(const Options& options, Fd keeper) {
   if (lives) handover::note_pulse(lives.get(), "this pod's agent starts");
   static_cast<void>(failpoint::hit("agent.starts"));
   start->lives = std::move(lives);
+  start->listeners = std::move(from_keeper->stored.listeners);
   run_agent(options, *boot_id, *registrar, std::move(*start), std::move(*from_keeper));
 }
 

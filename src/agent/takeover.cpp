@@ -42,7 +42,7 @@ task<result<lifecycle::Event>> Takeover::carry_out(lifecycle::Action action) {
       say({Word::What::loaded});
       break;
     case Do::take_listener:
-      take_listener();
+      inherit_listener(std::move(said_.descriptor), said_.word.registered);
       break;
     case Do::take_link:
       take_link();
@@ -119,9 +119,9 @@ task<result<>> Takeover::lock_alone(duration pause) {
   co_return result<>();
 }
 
-void Takeover::take_listener() {
-  listeners_.add(std::move(said_.descriptor));
-  registered_ |= said_.word.registered;
+void Takeover::inherit_listener(Fd socket, bool registered) {
+  listeners_.add(std::move(socket));
+  registered_ |= registered;
 }
 
 void Takeover::take_link() {

@@ -35,6 +35,8 @@ class Takeover {
   void leave();
   /// The lock of the state directory, once this agent has it.
   Fd take_lock() { return std::move(lock_); }
+  /// A socket on which the predecessor listened. `registered`: kubelet has taken the driver there.
+  void inherit_listener(Fd socket, bool registered);
   /// The sockets on which the predecessor listened, and whether kubelet has taken the driver there.
   rpc::Inherited& listeners() { return listeners_; }
   bool registered() const { return registered_; }
@@ -45,7 +47,6 @@ class Takeover {
   task<result<lifecycle::Event>> hear(lifecycle::Action action);
   task<result<>> take_lock_and_records();
   task<result<>> lock_alone(duration pause);
-  void take_listener();
   void take_link();
   task<> serve(handover::Word link);
 

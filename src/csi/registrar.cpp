@@ -72,10 +72,21 @@ class Registrar::Impl {
     gate_.spawn(run(*this));
   }
 
+  void on_socket(std::function<void(const std::string&, int, bool)> tell) { tell_ = std::move(tell); }
+
   Fd release() {
     if (!socket_ || !is_there()) return {};
+    tell_(path_, -1, false);
     released_ = true;
     return socket_->server.release();
+  }
+
+  result<> go_on(Fd socket) {
+    released_ = false;
+    if (!socket_) return {};
+    auto goes_on = socket_->server.go_on(std::move(socket));
+    tell_of_socket();
+    return goes_on;
   }
 
   task<> stop(Until until) {
@@ -109,8 +120,10 @@ class Registrar::Impl {
       }
       // A refusal stands until kubelet says something else.
       if (!goes_on && self.now_.state != Registered::State::refused) self.now_ = {};
+      self.tell_of_socket();
       co_await self.serve();
       if (self.stopping_.cancelled()) co_return;
+      self.tell_(self.path_, -1, false);
       self.withdraw();
       if (self.now_.state == Registered::State::registered) self.now_ = {};
       co_await self.socket_->server.stop({});
@@ -173,7 +186,12 @@ class Registrar::Impl {
       now_ = {Registered::State::refused, text};
       log::error("kubelet.refused", {{"driver", config_.drivername}, {"endpoint", config_.endpoint}, {"error", text}});
     }
+    if (socket_) tell_of_socket();
     news();
+  }
+
+  void tell_of_socket() const {
+    if (!released_) tell_(path_, socket_->server.socket(), now_.state == Registered::State::registered);
   }
 
   void news() {
@@ -205,6 +223,7 @@ class Registrar::Impl {
   Registered now_;
   Fd inherited_;
   bool released_ = false;
+  std::function<void(const std::string&, int, bool)> tell_ = [](const std::string&, int, bool) {};
   CancelScope stopping_;
   Gate gate_;
 };
@@ -232,7 +251,11 @@ Registrar::Registrar(executor control, Clock& clock, RegistrarConfig config)
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(config))) {}
 Registrar::~Registrar() = default;
 void Registrar::start(rpc::Inherited& inherited, bool registered) { impl_->start(inherited, registered); }
+void Registrar::on_socket(std::function<void(const std::string&, int, bool)> tell) {
+  impl_->on_socket(std::move(tell));
+}
 Fd Registrar::release() { return impl_->release(); }
+result<> Registrar::go_on(Fd socket) { return impl_->go_on(std::move(socket)); }
 task<> Registrar::stop(Until until) { return impl_->stop(until); }
 const Registered& Registrar::now() const { return impl_->now(); }
 

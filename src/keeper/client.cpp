@@ -55,6 +55,8 @@ result<StoredFds> Client::take() {
       all.links.push_back({{note.token, note.device, heard->backend, 0}, std::move(fds[0]), std::move(fds[1])});
     else if (note.kind == Kind::memory)
       all.memory.push_back({note.token, std::move(fds[0])});
+    else if (note.kind == Kind::listener)
+      all.listeners.push_back({heard->backend, note.device != 0, std::move(fds[0])});
     else if (note.kind == Kind::deaths)
       all.deaths = {note.device, static_cast<int>(note.instead_of), time_point(std::chrono::nanoseconds(note.token))};
     else if (note.kind == Kind::pause)
@@ -75,6 +77,13 @@ result<> Client::hold_memory(std::uint64_t token, int file) {
 /// A keeper that does not hear has, for all that its agent knows, what it had. One that has ended takes the agent with
 /// it (PR_SET_PDEATHSIG).
 result<> Client::drop(std::uint64_t token) { return say({Kind::drop, 0, token, 0}, {}, {}); }
+
+result<> Client::hold_listener(const std::string& path, bool registered, int socket) {
+  const int fds[] = {socket};
+  return say({Kind::listener, registered ? 1u : 0u, 0, 0}, path, fds);
+}
+
+result<> Client::drop_listener(const std::string& path) { return say({Kind::drop_listener, 0, 0, 0}, path, {}); }
 
 result<> Client::say(const KeeperMessage& note, const std::string& backend, std::span<const int> descriptors) {
   auto told = tell(socket_.get(), note, backend, descriptors);

@@ -157,6 +157,7 @@ class Keeper {
                     {"effect", "every device is healed"}});
     }
     if (!keeps) store_.let_go();
+    if (restart.pause >= kStartsAgainWithin) store_.drop_listeners();
     if (told_to_end_) {
       // It may have died of that signal before it listened to it.
       code_ = signal == SIGTERM || signal == SIGINT ? 0 : code;

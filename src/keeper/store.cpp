@@ -29,6 +29,10 @@ void Store::give_all(int socket) {
     const int fds[] = {one.file.get()};
     return !tell(socket, {Kind::memory, 0, one.token, 0}, {}, fds);
   });
+  std::erase_if(stored_.listeners, [&](const StoredListener& one) {
+    const int fds[] = {one.socket.get()};
+    return !tell(socket, {Kind::listener, one.registered ? 1u : 0u, 0, 0}, one.path, fds);
+  });
   std::vector<StoredLink> ends;
   std::erase_if(stored_.links, [&](StoredLink& one) {
     const bool given = give(socket, one);
@@ -59,6 +63,7 @@ bool Store::give(int socket, StoredLink& one) {
 
 void Store::begin_anew() {
   let_go();
+  drop_listeners();
   stored_.deaths = {};
 }
 
@@ -82,7 +87,7 @@ void Store::hear(int socket) {
     auto heard = keeper::hear(socket, Waits::no);
     if (heard) {
       // What an agent gives away is another's, whatever else was not heard.
-      if (!deaf_ || heard->note.kind == Kind::drop) take_in(*heard);
+      if (!deaf_ || heard->note.kind == Kind::drop || heard->note.kind == Kind::drop_listener) take_in(*heard);
     } else if (heard.error().code == errc::timed_out || heard.error().code == errc::not_found ||
                heard.error().code == errc::unavailable) {
       return;
@@ -100,6 +105,7 @@ void Store::be_deaf(int socket, const Error& why) {
   for (StoredLink& one : stored_.links) unheard_.push_back(std::move(one));
   stored_.links.clear();
   stored_.memory.clear();
+  stored_.listeners.clear();
   ::shutdown(socket, SHUT_RDWR);  // no link: the agent's
   log::warning("keeper.keeps_nothing", {{"error", why.text}});
 }
@@ -114,6 +120,9 @@ void Store::take_in(Heard& heard) {
     stored_.memory.push_back({note.token, std::move(fds[0])});
   } else if (note.kind == Kind::drop) {
     drop(note.token);
+  } else if (note.kind == Kind::listener || note.kind == Kind::drop_listener) {
+    std::erase_if(stored_.listeners, [&](const StoredListener& one) { return one.path == heard.backend; });
+    if (note.kind == Kind::listener) stored_.listeners.push_back({heard.backend, note.device != 0, std::move(fds[0])});
   }
 }
 

@@ -25,7 +25,8 @@ result<Heard> hear(int socket, Waits waits) {
   heard.descriptors = std::move(got->descriptors);
   const bool whole = got->bytes.size() >= sizeof heard.note;
   if (whole) std::memcpy(&heard.note, got->bytes.data(), sizeof heard.note);
-  const std::size_t wanted = heard.note.kind == Kind::link ? 2 : heard.note.kind == Kind::memory ? 1 : 0;
+  const auto kind = heard.note.kind;
+  const std::size_t wanted = kind == Kind::link ? 2 : kind == Kind::memory || kind == Kind::listener ? 1 : 0;
   if (!whole || heard.descriptors.size() != wanted)
     return Error{errc::internal, "a message between agent and keeper is truncated"};
   heard.backend = got->bytes.substr(sizeof heard.note);

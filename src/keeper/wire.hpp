@@ -16,7 +16,8 @@ namespace corbd::keeper {
 /// deaths: of the keeper, their number in `device`, the last one's time in `token` (ns) and its signal in `instead_of`.
 /// pause: of the keeper, Deaths::pause in `token` (ns).
 /// protocol: of the keeper, kProtocol in `device`.
-enum class Kind : std::uint32_t { link, memory, drop, deaths, pause, end, protocol };
+/// listener: its path as the text, StoredListener::registered in `device`. drop_listener: its path.
+enum class Kind : std::uint32_t { link, memory, drop, deaths, pause, end, protocol, listener, drop_listener };
 
 struct KeeperMessage {
   Kind kind = Kind::end;

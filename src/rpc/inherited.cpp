@@ -1,6 +1,7 @@
 #include "corbd/rpc/inherited.hpp"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -21,6 +22,12 @@ std::string bound_path(int socket) {
   return {address.sun_path, ::strnlen(address.sun_path, sizeof address.sun_path)};
 }
 
+/// Nobody finds one without a name.
+bool is_socket(const std::string& path) {
+  struct stat found{};
+  return ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode);
+}
+
 }  // namespace
 
 void Inherited::end_rest() {
@@ -33,7 +40,7 @@ void Inherited::end_rest() {
 
 void Inherited::add(Fd socket) {
   std::string path = bound_path(socket.get());
-  if (path.starts_with('/')) all_.push_back({std::move(path), std::move(socket)});
+  if (path.starts_with('/') && is_socket(path)) all_.push_back({std::move(path), std::move(socket)});
 }
 
 Fd Inherited::take(const std::string& endpoint) {

@@ -25,6 +25,7 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   /// Every connection goes to the server, which must outlive this object.
   void start(grpc::Server& server);
+  int socket() const { return socket_.get(); }
   /// Accepts nobody any more. New connections wait in the socket for whoever goes on with it.
   Fd release();
 

@@ -131,6 +131,21 @@ result<> Server::start(const std::vector<grpc::Service*>& services, Fd listening
 
 Fd Server::release() { return listener_ ? listener_->release() : Fd(); }
 
+result<> Server::go_on(Fd socket) {
+  auto listener = Listener::go_on(std::move(socket));
+  if (!listener) return listener.error();
+  listener_ = std::move(*listener);
+  listener_->start(*server_);
+  return {};
+}
+
+std::string Server::path() const {
+  const auto path = socket_path(config_.endpoint);
+  return path ? *path : std::string();
+}
+
+int Server::socket() const { return listener_ ? listener_->socket() : -1; }
+
 task<> Server::stop(Until until) {
   if (server_ == nullptr) co_return;
   listener_.reset();

@@ -178,6 +178,36 @@ TEST_CASE("an agent serves on beside a next one that cannot read a record") {
   CHECK(third.answers());
 }
 
+TEST_CASE(
+    "kubelet's watcher sees no socket come or go when the agent beside a keeper is killed, and a call meanwhile "
+    "is answered") {
+  const Ground ground;
+  std::filesystem::create_directory(ground.at("kubelet") + "/plugins_registry");
+  auto options = handed_over("pod-1", true);
+  options.more.insert(options.more.end(), {"--kubelet-registration-path", "/csi.sock"});
+  Agent agent(ground, options);
+  REQUIRE(agent.answers());
+  const std::string registration = ground.at("kubelet") + "/plugins_registry/rbd.csi.ceph.com-reg.sock";
+  REQUIRE(eventually([&] { return std::filesystem::exists(registration); }));
+  struct stat before{}, after{};
+  REQUIRE(::stat(ground.at("csi.sock").c_str(), &before) == 0);
+  const Fd watcher(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  REQUIRE(::inotify_add_watch(watcher.get(), (ground.at("kubelet") + "/plugins_registry").c_str(),
+                              IN_CREATE | IN_DELETE | IN_MOVE) >= 0);
+  for (std::size_t deaths = 1; deaths <= 2; ++deaths) {
+    const int child = std::atoi(ground.read("state/lock").c_str());
+    REQUIRE(parent_of("/proc", child) == agent.pid());
+    REQUIRE(::kill(child, SIGKILL) == 0);
+    // It waits in the socket.
+    CHECK(agent.probe().find("\"OK\"") != std::string::npos);
+    REQUIRE(eventually([&] { return times(ground, "agent.started") == deaths + 1; }));
+  }
+  REQUIRE(::stat(ground.at("csi.sock").c_str(), &after) == 0);
+  CHECK(before.st_ino == after.st_ino);
+  std::array<char, 4096> events;
+  CHECK(::read(watcher.get(), events.data(), events.size()) < 0);
+}
+
 TEST_CASE("a restarted container of a pod in reserve stays in reserve") {
   const bool kept = GENERATE(false, true);
   const Ground ground;

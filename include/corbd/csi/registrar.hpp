@@ -2,6 +2,7 @@
 // plugins_registry (docs/sources.md#kubelet-registration).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,8 +51,13 @@ class Registrar {
   /// It goes on with the predecessor's socket, if there is one. `registered`: kubelet has taken the driver there.
   /// kubelet hears nothing of that: its watcher sees names only.
   void start(rpc::Inherited& inherited, bool registered);
+  /// Called with the socket and whether kubelet has taken the driver there, whenever one of them changes; with -1 once
+  /// there is none. Before start().
+  void on_socket(std::function<void(const std::string& path, int socket, bool registered)> tell);
   /// The socket, for the next agent, which stays where it is. Invalid: there is none.
   Fd release();
+  /// The next agent did not come: goes on with what release() gave.
+  result<> go_on(Fd socket);
   /// Removes the socket first. kubelet then makes no more calls to this driver, not even an unstage.
   task<> stop(Until until);
   const Registered& now() const;

@@ -47,6 +47,10 @@ class Server {
   result<> start(rpc::Inherited& inherited);
   /// The sockets, for the next agent. Nobody is accepted any more, and callers that come wait in them.
   std::vector<Fd> release();
+  /// The next agent did not come: goes on with what release() gave.
+  result<> go_on(std::vector<Fd> sockets);
+  /// Those on which it listens, by path.
+  std::map<std::string, int> sockets() const;
   task<> stop(Until until);
   /// The number of calls about volumes that have not ended, on both sockets. Any thread.
   std::size_t in_flight() const;

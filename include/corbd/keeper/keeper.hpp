@@ -20,7 +20,8 @@ struct KeeperMessage;
 /// Of the messages between keeper and agent, of the exit code kBeginsAnew, and of what a ledger's keeping means. The
 /// keeper says it first. An agent that speaks another one ends, and its keeper ends every link and itself: the kernel
 /// repeats each unanswered request on the link of whatever the service manager starts next.
-inline constexpr std::uint32_t kProtocol = 1;
+/// 1 knew no listening sockets.
+inline constexpr std::uint32_t kProtocol = 2;
 
 struct StoredLink {
   device::FdStore::Link link;
@@ -30,6 +31,12 @@ struct StoredLink {
 struct StoredMemory {
   std::uint64_t token = 0;
   Fd file;
+};
+/// A socket on which the agent listens. Callers that come while no agent lives wait in it.
+struct StoredListener {
+  std::string path;
+  bool registered = false;  ///< it is the one of the registration, and kubelet has taken the driver there
+  Fd socket;
 };
 /// Of agents that were killed or crashed, since the keeper began.
 struct Deaths {
@@ -41,6 +48,7 @@ struct Deaths {
 struct StoredFds {
   std::vector<StoredLink> links;
   std::vector<StoredMemory> memory;
+  std::vector<StoredListener> listeners;
   Deaths deaths;
 };
 
@@ -65,6 +73,9 @@ class Client final : public device::FdStore {
   result<> hold_memory(std::uint64_t token, int file) override;
   /// An error: the keeper may have it still.
   result<> drop(std::uint64_t token) override;
+  /// Has the socket that is bound at `path` from now on, in the place of any other there.
+  result<> hold_listener(const std::string& path, bool registered, int socket);
+  result<> drop_listener(const std::string& path);
   /// As take() was told.
   const Deaths& deaths() const { return deaths_; }
   /// Something could not be told: it does not read, or has ended. From then on it may not know of a link.
@@ -87,7 +98,8 @@ class Store {
   void hear(int socket);
   /// The agent was killed or crashed, or could not be started (signal 0).
   void note_death(int signal, time_point when, duration pause);
-  /// Has nothing any more: the kernel has seen the end of each link. No agent lives.
+  /// Has no link any more: the kernel has seen the end of each. No agent lives. Listening sockets stay: no agent can
+  /// have spoiled them.
   void let_go();
   /// The next agent comes so late that another one may want the paths.
   void drop_listeners() { stored_.listeners.clear(); }

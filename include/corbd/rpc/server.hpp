@@ -42,6 +42,12 @@ class Server {
   result<> start(const std::vector<grpc::Service*>& services, Fd listening = {});
   /// Accepts no more connections. They wait in the socket for whoever goes on with it. Invalid: it does not listen.
   Fd release();
+  /// Accepts connections again, with the socket that it released.
+  result<> go_on(Fd socket);
+  /// On which it listens; -1: on none.
+  int socket() const;
+  /// Of its socket.
+  std::string path() const;
   /// Takes no new calls, waits for those in flight, cancels what is left at half the time.
   task<> stop(Until until);
 
