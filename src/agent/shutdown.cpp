@@ -23,6 +23,7 @@ constexpr std::chrono::seconds kCommandsEndWithin{90};
 // When the next agent takes over.
 constexpr std::chrono::seconds kClientsEndWithin{2};
 constexpr std::chrono::milliseconds kSignalArrivesWithin{10};
+constexpr std::chrono::milliseconds kLooksForCallers{20};
 const failpoint::Places kGivingPlaces({"handover.given"});
 
 }  // namespace
@@ -40,6 +41,12 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
       break;
     case Do::release_listeners:
       release_listeners();
+      break;
+    case Do::await_callers:
+      co_await await_callers(action.within);
+      break;
+    case Do::serve_on:
+      done = co_await serve_on();
       break;
     case Do::end_callers:
       co_await end_callers(action.within);
@@ -78,7 +85,8 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
       // Answers what was read, and keeps the locks: they are the next start's proof of ownership
       // (docs/healing.md#leaving). So the images stay open, and the process ends without the destructors that would
       // close them.
-      listeners_.clear();
+      callers_.clear();
+      registration_.reset();
       co_await parts_.shell.stop({clock_.now() + action.within});
       break;
     case Do::close_clients:
@@ -121,11 +129,35 @@ task<> Shutdown::end_commands() {
 
 /// Callers that come from now on wait for the next agent. kubelet sees no change, and keeps the driver registered.
 void Shutdown::release_listeners() {
+  // They are the next agent's soon, or nobody's: its keeper shall have them alone.
+  for (const auto& [path, socket] : parts_.csi.sockets()) parts_.keep_listener(path, -1, false);
   if (!parts_.giver.next_listens()) return;
-  for (Fd& socket : parts_.csi.release()) listeners_.push_back({std::move(socket)});
+  callers_ = parts_.csi.release();
   if (!parts_.registrar) return;
-  const bool registered = parts_.registrar->now().state == csi::Registered::State::registered;
-  if (Fd socket = parts_.registrar->release()) listeners_.push_back({std::move(socket), registered});
+  registered_ = parts_.registrar->now().state == csi::Registered::State::registered;
+  registration_ = parts_.registrar->release();
+}
+
+/// Their volumes' steps go on meanwhile.
+task<> Shutdown::await_callers(duration within) {
+  const auto until = clock_.now() + within;
+  while (parts_.csi.in_flight() > 0 && clock_.now() < until)
+    static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kLooksForCallers));
+}
+
+/// The next agent has ended, or was not ready any more. Whoever asks next finds everything as it was.
+task<result<>> Shutdown::serve_on() {
+  parts_.giver.leave();
+  parts_.shell.resume();
+  log::warning("handover.undone", {{"why", failure_ ? failure_->text : ""}, {"effect", "this agent serves on"}});
+  failure_.reset();
+  auto note = [&folder = parts_.options.state_dir, &held = parts_.lock] { return note_lock_holder(folder, held); };
+  static_cast<void>(co_await parts_.files.run(std::move(note), {}, "noting who has the lock"));
+  if (auto goes_on = parts_.csi.go_on(std::move(callers_)); !goes_on) co_return goes_on;
+  callers_.clear();
+  for (const auto& [path, socket] : parts_.csi.sockets()) parts_.keep_listener(path, socket, false);
+  if (registration_) co_return parts_.registrar->go_on(std::move(registration_));
+  co_return result<>();
 }
 
 task<> Shutdown::end_callers(duration calls_within) {
@@ -155,9 +187,11 @@ task<> Shutdown::note_reserve() {
 
 result<> Shutdown::hand_over_listeners() {
   result<> given;
-  for (auto& one : listeners_)
-    if (given) given = parts_.giver.hand_over_listener(std::move(one.socket), one.registered);
-  listeners_.clear();
+  for (auto& socket : callers_)
+    if (given) given = parts_.giver.hand_over_listener(std::move(socket), false);
+  callers_.clear();
+  if (given && registration_) given = parts_.giver.hand_over_listener(std::move(registration_), registered_);
+  registration_.reset();
   return given;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "corbd/agent/options.hpp"
@@ -43,6 +45,8 @@ class Shutdown {
     HealthMonitor& health;
     handover::Giver& giver;
     const Fd& lock;  ///< of the state directory
+    /// Tells this agent's keeper of a listening socket; -1: it has none at that path any more.
+    std::function<void(const std::string& path, int socket, bool registered)> keep_listener;
   };
   Shutdown(executor control, Clock& clock, const Parts& parts);
 
@@ -53,6 +57,8 @@ class Shutdown {
   task<> stop_new_work();
   task<> end_commands();
   void release_listeners();
+  task<> await_callers(duration within);
+  task<result<>> serve_on();
   task<> end_callers(duration calls_within);
   task<> tell_successor();
   task<> note_reserve();
@@ -65,11 +71,9 @@ class Shutdown {
   executor control_;
   Clock& clock_;
   const Parts parts_;
-  struct Listening {
-    Fd socket;
-    bool registered = false;
-  };
-  std::vector<Listening> listeners_;
+  std::vector<Fd> callers_;  ///< the sockets on which they wait
+  Fd registration_;          ///< and kubelet's
+  bool registered_ = false;
   Until until_;  ///< when everything else must have ended, from stop_new_work() on
   std::size_t links_ = 0;
   std::optional<Error> failure_;  ///< of a handover

@@ -1,5 +1,6 @@
 #include "takeover.hpp"
 
+#include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/plan/wish.hpp"

@@ -102,6 +102,7 @@ task<> Giver::meet(Fd caller) {
   }
   if (!listener_) co_return;
   next_ = met;
+  next_has_ended_ = false;
   next_is_kept_ = side->kept;
   next_listens_ = side->listens;
   gate_.spawn(hear_next(met));
@@ -119,6 +120,7 @@ task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
     }
     if (said.error().code != errc::cancelled && !said_end_)
       log::warning("handover.next_lost", {{"why", said.error().text}});
+    next_has_ended_ = said.error().code == errc::not_found;
     lose_next();
     co_return;
   }
@@ -146,7 +148,8 @@ void Giver::lose_next() {
 task<bool> Giver::awaits(std::shared_ptr<Event>& answer, Word word, const Fd* descriptor, duration within) {
   if (!next_) co_return false;
   const auto answered = answer = std::make_shared<Event>(control_, clock_);
-  if (!next_->say(word, descriptor)) lose_next();
+  // If it hears nothing any more, its end is heard next.
+  static_cast<void>(next_->say(word, descriptor));
   co_return co_await answered->wait({clock_.now() + within}) == Waited::ready&& next_;
 }
 
@@ -179,6 +182,9 @@ task<bool> Giver::begins(duration within) {
 task<result<>> Giver::begin(const Fd& lock) {
   if (const bool loaded = co_await awaits(loaded_, {Word::What::lock}, &lock, kLoadsWithin); loaded)
     co_return result<>();
+  // One that said something else may live, has the lock, and goes on with it once it hears of the end.
+  if (!next_ && next_has_ended_)
+    co_return Error{errc::not_found, "the next agent ended before it had read the records"};
   co_return has_no_next();
 }
 

@@ -27,40 +27,49 @@ Transition gone(State state) {
 }  // namespace
 
 /// A planned restart: the next agent waits. Callers end first, while devices are served. Then each device stands still
-/// until the next agent serves it, a few at a time.
+/// until the next agent serves it, a few at a time. What cannot be undone begins once the next agent has the records.
 Transition hand_over(State state) {
   state.phase = Phase::handing_over;
-  return to(std::move(state), {.what = Do::stop_new_work});
+  return to(std::move(state), {.what = Do::release_listeners});
 }
 
 Transition hand_over_done(State state, errc code) {
-  const bool needed = state.doing == Do::quiesce || state.doing == Do::ask_next || state.doing == Do::hand_over_lock ||
-                      state.doing == Do::hand_over_listeners || state.doing == Do::hand_over_links;
+  // Whoever has the lock and lives may go on with it, so only its end says that nobody else serves.
+  const bool can_serve_on = state.doing == Do::quiesce || state.doing == Do::ask_next ||
+                            (state.doing == Do::hand_over_lock && code == errc::not_found);
+  if (can_serve_on && code != errc::ok) return to(std::move(state), {.what = Do::serve_on});
+  const bool needed =
+      state.doing == Do::hand_over_lock || state.doing == Do::hand_over_listeners || state.doing == Do::hand_over_links;
   if (needed && code != errc::ok) {
     state.failed = true;
     // What is under way is answered, unless that has happened for the links.
     if (state.doing != Do::hand_over_links) return stop_volumes(std::move(state));
   }
   switch (state.doing) {
-    case Do::stop_new_work:
-      return to(std::move(state), {.what = Do::release_listeners});
     case Do::release_listeners:
-      return end_callers(std::move(state), kCallsEndForNextWithin);
-    case Do::end_callers:
-      return to(std::move(state), {.what = Do::unregister});
-    case Do::unregister:
+      return to(std::move(state), {.what = Do::await_callers, .within = kCallsEndForNextWithin});
+    case Do::await_callers:
       return to(std::move(state), {.what = Do::quiesce});
     case Do::quiesce:
       return to(std::move(state), {.what = Do::ask_next, .within = kNextAnswersWithin});
     case Do::ask_next:
+      return to(std::move(state), {.what = Do::hand_over_lock});
+    case Do::serve_on:
+      state.phase = Phase::serving;
+      return serve_done(std::move(state), code);
+    case Do::hand_over_lock:
+      return to(std::move(state), {.what = Do::stop_new_work});
+    case Do::stop_new_work:
+      return end_callers(std::move(state), kCallsEndWithin);
+    case Do::end_callers:
+      return to(std::move(state), {.what = Do::unregister});
+    case Do::unregister:
       return to(std::move(state), {.what = Do::tell_successor});
     case Do::tell_successor:
       if (!state.told_to_end() && state.settings.goes_into_reserve())
         return to(std::move(state), {.what = Do::note_reserve});
       [[fallthrough]];
     case Do::note_reserve:
-      return to(std::move(state), {.what = Do::hand_over_lock});
-    case Do::hand_over_lock:
       return to(std::move(state), {.what = Do::hand_over_listeners});
     case Do::hand_over_listeners:
       return to(std::move(state), {.what = Do::hand_over_links});

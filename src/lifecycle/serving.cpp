@@ -59,6 +59,9 @@ Transition serve_done(State state, errc code) {
       return decide_leaving(std::move(state));
     case Do::announce:
       return code == errc::ok ? hand_over(std::move(state)) : serve_on(std::move(state));
+    case Do::serve_on:
+      // Callers would not find it.
+      return code == errc::ok ? serve_on(std::move(state)) : refuse(std::move(state));
     default:
       return serve_on(std::move(state));
   }

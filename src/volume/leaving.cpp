@@ -162,7 +162,9 @@ std::vector<std::string> Leaving::answering(const std::vector<std::string>& ids)
 task<bool> Leaving::quiesce() {
   begun_ = true;
   usage_.stop();
-  co_await gate_.close({clock_.now() + kStepsEndWithin});
+  // Nothing new comes through it, and it may have to be open again.
+  for (const auto by = clock_.now() + kStepsEndWithin; gate_.count() > 0 && clock_.now() < by;)
+    co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
   // A step that goes on begins no further one, so what is written now is the last.
   const auto written_by = clock_.now() + kWritesEndWithin;
   while (steps_.writing() && clock_.now() < written_by)
@@ -173,6 +175,12 @@ task<bool> Leaving::quiesce() {
   std::ranges::partition(to_hand_over_,
                          [&](const auto& id) { return volumes_.find(id)->server.link()->oldest() >= kAnswersWithin; });
   co_return !steps_.writing();
+}
+
+void Leaving::resume() {
+  begun_ = false;
+  usage_.resume();
+  to_hand_over_.clear();
 }
 
 task<std::size_t> Leaving::hand_over(Recipient recipient) {

@@ -26,6 +26,7 @@ class Leaving {
   /// As Shell's.
   task<> stop(Until until);
   task<bool> quiesce();
+  void resume();
   task<std::size_t> hand_over(Recipient recipient);
   std::vector<std::string> answering(const std::vector<std::string>& ids) const;
 

@@ -224,6 +224,7 @@ std::vector<std::string> Shell::answering(const std::vector<std::string>& volume
   return impl_->leaving_.answering(volume_ids);
 }
 task<bool> Shell::quiesce() { return impl_->leaving_.quiesce(); }
+void Shell::resume() { impl_->leaving_.resume(); }
 task<std::size_t> Shell::hand_over(Recipient recipient) { return impl_->leaving_.hand_over(std::move(recipient)); }
 
 }  // namespace corbd::volume

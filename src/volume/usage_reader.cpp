@@ -62,7 +62,8 @@ task<result<host::Usage>> UsageReader::read_one(Volume& volume, std::string path
 }
 
 task<> UsageReader::ask(Volume& volume, std::string target) {
-  const Until until{clock_.now() + kLimit, &leaving_};
+  const auto leaving = leaving_;
+  const Until until{clock_.now() + kLimit, leaving.get()};
   const auto slot = co_await one_.take(until);
   if (slot) {
     auto told = co_await ports_.mounts.usage(std::move(target), until);

@@ -19,7 +19,9 @@ class UsageReader {
   /// Does Volumes::usage().
   task<result<host::Usage>> read(std::string id, std::string path, Until until);
   /// Ends every wait.
-  void stop() { leaving_.cancel(); }
+  void stop() { leaving_->cancel(); }
+  /// Waits again.
+  void resume() { leaving_ = std::make_shared<CancelScope>(); }
 
  private:
   bool shows_at(const Volume& volume, const std::string& path) const;
@@ -31,7 +33,7 @@ class UsageReader {
   VolumeMap& volumes_;
   Gate& gate_;
   Slots one_;  ///< one at a time, to leave the helpers to healing
-  CancelScope leaving_;
+  std::shared_ptr<CancelScope> leaving_ = std::make_shared<CancelScope>();
 };
 
 }  // namespace corbd::volume

@@ -178,6 +178,27 @@ TEST_CASE("an agent serves on beside a next one that cannot read a record") {
   CHECK(third.answers());
 }
 
+TEST_CASE("an agent serves on after a next one that ended with the lock in its hand") {
+  const bool refuses = GENERATE(true, false);
+  const bool kept = GENERATE(false, true);
+  const Ground ground;
+  Agent first(ground, handed_over("pod-1", kept));
+  REQUIRE(first.answers());
+  {
+    auto options = handed_over("pod-2");
+    options.more.insert(options.more.end(),
+                        {"--failpoint", std::string("takeover.records=") + (refuses ? "error" : "kill")});
+    Agent second(ground, options);
+    CHECK(second.ended() == (refuses ? 1 : -SIGKILL));
+  }
+  REQUIRE(eventually([&] { return first.log().find("handover.undone") != std::string::npos; }));
+  CHECK(first.answers());
+  REQUIRE(eventually([&] { return holds_lock(ground, first); }));
+  const Agent third(ground, handed_over("pod-3", kept));
+  REQUIRE(eventually([&] { return holds_lock(ground, third); }));
+  CHECK(third.answers());
+}
+
 TEST_CASE(
     "kubelet's watcher sees no socket come or go when the agent beside a keeper is killed, and a call meanwhile "
     "is answered") {
@@ -290,6 +311,8 @@ TEST_CASE("a refused agent in a pod waits for the end of the serving one") {
   ::kill(first.pid(), SIGTERM);
   CHECK(first.ended() == 0);
   CHECK(second.answers());
+}
+
 TEST_CASE("an agent that is told to end before its turn ends with 0, and the one that serves goes on") {
   const bool kept = GENERATE(false, true);
   const Ground ground;

@@ -1,5 +1,6 @@
 // A planned restart: the next agent resumes its predecessor's links.
 #include <algorithm>
+#include <list>
 
 #include "corbd/core/gate.hpp"
 #include "corbd/volume/condition.hpp"
@@ -73,12 +74,17 @@ struct TwoProcesses {
   /// To its end, as src/agent does: who has given everything ends, and so does who was told to before anything began.
   void go_on(Handover& of) {
     of.begin();
+    loop.poll();
     for (const auto end = loop.clock.now() + 5min;
          !(of.next_serves && !of.before.agent.running()) && of.next.agent.running() && loop.clock.now() < end;) {
       loop.step(end);
       if (of.before_ended && of.before.agent.running()) of.before.agent.kill(true);
-      if (of.next_ended) of.next.agent.kill(true);
+      if (of.next_ended) {
+        of.end(false);
+        of.next.agent.kill(true);
+      }
     }
+    loop.advance(10ms);
   }
   Loop loop, beside;
   World first{loop}, second{beside, first};
@@ -122,6 +128,7 @@ bool survives_undo(int at) {
 }
 
 }  // namespace
+
 TEST_CASE("a next agent that would be refused because a cache was switched on gets no device, and people are told") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
@@ -154,6 +161,39 @@ TEST_CASE("a next agent that cannot read a record is refused before anything is 
   loop.advance(1s);
   CHECK(first.kernel.devices.front().requests.empty());
   CHECK(first.kernel.deaths == 0);
+}
+
+TEST_CASE("an agent serves on after a next one that died with the lock, and hands over to the one after that") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  for (const bool refuses : {true, false}) {
+    Handover there(first, second);
+    there.begin();
+    loop.poll();
+    for (const auto end = loop.clock.now() + 1min; !there.refused && loop.clock.now() < end;) {
+      if (there.lock_said && second.agent.running()) {
+        if (refuses) first.disk.unreadable_record = true;
+        if (!refuses || there.next_ended) {
+          there.end(!refuses);
+          second.agent.kill(true);
+        }
+      }
+      loop.step(end);
+    }
+    first.disk.unreadable_record = false;
+    CHECK(there.refused);
+    if (second.agent.running()) second.agent.kill(true);
+    node.write_all();
+    loop.advance(1s);
+    CHECK(first.kernel.devices.front().requests.empty());
+    CHECK(first.agent.want(kId, Wish(test::staged())));
+  }
+  Handover there(first, second);
+  node.go_on(there);
+  CHECK(there.next_serves);
+  CHECK(first.kernel.deaths == 0);
+  for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
 }
 
 TEST_CASE("a next agent that was refused, told to end or killed before it had the lock leaves no client to fence") {

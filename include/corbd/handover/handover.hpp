@@ -94,7 +94,8 @@ class Giver {
   /// The process that its supervisor follows: its own, or its keeper's. 0: not known.
   pid_t next_process() const;
   /// Gives the lock of the state directory, and waits for 10 s until the next agent has read the records. The lock
-  /// stays open here: it is held as long as one process has it open.
+  /// stays open here: it is held as long as one process has it open. not_found: that agent has ended. unavailable: it
+  /// may still use it.
   task<result<>> begin(const Fd& lock);
   /// Whether the next agent goes on with listening sockets. One of an earlier version does not.
   bool next_listens() const { return next_ && next_listens_; }
@@ -127,6 +128,7 @@ class Giver {
   std::function<void()> asked_;
   std::shared_ptr<Conversation> next_;
   bool next_is_kept_ = false, next_listens_ = false, said_end_ = false;
+  bool next_has_ended_ = false;  ///< as the kernel says: nobody has its end of the conversation
   std::shared_ptr<Event> ready_, loaded_;
   std::vector<std::string> unopened_images_;
   std::map<std::pair<device::Kind, std::uint32_t>, std::shared_ptr<Event>> taking_;  ///< by device

@@ -17,7 +17,7 @@ enum class Phase {
   in_reserve,    ///< this pod handed over, and begins again when the agent that serves ends or calls it
   taking_over,   ///< beside the agent that serves
   serving,       ///< it may have been told to end
-  handing_over,  ///< nothing leads back from here
+  handing_over,  ///< once the next agent has the records, nothing leads back
   leaving,
   ended
 };
@@ -61,12 +61,14 @@ enum class Do {
   see_users_out,      ///< serves until nobody uses a device
   stop_new_work,      ///< commands to the kernel end, nothing is healed, no next agent is heard
   release_listeners,  ///< callers that come from now on wait for the next agent
-  end_callers,        ///< who waits for an answer has `within`
+  await_callers,      ///< who waits for an answer has `within`
+  end_callers,        ///< the same, and then none is answered any more
   unregister,         ///< kubelet's registration ends
   quiesce,            ///< no step of a volume is under way. state_write: a record is still being written
   tell_successor,     ///< the supervisor hears who serves next
   note_reserve,       ///< this pod is in reserve
-  hand_over_lock,     ///< until the next agent has the records
+  hand_over_lock,     ///< until the next agent has the records. not_found: its process has ended
+  serve_on,           ///< as before release_listeners: nothing was given, or nobody has it any more
   hand_over_listeners,
   hand_over_links,
   stop_volumes,   ///< answers what was read, and keeps the locks, `within`

@@ -75,6 +75,8 @@ class Shell final : public Volumes {
   /// For a planned restart: refuses new wishes and further steps, and waits some seconds for the steps under way, while
   /// devices are served. Afterwards no record changes. False: one is still being written after half a minute.
   task<bool> quiesce();
+  /// After quiesce(): wishes are taken again. What was cut off is healed or repeated.
+  void resume();
   /// After quiesce(): every volume that was served then, and on which no operation was under way, gives its link to the
   /// recipient once what was read from it is answered and its image is closed. Its lock stays. The others are as after
   /// stop(). How many were given.

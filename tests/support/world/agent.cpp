@@ -324,6 +324,11 @@ task<bool> Agent::quiesce() {
   co_return co_await life_->shell->quiesce();
 }
 
+void Agent::resume() {
+  node.has_lock = this;
+  life_->shell->resume();
+}
+
 task<> Agent::hand_over_links(volume::Recipient recipient) {
   static_cast<void>(co_await life_->shell->hand_over(std::move(recipient)));
   ends_well_ = true;

@@ -55,6 +55,8 @@ class Agent {
   task<> stop_new_work();
   /// False: a record is still being written.
   task<bool> quiesce();
+  /// The next agent ended before it had the records.
+  void resume();
   task<> hand_over_links(volume::Recipient recipient);
   device::Devices& devices();
   bool running() const { return life_ != nullptr; }

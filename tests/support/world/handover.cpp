@@ -146,8 +146,14 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
     case Do::hand_over_lock: {
       lock_said = true;
       const bool loaded = co_await answers(Word::What::lock, Word::What::loaded, 10s);
+      if (!loaded && ended_) co_return lifecycle::Done{errc::not_found};
       co_return done(loaded);
     }
+    case Do::serve_on:
+      end(false);
+      before.agent.resume();
+      lock_said = false;
+      break;
     case Do::hand_over_links:
       co_await before.agent.hand_over_links([this](device::LinkSocket one) { return hand_over_one(std::move(one)); });
       say(to_next_, {Word::What::end});

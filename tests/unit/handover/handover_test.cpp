@@ -361,6 +361,25 @@ TEST_CASE("a handover begins once the next agent confirms it, and never with one
   if (next) CHECK(next->begun);
 }
 
+TEST_CASE("a next agent that has the lock counts as ended once its process has, and not when it sends garbage") {
+  const bool ends = GENERATE(true, false);
+  Serving serving;
+  Fd asked = serving.heard();
+  const Fd lock = file(serving.folder.path() + "/lock");
+  std::optional<result<>> begun;
+  const auto begin = [](Giver& giver, const Fd& held, std::optional<result<>>& into) -> task<> {
+    into = co_await giver.begin(held);
+  };
+  serving.gate.spawn(begin(serving.giver, lock, begun));
+  if (ends)
+    asked.reset();
+  else
+    REQUIRE(::send(asked.get(), "?", 1, MSG_NOSIGNAL) == 1);
+  REQUIRE(eventually(serving.control, [&] { return begun.has_value(); }));
+  REQUIRE_FALSE(*begun);
+  CHECK(begun->error().code == (ends ? errc::not_found : errc::unavailable));
+}
+
 TEST_CASE("a link without its socket and a socket without a link end a handover") {
   const bool with_socket = GENERATE(false, true);
   const Folder folder;

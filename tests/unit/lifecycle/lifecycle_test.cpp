@@ -58,7 +58,7 @@ Life handing_over(const Settings& settings = kPod) {
   Life life = serving(settings);
   REQUIRE(life(Woken{kNow, true}) == Do::ask_next);
   REQUIRE(life(Answered{true}) == Do::announce);
-  REQUIRE(life.done() == Do::stop_new_work);
+  REQUIRE(life.done() == Do::release_listeners);
   return life;
 }
 
@@ -347,11 +347,12 @@ TEST_CASE("a leaving agent answers the requests it has read, then ends its calle
   CHECK(life.action.code == 0);
 }
 
-TEST_CASE("an agent that hands over ends its callers first, then gives the lock, then the links") {
+TEST_CASE("an agent that hands over gives the lock first, then ends what cannot begin again, then gives the links") {
   auto life = handing_over(kHost);
-  CHECK(actions(life) == std::vector{Do::stop_new_work, Do::release_listeners, Do::end_callers, Do::unregister,
-                                     Do::quiesce, Do::ask_next, Do::tell_successor, Do::hand_over_lock,
-                                     Do::hand_over_listeners, Do::hand_over_links, Do::hear_last_signals, Do::exit});
+  CHECK(actions(life) == std::vector{Do::release_listeners, Do::await_callers, Do::quiesce, Do::ask_next,
+                                     Do::hand_over_lock, Do::stop_new_work, Do::end_callers, Do::unregister,
+                                     Do::tell_successor, Do::hand_over_listeners, Do::hand_over_links,
+                                     Do::hear_last_signals, Do::exit});
   CHECK(life.action.code == 0);
 }
 
@@ -372,13 +373,35 @@ TEST_CASE("a pod's agent that has handed over goes into reserve, unless it was t
 }
 
 TEST_CASE("an agent whose handover fails answers the requests it has read and ends with an error") {
-  const auto fails =
-      GENERATE(Do::quiesce, Do::ask_next, Do::hand_over_lock, Do::hand_over_listeners, Do::hand_over_links);
+  const auto fails = GENERATE(Do::hand_over_lock, Do::hand_over_listeners, Do::hand_over_links);
   auto life = handing_over();
   const auto all = actions(life, fails);
   CHECK(std::ranges::count(all, Do::stop_volumes) == (fails == Do::hand_over_links ? 0 : 1));
   CHECK(all.back() == Do::exit);
   CHECK(life.action.code == 1);
+}
+
+TEST_CASE("an agent serves on if the next one ends, or is not ready any more, before it has the records") {
+  const auto fails = GENERATE(Do::quiesce, Do::ask_next, Do::hand_over_lock);
+  auto life = handing_over();
+  while (life.action.what != fails) life.done();
+  CHECK(life.fails(fails == Do::hand_over_lock ? errc::not_found : errc::unavailable) == Do::serve_on);
+  auto told = life;
+  CHECK(life.done() == Do::wait);
+  CHECK(life.state.phase == Phase::serving);
+  CHECK(life(Woken{kNow, true}) == Do::ask_next);
+  CHECK(life(Answered{true}) == Do::announce);
+  CHECK(life.done() == Do::release_listeners);
+  told(Signalled{kNow});
+  CHECK(told.done() == Do::wait);
+  CHECK(told.action.within == 0s);
+}
+
+TEST_CASE("an agent whose listening sockets cannot be used again ends, so that callers find the next start") {
+  auto life = handing_over();
+  while (life.action.what != Do::hand_over_lock) life.done();
+  REQUIRE(life.fails(errc::not_found) == Do::serve_on);
+  CHECK(life.fails(errc::exhausted) == Do::refuse);
 }
 
 TEST_CASE("no event leads to another action after the last one") {
