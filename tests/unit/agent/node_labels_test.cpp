@@ -17,7 +17,8 @@ struct Life {
   Life(const test::Folder& folder, const std::string& nodeid, bool server_answers)
       : server([server_answers](const ApiServer::Request& request, ApiServer::Peer& peer) {
           if (!server_answers) return peer.hang();
-          if (request.target.find("sendInitialEvents") != request.target.npos) return peer.answer(422, "");
+          if (request.target.find("sendInitialEvents") != request.target.npos)
+            return peer.answer(422, R"({"kind":"Status","reason":"Invalid"})");
           if (request.target.find("watch=1") != request.target.npos) peer.hang();
           peer.answer(200, R"({"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"node-1",)"
                            R"("labels":{"topology.kubernetes.io/zone":"a"}}}]})");

@@ -179,17 +179,17 @@ TEST_CASE("corbd unfence says what keeps the node out, and lets it in once it is
   CHECK(has(unclean.out, "unclean: 10.0.0.9/32, until "));
   CHECK(has(unclean.out, "\n  rbd-nbd, process 7 has a Ceph client: end it\n"));
   CHECK(has(unclean.problems, "Those that are not clean stay"));
-  CHECK(scene.monitors.now.entries.size() == 1);
+  CHECK(scene.monitors.listed().size() == 1);
   scene.node.programs.clear();
   const auto looked = scene.ask({"unfence", "--self-check"});
   CHECK(looked.code == 0);
   CHECK(looked.out.starts_with("clean: 10.0.0.9/32, until "));
   CHECK(has(looked.problems, "nothing was unfenced"));
-  CHECK(scene.monitors.now.entries.size() == 1);
+  CHECK(scene.monitors.listed().size() == 1);
   const auto json = boost::json::parse(scene.ask({"unfence", "--self-check", "-o", "json"}).out).as_object();
   CHECK(json.at("fences").as_array().front().as_object().at("verdict") == "clean");
   const auto done = scene.ask({"unfence", "--self-check", "--yes-really"});
   CHECK(done.code == 0);
   CHECK(has(done.out, "unfenced: 10.0.0.9/32\n"));
-  CHECK(scene.monitors.now.entries.empty());
+  CHECK(scene.monitors.listed().empty());
 }

@@ -29,7 +29,7 @@ struct Secrets {
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) {
     if (request.target == kSecret) ++reads;
     const auto place = objects.find(request.target);
-    place == objects.end() ? peer.answer(404, "{}") : peer.answer(200, place->second);
+    place == objects.end() ? peer.absent(request) : peer.object(request, 200, place->second);
   }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   CancelScope leaving;
