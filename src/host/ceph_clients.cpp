@@ -196,16 +196,26 @@ void add_tunnels(CephClients& found, const std::vector<fs::path>& processes, con
       devices && devices->find(" tun\n") != std::string::npos && !fs::exists(root + "/sys/module/tun", failed);
   if (!built_in && !is_module_used(root, "tun").value_or(true)) return;
   const std::string what = "Ceph clients in a machine without KVM, which a network device of its own would serve: ";
+  std::size_t unread = 0;
+  std::string first_unread;
   for (const auto& process : processes) {
     const std::string name = "process " + process.filename().string();
+    bool hidden = false;
     for (fs::directory_iterator fd(process / "fd", failed), end; !failed && fd != end; fd.increment(failed)) {
-      std::error_code gone;
-      if (fs::read_symlink(fd->path(), gone) == "/dev/net/tun")
+      std::error_code of_link;
+      if (fs::read_symlink(fd->path(), of_link) == "/dev/net/tun")
         found.unseen.push_back(what + name + " has /dev/net/tun open: end it");
+      // Without CAP_SYS_PTRACE the folder is listed, and its links are not read.
+      hidden |= of_link && !has_ended(of_link);
     }
-    if (failed && !has_ended(failed)) found.unseen.push_back(what + "whether " + name + " has one is not readable");
+    if (hidden || (failed && !has_ended(failed)))
+      if (unread++ == 0) first_unread = name;
     failed.clear();
   }
+  if (unread != 0)
+    found.unseen.push_back(what + "the agent may not read what " + first_unread +
+                           (unread == 1 ? "" : " and " + std::to_string(unread - 1) + " others") +
+                           " have open: end what uses /dev/net/tun, and unload the module tun");
 }
 
 void add_kernel(CephClients& found, const std::string& root) {

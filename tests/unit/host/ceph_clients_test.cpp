@@ -117,6 +117,13 @@ TEST_CASE("a process that holds a network device of its own may be a machine wit
   node.put("sys/module/tun/refcnt", "1\n");
   REQUIRE(node.look().unseen.size() == 1);
   CHECK_THAT(node.look().unseen.front(), ContainsSubstring("process 50 has /dev/net/tun open"));
+  // A link that is listed, and not to be read: here a file in its place.
+  fs::remove(node.root.path() + "/proc/50/fd/7");
+  node.put("proc/50/fd/7", "");
+  REQUIRE(node.look().unseen.size() == 1);
+  CHECK_THAT(node.look().unseen.front(), ContainsSubstring("may not read what process 50 have open"));
+  fs::remove(node.root.path() + "/proc/50/fd/7");
+  fs::create_symlink("/dev/net/tun", node.root.path() + "/proc/50/fd/7");
   fs::remove_all(node.root.path() + "/sys/module/tun");
   node.put("proc/misc", "235 autofs\n200 tun\n");
   CHECK(node.look().unseen.size() == 1);
