@@ -74,6 +74,8 @@ errc code_of(unsigned status, const Status& says, const Verb& verb) {
     case 403:
       return errc::permission_denied;
     case 404:
+      // Of a create it is the namespace that is not there, and no repetition makes it.
+      if (verb.verb == "create") return errc::failed_precondition;
       return is_about(says, verb) ? errc::not_found : errc::unavailable;
     case 409:
       return errc::already_exists;
