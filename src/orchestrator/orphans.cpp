@@ -28,8 +28,11 @@ bool Orphans::is_suspect(const volume::Status& status) const {
 }
 
 void Orphans::note_node() {
-  node_ = own_();
-  note_suspects(volumes_.status());
+  auto now = own_();
+  // Most changes of a Node concern no volume, and a look at all devices costs.
+  const bool same = now && node_ && now->volumes_attached == node_->volumes_attached;
+  node_ = std::move(now);
+  if (!same) note_suspects(volumes_.status());
 }
 
 /// A volume that is attached again has an attachment with another UID.
