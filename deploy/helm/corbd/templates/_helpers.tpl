@@ -17,7 +17,7 @@
 {{/* Of an object of the whole cluster. A release of the same name in another namespace has its own. ceph-csi's namespace is the default. */}}
 {{- define "corbd.clusterName" -}}
 {{- $name := include "corbd.fullname" . -}}
-{{- if or (eq .Release.Namespace "ceph-csi") (contains .Release.Namespace $name) -}}
+{{- if or (eq .Release.Namespace "ceph-csi") (hasSuffix (printf "-%s" .Release.Namespace) $name) -}}
 {{- $name -}}
 {{- else -}}
 {{- printf "%s-%s" $name .Release.Namespace | trunc 63 | trimSuffix "-" -}}
@@ -47,7 +47,7 @@
 {{- define "corbd.podAnnotations" -}}
 {{- $own := dict "kubectl.kubernetes.io/default-container" "corbd" -}}
 {{- with .Values.nodeplugin -}}
-{{- if and .httpMetrics.enabled (not .podMonitor.enabled) -}}
+{{- if and .httpMetrics.enabled (not .podMonitor.enabled) (not .httpMetrics.address) -}}
 {{- $own = merge $own (dict "prometheus.io/scrape" "true" "prometheus.io/port" (toString .httpMetrics.containerPort)) -}}
 {{- end -}}
 {{- merge (deepCopy .podAnnotations) $own | toYaml -}}
@@ -86,6 +86,9 @@
 {{- end -}}
 {{- if and .Values.nodeplugin.httpMetrics.service.enabled (not .Values.nodeplugin.httpMetrics.enabled) -}}
 {{- fail "nodeplugin.httpMetrics.service.enabled needs nodeplugin.httpMetrics.enabled" -}}
+{{- end -}}
+{{- if and .Values.nodeplugin.httpMetrics.address (or .Values.nodeplugin.podMonitor.enabled .Values.nodeplugin.httpMetrics.service.enabled) -}}
+{{- fail "nodeplugin.httpMetrics.address binds the metrics to one address, and podMonitor and httpMetrics.service ask the pod's: leave the address empty, or both of them off" -}}
 {{- end -}}
 {{- end -}}
 
