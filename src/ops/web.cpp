@@ -13,6 +13,7 @@ namespace {
 constexpr std::chrono::seconds kBindAgain{10};
 /// A page is not made again before it is so old.
 constexpr std::chrono::seconds kPageLives{1};
+constexpr std::chrono::seconds kRenderWithin{10};
 
 http::Config http_config(const WebConfig& config) {
   http::Config out;
@@ -89,8 +90,8 @@ class Web::Impl {
     }
     if (page.made && self.clock_.now() - page.at < kPageLives) co_return *page.made;
     page.making = std::make_shared<Event>(self.control_, self.clock_);
-    page.at = self.clock_.now();
     page.made = co_await make(self);
+    page.at = self.clock_.now();
     std::exchange(page.making, nullptr)->set();
     co_return *page.made;
   }
@@ -103,7 +104,8 @@ class Web::Impl {
       of.process = read_process();
       return rendered(of);
     };
-    auto made = co_await self.pool_.run(std::move(job), {}, "rendering the metrics");
+    auto made = co_await self.pool_.run(std::move(job), {self.clock_.now() + kRenderWithin, &self.stopping_},
+                                        "rendering the metrics");
     co_return made ? std::move(*made) : http::Response{503, "text/plain; charset=utf-8", made.error().text + "\n"};
   }
   static task<http::Response> health(Impl& self) { co_return healthz(self.sources_.node()); }
