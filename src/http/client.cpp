@@ -252,6 +252,21 @@ std::string request_of(const Message& message, const Peer& peer) {
   return made;
 }
 
+/// kAddressesTried of them, by turns of one family and the other, as RFC 8305 has it.
+std::vector<tcp::endpoint> some_of_both(const std::vector<tcp::endpoint>& all) {
+  std::vector<tcp::endpoint> some;
+  const auto take = [&](bool v6, std::size_t nth) {
+    for (const auto& one : all)
+      if (one.address().is_v6() == v6 && nth-- == 0 && some.size() < kAddressesTried) some.push_back(one);
+  };
+  const bool first = !all.empty() && all.front().address().is_v6();
+  for (std::size_t nth = 0; nth < all.size(); ++nth) {
+    take(first, nth);
+    take(!first, nth);
+  }
+  return some;
+}
+
 }  // namespace
 
 std::string Peer::text() const {
@@ -348,8 +363,9 @@ task<result<std::vector<tcp::endpoint>>> Client::Impl::find(Until until) {
   if (!found) co_return found.error();
   std::vector<tcp::endpoint> endpoints;
   for (const auto& text : *found)
-    if (const auto one = asio::ip::make_address(text, is_name); !is_name && endpoints.size() < kAddressesTried)
-      endpoints.emplace_back(one, peer_.port);
+    if (const auto one = asio::ip::make_address(text, is_name); !is_name) endpoints.emplace_back(one, peer_.port);
+  // The API server's name is the operator's. Of a name that others choose only some are tried, of both families.
+  if (!own_) endpoints = some_of_both(endpoints);
   co_return endpoints;
 }
 
