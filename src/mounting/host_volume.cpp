@@ -53,6 +53,9 @@ result<> check_allowed(const MountSpec& spec, const HostVolumeRules& rules) {
   const bool any_pool = has(rules.pools, "*");
   if (pool->empty() && !any_pool) return not_allowed("image", spec.image, "pools, where only * allows an ID");
   if (!any_pool && !has(rules.pools, *pool)) return not_allowed("pool", *pool, "pools");
+  if (!spec.cluster.empty() && !has(rules.clusters, spec.cluster))
+    return not_allowed("cluster", spec.cluster, "clusters");
+  if (!spec.kms.empty() && !has(rules.kms, spec.kms)) return not_allowed("encrypted", spec.kms, "kms");
   const MountSpec plain;
   for (const auto& [key, file, before] :
        {std::tuple("conf", spec.conf, plain.conf), std::tuple("keyring", spec.keyring, plain.keyring),
@@ -157,10 +160,13 @@ result<HostVolumeRules> parse_host_volume_rules(std::string_view text) {
                  : key == "pools"      ? &rules.pools
                  : key == "files"      ? &rules.files
                  : key == "attributes" ? &rules.attributes
+                 : key == "clusters"   ? &rules.clusters
+                 : key == "kms"        ? &rules.kms
                                        : nullptr;
     if (equals == line.npos || list == nullptr)
       return Error{errc::invalid_argument,
-                   "line " + std::to_string(number) + ": it is not users, pools, files or attributes = ONE, ANOTHER"};
+                   "line " + std::to_string(number) +
+                       ": it is not users, pools, clusters, kms, files or attributes = ONE, ANOTHER"};
     for (const auto one : pieces(line.substr(equals + 1), ','))
       if (!trimmed(one).empty()) list->emplace_back(trimmed(one));
   }

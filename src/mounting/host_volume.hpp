@@ -24,6 +24,8 @@ struct HostVolumeRules {
   std::vector<std::string> pools;       ///< "*": any, and volumes that are named by their ID
   std::vector<std::string> files;       ///< that conf, keyring and passphrase-file may name
   std::vector<std::string> attributes;  ///< by name
+  std::vector<std::string> clusters;    ///< by ID; that of `conf` needs none
+  std::vector<std::string> kms;         ///< by ID
 };
 /// A file as those of mounts.d, with lists: "pools = rbd, nomad". invalid_argument names the line.
 result<HostVolumeRules> parse_host_volume_rules(std::string_view text);

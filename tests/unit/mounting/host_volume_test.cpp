@@ -20,7 +20,7 @@ Variables asked(const std::string& parameters) {
 }
 
 HostVolumeRules rules() {
-  return {{"nomad", "n2"}, {"rbd", "shop"}, {"/etc/ceph/n.keyring"}, {"mapOptions", "tryOtherMounters"}};
+  return {{"nomad", "n2"}, {"rbd", "shop"}, {"/etc/ceph/n.keyring"}, {"mapOptions", "tryOtherMounters"}, {}, {}};
 }
 
 result<HostVolume> of(const Variables& variables, const std::string& operation = "create",
@@ -105,6 +105,8 @@ TEST_CASE("what the client's rules do not list is refused by name") {
     CHECK_THAT(refusal(R"("image": "rbd/db", ")" + std::string(key) + R"(": "/srv/own")"),
                ContainsSubstring(std::string(key) + " '/srv/own'"));
   CHECK_THAT(refusal(R"("image": "rbd/db", "attribute.7": "pool=secret")"), ContainsSubstring("attribute 'pool'"));
+  CHECK_THAT(refusal(R"("image": "rbd/db", "cluster": "other")"), ContainsSubstring("cluster 'other'"));
+  CHECK_THAT(refusal(R"("image": "rbd/db", "encrypted": "vault")"), ContainsSubstring("encrypted 'vault'"));
 }
 
 TEST_CASE("without rules of the client nothing is created, but what is there can be deleted") {
