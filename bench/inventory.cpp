@@ -193,8 +193,7 @@ void measure(std::uint32_t count) {
     wish.source.cluster_id = "rook-ceph";
     wish.source.pool = "pool";
     wish.source.image = "new";
-    wish.user = "node";
-    wish.key = Secret("key");
+    wish.credential = {"node", Secret("key")};
     const auto stage = run(shell.want(id_of(count), wish, {}));
     if (!stage.second) throw std::runtime_error("stage: " + stage.second.error().text);
     std::printf(
