@@ -62,9 +62,12 @@ task<Attachment> Attachments::judged(std::string volume_id, const kube::answer<k
   const auto node =
       co_await (*api_)->get(kube::kNodes, config_.node, {clock_.now() + config_.answer_within, &stopping_});
   if (!node)
-    co_return Attachment{Attachment::State::unknown, "",
-                         "the API server shows no node '" + config_.node +
-                             "', so it may not know this node under that name (--nodeid): " + node.error().error.text};
+    co_return Attachment{
+        .state = Attachment::State::unknown,
+        .uid = "",
+        .why = "the API server shows no node '" + config_.node +
+               "', so it may not know this node under that name (--nodeid): " + node.error().error.text,
+        .no_node = node.error().error.code == errc::not_found};
   const auto has_any = kube::has_attachments(
       co_await (*api_)->get(kube::kDrivers, config_.driver, {clock_.now() + config_.answer_within, &stopping_}));
   if (!has_any)

@@ -32,8 +32,14 @@ std::string stamp_text(std::uint64_t nanoseconds) {
       std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(nanoseconds))));
 }
 
+/// Whoever deletes the Node of a node that is cut off moves its volumes. So a Node that is not there is no word for
+/// this node, and none against it.
+bool may_be_away(const Attachment& attachment) {
+  return attachment.state == Attachment::State::away || attachment.no_node;
+}
+
 /// An operator override fills in what nobody knows.
-bool override_counts(const Situation& view) { return view.seen.facts.attachment->state != Attachment::State::away; }
+bool override_counts(const Situation& view) { return !may_be_away(*view.seen.facts.attachment); }
 bool is_overridden(const Situation& view) { return view.operator_override && override_counts(view); }
 
 /// Written before anything is done on the override alone. A later try must not take that for a proof, nor repeat a
@@ -183,7 +189,7 @@ Decision prove_after_detach(const Situation& view, const char* why) {
 std::optional<Decision> leave_to_attached(const Situation& view) {
   const auto& attachment = view.seen.facts.attachment;
   if (!attachment) return look(Fact::attachment);
-  if (attachment->state != Attachment::State::away) return std::nullopt;
+  if (!may_be_away(*attachment)) return std::nullopt;
   return refuse(errc::in_use,
                 image_of(view) + " is left to the node that has it, because the volume is not attached to this node (" +
                     attachment->why + ")");

@@ -126,6 +126,8 @@ TEST_CASE("a stage takes no image of a volume that is attached to another node, 
   Scene scene;
   scene.image().exclusive = GENERATE(true, false);
   scene.world.attachment = {State::away, "", "it is attached to node-2"};
+  // Whoever deletes the Node of a node that is cut off moves its volumes.
+  if (GENERATE(true, false)) scene.world.attachment = {State::unknown, "", "no Node of this name", true};
   CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
   CHECK(scene.world.kernel.devices.empty());
   scene.world.attachment = {GENERATE(State::here, State::unknown), "uid-1", ""};

@@ -106,7 +106,7 @@ TEST_CASE(
 TEST_CASE("an operator override overrules no other client, no attachment elsewhere and no giving up") {
   Dead scene;
   scene.image().lock_owner.clear();
-  const int what = GENERATE(range(0, 6));
+  const int what = GENERATE(range(0, 7));
   CAPTURE(what);
   Attachment told{State::unknown, "", "no route to host"};
   errc expected = errc::unproven;
@@ -114,6 +114,7 @@ TEST_CASE("an operator override overrules no other client, no attachment elsewhe
   if (what == 1) scene.image().lock_owner = kOther;
   if (what == 2) told = {State::here, "uid-2", ""};
   if (what == 3 || what == 4) told = kAway;
+  if (what == 6) told.no_node = true;
   if (what == 4) scene.world.disk.records.front().attachment_uid.clear();
   if (what == 2 || what == 3 || what == 5) expected = errc::lost;
   scene.start(told, false);

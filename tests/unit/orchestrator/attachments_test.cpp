@@ -123,6 +123,7 @@ TEST_CASE(
   if (!other_driver) scene.has_node = false;
   CHECK(looked().state == plan::Attachment::State::unknown);
   CHECK_THAT(looked().why, ContainsSubstring(other_driver ? "--drivername" : "--nodeid"));
+  CHECK(looked().no_node == !other_driver);
 }
 
 TEST_CASE("an API server that fails is asked again, and one that knows no attachment is not") {
