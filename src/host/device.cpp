@@ -149,11 +149,11 @@ result<> check_unused(const std::string& device) {
 }
 
 result<> tune(const std::string& folder, const std::string& node, NumberUse use) {
-  if (auto set = set_read_only(folder, node, use.read_only); !set) return set;
+  auto flagged = set_read_only(folder, node, use.read_only);
   const Queue queue{folder + "/queue", use};
   for (const auto& attribute : kQueueAttributes)
     if (auto set = set_attribute(queue, attribute); !set) return set;
-  return {};
+  return flagged;
 }
 
 }  // namespace corbd::host::ops

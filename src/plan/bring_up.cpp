@@ -244,7 +244,8 @@ Answer does_it_answer(const Situation& view) {
     return name_device(view, device->index);
   if (auto step = note_modified(view)) return step;
   // A death between a connect and its tuning leaves what the number's last user did.
-  if (device->io_timeout_ms != kIoTimeoutMs || device->read_only != view.record->read_only || view.seen.untuned)
+  const bool other_settings = device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned;
+  if (other_settings || (device->read_only != view.record->read_only && !view.seen.facts.tuned))
     return Step(step::Tune{});
   // It only grows: below a smaller one the filesystem would lose its end.
   if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step(step::KernelResize{});

@@ -172,6 +172,14 @@ task<result<>> DeviceSteps::tune(Volume& volume) {
   auto tuned = co_await ports_.filesystems.tune(device::name(device->kind, device->index), use,
                                                 HelperOwner("", "healing of " + owner(volume).whose),
                                                 while_served(volume, deadline()));
+  volume.facts.tuned = true;
+  // rbd-nbd may have connected it read-only, and no flag changes that. A volume that is staged must still leave the
+  // node.
+  const bool staged = std::ranges::any_of(volume.record->stagings, &plan::Staging::complete);
+  if (!tuned && staged && tuned.error().code == errc::failed_precondition) {
+    log::warning("device.not_tuned", {{"volume", volume.id}, {"error", tuned.error().text}});
+    co_return result<>();
+  }
   if (!tuned) co_return tuned;
   volume.device.untuned = false;
   if (device->read_only != use.read_only)

@@ -89,3 +89,12 @@ TEST_CASE("a writable volume is not staged on a kernel's device that is read-onl
   scene.world.kernel.read_only_numbers.clear();
   CHECK(scene.want(wish) == errc::ok);
 }
+
+TEST_CASE("a staged volume leaves the node although the driver itself holds its device read-only") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.device().read_only = true;  // as rbd-nbd connects it, which no flag of the number changes
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.want(kUnstaged) == errc::ok);
+  CHECK(scene.world.kernel.devices.empty());
+}

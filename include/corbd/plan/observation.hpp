@@ -74,6 +74,7 @@ struct Facts {
   std::optional<host::Extent> filesystem;
   bool trimmed = false;
   bool grown = false;  ///< what the tool leaves unused stays so
+  bool tuned = false;  ///< tried in this operation: what the driver itself holds read-only stays so
   std::map<std::string, result<>>
       cleared;  ///< paths that were unmounted in this operation: gone, or why the bare folder or file stays
   std::optional<bool> unused;                 ///< a helper could open the device O_EXCL

@@ -134,8 +134,8 @@ class Filesystems final : public host::Filesystems {
         world.kernel.read_only_numbers.insert(on->index);
       else
         world.kernel.read_only_numbers.erase(on->index);
-      if (on->read_only && !use.read_only) return Error{errc::failed_precondition, kernel_name + " is read-only"};
       on->io_timeout_ms = 1000;
+      if (on->read_only && !use.read_only) return Error{errc::failed_precondition, kernel_name + " is read-only"};
       return {};
     };
     co_return co_await world_.calls.ask_helper("tune", std::nullopt, std::move(busy), until, std::move(effect));
