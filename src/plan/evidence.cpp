@@ -41,6 +41,8 @@ bool was_written_since(const Situation& view) {
   const auto& modified = view.record->modified;
   const auto* device = view.seen.device();
   if (!modified || device == nullptr || device->io_timeout_ms != kIoTimeoutMs) return false;
+  // By its mapOptions, rbd-nbd's devices of this volume have corbd's timeout.
+  if (view.record->adopting && view.record->source.serving.same_timeout) return false;
   const auto& who = view.seen.facts.ownership;
   if (who) return who->modified && who->modified != modified;
   if (view.seen.lock_held || view.seen.writer_marked) return view.seen.modified && view.seen.modified != modified;
