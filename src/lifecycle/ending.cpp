@@ -42,8 +42,9 @@ Transition hand_over_done(State state, errc code) {
       state.doing == Do::hand_over_lock || state.doing == Do::hand_over_listeners || state.doing == Do::hand_over_links;
   if (needed && code != errc::ok) {
     state.failed = true;
-    // What is under way is answered, unless that has happened for the links.
-    if (state.doing != Do::hand_over_links) return stop_volumes(std::move(state));
+    // The process must be able to end, and what is under way is answered. One of both, or both, has happened later.
+    if (state.doing == Do::hand_over_lock) return to(std::move(state), {.what = Do::stop_new_work});
+    if (state.doing == Do::hand_over_listeners) return stop_volumes(std::move(state));
   }
   switch (state.doing) {
     case Do::release_listeners:
@@ -62,6 +63,7 @@ Transition hand_over_done(State state, errc code) {
     case Do::stop_new_work:
       return end_callers(std::move(state), kCallsEndWithin);
     case Do::end_callers:
+      if (state.failed) return stop_volumes(std::move(state));
       return to(std::move(state), {.what = Do::unregister});
     case Do::unregister:
       return to(std::move(state), {.what = Do::tell_successor});

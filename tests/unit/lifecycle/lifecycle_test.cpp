@@ -381,6 +381,15 @@ TEST_CASE("an agent whose handover fails answers the requests it has read and en
   CHECK(life.action.code == 1);
 }
 
+TEST_CASE("an agent whose next one has the lock and is silent ends what keeps a process, before it ends") {
+  auto life = handing_over();
+  while (life.action.what != Do::hand_over_lock) life.done();
+  CHECK(life.fails(errc::unavailable) == Do::stop_new_work);
+  CHECK(actions(life) ==
+        std::vector{Do::stop_new_work, Do::end_callers, Do::stop_volumes, Do::hear_last_signals, Do::exit});
+  CHECK(life.action.code == 1);
+}
+
 TEST_CASE("an agent serves on if the next one ends, or is not ready any more, before it has the records") {
   const auto fails = GENERATE(Do::quiesce, Do::ask_next, Do::hand_over_lock);
   auto life = handing_over();
