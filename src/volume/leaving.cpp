@@ -159,11 +159,17 @@ std::vector<std::string> Leaving::answering(const std::vector<std::string>& ids)
   return found;
 }
 
+/// Whoever watches a stall takes no step, and goes on until the cluster answers.
+std::size_t Leaving::watched_stalls() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(volumes_, [](const auto& one) { return one.second->history.stall.watched; }));
+}
+
 task<bool> Leaving::quiesce() {
   begun_ = true;
   usage_.stop();
   // Nothing new comes through it, and it may have to be open again.
-  for (const auto by = clock_.now() + kStepsEndWithin; gate_.count() > 0 && clock_.now() < by;)
+  for (const auto by = clock_.now() + kStepsEndWithin; gate_.count() > watched_stalls() && clock_.now() < by;)
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
   // A step that goes on begins no further one, so what is written now is the last.
   const auto written_by = clock_.now() + kWritesEndWithin;

@@ -43,6 +43,7 @@ class Leaving {
   task<result<>> close_for_next(Volume& volume, Until until);
   task<result<device::LinkSocket>> end_for_next(Volume& volume, Until until);
   void hand_over_later(Volume& volume, const Error& why);
+  std::size_t watched_stalls() const;
   task<> hand_over_one(Volume& volume, Handover& handover);
   task<> hand_over_some(Handover& handover);
 

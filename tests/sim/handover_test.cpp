@@ -359,6 +359,25 @@ TEST_CASE("a volume with a slow request is served on and handed over after the o
   CHECK(scene.world.kernel.deaths == 0);
 }
 
+TEST_CASE("an agent whose cluster does not answer stalled requests need not wait for that before it hands over") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged()) == errc::ok);
+  scene.world.cluster.dead = true;
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.loop.advance(1s);
+  scene.world.cluster.dead = false;
+  scene.kill_and_start();
+  scene.loop.advance(5s);
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  scene.world.cluster.slow = 1h;
+  scene.loop.advance(10s);
+  REQUIRE(scene.waiting() == 1);
+  const auto asked = scene.loop.clock.now();
+  REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
+  CHECK(scene.loop.clock.now() - asked < 1s);
+  CHECK(scene.waiting() == 1);
+}
+
 TEST_CASE("a volume whose drain was undone answers the requests that came meanwhile") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
