@@ -62,8 +62,11 @@ bool is_blocklisted(const image::Blocklist& now, const std::string& client) {
 
 void add_clients(std::vector<Reason>& reasons, const BlocklistEntry& entry, const CheckFacts& facts) {
   const image::OwnClients& clients = facts.clients;
+  const auto is_among = [](const std::vector<std::string>& all, const std::string& client) {
+    return std::ranges::find(all, client) != all.end();
+  };
   for (const auto& client : clients.known)
-    if (covers(entry, client) && std::ranges::find(clients.left, client) == clients.left.end() &&
+    if (covers(entry, client) && !is_among(clients.left, client) && !is_among(clients.ended_well, client) &&
         !is_blocklisted(facts.now, client))
       reasons.push_back({Cause::ending_early, "the blocklist has no entry of its own for the agent's dead client " +
                                                   client + ", which somebody removed: check again, which adds it"});

@@ -369,7 +369,7 @@ task<> Connections::shut(std::shared_ptr<Connection> connection) {
   // Nothing of a client that ended well can arrive any more, as if it were fenced.
   Incarnation ended{
       Incarnation::State::fenced, connection->uuid, connection->fsid, connection->group->access.cluster_id,
-      connection->addresses,      wall_seconds(),   config_.boot_id};
+      connection->addresses,      wall_seconds(),   config_.boot_id,  true};
   auto end = [cluster, dir = config_.incarnations_dir, ended, recorded = connection->recorded,
               well = connection->clean && !connection->dropped, keeps = connection->keeps_locks,
               watches = std::exchange(connection->lock_watches, {})] {
@@ -384,12 +384,12 @@ task<> Connections::shut(std::shared_ptr<Connection> connection) {
   ending_.erase(connection->uuid);
   if (!closed) log::warning("incarnation.not_forgotten", {{"error", closed.error().text}});
   if (connection->dropped) co_return;
-  if (connection->recorded && (!connection->clean || !closed))
+  if (connection->recorded && (!connection->clean || !closed)) {
     incarnations_.set_state(connection->uuid, Incarnation::State::dead);
-  else if (connection->keeps_locks)
-    incarnations_.set_state(connection->uuid, Incarnation::State::fenced, ended.fenced_at);
-  else
-    incarnations_.remove(connection->uuid);
+    co_return;
+  }
+  incarnations_.remove(connection->uuid);
+  if (connection->keeps_locks) incarnations_.add(ended);
 }
 
 task<result<>> Connections::prepare(image::Access access, std::size_t images, Until until) {

@@ -15,16 +15,6 @@ struct Fenced {
   BlocklistChange change = {};
 };
 
-result<std::vector<image::BlocklistEntry>> entries_to_cut_off(const Incarnation& one) {
-  std::vector<image::BlocklistEntry> entries;
-  for (const auto& address : one.addresses) {
-    auto entry = image::entry_of_client(address);
-    if (!entry) return entry.error();
-    entries.push_back(std::move(*entry));
-  }
-  return entries;
-}
-
 result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnation>& dead,
                                     std::chrono::system_clock::time_point wall) {
   Fenced fenced;
@@ -123,6 +113,7 @@ image::OwnClients Connections::own_clients(const std::string& fsid) const {
     const bool ending = ending_.contains(one.uuid);
     if (one.fsid != fsid || (one.state == Incarnation::State::live && !ending && !may_write(one.uuid))) continue;
     own.known.insert(own.known.end(), one.addresses.begin(), one.addresses.end());
+    if (one.ended) own.ended_well.insert(own.ended_well.end(), one.addresses.begin(), one.addresses.end());
     if (ending || one.state != Incarnation::State::fenced)
       own.left.insert(own.left.end(), one.addresses.begin(), one.addresses.end());
   }
@@ -133,18 +124,10 @@ image::OwnClients Connections::own_clients(const std::string& fsid) const {
 
 /// Their entries were removed before their time: `ceph osd blocklist clear` does that, and another tool's unfencing.
 void Connections::fence_anew(const image::Blocklist& now) {
-  std::vector<std::string> unlisted;
-  for (const auto& one : incarnations_.all()) {
-    if (one.fsid != now.fsid || one.state != Incarnation::State::fenced) continue;
-    const auto entries = entries_to_cut_off(one);
-    const auto is_listed = [&](const image::BlocklistEntry& entry) {
-      return std::ranges::any_of(now.entries, [&](const auto& there) { return there.same_target(entry); });
-    };
-    if (!entries || std::ranges::all_of(*entries, is_listed)) continue;
+  for (const auto& one : incarnations_.unlisted(now)) {
     log::warning("incarnation.unlisted", {{"cluster", one.cluster_id}, {"address", one.addresses.front()}});
-    unlisted.push_back(one.uuid);
+    incarnations_.set_state(one.uuid, Incarnation::State::dead);
   }
-  for (const auto& uuid : unlisted) incarnations_.set_state(uuid, Incarnation::State::dead);
 }
 
 task<result<image::OwnClients>> Connections::end_refused(Lease lease, Until until) {

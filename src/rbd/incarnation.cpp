@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "address.hpp"
@@ -122,6 +123,16 @@ result<> take_spare(const std::string& spare, const std::string& path, const std
 
 }  // namespace
 
+result<std::vector<image::BlocklistEntry>> entries_to_cut_off(const Incarnation& one) {
+  std::vector<image::BlocklistEntry> entries;
+  for (const auto& address : one.addresses) {
+    auto entry = image::entry_of_client(address);
+    if (!entry) return entry.error();
+    entries.push_back(std::move(*entry));
+  }
+  return entries;
+}
+
 std::string make_uuid() {
   std::array<unsigned char, 16> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
@@ -141,6 +152,7 @@ std::string to_json(const Incarnation& incarnation) {
                       {"fsid", incarnation.fsid},           {"cluster_id", incarnation.cluster_id},
                       {"addresses", std::move(addresses)},  {"fenced", incarnation.state == Incarnation::State::fenced},
                       {"fenced_at", incarnation.fenced_at}, {"boot_id", incarnation.boot_id}};
+  if (incarnation.ended) object["ended"] = true;
   return json::serialize(object) + "\n";
 }
 
@@ -168,6 +180,9 @@ result<Incarnation> parse_incarnation(std::string_view text) {
   if (fenced != nullptr && fenced->is_bool() && fenced->get_bool() && at != nullptr && at->is_int64()) {
     read.state = Incarnation::State::fenced;
     read.fenced_at = at->get_int64();
+    // 0.1.0 does not write it, and does not look at it.
+    const auto* ended = object.if_contains("ended");
+    read.ended = ended != nullptr && ended->is_bool() && ended->get_bool();
   }
   // Absent in files of earlier versions.
   if (auto boot_id = text_at(object, "boot_id")) read.boot_id = std::move(*boot_id);
@@ -216,9 +231,9 @@ result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_
 }
 
 void merge_fenced(const std::string& dir, std::vector<Incarnation>& all) {
-  std::map<std::array<std::string, 3>, std::vector<Incarnation>> groups;
+  std::map<std::tuple<std::string, std::string, std::string, bool>, std::vector<Incarnation>> groups;
   for (const auto& one : all)
-    if (can_merge(one)) groups[{one.fsid, one.cluster_id, one.boot_id}].push_back(one);
+    if (can_merge(one)) groups[{one.fsid, one.cluster_id, one.boot_id, one.ended}].push_back(one);
   for (const auto& [key, alike] : groups) {
     if (alike.size() < kManyFiles) continue;
     std::vector<Incarnation> next;
@@ -266,6 +281,19 @@ std::vector<Incarnation> Incarnations::unfenced(const std::string& fsid) const {
   std::vector<Incarnation> found;
   std::copy_if(all_.begin(), all_.end(), std::back_inserter(found),
                [&](const Incarnation& one) { return one.fsid == fsid && one.state == Incarnation::State::dead; });
+  return found;
+}
+
+std::vector<Incarnation> Incarnations::unlisted(const image::Blocklist& now) const {
+  const auto is_listed = [&](const image::BlocklistEntry& entry) {
+    return std::ranges::any_of(now.entries, [&](const auto& there) { return there.same_target(entry); });
+  };
+  std::vector<Incarnation> found;
+  for (const auto& one : all_) {
+    if (one.fsid != now.fsid || one.state != Incarnation::State::fenced || one.ended) continue;
+    const auto entries = entries_to_cut_off(one);
+    if (entries && !std::ranges::all_of(*entries, is_listed)) found.push_back(one);
+  }
   return found;
 }
 

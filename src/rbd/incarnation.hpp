@@ -28,8 +28,12 @@ struct Incarnation {
   std::vector<std::string> addresses;  ///< bare
   std::int64_t fenced_at = 0;          ///< seconds since 1970
   std::string boot_id = {};            ///< the boot in which it was fenced
+  bool ended = false;                  ///< it is fenced without an entry in the blocklist, because it ended well
   bool handed_over = false;            ///< it ended well after it had given its images to this very process
 };
+
+/// They cut it off. invalid_argument: one of its addresses is no client's.
+result<std::vector<image::BlocklistEntry>> entries_to_cut_off(const Incarnation& one);
 
 std::string make_uuid();
 std::string to_json(const Incarnation& incarnation);
@@ -71,6 +75,8 @@ class Incarnations {
   const std::vector<Incarnation>& all() const { return all_; }
   /// The incarnations of the cluster that are dead and not fenced.
   std::vector<Incarnation> unfenced(const std::string& fsid) const;
+  /// Those of the list's cluster that were blocklisted, and of which it has not every entry any more.
+  std::vector<Incarnation> unlisted(const image::Blocklist& now) const;
   /// Null if the address is of no known incarnation.
   const Incarnation* find(const std::string& fsid, const std::string& address) const;
 

@@ -77,8 +77,9 @@ struct Blocklist {
 
 /// This agent's clients of a cluster, and those of its predecessors on this node, as far as they may have written.
 struct OwnClients {
-  std::vector<std::string> known = {};  ///< addresses, also of those that have ended
-  std::vector<std::string> left = {};   ///< of those: something of them may still arrive
+  std::vector<std::string> known = {};       ///< addresses, also of those that have ended
+  std::vector<std::string> left = {};        ///< of those: something of them may still arrive
+  std::vector<std::string> ended_well = {};  ///< of those: they need no entry in the blocklist
   /// Their own entry in the blocklist ends too early. The agent adds its own when it has ended.
   std::vector<std::string> ending_early = {};
 };

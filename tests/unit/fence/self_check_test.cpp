@@ -123,6 +123,13 @@ TEST_CASE("whatever may still write keeps its node fenced") {
        [](auto& facts) { facts.now.entries.pop_back(); },
        Verdict::unclean,
        {Cause::ending_early}},
+      {"a client that ended well, without an entry",
+       [](auto& facts) {
+         facts.now.entries.pop_back();
+         facts.clients.ended_well = {"10.0.0.7:0/5"};
+       },
+       Verdict::clean,
+       {}},
       {"a dead client without an entry, at an address that is not fenced",
        [](auto& facts) { facts.clients.known.push_back("10.1.0.7:0/5"); },
        Verdict::clean,

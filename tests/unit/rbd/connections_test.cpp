@@ -362,6 +362,22 @@ TEST_CASE("a client that the cluster cut off is fenced for longer only if it may
   }
 }
 
+TEST_CASE("a client that ended well and left its locks needs no entry in the blocklist, for this agent and the next") {
+  Scene scene;
+  auto lease = scene.lease(access("lab"));
+  REQUIRE(lease->get());
+  REQUIRE(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
+  const auto connection = lease->get()->connection();
+  connection->keeps_locks = true;
+  scene.connections->retire_denied(connection);
+  lease.reset();
+  const auto has_ended = [](const std::vector<rbd::Incarnation>& all) {
+    return all.size() == 1 && all[0].state == rbd::Incarnation::State::fenced && all[0].ended;
+  };
+  CHECK(eventually(scene.loop.io, [&] { return has_ended(scene.connections->incarnations().all()); }));
+  CHECK(has_ended(rbd::load_incarnations(scene.folder.path(), 0, "")->all));
+}
+
 TEST_CASE("a client may read but not write images while its file cannot be written") {
   Scene scene;
   std::filesystem::remove_all(scene.folder.path());

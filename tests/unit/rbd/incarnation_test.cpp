@@ -166,6 +166,38 @@ TEST_CASE("an incarnation file of 0.1.0 is read, and today's is the same to the 
   CHECK(rbd::to_json(*read) == *bytes);
 }
 
+TEST_CASE("a client that ended well is told from one that was blocklisted, also once many files became one") {
+  const test::Folder folder;
+  for (int n = 0; n < 200; ++n) {
+    auto one = fenced_sample(n, "boot-1");
+    one.ended = n % 2 == 0;
+    REQUIRE(rbd::save_incarnation(folder.path(), one));
+  }
+  auto loaded = rbd::load_incarnations(folder.path(), kNow, "boot-1");
+  REQUIRE(loaded);
+  rbd::merge_fenced(folder.path(), loaded->all);
+  loaded = rbd::load_incarnations(folder.path(), kNow, "boot-1");
+  REQUIRE(loaded->all.size() == 2);
+  rbd::Incarnations known;
+  known.take_over(loaded->all, true);
+  for (int n = 0; n < 200; ++n) CHECK(known.find("fsid-1", "10.0.0.1:0/" + std::to_string(n))->ended == (n % 2 == 0));
+}
+
+TEST_CASE("of the clients without an entry in the blocklist, only those that need one are blocklisted anew") {
+  rbd::Incarnations known;
+  for (const int n : {1, 2, 3}) known.add(fenced_sample(n, "boot-1"));
+  auto ended = fenced_sample(4, "boot-1");
+  ended.ended = true;
+  known.add(ended);
+  auto elsewhere = fenced_sample(5, "boot-1");
+  elsewhere.fsid = "fsid-2";
+  known.add(elsewhere);
+  image::Blocklist now{"fsid-1", {image::entry_of_client("10.0.0.1:0/1").value()}};
+  std::vector<std::string> unlisted;
+  for (const auto& one : known.unlisted(now)) unlisted.push_back(one.uuid);
+  CHECK(unlisted == std::vector<std::string>{"uuid-2", "uuid-3"});
+}
+
 TEST_CASE("an incarnation file of a newer version is an error and stays, because nobody would fence its client") {
   const test::Folder folder;
   const std::string path = folder.path() + "/a.json";
