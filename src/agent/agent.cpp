@@ -6,6 +6,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <cstdlib>
+#include <utility>
 
 #include "cluster_directory.hpp"
 #include "config.hpp"
@@ -49,6 +50,10 @@ namespace {
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
 // Healing asks for itself, and longer.
 constexpr std::chrono::seconds kFencesEarly{10};
+// The keeper starts its next agent within half a second, or has ended the sockets.
+constexpr std::chrono::seconds kOthersLetGoWithin{3};
+constexpr std::chrono::milliseconds kListensAgain{50};
+
 result<kube::Access> api_access(const Options& options) {
   if (options.standalone) return Error{errc::failed_precondition, "--standalone: this host has no API server"};
   return kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment);
@@ -316,7 +321,7 @@ class Agent final {
     }
     co_await cordon_.load();
     shell_.set_cordoned(cordon_.now().has_value());
-    if (auto serving = csi_.start(takeover_.listeners()); !serving) co_return serving;
+    if (auto serving = co_await listen(); !serving) co_return serving;
     keep_listeners();
     if (auto serving = admin_.start(); !serving) co_return serving;
     log::info("agent.started", {{"endpoint", options_.endpoint}, {"pid", ::getpid()}, {"version", CORBD_VERSION}});
@@ -330,6 +335,19 @@ class Agent final {
     if (auto waits = giver_.start([this] { runner_.wake(); }); !waits)
       log::warning("handover.off", {{"error", waits.error().text}});
     co_return result<>();
+  }
+
+  /// This agent has the lock of the state directory. An agent that died may have a keeper, which has its sockets until
+  /// its next agent finds that it has not the lock.
+  task<result<>> listen() {
+    const auto until = clock_->now() + kOthersLetGoWithin;
+    for (bool said = false;;) {
+      auto listens = csi_.start(takeover_.listeners());
+      if (listens || listens.error().code != errc::in_use || clock_->now() >= until) co_return listens;
+      if (!std::exchange(said, true))
+        log::warning("agent.waits", {{"why", listens.error().text}, {"at_most_s", kOthersLetGoWithin.count()}});
+      co_await sleep_until(control_, *clock_, clock_->now() + kListensAgain);
+    }
   }
 
   /// kubelet then sees no name come or go when this process is killed, and callers wait for the next one.

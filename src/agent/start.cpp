@@ -70,8 +70,6 @@ lifecycle::Settings settings_of(const Options& options) {
           .leave_grace = std::chrono::seconds(options.leave_grace_s)};
 }
 
-constexpr int kTriesWithListeners = 5;
-
 /// Waits until an agent may begin here. There are neither threads nor coroutines yet.
 class Wait {
  public:
@@ -99,6 +97,7 @@ class Wait {
   lifecycle::Event carry_out(const lifecycle::Action& action) {
     using lifecycle::Do;
     if (action.say) log::warning("handover.waits_for_end", {{"of", "the agent that serves"}, {"why", error_.text}});
+    if (action.listeners_go) let_listeners_go();
     std::this_thread::sleep_for(action.pause);
     switch (action.what) {
       case Do::let_links_go:
@@ -109,7 +108,7 @@ class Wait {
         let_listeners_go();
         return done(wait_in_reserve(action.within));
       default:
-        return done(take_lock());
+        return done(take(lock_folder(options_.state_dir)));
     }
   }
 
@@ -118,13 +117,6 @@ class Wait {
     for (const auto& one : from_keeper_.stored.listeners)
       static_cast<void>(from_keeper_.keeper->drop_listener(one.path));
     from_keeper_.stored.listeners.clear();
-  }
-
-  /// At first a helper of the dead agent may have the lock, or a pod in reserve that looks at it.
-  result<> take_lock() {
-    auto taken = take(lock_folder(options_.state_dir));
-    if (!taken && !state_.for_links && state_.tries >= kTriesWithListeners) let_listeners_go();
-    return taken;
   }
 
   lifecycle::Done done(const result<>& ended) {

@@ -215,9 +215,10 @@ class Server::Impl {
         addons_server_(control, clock, rpc_config(config_, config_.addons_endpoint)),
         addons_(make_addons(addons_server_, volumes, config_)) {}
   result<> start(rpc::Inherited& inherited) {
-    if (auto started = server_.start({&identity_, &node_}, inherited.take(config_.endpoint));
-        !started || config_.addons_endpoint.empty())
-      return started;
+    if (server_.socket() < 0)
+      if (auto started = server_.start({&identity_, &node_}, inherited.take(config_.endpoint)); !started)
+        return started;
+    if (config_.addons_endpoint.empty()) return {};
     std::vector<grpc::Service*> services;
     for (const auto& service : addons_) services.push_back(service.get());
     return addons_server_.start(services, inherited.take(config_.addons_endpoint));

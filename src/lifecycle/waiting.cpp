@@ -13,11 +13,14 @@ constexpr std::chrono::milliseconds kPauseForLinks{50};
 constexpr int kTries = 100;
 // Each refusal is a line in the log of the agent that serves.
 constexpr std::chrono::milliseconds kPause{100}, kPauseWhenRefused{5000};
+// Whoever has the lock for longer is another agent that serves, and waits for the paths (agent/agent.cpp). A helper, or
+// a pod in reserve that looks at the lock, has it for a moment.
+constexpr std::chrono::milliseconds kListenersStay{500};
 
-Transition try_again(State state, duration pause, bool say) {
+Transition try_again(State state, duration pause, bool say, bool listeners_go) {
   state.phase = Phase::waiting;
   const Do what = state.asks ? Do::ask : Do::lock;
-  return to(std::move(state), {.what = what, .pause = pause, .say = say});
+  return to(std::move(state), {.what = what, .pause = pause, .say = say, .listeners_go = listeners_go});
 }
 
 Transition begin_alone(State state) {
@@ -38,15 +41,19 @@ Transition refused(State state, errc why) {
   const int tries = ++state.tries;
   if (!may_wait(state, why)) return refuse(std::move(state));
   const bool in_use = why == errc::in_use;
-  return try_again(std::move(state), in_use ? kPause : kPauseWhenRefused, tries == (in_use ? kTries : 1));
+  // Who refuses serves.
+  const bool listeners_go = !in_use || tries * kPause >= kListenersStay;
+  return try_again(std::move(state), in_use ? kPause : kPauseWhenRefused, tries == (in_use ? kTries : 1), listeners_go);
 }
 
 /// The agent whose links a keeper has is dead. With the lock of the state directory nobody else goes on with its
 /// volumes. Whoever else has that lock heals them, which needs dead links.
 Transition lock_for_links(State state, errc code) {
   if (code == errc::ok) return begin_alone(std::move(state));
-  if (code == errc::in_use && ++state.tries < kTriesForLinks)
-    return to(std::move(state), {.what = Do::lock, .pause = kPauseForLinks});
+  if (code == errc::in_use && ++state.tries < kTriesForLinks) {
+    const bool listeners_go = state.tries * kPauseForLinks >= kListenersStay;
+    return to(std::move(state), {.what = Do::lock, .pause = kPauseForLinks, .listeners_go = listeners_go});
+  }
   return to(std::move(state), {.what = Do::let_links_go});
 }
 
@@ -63,7 +70,7 @@ Transition begin(State state, const Begun& begun) {
 Transition links_gone(State state, bool in_reserve) {
   state.for_links = false;
   state.tries = 0;
-  if (!in_reserve || !state.settings.goes_into_reserve()) return try_again(std::move(state), {}, false);
+  if (!in_reserve || !state.settings.goes_into_reserve()) return try_again(std::move(state), {}, false, false);
   state.phase = Phase::in_reserve;
   const auto free_for = state.settings.restart_wait;
   return to(std::move(state), {.what = Do::wait_in_reserve, .within = free_for});
@@ -71,7 +78,8 @@ Transition links_gone(State state, bool in_reserve) {
 
 Transition wait_done(State state, errc code) {
   if (state.for_links) return lock_for_links(std::move(state), code);
-  if (state.doing == Do::wait_in_reserve && code == errc::cancelled) return try_again(std::move(state), {}, false);
+  if (state.doing == Do::wait_in_reserve && code == errc::cancelled)
+    return try_again(std::move(state), {}, false, false);
   if (state.doing == Do::wait_in_reserve && code != errc::ok) return refuse(std::move(state));
   if (state.doing == Do::ask && code == errc::ok) return preopen(std::move(state));
   if (state.doing == Do::ask && code == errc::not_found) return to(std::move(state), {.what = Do::lock});

@@ -89,6 +89,23 @@ TEST_CASE("a second agent with a state directory of its own ends at the first on
   CHECK(first.answers());
 }
 
+TEST_CASE("an agent with the lock waits for a dead agent's keeper that has the socket, and then listens there") {
+  const Ground ground;
+  Fd keeper(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ground.at("csi.sock").copy(address.sun_path, sizeof address.sun_path - 1);
+  REQUIRE(::bind(keeper.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  REQUIRE(::listen(keeper.get(), 16) == 0);
+  const Agent agent(ground);
+  const auto waits = [&] {
+    return fs::exists(ground.at("log")) && agent.log().find("agent.waits") != std::string::npos;
+  };
+  REQUIRE(test::eventually(waits));
+  keeper.reset();
+  CHECK(agent.answers());
+}
+
 TEST_CASE("an agent that is killed is started again by its keeper, which ends when the agent is told to") {
   const Ground ground;
   Agent::Options options;

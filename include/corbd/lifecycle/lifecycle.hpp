@@ -87,8 +87,9 @@ struct Action {
   Do what = Do::none;
   duration within{};
   duration pause{};
-  bool first = false;  ///< of its kind
-  bool say = false;    ///< worth a line in the log
+  bool first = false;         ///< of its kind
+  bool say = false;           ///< worth a line in the log
+  bool listeners_go = false;  ///< first the keeper ends its listening sockets: another agent needs their paths
   int code = 0;
   bool operator==(const Action&) const = default;
 };

@@ -149,6 +149,37 @@ TEST_CASE("a restarted agent resumes its keeper's links if it gets the lock, and
   CHECK(life(LinksGone{}) == Do::ask);
 }
 
+TEST_CASE("an agent lets its keeper's listening sockets go half a second after it found that another one serves") {
+  const bool inherits_links = GENERATE(true, false);
+  Life life(kPod);
+  life(Begun{inherits_links, true});
+  if (!inherits_links) {
+    life(LinksGone{});
+    life.fails(errc::not_found);
+  }
+  const auto lock_fails = [&] {
+    if (life.action.what == Do::ask) life.fails(errc::not_found);
+    life.fails(errc::in_use);
+  };
+  duration waited{};
+  for (int tries = 0; !life.action.listeners_go && tries < 100; ++tries) {
+    waited += life.action.pause;
+    lock_fails();
+  }
+  CHECK(waited + life.action.pause == 500ms);
+  lock_fails();
+  CHECK(life.action.listeners_go);
+}
+
+TEST_CASE("an agent that another one refuses lets its keeper's listening sockets go at once") {
+  Life life(kPod);
+  life(Begun{.restarted = true});
+  life(LinksGone{});
+  CHECK_FALSE(life.action.listeners_go);
+  CHECK(life.fails(errc::failed_precondition) == Do::ask);
+  CHECK(life.action.listeners_go);
+}
+
 TEST_CASE("an agent that its keeper started again does not ask for the devices that it gave away, except in a pod") {
   for (const auto& [settings, asks] : {std::pair{kHost, Do::lock}, std::pair{kPod, Do::ask}}) {
     Life life(settings);
