@@ -131,16 +131,14 @@ TEST_CASE("an agent takes nothing from a keeper of another protocol, and the kee
   CHECK(::recv(kernel.get(), &byte, 1, MSG_DONTWAIT) == 0);
 }
 
-// What 0.1.0's tell() sent on a socket, in hexadecimal (little-endian processors). The file never changes: another form
-// is another kProtocol (docs/compatibility.md). Protocol 2 has two messages more.
-TEST_CASE("the messages between keeper and agent are those of 0.1.0, byte for byte") {
-  std::ifstream golden(std::string(CORBD_TESTS) + "/unit/keeper/golden/messages-0.1.0.hex");
-  using keeper::Kind;
-  const std::vector<std::pair<keeper::KeeperMessage, std::string>> all{
-      {{Kind::protocol, 1, 0, 0}, {}}, {{Kind::memory, 0, 5, 0}, {}},    {{Kind::link, 7, 1, 2}, "volume"},
-      {{Kind::drop, 0, 1, 0}, {}},     {{Kind::deaths, 2, 1000, 9}, {}}, {{Kind::pause, 0, 100000000, 0}, {}},
-      {{Kind::end, 0, 0, 0}, {}},
-  };
+namespace {
+
+using Messages = std::vector<std::pair<keeper::KeeperMessage, std::string>>;
+
+/// The file has what tell() sent on a socket, in hexadecimal (little-endian processors), and never changes: another
+/// form is another kProtocol (docs/compatibility.md).
+void check_golden(const std::string& file, const Messages& all) {
+  std::ifstream golden(std::string(CORBD_TESTS) + "/unit/keeper/golden/" + file);
   for (const auto& [note, backend] : all) {
     Line line;
     REQUIRE(keeper::tell(line.ours.get(), note, backend, {}));
@@ -157,6 +155,32 @@ TEST_CASE("the messages between keeper and agent are those of 0.1.0, byte for by
     INFO(name);
     CHECK(hex == expected);
   }
+  std::string more;
+  CHECK_FALSE(golden >> more);
+}
+
+/// Both protocols have them after the first message.
+Messages common_messages() {
+  using keeper::Kind;
+  return {{{Kind::memory, 0, 5, 0}, {}},    {{Kind::link, 7, 1, 2}, "volume"},    {{Kind::drop, 0, 1, 0}, {}},
+          {{Kind::deaths, 2, 1000, 9}, {}}, {{Kind::pause, 0, 100000000, 0}, {}}, {{Kind::end, 0, 0, 0}, {}}};
+}
+
+}  // namespace
+
+TEST_CASE("the messages between keeper and agent are those of 0.1.0, byte for byte") {
+  Messages all = common_messages();
+  all.insert(all.begin(), {{keeper::Kind::protocol, 1, 0, 0}, {}});
+  check_golden("messages-0.1.0.hex", all);
+}
+
+TEST_CASE("the messages between keeper and agent are those of protocol 2, byte for byte") {
+  using keeper::Kind;
+  Messages all = common_messages();
+  all.insert(all.begin(), {{Kind::protocol, keeper::kProtocol, 0, 0}, {}});
+  all.push_back({{Kind::listener, 1, 0, 0}, "/csi.sock"});
+  all.push_back({{Kind::drop_listener, 0, 0, 0}, "/csi.sock"});
+  check_golden("messages-2.hex", all);
 }
 
 TEST_CASE("an agent takes nothing from a keeper that says no protocol") {
