@@ -110,7 +110,14 @@ TEST_CASE("an image that lost its exclusive-lock feature while it was staged is 
   scene.world.attachment = {State::here, "uid-1", ""};
   scene.world.agent.start();
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  const auto marked = scene.world.agent.client();
+  CHECK(scene.image().writer == marked);
+  scene.world.attachment = {State::unknown, "", "no route to host"};
+  scene.world.agent.hand_over();
+  CHECK(scene.image().writer == marked);
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.image().writer == scene.world.agent.client());
+  CHECK(scene.world.agent.client() != marked);
 }
 
 TEST_CASE("a lock that proves ownership needs no answer of the orchestrator") {
