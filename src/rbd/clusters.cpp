@@ -107,7 +107,7 @@ class Clusters final : public image::Clusters {
     if (connections_->quiet()) return;
     // A call that a dead cluster still holds uses this. Better keep it than free it under that call.
     log::warning("clusters.left_busy", {{"calls", connections_->gate().count()}});
-    static_cast<void>(connections_.release());
+    connections_.release()->abandon();
   }
 
   task<result<image::Resolved>> resolve(image::Access access, image::Name name, Until until) override;

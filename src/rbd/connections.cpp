@@ -277,6 +277,7 @@ task<> Connections::refill_spares() {
 void Connections::leave(const std::shared_ptr<Connection>& connection) {
   --connection->users;
   --leases_;
+  if (abandoned_) return;
   drop_blocklisted();
   retire_if_idle(connection);
   if (leases_ == 0 && no_lease_) no_lease_->set();

@@ -170,6 +170,9 @@ class Connections {
   /// Nothing that uses this is under way.
   bool quiet() const { return gate_.count() == 0 && shuts_.count() == 0; }
   bool is_leaving() const { return leaving_; }
+  /// The process ends while a call that a dead cluster holds uses this. Clock and pools go first, so nothing of them is
+  /// touched any more.
+  void abandon() { abandoned_ = true; }
   executor control() const { return control_; }
   Clock& clock() { return clock_; }
 
@@ -236,7 +239,7 @@ class Connections {
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;
   std::shared_ptr<Event> no_lease_;  ///< a shutdown waits for it
-  bool leaving_ = false;
+  bool leaving_ = false, abandoned_ = false;
   const std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< for what other threads post
 };
 
