@@ -21,6 +21,8 @@ StageSecrets::StageSecrets(executor control, Clock& clock, result<kube::Api*> ap
 task<plan::StageSecret> StageSecrets::find(std::string volume_id, CancelScope& leaving) {
   if (!api_) co_return plan::StageSecret{};
   const Until until{clock_.now() + config_.answer_within, &leaving};
+  // It may have been made again since, with another Secret.
+  objects_.forget(volume_id);
   const auto volume = co_await objects_.find(volume_id, until);
   if (!volume) co_return plan::StageSecret{.name = "", .why = volume.error().text};
   const auto& secret = volume->node_stage_secret;
@@ -34,8 +36,6 @@ task<plan::StageSecret> StageSecrets::find(std::string volume_id, CancelScope& l
     co_await read(known, *secret, until);
     std::exchange(known.under_way, nullptr)->set();
   }
-  // The PersistentVolume may have been made again, with another Secret.
-  if (!known.last.credential) objects_.forget(volume_id);
   co_return known.last;
 }
 

@@ -65,6 +65,19 @@ TEST_CASE("a Secret is read once for all its volumes, and again after a pause") 
   CHECK(scene.reads == 2);
 }
 
+TEST_CASE("a PersistentVolume that was made again with another Secret is followed, and the first one is read once") {
+  Secrets scene;
+  REQUIRE(scene.find().credential);
+  scene.objects["/api/v1/persistentvolumes/pv-1"] =
+      R"({"metadata":{"name":"pv-1"},"spec":{"csi":{"nodeStageSecretRef":{"name":"other","namespace":"n"}}}})";
+  scene.objects["/api/v1/namespaces/n/secrets/other"] = R"({"data":{"userID":"bm9kZS4x"}})";
+  const auto found = scene.find();
+  CHECK(found.name == "Secret n/other");
+  REQUIRE(found.credential);
+  CHECK(found.credential->user == "node.1");
+  CHECK(scene.reads == 1);
+}
+
 TEST_CASE("a Secret that is missing, or lacks a field, is named with the reason") {
   Secrets scene;
   SECTION("missing") { scene.objects.erase(kSecret); }
