@@ -1,17 +1,15 @@
 #include "corbd/plan/credentials.hpp"
 
-#include <utility>
-
 namespace corbd::plan {
 
 void Credentials::loaded(Credential credential) {
-  known_ = std::move(credential);
+  replace(std::move(credential));
   saved_ = true;
 }
 
 void Credentials::replace(Credential credential) {
   known_ = std::move(credential);
-  saved_ = false;
+  saved_ = worked_ = false;
 }
 
 void Credentials::begin(const Wish& wish, bool has_record) {
@@ -24,8 +22,7 @@ void Credentials::begin(const Wish& wish, bool has_record) {
     offered_ = staged->credential;
     return;
   }
-  known_ = staged->credential;
-  saved_ = false;
+  replace(staged->credential);
   offered_.reset();
 }
 
@@ -40,6 +37,7 @@ bool Credentials::take(const Credential& of_secret, errc refused) {
 }
 
 void Credentials::worked() {
+  worked_ = true;
   if (!use_offered_ || !offered_) return;
   known_ = std::move(*offered_);
   offered_.reset();
@@ -49,13 +47,12 @@ void Credentials::worked() {
 void Credentials::refused() {
   if (!offered_ || use_offered_) return;
   std::swap(known_, *offered_);
-  saved_ = false;
+  saved_ = worked_ = false;
 }
 
 void Credentials::record_dropped(const Wish& wish) {
   const auto* staged = std::get_if<Staged>(&wish);
-  known_ = staged != nullptr ? staged->credential : Credential();
-  saved_ = false;
+  replace(staged != nullptr ? staged->credential : Credential());
   offered_.reset();
 }
 

@@ -54,7 +54,7 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
                                      header.error().text + ". Correct it before this node's agent starts again."});
     co_return result<>();
   }
-  co_await records_.credential_worked(volume);
+  volume.credentials.worked();
   log::info("credential.replaced", {{"volume", volume.id}, {"user", to->user}, {"before", before.user}});
   if (const auto old = access_of(ports_, *volume.record, before)) ports_.clusters.retire(*old);
   co_return result<>();
@@ -152,7 +152,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
                   {"effect",
                    "reads go to the primary OSD until the image is opened again: by the next stage, start or "
                    "handover"}});
-  co_await records_.credential_worked(volume);
+  volume.credentials.worked();
   if (const auto why = ports_.clusters.cannot_fence(*to); why && !options.read_only)
     health_.notify(volume.id, {"FencingNotAllowed", true, *why + "."});
   co_return result<>();

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "health_tracker.hpp"
-#include "record_steps.hpp"
+#include "step_tools.hpp"
 
 namespace corbd::volume {
 
@@ -15,8 +15,8 @@ using CloseInBackground = std::function<void(std::unique_ptr<device::Link> link,
 
 class ImageSteps : StepTools {
  public:
-  ImageSteps(StepTools tools, RecordSteps& records, const HealthTracker& health, CloseInBackground close_in_background)
-      : StepTools(tools), records_(records), health_(health), close_in_background_(std::move(close_in_background)) {}
+  ImageSteps(StepTools tools, const HealthTracker& health, CloseInBackground close_in_background)
+      : StepTools(tools), health_(health), close_in_background_(std::move(close_in_background)) {}
   task<result<>> fence(Volume& volume);
   task<result<>> try_credential(Volume& volume);
   /// What the planner asks of the image.
@@ -38,7 +38,6 @@ class ImageSteps : StepTools {
   task<result<>> look_at_ownership(Volume& volume);
   /// Those of the image go. Those of the node's paths, of the attachment and of other clients stay.
   static void forget_facts(Volume& volume);
-  RecordSteps& records_;
   const HealthTracker& health_;
   CloseInBackground close_in_background_;
 };

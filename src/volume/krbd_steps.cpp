@@ -55,7 +55,7 @@ task<result<>> KrbdSteps::map(Volume& volume) {
   auto mapped = co_await ports_.kernel.map(std::move(args), owner(volume), deadline());
   if (!mapped) co_return mapped;
   log::info("device.mapped", {{"volume", volume.id}, {"image", volume.record->key.text()}});
-  co_await records_.credential_worked(volume);
+  volume.credentials.worked();
   co_return result<>();
 }
 

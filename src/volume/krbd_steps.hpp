@@ -1,20 +1,18 @@
 // The steps for a device of the kernel client.
 #pragma once
 
-#include "record_steps.hpp"
+#include "step_tools.hpp"
 
 namespace corbd::volume {
 
 class KrbdSteps : StepTools {
  public:
-  KrbdSteps(StepTools tools, RecordSteps& records) : StepTools(tools), records_(records) {}
+  explicit KrbdSteps(StepTools tools) : StepTools(tools) {}
   task<result<>> map(Volume& volume);
   task<result<>> unmap(Volume& volume);
 
  private:
   task<result<std::string>> map_options(const Volume& volume);
-
-  RecordSteps& records_;
 };
 
 }  // namespace corbd::volume

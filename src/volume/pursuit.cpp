@@ -44,12 +44,14 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
 
 task<result<>> Pursuit::pursue_with_secret(Volume& volume, const Wish& wish) {
   auto outcome = co_await pursue(volume, wish);
-  if (outcome || !may_have_other_credential(wish, volume.record.has_value(), volume.facts)) co_return outcome;
+  if (outcome || leaving_.begun()) co_return outcome;
+  if (!may_have_other_credential(wish, volume.record.has_value(), volume.facts)) co_return outcome;
   co_return co_await ask_secret(volume, wish, outcome.error());
 }
 
 task<result<>> Pursuit::ask_secret(Volume& volume, const Wish& wish, Error refused) {
   const StageSecret secret = co_await ports_.orchestrator.stage_secret(volume.id);
+  if (leaving_.begun()) co_return refused;
   if (!secret.credential || !volume.credentials.take(*secret.credential, refused.code))
     co_return with_secret(std::move(refused), secret, false);
   log::info("credential.from_secret",
@@ -57,7 +59,7 @@ task<result<>> Pursuit::ask_secret(Volume& volume, const Wish& wish, Error refus
   // What serves the volume keeps its client. The next opening uses what the cluster takes now.
   if (volume.server.link() != nullptr) {
     const Step attempt = step::TryCredential{};
-    static_cast<void>(co_await steps_.run(volume, attempt, wish));
+    static_cast<void>(co_await run(volume, attempt, wish));
     co_return with_secret(std::move(refused), secret, volume.credentials.undecided());
   }
   if (volume.server.image() != nullptr) co_await leave_image(volume, wish);
@@ -114,6 +116,14 @@ task<result<>> Pursuit::prepare(Volume& volume, const Wish& wish) {
   co_return result<>();
 }
 
+/// A step may outlast the beginning of the leave. What is written after it would come too late: the volume's files may
+/// be the next agent's by then.
+task<result<>> Pursuit::run(Volume& volume, const Step& step, const Wish& wish) {
+  auto done = co_await steps_.run(volume, step, wish);
+  if (!leaving_.begun()) co_await steps_.keep_credential(volume);
+  co_return done;
+}
+
 /// What is true of the volume now. Remembers what its status shows of that.
 result<Observation> Pursuit::look(Volume& volume, const Wish& wish) {
   auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
@@ -155,7 +165,7 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
       co_await pause(volume);
       continue;
     }
-    auto done = co_await steps_.run(volume, std::get<Step>(decision), wish);
+    auto done = co_await run(volume, std::get<Step>(decision), wish);
     health_.note_health(volume, std::string(name(wish)));
     stalls_.note(volume);
     if (!done) co_return co_await step_failed(volume, wish, std::get<Step>(decision), done.error());
@@ -178,6 +188,7 @@ task<result<>> Pursuit::step_failed(Volume& volume, const Wish& wish, Step step,
 
 /// A close that does not end in time goes on, and the next wish waits for it first.
 task<> Pursuit::leave_image(Volume& volume, const Wish& wish) {
+  if (leaving_.begun()) co_return;
   if (auto closed = co_await steps_.run(volume, Step(step::CloseImage{}), wish); !closed)
     log::warning("image.not_closed", {{"volume", volume.id}, {"error", closed.error().text}});
 }

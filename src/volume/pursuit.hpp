@@ -32,6 +32,7 @@ class Pursuit {
   task<result<>> rewrite_record(Volume& volume, const Wish& wish);
   /// After an unstage that had no record: a stage may have left a key.
   task<result<>> drop_leftover_key(Volume& volume, const Wish& wish, bool had_record);
+  task<result<>> run(Volume& volume, const Step& step, const Wish& wish);
   result<Observation> look(Volume& volume, const Wish& wish);
   task<> pause(Volume& volume);
   task<result<>> step_failed(Volume& volume, const Wish& wish, Step step, Error error);

@@ -7,7 +7,7 @@
 namespace corbd::volume {
 namespace {
 
-/// With two, credential_worked() saves the one that the cluster takes.
+/// With two, keep_credential() saves the one that the cluster takes.
 bool saves_credential(const Volume& volume) {
   return volume.credentials.to_be_saved() && !volume.credentials.undecided();
 }
@@ -40,21 +40,19 @@ task<result<>> RecordSteps::save(Volume& volume, Record record) {
 }
 
 /// If its files cannot be written, healing goes on, and the next write of the record tries again.
-task<> RecordSteps::credential_worked(Volume& volume) {
-  volume.credentials.worked();
-  if (!volume.credentials.to_be_saved()) co_return;
+task<> RecordSteps::keep_credential(Volume& volume) {
+  if (!volume.credentials.take_worked() || !volume.record) co_return;
   const Write write(writes_);
   const Credential& known = volume.credentials.known();
-  const bool renamed = std::exchange(volume.record->user, known.user) != known.user;
-  result<> saved;
-  if (renamed)
-    saved = co_await ports_.records.save_with_key(*volume.record, known.key);
-  else
-    saved = co_await ports_.records.save_key(volume.id, known.key);
-  if (saved)
-    volume.credentials.saved();
-  else
+  Record record = *volume.record;
+  record.user = known.user;
+  const auto saved = co_await ports_.records.save_with_key(record, known.key);
+  if (!saved) {
     log::warning("key.not_written", {{"volume", volume.id}, {"error", saved.error().text}});
+    co_return;
+  }
+  volume.credentials.saved();
+  volume.record = std::move(record);
 }
 
 task<result<>> RecordSteps::drop(Volume& volume, const Wish& wish) {

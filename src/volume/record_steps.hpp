@@ -10,8 +10,8 @@ class RecordSteps : StepTools {
   using StepTools::StepTools;
   task<result<>> write(Volume& volume, const step::WriteRecord& step);
   task<result<>> drop(Volume& volume, const Wish& wish);
-  /// The cluster took this operation's user and key.
-  task<> credential_worked(Volume& volume);
+  /// Once the cluster took a user and key that are not in the volume's files.
+  task<> keep_credential(Volume& volume);
   /// A record or a key is being written, or removed.
   bool writing() const { return writes_ > 0; }
 

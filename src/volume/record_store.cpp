@@ -17,18 +17,27 @@ constexpr std::size_t kMaxRecordBytes = 1 << 20;
 constexpr std::size_t kMaxKeyBytes = 4096;
 constexpr const char* kNext = ".next";
 
-result<> write_next(const std::string& path, const std::string& user, const Secret& key) {
-  const Secret both(user + "\n" + std::string(key.reveal()));
-  return write_durably(path + kNext, both.reveal(), 0600);
+/// Of a `.next` for that user: what is before the key. The key that it replaces is part of it, because 0.1.0 does not
+/// know of it, and may have written a newer key since.
+std::string next_head(const std::string& path, const std::string& user) {
+  auto content = read_file(path, kMaxKeyBytes);
+  const Secret replaced(content ? std::move(*content) : "");
+  return user + "\n" + sha256_hex(replaced.reveal()) + "\n";
 }
 
-/// The key that `.next` beside `path` has, if it is that user's.
+result<> write_next(const std::string& path, const std::string& user, const Secret& key) {
+  const Secret all(next_head(path, user) + std::string(key.reveal()));
+  return write_durably(path + kNext, all.reveal(), 0600);
+}
+
+/// The key that `.next` beside `path` has, if it is that user's and replaces what `path` has.
 std::optional<Secret> read_next(const std::string& path, const std::string& user) {
   auto content = read_file(path + kNext, kMaxKeyBytes);
   if (!content) return std::nullopt;
-  const Secret both(std::move(*content));
-  if (!both.reveal().starts_with(user + "\n")) return std::nullopt;
-  return Secret(std::string(both.reveal().substr(user.size() + 1)));
+  const Secret all(std::move(*content));
+  const std::string head = next_head(path, user);
+  if (!all.reveal().starts_with(head)) return std::nullopt;
+  return Secret(std::string(all.reveal().substr(head.size())));
 }
 
 result<> write_key(const std::string& path, const Secret& key) {
@@ -56,9 +65,11 @@ class Files final : public RecordStore {
     co_return co_await pool_.run(job, {}, "reading the records");
   }
   task<result<>> save(Record record) override {
-    auto job = [path = record_path(record.volume_id), bytes = encode(record)]() -> result<> {
-      if (const auto there = check_replaceable(path); !there) return there.error();
-      return write_durably(path, bytes, 0600);
+    auto job = [path = record_path(record.volume_id), record = std::move(record)]() mutable -> result<> {
+      auto there = check_replaceable(path);
+      if (!there) return there.error();
+      if (!there->empty()) record.user = std::move(*there);
+      return write_durably(path, encode(record), 0600);
     };
     co_return co_await pool_.run(job, {}, "writing a record");
   }
@@ -84,10 +95,6 @@ class Files final : public RecordStore {
       return removed;
     };
     co_return co_await pool_.run(job, {}, "removing a record");
-  }
-  task<result<>> save_key(std::string volume_id, Secret key) override {
-    auto job = [path = key_path(volume_id), key = std::move(key)] { return write_key(path, key); };
-    co_return co_await pool_.run(job, {}, "writing a key file");
   }
   task<result<Secret>> load_key(const Record& record) override {
     auto job = [path = key_path(record.volume_id), user = record.user]() -> result<Secret> {

@@ -9,6 +9,7 @@
 #include "krbd_steps.hpp"
 #include "luks_steps.hpp"
 #include "mount_steps.hpp"
+#include "record_steps.hpp"
 #include "stash_steps.hpp"
 
 namespace corbd::volume {
@@ -22,11 +23,11 @@ class Steps {
         CloseInBackground close_in_background, DeviceSteps::Numbers numbers)
       : ports_(ports),
         records_(clock, ports, config),
-        images_({clock, ports, config}, records_, health, std::move(close_in_background)),
+        images_({clock, ports, config}, health, std::move(close_in_background)),
         devices_({clock, ports, config}, images_, health, std::move(numbers)),
         holders_({clock, ports, config}, health),
         finder_(clock, ports, config),
-        krbd_({clock, ports, config}, records_),
+        krbd_({clock, ports, config}),
         adopt_({clock, ports, config}, health),
         keys_({clock, ports, config}),
         luks_({clock, ports, config}, keys_, std::move(control)),
@@ -36,6 +37,8 @@ class Steps {
 
   /// Runs the step between its two failpoints. What it learns goes into volume.facts.
   task<result<>> run(Volume& volume, const Step& step, const Wish& wish);
+  /// After a step: see RecordSteps.
+  task<> keep_credential(Volume& volume) { return records_.keep_credential(volume); }
   /// A record or a key is being written, or removed.
   bool writing() const { return records_.writing(); }
 

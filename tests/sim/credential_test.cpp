@@ -1,4 +1,7 @@
 // A volume's Ceph user and key, which others rotate while it runs.
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
 #include "krbd.hpp"
 
 using namespace corbd;
@@ -70,6 +73,56 @@ TEST_CASE("a repeated stage with a user that the cluster does not know succeeds,
   CHECK_THAT(scene.world.notices.back().second.message, ContainsSubstring("knows no user node.1"));
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
+}
+
+TEST_CASE("a user and a key that could not be written stay a pair when only the key's file takes something") {
+  Rotated scene;
+  scene.rotate();
+  scene.world.disk.state = Disk::State::full;
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  scene.world.cluster.blocklist(scene.world.agent.client());
+  scene.write_all();
+  scene.loop.advance(10s);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.world.cluster.knows(scene.world.disk.records.front().user, scene.world.disk.keys.at(kId)));
+  CHECK(scene.world.disk.records.front().user == "node");
+  scene.world.disk.state = Disk::State::good;
+  scene.world.cluster.blocklist(scene.world.agent.client());
+  scene.write_all();
+  scene.loop.advance(10s);
+  scene.is_kept_as_a_pair();
+}
+
+TEST_CASE("a credential that the cluster takes after the next agent got the files is not written to them") {
+  Rotated scene;
+  scene.rotate();
+  scene.world.cluster.slow = 4500ms;
+  asio::co_spawn(scene.loop.io, scene.world.agent.shell().want(kId, scene.again(), {}), asio::detached);
+  scene.loop.advance(1s);
+  REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
+  scene.world.agent.node.has_lock = nullptr;
+  scene.loop.advance(20s);
+  CHECK(scene.world.disk.records.front().user == "node");
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+}
+
+TEST_CASE("an agent that leaves while it waits for a Secret asks the cluster nothing more") {
+  Rotated scene;
+  scene.rotate();
+  scene.tell_secret(kRotated);
+  scene.world.secret_takes = 8s;
+  scene.world.calls.error = Error{errc::permission_denied, "denied"};
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "refresh") scene.world.calls.fail_at = 1;
+  };
+  asio::co_spawn(scene.loop.io, scene.world.agent.shell().want(kId, plan::Expanded{kPath}, {}), asio::detached);
+  scene.loop.advance(1s);
+  REQUIRE(scene.world.secret_asked == 1);
+  REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
+  int asked = 0;
+  scene.world.calls.before_call = [&](const std::string&) { ++asked; };
+  scene.loop.advance(20s);
+  CHECK(asked == 0);
 }
 
 TEST_CASE("a stage of a volume that nobody serves goes by its own user, and keeps it with its key") {

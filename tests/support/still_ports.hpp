@@ -155,7 +155,6 @@ class Records final : public volume::RecordStore {
   task<result<std::vector<plan::Record>>> peek() override { co_return loaded.records; }
   task<result<>> save(plan::Record) override { co_return result<>(); }
   task<result<>> drop(std::string) override { co_return result<>(); }
-  task<result<>> save_key(std::string, Secret) override { co_return result<>(); }
   task<result<>> save_with_key(plan::Record, Secret) override { co_return result<>(); }
   task<result<Secret>> load_key(const plan::Record&) override { co_return Error{errc::not_found, "none"}; }
   task<result<>> drop_key(std::string) override { co_return result<>(); }

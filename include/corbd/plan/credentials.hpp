@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "corbd/plan/wish.hpp"
 
@@ -34,6 +35,8 @@ class Credentials {
   bool take(const Credential& of_secret, errc refused);
   /// The cluster took asks_with().
   void worked();
+  /// Once after worked(): known() is not in the volume's files yet.
+  bool take_worked() { return std::exchange(worked_, false) && to_be_saved(); }
   /// The cluster did not take it, or could not be asked.
   void tried() { tried_ = true; }
   /// The cluster refused asks_with(). If there are two, the next operation asks with the other one.
@@ -47,6 +50,7 @@ class Credentials {
   std::optional<Credential> offered_;
   bool use_offered_ = false;  ///< the operation under way brought it
   bool tried_ = false;        ///< by the operation under way
+  bool worked_ = false;       ///< known() did, since somebody asked
 };
 
 }  // namespace corbd::plan

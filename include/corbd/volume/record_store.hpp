@@ -27,13 +27,12 @@ class RecordStore {
   /// Beside the agent that writes them. It changes nothing, and fails where load() would.
   virtual task<result<std::vector<Record>>> peek() = 0;
   /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version wrote the record,
-  /// which stays.
+  /// which stays. A record that is there keeps its user, whose key lies beside it.
   virtual task<result<>> save(Record record) = 0;
   /// Also drops the volume's busy file, unless a helper holds it.
   virtual task<result<>> drop(std::string volume_id) = 0;
-  /// The Ceph key of a staged volume, of the user that its record names. It is on tmpfs, so a reboot removes it.
-  virtual task<result<>> save_key(std::string volume_id, Secret key) = 0;
-  /// Both, as one: whoever dies meanwhile leaves the user and the key of before, or these.
+  /// With the Ceph key of the user that it names, which is on tmpfs, so that a reboot removes it. Both, as one: whoever
+  /// dies meanwhile leaves the user and the key of before, or these.
   virtual task<result<>> save_with_key(Record record, Secret key) = 0;
   /// That of the record's user.
   virtual task<result<Secret>> load_key(const Record& record) = 0;
@@ -43,7 +42,8 @@ class RecordStore {
 };
 
 /// Files below state_dir/volumes and runtime_dir/keys, named by the sha256 of the volume ID. A key file has the key and
-/// nothing else. While record and key change to another user, the new key lies beside it (`.next`, with its user).
+/// nothing else. While record and key change to another user, the new key lies beside it (`.next`, with its user and
+/// the digest of the key that it replaces).
 std::unique_ptr<RecordStore> make_record_store(BlockingPool& pool, std::string state_dir, std::string runtime_dir);
 
 }  // namespace corbd::volume

@@ -64,6 +64,9 @@ class Orchestrator final : public volume::Orchestrator {
   }
   task<plan::StageSecret> stage_secret(std::string) override {
     ++world_.secret_asked;
+    if (world_.secret_takes > duration())
+      co_await sleep_until(world_.loop().control(), world_.loop().clock,
+                           world_.loop().clock.now() + world_.secret_takes);
     co_return world_.stage_secret;
   }
 

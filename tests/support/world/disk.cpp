@@ -34,7 +34,11 @@ class Store final : public volume::RecordStore {
     world_.disk.torn_records.clear();
     co_return loaded;
   }
-  task<result<>> save(plan::Record record) override { return save(std::move(record), std::nullopt); }
+  task<result<>> save(plan::Record record) override {
+    for (const auto& known : world_.disk.records)
+      if (known.volume_id == record.volume_id) record.user = known.user;
+    return save(std::move(record), std::nullopt);
+  }
   /// `key`: goes with it.
   task<result<>> save(plan::Record record, std::optional<Secret> key) {
     // Through the bytes, so that what a record forgets is forgotten here too.
@@ -68,18 +72,18 @@ class Store final : public volume::RecordStore {
       return {};
     });
   }
-  task<result<>> save_key(std::string id, Secret key) override {
-    co_return co_await world_.calls.ask_node("save key", {}, [&world = world_, id, key]() -> result<> {
-      world.disk.keys[id] = key;
-      return {};
-    });
-  }
   task<result<>> save_with_key(plan::Record record, Secret key) override {
     const bool renamed = std::ranges::any_of(world_.disk.records, [&](const auto& known) {
       return known.volume_id == record.volume_id && known.user != record.user;
     });
-    if (!renamed)
-      if (auto saved = co_await save_key(record.volume_id, key); !saved) co_return saved;
+    if (!renamed) {
+      const std::string id = record.volume_id;
+      auto saved = co_await world_.calls.ask_node("save key", {}, [&world = world_, id, key]() -> result<> {
+        world.disk.keys[id] = key;
+        return {};
+      });
+      if (!saved) co_return saved;
+    }
     co_return co_await save(std::move(record), renamed ? std::optional(std::move(key)) : std::nullopt);
   }
   task<result<Secret>> load_key(const plan::Record& record) override {

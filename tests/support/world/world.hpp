@@ -36,6 +36,7 @@ class World {
     plan::Attachment attachment;
     plan::StageSecret stage_secret;
     int secret_asked = 0;
+    duration secret_takes{};
     std::optional<time_point> moved_away;
     FakeNodes nodes;
     std::vector<std::pair<std::string, volume::Notice>> notices;
@@ -56,6 +57,7 @@ class World {
   plan::Attachment& attachment = machine_.attachment;           ///< what the orchestrator says of every volume
   plan::StageSecret& stage_secret = machine_.stage_secret;      ///< what the orchestrator knows of every volume's
   int& secret_asked = machine_.secret_asked;                    ///< how often it was asked for that
+  duration& secret_takes = machine_.secret_takes;               ///< until it answers that
   std::optional<time_point>& moved_away = machine_.moved_away;  ///< since when it says that they are attached elsewhere
   FakeNodes& nodes = machine_.nodes;                            ///< other nodes, as the orchestrator knows them
   std::vector<std::pair<std::string, volume::Notice>>& notices = machine_.notices;

@@ -31,6 +31,11 @@ struct Disk {
     }
     return std::move(*out);
   }
+  /// As if its key came later.
+  void write_record(const plan::Record& record) const {
+    REQUIRE(write_durably(folder.path() + "/volumes/" + sha256_hex(record.volume_id) + ".json", plan::encode(record),
+                          0600));
+  }
   const test::Folder folder;
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
@@ -134,6 +139,7 @@ TEST_CASE("a record and its key change to another user as one, whichever step of
   REQUIRE(kept.run(kept.store->save_with_key(test::sample_record(), Secret("old"))));
   auto renamed = test::sample_record();
   renamed.user = "node.1";
+  const std::string next = "node.1\n" + sha256_hex("old") + "\nnew";
   SECTION("all of them") {
     REQUIRE(kept.run(kept.store->save_with_key(renamed, Secret("new"))));
     CHECK(*read_file(path, 100) == "new");
@@ -141,19 +147,48 @@ TEST_CASE("a record and its key change to another user as one, whichever step of
     CHECK(kept.run(kept.store->load_key(renamed))->reveal() == "new");
   }
   SECTION("the new key beside the old one") {
-    REQUIRE(write_durably(path + ".next", "node.1\nnew", 0600));
+    REQUIRE(write_durably(path + ".next", next, 0600));
     CHECK(kept.run(kept.store->load_key(test::sample_record()))->reveal() == "old");
     REQUIRE(kept.run(kept.store->load()));
     CHECK_FALSE(std::filesystem::exists(path + ".next"));
   }
   SECTION("the record") {
-    REQUIRE(kept.run(kept.store->save(renamed)));
-    REQUIRE(write_durably(path + ".next", "node.1\nnew", 0600));
+    kept.write_record(renamed);
+    REQUIRE(write_durably(path + ".next", next, 0600));
     CHECK(kept.run(kept.store->load_key(renamed))->reveal() == "new");
     REQUIRE(kept.run(kept.store->load()));
     CHECK(*read_file(path, 100) == "new");  // as 0.1.0 reads it
     CHECK_FALSE(std::filesystem::exists(path + ".next"));
   }
+}
+
+TEST_CASE("a key that an older version wrote outranks the one that lay beside its file before") {
+  Disk kept;
+  const std::string path = kept.folder.path() + "/keys/" + sha256_hex(test::sample_record().volume_id);
+  REQUIRE(kept.run(kept.store->save_with_key(test::sample_record(), Secret("old"))));
+  auto renamed = test::sample_record();
+  renamed.user = "node.1";
+  kept.write_record(renamed);
+  REQUIRE(write_durably(path + ".next", "node.1\n" + sha256_hex("old") + "\nnew", 0600));
+  REQUIRE(write_durably(path, "newer", 0600));
+  CHECK(kept.run(kept.store->load_key(renamed))->reveal() == "newer");
+  REQUIRE(kept.run(kept.store->load()));
+  CHECK(*read_file(path, 100) == "newer");
+  CHECK_FALSE(std::filesystem::exists(path + ".next"));
+}
+
+TEST_CASE("a record that is written without a key keeps the user whose key is there") {
+  Disk kept;
+  REQUIRE(kept.run(kept.store->save_with_key(test::sample_record(), Secret("old"))));
+  auto renamed = test::sample_record();
+  renamed.user = "node.1";
+  renamed.size += 4096;
+  REQUIRE(kept.run(kept.store->save(renamed)));
+  const auto loaded = kept.run(kept.store->load());
+  REQUIRE(loaded);
+  REQUIRE(loaded->records.size() == 1);
+  CHECK(loaded->records.front().user == test::sample_record().user);
+  CHECK(loaded->records.front().size == renamed.size);
 }
 
 TEST_CASE("a key that is dropped leaves nothing of itself") {
