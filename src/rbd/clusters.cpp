@@ -4,6 +4,7 @@
 #include "connections.hpp"
 #include "corbd/core/log.hpp"
 #include "failure.hpp"
+#include "header.hpp"
 #include "identity.hpp"
 #include "image.hpp"
 #include "journal.hpp"
@@ -116,6 +117,7 @@ class Clusters final : public image::Clusters {
   task<result<>> fence_dead(image::Access access, Until until) override;
   task<result<>> inherit(image::Access access, std::string address, Until until) override;
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
+  task<result<>> may_write(image::Access access, image::Key key, Until until) override;
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override;
   task<result<image::ImageUsers>> users(image::Access access, std::int64_t pool_id, std::string ns,
@@ -265,6 +267,16 @@ task<result<image::Header>> Clusters::header(image::Access access, image::Key ke
   auto job = [held = lease->connection(), key] { return look_at_header(*held, key); };
   auto found = co_await (*lease)->group->threads->images.call(connections_->gate(), std::move(job), until, doing);
   co_return noted(*connections_, lease->connection(), std::move(found));
+}
+
+task<result<>> Clusters::may_write(image::Access access, image::Key key, Until until) {
+  auto lease = co_await connections_->lease(access, Connections::Need::any, until);
+  if (!lease) co_return lease.error();
+  if (auto right = is_cluster_of(*lease, access, key); !right) co_return right.error();
+  const std::string doing = "asking whether user " + access.user + " may write to image " + key.text();
+  auto job = [held = lease->connection(), key] { return try_header_write(*held, key); };
+  auto may = co_await (*lease)->group->threads->images.call(connections_->gate(), std::move(job), until, doing);
+  co_return noted(*connections_, lease->connection(), std::move(may));
 }
 
 task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access, image::Key key,

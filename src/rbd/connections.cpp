@@ -114,6 +114,7 @@ void Connections::retire(const image::Access& access) {
   for (auto& group : groups_) {
     if (group->access != access) continue;
     for (const auto& connection : std::vector(group->serving)) {
+      if (connection->users > 0) continue;
       connection->retired = true;
       retire_if_idle(connection);
     }

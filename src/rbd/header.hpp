@@ -18,5 +18,7 @@ result<> write_header_metadata(OpenImage& opened, const std::string& name, const
 /// The same, with Ceph's answer. `version`: of the header, as it was seen; -ERANGE or -EOVERFLOW if it has another now.
 int change_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
                     std::optional<std::uint64_t> version = std::nullopt);
+/// image::Clusters::may_write
+result<> try_header_write(Connection& connection, const image::Key& key);
 
 }  // namespace corbd::rbd

@@ -42,6 +42,7 @@ class RbdImage final : public image::Image {
   task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) override;
   task<result<>> set_metadata(std::string name, std::string value, Until until) override;
   task<result<>> remove_metadata(std::string name, Until until) override;
+  void retire_client() override { opened_->connections.retire_denied(opened_->lease.connection()); }
   void give_up_client() override { opened_->connection.note(-ESHUTDOWN); }
   task<result<>> close(Until until) override;
 

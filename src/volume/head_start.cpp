@@ -116,6 +116,7 @@ task<result<>> HeadStart::open_with_secret(const Record& record, Credential refu
   const auto access = access_of(ports_, record, *secret.credential);
   if (!access) co_return access.error();
   auto opened = co_await open_once(record, *access, until);
+  if (opened && !record.read_only) opened = co_await ports_.clusters.may_write(*access, record.key, until);
   if (!opened) co_return is_refusal(opened.error()) ? with_secret(opened.error(), secret, true) : opened.error();
   log::info("credential.from_secret",
             {{"volume", record.volume_id}, {"secret", secret.name}, {"user", secret.credential->user}});

@@ -35,28 +35,39 @@ task<result<>> ImageSteps::fence(Volume& volume) {
   co_return result<>();
 }
 
+task<result<>> ImageSteps::may_serve(const Volume& volume, image::Access to) {
+  const Until until = deadline().at_most(clock_.now() + kTriedWithin);
+  const auto header = co_await ports_.clusters.header(to, volume.record->key, until);
+  if (!header) co_return header.error();
+  if (volume.record->read_only) co_return result<>();
+  co_return co_await ports_.clusters.may_write(std::move(to), volume.record->key, until);
+}
+
 task<result<>> ImageSteps::try_credential(Volume& volume) {
   const Credential before = volume.credentials.known();
   volume.credentials.tried();
-  const auto to = access(volume);
-  if (!to) co_return result<>();
-  // The header's object is readable with the rights that every stage needs.
-  const auto header =
-      co_await ports_.clusters.header(*to, volume.record->key, deadline().at_most(clock_.now() + kTriedWithin));
-  if (!header) {
+  const auto to = access(volume), old = access_of(ports_, *volume.record, before);
+  if (!to || !old) co_return result<>();
+  auto may = co_await may_serve(volume, *to);
+  // What heals the volume now must not become less. A user that may fence no more than the old one is no loss.
+  if (may && !volume.record->read_only && !ports_.clusters.cannot_fence(*old))
+    if (const auto why = ports_.clusters.cannot_fence(*to)) may = Error{errc::permission_denied, *why};
+  if (!may) {
+    // The next try connects anew, and so has the rights that its user has by then.
+    ports_.clusters.retire(*to);
     log::warning("credential.not_taken", {{"volume", volume.id},
                                           {"user", to->user},
-                                          {"error", header.error().text},
+                                          {"error", may.error().text},
                                           {"effect", "the volume keeps the user and key that serve it"}});
-    if (is_refusal(header.error()))
+    if (is_refusal(may.error()))
       health_.notify(volume.id, {"CredentialRefused", true,
-                                 "Its node-stage Secret has a user and key that the cluster refuses: " +
-                                     header.error().text + ". Correct it before this node's agent starts again."});
+                                 "Its node-stage Secret has a user and key that cannot serve it: " + may.error().text +
+                                     ". Correct it before this node's agent starts again."});
     co_return result<>();
   }
   volume.credentials.worked();
   log::info("credential.replaced", {{"volume", volume.id}, {"user", to->user}, {"before", before.user}});
-  if (const auto old = access_of(ports_, *volume.record, before)) ports_.clusters.retire(*old);
+  ports_.clusters.retire(*old);
   co_return result<>();
 }
 
@@ -240,12 +251,11 @@ task<result<>> ImageSteps::note_denial(Volume& volume) {
   if (open == nullptr || !is_look_due(++volume.history.denied)) co_return result<>();
   const auto to = access(volume);
   if (!to) co_return result<>();
-  ports_.clusters.retire(*to);
-  const auto header =
-      co_await ports_.clusters.header(*to, volume.record->key, deadline().at_most(clock_.now() + kTriedWithin));
+  open->image->retire_client();
+  const auto may = co_await may_serve(volume, *to);
   const std::string client = open->image->client();
-  if (!header) {
-    log::warning("client.denied", {{"volume", volume.id}, {"client", client}, {"error", header.error().text}});
+  if (!may) {
+    log::warning("client.denied", {{"volume", volume.id}, {"client", client}, {"error", may.error().text}});
     co_return result<>();
   }
   log::warning(

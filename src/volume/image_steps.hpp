@@ -34,6 +34,8 @@ class ImageSteps : StepTools {
   task<result<>> remove_format_marker(Volume& volume);
 
  private:
+  /// Whether that user may do with the volume's image what a server of it does. Asked soon, or not at all.
+  task<result<>> may_serve(const Volume& volume, image::Access to);
   task<result<>> look_at_header(Volume& volume);
   task<result<>> look_at_ownership(Volume& volume);
   /// Those of the image go. Those of the node's paths, of the attachment and of other clients stay.

@@ -28,9 +28,11 @@ class Root {
   Root(const Root&) = delete;
   Root& operator=(const Root&) = delete;
 
-  fence::Asker user(const std::string& name, const std::string& mon_caps) {
+  fence::Asker user(const std::string& name, const std::string& mon_caps, const std::string& osd_caps = {}) {
+    boost::json::array caps{"mon", mon_caps};
+    if (!osd_caps.empty()) caps.insert(caps.end(), {"osd", osd_caps});
     tell({{"prefix", "auth rm"}, {"entity", "client." + name}});
-    tell({{"prefix", "auth get-or-create"}, {"entity", "client." + name}, {"caps", {"mon", mon_caps}}});
+    tell({{"prefix", "auth get-or-create"}, {"entity", "client." + name}, {"caps", caps}});
     std::string key = tell({{"prefix", "auth get-key"}, {"entity", "client." + name}, {"format", "plain"}});
     return {"lab", name, Secret(key)};
   }
@@ -124,6 +126,37 @@ TEST_CASE("a user without the caps is told which ones it lacks, and nothing is h
   const auto refused = scene.fence(reader, {"10.98.0.0/24"});
   CHECK(refused.error().code == errc::permission_denied);
   CHECK(refused.error().text.find("'profile rbd'") != std::string::npos);
+}
+
+TEST_CASE("a user is asked for the right to write to an image's header, which the question does not change") {
+  Root root;
+  Admin admin;
+  admin.create("rights");
+  Agent agent;
+  const auto found = agent.run(agent.clusters->resolve(access(), {pool_name(), "", "rights"}, agent.in(20s)));
+  REQUIRE(found);
+  const auto before = agent.run(agent.clusters->header(access(), found->key, agent.in(20s)));
+  REQUIRE(before);
+  for (const auto& [osd_caps, may] :
+       {std::pair("profile rbd", true), {"profile rbd-read-only", false}, {"allow rx", false}}) {
+    const auto user = root.user("corbd-rights", "profile rbd", osd_caps);
+    const image::Access as{"lab", access().monitors, user.user, user.key};
+    INFO(osd_caps);
+    CHECK(agent.run(agent.clusters->header(as, found->key, agent.in(20s))));
+    const auto asked = agent.run(agent.clusters->may_write(as, found->key, agent.in(20s)));
+    INFO((asked ? "" : asked.error().text));
+    CHECK(asked.has_value() == may);
+    if (!asked) CHECK(asked.error().code == errc::permission_denied);
+  }
+  const auto after = agent.run(agent.clusters->header(access(), found->key, agent.in(20s)));
+  REQUIRE(after);
+  CHECK(after->version == before->version);
+  CHECK(after->break_time == before->break_time);
+  auto gone = found->key;
+  gone.image_id += "0";
+  CHECK(agent.run(agent.clusters->may_write(access(), gone, agent.in(20s))).error().code == errc::not_found);
+  CHECK(agent.run(agent.clusters->header(access(), gone, agent.in(20s))).error().code == errc::not_found);
+  REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
 }
 
 TEST_CASE("a client that another tool cut off for seconds is cut off again after them, even by the next agent") {

@@ -244,13 +244,14 @@ TEST_CASE("a client that is still denied what its user has got back is replaced,
   CHECK(scene.world.kernel.errors == 0);
   CHECK(scene.image().lock_owner != first);
   CHECK(scene.world.cluster.cut_off_clients().contains(first));
+  CHECK(scene.world.cluster.retired == std::set{first});
 }
 
 TEST_CASE("a client that is denied what a new one would be denied too is not given up") {
   Used scene;
   const std::string first = scene.world.agent.client();
   scene.world.cluster.denied.insert(first);
-  scene.world.cluster.without_caps.insert("node");
+  (GENERATE(true, false) ? scene.world.cluster.without_caps : scene.world.cluster.readers).insert("node");
   scene.writes(0);
   scene.loop.advance(10min);
   CHECK(scene.image().lock_owner == first);
@@ -264,7 +265,7 @@ TEST_CASE("a client that is denied what a new one would be denied too is not giv
 TEST_CASE("a user who may not fence dead clients is told of while the volume is staged") {
   Scene scene;
   scene.kill_and_start(true);
-  scene.world.cluster.cannot_fence = "user node may not";
+  scene.world.cluster.cannot_fence["node"] = "user node may not";
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   REQUIRE(scene.world.notices.size() == 1);
   CHECK(scene.world.notices.front().second.reason == "FencingNotAllowed");

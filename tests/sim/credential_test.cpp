@@ -75,6 +75,31 @@ TEST_CASE("a repeated stage with a user that the cluster does not know succeeds,
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
+TEST_CASE("a repeated stage with a user that could not heal the volume keeps the one that can, and says why") {
+  Rotated scene;
+  scene.rotate();
+  std::string why;
+  SECTION("it may only read") {
+    scene.world.cluster.readers.insert(kRotated.user);
+    why = "user node.1 may only read";
+  }
+  SECTION("it may not fence") { why = scene.world.cluster.cannot_fence[kRotated.user] = "user node.1 may not fence"; }
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  CHECK(scene.world.disk.records.front().user == "node");
+  CHECK(scene.world.disk.keys.at(kId) == staged_wish(kId).credential.key);
+  REQUIRE_FALSE(scene.world.notices.empty());
+  CHECK(scene.world.notices.back().second.reason == "CredentialRefused");
+  CHECK_THAT(scene.world.notices.back().second.message, ContainsSubstring(why));
+}
+
+TEST_CASE("a repeated stage with a user that may fence no more than the old one is followed") {
+  Rotated scene;
+  scene.rotate();
+  scene.world.cluster.cannot_fence = {{"node", "it may not"}, {kRotated.user, "it may not"}};
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  scene.is_kept_as_a_pair();
+}
+
 TEST_CASE("a user and a key that could not be written stay a pair when only the key's file takes something") {
   Rotated scene;
   scene.rotate();
@@ -228,4 +253,15 @@ TEST_CASE("a user without rights is replaced by the one that its Secret names no
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   scene.is_kept_as_a_pair();
+}
+
+TEST_CASE("a user of the Secret that can only read does not heal a volume that is written to, and the error says so") {
+  Rotated scene;
+  scene.rotate();
+  scene.remove_old();
+  scene.world.cluster.readers.insert(kRotated.user);
+  scene.tell_secret(kRotated);
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::permission_denied);
+  CHECK_THAT(scene.error(), ContainsSubstring("another user or key (user node.1), and the cluster refuses them too"));
 }

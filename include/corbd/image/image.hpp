@@ -104,6 +104,9 @@ class Image {
   /// lock for it.
   virtual task<result<>> set_metadata(std::string name, std::string value, Until until) = 0;
   virtual task<result<>> remove_metadata(std::string name, Until until) = 0;
+  /// The client that it is open on was denied something: nothing begins on it any more, because a new one may have the
+  /// right. It ends with its last image.
+  virtual void retire_client() {}
   /// Gives up the client that it is open on, as if the cluster had cut it off: each of its images is told, and opened
   /// again on another one. Afterwards close().
   virtual void give_up_client() {}
@@ -142,6 +145,9 @@ class Clusters {
   virtual task<result<>> inherit(Access access, std::string address, Until until) = 0;
   /// not_found when that very image is gone.
   virtual task<result<Header>> header(Access access, Key key, Until until) = 0;
+  /// Whether the user may change that image's header, as whoever serves it for writing does. It changes nothing.
+  /// permission_denied: it may not.
+  virtual task<result<>> may_write(Access, Key, Until) { co_return result<>(); }
   /// Opens by identity. `pool`-id, namespace and image id come from the key. not_found when that very image is gone.
   /// unsafe_config when the effective configuration would acknowledge writes before they are stored, or another
   /// client's persistent cache has writes that are not stored. failed_precondition for the mirror of another cluster's
@@ -173,7 +179,7 @@ class Clusters {
   /// Makes connections that have room for so many images, so that open() need not. They leave nothing behind: whoever
   /// prepares may never serve.
   virtual task<result<>> prepare(Access, std::size_t /*images*/, Until) { co_return result<>(); }
-  /// Nothing begins on its connections any more: each ends with its last image, and whoever comes next gets a new one.
+  /// Its connections end that nobody uses, and whoever comes next gets a new one if no other is left.
   virtual void retire(const Access&) {}
   /// Why a user whose connection was made may not fence dead clients, and the way out. Nothing: it may, as far as the
   /// monitors say.

@@ -134,10 +134,12 @@ class Cluster {
   std::set<std::string> fenced_hosts;   ///< every client there, as the monitors have it
   std::set<std::string> options_asked;  ///< of Ceph, "name=value", by any connection
   std::map<std::string, Secret> users{{"node", Secret("canary-key")}};  ///< all others are refused
-  std::set<std::string> denied;  ///< clients that go on without the rights of their user
-  std::optional<std::string> cannot_fence;
-  std::set<std::string> without_caps;  ///< users that may connect, and open no image
-  std::string default_map_options;     ///< rbd_default_map_options
+  std::set<std::string> denied;                     ///< clients that go on without the rights of their user
+  std::set<std::string> retired;                    ///< clients on which nothing begins any more
+  std::map<std::string, std::string> cannot_fence;  ///< why not, by user
+  std::set<std::string> without_caps;               ///< users that may connect, and open no image
+  std::set<std::string> readers;                    ///< users that may open images, and change none
+  std::string default_map_options;                  ///< rbd_default_map_options
 
   /// What a KMS outside of the cluster keeps of a volume, by its ID.
   struct KeptKey {

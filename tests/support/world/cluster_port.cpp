@@ -88,7 +88,7 @@ class Clusters final : public image::Clusters {
     const auto found = std::make_shared<image::Header>();
     const std::string by = world_.agent.connection();
     if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
-    if (auto may = has_rights(access); !may) co_return may.error();
+    if (auto may = has_rights(access, false); !may) co_return may.error();
     auto done = co_await world_.calls.ask_cluster("header", by, until, [&world = world_, key, found]() -> result<> {
       const FakeImage* image = world.cluster.by_id(key.image_id);
       if (image == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
@@ -99,11 +99,21 @@ class Clusters final : public image::Clusters {
     co_return *found;
   }
 
+  task<result<>> may_write(image::Access access, image::Key key, Until until) override {
+    const std::string by = world_.agent.connection();
+    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
+    if (auto may = has_rights(access, true); !may) co_return may.error();
+    co_return co_await world_.calls.ask_cluster("may write", by, until, [&world = world_, key]() -> result<> {
+      if (world.cluster.by_id(key.image_id) != nullptr) return {};
+      return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
+    });
+  }
+
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override {
     const std::string by = world_.agent.connection();
     if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
-    if (auto may = has_rights(access); !may) co_return may.error();
+    if (auto may = has_rights(access, !options.read_only); !may) co_return may.error();
     note_options(access);
     if (!options.read_only)
       if (auto recorded = world_.agent.record(by); !recorded) co_return recorded.error();
@@ -145,7 +155,10 @@ class Clusters final : public image::Clusters {
     if (const std::string by = world_.agent.connection(); !by.empty()) static_cast<void>(world_.agent.record(by));
     co_return;
   }
-  std::optional<std::string> cannot_fence(const image::Access&) const override { return world_.cluster.cannot_fence; }
+  std::optional<std::string> cannot_fence(const image::Access& access) const override {
+    const auto place = world_.cluster.cannot_fence.find(access.user);
+    return place == world_.cluster.cannot_fence.end() ? std::nullopt : std::optional(place->second);
+  }
 
   task<> look_at_before(bool ended) override {
     world_.agent.look_at_before(ended);
@@ -222,9 +235,11 @@ class Clusters final : public image::Clusters {
       if (entry.starts_with(image::kProvisionedFor)) into.provisioned_for[entry] = value;
     return {};
   }
-  result<> has_rights(const image::Access& access) const {
-    if (!world_.cluster.without_caps.contains(access.user)) return {};
-    return Error{errc::permission_denied, "user " + access.user + " has no rights"};
+  result<> has_rights(const image::Access& access, bool writes) const {
+    if (world_.cluster.without_caps.contains(access.user))
+      return Error{errc::permission_denied, "user " + access.user + " has no rights"};
+    if (!writes || !world_.cluster.readers.contains(access.user)) return {};
+    return Error{errc::permission_denied, "user " + access.user + " may only read"};
   }
   void note_options(const image::Access& access) {
     for (const auto& [name, value] : access.config) world_.cluster.options_asked.insert(name + "=" + value);

@@ -63,6 +63,7 @@ class FakeOpened final : public image::Image {
   task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) override;
   task<result<>> set_metadata(std::string name, std::string value, Until until) override;
   task<result<>> remove_metadata(std::string name, Until until) override;
+  void retire_client() override { world_.cluster.retired.insert(client_); }
   void give_up_client() override;
   task<result<>> close(Until until) override;
 

@@ -212,6 +212,19 @@ TEST_CASE("whoever asks after a client was denied a right gets a new client, and
   CHECK(scene.dialled == 2);
 }
 
+TEST_CASE("of a user that a volume has no more, the clients that nobody uses end, and the others take new images") {
+  Scene scene;
+  auto user = scene.lease(access("lab"));
+  REQUIRE(user->get());
+  const auto used = user->get()->connection();
+  scene.connections->retire(access("lab"));
+  CHECK(scene.lease(access("lab"))->get()->connection() == used);
+  user.reset();
+  scene.connections->retire(access("lab"));
+  CHECK(eventually(scene.loop.io, [&] { return used->cluster == nullptr; }));
+  CHECK(scene.dialled == 1);
+}
+
 TEST_CASE("a right that stays missing makes no more clients than a user may have beside those in use") {
   Scene scene;
   std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> users;
