@@ -92,6 +92,15 @@ TEST_CASE("an event that has expired is created again instead of counted") {
   CHECK(scene.server.requests()[2].method == "POST");
 }
 
+TEST_CASE("an event for a namespace that is gone holds up no other event") {
+  Scene scene;
+  scene.status = 404;
+  scene.tell(1);
+  scene.tell(2);
+  REQUIRE(scene.sends(2));
+  CHECK_THAT(scene.server.requests()[1].body, ContainsSubstring("n2"));
+}
+
 TEST_CASE("a message is cut where the server would refuse it") {
   Scene scene;
   scene.tell(1, std::string(5000, 'x'));
