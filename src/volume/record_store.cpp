@@ -65,7 +65,8 @@ class Files final : public RecordStore {
     co_return co_await pool_.run(job, {}, "reading the records");
   }
   task<result<>> save(Record record) override {
-    auto job = [path = record_path(record.volume_id), record = std::move(record)]() mutable -> result<> {
+    auto path = record_path(record.volume_id);
+    auto job = [path = std::move(path), record = std::move(record)]() mutable -> result<> {
       auto there = check_replaceable(path);
       if (!there) return there.error();
       if (!there->empty()) record.user = std::move(*there);
