@@ -173,6 +173,16 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+/// The name under which this program was called. Nomad calls a file of its folder of plugins, which is a link to it and
+/// stands for a subcommand. Its helpers have the link's name too.
+std::string take_link_name(std::vector<std::string>& words) {
+  if (words.empty()) return "";
+  const std::string name = std::filesystem::path(words[0]).filename().string();
+  const bool is_helper = words.size() > 1 && words[1] == kHelper;
+  if (name == "corbd-" + std::string(kHostVolume) && !is_helper) words.insert(words.begin() + 1, kHostVolume);
+  return name;
+}
+
 /// What was given stays.
 void complete_standalone(Run& run) {
   const Run plain;
@@ -194,11 +204,8 @@ void complete(Run& run) {
 
 Command parse(int argc, char** argv, const std::string& version) {
   std::vector<std::string> words(argv, argv + argc);
-  const std::string name = argc > 0 ? std::filesystem::path(words[0]).filename().string() : "";
+  const std::string name = take_link_name(words);
   const bool is_cephcsi = name == "cephcsi";
-  // Nomad calls a file of its folder of plugins, which is a link to this program. Its helpers have the link's name too.
-  const bool is_helper = argc > 1 && words[1] == kHelper;
-  if (name == "corbd-" + std::string(kHostVolume) && !is_helper) words.insert(words.begin() + 1, kHostVolume);
   if (is_cephcsi && (argc == 1 || words[1].starts_with('-')))
     return parse_cephcsi(std::span(words).subspan(1), version);
   CLI::App app{"corbd: Ceph RBD volumes over the kernel's NBD driver, for Kubernetes and Nomad nodes"};

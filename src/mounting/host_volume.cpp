@@ -145,6 +145,15 @@ int refused(const Error& error) {
   return 1;
 }
 
+struct RuleList {
+  std::string_view key;
+  std::vector<std::string> HostVolumeRules::* list;
+};
+constexpr RuleList kRuleLists[] = {
+    {"users", &HostVolumeRules::users},       {"pools", &HostVolumeRules::pools},
+    {"clusters", &HostVolumeRules::clusters}, {"kms", &HostVolumeRules::kms},
+    {"files", &HostVolumeRules::files},       {"attributes", &HostVolumeRules::attributes}};
+
 }  // namespace
 
 result<HostVolumeRules> parse_host_volume_rules(std::string_view text) {
@@ -156,19 +165,13 @@ result<HostVolumeRules> parse_host_volume_rules(std::string_view text) {
     if (line.empty() || line.front() == '#') continue;
     const auto equals = line.find('=');
     const auto key = trimmed(line.substr(0, equals));
-    auto* list = key == "users"        ? &rules.users
-                 : key == "pools"      ? &rules.pools
-                 : key == "files"      ? &rules.files
-                 : key == "attributes" ? &rules.attributes
-                 : key == "clusters"   ? &rules.clusters
-                 : key == "kms"        ? &rules.kms
-                                       : nullptr;
-    if (equals == line.npos || list == nullptr)
+    const auto list = std::ranges::find(kRuleLists, key, &RuleList::key);
+    if (equals == line.npos || list == std::end(kRuleLists))
       return Error{errc::invalid_argument,
                    "line " + std::to_string(number) +
                        ": it is not users, pools, clusters, kms, files or attributes = ONE, ANOTHER"};
     for (const auto one : pieces(line.substr(equals + 1), ','))
-      if (!trimmed(one).empty()) list->emplace_back(trimmed(one));
+      if (!trimmed(one).empty()) (rules.*list->list).emplace_back(trimmed(one));
   }
   return rules;
 }
