@@ -9,7 +9,7 @@ namespace corbd {
 namespace json = boost::json;
 
 void wipe(json::value& value) {
-  if (auto* text = value.if_string()) explicit_bzero(text->data(), text->size());
+  if (auto* text = value.if_string()) wipe(std::span<char>(text->data(), text->size()));
   if (auto* array = value.if_array())
     for (auto& one : *array) wipe(one);
   if (auto* object = value.if_object())

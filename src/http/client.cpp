@@ -43,7 +43,7 @@ struct OpenConnection {
   ~OpenConnection() {
     buffer.clear();
     const auto all = buffer.prepare(buffer.capacity());
-    explicit_bzero(all.data(), all.size());
+    wipe(std::span(static_cast<char*>(all.data()), all.size()));
   }
   OpenConnection(const OpenConnection&) = delete;
   OpenConnection& operator=(const OpenConnection&) = delete;
@@ -110,7 +110,7 @@ std::optional<std::chrono::system_clock::time_point> date_of(std::string_view te
 }
 
 struct Wiping {
-  ~Wiping() { explicit_bzero(bytes.data(), bytes.size()); }
+  ~Wiping() { wipe(bytes); }
   std::span<char> bytes;
 };
 

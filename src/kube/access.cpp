@@ -14,7 +14,7 @@ Secret trimmed(std::string text) {
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == text.npos) return {};
   Secret kept(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
-  explicit_bzero(text.data(), text.size());
+  wipe(text);
   return kept;
 }
 

@@ -6,16 +6,21 @@
 #include <string.h>
 
 #include <boost/json/fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace corbd {
 
+/// Overwrites them with zeroes. An empty span may point nowhere, which explicit_bzero() forbids.
+inline void wipe(std::span<char> bytes) {
+  if (!bytes.empty()) explicit_bzero(bytes.data(), bytes.size());
+}
 /// Overwrites the whole buffer, also what it held before it became shorter, and leaves it empty.
 inline void wipe(std::string& text) {
   text.resize(text.capacity());
-  explicit_bzero(text.data(), text.size());
+  wipe(std::span<char>(text));
   text.clear();
 }
 /// Overwrites every string below it with zeroes.

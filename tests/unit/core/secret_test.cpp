@@ -41,6 +41,13 @@ TEST_CASE("a secret leaves no bytes in memory when it is moved from, overwritten
   CHECK_FALSE(holds(&source, sizeof source, "another-key"));
 }
 
+TEST_CASE("wiping bytes overwrites them, and no bytes may be nowhere") {
+  std::string text = "a-key";
+  wipe(std::span(text.data(), 4));
+  CHECK(text == std::string("\0\0\0\0y", 5));
+  wipe(std::span<char>());
+}
+
 TEST_CASE("wiping a JSON object leaves none of its strings in memory") {
   boost::json::object body{{"op", "luks_open"},
                            {"in", boost::json::object{{"list", boost::json::array{"a-passphrase-in-a-list"}}}}};
