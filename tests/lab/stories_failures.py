@@ -88,7 +88,8 @@ def story_out_of_memory(lab):
         run(["mount", "-t", "cgroup2", "cgroup2", root])
     if "memory" not in read(root + "/cgroup.controllers").split():
         raise Skip("no memory controller")
-    group = root + "/corbd-lab"
+    # Not below the containers' cgroup, which takes no processes of its own once it has children.
+    group = root + "/corbd-lab-out-of-memory"
     put(root + "/cgroup.subtree_control", "+memory")
     os.makedirs(group, exist_ok=True)
     agent = lab.agent()
