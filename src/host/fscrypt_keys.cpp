@@ -14,6 +14,7 @@
 
 #include "corbd/core/text.hpp"
 #include "hex.hpp"
+#include "ops.hpp"
 
 namespace corbd::host {
 namespace {
@@ -102,7 +103,8 @@ result<Secret> hash_passphrase(const Secret& passphrase, const fscrypt::Protecto
   constexpr std::int64_t low_byte = 0xff;
   const auto lanes = costs.truncation_fixed() ? costs.parallelism() : costs.parallelism() & low_byte;
   if (costs.time() < 1 || costs.time() > kMostArgonTime || costs.memory() < 1 || costs.memory() > kMostArgonMemoryKib ||
-      lanes < 1 || lanes > kMostArgonLanes || protector.salt().size() != kSaltBytes)
+      static_cast<std::uint64_t>(costs.time() * costs.memory()) > ops::kMaxHashing || lanes < 1 ||
+      lanes > kMostArgonLanes || protector.salt().size() != kSaltBytes)
     return Error{errc::state_corrupt,
                  "the protector " + printable(protector.id()) + " has costs or a salt that no fscrypt writes"};
   std::string key(kProtectorKeyBytes, '\0');

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
@@ -126,11 +127,67 @@ std::uint32_t memory_of(crypt_device* context) {
   return most;
 }
 
-/// The kernel would kill this process, and perhaps all others of its cgroup.
-result<> check_memory(const Device& on, const std::string& device) {
+/// The most iterations of pbkdf2 that the header names. By so many at most is each key checked that a slot has given.
+result<std::uint64_t> iterations_of(const Device& on, const std::string& device) {
+  std::uint64_t most = 0;
+  if (crypt_get_type(on.context.get()) == std::string_view(CRYPT_LUKS1)) {
+    constexpr off_t place = 164;  // mk-digest-iter of LUKS 1's header, in network order
+    std::array<unsigned char, 4> bytes{};
+    const Fd file(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file || ::pread(file.get(), bytes.data(), bytes.size(), place) != static_cast<ssize_t>(bytes.size()))
+      return failure("reading the LUKS header of " + device, errno);
+    for (const auto byte : bytes) most = most << 8 | byte;
+    return most;
+  }
+  const char* text = nullptr;
+  if (const int r = crypt_dump_json(on.context.get(), &text, 0); r < 0)
+    return on.failed("reading the LUKS header of " + device, r);
+  // The library's own text of it: a quote in a name or a text has a backslash there.
+  constexpr std::string_view name = "\"iterations\":";
+  const std::string_view header = text;
+  for (auto at = header.find(name); at != header.npos; at = header.find(name, at + 1)) {
+    const auto digits = header.find_first_not_of(' ', at + name.size());
+    std::uint64_t count = 0;
+    if (digits != header.npos) std::from_chars(header.data() + digits, header.data() + header.size(), count);
+    most = std::max(most, count);
+  }
+  return most;
+}
+
+/// pbkdf2 makes the key of a slot in blocks, and iterates for each.
+std::uint32_t blocks_of(const Device& on, int slot) {
+  constexpr std::size_t block = 32;  // bytes, of sha256
+  std::size_t bytes = 0;
+  if (crypt_keyslot_get_encryption(on.context.get(), slot, &bytes) == nullptr) return 1;
+  return static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes / block, 1, UINT32_MAX));
+}
+
+/// Who writes the image chooses the costs of its header's slots, and a passphrase is tried on one after the other.
+result<> check_hashing(const Device& on, const std::string& device) {
+  constexpr std::uint32_t kMaxThreads = 16;  // cryptsetup makes no key with more than 4
+  const auto digest = iterations_of(on, device);
+  if (!digest) return digest.error();
+  std::uint64_t hashing = 0;
+  for (const int slot : used_slots(on.context.get())) {
+    crypt_pbkdf_type cost{};
+    if (crypt_keyslot_get_pbkdf(on.context.get(), slot, &cost) != 0) continue;
+    const auto derives = std::uint64_t{cost.iterations} * std::max(cost.max_memory_kb, blocks_of(on, slot));
+    const bool too_much = derives > kMaxHashing || cost.parallel_threads > kMaxThreads;
+    hashing += too_much ? kMaxHashing + 1 : derives + *digest;
+  }
+  if (hashing <= kMaxHashing) return {};
+  return Error{errc::failed_precondition,
+               "a key of the LUKS header of " + device + " costs too much to try: all key slots together may take " +
+                   std::to_string(kMaxHashing >> 20) +
+                   " GiB of hashing (memory times iterations), and each 16 threads. Lower the costs with `cryptsetup "
+                   "luksConvertKey --pbkdf-memory 32768 --iter-time 2000`, or wipe key slots that nobody needs"};
+}
+
+result<> check_costs(const Device& on, const std::string& device) {
+  // The kernel would kill this process, and perhaps all others of its cgroup.
   const std::uint64_t needed = std::uint64_t{memory_of(on.context.get())} << 10;
   const auto room = memory_room("/sys/fs/cgroup", "/proc/self/cgroup");
-  if (!room || needed <= *room) return {};
+  if (!room || needed <= *room) return check_hashing(on, device);
   return Error{errc::exhausted, "a key of the LUKS header of " + device + " needs " + std::to_string(needed >> 20) +
                                     " MiB, and the memory limit of the agent leaves " + std::to_string(*room >> 20) +
                                     " MiB: raise the limit, or lower the cost with `cryptsetup luksConvertKey "
@@ -271,7 +328,7 @@ result<> luks_open(const std::string& device, const std::string& mapping, const 
   }
   Device on;
   if (auto loaded = load(on, device); !loaded) return loaded;
-  if (auto fits = check_memory(on, device); !fits) return fits;
+  if (auto fits = check_costs(on, device); !fits) return fits;
   crypt_volume_key_keyring(on.context.get(), 0);
   const auto text = passphrase.reveal();
   const int r = crypt_activate_by_passphrase(on.context.get(), mapping.c_str(), CRYPT_ANY_SLOT, text.data(),
@@ -304,7 +361,7 @@ result<> luks_close(const std::string& mapping) {
 result<bool> luks_opens(const std::string& device, int slot, const Secret& passphrase) {
   Device on;
   if (auto loaded = load(on, device); !loaded) return loaded.error();
-  if (auto fits = check_memory(on, device); !fits) return fits.error();
+  if (auto fits = check_costs(on, device); !fits) return fits.error();
   const auto text = passphrase.reveal();
   const int r = crypt_activate_by_passphrase(on.context.get(), nullptr, slot, text.data(), text.size(), 0);
   if (r == -EPERM) return false;
@@ -316,7 +373,7 @@ result<> luks_add_key(const std::string& device, int slot, const Secret& known, 
                       std::uint32_t iterations) {
   Device on;
   if (auto loaded = load(on, device); !loaded) return loaded;
-  if (auto fits = check_memory(on, device); !fits) return fits;
+  if (auto fits = check_costs(on, device); !fits) return fits;
   const auto pbkdf = key_derivation(iterations);
   const auto old_text = known.reveal(), new_text = added.reveal();
   int r = crypt_set_pbkdf_type(on.context.get(), &pbkdf);

@@ -43,6 +43,9 @@ result<LuksHeader> luks_look(const std::string& device);
 /// the kernel could take back, such as its cache, counts as free. `cgroups`: the mount of cgroup v2. `own`: the
 /// process's /proc/PID/cgroup.
 std::optional<std::uint64_t> memory_room(const std::string& cgroups, const std::string& own);
+/// What trying a passphrase may cost: an iteration of pbkdf2, or one KiB that argon2 fills once, is about a microsecond
+/// of a processor, so this is two minutes. A key of cryptsetup's takes two seconds on the machine that makes it.
+inline constexpr std::uint64_t kMaxHashing = std::uint64_t{1} << 27;
 result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations,
                      const LuksFormat& how = {});
 result<> luks_open(const std::string& device, const std::string& mapping, const Secret& passphrase, bool read_only);

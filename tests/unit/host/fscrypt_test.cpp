@@ -131,6 +131,14 @@ TEST_CASE("costs of a protector that would take a node's memory are refused") {
   CHECK(host::open_protector(protector, kHashed.secret).error().code == errc::state_corrupt);
 }
 
+TEST_CASE("costs of a protector that would take minutes of a processor are refused") {
+  const auto key = host::make_fscrypt_key(host::kProtectorKeyBytes).value();
+  auto protector = host::make_protector(kHashed, key).value();
+  protector.mutable_costs()->set_memory(256 << 10);
+  protector.mutable_costs()->set_time(1 << 10);
+  CHECK(host::open_protector(protector, kHashed.secret).error().code == errc::state_corrupt);
+}
+
 TEST_CASE("a helper's reply about an encrypted folder is read whole, and any other reply is an error") {
   for (const auto folder :
        {EncryptedFolder::none, EncryptedFolder::plain, EncryptedFolder::locked, EncryptedFolder::unlocked})

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <libcryptsetup.h>
+#include <openssl/sha.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -33,6 +34,23 @@ std::string bytes_of(const std::string& path, std::size_t count) {
   std::string bytes(count, '\0');
   std::ifstream(path, std::ios::binary).read(bytes.data(), static_cast<std::streamsize>(count));
   return bytes;
+}
+
+/// The number that follows `name` in the JSON of the first header, which a tenant may write by hand. The second header
+/// is lost.
+void set_cost(const std::string& image, const std::string& name, const std::string& number) {
+  constexpr std::size_t kHeader = 16384, kSum = 448, kText = 4096;  // bytes; place of the checksum, and of the JSON
+  std::string header = bytes_of(image, kHeader);
+  const auto at = header.find(name, kText);
+  REQUIRE(at != header.npos);
+  const auto digits = at + name.size();
+  header.replace(digits, header.find_first_not_of("0123456789", digits) - digits, number);
+  header.resize(kHeader, '\0');
+  header.replace(kSum, 64, 64, '\0');
+  SHA256(reinterpret_cast<const unsigned char*>(header.data()), header.size(),
+         reinterpret_cast<unsigned char*>(header.data() + kSum));
+  std::fstream file(image, std::ios::binary | std::ios::in | std::ios::out);
+  file << header << std::string(kHeader, '\0');
 }
 
 }  // namespace
@@ -158,6 +176,44 @@ TEST_CASE("a header tells the memory that the costliest of its key slots needs")
   CHECK(crypt_keyslot_add_by_passphrase(device, 1, text.data(), text.size(), "x", 1) == 1);
   crypt_free(device);
   CHECK(host::ops::luks_look(made.image).value().memory_kib == 2 * host::kKeyMemoryKib);
+}
+
+TEST_CASE("a key whose header asks for hours of hashing, or for a thousand threads, is not tried") {
+  const auto [name, number] = GENERATE(std::pair("\"time\":", "4000000000"), std::pair("\"iterations\":", "4000000000"),
+                                       std::pair("\"cpus\":", "1000"));
+  const Formatted made;
+  set_cost(made.image, name, number);
+  REQUIRE(made.slots() == std::vector<int>{0});
+  CAPTURE(name);
+  const auto opens = host::ops::luks_opens(made.image, 0, kPassphrase);
+  const auto opened = host::ops::luks_open(made.image, "corbd-no-such-mapping", kPassphrase, true);
+  const auto added = host::ops::luks_add_key(made.image, 1, kPassphrase, Secret("other"), kIterations);
+  for (const auto& code : {opens ? errc::ok : opens.error().code, opened ? errc::ok : opened.error().code,
+                           added ? errc::ok : added.error().code})
+    CHECK(code == errc::failed_precondition);
+  CHECK_THAT(opens.error().text, ContainsSubstring("cryptsetup luksConvertKey"));
+}
+
+TEST_CASE("a key of LUKS 1 whose header asks for hours of hashing is not tried") {
+  const Folder folder;
+  const std::string image = make_image(folder.path() + "/image");
+  crypt_device* device = nullptr;
+  REQUIRE(crypt_init(&device, image.c_str()) == 0);
+  crypt_pbkdf_type cost{};
+  cost.type = CRYPT_KDF_PBKDF2;
+  cost.hash = "sha256";
+  cost.iterations = 1000;
+  cost.flags = CRYPT_PBKDF_NO_BENCHMARK;
+  REQUIRE(crypt_set_pbkdf_type(device, &cost) == 0);
+  REQUIRE(crypt_format(device, CRYPT_LUKS1, "aes", "xts-plain64", nullptr, nullptr, 64, nullptr) == 0);
+  const auto text = kPassphrase.reveal();
+  REQUIRE(crypt_keyslot_add_by_volume_key(device, 0, nullptr, 0, text.data(), text.size()) == 0);
+  crypt_free(device);
+  CHECK(host::ops::luks_opens(image, 0, kPassphrase).value());
+  const auto place = GENERATE(164, 212);  // of the iterations of the digest, and of the first slot
+  std::fstream(image, std::ios::binary | std::ios::in | std::ios::out).seekp(place) << "\xee\x6b\x28";
+  const auto opens = host::ops::luks_opens(image, 0, kPassphrase);
+  CHECK((opens ? errc::ok : opens.error().code) == errc::failed_precondition);
 }
 
 TEST_CASE("the room for a key is what the narrowest memory limit above the process leaves") {
