@@ -158,21 +158,15 @@ constexpr RuleList kRuleLists[] = {
 
 result<HostVolumeRules> parse_host_volume_rules(std::string_view text) {
   HostVolumeRules rules;
-  std::size_t number = 0;
-  for (const auto piece : pieces(text, '\n')) {
-    ++number;
-    const auto line = trimmed(piece);
-    if (line.empty() || line.front() == '#') continue;
-    const auto equals = line.find('=');
-    const auto key = trimmed(line.substr(0, equals));
+  const auto read = read_settings(text, [&rules](std::string_view key, std::string_view value) -> std::string {
     const auto list = std::ranges::find(kRuleLists, key, &RuleList::key);
-    if (equals == line.npos || list == std::end(kRuleLists))
-      return Error{errc::invalid_argument,
-                   "line " + std::to_string(number) +
-                       ": it is not users, pools, clusters, kms, files or attributes = ONE, ANOTHER"};
-    for (const auto one : pieces(line.substr(equals + 1), ','))
+    if (list == std::end(kRuleLists))
+      return "it is not users, pools, clusters, kms, files or attributes = ONE, ANOTHER";
+    for (const auto one : pieces(value, ','))
       if (!trimmed(one).empty()) (rules.*list->list).emplace_back(trimmed(one));
-  }
+    return "";
+  });
+  if (!read) return read.error();
   return rules;
 }
 

@@ -151,19 +151,27 @@ MountSpec spec_of(const manager::Claim& claim) {
   return spec;
 }
 
-result<MountSpec> parse_mount_file(std::string_view text) {
-  MountSpec spec;
+result<> read_settings(std::string_view text,
+                       const std::function<std::string(std::string_view key, std::string_view value)>& take) {
   std::size_t number = 0;
   for (const auto piece : pieces(text, '\n')) {
     ++number;
     const auto line = trimmed(piece);
     if (line.empty() || line.front() == '#') continue;
     const auto equals = line.find('=');
-    std::string wrong = "it is not key = value";
-    if (equals != line.npos)
-      wrong = assign(spec, std::string(trimmed(line.substr(0, equals))), std::string(trimmed(line.substr(equals + 1))));
+    const std::string wrong = equals == line.npos
+                                  ? "it is not key = value"
+                                  : take(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)));
     if (!wrong.empty()) return Error{errc::invalid_argument, "line " + std::to_string(number) + ": " + wrong};
   }
+  return {};
+}
+
+result<MountSpec> parse_mount_file(std::string_view text) {
+  MountSpec spec;
+  const auto read = read_settings(
+      text, [&spec](std::string_view key, std::string_view value) { return assign(spec, key, std::string(value)); });
+  if (!read) return read.error();
   if (spec.image.empty() || spec.dir.empty())
     return Error{errc::invalid_argument, "it needs a line `image = ...` and a line `dir = ...`"};
   return spec;

@@ -1,6 +1,7 @@
 // From what a person writes to a mount of the manager, and back from its claim. No call but reading key files.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,8 +35,11 @@ std::string assign(MountSpec& spec, std::string_view key, const std::string& val
 /// What made the claim, so that it can be mounted again: keys are read again, because no claim has one.
 MountSpec spec_of(const manager::Claim& claim);
 
-/// A file of mounts.d: "key = value" lines, '#' before comments. Keys have the names of the options of `corbd mount`,
-/// without dashes in front. invalid_argument names the line.
+/// Gives every line "key = value" to `take`, which says what is wrong with it, or nothing. '#' is before comments.
+/// invalid_argument names the line.
+result<> read_settings(std::string_view text,
+                       const std::function<std::string(std::string_view key, std::string_view value)>& take);
+/// A file of mounts.d. Keys have the names of the options of `corbd mount`, without dashes in front.
 result<MountSpec> parse_mount_file(std::string_view text);
 /// Every *.conf of the folder, by name, with its path. No folder: none.
 struct MountFile {

@@ -122,6 +122,7 @@ TEST_CASE("a client's rules are lists, and an unknown line is refused by its num
   CHECK(read->pools == std::vector<std::string>{"rbd"});
   CHECK(read->files.empty());
   CHECK_THAT(mounting::parse_host_volume_rules("users = a\npool = rbd\n").error().text, ContainsSubstring("line 2"));
+  CHECK_THAT(mounting::parse_host_volume_rules("users = a\n\nrbd\n").error().text, ContainsSubstring("line 3"));
 }
 
 TEST_CASE("a volume ID that is no name of a folder is refused") {
