@@ -37,7 +37,7 @@ void add_mounts(CLI::App& app, mounting::Options& into) {
   mount->add_option("--user", spec.user, "Ceph user, without the prefix client.")->capture_default_str();
   mount->add_option("--keyring", spec.keyring,
                     "File with the user's key [/etc/ceph/ceph.client.USER.keyring, or /etc/ceph/keyring]");
-  mount->add_option("--fstype", spec.fstype, "Filesystem type of an empty image [ext4]");
+  mount->add_option("--fstype", spec.fstype, "Filesystem type [the one that is there; ext4 for an empty image]");
   mount->add_option("-o,--options", spec.options, "Mount options, comma-separated");
   mount->add_flag("--read-only", spec.read_only, "Mount read-only; other hosts may do so too");
   mount->add_flag("--block", spec.block, "Give the raw block device, without a filesystem");

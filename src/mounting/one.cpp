@@ -6,25 +6,31 @@ namespace corbd::mounting {
 namespace {
 
 /// A claim of another volume or usage at the target ends, if nothing is mounted there: its file was edited, and then
-/// the host rebooted.
-task<result<>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claims, manager::Mount mount, Until until) {
-  for (const auto& claim : claims) {
-    if (claim.target != mount.target) continue;
-    const bool same = claim.volume.name == mount.volume.name && claim.usage == mount.usage &&
-                      claim.volume_context == mount.volume_context;
-    if (same) continue;
-    auto ended = co_await mounter.manager().end_unmounted(claim.target, until);
+/// the host rebooted. The one that stays, if any.
+task<result<std::optional<manager::Claim>>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claims,
+                                                          manager::Mount mount, Until until) {
+  std::optional<manager::Claim> stays;
+  for (auto& claim : claims) {
+    if (claim.target != mount.target || (same_volume(claim, mount) && claim.usage == mount.usage)) continue;
+    const auto ended = co_await mounter.manager().end_unmounted(claim.target, until);
     // Another command may have ended it, or mounted there: the mount judges that.
     const bool judged =
         ended || ended.error().code == errc::not_found || ended.error().code == errc::failed_precondition;
-    if (!judged) co_return ended;
+    if (!judged) co_return ended.error();
+    if (!ended && ended.error().code == errc::failed_precondition) stays = std::move(claim);
   }
-  co_return result<>();
+  co_return stays;
+}
+
+std::string joined_options(const std::vector<std::string>& options) {
+  std::string all;
+  for (const auto& option : options) all += (all.empty() ? "" : ",") + option;
+  return all.empty() ? "none" : all;
 }
 
 }  // namespace
 
-task<result<std::string>> mount_one(Mounter& mounter, MountSpec spec, Until until) {
+task<result<std::string>> mount_one(Mounter& mounter, MountSpec spec, Until until, Keeps keeps) {
   auto mount = mount_of(spec);
   if (!mount) co_return mount.error();
   auto target = co_await mounter.manager().resolve(mount->target, until);
@@ -32,7 +38,12 @@ task<result<std::string>> mount_one(Mounter& mounter, MountSpec spec, Until unti
   mount->target = std::move(*target);
   const auto claims = co_await mounter.manager().claims();
   if (!claims) co_return claims.error();
-  if (auto ended = co_await end_old_claim(mounter, *claims, *mount, until); !ended) co_return ended.error();
+  const auto other = co_await end_old_claim(mounter, *claims, *mount, until);
+  if (!other) co_return other.error();
+  const auto asked = mount->usage.mount_options;
+  if (*other && keep_mounted(*mount, **other, keeps) && asked != mount->usage.mount_options)
+    complain(mount->target + " is mounted with other options, and keeps them until it is unmounted: " +
+             joined_options((*other)->usage.mount_options) + " instead of " + joined_options(asked));
   const std::string name = mount->volume.name;
   const std::string id = mount->volume.external_id;
   const auto claim = co_await mounter.manager().mount(std::move(*mount), until);

@@ -5,7 +5,6 @@
 
 #include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
-#include "corbd/host/values.hpp"
 #include "corbd/rbd/ceph_conf.hpp"
 
 namespace corbd::mounting {
@@ -133,7 +132,7 @@ result<manager::Mount> mount_of(const MountSpec& spec) {
   mount.usage.access_mode = spec.read_only ? "MULTI_NODE_READER_ONLY" : "SINGLE_NODE_MULTI_WRITER";
   mount.usage.attachment = spec.block ? manager::AccessType::block : manager::AccessType::filesystem;
   mount.usage.read_only = spec.read_only;
-  mount.usage.fstype = spec.block || !spec.fstype.empty() ? spec.fstype : std::string(host::kDefaultFilesystem);
+  mount.usage.fstype = spec.fstype;
   for (const auto option : pieces(spec.options, ','))
     if (!option.empty()) mount.usage.mount_options.emplace_back(option);
   if (auto added = add_attributes(spec, *name, mount); !added) return added.error();
@@ -149,6 +148,20 @@ MountSpec spec_of(const manager::Claim& claim) {
   MountSpec spec;
   for (const auto& [key, value] : claim.notes) assign(spec, key.substr(0, key.find('.')), value);
   return spec;
+}
+
+bool same_volume(const manager::Claim& claim, const manager::Mount& mount) {
+  return claim.target == mount.target && claim.volume.name == mount.volume.name &&
+         claim.volume_context == mount.volume_context;
+}
+
+bool keep_mounted(manager::Mount& mount, const manager::Claim& there, Keeps keeps) {
+  auto usage = mount.usage;
+  if (usage.fstype.empty()) usage.fstype = there.usage.fstype;
+  if (keeps == Keeps::type_and_options) usage.mount_options = there.usage.mount_options;
+  if (!same_volume(there, mount) || usage != there.usage) return false;
+  mount.usage = std::move(usage);
+  return true;
 }
 
 result<> read_settings(std::string_view text,

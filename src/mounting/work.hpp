@@ -13,7 +13,7 @@ namespace corbd::mounting {
 void complain(const std::string& text);
 
 /// What was done, for people.
-task<result<std::string>> mount_one(Mounter& mounter, MountSpec spec, Until until);
+task<result<std::string>> mount_one(Mounter& mounter, MountSpec spec, Until until, Keeps keeps = Keeps::type);
 task<result<std::string>> unmount_one(Mounter& mounter, std::string dir, Until until);
 task<result<std::string>> expand_one(Mounter& mounter, std::string dir, Until until);
 

@@ -113,6 +113,23 @@ TEST_CASE("corbd mount mounts, corbd mounts shows it, corbd unmount leaves the f
   CHECK_THAT(again.problems, ContainsSubstring("nothing was mounted at " + host.target()));
 }
 
+TEST_CASE("a mount that names no filesystem suits one that is there, and one that names another is refused") {
+  if (!may_mount()) return;
+  const Host host;
+  ScriptedPlugin plugin(host.at("csi.sock"), true);
+  const auto as = [&](const std::string& type) {
+    auto words = host.mount_words();
+    words.insert(words.end(), {"--fstype", type});
+    return words;
+  };
+  REQUIRE(host.run(as("ext4")).code == 0);
+  const auto unnamed = host.run(host.mount_words());
+  CAPTURE(unnamed.problems);
+  CHECK(unnamed.code == 0);
+  CHECK(host.run(as("xfs")).code == 1);
+  CHECK(host.run({"unmount", host.target()}).code == 0);
+}
+
 TEST_CASE("corbd expand grows a mount to its image's size, prints it, and refuses a folder without a mount") {
   if (!may_mount()) return;
   const Host host;

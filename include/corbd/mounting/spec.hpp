@@ -18,7 +18,7 @@ struct MountSpec {
   std::string cluster;  ///< clusterID; empty: the fsid of `conf`
   std::string conf = "/etc/ceph/ceph.conf", user = "admin";
   std::string keyring;  ///< empty: Ceph's own places
-  std::string fstype;   ///< empty: the plugin's default
+  std::string fstype;   ///< empty: what is there, and the plugin's default for an empty image
   std::string options;  ///< of the mount, comma separated
   std::string kms;      ///< of an encrypted volume; empty: not encrypted
   std::string passphrase_file;
@@ -34,6 +34,14 @@ result<std::string> pool_of(const MountSpec& spec);
 std::string assign(MountSpec& spec, std::string_view key, const std::string& value);
 /// What made the claim, so that it can be mounted again: keys are read again, because no claim has one.
 MountSpec spec_of(const manager::Claim& claim);
+
+/// Whether the claim is for the volume that is to be mounted, and for nothing else at its target.
+bool same_volume(const manager::Claim& claim, const manager::Mount& mount);
+/// Of a volume that is mounted already: what the mount leaves as it is, although the volume would be mounted otherwise.
+/// Claims of older versions have ext4 where nobody asked for a type.
+enum class Keeps { type, type_and_options };
+/// Whether what is mounted suits then. `mount` has its type and options afterwards.
+bool keep_mounted(manager::Mount& mount, const manager::Claim& there, Keeps keeps);
 
 /// Gives every line "key = value" to `take`, which says what is wrong with it, or nothing. '#' is before comments.
 /// invalid_argument names the line.

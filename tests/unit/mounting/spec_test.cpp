@@ -13,6 +13,7 @@ using namespace corbd;
 using manager::AccessType;
 using manager::Claim;
 using manager::Sight;
+using mounting::Keeps;
 using mounting::MountSpec;
 
 namespace {
@@ -56,10 +57,55 @@ TEST_CASE("an image becomes a static volume of the host's cluster, with its user
   CHECK(mount->secrets.at("userID").reveal() == "db");
   CHECK(mount->secrets.at("userKey").reveal() == "AQdb==");
   CHECK(mount->target == "/srv/db");
-  CHECK(mount->usage.fstype == "ext4");
   CHECK(mount->usage.mount_options == std::vector<std::string>{"noatime", "nodev"});
   CHECK(mount->usage.access_mode == "SINGLE_NODE_MULTI_WRITER");
   CHECK(mounting::mount_of(etc.spec("db"))->volume.name == "rbd/db");
+}
+
+TEST_CASE("a mount that names no filesystem asks for none, so that what is there counts") {
+  const Etc etc;
+  MountSpec spec = etc.spec();
+  CHECK(mounting::mount_of(spec)->usage.fstype.empty());
+  spec.fstype = "xfs";
+  CHECK(mounting::mount_of(spec)->usage.fstype == "xfs");
+}
+
+TEST_CASE("what an older version mounted as ext4 suits a mount that names no filesystem, and no other") {
+  const Etc etc;
+  auto mount = mounting::mount_of(etc.spec()).value();
+  Claim claim;
+  claim.volume = mount.volume;
+  claim.volume.plugin = "rbd.csi.ceph.com";
+  claim.target = mount.target;
+  claim.volume_context = mount.volume_context;
+  claim.usage = mount.usage;
+  claim.usage.fstype = "ext4";
+  auto named = mount, other = mount, elsewhere = mount;
+  CHECK(mounting::keep_mounted(mount, claim, Keeps::type));
+  CHECK(mount.usage == claim.usage);
+  named.usage.fstype = "xfs";
+  CHECK_FALSE(mounting::keep_mounted(named, claim, Keeps::type));
+  other.volume.name = "rbd/other";
+  CHECK_FALSE(mounting::keep_mounted(other, claim, Keeps::type));
+  elsewhere.volume_context["pool"] = "other";
+  CHECK_FALSE(mounting::keep_mounted(elsewhere, claim, Keeps::type_and_options));
+}
+
+TEST_CASE("a mount keeps its options only for a caller who would rather have the volume than the options") {
+  const Etc etc;
+  auto mount = mounting::mount_of(etc.spec()).value();
+  Claim claim;
+  claim.volume = mount.volume;
+  claim.target = mount.target;
+  claim.volume_context = mount.volume_context;
+  claim.usage = mount.usage;
+  mount.usage.mount_options = {"nosuid", "nodev"};
+  CHECK_FALSE(mounting::keep_mounted(mount, claim, Keeps::type));
+  CHECK(mount.usage.mount_options.size() == 2);
+  CHECK(mounting::keep_mounted(mount, claim, Keeps::type_and_options));
+  CHECK(mount.usage == claim.usage);
+  mount.usage.read_only = true;
+  CHECK_FALSE(mounting::keep_mounted(mount, claim, Keeps::type_and_options));
 }
 
 TEST_CASE("a provisioned volume is known by its ID, and needs no pool") {
