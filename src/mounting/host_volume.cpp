@@ -5,6 +5,7 @@
 #include <boost/json/serialize.hpp>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <tuple>
 
@@ -22,6 +23,9 @@ namespace json = boost::json;
 // Nomad kills the plugin after 60 s.
 constexpr int kWithin = 50;
 constexpr std::size_t kLargestRules = 64 << 10;
+/// Who writes the image chooses its files and their modes, and tasks of the host may run them. What is asked for comes
+/// after it, and counts.
+constexpr const char* kProtection = "nosuid,nodev";
 
 Error refused_parameter(std::string_view key, const std::string& why) {
   return {errc::invalid_argument, "the volume's parameter " + printable(std::string(key)) + why};
@@ -46,6 +50,18 @@ Error not_allowed(std::string_view key, const std::string& value, const char* ru
               "' is not allowed on this client: its rules for host volumes do not list it among the " + rule};
 }
 
+/// The names of mount options that undo kProtection, or name a file or device of the host: a log of xfs, say, which the
+/// filesystem then writes. Quotes hide no option, because the mount takes them away.
+std::vector<std::string> options_that_gain_rights(std::string text) {
+  std::erase(text, '"');
+  std::vector<std::string> names;
+  for (const auto option : pieces(text, ',')) {
+    const auto name = option.substr(0, option.find('='));
+    if (name == "suid" || name == "dev" || option.find('/') != option.npos) names.emplace_back(name);
+  }
+  return names;
+}
+
 result<> check_allowed(const MountSpec& spec, const HostVolumeRules& rules) {
   if (!has(rules.users, spec.user)) return not_allowed("user", spec.user, "users");
   const auto pool = pool_of(spec);
@@ -65,6 +81,8 @@ result<> check_allowed(const MountSpec& spec, const HostVolumeRules& rules) {
     const std::string name = attribute.substr(0, attribute.find('='));
     if (!has(rules.attributes, name)) return not_allowed("attribute", name, "attributes");
   }
+  for (const auto& option : options_that_gain_rights(spec.options))
+    if (!has(rules.options, option)) return not_allowed("option", option, "options");
   return {};
 }
 
@@ -93,8 +111,8 @@ result<MountSpec> spec_of_parameters(const std::string& text, const std::string&
   return spec;
 }
 
+/// The volume's own folder, which no other volume and nobody else has.
 result<std::string> folder_of(const std::function<std::string(const char* name)>& variable) {
-  if (auto created = variable("DHV_CREATED_PATH"); !created.empty()) return created;
   const std::string folder = variable("DHV_VOLUMES_DIR"), id = variable("DHV_VOLUME_ID");
   if (!folder.starts_with('/') || id.empty() || id.find('/') != std::string::npos || id.front() == '.')
     return Error{errc::invalid_argument,
@@ -103,7 +121,8 @@ result<std::string> folder_of(const std::function<std::string(const char* name)>
 }
 
 task<result<std::uint64_t>> create(Mounter& mounter, HostVolume volume, Until until) {
-  const auto mounted = co_await mount_one(mounter, volume.spec, until);
+  // A volume that Nomad had before this client's rules or this program changed does not fail under its tasks.
+  const auto mounted = co_await mount_one(mounter, volume.spec, until, Keeps::type_and_options);
   if (!mounted) co_return mounted.error();
   complain(*mounted);
   if (volume.spec.read_only) co_return std::uint64_t{0};
@@ -116,15 +135,35 @@ task<result<std::uint64_t>> create(Mounter& mounter, HostVolume volume, Until un
   co_return *size;
 }
 
-/// Nomad also deletes what a create could not make.
-task<result<>> remove(Mounter& mounter, std::string dir, Until until) {
-  const auto unmounted = co_await unmount_one(mounter, dir, until);
-  if (unmounted) co_return result<>();
-  if (unmounted.error().code != errc::not_found) co_return unmounted.error();
+task<result<bool>> is_claimed_by(Mounter& mounter, std::string dir) {
   const auto claims = co_await mounter.manager().claims();
   if (!claims) co_return claims.error();
-  for (const auto& claim : *claims)
-    if (claim.user == dir || claim.target == dir) co_return unmounted.error();
+  co_return std::ranges::any_of(*claims,
+                                [&dir](const auto& claim) { return claim.user == dir || claim.target == dir; });
+}
+
+/// `nomad volume register` takes any path, which a later delete names: a mount of this host's administrator, say, or
+/// another volume's.
+task<result<>> leave_elsewhere(Mounter& mounter, std::string dir) {
+  const auto claimed = co_await is_claimed_by(mounter, dir);
+  if (!claimed) co_return claimed.error();
+  if (*claimed)
+    co_return Error{errc::permission_denied, dir +
+                                                 " is mounted, and is not the volume's own folder: if the client's "
+                                                 "folder for host volumes was changed, `corbd unmount " +
+                                                 dir + "` first"};
+  co_return result<>();
+}
+
+/// Nomad also deletes what a create could not make.
+task<result<>> remove(Mounter& mounter, HostVolume volume, Until until) {
+  if (!volume.elsewhere.empty()) co_return co_await leave_elsewhere(mounter, volume.elsewhere);
+  const auto unmounted = co_await unmount_one(mounter, volume.spec.dir, until);
+  if (unmounted) co_return result<>();
+  if (unmounted.error().code != errc::not_found) co_return unmounted.error();
+  const auto claimed = co_await is_claimed_by(mounter, volume.spec.dir);
+  if (!claimed) co_return claimed.error();
+  if (*claimed) co_return unmounted.error();
   co_return result<>();
 }
 
@@ -152,7 +191,8 @@ struct RuleList {
 constexpr RuleList kRuleLists[] = {
     {"users", &HostVolumeRules::users},       {"pools", &HostVolumeRules::pools},
     {"clusters", &HostVolumeRules::clusters}, {"kms", &HostVolumeRules::kms},
-    {"files", &HostVolumeRules::files},       {"attributes", &HostVolumeRules::attributes}};
+    {"files", &HostVolumeRules::files},       {"attributes", &HostVolumeRules::attributes},
+    {"options", &HostVolumeRules::options}};
 
 }  // namespace
 
@@ -161,7 +201,7 @@ result<HostVolumeRules> parse_host_volume_rules(std::string_view text) {
   const auto read = read_settings(text, [&rules](std::string_view key, std::string_view value) -> std::string {
     const auto list = std::ranges::find(kRuleLists, key, &RuleList::key);
     if (list == std::end(kRuleLists))
-      return "it is not users, pools, clusters, kms, files or attributes = ONE, ANOTHER";
+      return "it is not users, pools, clusters, kms, files, attributes or options = ONE, ANOTHER";
     for (const auto one : pieces(value, ','))
       if (!trimmed(one).empty()) (rules.*list->list).emplace_back(trimmed(one));
     return "";
@@ -176,12 +216,19 @@ result<HostVolume> host_volume_of(const std::string& operation, const result<Hos
   if (!dir) return dir.error();
   HostVolume volume;
   volume.spec.dir = *dir;
-  if (operation == "delete") return volume;
+  if (operation == "delete") {
+    const std::string created = variable("DHV_CREATED_PATH");
+    const auto own = std::filesystem::path(*dir).lexically_normal();
+    if (!created.empty() && std::filesystem::path(created).lexically_normal() != own) volume.elsewhere = created;
+    return volume;
+  }
   auto spec = spec_of_parameters(variable("DHV_PARAMETERS"), *dir);
   if (!spec) return spec.error();
   if (!rules) return rules.error();
   if (auto allowed = check_allowed(*spec, *rules); !allowed) return allowed.error();
   volume.spec = std::move(*spec);
+  if (!volume.spec.block)
+    volume.spec.options = kProtection + (volume.spec.options.empty() ? "" : "," + volume.spec.options);
   const std::string least = variable("DHV_CAPACITY_MIN_BYTES");
   std::from_chars(least.data(), least.data() + least.size(), volume.min_bytes);
   return volume;
@@ -202,7 +249,7 @@ int serve_host_volume(const Options& ask) {
   // Nomad restores its volumes when it starts, perhaps before the agent does.
   if (const auto ready = mounter.run(mounter.manager().wait_ready(until)); !ready) return refused(ready.error());
   if (ask.operation == "delete") {
-    const auto removed = mounter.run(remove(mounter, volume->spec.dir, until));
+    const auto removed = mounter.run(remove(mounter, *volume, until));
     return removed ? 0 : refused(removed.error());
   }
   const auto bytes = mounter.run(create(mounter, *volume, until));

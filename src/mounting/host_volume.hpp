@@ -13,7 +13,8 @@ namespace corbd::mounting {
 
 /// What Nomad asks of the plugin, as its environment has it.
 struct HostVolume {
-  MountSpec spec;               ///< of `create`; of `delete` only the folder
+  MountSpec spec;               ///< of `create`; of `delete` only the folder, which is the volume's own
+  std::string elsewhere;        ///< of `delete`: the folder that Nomad names, if it is not the volume's own
   std::uint64_t min_bytes = 0;  ///< capacity_min; 0: any size
 };
 
@@ -26,6 +27,7 @@ struct HostVolumeRules {
   std::vector<std::string> attributes;  ///< by name
   std::vector<std::string> clusters;    ///< by ID; that of `conf` needs none
   std::vector<std::string> kms;         ///< by ID
+  std::vector<std::string> options;     ///< of the mount, by name: those that gain rights on the host
 };
 /// A file as those of mounts.d, with lists: "pools = rbd, nomad". invalid_argument names the line.
 result<HostVolumeRules> parse_host_volume_rules(std::string_view text);

@@ -94,6 +94,10 @@ def story_nomad_host_volume(lab):
     made = ask("create")
     check(made == {"path": os.path.join(volumes, "7-9"), "bytes": 256 * MIB}, "create says %s" % made)
     check(ask("create") == made, "it is not the same again")
+    flags = os.statvfs(made["path"]).f_flag
+    check(flags & os.ST_NOSUID and flags & os.ST_NODEV, "a host volume is mounted without nosuid,nodev: %x" % flags)
+    said = ask("delete", ok=False, DHV_VOLUME_ID="8-1", DHV_CREATED_PATH=made["path"])
+    check("not the volume's own folder" in said, "a volume that names another's folder is deleted: %s" % said)
     writer = Writer(lab, os.path.join(made["path"], "data"), size=16 * MIB).start()
     writer.wait_more(20)
     kill = agent.kill()

@@ -20,7 +20,8 @@ Variables asked(const std::string& parameters) {
 }
 
 HostVolumeRules rules() {
-  return {{"nomad", "n2"}, {"rbd", "shop"}, {"/etc/ceph/n.keyring"}, {"mapOptions", "tryOtherMounters"}, {}, {}};
+  return {{"nomad", "n2"}, {"rbd", "shop"}, {"/etc/ceph/n.keyring"}, {"mapOptions", "tryOtherMounters"}, {}, {},
+          {"subvol"}};
 }
 
 result<HostVolume> of(const Variables& variables, const std::string& operation = "create",
@@ -46,18 +47,48 @@ TEST_CASE("a host volume is mounted below Nomad's folder, by its ID, with its pa
   CHECK(volume->spec.dir == "/opt/nomad/host_volumes/7-9");
   CHECK(volume->spec.image == "rbd/db");
   CHECK(volume->spec.user == "nomad");
-  CHECK(volume->spec.options == "noatime");
+  CHECK(volume->spec.options == "nosuid,nodev,noatime");
   CHECK(volume->spec.read_only);
   CHECK(volume->spec.attributes.size() == 2);
   CHECK(volume->min_bytes == 1048576);
 }
 
-TEST_CASE("a host volume goes from where Nomad says that it is, whatever its parameters are") {
-  auto variables = asked("null");
-  variables["DHV_CREATED_PATH"] = "/opt/elsewhere/7-9";
-  const auto volume = of(variables, "delete");
-  REQUIRE(volume);
-  CHECK(volume->spec.dir == "/opt/elsewhere/7-9");
+TEST_CASE("a host volume is mounted in its own folder and goes from there, whatever path Nomad names") {
+  auto variables = asked(R"({"image": "rbd/db", "user": "nomad"})");
+  for (const char* path : {"/srv/db", "/opt/nomad/host_volumes/8-1", "/opt/nomad/host_volumes/7-9/../8-1",
+                           "/opt/nomad/host_volumes", "/opt/elsewhere/7-9"}) {
+    variables["DHV_CREATED_PATH"] = path;
+    for (const char* operation : {"create", "delete"})
+      CHECK(of(variables, operation)->spec.dir == "/opt/nomad/host_volumes/7-9");
+    CHECK(of(variables, "delete")->elsewhere == path);
+  }
+  for (const char* path : {"/opt/nomad/host_volumes/7-9", "/opt/nomad//host_volumes/./7-9"}) {
+    variables["DHV_CREATED_PATH"] = path;
+    CHECK(of(variables, "delete")->elsewhere.empty());
+  }
+}
+
+TEST_CASE("a host volume runs no file as another user and shows no device, unless the client's rules allow it") {
+  HostVolumeRules more = rules();
+  more.options = {"suid", "dev"};
+  const auto options = [&](const std::string& asked_for, const HostVolumeRules& allowed) {
+    const auto volume =
+        of(asked(R"({"image": "rbd/db", "user": "nomad", "options": ")" + asked_for + R"("})"), "create", allowed);
+    return volume ? volume->spec.options : volume.error().text;
+  };
+  CHECK(options("", rules()) == "nosuid,nodev");
+  CHECK(options("suid,dev", more) == "nosuid,nodev,suid,dev");
+  for (const char* gains : {"suid", "noatime,dev", R"(s\"ui\"d)", R"(\"suid\")", R"(comment=\",suid\",suid)"})
+    CHECK_THAT(options(gains, rules()), ContainsSubstring("is not allowed on this client"));
+  CHECK(of(asked(R"({"image": "rbd/db", "user": "nomad", "block": "true"})"))->spec.options.empty());
+}
+
+TEST_CASE("no mount option names a file or device of the client, unless its rules allow the option") {
+  CHECK_THAT(error_of(R"({"image": "rbd/db", "user": "nomad", "options": "noatime,logdev=/dev/sda"})"),
+             ContainsSubstring("option 'logdev' is not allowed on this client"));
+  CHECK_THAT(error_of(R"({"image": "rbd/db", "user": "nomad", "options": "\"rtdev\"=../dev/sda"})"),
+             ContainsSubstring("option 'rtdev'"));
+  CHECK(error_of(R"({"image": "rbd/db", "user": "nomad", "options": "subvol=/db"})").empty());
 }
 
 TEST_CASE("a host volume whose creation failed goes from where it would have been") {
