@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "corbd/core/log.hpp"
+#include "corbd/core/secret.hpp"
 #include "helper_wire.hpp"
 
 namespace corbd {
@@ -27,8 +28,10 @@ void wait_for_answer(const helper_wire::Child& helper, const HelperRequest& requ
 }
 
 result<boost::json::object> ask(const helper_wire::Child& helper, const HelperRequest& request) {
-  if (const int refused = helper_wire::send(helper.socket.get(), helper_wire::pack_request(request)); refused != 0)
-    return Error{errc::unavailable, request.what + ": asking the helper: " + std::strerror(refused)};
+  std::string asked = helper_wire::pack_request(request);
+  const int refused = helper_wire::send(helper.socket.get(), asked);
+  wipe(asked);
+  if (refused != 0) return Error{errc::unavailable, request.what + ": asking the helper: " + std::strerror(refused)};
   std::string message;
   Got got = Got::nothing;
   while (got == Got::nothing) {

@@ -51,10 +51,6 @@ result<json::object> answer(int asker, std::string& message, const HelperWork& w
   auto request = helper_wire::unpack_request(message);
   wipe(message);
   if (!request) return request.error();
-  struct Wiped {
-    json::object& body;
-    ~Wiped() { wipe(body); }
-  } const wiped{request->body};
   Fd busy;
   if (!request->busy_file.empty()) {
     auto taken = take_busy_file(request->busy_file);

@@ -6,7 +6,7 @@
 #include <boost/json/serialize.hpp>
 #include <cerrno>
 
-#include "corbd/core/secret.hpp"
+#include "corbd/core/secret_json.hpp"
 
 namespace corbd::helper_wire {
 namespace {
@@ -33,12 +33,10 @@ const json::object* object_of(const json::object& object, std::string_view key) 
 }  // namespace
 
 std::string pack_request(const HelperRequest& request) {
-  json::object message;
+  json::object message(wiping_storage());
   message["body"] = request.body;
   message["busy_file"] = request.owner.busy_file;
-  std::string packed = json::serialize(message);
-  wipe(message);
-  return packed;
+  return serialize_secret(message);
 }
 
 std::string pack_reply(const result<json::object>& reply) {
@@ -68,7 +66,7 @@ result<json::object> unpack_reply(std::string_view message) {
 
 result<Request> unpack_request(std::string_view message) {
   boost::system::error_code failed;
-  json::value parsed = json::parse(message, failed);
+  json::value parsed = parse_secret(message, failed);
   json::object* object = failed ? nullptr : parsed.if_object();
   json::value* body = object == nullptr ? nullptr : object->if_contains("body");
   if (body == nullptr || !body->is_object())

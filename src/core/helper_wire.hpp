@@ -17,13 +17,13 @@ inline constexpr std::size_t kMaxMessage = 256 * 1024;
 /// The descriptor of its socket in every helper.
 inline constexpr int kHelperSocket = 3;
 
-/// Perhaps with a secret in it: to be wiped, as the request's body is (core/secret.hpp).
+/// Perhaps with a secret in it: to be wiped, as the request's body is (core/secret.hpp). Replies have none.
 std::string pack_request(const HelperRequest& request);
 std::string pack_reply(const result<boost::json::object>& reply);
 result<boost::json::object> unpack_reply(std::string_view message);
 
 struct Request {
-  boost::json::object body;
+  boost::json::object body;  ///< in wiping_storage()
   std::string busy_file;
 };
 result<Request> unpack_request(std::string_view message);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json/serialize.hpp>
 
 #include "corbd/core/base64.hpp"
+#include "corbd/core/secret_json.hpp"
 #include "corbd/core/text.hpp"
 #include "json_answer.hpp"
 #include "section.hpp"
@@ -93,7 +93,7 @@ task<result<Secret>> ask_aws(Reach& reach, Ask ask, AwsKms kms, std::string oper
                              std::string member, std::string doing) {
   http::Peer peer;
   peer.host = host_of("kms", kms.region);
-  auto message = post_to(peer, "application/x-amz-json-1.1", json::serialize(body));
+  auto message = post_to(peer, "application/x-amz-json-1.1", serialize_secret(body));
   wipe(body);
   message.headers.emplace_back("X-Amz-Target", "TrentService." + operation);
   sign_v4(message, kms.credentials, kms.region, "kms", reach.now());

@@ -7,10 +7,10 @@
 #include <openssl/x509.h>
 
 #include <algorithm>
-#include <boost/json/serialize.hpp>
 #include <memory>
 
 #include "corbd/core/base64.hpp"
+#include "corbd/core/secret_json.hpp"
 #include "json_answer.hpp"
 #include "section.hpp"
 #include "service.hpp"
@@ -202,7 +202,7 @@ result<Secret> client_assertion(const Secret& pem, const std::string& client, co
   const json::object header{{"alg", "RS256"}, {"typ", "JWT"}, {"x5t", to_base64url(thumbprint(certificate.get()))}};
   const json::object claims{
       {"aud", audience}, {"exp", seconds + lifetime}, {"iss", client}, {"jti", id}, {"nbf", seconds}, {"sub", client}};
-  const std::string text = to_base64url(json::serialize(header)) + "." + to_base64url(json::serialize(claims));
+  const std::string text = to_base64url(serialize_secret(header)) + "." + to_base64url(serialize_secret(claims));
   const std::string signature = rs256(key.get(), text);
   if (signature.empty()) return Error{errc::internal, "OpenSSL refused to sign with its key"};
   return Secret(text + "." + to_base64url(signature));
@@ -230,7 +230,7 @@ task<result<Stored>> fetch(Reach& reach, Ask ask) {
 task<result<>> store(Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t>) {
   const std::string doing = about(ask, "storing");
   json::object value{{"value", json_view(key)}};
-  std::string body = json::serialize(value);
+  std::string body = serialize_secret(value);
   wipe(value);
   const auto answer = co_await ask_vault(reach, ask, "PUT", std::move(body), doing);
   if (!answer) co_return answer.error();

@@ -1,9 +1,9 @@
 #include "key_protect.hpp"
 
 #include <boost/json/array.hpp>
-#include <boost/json/serialize.hpp>
 
 #include "corbd/core/base64.hpp"
+#include "corbd/core/secret_json.hpp"
 #include "corbd/core/text.hpp"
 #include "json_answer.hpp"
 #include "section.hpp"
@@ -80,7 +80,7 @@ task<result<Secret>> ask_key_protect(Reach& reach, Ask ask, std::string action, 
   message.target = url->path + "/api/v2/keys/" + form_encoded({{"", root->reveal()}}) + "/actions/" + action;
   message.headers = {{"Accept", "application/json"}, {"Bluemix-Instance", *instance}};
   message.bearer = std::move(*token);
-  message.body = json::serialize(body);
+  message.body = serialize_secret(body);
   wipe(body);
   message.limit = kAnswerBytes;
   auto reply = co_await reach.http(url->peer, std::move(message), ask.until);

@@ -1,9 +1,9 @@
 #include "vault.hpp"
 
 #include <algorithm>
-#include <boost/json/serialize.hpp>
 #include <cctype>
 
+#include "corbd/core/secret_json.hpp"
 #include "corbd/core/text.hpp"
 #include "json_answer.hpp"
 
@@ -109,7 +109,7 @@ http::Message request_of(std::string method, std::string target, const Secret& t
 
 std::string login_body(std::string_view role, const Secret& account_token) {
   json::object body{{"role", json::string_view(role.data(), role.size())}, {"jwt", json_view(account_token)}};
-  auto made = json::serialize(body);
+  auto made = serialize_secret(body);
   wipe(body);
   return made;
 }
@@ -156,7 +156,7 @@ result<Stored> stored_in(const http::Reply& reply, bool is_v2, const std::string
 std::string write_body(const Secret& passphrase, std::optional<std::uint64_t> version) {
   json::object secret{{"data", json::object{{"passphrase", json_view(passphrase)}}}};
   json::object body = version ? json::object{{"options", json::object{{"cas", *version}}}, {"data", secret}} : secret;
-  auto made = json::serialize(body);
+  auto made = serialize_secret(body);
   wipe(secret);
   wipe(body);
   return made;

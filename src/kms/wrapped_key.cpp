@@ -4,10 +4,10 @@
 #include <openssl/rand.h>
 
 #include <array>
-#include <boost/json/serialize.hpp>
 #include <memory>
 
 #include "corbd/core/base64.hpp"
+#include "corbd/core/secret_json.hpp"
 #include "corbd/core/text.hpp"
 #include "corbd/kms/kms.hpp"
 #include "json_answer.hpp"
@@ -77,7 +77,7 @@ result<WrappedKey> parse_wrapped_key(std::string_view text) {
 }
 
 std::string text_of(const WrappedKey& wrapped) {
-  return json::serialize(json::object{{"dek", to_base64(wrapped.dek)}, {"nonce", to_base64(wrapped.nonce)}});
+  return serialize_secret(json::object{{"dek", to_base64(wrapped.dek)}, {"nonce", to_base64(wrapped.nonce)}});
 }
 
 result<Secret> open_key(const WrappedKey& wrapped, const Secret& with) {
