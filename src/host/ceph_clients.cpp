@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -122,22 +123,40 @@ void add_unsent(CephClients& found, const fs::path& net) {
     if (is_unsent(socket) && !is_served(socket)) found.unsent.push_back(socket.local + " to " + socket.remote);
 }
 
-std::vector<fs::path> processes(CephClients& found, const std::string& root) {
-  std::vector<fs::path> all;
-  std::error_code failed;
-  for (fs::directory_iterator entry(root + "/proc", failed), end; !failed && entry != end; entry.increment(failed))
-    if (sysfs::number<int>(entry->path().filename().string())) all.push_back(entry->path());
-  if (failed) found.unseen.push_back("the processes of this node: " + failed.message());
-  return all;
+/// A file below net/ has another number in each network namespace. Nothing: the process has ended, or ends, and is in
+/// none any more.
+result<std::optional<ino_t>> network_of(const fs::path& process) {
+  struct stat table{};
+  if (::stat((process / "net/tcp").c_str(), &table) == 0) return std::optional(table.st_ino);
+  if (errno == ENOENT || errno == ESRCH || errno == EINVAL) return std::optional<ino_t>();
+  return Error{errc::unavailable, std::strerror(errno)};
 }
 
-void add_programs(CephClients& found, const std::vector<fs::path>& processes, int own) {
+struct Process {
+  fs::path path;  ///< below /proc
+  result<std::optional<ino_t>> network;
+  std::string pid() const { return path.filename().string(); }
+};
+
+/// In the order of their numbers.
+std::vector<Process> processes(CephClients& found, const std::string& root) {
+  std::map<int, fs::path> all;
+  std::error_code failed;
+  for (fs::directory_iterator entry(root + "/proc", failed), end; !failed && entry != end; entry.increment(failed))
+    if (const auto pid = sysfs::number<int>(entry->path().filename().string())) all.emplace(*pid, entry->path());
+  if (failed) found.unseen.push_back("the processes of this node: " + failed.message());
+  std::vector<Process> listed;
+  for (const auto& [pid, path] : all) listed.push_back({path, network_of(path)});
+  return listed;
+}
+
+void add_programs(CephClients& found, const std::vector<Process>& processes, int own) {
   for (const auto& process : processes) {
-    const std::string pid = process.filename().string();
+    const std::string pid = process.pid();
     if (pid == std::to_string(own)) continue;
-    const auto has = has_messenger(process);
+    const auto has = has_messenger(process.path);
     if (has && !*has) continue;
-    const std::string name = sysfs::attribute(process / "comm").value_or("a program");
+    const std::string name = sysfs::attribute(process.path / "comm").value_or("a program");
     if (std::ranges::find(kServers, name) != kServers.end()) continue;
     if (has)
       found.programs.push_back(name + ", process " + pid);
@@ -157,23 +176,30 @@ void add_packet_sockets(CephClients& found, const fs::path& process) {
       process.filename().string() + ": " + (text ? "it has a packet socket: end that pod" : text.error().text));
 }
 
-/// A file below net/ has another number in each network namespace.
-void add_sockets(CephClients& found, const std::vector<fs::path>& processes, const std::string& root) {
+/// One process of each network namespace tells. What ends while it is looked at shows nothing, and tells nothing.
+void add_sockets(CephClients& found, const std::vector<Process>& processes, const std::string& root) {
+  const auto host = network_of(root + "/proc/1");
   std::set<ino_t> seen;
-  struct stat host{};
-  const bool host_known = ::stat((root + "/proc/1/net/tcp").c_str(), &host) == 0;
+  std::map<ino_t, std::string> missed;  ///< a process of each
   for (const auto& process : processes) {
-    struct stat table{};
-    if (::stat((process / "net/tcp").c_str(), &table) == 0) {
-      if (!seen.insert(table.st_ino).second) continue;
-      add_unsent(found, process / "net");
-      if (!host_known || table.st_ino != host.st_ino) add_packet_sockets(found, process);
+    if (!process.network)
+      found.unseen.push_back("the sockets of process " + process.pid() + ": " + process.network.error().text);
+    if (!process.network || !*process.network || seen.contains(**process.network)) continue;
+    const ino_t network = **process.network;
+    CephClients here;
+    add_unsent(here, process.path / "net");
+    if (!host || host->value_or(network + 1) != network) add_packet_sockets(here, process.path);
+    found.unsent.insert(found.unsent.end(), here.unsent.begin(), here.unsent.end());
+    if (const auto still = network_of(process.path); !still || *still != network) {
+      missed.emplace(network, process.pid());
       continue;
     }
-    // One that has ended, or ends, is in no namespace any more.
-    if (errno != ENOENT && errno != ESRCH && errno != EINVAL)
-      found.unseen.push_back("the sockets of process " + process.filename().string() + ": " + std::strerror(errno));
+    seen.insert(network);
+    found.unseen.insert(found.unseen.end(), here.unseen.begin(), here.unseen.end());
   }
+  for (const auto& [network, pid] : missed)
+    if (!seen.contains(network))
+      found.unseen.push_back("the sockets of process " + pid + ", which ended while they were looked at: look again");
   if (seen.empty()) found.unseen.emplace_back("the sockets of this node: /proc shows none");
 }
 
@@ -189,7 +215,7 @@ std::optional<bool> is_module_used(const std::string& root, const std::string& n
 
 /// Whoever holds the kernel's end of a network device can be a machine that needs no KVM: QEMU's emulation, User Mode
 /// Linux.
-void add_tunnels(CephClients& found, const std::vector<fs::path>& processes, const std::string& root) {
+void add_tunnels(CephClients& found, const std::vector<Process>& processes, const std::string& root) {
   std::error_code failed;
   const auto devices = read_file(root + "/proc/misc", kMostSockets);
   const bool built_in =
@@ -199,9 +225,9 @@ void add_tunnels(CephClients& found, const std::vector<fs::path>& processes, con
   std::size_t unread = 0;
   std::string first_unread;
   for (const auto& process : processes) {
-    const std::string name = "process " + process.filename().string();
+    const std::string name = "process " + process.pid();
     bool hidden = false;
-    for (fs::directory_iterator fd(process / "fd", failed), end; !failed && fd != end; fd.increment(failed)) {
+    for (fs::directory_iterator fd(process.path / "fd", failed), end; !failed && fd != end; fd.increment(failed)) {
       std::error_code of_link;
       if (fs::read_symlink(fd->path(), of_link) == "/dev/net/tun")
         found.unseen.push_back(what + name + " has /dev/net/tun open: end it");
@@ -242,9 +268,16 @@ void add_kernel(CephClients& found, const std::string& root) {
         "reboot the node instead");
 }
 
+void sort_once(std::vector<std::string>& texts) {
+  std::ranges::sort(texts);
+  const auto repeated = std::ranges::unique(texts);
+  texts.erase(repeated.begin(), repeated.end());
+}
+
 }  // namespace
 
-// Processes first, then sockets: whoever ends in between is seen by what it leaves.
+// Processes first, then sockets: whoever ends in between is seen by what it leaves. A process that starts meanwhile
+// has no client from before: none survives a fork.
 CephClients find_ceph_clients(const std::string& root, int own) {
   CephClients found;
   if (pid_namespace(root + "/proc") != kHostPids)
@@ -254,9 +287,8 @@ CephClients find_ceph_clients(const std::string& root, int own) {
   add_kernel(found, root);
   add_sockets(found, all, root);
   add_tunnels(found, all, root);
-  std::ranges::sort(found.unseen);
-  const auto repeated = std::ranges::unique(found.unseen);
-  found.unseen.erase(repeated.begin(), repeated.end());
+  sort_once(found.unsent);
+  sort_once(found.unseen);
   return found;
 }
 

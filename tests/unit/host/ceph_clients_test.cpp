@@ -1,10 +1,16 @@
 // Which Ceph clients a node has, by a /proc and a /sys of the test's own.
 #include "corbd/host/ceph_clients.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
+#include "corbd/core/fd.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 
@@ -104,6 +110,34 @@ TEST_CASE("a sandbox with a TCP of its own hides its clients, and the host's own
   node.put("proc/50/net/packet", header + socket);
   REQUIRE(node.look().unseen.size() == 1);
   CHECK_THAT(node.look().unseen.front(), ContainsSubstring("process 50: it has a packet socket"));
+}
+
+TEST_CASE("what ends while its sockets are looked at hides nothing of its network namespace") {
+  const bool other_stays = GENERATE(true, false);
+  const Node node;
+  const std::string root = node.root.path() + "/proc/";
+  node.process(50, {"probe"});
+  node.sockets(50, "");
+  node.put("proc/50/net/packet", "header\n");
+  // The look waits here until the process has ended.
+  REQUIRE(::mkfifo((root + "50/net/tcp6").c_str(), 0600) == 0);
+  node.process(51, {"runsc"});
+  fs::create_directories(root + "51/net");
+  fs::create_hard_link(root + "50/net/tcp", root + "51/net/tcp");
+  node.put("proc/51/net/packet", "header\na packet socket\n");
+  std::atomic<bool> looked = false;
+  std::thread end([&] {
+    Fd held;
+    while (!held && !looked) held = Fd(::open((root + "50/net/tcp6").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    fs::rename(root + "50", node.root.path() + "/ended");
+    if (!other_stays) fs::remove_all(root + "51");
+  });
+  const auto found = node.look();
+  looked = true;
+  end.join();
+  REQUIRE(found.unseen.size() == 1);
+  CHECK_THAT(found.unseen.front(),
+             ContainsSubstring(other_stays ? "process 51: it has a packet socket" : "process 50, which ended while"));
 }
 
 TEST_CASE("a process that holds a network device of its own may be a machine without KVM") {
