@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <sstream>
 #include <vector>
 
 #include "corbd/core/fd.hpp"
@@ -23,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxText = 1 << 20;
+constexpr std::size_t kMaxText = 1 << 20, kMaxMounts = 64 << 20;
 constexpr int kLeaveWithinMs = 30000;
 
 std::vector<std::string> arguments(const std::string& process) {
@@ -43,10 +44,27 @@ bool says(const std::vector<std::string>& arguments, const std::string& name, co
   return false;
 }
 
+/// What a process has mounted at /dev: "0:6 /", the filesystem and the folder in it. Empty: nothing, or it is not
+/// known.
+std::string mounted_at_dev(const std::string& process) {
+  const auto text = read_file(process + "/mountinfo", kMaxMounts);
+  std::istringstream lines(text ? *text : std::string());
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(" /dev ") == std::string::npos) continue;
+    std::istringstream words(line);
+    std::string id, parent, filesystem, folder, target;
+    // The last one covers the others.
+    if (words >> id >> parent >> filesystem >> folder >> target && target == "/dev") found = filesystem + " " + folder;
+  }
+  return found;
+}
+
 /// Only the agent's own user, root, in the agent's own user namespace, with CAP_SYS_ADMIN, can give the kernel a link.
 /// A pod's process can have rbd-nbd's name and arguments all the same, and CapEff counts in the process's own user
-/// namespace. Without CAP_SYS_PTRACE the agent cannot read which one that is. Then the process's owner tells, and the
-/// map of its user IDs.
+/// namespace. Without CAP_SYS_PTRACE the agent cannot read which one that is. Then the process's owner tells, the map
+/// of its user IDs, and its /dev: rbd-nbd opens the device there. A pod has the host's /dev only if its node's
+/// administrator allows it, and root in a user namespace of its own cannot mount it.
 bool may_serve(const std::string& root, const std::string& process) {
   std::error_code failed;
   struct stat owner{};
@@ -58,6 +76,8 @@ bool may_serve(const std::string& root, const std::string& process) {
     const auto own_map = read_file(root + "/proc/self/uid_map", kMaxText);
     const auto its_map = read_file(process + "/uid_map", kMaxText);
     if (!own_map || !its_map || *own_map != *its_map) return false;
+    const std::string hosts_dev = mounted_at_dev(root + "/proc/1");
+    if (!hosts_dev.empty() && mounted_at_dev(process) != hosts_dev) return false;
   }
   return (capabilities_of(process).value_or(0) >> CAP_SYS_ADMIN & 1) != 0;
 }

@@ -16,10 +16,16 @@ namespace ops = host::ops;
 namespace {
 
 constexpr const char* kAllUsers = "         0          0 4294967295\n";
+constexpr const char* kHostsDev =
+    "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n22 21 0:6 / /dev rw,nosuid shared:2 - devtmpfs udev rw\n"
+    "23 22 0:20 / /dev/shm rw - tmpfs tmpfs rw\n";
 
 /// A /proc and a /sys of our own, where no link of a namespace can be read.
 struct Root {
-  Root() { put("proc/self/uid_map", kAllUsers); }
+  Root() {
+    put("proc/self/uid_map", kAllUsers);
+    put("proc/1/mountinfo", kHostsDev);
+  }
   test::Folder folder;
   void put(const std::string& path, const std::string& text) {
     const std::filesystem::path file(folder.path() + "/" + path);
@@ -33,6 +39,7 @@ struct Root {
     put("proc/" + std::to_string(pid) + "/comm", comm + "\n");
     put("proc/" + std::to_string(pid) + "/cmdline", line);
     put("proc/" + std::to_string(pid) + "/uid_map", kAllUsers);
+    put("proc/" + std::to_string(pid) + "/mountinfo", kHostsDev);
     put("proc/" + std::to_string(pid) + "/status", "Name:\t" + comm + "\nCapEff:\t" + capabilities + "\nSeccomp:\t0\n");
   }
   void user_namespace(const std::string& process, const std::string& of) {
@@ -98,6 +105,26 @@ TEST_CASE("without a readable namespace, the owner and the user IDs of a process
   if (::geteuid() != 0) return;
   REQUIRE(::chown((root.folder.path() + "/proc/11").c_str(), 1000, 1000) == 0);
   CHECK(root.serving(7, "volume").empty());
+}
+
+TEST_CASE("without a readable namespace, a process without the host's /dev serves no device") {
+  Root root;
+  const std::vector<std::string> arguments{"rbd-nbd", "attach", "--device", "/dev/nbd7"};
+  root.process(10, "rbd-nbd", arguments);
+  // A container's own, a device of the host's as one file, the host's elsewhere, and none.
+  for (const char* its : {"31 30 0:60 / /dev rw - tmpfs tmpfs rw\n", "31 30 0:6 /nbd7 /dev rw - devtmpfs udev rw\n",
+                          "31 30 0:6 / /mnt/dev rw - devtmpfs udev rw\n",
+                          "31 30 0:6 / /dev rw - devtmpfs udev rw\n32 31 0:60 / /dev rw - tmpfs tmpfs rw\n", ""}) {
+    CAPTURE(its);
+    root.put("proc/10/mountinfo", its);
+    CHECK(root.serving(7, "volume").empty());
+  }
+  root.put("proc/10/mountinfo", "99 98 0:6 / /dev rw - devtmpfs udev rw\n");
+  CHECK(root.serving(7, "volume") == std::vector{10});
+  // Where the host has nothing mounted there, that tells nothing.
+  root.put("proc/10/mountinfo", "");
+  root.put("proc/1/mountinfo", "");
+  CHECK(root.serving(7, "volume") == std::vector{10});
 }
 
 TEST_CASE("a dismissed rbd-nbd gets SIGTERM, and the caller waits for its end") {
