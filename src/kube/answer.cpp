@@ -1,8 +1,9 @@
 #include "corbd/kube/answer.hpp"
 
 #include <algorithm>
-#include <boost/json/parse.hpp>
 #include <stdexcept>
+
+#include "wire.hpp"
 
 namespace corbd::kube {
 namespace {
@@ -33,13 +34,12 @@ std::string printable(std::string text) {
 
 Status read_status(std::string_view body) {
   Status status;
-  boost::system::error_code failed;
-  const auto value = json::parse(json::string_view(body.data(), body.size()), failed);
-  if (failed || !value.is_object()) {
+  const auto parsed = parse_object(body, "");
+  if (!parsed) {
     status.message = printable(std::string(body.substr(0, kShown)));
     return status;
   }
-  const auto& object = value.get_object();
+  const auto& object = *parsed;
   status.is_one = text_at(object, "kind") == "Status";
   status.reason = printable(text_at(object, "reason"));
   status.message = printable(text_at(object, "message"));

@@ -1,20 +1,63 @@
 #include "wire.hpp"
 
-#include <boost/json/parse.hpp>
+#include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/serialize.hpp>
+#include <boost/json/value_stack.hpp>
 
 #include "fields.hpp"
 
 namespace corbd::kube {
+namespace {
 
 namespace json = boost::json;
 
+/// Boost.JSON's parser calls it for each part of the text, and keeps the limits that it has.
+class Builder {
+ public:
+  static constexpr std::size_t max_object_size = kMostMembers, max_array_size = std::size_t(-1);
+  static constexpr std::size_t max_key_size = std::size_t(-1), max_string_size = std::size_t(-1);
+  using Error = boost::system::error_code;
+
+  Builder() { values_.reset(); }
+  json::value take() { return values_.release(); }
+
+  bool on_document_begin(Error&) { return true; }
+  bool on_document_end(Error&) { return true; }
+  bool on_object_begin(Error&) { return true; }
+  bool on_object_end(std::size_t members, Error&) { return values_.push_object(members), true; }
+  bool on_array_begin(Error&) { return true; }
+  bool on_array_end(std::size_t values, Error&) { return values_.push_array(values), true; }
+  bool on_key_part(json::string_view part, std::size_t, Error&) { return values_.push_chars(part), true; }
+  bool on_key(json::string_view part, std::size_t, Error&) { return values_.push_key(part), true; }
+  bool on_string_part(json::string_view part, std::size_t, Error&) { return values_.push_chars(part), true; }
+  bool on_string(json::string_view part, std::size_t, Error&) { return values_.push_string(part), true; }
+  bool on_number_part(json::string_view, Error&) { return true; }
+  bool on_int64(std::int64_t value, json::string_view, Error&) { return values_.push_int64(value), true; }
+  bool on_uint64(std::uint64_t value, json::string_view, Error&) { return values_.push_uint64(value), true; }
+  bool on_double(double value, json::string_view, Error&) { return values_.push_double(value), true; }
+  bool on_bool(bool value, Error&) { return values_.push_bool(value), true; }
+  bool on_null(Error&) { return values_.push_null(), true; }
+  bool on_comment_part(json::string_view, Error&) { return true; }
+  bool on_comment(json::string_view, Error&) { return true; }
+
+ private:
+  json::value_stack values_;
+};
+
+}  // namespace
+
 result<json::object> parse_object(std::string_view text, std::string_view target) {
+  json::basic_parser<Builder> parser{json::parse_options()};
   boost::system::error_code failed;
-  auto value = json::parse(json::string_view(text.data(), text.size()), failed);
-  if (failed || !value.is_object())
-    return Error{errc::io, "the API server answered " + std::string(target) +
-                               " with something that is not a JSON object" + (failed ? ": " + failed.message() : "")};
+  const std::size_t read = parser.write_some(false, text.data(), text.size(), failed);
+  if (!failed && read != text.size()) failed = json::error::extra_data;
+  const std::string answered = "the API server answered " + std::string(target) + " with ";
+  if (failed == json::error::object_too_large)
+    return Error{errc::exhausted, answered + "an object that has more than " + std::to_string(kMostMembers) +
+                                      " names at one place: remove from it what nobody needs"};
+  auto value = failed || !parser.done() ? json::value() : parser.handler().take();
+  if (!value.is_object())
+    return Error{errc::io, answered + "something that is not a JSON object" + (failed ? ": " + failed.message() : "")};
   return std::move(value.get_object());
 }
 

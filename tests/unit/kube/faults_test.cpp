@@ -78,6 +78,24 @@ TEST_CASE("an object of 100 MB is aborted after a few MB, however it is requeste
   CHECK(sent < 50);
 }
 
+TEST_CASE("an object with too many names at one place is refused in every call") {
+  const auto with = [](std::size_t names) {
+    std::string data;
+    for (std::size_t i = 0; i < names; ++i) data += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":"")";
+    return R"({"metadata":{"name":"one"},"data":{)" + data + "}}\n";
+  };
+  CHECK(Scene(always(200, with(512))).get().value().at("data").as_object().size() == 512);
+  const auto too_many = failures(always(200, with(513)));
+  REQUIRE(too_many.size() == 5);
+  for (const auto& [call, failure] : too_many) {
+    CAPTURE(call);
+    CHECK(failure.error.code == errc::exhausted);
+    CHECK_THAT(failure.error.text, ContainsSubstring("more than 512 names"));
+  }
+  // A refusal is one all the same.
+  CHECK(Scene(always(403, with(513))).get().error().error.code == errc::unavailable);
+}
+
 TEST_CASE("the size limit applies to each object of a watch, not to the whole watch") {
   std::vector<std::string> body;
   for (int i = 0; i < 12; ++i)
