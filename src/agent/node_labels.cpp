@@ -42,8 +42,8 @@ NodeLabels::NodeLabels(const Options& options, kube::OwnNode& node, BlockingPool
     : options_(options),
       node_(node),
       files_(files),
-      path_(label_file(options)),
-      remembered_(read_labels(path_, options.nodeid)) {
+      file_(std::make_shared<LatestFile>(label_file(options))),
+      remembered_(read_labels(label_file(options), options.nodeid)) {
   node_.on_labels([this] { remember(); });
 }
 
@@ -51,8 +51,9 @@ void NodeLabels::remember() {
   const auto known = node_.labels();
   if (!known || *known == remembered_) return;
   remembered_ = *known;
-  files_.post([path = path_, text = labels_to_json(options_.nodeid, remembered_)] {
-    if (const auto written = write_durably(path, text, 0600); !written)
+  file_->set(labels_to_json(options_.nodeid, remembered_));
+  files_.post([file = file_] {
+    if (const auto written = file->write(); !written)
       log::warning("node.labels_not_kept",
                    {{"error", written.error().text}, {"effect", "after a crash reads may go to the primary OSD"}});
   });

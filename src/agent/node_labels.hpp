@@ -1,6 +1,7 @@
 // Where this node is: the labels of its Node object, or those given by hand, and what follows from them.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "corbd/csi/topology.hpp"
 #include "corbd/kube/own_node.hpp"
 #include "corbd/rbd/config_json.hpp"
+#include "latest_file.hpp"
 
 namespace corbd::agent {
 
@@ -36,7 +38,7 @@ class NodeLabels {
   const Options& options_;
   kube::OwnNode& node_;
   BlockingPool& files_;
-  const std::string path_;
+  const std::shared_ptr<LatestFile> file_;
   csi::Labels remembered_;  ///< of the Node object; empty: none
 };
 
