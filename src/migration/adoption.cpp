@@ -86,11 +86,12 @@ plan::Observation observed(const Case& of) {
   return seen;
 }
 
-/// A question that the planner asks Ceph.
-std::string question(plan::Fact fact) {
+/// A question that the planner asks Ceph, and how an operator asks it.
+std::string question(plan::Fact fact, const std::string& image) {
   if (fact == plan::Fact::resolved) return "which image the volume's journal names";
   if (fact == plan::Fact::ownership)
-    return "who has the image locked or open, and its features (dirty-cache: a persistent cache has its newest writes)";
+    return "who has the image locked or open (`rbd lock ls " + image + "; rbd status " + image +
+           "`), and its features (`rbd info " + image + "`; dirty-cache: a persistent cache has its newest writes)";
   return "what else Ceph tells about the image";
 }
 
@@ -119,23 +120,26 @@ StageForecast forecast_stage(const Case& of) {
     if (const auto* refused = std::get_if<plan::Refusal>(&decision)) return {refused->error, {}};
     const auto* step = std::get_if<plan::Step>(&decision);
     if (step == nullptr) break;
-    goes_on = std::visit(Overloaded{[&](const plan::step::WriteRecord& write) {
-                                      record = write.record;
-                                      return true;
-                                    },
-                                    [&](const plan::step::Fence&) {
-                                      seen.facts.fenced = true;
-                                      return true;
-                                    },
-                                    [&](const plan::step::OpenImage&) { return seen.image_open = true; },
-                                    [&](const plan::step::Look& look) {
-                                      if (plan::asks_cluster(look)) forecast.not_known.push_back(question(look.fact));
-                                      if (look.fact != plan::Fact::resolved) return false;
-                                      seen.facts.resolved = noted_image(of);
-                                      return true;
-                                    },
-                                    [](const auto&) { return false; }},
-                         *step);
+    goes_on = std::visit(
+        Overloaded{[&](const plan::step::WriteRecord& write) {
+                     record = write.record;
+                     return true;
+                   },
+                   [&](const plan::step::Fence&) {
+                     seen.facts.fenced = true;
+                     return true;
+                   },
+                   [&](const plan::step::OpenImage&) { return seen.image_open = true; },
+                   [&](const plan::step::Look& look) {
+                     const auto& image = seen.facts.resolved;
+                     if (plan::asks_cluster(look))
+                       forecast.not_known.push_back(question(look.fact, image ? image->name.text() : "POOL/IMAGE"));
+                     if (look.fact != plan::Fact::resolved) return false;
+                     seen.facts.resolved = noted_image(of);
+                     return true;
+                   },
+                   [](const auto&) { return false; }},
+        *step);
   }
   return forecast;
 }

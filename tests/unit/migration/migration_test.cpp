@@ -646,12 +646,15 @@ TEST_CASE(
   CHECK(only(forecast_migration(inputs)).after == "nobody: corbd refuses it");
 }
 
-TEST_CASE("a migration forecast lists as unknown what only corbd's stage will ask Ceph, and is no worse for it") {
+TEST_CASE(
+    "a migration forecast lists what only corbd's stage will ask Ceph, with the commands that ask it, and is no worse "
+    "for it") {
   using Questions = std::vector<std::string>;
   const std::string
       journal = "which image the volume's journal names",
       users =
-          "who has the image locked or open, and its features (dirty-cache: a persistent cache has its newest writes)";
+          "who has the image locked or open (`rbd lock ls rbd/csi-vol-1; rbd status rbd/csi-vol-1`), and its features "
+          "(`rbd info rbd/csi-vol-1`; dirty-cache: a persistent cache has its newest writes)";
   CHECK(only(forecast_migration(by_kernel())).not_known == Questions{journal});
   CHECK(exit_code(forecast_migration(by_kernel())) == 0);
   CHECK(only(forecast_migration(by_rbd_nbd())).not_known == Questions{journal, users});
