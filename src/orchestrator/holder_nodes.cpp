@@ -45,7 +45,8 @@ class ApiNodes final : public NodeReader {
       kept.addresses = std::move(node.addresses);
       found.push_back(std::move(kept));
     };
-    // Without a version: the server's cache knows no pages, and a Node has 14 KB.
+    // Without a version. From its cache (resourceVersion=0) the server gives all at once, a Node has 14 KB, and what it
+    // gives may be old: a client could be proven dead whose address a living node has by now.
     const auto all = co_await api_.each(kube::kNodes, "", "", kNodesInPage, keep, until);
     if (!all) co_return all.error();
     co_return found;
@@ -150,24 +151,39 @@ task<result<std::string>> HolderNodes::name_of(const plan::HolderQuery& query, U
   co_return named->size() == 1 ? named->front() : std::string();
 }
 
+bool HolderNodes::has_list(const Wanted& wanted) const {
+  if (!list_) return false;
+  const bool failed = !list_->by_address;
+  return clock_.now() - list_->at < (failed ? config_.list_again : wanted.younger) &&
+         (failed || list_->number > wanted.after);
+}
+
+task<result<>> HolderNodes::list_nodes(Wanted wanted, Until until) {
+  const auto turn = co_await listing_.lock(until);
+  if (!turn) co_return turn.error();
+  if (has_list(wanted)) co_return result<>();
+  const auto part = std::chrono::duration<double, std::milli>(config_.spread) * random_();
+  const auto waited =
+      co_await sleep_until(control_, clock_, clock_.now() + std::chrono::duration_cast<duration>(part), until.scope);
+  if (waited == Waited::cancelled) co_return wait_error(waited, "listing nodes");
+  const auto now = clock_.now();
+  const std::uint64_t number = ++lists_;
+  const auto all = co_await nodes_->nodes(until);
+  list_ = List{now, number, std::map<std::string, Names>()};
+  if (!all) {
+    log::warning("holders.no_nodes", {{"error", all.error().error.text}});
+    list_->by_address = all.error();
+    co_return result<>();
+  }
+  for (const auto& node : *all)
+    for (const auto& address : node.addresses) (*list_->by_address)[address].push_back(node.name);
+  co_return result<>();
+}
+
 /// An error says nothing of anybody.
 task<result<HolderNodes::Names>> HolderNodes::names_at(std::string host, Wanted wanted, Until until) {
-  const auto now = clock_.now();
-  const bool failed = list_ && !list_->by_address;
-  const bool known = list_ && now - list_->at < (failed ? config_.list_again : wanted.younger) &&
-                     (failed || list_->number > wanted.after);
-  if (!known) {
-    const std::uint64_t number = ++lists_;
-    const auto all = co_await nodes_->nodes(until);
-    list_ = List{now, number, std::map<std::string, Names>()};
-    if (!all) {
-      log::warning("holders.no_nodes", {{"error", all.error().error.text}});
-      list_->by_address = all.error();
-    } else {
-      for (const auto& node : *all)
-        for (const auto& address : node.addresses) (*list_->by_address)[address].push_back(node.name);
-    }
-  }
+  if (!has_list(wanted))
+    if (const auto listed = co_await list_nodes(wanted, until); !listed) co_return listed.error();
   if (!list_->by_address) co_return with_context("listing nodes", list_->by_address.error().error);
   const auto place = list_->by_address->find(host);
   co_return place == list_->by_address->end() ? Names() : place->second;

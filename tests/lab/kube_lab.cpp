@@ -158,7 +158,8 @@ TEST_CASE("a real server: the agent's service account sees a node as out of serv
   REQUIRE(client.create(kube::kNodes, node(name, "a")));
   REQUIRE(client.patch({"/api/v1/nodes/" + name, "nodes/status"}, "status", with_address(address)));
   ApiClient agent(kube::read_kubeconfig(env("CORBD_LAB_KUBE_AGENT")).value());
-  orchestrator::HolderNodes finder{*agent.clock, orchestrator::read_nodes(&agent.api(), "rbd.csi.ceph.com")};
+  orchestrator::HolderNodes finder{
+      agent.io.get_executor(), *agent.clock, orchestrator::read_nodes(&agent.api(), "rbd.csi.ceph.com"), {}};
   CancelScope leaving;
   const auto state = [&] {
     const auto found = agent.run(finder.find({"volume", address + ":0/1", address, {{name}, {}}}, leaving));

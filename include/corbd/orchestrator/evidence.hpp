@@ -17,7 +17,7 @@ class Evidence final : public volume::Orchestrator {
   Evidence(const executor& control, Clock& clock, const result<kube::Api*>& api, const Attachments::Config& config,
            StageSecrets::Read read)
       : attachments_(control, clock, api, config),
-        holder_nodes_(clock, read_nodes(api, config.driver)),
+        holder_nodes_(control, clock, read_nodes(api, config.driver), {}),
         stage_secrets_(control, clock, api, {config.driver, config.node, std::move(read)}) {}
 
   task<plan::Attachment> attachment(std::string volume_id) override { return attachments_.ask(std::move(volume_id)); }

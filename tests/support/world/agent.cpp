@@ -57,7 +57,9 @@ class NodeFiles final : public volume::NodeFiles {
 
 class Orchestrator final : public volume::Orchestrator {
  public:
-  explicit Orchestrator(World& world) : world_(world), nodes_(world.loop().clock, read_nodes(world.nodes)) {}
+  explicit Orchestrator(World& world)
+      : world_(world),
+        nodes_(world.loop().control(), world.loop().clock, read_nodes(world.nodes), {}, repeatable_jitter(1)) {}
   task<plan::Attachment> attachment(std::string) override { co_return world_.attachment; }
   task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
     return nodes_.find(std::move(query), leaving_);

@@ -28,13 +28,15 @@ struct Scene {
   std::map<std::string, std::string> attachments;  ///< by node
   unsigned refuses = 0;                            ///< the status of every answer
   unsigned refuses_lists = 0;
+  double random = 0;
   std::mutex mutex;
   int lists = 0;
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) { answer(request, peer); }};
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
-  orchestrator::HolderNodes finder{loop.clock, orchestrator::read_nodes(&api, "driver")};
+  orchestrator::HolderNodes finder{
+      loop.control(), loop.clock, orchestrator::read_nodes(&api, "driver"), {}, [this] { return random; }};
   CancelScope leaving;
 
   void answer(const ApiServer::Request& request, ApiServer::Peer& peer) {
@@ -56,9 +58,13 @@ struct Scene {
       if (path.ends_with(kube::volume_attachment_name("v", "driver", name))) return peer.object(request, 200, body);
     peer.absent(request);
   }
-  plan::HolderNode find(plan::Noted noted = {}, const std::string& host = "10.0.0.7", const std::string& nonce = "1") {
+  test::Started<plan::HolderNode> start(plan::Noted noted = {}, const std::string& host = "10.0.0.7",
+                                        const std::string& nonce = "1") {
     plan::HolderQuery query{"v", host + ":0/" + nonce, host, std::move(noted)};
-    return test::Started<plan::HolderNode>(loop.io, finder.find(std::move(query), leaving)).get();
+    return {loop.io, finder.find(std::move(query), leaving)};
+  }
+  plan::HolderNode find(plan::Noted noted = {}, const std::string& host = "10.0.0.7", const std::string& nonce = "1") {
+    return start(std::move(noted), host, nonce).get();
   }
   bool proves_dead(const plan::Noted& noted = {}, const std::string& nonce = "1") {
     return plan::is_proven_dead({.address = "10.0.0.7:0/" + nonce, .node = find(noted, "10.0.0.7", nonce)});
@@ -103,6 +109,20 @@ TEST_CASE("a client that no metadata names is looked up in one list of all nodes
   CHECK(scene.lists == 2);
 }
 
+TEST_CASE("looks at the same time share one list of all nodes, which is asked for a random part of a second later") {
+  Scene scene;
+  scene.nodes["n7"] = node("n7", "10.0.0.7");
+  scene.nodes["n8"] = node("n8", "10.0.0.8");
+  scene.random = 0.75;
+  auto one = scene.start();
+  auto other = scene.start({}, "10.0.0.8");
+  CHECK(scene.loop.clock.next() - scene.loop.clock.now() == 750ms);
+  scene.loop.advance(750ms);
+  CHECK(one.get().name == "n7");
+  CHECK(other.get().name == "n8");
+  CHECK(scene.lists == 1);
+}
+
 TEST_CASE("a node without an object is gone if it once had the client's address and no other node has it now") {
   Scene scene;
   const auto never = scene.find({{"n7"}, {}});
@@ -145,8 +165,10 @@ TEST_CASE("an API server that refuses or is unreachable leaves the node unknown 
   CHECK(refused.state == State::unknown);
   CHECK_FALSE(refused.why.empty());
   CHECK_FALSE(plan::is_proven_dead({.address = "10.0.0.7:0/1", .node = refused}));
-  orchestrator::HolderNodes alone{scene.loop.clock,
-                                  orchestrator::read_nodes(Error{errc::unavailable, "no API server"}, "driver")};
+  orchestrator::HolderNodes alone{scene.loop.control(),
+                                  scene.loop.clock,
+                                  orchestrator::read_nodes(Error{errc::unavailable, "no API server"}, "driver"),
+                                  {}};
   const plan::HolderQuery query{"v", "10.0.0.7:0/1", "10.0.0.7", {{"n7"}, {}}};
   const auto none = test::Started<plan::HolderNode>(scene.loop.io, alone.find(query, scene.leaving)).get();
   CHECK(none.name == "n7");
