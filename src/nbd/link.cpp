@@ -30,10 +30,7 @@ NbdLink::NbdLink(executor control, Clock& clock, IoLoop& loop, image::Image& ima
   };
   notices.ended = [control, ended = ended_] { asio::post(control, [ended] { ended->set(); }); };
   notices.idle = [control, idle = idle_] { asio::post(control, [idle] { idle->set(); }); };
-  notices.loss_told = [control, told = std::move(options.on_loss_told)] {
-    if (told) asio::post(control, told);
-  };
-  session_ = std::make_unique<Session>(loop, image, std::move(options), std::move(socket), std::move(notices), counters,
+  session_ = std::make_unique<Session>(loop, image, options, std::move(socket), std::move(notices), counters,
                                        std::move(inherited));
   asio::post(loop_.io(), [session = session_.get()] { session->start(); });
 }

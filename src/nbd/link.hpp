@@ -28,7 +28,8 @@ class NbdLink final : public device::Link {
   int error() const override { return session_->error(); }
   std::uint64_t in_flight() const override { return session_->in_flight(); }
   duration oldest() const override { return session_->oldest(); }
-  bool loss_told() const override { return session_->loss_told(); }
+  bool fails_flushes() const override { return session_->fails_flushes(); }
+  void accept_loss() override { session_->accept_loss(); }
   device::Figures figures() const override { return session_->figures(); }
   void shut() override;
   void hold() override;

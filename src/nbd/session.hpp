@@ -31,11 +31,9 @@ class Session final : Budget::Waiter, Batched {
  public:
   /// Each is called at most once, on the io thread.
   struct Notices {
-    std::function<void()> stopped;         ///< the state left `serving`
-    std::function<void()> ended;           ///< after that, and once the kernel has seen the end of the link
-    std::function<void()> idle;            ///< after that, and once no operation of the image is under way
-    std::function<void()> loss_told = {};  ///< a request was answered with the error that a lost cache is
-                                           ///< worth; and again when no more requests will be
+    std::function<void()> stopped;  ///< the state left `serving`
+    std::function<void()> ended;    ///< after that, and once the kernel has seen the end of the link
+    std::function<void()> idle;     ///< after that, and once no operation of the image is under way
   };
   using State = device::Link::State;
 
@@ -54,7 +52,8 @@ class Session final : Budget::Waiter, Batched {
   duration oldest() const { return link_state_->oldest(); }
   /// Only for reading its state. Closed with this object, or later.
   int socket() const { return fd_; }
-  bool loss_told() const { return loss_told_.load(std::memory_order_acquire); }
+  bool fails_flushes() const { return lost_cache_.any(); }
+  void accept_loss() { lost_cache_.accept(); }
   device::Figures figures() const { return stats_.read(); }
 
   // Io thread.
@@ -145,7 +144,7 @@ class Session final : Budget::Waiter, Batched {
   const std::shared_ptr<LinkState> link_state_ = std::make_shared<LinkState>();
   std::atomic<int> error_{0};
   LostCache lost_cache_;
-  std::atomic<bool> loss_told_{false};
+  bool loss_told_ = false;  ///< in the log
 
   bool draining_ = false, leaving_ = false;  ///< told to drain; the client sent NBD_CMD_DISC
   std::function<void()> drained_;            ///< to tell; empty: nobody asked, or it was told

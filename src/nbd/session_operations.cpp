@@ -20,9 +20,7 @@ void Session::submit(Slot& slot) {
   slow_.watch(read_us_);
   slot.piece_left = slot.request.length;
   slot.piece_offset = slot.request.offset;
-  slot.tells_loss = lost_cache_.concerns(slot.request, read_us_);
-  if (lost_cache_.is_over(read_us_) && !loss_told_.exchange(true, std::memory_order_acq_rel) && notices_.loss_told)
-    notices_.loss_told();
+  slot.tells_loss = lost_cache_.concerns(slot.request);
   const Request& request = slot.request;
   switch (request.command) {
     case Command::read:
@@ -85,15 +83,14 @@ void Session::finish(Slot& slot) {
 
 /// The image has carried the request out. The error speaks of what was acknowledged before this server came.
 std::uint32_t Session::tell_loss() {
-  if (lost_cache_.told(loop_.batch_us())) {
-    log::warning("nbd.loss_told",
-                 {{"volume", name_},
-                  {"image", image_.key().text()},
-                  {"effect",
-                   "a flush was answered with an I/O error, because rbd-nbd died with writes that "
-                   "its cache had acknowledged and not stored. So is every flush of the next minute"}});
-    if (notices_.loss_told) notices_.loss_told();
-  }
+  if (!std::exchange(loss_told_, true))
+    log::warning(
+        "nbd.loss_told",
+        {{"volume", name_},
+         {"image", image_.key().text()},
+         {"effect",
+          "a flush was answered with an I/O error, because rbd-nbd died with writes that its cache had "
+          "acknowledged and not stored. So is every flush until the volume is unstaged, or its loss accepted"}});
   return wire_eio;
 }
 

@@ -239,9 +239,9 @@ Answer note_modified(const Situation& view) {
 Answer does_it_answer(const Situation& view) {
   const auto* device = view.seen.device();
   if (view.seen.link != Link::serving || device == nullptr || !view.seen.connected) return std::nullopt;
-  if (view.record->device != device->index || view.record->adopting || view.record->operator_override ||
-      (view.record->cache_lost && view.seen.loss_told))
+  if (view.record->device != device->index || view.record->adopting || view.record->operator_override)
     return name_device(view, device->index);
+  if (view.seen.fails_flushes && !view.record->cache_lost) return Step(step::AcceptLoss{});
   if (auto step = note_modified(view)) return step;
   // A death between a connect and its tuning leaves what the number's last user did.
   const bool other_settings = device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned;

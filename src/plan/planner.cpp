@@ -28,6 +28,16 @@ Decision heal(const Situation& view) {
   return Done{};
 }
 
+/// Of a volume that is served: what rbd-nbd loses later is another loss. The record says so first, and the link follows
+/// it (bring_up), so that a death in between takes nothing back.
+Decision accept_loss(const Situation& view) {
+  Decision healed = heal(view);
+  if (!std::holds_alternative<Done>(healed) || !view.record || !view.record->cache_lost) return healed;
+  Record record = *view.record;
+  record.cache_lost = false;
+  return write(std::move(record));
+}
+
 /// Noted only once the stash has it. From then on, a stash without it was written by somebody else.
 Decision note_signature(const Situation& view) {
   const auto& stash = view.seen.facts.stash;
@@ -118,7 +128,9 @@ Decision decide(const Situation& view, const Wish& wish) {
       [&](const Published& wanted) { return publish(view, wanted); },
       [&](const Unpublished& wanted) { return unpublish(view, wanted); },
       [&](const Healed& wanted) {
-        return wanted.operator_override && view.record && view.record->failed ? given_up(view) : heal(view);
+        const bool on_word = wanted.operator_override || wanted.loss_accepted;
+        if (on_word && view.record && view.record->failed) return given_up(view);
+        return wanted.loss_accepted ? accept_loss(view) : heal(view);
       },
       [&](const Adopted&) { return heal(view); },
       [&](const GivenUp&) { return give_up(view); },

@@ -42,8 +42,7 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   // Nothing kept other nodes away between two devices. So a format that was begun on the first counts no more.
   if (index != view.record->device) step.record.format.clear();
   // Whoever waited for the old device's flushes had an error of that device.
-  const bool another = view.record->device && index != view.record->device;
-  if (another || view.seen.loss_told) step.record.cache_lost = false;
+  if (view.record->device && index != view.record->device) step.record.cache_lost = false;
   step.record.operator_override = false;  // it is served
   step.record.device = index;
   if (view.seen.image_open) step.record.exclusive_lock = view.seen.exclusive_lock;

@@ -53,6 +53,13 @@ std::string text_of_shrunk(const Status& status) {
          "missing from a backup, and check the filesystem";
 }
 
+std::string text_of_lost_cache(const std::string& volume_id) {
+  return "rbd-nbd was killed, and writes that it had acknowledged and not stored may be lost. So that no program takes "
+         "them for stored, every fsync fails until the volume is unstaged: end its pods on this node, and check their "
+         "data or restore it from a backup. To keep the pods running over what is left: `corbd heal " +
+         volume_id + " --loss-accepted` on the node";
+}
+
 Condition condition_of(const Status& status) {
   switch (status.health) {
     case Health::failed:
@@ -83,6 +90,7 @@ Condition condition_of(const Status& status) {
             "the cluster has not answered a request for " + std::to_string(waits) + " s"};
   }
   if (status.shrunk_to) return {Kind::degraded, "ImageShrunk", text_of_shrunk(status)};
+  if (status.cache_lost) return {Kind::degraded, "CacheLost", text_of_lost_cache(status.volume_id)};
   if (status.turned_read_only)
     return {Kind::degraded, "FilesystemReadOnly",
             "the filesystem turned read-only after an error: end the volume's pods, so that the next stage checks it"};

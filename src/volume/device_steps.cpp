@@ -5,6 +5,7 @@
 
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/volume/condition.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -57,19 +58,7 @@ task<result<>> DeviceSteps::start_session(Volume& volume) {
   };
   device::ServeOptions options(volume.record->read_only);
   options.cache_lost = volume.record->cache_lost;
-  if (options.cache_lost)
-    log::warning(
-        "device.cache_lost",
-        {{"volume", volume.id},
-         {"hint",
-          "rbd-nbd died, and writes that its cache had acknowledged but not stored may be lost: the next flush "
-          "of the device fails, and each in the minute after it, so that fsync does not claim that they are stored. A "
-          "device that sends no flushes (its "
-          "queue/write_cache says \"write through\") lost nothing, unless rbd_cache_writethrough_until_flush is off"}});
-  // Healing writes into the record that it was told.
-  options.on_loss_told = [this, &volume, still] {
-    if (!still.expired()) health_.report_failure(volume, "flushes fail for a minute, because rbd-nbd had lost writes");
-  };
+  if (options.cache_lost) tell_cache_lost(volume);
   auto& devices = ports_.devices.of(kind_of(volume));
   std::unique_ptr<device::Link> link;
   if (const auto index = device_index(volume))
@@ -81,6 +70,23 @@ task<result<>> DeviceSteps::start_session(Volume& volume) {
   }
   static_cast<void>(take_link(volume));
   volume.server.set(OwnLink{std::move(link), alive});
+  co_return result<>();
+}
+
+void DeviceSteps::tell_cache_lost(const Volume& volume) const {
+  const std::string text = text_of_lost_cache(volume.id);
+  log::warning("device.cache_lost",
+               {{"volume", volume.id},
+                {"why", text},
+                {"hint",
+                 "a device that sends no flushes (its queue/write_cache says \"write through\") lost nothing, unless "
+                 "rbd_cache_writethrough_until_flush is off"}});
+  health_.notify(volume.id, {"CacheLost", true, text});
+}
+
+task<result<>> DeviceSteps::accept_loss(Volume& volume) {
+  volume.server.link()->accept_loss();
+  log::warning("device.loss_accepted", {{"volume", volume.id}, {"effect", "flushes of the device fail no more"}});
   co_return result<>();
 }
 

@@ -18,10 +18,13 @@ class DeviceSteps : StepTools {
   task<result<>> reconfigure(Volume& volume);
   task<result<>> resize(Volume& volume);
   task<result<>> tune(Volume& volume);
+  task<result<>> accept_loss(Volume& volume);
   task<result<>> disconnect(Volume& volume);
   task<result<>> stop_session(Volume& volume);
 
  private:
+  /// Once for each session: after a restart of the agent, whoever asks for the reason finds it again.
+  void tell_cache_lost(const Volume& volume) const;
   std::uint64_t dead_conn_timeout_s(const Volume& volume) const;
   ImageSteps& images_;
   const HealthTracker& health_;

@@ -120,6 +120,8 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
     status.reads = image->read_policy();
     status.refused_again = image->refused_again();
   }
+  const device::Link* const link = volume.server.link();
+  status.cache_lost = record.cache_lost || (link != nullptr && link->fails_flushes());
   status.served_by_other = record.adopting && volume.answers();
   if (status.served_by_other) {
     status.other_pids = volume.other.pids;

@@ -117,7 +117,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
     }
   }
   seen.connected = volume.server.connected();
-  seen.loss_told = volume.server.link() != nullptr && volume.server.link()->loss_told();
+  seen.fails_flushes = volume.server.link() != nullptr && volume.server.link()->fails_flushes();
   seen.link_inherited = ports.devices.has_inherited(volume.id);
   seen.image_open = volume.server.image() != nullptr;
   if (volume.server.image() != nullptr) {

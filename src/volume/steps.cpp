@@ -82,6 +82,7 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::KernelResize&) { return devices_.resize(volume); },
       [&](const step::Disconnect&) { return devices_.disconnect(volume); },
       [&](const step::Tune&) { return devices_.tune(volume); },
+      [&](const step::AcceptLoss&) { return devices_.accept_loss(volume); },
       [&](const step::Dismiss&) { return adopt_.dismiss(volume); },
       [&](const step::MapKrbd&) { return krbd_.map(volume); },
       [&](const step::UnmapKrbd&) { return krbd_.unmap(volume); },

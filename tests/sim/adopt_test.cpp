@@ -153,8 +153,7 @@ void flush_out_of_cache(Adopting& node) {
 
 }  // namespace
 
-TEST_CASE(
-    "over writes that a killed rbd-nbd had in its cache, every flush fails for a minute, each with its own caller") {
+TEST_CASE("over writes that a killed rbd-nbd had in its cache, every flush fails until an operator accepts the loss") {
   Adopting node;
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
@@ -168,12 +167,82 @@ TEST_CASE(
   node.world.kernel.application_flushes(node.device());
   node.loop.advance(std::chrono::seconds(1));
   CHECK(node.world.kernel.flushes_failed == failed + 1);
+  const auto told = [](const auto& one) { return one.second.reason == "CacheLost"; };
+  CHECK(std::ranges::count_if(node.world.notices, told) == 1);
+  CHECK(volume::condition_of(node.status()).reason == "CacheLost");
+  node.loop.advance(std::chrono::hours(2));
+  node.world.kernel.application_flushes(node.device());
+  node.loop.advance(std::chrono::seconds(1));
+  CHECK(node.world.kernel.flushes_failed == failed + 2);
+  CHECK(node.world.kernel.flushed == 0);
   CHECK(node.world.disk.records.front().cache_lost);
-  node.loop.advance(std::chrono::minutes(1));
+  CHECK(node.want(Wish(plan::Healed{.loss_accepted = true})) == errc::ok);
+  CHECK_FALSE(node.world.disk.records.front().cache_lost);
+  CHECK(volume::condition_of(node.status()).reason.empty());
   node.world.kernel.application_flushes(node.device());
   node.loop.advance(std::chrono::seconds(1));
   CHECK(node.world.kernel.flushed == 1);
-  CHECK_FALSE(node.world.disk.records.front().cache_lost);
+  CHECK(node.world.kernel.flushes_failed == failed + 2);
+}
+
+TEST_CASE(
+    "a flush fails over a lost cache after any death and handover of the agent, and an accepted loss stays accepted") {
+  const bool accepted = GENERATE(false, true);
+  Adopting node;
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  flush_out_of_cache(node);
+  node.world.ceph_csi.ends(node.index, false);
+  node.loop.advance(std::chrono::minutes(3));
+  REQUIRE(node.ours());
+  if (accepted) REQUIRE(node.want(Wish(plan::Healed{.loss_accepted = true})) == errc::ok);
+  const auto flush = [&] {
+    node.loop.advance(std::chrono::minutes(3));
+    REQUIRE(node.ours());
+    const auto failed = node.world.kernel.flushes_failed;
+    node.world.kernel.application_flushes(node.device());
+    node.loop.advance(std::chrono::seconds(1));
+    return node.world.kernel.flushes_failed == failed;
+  };
+  CHECK(flush() == accepted);
+  node.world.agent.kill();
+  node.world.agent.start(true);
+  CHECK(flush() == accepted);
+  node.world.agent.hand_over(true);
+  CHECK(flush() == accepted);
+}
+
+TEST_CASE("a loss whose acceptance cannot be written is not accepted") {
+  Adopting node;
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  flush_out_of_cache(node);
+  node.world.ceph_csi.ends(node.index, false);
+  node.loop.advance(std::chrono::minutes(1));
+  REQUIRE(node.ours());
+  node.world.disk.state = test::Disk::State::full;
+  CHECK(node.want(Wish(plan::Healed{.loss_accepted = true})) == errc::state_write);
+  const auto failed = node.world.kernel.flushes_failed;
+  node.world.kernel.application_flushes(node.device());
+  node.loop.advance(std::chrono::seconds(1));
+  CHECK(node.world.kernel.flushes_failed == failed + 1);
+}
+
+TEST_CASE("a volume whose flushes fail over a lost cache is unstaged, and its next device's flushes end well") {
+  Adopting node;
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  flush_out_of_cache(node);
+  node.world.ceph_csi.ends(node.index, false);
+  node.loop.advance(std::chrono::minutes(1));
+  REQUIRE(node.world.kernel.flushes_failed >= 1);
+  CHECK(node.want(Wish(plan::Unstaged{node.wish.path})) == errc::ok);
+  CHECK(node.world.disk.records.empty());
+  REQUIRE(node.stage() == errc::ok);
+  const auto failed = node.world.kernel.flushes_failed;
+  node.world.kernel.application_flushes(node.world.kernel.devices.front());
+  node.loop.advance(std::chrono::seconds(1));
+  CHECK(node.world.kernel.flushes_failed == failed);
 }
 
 TEST_CASE("no flush fails after rbd-nbd's clean end, nor where it had no cache") {

@@ -55,8 +55,10 @@ class Link {
   virtual std::uint64_t in_flight() const = 0;
   /// Age of the oldest operation of the image under way; zero when there is none.
   virtual duration oldest() const = 0;
-  /// Requests were answered with the error that ServeOptions::cache_lost asks for, and no more will be.
-  virtual bool loss_told() const { return false; }
+  /// What ServeOptions::cache_lost asks for, until accept_loss().
+  virtual bool fails_flushes() const { return false; }
+  /// A request that was read before may still fail.
+  virtual void accept_loss() {}
   /// Since serve().
   virtual Figures figures() const { return {}; }
 };
@@ -65,11 +67,9 @@ class Link {
 struct ServeOptions {
   ServeOptions(bool no_writes) : read_only(no_writes) {}  // NOLINT: most links have nothing else to say
   bool read_only = false;
-  /// The device's last server died with writes that it had acknowledged and not stored. The first flush, or write with
-  /// FUA, is answered with EIO, and so is every one in the minute after it: each has a caller of its own.
+  /// The device's last server died with writes that it had acknowledged and not stored. Every flush, and every write
+  /// with FUA, is answered with EIO: each has a caller of its own.
   bool cache_lost = false;
-  /// Posted to the control thread at the first such answer, and when the minute is over.
-  std::function<void()> on_loss_told = {};
 };
 
 struct ConnectArgs {

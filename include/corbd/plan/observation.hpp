@@ -107,7 +107,7 @@ struct Observation {
       mounts;  ///< of our device, and whatever is mounted on the paths of the wish and of the record
   enum class Link { none, serving, held, closed } link = Link::none;
   bool connected = false;       ///< our link is the one the kernel device uses
-  bool loss_told = false;       ///< and it has answered flushes with the error that Record::cache_lost asks for
+  bool fails_flushes = false;   ///< and answers flushes with the error that Record::cache_lost asks for
   bool link_inherited = false;  ///< the predecessor gave its link, and no session has resumed it yet
   bool image_open = false;
   bool exclusive_lock = false;   ///< the open image has the feature

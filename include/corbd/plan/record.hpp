@@ -59,8 +59,8 @@ struct Record {
   bool shared = false;  ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
   bool adopting =
       false;  ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
-  bool cache_lost = false;  ///< rbd-nbd died, perhaps with acknowledged writes in its cache: the next flush fails, and
-                            ///< each in the minute after it, so that every caller hears of that
+  bool cache_lost = false;  ///< rbd-nbd died, perhaps with acknowledged writes in its cache: every flush of this device
+                            ///< fails until an operator accepts the loss, so that every caller hears of it
   std::string uncached;     ///< address of an rbd-nbd's client that acknowledged nothing before it was stored, by
                             ///< what was seen while it lived; "": none
   bool failed = false;      ///< given up: it is never served again, its device answers EIO until it is unstaged

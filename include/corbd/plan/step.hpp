@@ -118,6 +118,8 @@ using KernelReconfigure = Plain<"kernel_reconfigure", Asks::node>;
 using KernelResize = Plain<"kernel_resize", Asks::node>;
 using Disconnect = Plain<"disconnect", Asks::node>;
 using Tune = Plain<"tune", Asks::node>;
+/// The link answers flushes without the error of a lost cache again.
+using AcceptLoss = Plain<"accept_loss", Asks::node>;
 /// rbd-nbd is asked to end.
 using Dismiss = Plain<"dismiss", Asks::node>;
 using MapKrbd = Plain<"map_krbd", Asks::cluster>;
@@ -206,11 +208,11 @@ using Step =
     std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::TryCredential, step::Inherit,
                  step::Evict, step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::SetFormatMarker,
                  step::RemoveFormatMarker, step::WriteNote, step::StartSession, step::StopSession, step::KernelConnect,
-                 step::KernelReconfigure, step::KernelResize, step::Disconnect, step::Tune, step::Dismiss,
-                 step::MapKrbd, step::UnmapKrbd, step::MakeKey, step::ConfirmKey, step::LuksFormat, step::LuksNote,
-                 step::LuksOpen, step::LuksResize, step::LuksClose, step::AddKey, step::NewKey, step::RemoveKey,
-                 step::Mkfs, step::Fsck, step::Mount, step::Bind, step::LimitIo, step::Grow, step::Trim,
-                 step::FscryptMake, step::FscryptUnlock, step::FscryptLock, step::Umount, step::Unbind,
+                 step::KernelReconfigure, step::KernelResize, step::Disconnect, step::Tune, step::AcceptLoss,
+                 step::Dismiss, step::MapKrbd, step::UnmapKrbd, step::MakeKey, step::ConfirmKey, step::LuksFormat,
+                 step::LuksNote, step::LuksOpen, step::LuksResize, step::LuksClose, step::AddKey, step::NewKey,
+                 step::RemoveKey, step::Mkfs, step::Fsck, step::Mount, step::Bind, step::LimitIo, step::Grow,
+                 step::Trim, step::FscryptMake, step::FscryptUnlock, step::FscryptLock, step::Umount, step::Unbind,
                  step::WriteStash, step::DropStash>;
 
 inline std::string_view name(const Step& step) {

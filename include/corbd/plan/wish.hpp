@@ -113,6 +113,8 @@ struct Healed {
   /// An operator says that no other node used the image (`corbd heal ID --without-proof`). It counts in this one try,
   /// and only where nobody says otherwise.
   bool operator_override = false;
+  /// An operator accepts what a dead rbd-nbd's cache lost (`corbd heal ID --loss-accepted`): flushes fail no more.
+  bool loss_accepted = false;
   bool operator==(const Healed&) const = default;
 };
 /// The same, and rbd-nbd is asked to leave the volume to this agent if it serves it.

@@ -70,9 +70,7 @@ void FakeLink::take(std::uint32_t device, const KernelRequest& request) {
   op.device = device;
   op.request = request.id;
   op.write = request.write;
-  op.tells_loss = request.flush && lost_cache_->concerns({.command = nbd::Command::flush}, now_us());
-  if (lost_cache_->is_over(now_us()) && !std::exchange(loss_told_, true) && options_.on_loss_told)
-    asio::post(world_.loop().control(), options_.on_loss_told);
+  op.tells_loss = request.flush && lost_cache_->concerns({.command = nbd::Command::flush});
   if (request.flush) return image_.needs_flush() ? image_.flush(op) : op.done(&op, 0);
   const std::uint64_t offset = request.block * kBlockBytes;
   std::memcpy(op.buffer.data(), &request.number, sizeof request.number);
@@ -98,7 +96,6 @@ void FakeLink::end(SessionOp& op, int result) {
     if (const auto verdict = nbd::judge(result); verdict.hold) {
       stop(verdict.doubtful ? State::closed : State::held, -result);
     } else {
-      if (tells_loss) tell_loss();
       owed_.push_back({request, tells_loss ? -EIO : result, number, tombstone()});
       send_later(request);
     }
@@ -106,12 +103,11 @@ void FakeLink::end(SessionOp& op, int result) {
   note_idle();
 }
 
-std::int64_t FakeLink::now_us() const {
-  return std::chrono::duration_cast<std::chrono::microseconds>(world_.loop().clock.now().time_since_epoch()).count();
-}
+bool FakeLink::fails_flushes() const { return lost_cache_->any(); }
 
-void FakeLink::tell_loss() {
-  if (lost_cache_->told(now_us()) && options_.on_loss_told) asio::post(world_.loop().control(), options_.on_loss_told);
+void FakeLink::accept_loss() {
+  world_.trace("link " + std::to_string(serial) + " fails no more flushes");
+  lost_cache_->accept();
 }
 
 /// With a keeper there is a moment in which only the books know the answer.

@@ -115,7 +115,8 @@ class FakeLink final : public device::Link {
   std::uint64_t in_flight() const override { return ops_.size() + owed_.size(); }
   duration oldest() const override { return ops_.empty() ? duration::zero() : world_.loop().clock.now() - busy_since_; }
 
-  bool loss_told() const override { return loss_told_; }
+  bool fails_flushes() const override;
+  void accept_loss() override;
 
   void take(std::uint32_t device, const KernelRequest& request);
   void stop(State state, int error);
@@ -151,13 +152,10 @@ class FakeLink final : public device::Link {
   void send_later(std::uint64_t request);
   void send(std::uint64_t request);
   void note_idle();
-  void tell_loss();
-  std::int64_t now_us() const;
   World& world_;
   image::Image& image_;
   device::ServeOptions options_;
   const std::unique_ptr<nbd::LostCache> lost_cache_;
-  bool loss_told_ = false;
   std::function<void()> on_stopped_;
   State state_ = State::serving;
   int error_ = 0;

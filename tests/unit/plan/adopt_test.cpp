@@ -195,14 +195,29 @@ TEST_CASE("the client of an rbd-nbd without a cache is noted only if it is this 
   CHECK(noted({kPeer}, "10.0.0.1:0/10").empty());
 }
 
-TEST_CASE("the record asks for a failed flush until one flush has failed") {
+TEST_CASE("the record asks for failed flushes until an operator accepts the loss, and the link follows the record") {
   Model model = staged_model();
-  model.record->cache_lost = true;
+  model.record->cache_lost = model.seen.fails_flushes = true;
   REQUIRE(run(model, Wish(Healed{})));
   CHECK(model.record->cache_lost);
-  model.seen.loss_told = true;
-  REQUIRE(run(model, Wish(Healed{})));
+  const auto steps = run(model, Wish(Healed{.loss_accepted = true}));
+  CHECK(steps == std::vector<Step>{step::WriteRecord{}, step::AcceptLoss{}});
   CHECK_FALSE(model.record->cache_lost);
+}
+
+TEST_CASE("a loss is accepted only of a volume that is served") {
+  Model model = rbd_nbd_died();
+  REQUIRE(run(model, Wish(Healed{.loss_accepted = true})));
+  CHECK_FALSE(model.record->cache_lost);
+  CHECK_FALSE(model.seen.fails_flushes);
+  CHECK(model.seen.connected);
+}
+
+TEST_CASE("nobody accepts the loss of a volume that was given up") {
+  Model model = staged_model();
+  model.record->failed = model.record->cache_lost = true;
+  Decision last = model.decide(Wish(Healed{.loss_accepted = true}));
+  CHECK(failure(last) == errc::lost);
 }
 
 TEST_CASE("the record still asks for a failed flush after it gets its device's index for the first time") {

@@ -147,7 +147,9 @@ void Model::apply(const Step& step, const Wish& wish) {
                    ownership.lock = Lock::mine;
                  },
                  [&](const step::OpenTombstone&) { seen.image_open = seen.tombstone = true; },
+                 [&](const step::AcceptLoss&) { seen.fails_flushes = false; },
                  [&](const step::StartSession&) {
+                   seen.fails_flushes = record->cache_lost;
                    seen.link = Observation::Link::serving;
                    seen.connected = false;
                  },
@@ -216,6 +218,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::UnmapKrbd&) { take_away(true); },
                  [&](const step::Disconnect&) { take_away(false); },
                  [&](const step::StopSession&) {
+                   seen.fails_flushes = false;
                    seen.link = Observation::Link::none;
                    seen.connected = false;
                  },

@@ -105,6 +105,17 @@ TEST_CASE(
              ContainsSubstring("8388608 bytes") && ContainsSubstring("/dev/nbd3") && ContainsSubstring("rbd resize"));
 }
 
+TEST_CASE("a volume over a lost cache is degraded, and the message names both ways out") {
+  Status status = status_of(Health::staged);
+  status.volume_id = "image-1";
+  status.cache_lost = status.turned_read_only = true;
+  const auto condition = condition_of(status);
+  CHECK(condition.kind == Kind::degraded);
+  CHECK(condition.reason == "CacheLost");
+  CHECK_THAT(condition.message,
+             ContainsSubstring("end its pods") && ContainsSubstring("`corbd heal image-1 --loss-accepted`"));
+}
+
 TEST_CASE("a served volume that would be refused again has a condition that says so") {
   Status status = status_of(Health::staged);
   status.refused_again = "image pool/a has rbd_cache=true";
