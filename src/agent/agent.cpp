@@ -230,9 +230,8 @@ class Agent final {
     sources.stuck_helpers = [this] { return helpers_.stuck(); };
     sources.set_cordoned = [this](bool on, Until until) { return set_cordoned(on, until); };
     sources.facts = [this] { return facts(); };
-    sources.on_override = [this](const std::string& id, const std::string& by, const result<>& done) {
-      kubernetes_.report_override(id, by, done);
-    };
+    sources.on_override = [this](const std::string& id, const plan::Healed& word, const std::string& by,
+                                 const result<>& done) { kubernetes_.report_override(id, word, by, done); };
     return sources;
   }
 

@@ -25,6 +25,14 @@ struct Heal final : Question<v1::Admin> {
                   "says otherwise. Needs an ID")
         ->needs("id")
         ->excludes("--adopt");
+    command
+        .add_flag(
+            "--loss-accepted", loss_accepted,
+            "Operator override: you accept what the cache of a dead rbd-nbd lost. Flushes of the volume then fail "
+            "no more. Needs an ID")
+        ->needs("id")
+        ->excludes("--adopt")
+        ->excludes("--without-proof");
     add_output(command, {"text", "json"});
     add_timeout(command, timeout_s);
   }
@@ -33,6 +41,7 @@ struct Heal final : Question<v1::Admin> {
     request.set_id(id);
     request.set_adopt(adopt);
     request.set_without_proof(without_proof);
+    request.set_loss_accepted(loss_accepted);
     v1::HealResponse response;
     if (!answered(agent, &Stub::Heal, request, response)) return kRefused;
     if (!id.empty()) return say_state(agent);
@@ -54,7 +63,7 @@ struct Heal final : Question<v1::Admin> {
   }
 
   std::string id;
-  bool adopt = false, without_proof = false;
+  bool adopt = false, without_proof = false, loss_accepted = false;
 };
 
 }  // namespace

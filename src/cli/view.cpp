@@ -44,6 +44,18 @@ std::string server_of(const v1::Volume& volume) {
   return volume.served_by_other() ? "rbd-nbd" : "corbd";
 }
 
+/// A scripted reader splits columns at blanks.
+std::string state_of(const v1::Volume& volume) {
+  return word(volume.health()) + (volume.cache_lost() ? ",cache-lost" : "");
+}
+
+std::string loss_of(const v1::Volume& volume) {
+  if (!volume.cache_lost()) return "";
+  return "rbd-nbd died with writes that it had not stored: every flush fails until the volume is unstaged, or `corbd "
+         "heal " +
+         for_terminal(volume.id()) + " --loss-accepted`";
+}
+
 std::string error_of(const v1::Volume& volume) {
   return volume.has_last_error() ? volume.last_error().code() + ": " + volume.last_error().text() : "";
 }
@@ -133,7 +145,7 @@ std::string volumes_table(const v1::ListVolumesResponse& volumes, bool wide, std
   for (const auto& volume : volumes.volumes()) {
     auto& row = rows.emplace_back(std::vector<std::string>{
         cell(volume.id()), cell(volume.pool()), cell(volume.namespace_()), cell(volume.image()),
-        cell(device_of(volume)), word(volume.health()), cell(server_of(volume)), age(now_ms - volume.since_at_ms()),
+        cell(device_of(volume)), state_of(volume), cell(server_of(volume)), age(now_ms - volume.since_at_ms()),
         std::to_string(volume.links_lost()), age(volume.longest_stall_ms()), cell(claim_of(volume))});
     if (wide)
       row.insert(row.end(), {cell(joined(volume.pods(), ",")), size_text(volume.size_bytes()),
@@ -152,7 +164,7 @@ std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_
   const std::string name_space = volume.namespace_().empty() ? "" : volume.namespace_() + "/";
   const Rows rows{
       {"id:", cell(volume.id())},
-      {"state:", word(volume.health()) + " since " + time_text(volume.since_at_ms()) + " (" +
+      {"state:", state_of(volume) + " since " + time_text(volume.since_at_ms()) + " (" +
                      age(now_ms - volume.since_at_ms()) + ")"},
       {"claim:", cell(claim_of(volume))},
       {"PersistentVolume:", cell(volume.pv())},
@@ -168,6 +180,7 @@ std::string volume_page(const v1::GetVolumeResponse& response, std::int64_t now_
       {"service:", service_of(volume)},
       {"reads from:", cell(reads_of(volume))},
       {"since start:", many(volume.links_lost(), "link") + " lost, longest stall " + age(volume.longest_stall_ms())},
+      {"lost cache:", cell(loss_of(volume))},
       {"healing:", cell(healing_of(volume))},
       {"last error:", cell(error_of(volume))}};
   Rows changes{{"TIME", "FROM", "TO", "WHY"}};

@@ -72,7 +72,9 @@ void judge_cache(const Case& of, VolumeForecast& into) {
                 of.nbd->cache_off.error().text + ")";
   add_finding(
       into, Grade::failure, "cache",
-      why + ": when rbd-nbd is killed with its pod, acknowledged writes that were not flushed may be lost",
+      why +
+          ": when rbd-nbd is killed with its pod, acknowledged writes that were not flushed may be lost. Every fsync "
+          "then fails until the volume's pods have ended",
       std::string("move its pods away first (`kubectl drain NODE`), or end each rbd-nbd with SIGTERM right before its "
                   "pod: `pkill -TERM -x rbd-nbd`, and wait until it has ended") +
           (attaches_nothing(of.inputs) || !of.inputs.attaches

@@ -146,9 +146,9 @@ class Desk {
     if (!id.empty() && !sources_.volumes.status(id)) co_return unknown(id);
     if (request.adopt() && id.empty())
       co_return Error{errc::invalid_argument, "only one volume at a time can be taken over from rbd-nbd: give its ID"};
-    if (request.without_proof()) {
+    if (request.without_proof() || request.loss_accepted()) {
       response.add_volume_ids(id);
-      co_return co_await override_proof(request, std::move(by), until);
+      co_return co_await heal_on_word(request, std::move(by), until);
     }
     log::info("admin.heal", {{"volume", id.empty() ? "every unserved volume" : id}, {"adopt", request.adopt()}});
     sources_.healer.hurry(id);
@@ -218,19 +218,26 @@ class Desk {
   }
 
   /// An override is part of the wish and ends with it. No later try has it.
-  task<result<>> override_proof(const v1::HealRequest& request, std::string by, Until until) {
+  task<result<>> heal_on_word(const v1::HealRequest& request, std::string by, Until until) {
     const std::string& id = request.id();
-    if (id.empty() || request.adopt())
+    const plan::Healed word{request.without_proof(), request.loss_accepted()};
+    if (id.empty() || request.adopt() || (word.operator_override && word.loss_accepted))
       co_return Error{errc::invalid_argument,
-                      "an operator override counts for one volume that rbd-nbd does not serve: give that volume's ID, "
-                      "without adopt"};
-    log::warning("admin.heal_without_proof",
+                      "an operator override says one thing of one volume that rbd-nbd does not serve: give that "
+                      "volume's ID, and only one of without_proof, loss_accepted and adopt"};
+    if (const auto status = sources_.volumes.status(id); word.loss_accepted && status && !status->cache_lost)
+      co_return Error{errc::failed_precondition,
+                      "volume " + id + " has lost no cache, and no flush of it fails: there is no loss to accept"};
+    log::warning(word.loss_accepted ? "admin.heal_loss_accepted" : "admin.heal_without_proof",
                  {{"volume", id},
                   {"by", by},
-                  {"effect", "the waiting writes are written, unless another client or an attachment contradicts it"}});
-    auto done = co_await want(id, plan::Wish(plan::Healed{true}), until);
+                  {"effect", word.loss_accepted
+                                 ? "flushes fail no more, although writes that were acknowledged before may be lost"
+                                 : "the waiting writes are written, unless another client or an attachment "
+                                   "contradicts it"}});
+    auto done = co_await want(id, plan::Wish(word), until);
     log::warning("volume.operator_override", {{"volume", id}, {"by", by}, {"error", done ? "" : done.error().text}});
-    sources_.on_override(id, by, done);
+    sources_.on_override(id, word, by, done);
     co_return done;
   }
 

@@ -104,6 +104,7 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
   add_io_limits(out, status);
   out.set_unserved(status.unserved);
   out.set_served_by_other(status.served_by_other);
+  out.set_cache_lost(status.cache_lost);
   if (status.caches_before_flush) out.set_caches_before_flush(*status.caches_before_flush);
   if (status.reads) out.set_reads(std::string(image::name(*status.reads)));
   if (status.unserved_since) out.set_unserved_ms(ms(now - *status.unserved_since));

@@ -117,6 +117,10 @@ Component volumes_by_state(const NodeFacts& facts) {
     worst = std::max(worst, verdict(health));
   }
   if (line.empty()) line = "none";
+  if (facts.caches_lost > 0) {
+    line += ", " + std::to_string(facts.caches_lost) + " whose flushes fail because rbd-nbd lost their writes";
+    worst = std::max(worst, Verdict::warning);
+  }
   if (worst != Verdict::ok) line += " (see: corbd volumes -o wide)";
   return {"volumes", worst, std::move(line)};
 }
@@ -183,6 +187,7 @@ Verdict verdict(volume::Health health) {
 void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::HealQueue& queue) {
   for (const auto& status : all) {
     ++into.volumes[status.health];
+    if (status.cache_lost) ++into.caches_lost;
     auto& cluster = into.clusters[status.cluster_id];
     ++cluster.volumes;
     if (status.unserved) ++cluster.unserved;

@@ -17,10 +17,17 @@ std::string last_error(const volume::Status& status) {
   return status.last_error ? status.last_error->text : "its device has no server";
 }
 
+kube::Notice loss_notice(const std::string& who, const result<>& done) {
+  const std::string accepted = who + " accepted what rbd-nbd's cache lost";
+  if (done) return {"LossAccepted", true, accepted + ". fsync fails no more, and those writes stay lost."};
+  return {"OverrideRefused", true, accepted + ", but fsync still fails: " + done.error().text};
+}
+
 }  // namespace
 
-kube::Notice override_notice(const std::string& by, const result<>& done) {
+kube::Notice override_notice(const plan::Healed& word, const std::string& by, const result<>& done) {
   const std::string who = by.empty() ? "An operator" : "An operator (" + by + " on the node)";
+  if (word.loss_accepted) return loss_notice(who, done);
   if (done)
     return {"HealedByOverride", true,
             who +

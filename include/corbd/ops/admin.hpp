@@ -12,6 +12,7 @@
 #include "corbd/fence/fencer.hpp"
 #include "corbd/heal/healer.hpp"
 #include "corbd/ops/node_health.hpp"
+#include "corbd/plan/wish.hpp"
 #include "corbd/volume/ports.hpp"
 
 namespace corbd::v1 {
@@ -40,10 +41,11 @@ struct AdminSources {
   /// All facts but what this server knows itself: volumes, clusters, unclaimed devices, helpers.
   std::function<NodeFacts()> facts;
   fence::Fencer* fencer = nullptr;  ///< for the service Fencing; null: there is none
-  /// An operator override (HealRequest.without_proof), and how its try ended. `by`: "uid 0, pid 4711";
+  /// An operator override (HealRequest.without_proof, loss_accepted), and how its try ended. `by`: "uid 0, pid 4711";
   /// empty: not known.
-  std::function<void(const std::string& volume_id, const std::string& by, const result<>& done)> on_override =
-      [](const std::string&, const std::string&, const result<>&) {};
+  std::function<void(const std::string& volume_id, const plan::Healed& word, const std::string& by,
+                     const result<>& done)>
+      on_override = [](const std::string&, const plan::Healed&, const std::string&, const result<>&) {};
   /// orchestrator::Finder::left
   std::function<std::map<std::string, std::string>()> left = [] { return std::map<std::string, std::string>(); };
 };

@@ -40,8 +40,9 @@ class Kubernetes final : public volume::Listener {
     reporter_.tell_node({notice.reason, notice.warning, notice.message});
   }
   /// Reports an operator override, and how its try ended. `by`: who; empty: not known.
-  void report_override(const std::string& volume_id, const std::string& by, const result<>& done) {
-    reporter_.tell(volume_id, override_notice(by, done));
+  void report_override(const std::string& volume_id, const plan::Healed& word, const std::string& by,
+                       const result<>& done) {
+    reporter_.tell(volume_id, override_notice(word, by, done));
   }
   /// Why an unclaimed device is not served, by volume ID.
   const std::map<std::string, std::string>& left() const { return finder_.left(); }

@@ -9,12 +9,13 @@
 
 #include "corbd/core/result.hpp"
 #include "corbd/kube/recorder.hpp"
+#include "corbd/plan/wish.hpp"
 #include "corbd/volume/status.hpp"
 
 namespace corbd::orchestrator {
 
-/// HealedByOverride, or OverrideRefused with the reason.
-kube::Notice override_notice(const std::string& by, const result<>& done);
+/// HealedByOverride or LossAccepted, by what the operator said; or OverrideRefused with the reason.
+kube::Notice override_notice(const plan::Healed& word, const std::string& by, const result<>& done);
 
 /// VolumeStalled, VolumeFenced, NodeFenced, HealingFailed, VolumeLost and VolumeHealed, each at most once per stall. A
 /// stall that ends within stalled_after, as after a restart of the agent, is not worth a notice.

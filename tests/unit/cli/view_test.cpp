@@ -42,6 +42,19 @@ TEST_CASE("the exit code follows the agent's verdict, and is that of a warning i
   }
 }
 
+TEST_CASE("a volume over a lost cache says so in its state, and its page names both ways out") {
+  v1::ListVolumesResponse all;
+  *all.add_volumes() = staged("image-1");
+  all.mutable_volumes(0)->set_cache_lost(true);
+  CHECK_THAT(volumes_table(all, false, kNow), ContainsSubstring("staged,cache-lost "));
+  v1::GetVolumeResponse one;
+  *one.mutable_volume() = all.volumes(0);
+  CHECK_THAT(volume_page(one, kNow), ContainsSubstring("staged,cache-lost since") &&
+                                         ContainsSubstring("unstaged, or `corbd heal image-1 --loss-accepted`"));
+  one.mutable_volume()->set_cache_lost(false);
+  CHECK_THAT(volume_page(one, kNow), !ContainsSubstring("cache-lost"));
+}
+
 TEST_CASE("an agent that gives no verdict is reported as older, with the advice to restart it") {
   v1::GetStatusResponse status;
   status.set_version("0.9");

@@ -230,6 +230,22 @@ TEST_CASE("an operator override goes with one wish for one volume, and is logged
   });
 }
 
+TEST_CASE("an accepted loss goes with one wish, and is refused of a volume that lost nothing") {
+  const bool lost = GENERATE(true, false);
+  Scene scene;
+  scene.volumes.add("1").cache_lost = lost;
+  scene.start();
+  v1::HealResponse said;
+  auto request = heal_request("1");
+  request.set_loss_accepted(true);
+  const auto status = scene.call(&Stub::Heal, request, said);
+  CHECK(status.error_code() == (lost ? grpc::OK : grpc::FAILED_PRECONDITION));
+  scene.thread.call([&] {
+    CHECK(scene.volumes.asked == (lost ? Texts{"heal 1, loss accepted"} : Texts{}));
+    CHECK(scene.overridden.empty() != lost);
+  });
+}
+
 TEST_CASE("an operator override of all volumes, or of one that rbd-nbd is to leave, is refused") {
   Scene scene;
   scene.volumes.add("1", Health::reconnecting);

@@ -225,6 +225,17 @@ TEST_CASE("volumes that the next start would refuse are a warning of their clust
                                              "pool/a has rbd_cache=true"));
 }
 
+TEST_CASE("volumes whose flushes fail over a lost cache are a warning that counts them") {
+  volume::Status good, lossy;
+  good.health = lossy.health = Health::staged;
+  lossy.cache_lost = true;
+  NodeFacts facts;
+  ops::tally(facts, {good, lossy}, heal::HealQueue({}));
+  const auto volumes = component(facts, "volumes");
+  CHECK(volumes.verdict == Verdict::warning);
+  CHECK_THAT(volumes.text, ContainsSubstring("2 staged, 1 whose flushes fail") && ContainsSubstring("corbd volumes"));
+}
+
 TEST_CASE("helpers that hang are one warning that names each") {
   NodeFacts facts;
   facts.hanging = {{"mount /dev/nbd0", 77, 60s}, {"mkfs.xfs", 78, 3h}};

@@ -25,7 +25,8 @@ class Scripted final : public ScriptedVolumes {
   task<result<>> want(std::string id, plan::Wish wish, Until until) override {
     const auto* healed = std::get_if<plan::Healed>(&wish);
     asked.push_back(std::string(name(wish)) + " " + id +
-                    (healed != nullptr && healed->operator_override ? " without proof" : ""));
+                    (healed != nullptr && healed->operator_override ? " without proof" : "") +
+                    (healed != nullptr && healed->loss_accepted ? ", loss accepted" : ""));
     if (!held) co_return outcome;
     const Waited how = co_await never_.wait(until);
     co_return wait_error(how, "the scripted volume");
@@ -69,9 +70,8 @@ class Scene {
       if (cordoned) known.cordoned = "2026-01-31T12:00:00Z";
       return known;
     };
-    sources.on_override = [this](const std::string& id, const std::string& by, const result<>& done) {
-      overridden = {id, by, done ? "" : done.error().text};
-    };
+    sources.on_override = [this](const std::string& id, const plan::Healed&, const std::string& by,
+                                 const result<>& done) { overridden = {id, by, done ? "" : done.error().text}; };
     server = std::make_unique<ops::Admin>(thread.control(), *clock_, sources, config);
   }
   void start() {

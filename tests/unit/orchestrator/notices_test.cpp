@@ -100,13 +100,25 @@ TEST_CASE("a volume in use whose device another program disconnected makes one E
 }
 
 TEST_CASE("an operator override makes a warning Event with who gave it and its result") {
-  const auto served = orchestrator::override_notice("uid 0, pid 7", {});
+  const auto served = orchestrator::override_notice({.operator_override = true}, "uid 0, pid 7", {});
   CHECK(served.reason == "HealedByOverride");
   CHECK(served.warning);
   CHECK_THAT(served.message, ContainsSubstring("uid 0, pid 7"));
-  const auto refused = orchestrator::override_notice("", Error{errc::lost, "it is attached elsewhere"});
+  const auto refused =
+      orchestrator::override_notice({.operator_override = true}, "", Error{errc::lost, "it is attached elsewhere"});
   CHECK(refused.reason == "OverrideRefused");
   CHECK_THAT(refused.message, ContainsSubstring("it is attached elsewhere"));
+}
+
+TEST_CASE("an accepted loss makes a warning Event with who accepted it, also if flushes still fail") {
+  const auto accepted = orchestrator::override_notice({.loss_accepted = true}, "uid 0, pid 7", {});
+  CHECK(accepted.reason == "LossAccepted");
+  CHECK(accepted.warning);
+  CHECK_THAT(accepted.message, ContainsSubstring("uid 0, pid 7") && ContainsSubstring("stay lost"));
+  const auto refused =
+      orchestrator::override_notice({.loss_accepted = true}, "", Error{errc::state_write, "disk full"});
+  CHECK(refused.reason == "OverrideRefused");
+  CHECK_THAT(refused.message, ContainsSubstring("still fails: disk full"));
 }
 
 TEST_CASE("a volume that was unstaged makes no more Events") {
