@@ -57,8 +57,7 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
       if (parts_.registrar) co_await parts_.registrar->stop({clock_.now()});
       break;
     case Do::quiesce: {
-      const bool quiet = co_await parts_.shell.quiesce();
-      if (!quiet) done = Error{errc::state_write, "a record is still being written"};
+      done = co_await parts_.shell.quiesce();
       break;
     }
     case Do::ask_next: {

@@ -30,6 +30,12 @@ bool may_be_handed_over(const Volume& volume) {
          !volume.server.image()->exclusive_lock();
 }
 
+/// It has no lock that proves it ours: the next agent compares the image's timestamp with that of the record.
+bool rests_on_record(const Volume& volume) {
+  return may_be_handed_over(volume) && !volume.server.has(WriteRight::exclusive_lock) && !volume.record->read_only &&
+         !volume.record->shared;
+}
+
 std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::milliseconds>(of).count(); }
 
 }  // namespace
@@ -165,7 +171,29 @@ std::size_t Leaving::watched_stalls() const {
       std::ranges::count_if(volumes_, [](const auto& one) { return one.second->history.stall.watched; }));
 }
 
-task<bool> Leaving::quiesce() {
+/// The file is older than what this agent knows, and the next agent knows only the file.
+task<> Leaving::rewrite_record(Volume& volume) {
+  ++volume.users;
+  const plan::Step again = step::WriteRecord{*volume.record};
+  const auto written = co_await steps_.run(volume, again, Wish(Healed{}));
+  --volume.users;
+  // A newer agent's record is no older.
+  if (written || written.error().code == errc::state_newer || !rests_on_record(volume)) co_return;
+  unwritten_ = with_context("the image of volume " + volume.id +
+                                " has no exclusive-lock, so the next agent could not prove it ours without a record "
+                                "that cannot be written: make room in the state directory",
+                            written.error());
+}
+
+task<> Leaving::rewrite_records(Until until) {
+  unwritten_.reset();
+  Gate& rewrites = gates_.emplace_back(control_, clock_);
+  for (const auto& [id, volume] : volumes_)
+    if (volume->record && volume->writes.refused && volume->operations.empty()) rewrites.spawn(rewrite_record(*volume));
+  static_cast<void>(co_await rewrites.close(until));
+}
+
+task<result<>> Leaving::quiesce() {
   begun_ = true;
   usage_.stop();
   // Nothing new comes through it, and it may have to be open again.
@@ -175,12 +203,15 @@ task<bool> Leaving::quiesce() {
   const auto written_by = clock_.now() + kWritesEndWithin;
   while (steps_.writing() && clock_.now() < written_by)
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
+  if (!steps_.writing()) co_await rewrite_records({written_by});
+  if (steps_.writing()) co_return Error{errc::state_write, "a record is still being written"};
+  if (unwritten_) co_return *unwritten_;
   for (const auto& [id, volume] : volumes_)
     if (may_be_handed_over(*volume)) to_hand_over_.push_back(id);
   // One that is drained reads nothing more. So one that may not be drained in time comes last.
   std::ranges::partition(to_hand_over_,
                          [&](const auto& id) { return volumes_.find(id)->server.link()->oldest() >= kAnswersWithin; });
-  co_return !steps_.writing();
+  co_return result<>();
 }
 
 void Leaving::resume() {

@@ -12,7 +12,7 @@ namespace corbd::volume {
 
 class Leaving {
  public:
-  Leaving(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, const Steps& steps,
+  Leaving(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Steps& steps,
           UsageReader& usage)
       : control_(std::move(control)),
         clock_(clock),
@@ -25,7 +25,7 @@ class Leaving {
   bool begun() const { return begun_; }
   /// As Shell's.
   task<> stop(Until until);
-  task<bool> quiesce();
+  task<result<>> quiesce();
   void resume();
   task<std::size_t> hand_over(Recipient recipient);
   std::vector<std::string> answering(const std::vector<std::string>& ids) const;
@@ -44,6 +44,8 @@ class Leaving {
   task<result<device::LinkSocket>> end_for_next(Volume& volume, Until until);
   void hand_over_later(Volume& volume, const Error& why);
   std::size_t watched_stalls() const;
+  task<> rewrite_record(Volume& volume);
+  task<> rewrite_records(Until until);
   task<> hand_over_one(Volume& volume, Handover& handover);
   task<> hand_over_some(Handover& handover);
 
@@ -52,12 +54,13 @@ class Leaving {
   const Ports& ports_;
   VolumeMap& volumes_;
   Gate& gate_;
-  const Steps& steps_;
+  Steps& steps_;
   UsageReader& usage_;
   bool begun_ = false;
   /// Of whoever waits for several volumes. Here, because a dying process ends coroutines in any order.
   std::list<Gate> gates_;
   std::deque<std::string> to_hand_over_;  ///< since quiesce(); the last one first
+  std::optional<Error> unwritten_;        ///< since quiesce(): why the next agent would not prove some image ours
 };
 
 }  // namespace corbd::volume

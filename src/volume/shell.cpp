@@ -223,7 +223,7 @@ task<> Shell::stop(Until until) { return impl_->leaving_.stop(until); }
 std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {
   return impl_->leaving_.answering(volume_ids);
 }
-task<bool> Shell::quiesce() { return impl_->leaving_.quiesce(); }
+task<result<>> Shell::quiesce() { return impl_->leaving_.quiesce(); }
 void Shell::resume() { impl_->leaving_.resume(); }
 task<std::size_t> Shell::hand_over(Recipient recipient) { return impl_->leaving_.hand_over(std::move(recipient)); }
 

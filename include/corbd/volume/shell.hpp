@@ -73,8 +73,9 @@ class Shell final : public Volumes {
   /// Which of these volumes are served here, and answer.
   std::vector<std::string> answering(const std::vector<std::string>& volume_ids) const;
   /// For a planned restart: refuses new wishes and further steps, and waits some seconds for the steps under way, while
-  /// devices are served. Afterwards no record changes. False: one is still being written after half a minute.
-  task<bool> quiesce();
+  /// devices are served. Afterwards no record changes. An error: one is still being written after half a minute, or one
+  /// without which the next agent could prove nothing cannot be written.
+  task<result<>> quiesce();
   /// After quiesce(): wishes are taken again. What was cut off is healed or repeated.
   void resume();
   /// After quiesce(): every volume that was served then, and on which no operation was under way, gives its link to the

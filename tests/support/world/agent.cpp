@@ -324,7 +324,7 @@ task<> Agent::stop_new_work() {
   if (life_->healer) co_await life_->healer->stop();
 }
 
-task<bool> Agent::quiesce() {
+task<result<>> Agent::quiesce() {
   co_await stop_new_work();
   co_return co_await life_->shell->quiesce();
 }

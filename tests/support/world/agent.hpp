@@ -54,7 +54,7 @@ class Agent {
   /// The parts of that, of an agent that lives beside the next one: no command is under way, and nothing is healed.
   task<> stop_new_work();
   /// False: a record is still being written.
-  task<bool> quiesce();
+  task<result<>> quiesce();
   /// The next agent ended before it had the records.
   void resume();
   task<> hand_over_links(volume::Recipient recipient);

@@ -140,8 +140,8 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
       co_await before.agent.stop_new_work();
       break;
     case Do::quiesce: {
-      const bool quiet = co_await before.agent.shell().quiesce();
-      co_return done(quiet);
+      const auto quiet = co_await before.agent.shell().quiesce();
+      co_return done(static_cast<bool>(quiet));
     }
     case Do::hand_over_lock: {
       lock_said = true;
