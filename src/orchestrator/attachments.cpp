@@ -15,14 +15,16 @@ constexpr std::chrono::seconds kSpread{5};
 
 }  // namespace
 
-Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
-                 const std::string& node, const std::string& staged_by) {
+Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const plan::AgentNames& own,
+                 const plan::AgentNames& staged_as) {
   using State = Attachment::State;
-  // The attachment's name is made of the driver's.
-  if (!staged_by.empty() && staged_by != driver)
-    return {State::unknown, "",
-            "driver " + staged_by + " staged the volume, and this agent is driver " + driver + ": set --drivername"};
-  const auto here = attachment ? kube::check_attached(*attachment, driver, node) : result<>(attachment.error().error);
+  // The attachment's name is made of these names.
+  if (const std::string other = plan::other_name(staged_as, own); !other.empty()) {
+    const bool answered = attachment || attachment.error().error.code == errc::not_found;
+    return {State::unknown, "", other, answered};
+  }
+  const auto here =
+      attachment ? kube::check_attached(*attachment, own.driver, own.node) : result<>(attachment.error().error);
   if (here) return {State::here, attachment->uid, ""};
   return {here.error().code == errc::not_found ? State::away : State::unknown, "", here.error().text};
 }
@@ -50,7 +52,7 @@ task<Attachment> Attachments::look(std::string volume_id) {
 Attachment Attachments::judge_of(const std::string& volume_id,
                                  const kube::answer<kube::VolumeAttachment>& found) const {
   const auto status = volumes_ == nullptr ? std::nullopt : volumes_->status(volume_id);
-  return judge(found, config_.driver, config_.node, status ? status->driver : "");
+  return judge(found, own(), status ? plan::AgentNames{status->driver, status->node} : plan::AgentNames());
 }
 
 /// A missing attachment proves nothing if the driver's volumes are never attached. Only a CSIDriver that says so
@@ -67,7 +69,7 @@ task<Attachment> Attachments::judged(std::string volume_id, const kube::answer<k
         .uid = "",
         .why = "the API server shows no node '" + config_.node +
                "', so it may not know this node under that name (--nodeid): " + node.error().error.text,
-        .no_node = node.error().error.code == errc::not_found};
+        .maybe_away = node.error().error.code == errc::not_found};
   const auto has_any = kube::has_attachments(
       co_await (*api_)->get(kube::kDrivers, config_.driver, {clock_.now() + config_.answer_within, &stopping_}));
   if (!has_any)
@@ -148,8 +150,20 @@ void Attachments::start(volume::Volumes& volumes) {
         kSpread);
     all->start();
   }
-  for (const auto& status : volumes.status())
-    if (status.attachment_uid.empty()) note(status.volume_id, Ask::always);
+  std::map<std::string, int> others;
+  for (const auto& status : volumes.status()) {
+    const std::string other = plan::other_name({status.driver, status.node}, own());
+    if (!other.empty()) ++others[other];
+    // A version that does not say a node's name may have staged it.
+    if (other.empty() && (status.attachment_uid.empty() || status.node.empty())) note(status.volume_id, Ask::always);
+  }
+  for (const auto& [why, count] : others)
+    log::error("volumes.under_another_name",
+               {{"volumes", count},
+                {"why", why},
+                {"effect",
+                 "no VolumeAttachment proves that they are this node's: those whose lock is free, or that "
+                 "have none, are not served"}});
 }
 
 void Attachments::note(const volume::Change& change) {
@@ -171,11 +185,11 @@ task<> Attachments::keep_asking(std::string volume_id, Ask why) {
   const Backoff backoff;
   for (std::uint32_t failures = 0; !stopping_.cancelled(); ++failures) {
     const auto status = volumes_->status(volume_id);
-    if (!status) break;
+    if (!status || !plan::other_name({status->driver, status->node}, own()).empty()) break;
     const auto attachment = co_await look(volume_id);
     if (attachment.state == Attachment::State::away || attachment.state == Attachment::State::none) break;
     if (why == Ask::whether_new && attachment.state == Attachment::State::here &&
-        attachment.uid == status->attachment_uid)
+        attachment.uid == status->attachment_uid && !status->node.empty())
       break;
     result<> noted = Error{errc::unavailable, attachment.why};
     if (attachment.state == Attachment::State::here)

@@ -90,7 +90,7 @@ task<result<>> Finder::attempt(std::string volume_id) {
 
   const auto attachment = co_await attachments_.get(volume_id);
   if (!attachment) co_return with_context("its VolumeAttachment", attachment.error().error);
-  const auto proof = judge(attachment, config_.driver, config_.node);
+  const auto proof = judge(attachment, {config_.driver, config_.node});
   if (proof.state != plan::Attachment::State::here) co_return Error{errc::unavailable, proof.why};
   if (attachment->volume.empty())
     co_return Error{errc::failed_precondition, "its VolumeAttachment names no PersistentVolume"};

@@ -112,6 +112,16 @@ Capability with_fstype(Capability capability) {
   return capability;
 }
 
+std::string other_name(const AgentNames& staged_as, const AgentNames& own) {
+  if (!staged_as.driver.empty() && staged_as.driver != own.driver)
+    return "driver " + staged_as.driver + " staged the volume, and this agent is driver " + own.driver +
+           ": set --drivername " + staged_as.driver;
+  if (!staged_as.node.empty() && staged_as.node != own.node)
+    return "the volume was staged on node " + staged_as.node + ", and this agent is node " + own.node +
+           ": set --nodeid " + staged_as.node;
+  return {};
+}
+
 bool is_at(const Record& record, const std::string& path) {
   const auto staged = [&](const Staging& staging) {
     return staging.path == path || staging_target(record.volume_id, staging.path) == path;

@@ -65,6 +65,13 @@ std::optional<Decision> prove_attached_anew(const Situation& view) {
 }
 
 /// An attachment noted while nobody serves the device would prove what nobody saw.
+Decision name_node(const Situation& view) {
+  step::WriteRecord step{*view.record};
+  step.record.node = view.policy.node;
+  step.may_fail = true;  // a full disk keeps the stash from no signature
+  return step;
+}
+
 Decision attach(const Situation& view, const Attached& wish) {
   if (!view.record) return Done{};
   const bool noted = view.record->attachment_uid == wish.uid;
@@ -76,6 +83,8 @@ Decision attach(const Situation& view, const Attached& wish) {
                                                          view.seen.connected && !view.record->failed);
   if (noted) {
     if (!served) return Done{};
+    // It was asked for under that name.
+    if (view.record->node.empty() && !view.policy.node.empty()) return name_node(view);
     if (auto step = sign_stash(view)) return *step;
     return note_signature(view);
   }
@@ -83,6 +92,7 @@ Decision attach(const Situation& view, const Attached& wish) {
   if (auto step = prove_attached_anew(view)) return *step;
   Record record = *view.record;
   record.attachment_uid = wish.uid;
+  record.node = view.policy.node;
   return write(std::move(record));
 }
 

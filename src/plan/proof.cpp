@@ -33,9 +33,9 @@ std::string stamp_text(std::uint64_t nanoseconds) {
 }
 
 /// Whoever deletes the Node of a node that is cut off moves its volumes. So a Node that is not there is no word for
-/// this node, and none against it.
+/// this node, and none against it. The same holds for what was asked for under another name than the volume has.
 bool may_be_away(const Attachment& attachment) {
-  return attachment.state == Attachment::State::away || attachment.no_node;
+  return attachment.state == Attachment::State::away || attachment.maybe_away;
 }
 
 /// An operator override fills in what nobody knows.
@@ -100,8 +100,11 @@ Decision nothing_proves(const Situation& view) {
   if (!override_counts(view))
     return unproven(
         view, why +
-                  ". It is not attached to this node, so --without-proof does not count: give it up with `corbd fail " +
-                  view.id + " --yes-really`");
+                  (attachment.state == Attachment::State::away
+                       ? ". It is not attached to this node, so --without-proof does not count: give it up"
+                       : ". It may not be attached to this node, so --without-proof does not count: correct --nodeid "
+                         "or --drivername if that is wrong, or give it up") +
+                  " with `corbd fail " + view.id + " --yes-really`");
   return unproven(view, why + ". If no other node used it: `corbd heal " + view.id + " --without-proof`");
 }
 

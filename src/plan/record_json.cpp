@@ -113,6 +113,7 @@ json::object to_json(const Record& record, const json::storage_ptr& memory) {
                     {"stagings", std::move(stagings)},
                     {"publishes", std::move(publishes)}},
                    memory);
+  if (!record.node.empty()) out["node"] = record.node;
   if (record.kind != Record().kind) out["kind"] = traits(record.kind).name;
   if (record.cache_lost) out["cache_lost"] = true;
   if (!record.uncached.empty()) out["uncached"] = record.uncached;
@@ -215,6 +216,7 @@ Record record_of(const json::object& from) {
   record.failed = from.contains("failed") && from.at("failed").as_bool();
   record.boot_id = string_at(from, "boot_id");
   record.attachment_uid = string_at(from, "attachment_uid");
+  if (from.contains("node")) record.node = string_at(from, "node");
   if (from.contains("signed_as")) record.signed_as = string_at(from, "signed_as");
   if (from.contains("kind")) record.kind = kind_of(string_at(from, "kind"));
   if (from.contains("kms_id")) record.kms_id = string_at(from, "kms_id");

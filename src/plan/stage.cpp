@@ -141,6 +141,18 @@ std::optional<Decision> bring_up_with_stash(const Situation& view, const Staged&
   return next;
 }
 
+/// Nothing of an earlier stage is left that could be written, so this one counts, under the names that this node has
+/// now.
+std::optional<Step> rename_without_device(const Situation& view) {
+  const AgentNames now{view.policy.driver, view.policy.node};
+  const bool same = other_name({view.record->driver, view.record->node}, now).empty();
+  if (same || !view.seen.devices.empty()) return std::nullopt;
+  Record record = *view.record;
+  record.driver = now.driver;
+  record.node = now.node;
+  return write(std::move(record));
+}
+
 /// The record with that in the place of what it has of the same path.
 Step write_staging(Record record, Staging staging) {
   *std::ranges::find(record.stagings, staging.path, &Staging::path) = std::move(staging);
@@ -168,6 +180,7 @@ Record new_record(const Situation& view, const Staged& wish, const image::Resolv
   Record record;
   record.volume_id = view.id;
   record.driver = view.policy.driver;
+  record.node = view.policy.node;
   record.source = found_at(wish.source, image);
   record.user = wish.credential.user;
   record.key = image.key;
@@ -190,6 +203,7 @@ Decision stage(const Situation& view, const Staged& wish) {
   if (!view.record) return stage_new(view, wish);
   const Record& record = *view.record;
   if (auto refused = refuse_other_image(record, wish)) return *refused;
+  if (auto step = rename_without_device(view)) return *step;
   const Staging* staging = staging_at(record, wish.path);
   if (staging == nullptr) return stage_another(view, wish);
   const Capability& capability = staging->capability;

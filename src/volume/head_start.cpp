@@ -49,11 +49,9 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   for (const auto& record : *records) {
     if (!record.device || !traits(record.kind).served) continue;
     // Its VolumeAttachment would be asked for under a wrong name.
-    if (record.driver != driver_) {
-      log::warning("image.not_preopened",
-                   {{"volume", record.volume_id},
-                    {"error", "driver " + record.driver + " staged it, and this agent is driver " + driver_ +
-                                  ": set --drivername"}});
+    if (const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
+        !other.empty()) {
+      log::warning("image.not_preopened", {{"volume", record.volume_id}, {"error", other}});
       preopening.unopened.push_back(record.volume_id);
       continue;
     }

@@ -12,8 +12,8 @@ namespace corbd::volume {
 
 class HeadStart {
  public:
-  HeadStart(executor control, Clock& clock, const Ports& ports, const VolumeMap& volumes, std::string driver)
-      : control_(std::move(control)), clock_(clock), ports_(ports), volumes_(volumes), driver_(std::move(driver)) {}
+  HeadStart(executor control, Clock& clock, const Ports& ports, const VolumeMap& volumes, const plan::Policy& policy)
+      : control_(std::move(control)), clock_(clock), ports_(ports), volumes_(volumes), policy_(policy) {}
   /// As Shell's.
   task<result<std::vector<std::string>>> preopen(Until until);
   task<> fence_early(Until until);
@@ -36,7 +36,7 @@ class HeadStart {
   Clock& clock_;
   const Ports& ports_;
   const VolumeMap& volumes_;
-  const std::string driver_;
+  const plan::Policy& policy_;
   std::map<std::string, Newer> newer_;  ///< by volume ID
   /// Here, because a dying process ends coroutines in any order.
   std::list<Gate> gates_;

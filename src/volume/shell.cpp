@@ -70,7 +70,7 @@ class Shell::Impl {
                [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); }};
   Stalls stalls_{control_, clock_, ports_, volumes_, gate_};
   Leaving leaving_{control_, clock_, ports_, volumes_, gate_, steps_, usage_};
-  HeadStart head_start_{control_, clock_, ports_, volumes_, config_.policy.driver};
+  HeadStart head_start_{control_, clock_, ports_, volumes_, config_.policy};
   OtherClients other_clients_{ports_, volumes_, health_};
   Pursuit pursuit_{control_, clock_, ports_, config_, volumes_, steps_, health_, stalls_, leaving_};
   /// The last member, so that links and images go first: their ends call back.

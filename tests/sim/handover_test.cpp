@@ -481,10 +481,13 @@ TEST_CASE("an image without exclusive-lock that another agent had within a hando
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
-TEST_CASE("a next agent of another driver opens no volume ahead, and says so") {
+TEST_CASE("a next agent of another driver or node opens no volume ahead, and says so") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
-  scene.world.disk.records.front().driver = "other.csi.ceph.com";
+  if (GENERATE(true, false))
+    scene.world.disk.records.front().driver = "other.csi.ceph.com";
+  else
+    scene.world.disk.records.front().node = "other";
   Gate gate(scene.loop.control(), scene.loop.clock);
   std::vector<std::string> unopened;
   const auto preopen = [](Scene& in, std::vector<std::string>& into) -> task<> {

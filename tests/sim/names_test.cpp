@@ -42,6 +42,42 @@ TEST_CASE("the KMS of an encrypted volume is never asked as the tenant that the 
   CHECK(scene.world.cluster.asked_as == std::set<std::string>{told ? "bank" : ""});
 }
 
+// changes X9
+TEST_CASE("a record names the node on which its volume was staged, and keeps that under an agent of another name") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  CHECK(scene.world.disk.records.front().node == scene.world.name);
+  scene.world.agent.kill();
+  scene.world.disk.records.front().node = "another";
+  scene.world.agent.start();
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  REQUIRE(scene.want(staged()) == errc::ok);
+  CHECK(status_of(scene).node == "another");
+}
+
+TEST_CASE("a volume without a device is staged again under the name that its node has now") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.disk.records.front().node = "another";
+  scene.world.reboot();
+  scene.world.agent.start();
+  REQUIRE(scene.want(staged()) == errc::ok);
+  CHECK(status_of(scene).node == scene.world.name);
+}
+
+TEST_CASE("a record of a version that names no node gets the name of the node whose attachment is seen") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  const bool known = GENERATE(false, true);
+  if (known) REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  scene.world.agent.kill();
+  scene.world.disk.records.front().node.clear();
+  scene.world.agent.start();
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  CHECK(status_of(scene).node == scene.world.name);
+}
+
 TEST_CASE("the names of the claim and of the pods outlive the agent") {
   Scene scene;
   auto wish = staged();

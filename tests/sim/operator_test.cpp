@@ -114,7 +114,7 @@ TEST_CASE("an operator override overrules no other client, no attachment elsewhe
   if (what == 1) scene.image().lock_owner = kOther;
   if (what == 2) told = {State::here, "uid-2", ""};
   if (what == 3 || what == 4) told = kAway;
-  if (what == 6) told.no_node = true;
+  if (what == 6) told.maybe_away = true;
   if (what == 4) scene.world.disk.records.front().attachment_uid.clear();
   if (what == 2 || what == 3 || what == 5) expected = errc::lost;
   scene.start(told, false);

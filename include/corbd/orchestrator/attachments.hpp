@@ -11,15 +11,16 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/kube/informer.hpp"
 #include "corbd/kube/objects.hpp"
+#include "corbd/plan/record.hpp"
 #include "corbd/plan/wish.hpp"
 #include "corbd/volume/volumes.hpp"
 
 namespace corbd::orchestrator {
 
-/// Judges the VolumeAttachment that has the volume's computed name. `staged_by`: the driver that staged the volume;
-/// empty: not known. Pure.
-plan::Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const std::string& driver,
-                       const std::string& node, const std::string& staged_by = {});
+/// Judges the VolumeAttachment that has the volume's computed name. `staged_as`: the names of the agent that staged it.
+/// Pure.
+plan::Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const plan::AgentNames& own,
+                       const plan::AgentNames& staged_as = {});
 
 /// Control thread only; stop() before it is destroyed.
 class Attachments {
@@ -37,12 +38,12 @@ class Attachments {
   /// Asks the server itself, because the state of a watch may be old and proves nothing.
   task<kube::answer<kube::VolumeAttachment>> get(std::string volume_id);
   /// get(), judged. The CSIDriver counts too: if its volumes are never attached, the state is `none`. Without a Node of
-  /// this name, or for a volume that another driver staged, nothing is known.
+  /// this name, or for a volume that was staged under another name of driver or node, nothing is known.
   task<plan::Attachment> look(std::string volume_id);
   /// look(), for a volume that waits for the answer. An attachment that is neither here nor away is watched until
   /// another ask() finds it here or away.
   task<plan::Attachment> ask(std::string volume_id);
-  /// Writes the attachment's UID into the records of staged volumes that lack it ...
+  /// Writes the attachment's UID into the records of staged volumes that lack it, or the node's name, ...
   void start(volume::Volumes& volumes);
   /// ... and into the record of a volume that has just been staged.
   void note(const volume::Change& change);
@@ -56,6 +57,7 @@ class Attachments {
   enum class Ask { always, whether_new };  ///< always: the stash may lack what the record has
   void note(const std::string& volume_id, Ask why);
   task<> keep_asking(std::string volume_id, Ask why);
+  plan::AgentNames own() const { return {config_.driver, config_.node}; }
   std::string name_of(const std::string& volume_id) const;
   void wait_for(const std::string& volume_id);
   void wait_no_more(const std::string& volume_id);

@@ -44,6 +44,7 @@ struct Note {
 struct Record {
   std::string volume_id;
   std::string driver;
+  std::string node;  ///< as the orchestrator names it, of the agent that staged it; empty: that did not say
   Source source;
   std::string user;  ///< of the Ceph key in the volume's key file
   image::Key key;
@@ -90,6 +91,14 @@ struct Record {
 
   bool operator==(const Record&) const = default;
 };
+
+/// Under which a volume's VolumeAttachment is found; empty: not known.
+struct AgentNames {
+  std::string driver, node;
+};
+
+/// Why an agent of the names `own` cannot tell whether the volume stayed here, and the way out. Empty: it can.
+std::string other_name(const AgentNames& staged_as, const AgentNames& own);
 
 /// Whether it is staged or published there. `path`: a staging path, the mount below it, or a target.
 bool is_at(const Record& record, const std::string& path);

@@ -61,9 +61,9 @@ struct Attachment {
     away,     ///< it is not
     none      ///< volumes of this driver are not attached (attachRequired: false): nobody knows
   } state = State::unknown;
-  std::string uid;       ///< here: a new one each time it is attached
-  std::string why;       ///< otherwise
-  bool no_node = false;  ///< unknown: there is none, and no Node of this name. It is away, or --nodeid is wrong
+  std::string uid;          ///< here: a new one each time it is attached
+  std::string why;          ///< otherwise
+  bool maybe_away = false;  ///< unknown: it is away, or was asked for under a wrong name (--nodeid, --drivername)
   bool operator==(const Attachment&) const = default;
 };
 

@@ -49,7 +49,7 @@ struct Status {
   std::vector<std::string> pods;       ///< "namespace/name", as far as kubelet told
   std::vector<PodLimits> io_limits;    ///< of those that have any
   std::string attachment_uid;          ///< Record::attachment_uid
-  std::string driver;                  ///< Record::driver
+  std::string driver, node;            ///< Record::driver, Record::node
 
   bool in_use = false;                       ///< the device is mounted, or another device lies above it
   bool turned_read_only = false;             ///< the filesystem turned read-only by itself

@@ -41,7 +41,10 @@ struct Scene {
   kube::Api api{loop.control(), loop.clock, pool, server.access()};
   orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
   Scripted volumes;
-  Scene() { volumes.all.emplace_back().volume_id = "v"; }
+  Scene() {
+    volumes.all.emplace_back().volume_id = "v";
+    volumes.all.front().node = "node-1";
+  }
   std::string& uid() { return volumes.all.front().attachment_uid; }
   ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
   static task<bool> stopped(Scene& self) {
@@ -109,7 +112,8 @@ TEST_CASE("a volume that may have been elsewhere before its new attachment is no
 }
 
 TEST_CASE(
-    "an attachment that is asked for under another driver's name, or for a node that does not exist, is not known") {
+    "an attachment that is asked for under another driver's or node's name, or for a node that does not exist, is not "
+    "known") {
   Scene scene;
   scene.status = 404;
   scene.volumes.all.front().attachment_uid = "uid-0";
@@ -118,12 +122,36 @@ TEST_CASE(
   CHECK(looked().state == plan::Attachment::State::away);
   scene.volumes.all.front().driver = "driver";
   CHECK(looked().state == plan::Attachment::State::away);
-  const bool other_driver = GENERATE(true, false);
-  if (other_driver) scene.volumes.all.front().driver = "another";
-  if (!other_driver) scene.has_node = false;
+  const int what = GENERATE(range(0, 3));
+  if (what == 0) scene.volumes.all.front().driver = "another";
+  if (what == 1) scene.has_node = false;
+  if (what == 2) scene.volumes.all.front().node = "node-2";
   CHECK(looked().state == plan::Attachment::State::unknown);
-  CHECK_THAT(looked().why, ContainsSubstring(other_driver ? "--drivername" : "--nodeid"));
-  CHECK(looked().no_node == !other_driver);
+  CHECK_THAT(looked().why, ContainsSubstring(what == 0 ? "--drivername" : "--nodeid"));
+  CHECK(looked().maybe_away);
+}
+
+// changes X9
+TEST_CASE("a volume that was staged under another node's name is neither here nor away, and no attachment is noted") {
+  Scene scene;
+  scene.volumes.all.front().node = "node-2";
+  scene.attachments.start(scene.volumes);
+  const auto found = test::Started<plan::Attachment>(scene.loop.io, scene.attachments.look("v")).get();
+  CHECK(found.state == plan::Attachment::State::unknown);
+  CHECK(found.maybe_away);
+  CHECK_THAT(found.why, ContainsSubstring("set --nodeid node-2"));
+  scene.attachments.note_again("v");
+  scene.loop.io.poll();
+  CHECK(scene.loop.clock.next() == time_point::max());
+  CHECK(scene.volumes.wishes.empty());
+}
+
+TEST_CASE("a volume that a version staged which names no node learns the node's name once its attachment is seen") {
+  Scene scene;
+  scene.uid() = "uid-1";
+  scene.volumes.all.front().node.clear();
+  scene.attachments.start(scene.volumes);
+  CHECK(scene.comes([&] { return scene.volumes.wishes.size() == 1; }));
 }
 
 TEST_CASE("an API server that fails is asked again, and one that knows no attachment is not") {

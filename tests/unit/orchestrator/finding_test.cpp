@@ -32,7 +32,7 @@ kube::VolumeAttachment attachment(const std::string& text) {
   return kube::volume_attachment_of(boost::json::parse(text).as_object());
 }
 Attachment judged(const std::string& text) {
-  return orchestrator::judge(attachment(text), "rbd.csi.ceph.com", "node-1");
+  return orchestrator::judge(attachment(text), {"rbd.csi.ceph.com", "node-1"});
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ TEST_CASE("only a VolumeAttachment that is attached and stays so says that a vol
 TEST_CASE("a missing VolumeAttachment means that the volume is not here, and a silent API server means nothing") {
   const auto judged = [](errc code) {
     return orchestrator::judge(kube::ApiError{kube::ApiError::Kind::other, {code, "why"}, std::nullopt},
-                               "rbd.csi.ceph.com", "node-1");
+                               {"rbd.csi.ceph.com", "node-1"});
   };
   CHECK(judged(errc::not_found).state == State::away);
   CHECK(judged(errc::unavailable).state == State::unknown);

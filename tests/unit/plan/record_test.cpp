@@ -74,6 +74,9 @@ TEST_CASE("a record keeps the limits of a pod, and has no field for them if ther
 TEST_CASE("a record keeps the names of the claim and the pods, and has no fields for them if they are unknown") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("claim") == std::string::npos);
+  CHECK(plan::encode(record).find("\"node\":") == std::string::npos);
+  record.node = "node-1";
+  CHECK(plan::decode(plan::encode(record))->node == "node-1");
   CHECK(plan::encode(record).find("pod\"") == std::string::npos);
   record.claim = {"data", "shop", "pvc-1"};
   record.publishes.front().pod = "shop/db-0";

@@ -38,6 +38,7 @@ Staged staged_wish() {
 Record some_record(Phase phase) {
   Record record;
   record.volume_id = kId;
+  record.node = kPolicy.node;
   record.source = staged_wish().source;
   record.boot_id = "boot";
   record.exclusive_lock = true;
