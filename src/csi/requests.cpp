@@ -314,6 +314,7 @@ result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, c
   const std::map<std::string, std::string> attributes(request.volume_context().begin(), request.volume_context().end());
   wish.pod = cephcsi::pod_of(attributes);
   wish.pod_uid = cephcsi::pod_uid_of(attributes);
+  wish.claim = cephcsi::pvc_of(attributes);
   wish.capability = std::move(*capability);
   return plan::Wish(std::move(wish));
 }

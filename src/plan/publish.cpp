@@ -6,6 +6,7 @@
 #include "fscrypt.hpp"
 #include "krbd.hpp"
 #include "paths.hpp"
+#include "stage.hpp"
 
 namespace corbd::plan {
 namespace {
@@ -112,6 +113,7 @@ Decision publish(const Situation& view, const Published& wish) {
     return refuse(errc::failed_precondition, "volume " + view.id + " is staged at " + wish.path +
                                                  ", and this request differs: " + other +
                                                  ": publish it as it is staged");
+  if (auto step = note_claim(view, wish.claim)) return *step;
   return known == publishes.end() ? begin_publish(view, wish, *staging, wanted)
                                   : finish_publish(view, wish, *staging, *known);
 }

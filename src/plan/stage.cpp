@@ -199,6 +199,14 @@ Record new_record(const Situation& view, const Staged& wish, const image::Resolv
   return record;
 }
 
+std::optional<Step> note_claim(const Situation& view, const PvcRef& claim) {
+  if (claim.empty() || claim == view.record->claim) return std::nullopt;
+  step::WriteRecord step{*view.record};
+  step.record.claim = claim;
+  step.may_fail = true;  // names for people
+  return step;
+}
+
 Decision stage(const Situation& view, const Staged& wish) {
   if (!view.record) return stage_new(view, wish);
   const Record& record = *view.record;
@@ -212,6 +220,7 @@ Decision stage(const Situation& view, const Staged& wish) {
     return refuse(errc::already_exists, "volume " + view.id + " is staged at " + wish.path +
                                             ", and this request differs: " + other +
                                             ": end its pods on this node, so that it is unstaged first");
+  if (auto step = note_claim(view, wish.claim)) return *step;
   if (record.failed) return given_up(view);
   const std::string target = staging_target(view.id, wish.path);
   if (!mounted_at(view, target) && capability != wanted)

@@ -5,6 +5,9 @@
 
 namespace corbd::plan {
 
+/// A PersistentVolume may be made again under its handle while it is staged. Nothing: the record has these names.
+std::optional<Step> note_claim(const Situation& view, const PvcRef& claim);
+
 Decision stage(const Situation& view, const Staged& wish);
 
 /// The first record of a volume, without its kind, device and paths.

@@ -42,6 +42,34 @@ TEST_CASE("the KMS of an encrypted volume is never asked as the tenant that the 
   CHECK(scene.world.cluster.asked_as == std::set<std::string>{told ? "bank" : ""});
 }
 
+// changes X10
+TEST_CASE("a volume that is staged or published again has the names of the claim that was told last") {
+  Scene scene;
+  auto wish = staged();
+  wish.claim = {"data", "shop", "pvc-1"};
+  REQUIRE(scene.want(wish) == errc::ok);
+  wish.claim = {"copy", "office", "pvc-2"};
+  if (GENERATE(true, false)) {
+    REQUIRE(scene.want(wish) == errc::ok);
+  } else {
+    auto publish = published(wish, "/t");
+    publish.claim = wish.claim;
+    REQUIRE(scene.want(publish) == errc::ok);
+  }
+  CHECK(status_of(scene).pvc == "copy");
+  CHECK(status_of(scene).pvc_namespace == "office");
+  CHECK(status_of(scene).pv == "pvc-2");
+}
+
+TEST_CASE("a repeated stage that tells no claim keeps the names that were told") {
+  Scene scene;
+  auto wish = staged();
+  wish.claim = {"data", "shop", "pvc-1"};
+  REQUIRE(scene.want(wish) == errc::ok);
+  REQUIRE(scene.want(staged()) == errc::ok);
+  CHECK(status_of(scene).pvc == "data");
+}
+
 // changes X9
 TEST_CASE("a record names the node on which its volume was staged, and keeps that under an agent of another name") {
   Scene scene;

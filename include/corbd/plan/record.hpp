@@ -84,7 +84,7 @@ struct Record {
   /// A try acted on one (`on_word` on disk) and did not serve the device: what the lock shows rests on that override,
   /// and proves nothing to a later try.
   bool operator_override = false;
-  PvcRef claim;             ///< for people: as it was told when the volume was staged first
+  PvcRef claim;             ///< for people: as the last stage or publish told it
   IoLimits io_limits = {};  ///< the image's, of a volume of the kernel's client: as they were when it was mapped
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;

@@ -102,6 +102,7 @@ struct Published {
   std::optional<bool> read_only_otherwise = std::nullopt;  ///< as Staged's
   std::string pod = {};                                    ///< "namespace/name"; empty: not known
   std::string pod_uid = {};                                ///< empty: not known, so its I/O is not limited
+  PvcRef claim = {};                                       ///< as the attributes say
   bool operator==(const Published&) const = default;
 };
 struct Unpublished {

@@ -16,7 +16,7 @@ TEST_CASE("the volume ID in a static volume's stage request is the image's name"
   CHECK(staged.credential.key.reveal() == "AQCanary==");
 }
 
-TEST_CASE("a stage takes the PersistentVolumeClaim from the attributes, and a publish takes the pod from them") {
+TEST_CASE("a stage takes the PersistentVolumeClaim from the attributes, and a publish takes the pod too") {
   auto request = stage_request();
   auto& attributes = *request.mutable_volume_context();
   attributes["csi.storage.k8s.io/pvc/name"] = "data";
@@ -32,10 +32,12 @@ TEST_CASE("a stage takes the PersistentVolumeClaim from the attributes, and a pu
   (*publish.mutable_volume_context())["csi.storage.k8s.io/pod.name"] = "db-0";
   (*publish.mutable_volume_context())["csi.storage.k8s.io/pod.namespace"] = "shop";
   (*publish.mutable_volume_context())["csi.storage.k8s.io/pod.uid"] = "0a1b-2c3d";
+  (*publish.mutable_volume_context())["csi.storage.k8s.io/pvc/name"] = "copy";
   const auto published = corbd::csi::wish_of(publish, {});
   REQUIRE(published);
   CHECK(std::get<plan::Published>(*published).pod == "shop/db-0");
   CHECK(std::get<plan::Published>(*published).pod_uid == "0a1b-2c3d");
+  CHECK(std::get<plan::Published>(*published).claim.name == "copy");
 }
 
 TEST_CASE("a dynamic volume's cluster and pool come from its handle, and its journalPool and imageName are hints") {
