@@ -118,6 +118,9 @@ class Clusters final : public image::Clusters {
   task<result<>> inherit(image::Access access, std::string address, Until until) override;
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
   task<result<>> may_write(image::Access access, image::Key key, Until until) override;
+  std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const override {
+    return connections_->fsid_of(monitors);
+  }
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override;
   task<result<image::ImageUsers>> users(image::Access access, std::int64_t pool_id, std::string ns,

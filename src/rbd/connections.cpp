@@ -110,6 +110,12 @@ std::optional<std::string> Connections::cannot_fence(const image::Access& access
   return std::nullopt;
 }
 
+std::optional<std::string> Connections::fsid_of(const std::vector<std::string>& monitors) const {
+  const auto place = fsids_.find(monitors);
+  if (place == fsids_.end()) return std::nullopt;
+  return place->second;
+}
+
 void Connections::retire(const image::Access& access) {
   for (auto& group : groups_) {
     if (group->access != access) continue;
@@ -192,6 +198,7 @@ task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
   auto made = co_await group->threads->cluster.call_to_end(gate_, std::move(job),
                                                            "connecting to " + cluster_text(group->access));
   if (!made) co_return made.error();
+  fsids_.insert_or_assign(group->access.monitors, made->fsid);
   const auto connection = std::make_shared<Connection>();
   connection->cluster = made->cluster;
   connection->fsid = made->fsid;

@@ -159,6 +159,8 @@ class Connections {
   task<result<>> shutdown(Until until, Until users);
   /// image::Clusters::cannot_fence.
   std::optional<std::string> cannot_fence(const image::Access& access) const;
+  /// image::Clusters::fsid_of.
+  std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const;
   /// image::Clusters::retire.
   void retire(const image::Access& access);
   /// The cluster answered it that it has not the right. Rights are those of the time when a client connected: whoever
@@ -229,6 +231,7 @@ class Connections {
   std::optional<Error> unreadable_;  ///< of the incarnation files: we do not know whom to fence
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::shared_ptr<Group>> groups_;
+  std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, as of the last connection
   Clock::TimerId idle_timer_ = 0;
   std::set<std::string> ending_;  ///< clients that may have written, serve no more and are not shut yet, by uuid
   std::vector<ShortEntry> short_entries_;

@@ -57,6 +57,12 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
     }
     auto key = co_await ports_.records.load_key(record);
     const Credential credential{record.user, key ? std::move(*key) : Secret()};
+    if (key) {
+      const auto identified = co_await identify_cluster(ports_, record, credential, until);
+      if (!identified)
+        log::info("cluster.not_connected_ahead",
+                  {{"cluster", record.source.cluster_id}, {"error", identified.error().text}});
+    }
     const auto access = key ? access_of(ports_, record, credential) : result<image::Access>(key.error());
     if (!access) {
       preopening.unopened.push_back(record.volume_id);

@@ -22,7 +22,7 @@ bool is_gone(const Volume& volume, const Error& error) {
 }  // namespace
 
 task<result<>> ImageSteps::fence(Volume& volume) {
-  auto to = access(volume);
+  auto to = co_await find_access(volume);
   if (!to) co_return to.error();
   auto fenced = co_await ports_.clusters.fence_dead(*to, deadline());
   if (!fenced && fenced.error().code == errc::node_fenced) {
@@ -97,7 +97,7 @@ task<result<>> ImageSteps::look(Volume& volume, Fact fact) {
 }
 
 task<result<>> ImageSteps::look_at_header(Volume& volume) {
-  auto to = access(volume);
+  auto to = co_await find_access(volume);
   if (!to) co_return to.error();
   auto found = co_await ports_.clusters.header(*to, volume.record->key, deadline());
   if (!found && !is_gone(volume, found.error())) co_return found.error();
@@ -119,7 +119,7 @@ task<result<>> ImageSteps::look_at_ownership(Volume& volume) {
 }
 
 task<result<>> ImageSteps::open(Volume& volume) {
-  auto to = access(volume);
+  auto to = co_await find_access(volume);
   if (!to) co_return to.error();
   image::OpenOptions options;
   options.read_only = volume.record->read_only || !traits(volume.record->kind).served;

@@ -36,6 +36,7 @@ task<result<std::string>> KrbdSteps::map_options(const Volume& volume) {
 
 task<result<>> KrbdSteps::map(Volume& volume) {
   const Source& source = volume.record->source;
+  if (auto to = co_await find_access(volume); !to) co_return to.error();
   const auto found = cluster_of(ports_, *volume.record);
   if (!found) co_return found.error();
   const Cluster* const cluster = &found->cluster;

@@ -1,31 +1,78 @@
 #include "step_tools.hpp"
 
+#include <algorithm>
+
 #include "corbd/cephcsi/affinity.hpp"
 #include "corbd/cephcsi/io_limits.hpp"
 #include "corbd/core/log.hpp"
 
 namespace corbd::volume {
 
-result<NamedCluster> cluster_of(const Ports& ports, const Record& record) {
+namespace {
+
+/// Those that config.json has: its own or, if that is gone, all that cluster-mapping.json maps it to.
+result<std::vector<NamedCluster>> clusters_of(const Ports& ports, const Record& record) {
   const std::string& own = record.source.cluster_id;
   auto found = ports.directory.find(own);
-  if (found) return NamedCluster{own, std::move(*found)};
+  if (found) return std::vector{NamedCluster{own, std::move(*found)}};
   if (found.error().code != errc::not_found) return found.error();
   const auto mapped = ports.directory.mirrors_of(own);
   Error missing = found.error();
   if (!mapped) missing.text += "; " + mapped.error().text;
+  std::vector<NamedCluster> all;
   for (const auto& other : mapped ? *mapped : std::vector<std::string>()) {
-    if (auto cluster = ports.directory.find(other)) return NamedCluster{other, std::move(*cluster)};
+    if (auto cluster = ports.directory.find(other)) all.push_back({other, std::move(*cluster)});
     missing.text += "; nor is cluster " + other + " there, to which cluster-mapping.json maps it";
   }
-  return missing;
+  if (all.empty()) return missing;
+  return all;
+}
+
+bool is_own(const Ports& ports, const Record& record, const NamedCluster& one) {
+  return ports.clusters.fsid_of(one.cluster.monitors) == record.key.fsid;
+}
+
+image::Access access_at(const Record& record, const Credential& as, const NamedCluster& at) {
+  return {at.id, at.cluster.monitors, as.user, as.key,
+          cephcsi::with_policy(record.source.serving.config, at.cluster.reads)};
+}
+
+}  // namespace
+
+result<NamedCluster> cluster_of(const Ports& ports, const Record& record) {
+  const auto all = clusters_of(ports, record);
+  if (!all) return all.error();
+  const auto own = std::ranges::find_if(*all, [&](const auto& one) { return is_own(ports, record, one); });
+  return own == all->end() ? all->front() : *own;
+}
+
+task<result<>> identify_cluster(const Ports& ports, Record record, Credential as, Until until) {
+  const auto all = clusters_of(ports, record);
+  const auto own = [&](const auto& one) { return is_own(ports, record, one); };
+  if (!all || all->size() < 2 || std::ranges::any_of(*all, own)) co_return result<>();
+  Error none{errc::failed_precondition, "cluster " + record.source.cluster_id +
+                                            " is not in config.json, and none that cluster-mapping.json maps it to has "
+                                            "the volume's fsid " +
+                                            record.key.fsid};
+  for (const auto& one : *all) {
+    const auto to = access_at(record, as, one);
+    const auto connected = co_await ports.clusters.prepare(to, 1, until);
+    if (own(one)) co_return result<>();
+    ports.clusters.retire(to);
+    // A cluster that refuses the user may still be the volume's, whose Secret then has a newer key.
+    if (!connected && (is_refusal(connected.error()) || none.code == errc::failed_precondition))
+      none.code = connected.error().code;
+    none.text +=
+        "; cluster " + one.id + ": " +
+        (connected ? "fsid " + ports.clusters.fsid_of(to.monitors).value_or("unknown") : connected.error().text);
+  }
+  co_return none;
 }
 
 result<image::Access> access_of(const Ports& ports, const Record& record, const Credential& as) {
   const auto found = cluster_of(ports, record);
   if (!found) return found.error();
-  return image::Access{found->id, found->cluster.monitors, as.user, as.key,
-                       cephcsi::with_policy(record.source.serving.config, found->cluster.reads)};
+  return access_at(record, as, *found);
 }
 
 kms::KeyRequest key_request(const Volume& volume, const std::string& kms_id, const Wish& wish) {
@@ -38,6 +85,12 @@ kms::KeyRequest key_request(const Volume& volume, const std::string& kms_id, con
   if (const auto* staged = std::get_if<Staged>(&wish)) take(*staged);
   if (const auto* rekeyed = std::get_if<Rekeyed>(&wish)) take(*rekeyed);
   return request;
+}
+
+task<result<image::Access>> StepTools::find_access(const Volume& volume) const {
+  const auto identified = co_await identify_cluster(ports_, *volume.record, volume.credentials.asks_with(), deadline());
+  if (!identified) co_return identified.error();
+  co_return access(volume);
 }
 
 Error lacks_passphrase(const std::string& volume_id) {

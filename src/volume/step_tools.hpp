@@ -21,6 +21,8 @@ class StepTools {
 
  protected:
   result<image::Access> access(const Volume& volume) const;
+  /// The same. Where it may be one of several clusters, the volume's own is looked for first.
+  task<result<image::Access>> find_access(const Volume& volume) const;
   /// Whose helpers work on the volume: its cluster's, so that a hang takes no helper from other clusters.
   HelperOwner owner(const Volume& volume) const;
   result<device::Seen> device_of(const Volume& volume) const;

@@ -122,12 +122,15 @@ result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports
 host::MountTable mounts_now(const Ports& ports);
 
 /// The volume's cluster, and the name under which config.json has it: its own or, if that is gone, one that
-/// cluster-mapping.json maps it to. Whether it is the same cluster, its fsid tells at the next look.
+/// cluster-mapping.json maps it to. Of several, the one that a connection showed to have its fsid, or else the first.
+/// Whether it is the same cluster, its fsid tells at the next look.
 struct NamedCluster {
   std::string id;
   Cluster cluster;
 };
 result<NamedCluster> cluster_of(const Ports& ports, const Record& record);
+/// Connects to those that it may be, in their order, until one has the volume's fsid. An error names them all.
+task<result<>> identify_cluster(const Ports& ports, Record record, Credential as, Until until);
 /// How to reach it.
 result<image::Access> access_of(const Ports& ports, const Record& record, const Credential& as);
 

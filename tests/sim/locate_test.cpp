@@ -149,6 +149,34 @@ TEST_CASE("a volume whose clusterID is gone from config.json is served by the na
   CHECK(scene.want(plan::Unstaged{dynamic().path}, kHandle) == errc::ok);
 }
 
+// changes X6
+TEST_CASE("of several clusters that a lost clusterID is mapped to, the one with the volume's fsid serves it") {
+  Located scene;
+  REQUIRE(scene.stage() == errc::ok);
+  scene.world.agent.kill();
+  scene.world.disk.clusters = {"renamed"};
+  scene.world.disk.strangers = {"other"};
+  scene.world.disk.mapped = {{"other", 1}, {"renamed", 1}};
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}, kHandle) == errc::ok);
+  CHECK(scene.world.kernel.devices.front().alive);
+}
+
+TEST_CASE("the error names every cluster that a lost clusterID is mapped to, and why each is not the volume's") {
+  Located scene;
+  REQUIRE(scene.stage() == errc::ok);
+  scene.world.agent.kill();
+  scene.world.disk.clusters.clear();
+  scene.world.disk.strangers = {"other", "third"};
+  scene.world.disk.mapped = {{"other", 1}, {"third", 1}};
+  scene.world.agent.start();
+  const auto healed = scene.world.agent.want(kHandle, plan::Wish(plan::Healed{}));
+  REQUIRE_FALSE(healed);
+  CHECK_THAT(healed.error().text, ContainsSubstring("cluster lab is not in config.json") &&
+                                      ContainsSubstring("cluster other: cluster other knows no user") &&
+                                      ContainsSubstring("cluster third: cluster third knows no user"));
+}
+
 TEST_CASE("a static volume is looked for in the cluster that its own is mapped to, if that is configured") {
   Scene scene;
   scene.world.disk.mapped = {{"gone", -1}, {"site-b", -1}};

@@ -148,6 +148,10 @@ class Clusters {
   /// Whether the user may change that image's header, as whoever serves it for writing does. It changes nothing.
   /// permission_denied: it may not.
   virtual task<result<>> may_write(Access, Key, Until) { co_return result<>(); }
+  /// Of the cluster that had these monitors when it was connected to last. Nothing: it never was.
+  virtual std::optional<std::string> fsid_of(const std::vector<std::string>& /*monitors*/) const {
+    return std::nullopt;
+  }
   /// Opens by identity. `pool`-id, namespace and image id come from the key. not_found when that very image is gone.
   /// unsafe_config when the effective configuration would acknowledge writes before they are stored, or another
   /// client's persistent cache has writes that are not stored. failed_precondition for the mirror of another cluster's

@@ -10,13 +10,16 @@ namespace {
 
 // As the real devices do.
 constexpr std::chrono::seconds kInheritedFor{60};
+/// The monitor of a cluster that is none of ours.
+constexpr const char* kStranger = "10.0.0.8";
 
 class ClusterDirectory final : public volume::ClusterDirectory {
  public:
   explicit ClusterDirectory(World& world) : disk_(world.disk) {}
   result<volume::Cluster> find(const std::string& id) const override {
-    if (!disk_.clusters.contains(id)) return Error{errc::not_found, "no cluster " + id};
-    volume::Cluster cluster{{"10.0.0.9"}, "", disk_.reads};
+    const bool stranger = disk_.strangers.contains(id);
+    if (!stranger && !disk_.clusters.contains(id)) return Error{errc::not_found, "no cluster " + id};
+    volume::Cluster cluster{{stranger ? kStranger : "10.0.0.9"}, "", disk_.reads};
     if (!disk_.reads_unknown.empty()) cluster.reads = {};
     cluster.reads_unknown = disk_.reads_unknown;
     return cluster;
@@ -392,6 +395,8 @@ result<> Agent::admits(const std::string& client, const image::Access& access) c
 }
 
 result<> Agent::admits_to_monitors(const image::Access& access) const {
+  if (access.monitors == std::vector<std::string>{kStranger})
+    return Error{errc::unauthenticated, "cluster " + access.cluster_id + " knows no user " + access.user};
   return world_.cluster.knows(access.user, access.key);
 }
 

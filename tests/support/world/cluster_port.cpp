@@ -148,8 +148,14 @@ class Clusters final : public image::Clusters {
     co_return std::move(*opened);
   }
 
+  std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const override {
+    return connected_.contains(monitors) ? std::optional<std::string>("fsid") : std::nullopt;
+  }
+
   task<result<>> prepare(image::Access access, std::size_t, Until) override {
-    co_return world_.agent.admits(world_.agent.connection(), access);
+    auto admitted = world_.agent.admits(world_.agent.connection(), access);
+    if (admitted) connected_.insert(access.monitors);
+    co_return admitted;
   }
   task<> record_prepared(Until) override {
     if (const std::string by = world_.agent.connection(); !by.empty()) static_cast<void>(world_.agent.record(by));
@@ -245,6 +251,7 @@ class Clusters final : public image::Clusters {
     for (const auto& [name, value] : access.config) world_.cluster.options_asked.insert(name + "=" + value);
   }
   World& world_;
+  std::set<std::vector<std::string>> connected_;  ///< to the one cluster that there is, by its monitors
 };
 
 }  // namespace
