@@ -17,7 +17,8 @@ handover::Side handover_side(const Options& options) {
           options.keeper,
           true,
           options.nodeid,
-          options.drivername};
+          options.drivername,
+          options.accept_refused};
 }
 
 rbd::Config cluster_config(const Options& options, const std::string& boot_id, bool beside) {

@@ -22,6 +22,8 @@ using lifecycle::Do;
 constexpr std::chrono::milliseconds kAskSystem{500};
 // While it serves on although it was told to end: the node may shut down later.
 constexpr std::chrono::seconds kAskSystemAgain{5};
+// The next agent waits for two and a half minutes, of which its own preparation counts none.
+constexpr std::chrono::seconds kLooksWithin{30};
 
 }  // namespace
 
@@ -100,7 +102,7 @@ task<result<lifecycle::Event>> Runner::serve(lifecycle::Action action) {
       refuse_next();
       break;
     case Do::announce:
-      done = co_await announce(action.within);
+      done = co_await announce(action);
       break;
     default:
       done = Error{errc::internal, "no action of an agent that serves"};
@@ -140,29 +142,42 @@ task<result<>> Runner::call_reserve() {
 
 task<lifecycle::Event> Runner::ask_next(duration within) {
   const bool ready = co_await parts_.giver.next_answers(within);
-  co_return lifecycle::Answered{ready, parts_.shell.answering(parts_.giver.unopened_images()).size()};
+  unopened_ = parts_.shell.answering(parts_.giver.unopened_images());
+  const auto here = co_await parts_.shell.not_again(unopened_, {clock_.now() + kLooksWithin});
+  refused_here_ = here.size();
+  first_refused_ = here.empty() ? "" : here.begin()->first + ": " + here.begin()->second;
+  co_return lifecycle::Answered{ready && parts_.giver.has_next(), unopened_.size(), refused_here_,
+                                parts_.giver.next_accepts_refused()};
 }
 
 /// What this agent could not open again either is no reason to keep it for ever. Whoever reads this decides.
 void Runner::refuse_next() {
-  const auto lost = parts_.shell.answering(parts_.giver.unopened_images());
-  const auto refused_here = std::ranges::count_if(lost, [this](const std::string& id) {
-    const auto status = parts_.shell.status(id);
-    return status && !status->refused_again.empty();
-  });
+  const bool all = refused_here_ == unopened_.size();
   log::error("handover.images_not_opened",
              {{"why", "the next agent cannot open the images of volumes that this one serves"},
-              {"volumes", lost.size()},
-              {"first", lost.empty() ? "" : lost.front()},
-              {"this_agent_could_not_again", refused_here},
-              {"hint",
-               "the next agent's log has the reasons: image.not_preopened, cluster.not_connected_ahead. To go on "
-               "without these volumes, end this agent: their I/O then waits until the reason is gone"}});
+              {"volumes", unopened_.size()},
+              {"first", unopened_.empty() ? "" : unopened_.front()},
+              {"this_agent_could_not_again", refused_here_},
+              {"first_of_those", first_refused_},
+              {"hint", std::string("the next agent's log has the reasons: image.not_preopened, "
+                                   "cluster.not_connected_ahead. ") +
+                           (all ? "They are not the next agent's fault: this one could not open any of these volumes "
+                                  "again either. To hand over without them, give the next agent --accept-refused: "
+                                  "their I/O then waits until the reason is gone"
+                                : "This agent could still open the others again, so it serves on")}});
   parts_.giver.leave();
 }
 
-task<result<>> Runner::announce(duration within) {
-  const bool begins = co_await parts_.giver.begins(within);
+task<result<>> Runner::announce(lifecycle::Action action) {
+  if (action.say)
+    log::warning("handover.accepts_refused",
+                 {{"volumes", unopened_.size()},
+                  {"first", first_refused_},
+                  {"why",
+                   "neither the next agent nor this one could open their images again, and --accept-refused "
+                   "lets the next one take over"},
+                  {"effect", "their I/O waits until the reason is gone"}});
+  const bool begins = co_await parts_.giver.begins(action.within);
   if (!begins) co_return Error{errc::unavailable, "the next agent does not answer"};
   log::info("agent.hands_over");
   co_return result<>();

@@ -52,7 +52,7 @@ class Runner {
   task<result<>> call_reserve();
   task<lifecycle::Event> ask_next(duration within);
   void refuse_next();
-  task<result<>> announce(duration within);
+  task<result<>> announce(lifecycle::Action action);
   task<> see_users_out();
   void listen_to_signals();
   void hear_signal();
@@ -71,7 +71,10 @@ class Runner {
   CancelScope hurry_;             ///< cancelled by a second signal
   std::unique_ptr<Event> woken_;  ///< by a signal, or by a next agent
   bool listens_ = false;
-  Error error_;  ///< the last
+  std::vector<std::string> unopened_;  ///< volumes that are served here, and that the last next agent could not open
+  std::size_t refused_here_ = 0;       ///< of them, those that this agent could not open again either
+  std::string first_refused_;          ///< the first of those, and why
+  Error error_;                        ///< the last
   int exit_code_ = 0;
 };
 

@@ -69,6 +69,9 @@ constexpr auto kTable = std::to_array<Flag>({
     {"handover", Kind::boolean, &Run::handover,
      "If an agent already serves with the same --runtime-dir, take its devices over without a break; that agent then "
      "ends"},
+    {"accept-refused", Kind::boolean, &Run::accept_refused,
+     "With --handover: take over although this agent cannot open volumes that the present one serves, if the present "
+     "one could not open them again either. Their I/O then waits until the reason is gone"},
     {"pod", Kind::text, &Run::pod,
      "UID of the pod that this agent is in. With --handover: an agent that has given its devices away does not end, "
      "but "

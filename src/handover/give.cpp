@@ -105,6 +105,7 @@ task<> Giver::meet(Fd caller) {
   next_has_ended_ = false;
   next_is_kept_ = side->kept;
   next_listens_ = side->listens;
+  next_accepts_refused_ = side->accepts_refused;
   gate_.spawn(hear_next(met));
   // It may have ended already.
   if (next_ == met) asked_();

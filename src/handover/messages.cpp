@@ -95,6 +95,7 @@ std::string pack(const Hello& hello) {
   if (hello.side.listens) object["listeners"] = true;
   if (!hello.side.node.empty()) object["node"] = hello.side.node;
   if (!hello.side.driver.empty()) object["driver"] = hello.side.driver;
+  if (hello.side.accepts_refused) object["accepts_refused"] = true;
   return json::serialize(object);
 }
 
@@ -108,7 +109,7 @@ result<Hello> unpack_hello(std::string_view message) {
   return Hello{static_cast<int>(std::clamp<std::int64_t>(*protocol, 0, most)),
                {text_of(*object, "version"), static_cast<int>(std::clamp<std::int64_t>(*records, 0, most)),
                 text_of(*object, "state"), object->contains("keeper"), object->contains("listeners"),
-                text_of(*object, "node"), text_of(*object, "driver")}};
+                text_of(*object, "node"), text_of(*object, "driver"), object->contains("accepts_refused")}};
 }
 
 std::optional<std::string> refusal(const Hello& next, const Side& own) {

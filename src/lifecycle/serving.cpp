@@ -67,13 +67,16 @@ Transition serve_done(State state, errc code) {
   }
 }
 
-/// What this agent serves the next one must be able to serve too: it may have another configuration.
+/// What this agent serves the next one must be able to serve too: it may have another configuration. A volume is better
+/// off here as long as this agent lives, so only an operator lets one go that neither could serve again.
 Transition next_answered(State state, const Answered& answered) {
   if (state.phase == Phase::handing_over)
     return hand_over_done(std::move(state), answered.ready ? errc::ok : errc::unavailable);
   if (!answered.ready) return serve_on(std::move(state));
-  if (answered.lost > 0) return to(std::move(state), {.what = Do::refuse_next});
-  return to(std::move(state), {.what = Do::announce, .within = kNextAnswersWithin});
+  const bool all_lost_here_too = answered.lost == answered.lost_here_too;
+  if (answered.lost > 0 && !(answered.accepts && all_lost_here_too))
+    return to(std::move(state), {.what = Do::refuse_next});
+  return to(std::move(state), {.what = Do::announce, .within = kNextAnswersWithin, .say = answered.lost > 0});
 }
 
 }  // namespace corbd::lifecycle

@@ -118,6 +118,7 @@ class Clusters final : public image::Clusters {
   task<result<>> inherit(image::Access access, std::string address, Until until) override;
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override;
   task<result<>> may_write(image::Access access, image::Key key, Until until) override;
+  task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes, Until until) override;
   std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const override {
     return connections_->fsid_of(monitors);
   }
@@ -280,6 +281,16 @@ task<result<>> Clusters::may_write(image::Access access, image::Key key, Until u
   auto job = [held = lease->connection(), key] { return try_header_write(*held, key); };
   auto may = co_await (*lease)->group->threads->images.call(connections_->gate(), std::move(job), until, doing);
   co_return noted(*connections_, lease->connection(), std::move(may));
+}
+
+task<result<>> Clusters::may_serve_anew(image::Access access, image::Key key, bool writes, Until until) {
+  Promise<void> promise(connections_->control(), connections_->clock());
+  const auto future = promise.future();
+  const std::string what = "a new client of user " + access.user + " to look at image " + key.text();
+  auto work = connections_->may_serve_anew(std::move(access), std::move(key), writes);
+  if (!connections_->gate().spawn(await_and_tell(std::move(work), promise)))
+    co_return Error{errc::cancelled, what + ": the agent is leaving"};
+  co_return co_await future.get(until, what);
 }
 
 task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access, image::Key key,

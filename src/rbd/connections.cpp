@@ -5,7 +5,9 @@
 #include <boost/asio/post.hpp>
 
 #include "corbd/core/log.hpp"
+#include "header.hpp"
 #include "lock_watch.hpp"
+#include "locks.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -114,6 +116,25 @@ std::optional<std::string> Connections::fsid_of(const std::vector<std::string>& 
   const auto place = fsids_.find(monitors);
   if (place == fsids_.end()) return std::nullopt;
   return place->second;
+}
+
+/// The client opens no image and leaves nothing behind, so no file names it.
+task<result<>> Connections::may_serve_anew(image::Access access, image::Key key, bool writes) {
+  auto& threads = group_for(access)->threads->images;
+  auto job = [dial = dial_, access, key, writes, timeout = config_.mon_timeout]() -> result<> {
+    auto made = dial(access, timeout);
+    if (!made) return made.error();
+    Connection connection;
+    connection.cluster = made->cluster;
+    result<> may;
+    if (made->node_fenced) may = *made->node_fenced;
+    if (may)
+      if (const auto seen = look_at_header(connection, key); !seen) may = seen.error();
+    if (may && writes) may = try_header_write(connection, key);
+    rados_shutdown(made->cluster);
+    return may;
+  };
+  co_return co_await threads.call_to_end(gate_, std::move(job), "connecting anew to " + cluster_text(access));
 }
 
 void Connections::retire(const image::Access& access) {

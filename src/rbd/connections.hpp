@@ -161,6 +161,8 @@ class Connections {
   std::optional<std::string> cannot_fence(const image::Access& access) const;
   /// image::Clusters::fsid_of.
   std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const;
+  /// image::Clusters::may_serve_anew.
+  task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes);
   /// image::Clusters::retire.
   void retire(const image::Access& access);
   /// The cluster answered it that it has not the right. Rights are those of the time when a client connected: whoever

@@ -147,6 +147,38 @@ task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
   co_return std::move(preopening->unopened);
 }
 
+/// The connections that serve say nothing: they were let in long ago.
+task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::string> volume_ids, Until until) const {
+  std::map<std::string, std::string> found;
+  std::vector<std::pair<image::Access, std::string>> shut_out;
+  for (const auto& id : volume_ids) {
+    const Volume* known = volumes_.find(id);
+    if (known == nullptr || !known->record || known->credentials.known().empty()) continue;
+    const auto* image = known->server.image();
+    if (image != nullptr && !image->refused_again().empty()) {
+      found[id] = image->refused_again();
+      continue;
+    }
+    const auto access = access_of(ports_, *known->record, known->credentials.known());
+    if (!access) {
+      found[id] = access.error().text;
+      continue;
+    }
+    const auto before = std::ranges::find(shut_out, *access, &std::pair<image::Access, std::string>::first);
+    if (before != shut_out.end()) {
+      found[id] = before->second;
+      continue;
+    }
+    if (clock_.now() >= until.deadline) continue;
+    const image::Key key = known->record->key;
+    const auto may = co_await ports_.clusters.may_serve_anew(*access, key, !known->record->read_only, until);
+    if (may || !is_refusal(may.error())) continue;
+    found[id] = may.error().text;
+    if (may.error().code == errc::unauthenticated) shut_out.emplace_back(*access, may.error().text);
+  }
+  co_return found;
+}
+
 task<> HeadStart::fence_one(image::Access access, Until until) {
   static_cast<void>(co_await ports_.clusters.fence_dead(std::move(access), until));
 }

@@ -223,6 +223,9 @@ task<> Shell::stop(Until until) { return impl_->leaving_.stop(until); }
 std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {
   return impl_->leaving_.answering(volume_ids);
 }
+task<std::map<std::string, std::string>> Shell::not_again(std::vector<std::string> volume_ids, Until until) const {
+  return impl_->head_start_.not_again(std::move(volume_ids), until);
+}
 task<result<>> Shell::quiesce() { return impl_->leaving_.quiesce(); }
 void Shell::resume() { impl_->leaving_.resume(); }
 task<std::size_t> Shell::hand_over(Recipient recipient) { return impl_->leaving_.hand_over(std::move(recipient)); }

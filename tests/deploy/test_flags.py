@@ -8,6 +8,7 @@ from views import agent_of
 
 # What no value stands for, and why.
 LEFT = {
+    "--accept-refused": "an operator's word for one rollout",
     "--allow-core-dumps": "to find a defect, on one node",
     "--crush-location": "one place for every node of the release; labels give each its own",
     "--failpoint": "for tests",

@@ -148,6 +148,43 @@ TEST_CASE("a next agent that would be refused because a cache was switched on ge
   for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
 }
 
+// changes X1 (c)
+TEST_CASE("a volume whose key the cluster refuses both agents is handed over only if an operator says so") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  first.cluster.users.erase("node");
+  Handover there(first, second);
+  there.accepts_refused = GENERATE(false, true);
+  node.go_on(there);
+  CHECK(there.refused == !there.accepts_refused);
+  CHECK(there.lock_said == there.accepts_refused);
+  node.write_all();
+  loop.advance(5s);
+  // Where they are handed over, they wait until the cluster knows the user again, and nothing fails.
+  CHECK(first.kernel.devices.front().requests.empty() == there.refused);
+  CHECK(first.kernel.errors == 0);
+  if (there.refused) return;
+  first.cluster.users["node"] = test::staged_wish(kId).credential.key;
+  loop.advance(30s);
+  CHECK(second.agent.want(kId, Wish(plan::Healed{})));
+  loop.advance(30s);
+  CHECK(first.kernel.devices.front().requests.empty());
+  CHECK(first.kernel.errors == 0);
+}
+
+TEST_CASE("a volume that only the next agent could not open again keeps the present one, whatever an operator says") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  second.disk.records.front().node = "another";
+  Handover there(first, second);
+  there.accepts_refused = true;
+  node.go_on(there);
+  CHECK(there.refused);
+  CHECK_FALSE(there.lock_said);
+}
+
 TEST_CASE("a next agent that cannot read a record is refused before anything is given to it") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;

@@ -36,6 +36,7 @@ struct Side {
   bool kept = false;                   ///< its parent is its keeper, which its supervisor follows
   bool listens = false;                ///< it takes over its predecessor's listening sockets
   std::string node = {}, driver = {};  ///< --nodeid and --drivername; empty: a version that does not say
+  bool accepts_refused = false;        ///< --accept-refused
 };
 
 /// Tells a folder from any other on this machine, whatever its path is.
@@ -88,6 +89,8 @@ class Giver {
   task<bool> next_answers(duration within);
   /// The volumes whose images the next agent could not open, as it said last.
   const std::vector<std::string>& unopened_images() const { return unopened_images_; }
+  /// Whether it takes over also if it cannot open images that this agent could not open again either.
+  bool next_accepts_refused() const { return next_ && next_accepts_refused_; }
   /// Tells the next agent that it may be the only one that can serve this node, and asks whether it is ready. Once it
   /// has said so, it goes on even if it is told to end.
   task<bool> begins(duration within);
@@ -127,7 +130,7 @@ class Giver {
   std::optional<asio::posix::basic_stream_descriptor<executor>> listener_;
   std::function<void()> asked_;
   std::shared_ptr<Conversation> next_;
-  bool next_is_kept_ = false, next_listens_ = false, said_end_ = false;
+  bool next_is_kept_ = false, next_listens_ = false, next_accepts_refused_ = false, said_end_ = false;
   bool next_has_ended_ = false;  ///< as the kernel says: nobody has its end of the conversation
   std::shared_ptr<Event> ready_, loaded_;
   std::vector<std::string> unopened_images_;

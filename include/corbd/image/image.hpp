@@ -148,6 +148,9 @@ class Clusters {
   /// Whether the user may change that image's header, as whoever serves it for writing does. It changes nothing.
   /// permission_denied: it may not.
   virtual task<result<>> may_write(Access, Key, Until) { co_return result<>(); }
+  /// On a client of its own, which ends at once and so has the rights of now: whether the user may look at that image's
+  /// header and, if `writes`, change it.
+  virtual task<result<>> may_serve_anew(Access, Key, bool /*writes*/, Until) { co_return result<>(); }
   /// Of the cluster that had these monitors when it was connected to last. Nothing: it never was.
   virtual std::optional<std::string> fsid_of(const std::vector<std::string>& /*monitors*/) const {
     return std::nullopt;

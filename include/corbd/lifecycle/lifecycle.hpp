@@ -110,9 +110,12 @@ struct Heard {
   handover::Word::What what;
 };
 /// The next agent is ready, or is given up. `lost`: volumes that are served here, and that it could not serve.
+/// `lost_here_too`: those of them that this agent could not serve again either, once it has let them go. `accepts`: an
+/// operator told the next agent that these are no obstacle.
 struct Answered {
   bool ready = false;
-  std::size_t lost = 0;
+  std::size_t lost = 0, lost_here_too = 0;
+  bool accepts = false;
 };
 struct Woken {
   time_point now;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,9 @@ class Shell final : public Volumes {
   task<> stop(Until until);
   /// Which of these volumes are served here, and answer.
   std::vector<std::string> answering(const std::vector<std::string>& volume_ids) const;
+  /// Which of these volumes, that are served here, this agent could not open again if it let them go, and why: its user
+  /// or key is refused by now, or their image would be. Those that were not looked at by then are left out.
+  task<std::map<std::string, std::string>> not_again(std::vector<std::string> volume_ids, Until until) const;
   /// For a planned restart: refuses new wishes and further steps, and waits some seconds for the steps under way, while
   /// devices are served. Afterwards no record changes. An error: one is still being written after half a minute, or one
   /// without which the next agent could prove nothing cannot be written.

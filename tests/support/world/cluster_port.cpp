@@ -148,6 +148,11 @@ class Clusters final : public image::Clusters {
     co_return std::move(*opened);
   }
 
+  task<result<>> may_serve_anew(image::Access access, image::Key, bool writes, Until) override {
+    if (auto admitted = world_.agent.admits(world_.agent.connection(), access); !admitted) co_return admitted;
+    co_return has_rights(access, writes);
+  }
+
   std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const override {
     return connected_.contains(monitors) ? std::optional<std::string>("fsid") : std::nullopt;
   }

@@ -125,7 +125,9 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
     case Do::ask_next: {
       const bool ready = co_await answers(Word::What::ready, Word::What::ready, action.within);
       if (!ready) end(false);
-      co_return lifecycle::Answered{ready, before.agent.shell().answering(unopened_images_).size()};
+      const auto lost = before.agent.shell().answering(unopened_images_);
+      const auto here = co_await before.agent.shell().not_again(lost, {before.loop().clock.now() + action.within});
+      co_return lifecycle::Answered{ready, lost.size(), here.size(), accepts_refused};
     }
     case Do::refuse_next:
       end(false);

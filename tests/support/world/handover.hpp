@@ -17,6 +17,7 @@ class Handover {
  public:
   /// The second process of a node begins beside the first one. Outlives both lives.
   Handover(World& before, World& next);
+  bool accepts_refused = false;  ///< the next one has --accept-refused
   void begin();
 
   World& before;

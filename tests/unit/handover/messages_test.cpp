@@ -76,6 +76,10 @@ TEST_CASE("what one agent packs, the other unpacks") {
   CHECK_FALSE(hello->side.kept);
   CHECK(unpack_hello(pack(Hello{2, {"0.1.0", 1, "2:3", true}}))->side.kept);
   CHECK(unpack_hello(pack(Hello{2, {"0.1.0", 1, "2:3", false, true}}))->side.listens);
+  CHECK_FALSE(hello->side.accepts_refused);
+  Side accepting{"0.2.0", 2, "2:3"};
+  accepting.accepts_refused = true;
+  CHECK(unpack_hello(pack(Hello{2, accepting}))->side.accepts_refused);
   using What = Word::What;
   for (const auto& word : {Word{What::ready}, Word{What::ready, {}, 0, {"a", "b"}}, Word{What::begins},
                            Word{What::loaded}, Word{What::lock}, Word{.what = What::listener, .registered = true},

@@ -286,6 +286,13 @@ TEST_CASE("an agent that cannot answer callers ends with an error") {
   CHECK(life.fails(errc::exhausted) == Do::refuse);
 }
 
+TEST_CASE("an agent hands over without volumes that it could not serve again either, if an operator says so") {
+  auto life = serving();
+  life(Woken{kNow, true, 3});
+  CHECK(life(Answered{true, 2, 2, true}) == Do::announce);
+  CHECK(life.action.say);
+}
+
 TEST_CASE("an agent serves on if the next one is not ready or would lose volumes") {
   auto life = serving();
   CHECK(life.action.within == duration::max());
@@ -294,6 +301,12 @@ TEST_CASE("an agent serves on if the next one is not ready or would lose volumes
   CHECK(life(Answered{false}) == Do::wait);
   life(Woken{kNow, true, 3});
   CHECK(life(Answered{true, 1}) == Do::refuse_next);
+  CHECK(life.done() == Do::wait);
+  life(Woken{kNow, true, 3});
+  CHECK(life(Answered{true, 2, 2, false}) == Do::refuse_next);
+  CHECK(life.done() == Do::wait);
+  life(Woken{kNow, true, 3});
+  CHECK(life(Answered{true, 2, 1, true}) == Do::refuse_next);
   CHECK(life.done() == Do::wait);
   life(Woken{kNow, true, 3});
   life(Answered{true});
