@@ -22,7 +22,7 @@ using lifecycle::Do;
 constexpr std::chrono::milliseconds kAskSystem{500};
 // While it serves on although it was told to end: the node may shut down later.
 constexpr std::chrono::seconds kAskSystemAgain{5};
-// The next agent waits for two and a half minutes, of which its own preparation counts none.
+// The next agent waits for two and a half minutes, not counting its own preparation.
 constexpr std::chrono::seconds kLooksWithin{30};
 
 }  // namespace

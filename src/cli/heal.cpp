@@ -26,10 +26,9 @@ struct Heal final : Question<v1::Admin> {
         ->needs("id")
         ->excludes("--adopt");
     command
-        .add_flag(
-            "--loss-accepted", loss_accepted,
-            "Operator override: you accept what the cache of a dead rbd-nbd lost. Flushes of the volume then fail "
-            "no more. Needs an ID")
+        .add_flag("--loss-accepted", loss_accepted,
+                  "Operator override: you accept what the cache of a dead rbd-nbd lost. Flushes of the volume then "
+                  "succeed again. Needs an ID")
         ->needs("id")
         ->excludes("--adopt")
         ->excludes("--without-proof");

@@ -44,14 +44,15 @@ std::string server_of(const v1::Volume& volume) {
   return volume.served_by_other() ? "rbd-nbd" : "corbd";
 }
 
-/// A scripted reader splits columns at blanks.
+/// Without a blank: scripts split the columns at blanks.
 std::string state_of(const v1::Volume& volume) {
   return word(volume.health()) + (volume.cache_lost() ? ",cache-lost" : "");
 }
 
 std::string loss_of(const v1::Volume& volume) {
   if (!volume.cache_lost()) return "";
-  return "rbd-nbd died with writes that it had not stored: every flush fails until the volume is unstaged, or `corbd "
+  return "rbd-nbd died with writes that it had not stored: every flush fails until the volume is unstaged, or until "
+         "`corbd "
          "heal " +
          for_terminal(volume.id()) + " --loss-accepted`";
 }

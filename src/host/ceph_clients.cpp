@@ -123,8 +123,8 @@ void add_unsent(CephClients& found, const fs::path& net) {
     if (is_unsent(socket) && !is_served(socket)) found.unsent.push_back(socket.local + " to " + socket.remote);
 }
 
-/// A file below net/ has another number in each network namespace. Nothing: the process has ended, or ends, and is in
-/// none any more.
+/// A file below net/ has another inode number in each network namespace. Nothing: the process has ended, or is ending,
+/// and is in none any more.
 result<std::optional<ino_t>> network_of(const fs::path& process) {
   struct stat table{};
   if (::stat((process / "net/tcp").c_str(), &table) == 0) return std::optional(table.st_ino);
@@ -176,7 +176,7 @@ void add_packet_sockets(CephClients& found, const fs::path& process) {
       process.filename().string() + ": " + (text ? "it has a packet socket: end that pod" : text.error().text));
 }
 
-/// One process of each network namespace tells. What ends while it is looked at shows nothing, and tells nothing.
+/// One process of each network namespace is enough. One that ends meanwhile shows no sockets, so another must be read.
 void add_sockets(CephClients& found, const std::vector<Process>& processes, const std::string& root) {
   const auto host = network_of(root + "/proc/1");
   std::set<ino_t> seen;
@@ -199,7 +199,7 @@ void add_sockets(CephClients& found, const std::vector<Process>& processes, cons
   }
   for (const auto& [network, pid] : missed)
     if (!seen.contains(network))
-      found.unseen.push_back("the sockets of process " + pid + ", which ended while they were looked at: look again");
+      found.unseen.push_back("the sockets of process " + pid + ", which ended while they were read: check again");
   if (seen.empty()) found.unseen.emplace_back("the sockets of this node: /proc shows none");
 }
 
@@ -276,8 +276,8 @@ void sort_once(std::vector<std::string>& texts) {
 
 }  // namespace
 
-// Processes first, then sockets: whoever ends in between is seen by what it leaves. A process that starts meanwhile
-// has no client from before: none survives a fork.
+// Processes first, then sockets: a process that ends in between is seen by the sockets it leaves. A process that starts
+// meanwhile has no older client, because none survives a fork.
 CephClients find_ceph_clients(const std::string& root, int own) {
   CephClients found;
   if (pid_namespace(root + "/proc") != kHostPids)

@@ -54,7 +54,7 @@ std::string mounted_at_dev(const std::string& process) {
     if (line.find(" /dev ") == std::string::npos) continue;
     std::istringstream words(line);
     std::string id, parent, filesystem, folder, target;
-    // The last one covers the others.
+    // The last mount covers the others.
     if (words >> id >> parent >> filesystem >> folder >> target && target == "/dev") found = filesystem + " " + folder;
   }
   return found;
@@ -62,8 +62,8 @@ std::string mounted_at_dev(const std::string& process) {
 
 /// Only the agent's own user, root, in the agent's own user namespace, with CAP_SYS_ADMIN, can give the kernel a link.
 /// A pod's process can have rbd-nbd's name and arguments all the same, and CapEff counts in the process's own user
-/// namespace. Without CAP_SYS_PTRACE the agent cannot read which one that is. Then the process's owner tells, the map
-/// of its user IDs, and its /dev: rbd-nbd opens the device there. A pod has the host's /dev only if its node's
+/// namespace. Without CAP_SYS_PTRACE the agent cannot read which one that is. Then the process's owner, the map
+/// of its user IDs and its /dev decide: rbd-nbd opens the device there. A pod has the host's /dev only if its node's
 /// administrator allows it, and root in a user namespace of its own cannot mount it.
 bool may_serve(const std::string& root, const std::string& process) {
   std::error_code failed;

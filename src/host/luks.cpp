@@ -127,7 +127,7 @@ std::uint32_t memory_of(crypt_device* context) {
   return most;
 }
 
-/// The most iterations of pbkdf2 that the header names. By so many at most is each key checked that a slot has given.
+/// The most iterations of pbkdf2 that the header names: an upper bound for checking a slot's key against the digest.
 result<std::uint64_t> iterations_of(const Device& on, const std::string& device) {
   std::uint64_t most = 0;
   if (crypt_get_type(on.context.get()) == std::string_view(CRYPT_LUKS1)) {
@@ -142,7 +142,7 @@ result<std::uint64_t> iterations_of(const Device& on, const std::string& device)
   const char* text = nullptr;
   if (const int r = crypt_dump_json(on.context.get(), &text, 0); r < 0)
     return on.failed("reading the LUKS header of " + device, r);
-  // The library's own text of it: a quote in a name or a text has a backslash there.
+  // The library wrote this text, so a quote inside a name or a value has a backslash before it.
   constexpr std::string_view name = "\"iterations\":";
   const std::string_view header = text;
   for (auto at = header.find(name); at != header.npos; at = header.find(name, at + 1)) {
@@ -154,7 +154,7 @@ result<std::uint64_t> iterations_of(const Device& on, const std::string& device)
   return most;
 }
 
-/// pbkdf2 makes the key of a slot in blocks, and iterates for each.
+/// pbkdf2 derives a slot's key in blocks, and runs all iterations for each block.
 std::uint32_t blocks_of(const Device& on, int slot) {
   constexpr std::size_t block = 32;  // bytes, of sha256
   std::size_t bytes = 0;
@@ -162,7 +162,7 @@ std::uint32_t blocks_of(const Device& on, int slot) {
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes / block, 1, UINT32_MAX));
 }
 
-/// Who writes the image chooses the costs of its header's slots, and a passphrase is tried on one after the other.
+/// Whoever writes the image chooses the costs of its key slots, and a passphrase is tried on every slot in turn.
 result<> check_hashing(const Device& on, const std::string& device) {
   constexpr std::uint32_t kMaxThreads = 16;  // cryptsetup makes no key with more than 4
   const auto digest = iterations_of(on, device);
@@ -176,11 +176,12 @@ result<> check_hashing(const Device& on, const std::string& device) {
     hashing += too_much ? kMaxHashing + 1 : derives + *digest;
   }
   if (hashing <= kMaxHashing) return {};
-  return Error{errc::failed_precondition,
-               "a key of the LUKS header of " + device + " costs too much to try: all key slots together may take " +
-                   std::to_string(kMaxHashing >> 20) +
-                   " GiB of hashing (memory times iterations), and each 16 threads. Lower the costs with `cryptsetup "
-                   "luksConvertKey --pbkdf-memory 32768 --iter-time 2000`, or wipe key slots that nobody needs"};
+  return Error{
+      errc::failed_precondition,
+      "a key of the LUKS header of " + device + " costs too much to try: all key slots together may take " +
+          std::to_string(kMaxHashing >> 20) +
+          " GiB of hashing (memory times iterations), and each slot 16 threads. Lower the costs with `cryptsetup "
+          "luksConvertKey --pbkdf-memory 32768 --iter-time 2000`, or wipe key slots that nobody needs"};
 }
 
 result<> check_costs(const Device& on, const std::string& device) {

@@ -11,7 +11,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// Boost.JSON's parser calls it for each part of the text, and keeps the limits that it has.
+/// Boost.JSON's parser calls this for each part of the text, and enforces the limits below.
 class Builder {
  public:
   static constexpr std::size_t max_object_size = kMostMembers, max_array_size = std::size_t(-1);
@@ -54,7 +54,7 @@ result<json::object> parse_object(std::string_view text, std::string_view target
   const std::string answered = "the API server answered " + std::string(target) + " with ";
   if (failed == json::error::object_too_large)
     return Error{errc::exhausted, answered + "an object that has more than " + std::to_string(kMostMembers) +
-                                      " names at one place: remove from it what nobody needs"};
+                                      " names at one place: remove the names that nobody needs"};
   auto value = failed || !parser.done() ? json::value() : parser.handler().take();
   if (!value.is_object())
     return Error{errc::io, answered + "something that is not a JSON object" + (failed ? ": " + failed.message() : "")};

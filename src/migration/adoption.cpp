@@ -86,7 +86,7 @@ plan::Observation observed(const Case& of) {
   return seen;
 }
 
-/// A question that the planner asks Ceph, and how an operator asks it.
+/// A question that the planner asks Ceph, with the commands by which an operator can ask it.
 std::string question(plan::Fact fact, const std::string& image) {
   if (fact == plan::Fact::resolved) return "which image the volume's journal names";
   if (fact == plan::Fact::ownership)

@@ -23,8 +23,8 @@ namespace json = boost::json;
 // Nomad kills the plugin after 60 s.
 constexpr int kWithin = 50;
 constexpr std::size_t kLargestRules = 64 << 10;
-/// Who writes the image chooses its files and their modes, and tasks of the host may run them. What is asked for comes
-/// after it, and counts.
+/// Whoever writes the image chooses its files and their modes, and tasks on the host may run them. Options that the
+/// volume asks for come after these, and win.
 constexpr const char* kProtection = "nosuid,nodev";
 
 Error refused_parameter(std::string_view key, const std::string& why) {
@@ -50,8 +50,8 @@ Error not_allowed(std::string_view key, const std::string& value, const char* ru
               "' is not allowed on this client: its rules for host volumes do not list it among the " + rule};
 }
 
-/// The names of mount options that undo kProtection, or name a file or device of the host: a log of xfs, say, which the
-/// filesystem then writes. Quotes hide no option, because the mount takes them away.
+/// The names of mount options that undo kProtection, or name a file or device of the host, such as a log of xfs, which
+/// the filesystem then writes. Quotes must not hide an option: mounting removes them.
 std::vector<std::string> options_that_gain_rights(std::string text) {
   std::erase(text, '"');
   std::vector<std::string> names;
@@ -121,7 +121,7 @@ result<std::string> folder_of(const std::function<std::string(const char* name)>
 }
 
 task<result<std::uint64_t>> create(Mounter& mounter, HostVolume volume, Until until) {
-  // A volume that Nomad had before this client's rules or this program changed does not fail under its tasks.
+  // A volume mounted before the rules or this program changed keeps its options, so that its tasks do not fail.
   const auto mounted = co_await mount_one(mounter, volume.spec, until, Keeps::type_and_options);
   if (!mounted) co_return mounted.error();
   complain(*mounted);
@@ -142,8 +142,8 @@ task<result<bool>> is_claimed_by(Mounter& mounter, std::string dir) {
                                 [&dir](const auto& claim) { return claim.user == dir || claim.target == dir; });
 }
 
-/// `nomad volume register` takes any path, which a later delete names: a mount of this host's administrator, say, or
-/// another volume's.
+/// `nomad volume register` takes any path, and a later delete names it: perhaps a mount of this host's administrator,
+/// or of another volume.
 task<result<>> leave_elsewhere(Mounter& mounter, std::string dir) {
   const auto claimed = co_await is_claimed_by(mounter, dir);
   if (!claimed) co_return claimed.error();

@@ -6,7 +6,7 @@ namespace corbd::mounting {
 namespace {
 
 /// A claim of another volume or usage at the target ends, if nothing is mounted there: its file was edited, and then
-/// the host rebooted. The one that stays, if any.
+/// the host rebooted. Returns the claim that stays because something is mounted there, if any.
 task<result<std::optional<manager::Claim>>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claims,
                                                           manager::Mount mount, Until until) {
   std::optional<manager::Claim> stays;

@@ -223,16 +223,15 @@ class Desk {
     const plan::Healed word{request.without_proof(), request.loss_accepted()};
     if (id.empty() || request.adopt() || (word.operator_override && word.loss_accepted))
       co_return Error{errc::invalid_argument,
-                      "an operator override says one thing of one volume that rbd-nbd does not serve: give that "
+                      "an operator override is for one volume that rbd-nbd does not serve: give that "
                       "volume's ID, and only one of without_proof, loss_accepted and adopt"};
     if (const auto status = sources_.volumes.status(id); word.loss_accepted && status && !status->cache_lost)
-      co_return Error{errc::failed_precondition,
-                      "volume " + id + " has lost no cache, and no flush of it fails: there is no loss to accept"};
+      co_return Error{errc::failed_precondition, "volume " + id + " has no lost cache: there is no loss to accept"};
     log::warning(word.loss_accepted ? "admin.heal_loss_accepted" : "admin.heal_without_proof",
                  {{"volume", id},
                   {"by", by},
                   {"effect", word.loss_accepted
-                                 ? "flushes fail no more, although writes that were acknowledged before may be lost"
+                                 ? "flushes succeed again, although writes that were acknowledged before may be lost"
                                  : "the waiting writes are written, unless another client or an attachment "
                                    "contradicts it"}});
     auto done = co_await want(id, plan::Wish(word), until);

@@ -154,7 +154,7 @@ void Attachments::start(volume::Volumes& volumes) {
   for (const auto& status : volumes.status()) {
     const std::string other = plan::other_name({status.driver, status.node}, own());
     if (!other.empty()) ++others[other];
-    // A version that does not say a node's name may have staged it.
+    // The record of 0.1.0 names no node.
     if (other.empty() && (status.attachment_uid.empty() || status.node.empty())) note(status.volume_id, Ask::always);
   }
   for (const auto& [why, count] : others)
@@ -162,8 +162,8 @@ void Attachments::start(volume::Volumes& volumes) {
                {{"volumes", count},
                 {"why", why},
                 {"effect",
-                 "no VolumeAttachment proves that they are this node's: those whose lock is free, or that "
-                 "have none, are not served"}});
+                 "no VolumeAttachment proves that these volumes are this node's: those with a free lock "
+                 "or no lock are not served"}});
 }
 
 void Attachments::note(const volume::Change& change) {

@@ -45,8 +45,8 @@ class ApiNodes final : public NodeReader {
       kept.addresses = std::move(node.addresses);
       found.push_back(std::move(kept));
     };
-    // Without a version. From its cache (resourceVersion=0) the server gives all at once, a Node has 14 KB, and what it
-    // gives may be old: a client could be proven dead whose address a living node has by now.
+    // Without a version. With resourceVersion=0 the server answers from its cache: all nodes at once, of 14 KB each,
+    // and perhaps old. An old list could prove a client dead although a living node has its address by now.
     const auto all = co_await api_.each(kube::kNodes, "", "", kNodesInPage, keep, until);
     if (!all) co_return all.error();
     co_return found;
@@ -180,7 +180,7 @@ task<result<>> HolderNodes::list_nodes(Wanted wanted, Until until) {
   co_return result<>();
 }
 
-/// An error says nothing of anybody.
+/// An error proves nothing about any node.
 task<result<HolderNodes::Names>> HolderNodes::names_at(std::string host, Wanted wanted, Until until) {
   if (!has_list(wanted))
     if (const auto listed = co_await list_nodes(wanted, until); !listed) co_return listed.error();

@@ -19,7 +19,7 @@ std::string last_error(const volume::Status& status) {
 
 kube::Notice loss_notice(const std::string& who, const result<>& done) {
   const std::string accepted = who + " accepted what rbd-nbd's cache lost";
-  if (done) return {"LossAccepted", true, accepted + ". fsync fails no more, and those writes stay lost."};
+  if (done) return {"LossAccepted", true, accepted + ". fsync succeeds again, and those writes stay lost."};
   return {"OverrideRefused", true, accepted + ", but fsync still fails: " + done.error().text};
 }
 

@@ -28,8 +28,8 @@ Decision heal(const Situation& view) {
   return Done{};
 }
 
-/// Of a volume that is served: what rbd-nbd loses later is another loss. The record says so first, and the link follows
-/// it (bring_up), so that a death in between takes nothing back.
+/// Only of a volume that is served: what rbd-nbd loses later is another loss. The record is written first, and the link
+/// follows it (bring_up), so that a crash in between does not undo the acceptance.
 Decision accept_loss(const Situation& view) {
   Decision healed = heal(view);
   if (!std::holds_alternative<Done>(healed) || !view.record || !view.record->cache_lost) return healed;
@@ -64,14 +64,14 @@ std::optional<Decision> prove_attached_anew(const Situation& view) {
                                                "client had it in between");
 }
 
-/// An attachment noted while nobody serves the device would prove what nobody saw.
 Decision name_node(const Situation& view) {
   step::WriteRecord step{*view.record};
   step.record.node = view.policy.node;
-  step.may_fail = true;  // a full disk keeps the stash from no signature
+  step.may_fail = true;  // a full disk must not keep the stash from being signed
   return step;
 }
 
+/// An attachment noted while nobody serves the device would prove what nobody saw.
 Decision attach(const Situation& view, const Attached& wish) {
   if (!view.record) return Done{};
   const bool noted = view.record->attachment_uid == wish.uid;
@@ -83,7 +83,7 @@ Decision attach(const Situation& view, const Attached& wish) {
                                                          view.seen.connected && !view.record->failed);
   if (noted) {
     if (!served) return Done{};
-    // It was asked for under that name.
+    // The attachment was found under this name.
     if (view.record->node.empty() && !view.policy.node.empty()) return name_node(view);
     if (auto step = sign_stash(view)) return *step;
     return note_signature(view);

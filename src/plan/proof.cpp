@@ -33,7 +33,8 @@ std::string stamp_text(std::uint64_t nanoseconds) {
 }
 
 /// Whoever deletes the Node of a node that is cut off moves its volumes. So a Node that is not there is no word for
-/// this node, and none against it. The same holds for what was asked for under another name than the volume has.
+/// this node, and none against it. The same holds for an attachment that was asked for under another name than the
+/// volume's.
 bool may_be_away(const Attachment& attachment) {
   return attachment.state == Attachment::State::away || attachment.maybe_away;
 }

@@ -141,8 +141,7 @@ std::optional<Decision> bring_up_with_stash(const Situation& view, const Staged&
   return next;
 }
 
-/// Nothing of an earlier stage is left that could be written, so this one counts, under the names that this node has
-/// now.
+/// Without a device, nothing of an earlier stage can still write. So this stage takes the names that this node has now.
 std::optional<Step> rename_without_device(const Situation& view) {
   const AgentNames now{view.policy.driver, view.policy.node};
   const bool same = other_name({view.record->driver, view.record->node}, now).empty();
@@ -203,7 +202,7 @@ std::optional<Step> note_claim(const Situation& view, const PvcRef& claim) {
   if (claim.empty() || claim == view.record->claim) return std::nullopt;
   step::WriteRecord step{*view.record};
   step.record.claim = claim;
-  step.may_fail = true;  // names for people
+  step.may_fail = true;  // people read these names, nothing depends on them
   return step;
 }
 

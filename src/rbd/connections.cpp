@@ -118,7 +118,7 @@ std::optional<std::string> Connections::fsid_of(const std::vector<std::string>& 
   return place->second;
 }
 
-/// The client opens no image and leaves nothing behind, so no file names it.
+/// The client opens no image and leaves nothing behind, so no incarnation file names it.
 task<result<>> Connections::may_serve_anew(image::Access access, image::Key key, bool writes) {
   auto& threads = group_for(access)->threads->images;
   auto job = [dial = dial_, access, key, writes, timeout = config_.mon_timeout]() -> result<> {

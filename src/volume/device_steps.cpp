@@ -86,7 +86,7 @@ void DeviceSteps::tell_cache_lost(const Volume& volume) const {
 
 task<result<>> DeviceSteps::accept_loss(Volume& volume) {
   volume.server.link()->accept_loss();
-  log::warning("device.loss_accepted", {{"volume", volume.id}, {"effect", "flushes of the device fail no more"}});
+  log::warning("device.loss_accepted", {{"volume", volume.id}, {"effect", "flushes of the device succeed again"}});
   co_return result<>();
 }
 

@@ -147,7 +147,7 @@ task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
   co_return std::move(preopening->unopened);
 }
 
-/// The connections that serve say nothing: they were let in long ago.
+/// A new client is needed: the connections that serve were let in long ago, so they prove nothing about today.
 task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::string> volume_ids, Until until) const {
   std::map<std::string, std::string> found;
   std::vector<std::pair<image::Access, std::string>> shut_out;

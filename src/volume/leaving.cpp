@@ -30,7 +30,7 @@ bool may_be_handed_over(const Volume& volume) {
          !volume.server.image()->exclusive_lock();
 }
 
-/// It has no lock that proves it ours: the next agent compares the image's timestamp with that of the record.
+/// No lock proves the image ours: the next agent compares the image's timestamp with that of the record.
 bool rests_on_record(const Volume& volume) {
   return may_be_handed_over(volume) && !volume.server.has(WriteRight::exclusive_lock) && !volume.record->read_only &&
          !volume.record->shared;
@@ -171,7 +171,7 @@ std::size_t Leaving::watched_stalls() const {
       std::ranges::count_if(volumes_, [](const auto& one) { return one.second->history.stall.watched; }));
 }
 
-/// The file is older than what this agent knows, and the next agent knows only the file.
+/// The file is older than the record in memory, and the next agent reads only the file.
 task<> Leaving::rewrite_record(Volume& volume) {
   ++volume.users;
   const plan::Step again = step::WriteRecord{*volume.record};

@@ -10,7 +10,8 @@ namespace corbd::volume {
 
 namespace {
 
-/// Those that config.json has: its own or, if that is gone, all that cluster-mapping.json maps it to.
+/// The clusters in config.json that may be the volume's: its own or, if that is gone, all that cluster-mapping.json
+/// maps it to.
 result<std::vector<NamedCluster>> clusters_of(const Ports& ports, const Record& record) {
   const std::string& own = record.source.cluster_id;
   auto found = ports.directory.find(own);

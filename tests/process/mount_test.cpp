@@ -113,7 +113,7 @@ TEST_CASE("corbd mount mounts, corbd mounts shows it, corbd unmount leaves the f
   CHECK_THAT(again.problems, ContainsSubstring("nothing was mounted at " + host.target()));
 }
 
-TEST_CASE("a mount that names no filesystem suits one that is there, and one that names another is refused") {
+TEST_CASE("a mount without a filesystem type accepts what is mounted there, and another type is refused") {
   if (!may_mount()) return;
   const Host host;
   ScriptedPlugin plugin(host.at("csi.sock"), true);

@@ -228,7 +228,7 @@ TEST_CASE("a loss whose acceptance cannot be written is not accepted") {
   CHECK(node.world.kernel.flushes_failed == failed + 1);
 }
 
-TEST_CASE("a volume whose flushes fail over a lost cache is unstaged, and its next device's flushes end well") {
+TEST_CASE("a volume whose flushes fail over a lost cache is unstaged, and its next device's flushes succeed") {
   Adopting node;
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);

@@ -416,7 +416,7 @@ TEST_CASE("an agent whose cluster does not answer stalled requests need not wait
   CHECK(scene.waiting() == 1);
 }
 
-TEST_CASE("what the disk refused is written again before a handover") {
+TEST_CASE("a record that the disk refused is written again before a handover") {
   Scene scene;
   scene.image().exclusive = false;
   REQUIRE(scene.want(test::staged()) == errc::ok);

@@ -67,7 +67,7 @@ boost::json::object object_with_secret(std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("a JSON text with a secret is the only copy that its making leaves") {
+TEST_CASE("serializing JSON with a secret leaves no copy but the text itself") {
   const auto bytes = GENERATE(kShort, kLong);
   REQUIRE_FALSE(in_memory());
   auto object = object_with_secret(bytes);

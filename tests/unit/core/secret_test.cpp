@@ -41,7 +41,7 @@ TEST_CASE("a secret leaves no bytes in memory when it is moved from, overwritten
   CHECK_FALSE(holds(&source, sizeof source, "another-key"));
 }
 
-TEST_CASE("wiping bytes overwrites them, and no bytes may be nowhere") {
+TEST_CASE("wiping overwrites bytes, and takes an empty span without memory") {
   std::string text = "a-key";
   wipe(std::span(text.data(), 4));
   CHECK(text == std::string("\0\0\0\0y", 5));

@@ -112,7 +112,7 @@ TEST_CASE("a sandbox with a TCP of its own hides its clients, and the host's own
   CHECK_THAT(node.look().unseen.front(), ContainsSubstring("process 50: it has a packet socket"));
 }
 
-TEST_CASE("what ends while its sockets are looked at hides nothing of its network namespace") {
+TEST_CASE("a process that ends while its sockets are read does not hide its network namespace") {
   const bool other_stays = GENERATE(true, false);
   const Node node;
   const std::string root = node.root.path() + "/proc/";

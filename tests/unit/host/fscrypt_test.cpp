@@ -131,7 +131,7 @@ TEST_CASE("costs of a protector that would take a node's memory are refused") {
   CHECK(host::open_protector(protector, kHashed.secret).error().code == errc::state_corrupt);
 }
 
-TEST_CASE("costs of a protector that would take minutes of a processor are refused") {
+TEST_CASE("costs of a protector that would take minutes of CPU time are refused") {
   const auto key = host::make_fscrypt_key(host::kProtectorKeyBytes).value();
   auto protector = host::make_protector(kHashed, key).value();
   protector.mutable_costs()->set_memory(256 << 10);

@@ -70,7 +70,7 @@ TEST_CASE("a mount that names no filesystem asks for none, so that what is there
   CHECK(mounting::mount_of(spec)->usage.fstype == "xfs");
 }
 
-TEST_CASE("what an older version mounted as ext4 suits a mount that names no filesystem, and no other") {
+TEST_CASE("a mount without a filesystem type accepts the same volume that an older version mounted as ext4") {
   const Etc etc;
   auto mount = mounting::mount_of(etc.spec()).value();
   Claim claim;
@@ -91,7 +91,7 @@ TEST_CASE("what an older version mounted as ext4 suits a mount that names no fil
   CHECK_FALSE(mounting::keep_mounted(elsewhere, claim, Keeps::type_and_options));
 }
 
-TEST_CASE("a mount keeps its options only for a caller who would rather have the volume than the options") {
+TEST_CASE("a mount with other options is kept only for a caller that accepts the old ones") {
   const Etc etc;
   auto mount = mounting::mount_of(etc.spec()).value();
   Claim claim;

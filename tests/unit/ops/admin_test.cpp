@@ -230,7 +230,7 @@ TEST_CASE("an operator override goes with one wish for one volume, and is logged
   });
 }
 
-TEST_CASE("an accepted loss goes with one wish, and is refused of a volume that lost nothing") {
+TEST_CASE("an accepted loss counts for one request, and is refused for a volume that lost nothing") {
   const bool lost = GENERATE(true, false);
   Scene scene;
   scene.volumes.add("1").cache_lost = lost;

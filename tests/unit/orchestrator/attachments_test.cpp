@@ -146,7 +146,7 @@ TEST_CASE("a volume that was staged under another node's name is neither here no
   CHECK(scene.volumes.wishes.empty());
 }
 
-TEST_CASE("a volume that a version staged which names no node learns the node's name once its attachment is seen") {
+TEST_CASE("a volume whose record names no node learns the node's name once its attachment is seen") {
   Scene scene;
   scene.uid() = "uid-1";
   scene.volumes.all.front().node.clear();

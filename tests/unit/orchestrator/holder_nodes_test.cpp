@@ -109,7 +109,7 @@ TEST_CASE("a client that no metadata names is looked up in one list of all nodes
   CHECK(scene.lists == 2);
 }
 
-TEST_CASE("looks at the same time share one list of all nodes, which is asked for a random part of a second later") {
+TEST_CASE("look-ups at the same time share one list of all nodes, which is requested a random part of a second later") {
   Scene scene;
   scene.nodes["n7"] = node("n7", "10.0.0.7");
   scene.nodes["n8"] = node("n8", "10.0.0.8");

@@ -110,7 +110,7 @@ TEST_CASE("an operator override makes a warning Event with who gave it and its r
   CHECK_THAT(refused.message, ContainsSubstring("it is attached elsewhere"));
 }
 
-TEST_CASE("an accepted loss makes a warning Event with who accepted it, also if flushes still fail") {
+TEST_CASE("an accepted loss makes a warning Event that names who accepted it, even if flushes still fail") {
   const auto accepted = orchestrator::override_notice({.loss_accepted = true}, "uid 0, pid 7", {});
   CHECK(accepted.reason == "LossAccepted");
   CHECK(accepted.warning);

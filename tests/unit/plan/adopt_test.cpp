@@ -205,7 +205,7 @@ TEST_CASE("the record asks for failed flushes until an operator accepts the loss
   CHECK_FALSE(model.record->cache_lost);
 }
 
-TEST_CASE("a loss is accepted only of a volume that is served") {
+TEST_CASE("a loss is accepted only for a volume that is served") {
   Model model = rbd_nbd_died();
   REQUIRE(run(model, Wish(Healed{.loss_accepted = true})));
   CHECK_FALSE(model.record->cache_lost);
