@@ -11,10 +11,14 @@ namespace {
 
 namespace json = boost::json;
 
+/// The squares of the numbers of names, over all objects of a text: about 30 ms if all names collide. One object may
+/// have all of it: whoever labels a Node must not stop each agent's list of Nodes.
+constexpr std::size_t kMostNames = 8000, kMostWork = kMostNames * kMostNames;
+
 /// Boost.JSON's parser calls this for each part of the text, and enforces the limits below.
 class Builder {
  public:
-  static constexpr std::size_t max_object_size = kMostMembers, max_array_size = std::size_t(-1);
+  static constexpr std::size_t max_object_size = kMostNames, max_array_size = std::size_t(-1);
   static constexpr std::size_t max_key_size = std::size_t(-1), max_string_size = std::size_t(-1);
   using Error = boost::system::error_code;
 
@@ -24,7 +28,14 @@ class Builder {
   bool on_document_begin(Error&) { return true; }
   bool on_document_end(Error&) { return true; }
   bool on_object_begin(Error&) { return true; }
-  bool on_object_end(std::size_t members, Error&) { return values_.push_object(members), true; }
+  bool on_object_end(std::size_t members, Error& failed) {
+    work_ += members * members;
+    if (work_ > kMostWork)
+      failed = json::error::object_too_large;
+    else
+      values_.push_object(members);
+    return !failed;
+  }
   bool on_array_begin(Error&) { return true; }
   bool on_array_end(std::size_t values, Error&) { return values_.push_array(values), true; }
   bool on_key_part(json::string_view part, std::size_t, Error&) { return values_.push_chars(part), true; }
@@ -42,6 +53,7 @@ class Builder {
 
  private:
   json::value_stack values_;
+  std::size_t work_ = 0;
 };
 
 }  // namespace
@@ -53,8 +65,8 @@ result<json::object> parse_object(std::string_view text, std::string_view target
   if (!failed && read != text.size()) failed = json::error::extra_data;
   const std::string answered = "the API server answered " + std::string(target) + " with ";
   if (failed == json::error::object_too_large)
-    return Error{errc::exhausted, answered + "an object that has more than " + std::to_string(kMostMembers) +
-                                      " names at one place: remove the names that nobody needs"};
+    return Error{errc::exhausted, answered + "too many names: the squares of the numbers of names in its objects " +
+                                      "exceed 64 million. Remove labels, annotations or keys that nobody needs"};
   auto value = failed || !parser.done() ? json::value() : parser.handler().take();
   if (!value.is_object())
     return Error{errc::io, answered + "something that is not a JSON object" + (failed ? ": " + failed.message() : "")};

@@ -10,11 +10,9 @@
 
 namespace corbd::kube {
 
-/// In one object. A tenant may write names that collide in Boost.JSON's hash tables, into a Secret, a ConfigMap or an
-/// Event; the work for those grows with the square of this.
-constexpr std::size_t kMostMembers = 512;
-/// io: it is not JSON, or nests deeper than any object of the API. exhausted: an object in it has more than
-/// kMostMembers.
+/// io: it is not JSON, or nests deeper than any object of the API. exhausted: reading its names may take too long. A
+/// tenant may write names that collide in Boost.JSON's hash tables, into a Secret, a ConfigMap or an Event; the work
+/// for an object of those grows with the square of their number.
 result<boost::json::object> parse_object(std::string_view text, std::string_view target);
 
 /// One line of a watch: a change, the failure in an ERROR line, or neither for a type of a later API.

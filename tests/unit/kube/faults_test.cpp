@@ -45,6 +45,14 @@ std::map<std::string, kube::ApiError> failures(const ApiServer::Script& script) 
   return all;
 }
 
+/// An object with objects in it that have so many names each.
+std::string thing_with(std::size_t objects, std::size_t names) {
+  std::string object, all;
+  for (std::size_t i = 0; i < names; ++i) object += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":"")";
+  for (std::size_t i = 0; i < objects; ++i) all += (i == 0 ? "{" : ",{") + object + "}";
+  return R"({"metadata":{"name":"one"},"data":[)" + all + "]}\n";
+}
+
 /// The column "tr", the kind of timer, of the first line of /proc/net/tcp whose peer has that port.
 std::string timer_of_connection_to(std::uint16_t port) {
   char wanted[16];
@@ -78,22 +86,25 @@ TEST_CASE("an object of 100 MB is aborted after a few MB, however it is requeste
   CHECK(sent < 50);
 }
 
-TEST_CASE("an object with too many names at one place is refused in every call") {
-  const auto with = [](std::size_t names) {
-    std::string data;
-    for (std::size_t i = 0; i < names; ++i) data += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":"")";
-    return R"({"metadata":{"name":"one"},"data":{)" + data + "}}\n";
-  };
-  CHECK(Scene(always(200, with(512))).get().value().at("data").as_object().size() == 512);
-  const auto too_many = failures(always(200, with(513)));
+TEST_CASE("an object with too many names is refused in every call") {
+  CHECK(Scene(always(200, thing_with(1, 600))).get().value().at("data").as_array()[0].as_object().size() == 600);
+  const auto too_many = failures(always(200, thing_with(1, 8001)));
   REQUIRE(too_many.size() == 5);
   for (const auto& [call, failure] : too_many) {
     CAPTURE(call);
     CHECK(failure.error.code == errc::exhausted);
-    CHECK_THAT(failure.error.text, ContainsSubstring("more than 512 names"));
+    CHECK_THAT(failure.error.text, ContainsSubstring("too many names"));
   }
   // A refusal is one all the same.
-  CHECK(Scene(always(403, with(513))).get().error().error.code == errc::unavailable);
+  CHECK(Scene(always(403, thing_with(1, 8001))).get().error().error.code == errc::unavailable);
+}
+
+TEST_CASE("many objects whose names could together take long to read are refused") {
+  CHECK(Scene(always(200, thing_with(200, 512))).get());
+  const auto refused = Scene(always(200, thing_with(300, 512))).get();
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().error.code == errc::exhausted);
+  CHECK_THAT(refused.error().error.text, ContainsSubstring("too many names"));
 }
 
 TEST_CASE("the size limit applies to each object of a watch, not to the whole watch") {
