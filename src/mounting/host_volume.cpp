@@ -5,13 +5,14 @@
 #include <boost/json/serialize.hpp>
 #include <charconv>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <tuple>
 
 #include "corbd/core/display.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
+#include "corbd/host/host.hpp"
+#include "corbd/mounting/spec.hpp"
 #include "version.hpp"
 #include "work.hpp"
 
@@ -81,9 +82,13 @@ result<> check_allowed(const MountSpec& spec, const HostVolumeRules& rules) {
     const std::string name = attribute.substr(0, attribute.find('='));
     if (!has(rules.attributes, name)) return not_allowed("attribute", name, "attributes");
   }
+  return {};
+}
+
+std::optional<Error> check_options(const MountSpec& spec, const HostVolumeRules& rules) {
   for (const auto& option : options_that_gain_rights(spec.options))
     if (!has(rules.options, option)) return not_allowed("option", option, "options");
-  return {};
+  return std::nullopt;
 }
 
 result<MountSpec> spec_of_parameters(const std::string& text, const std::string& dir) {
@@ -120,7 +125,27 @@ result<std::string> folder_of(const std::function<std::string(const char* name)>
   return folder + "/" + id;
 }
 
+/// An error: it is not known.
+task<result<bool>> is_mounted(Mounter& mounter, MountSpec spec, Until until) {
+  auto mount = mount_of(spec);
+  if (!mount) co_return mount.error();
+  auto target = co_await mounter.manager().resolve(mount->target, until);
+  if (!target && target.error().code == errc::not_found) co_return false;
+  if (!target) co_return target.error();
+  mount->target = std::move(*target);
+  const auto claims = co_await mounter.manager().claims();
+  if (!claims) co_return claims.error();
+  if (std::ranges::none_of(*claims, [&](const auto& claim) { return same_volume(claim, *mount); })) co_return false;
+  co_return co_await mounter.manager().has_mount(mount->target, until);
+}
+
 task<result<std::uint64_t>> create(Mounter& mounter, HostVolume volume, Until until) {
+  if (volume.refused_anew) {
+    const auto stays = co_await is_mounted(mounter, volume.spec, until);
+    if (!stays) co_return with_context(volume.refused_anew->text, stays.error());
+    if (!*stays) co_return *volume.refused_anew;
+    complain(volume.refused_anew->text + "; the volume is mounted, and stays so until it is unmounted");
+  }
   // A volume mounted before the rules or this program changed keeps its options, so that its tasks do not fail.
   const auto mounted = co_await mount_one(mounter, volume.spec, until, Keeps::type_and_options);
   if (!mounted) co_return mounted.error();
@@ -144,8 +169,9 @@ task<result<bool>> is_claimed_by(Mounter& mounter, std::string dir) {
 
 /// `nomad volume register` takes any path, and a later delete names it: perhaps a mount of this host's administrator,
 /// or of another volume.
-task<result<>> leave_elsewhere(Mounter& mounter, std::string dir) {
-  const auto claimed = co_await is_claimed_by(mounter, dir);
+task<result<>> leave_elsewhere(Mounter& mounter, std::string dir, std::string real) {
+  auto claimed = co_await is_claimed_by(mounter, dir);
+  if (claimed && !*claimed) claimed = co_await is_claimed_by(mounter, real);
   if (!claimed) co_return claimed.error();
   if (*claimed)
     co_return Error{errc::permission_denied, dir +
@@ -155,9 +181,23 @@ task<result<>> leave_elsewhere(Mounter& mounter, std::string dir) {
   co_return result<>();
 }
 
+/// As the manager names it. A path that can be no target stays as it is.
+task<result<std::string>> real_path(Mounter& mounter, std::string dir, Until until) {
+  auto real = co_await mounter.manager().resolve(dir, until);
+  const bool unknown = !real && (real.error().code == errc::unavailable || real.error().code == errc::timed_out);
+  if (!real && !unknown) co_return dir;
+  co_return real;
+}
+
 /// Nomad also deletes what a create could not make.
 task<result<>> remove(Mounter& mounter, HostVolume volume, Until until) {
-  if (!volume.elsewhere.empty()) co_return co_await leave_elsewhere(mounter, volume.elsewhere);
+  if (!volume.elsewhere.empty()) {
+    auto real = co_await real_path(mounter, volume.elsewhere, until);
+    if (!real) co_return real.error();
+    const auto own = co_await real_path(mounter, volume.spec.dir, until);
+    if (!own) co_return own.error();
+    if (*real != *own) co_return co_await leave_elsewhere(mounter, volume.elsewhere, std::move(*real));
+  }
   const auto unmounted = co_await unmount_one(mounter, volume.spec.dir, until);
   if (unmounted) co_return result<>();
   if (unmounted.error().code != errc::not_found) co_return unmounted.error();
@@ -218,8 +258,7 @@ result<HostVolume> host_volume_of(const std::string& operation, const result<Hos
   volume.spec.dir = *dir;
   if (operation == "delete") {
     const std::string created = variable("DHV_CREATED_PATH");
-    const auto own = std::filesystem::path(*dir).lexically_normal();
-    if (!created.empty() && std::filesystem::path(created).lexically_normal() != own) volume.elsewhere = created;
+    if (!created.empty() && host::plain_path(created) != host::plain_path(*dir)) volume.elsewhere = created;
     return volume;
   }
   auto spec = spec_of_parameters(variable("DHV_PARAMETERS"), *dir);
@@ -227,6 +266,8 @@ result<HostVolume> host_volume_of(const std::string& operation, const result<Hos
   if (!rules) return rules.error();
   if (auto allowed = check_allowed(*spec, *rules); !allowed) return allowed.error();
   volume.spec = std::move(*spec);
+  volume.refused_anew = check_options(volume.spec, *rules);
+  if (volume.refused_anew) volume.spec.options.clear();
   if (!volume.spec.block)
     volume.spec.options = kProtection + (volume.spec.options.empty() ? "" : "," + volume.spec.options);
   const std::string least = variable("DHV_CAPACITY_MIN_BYTES");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@ struct HostVolume {
   MountSpec spec;               ///< of `create`; of `delete` only the folder, which is the volume's own
   std::string elsewhere;        ///< of `delete`: the folder that Nomad names, if it is not the volume's own
   std::uint64_t min_bytes = 0;  ///< capacity_min; 0: any size
+  /// Of `create`: why the volume may only stay mounted, if it is. `spec` then has no options of its parameters.
+  std::optional<Error> refused_anew;
 };
 
 /// What this client lets Nomad's users ask for. Whoever may create a host volume in any namespace of Nomad chooses its

@@ -96,6 +96,9 @@ def story_nomad_host_volume(lab):
     check(ask("create") == made, "it is not the same again")
     flags = os.statvfs(made["path"]).f_flag
     check(flags & os.ST_NOSUID and flags & os.ST_NODEV, "a host volume is mounted without nosuid,nodev: %x" % flags)
+    forbidden = json.dumps({**parameters, "options": "suid"})
+    check(ask("create", DHV_PARAMETERS=forbidden) == made, "a mounted volume is refused because of its options")
+    check(os.statvfs(made["path"]).f_flag & os.ST_NOSUID, "an option that the rules do not allow reached the mount")
     said = ask("delete", ok=False, DHV_VOLUME_ID="8-1", DHV_CREATED_PATH=made["path"])
     check("not the volume's own folder" in said, "a volume that names another's folder is deleted: %s" % said)
     writer = Writer(lab, os.path.join(made["path"], "data"), size=16 * MIB).start()
@@ -110,7 +113,8 @@ def story_nomad_host_volume(lab):
     check(ask("create")["bytes"] == 512 * MIB, "it did not grow")
     check("rbd resize" in ask("create", ok=False, DHV_CAPACITY_MIN_BYTES=str(1024 * MIB)), "a small image is large enough")
     for _ in range(2):
-        ask("delete", DHV_CREATED_PATH=made["path"])
+        ask("delete", DHV_CREATED_PATH=made["path"] + "/")
+    check("'suid' is not allowed" in ask("create", ok=False, DHV_PARAMETERS=forbidden), "an option that the rules do not allow is mounted")
     check(not mounted(made["path"]) and agent.states() == {}, "something is left: %s" % agent.states())
     ask("create")
     writer.expect_nothing_lost([kill])

@@ -32,10 +32,12 @@ result<HostVolume> of(const Variables& variables, const std::string& operation =
   });
 }
 
-std::string error_of(const std::string& parameters) {
-  const auto volume = of(asked(parameters));
-  return volume ? "" : volume.error().text;
+/// Of a volume that is not mounted yet.
+std::string error_of(const result<HostVolume>& volume) {
+  if (!volume) return volume.error().text;
+  return volume->refused_anew ? volume->refused_anew->text : "";
 }
+std::string error_of(const std::string& parameters) { return error_of(of(asked(parameters))); }
 
 }  // namespace
 
@@ -62,9 +64,18 @@ TEST_CASE("a host volume is mounted in its own folder and goes from there, whate
       CHECK(of(variables, operation)->spec.dir == "/opt/nomad/host_volumes/7-9");
     CHECK(of(variables, "delete")->elsewhere == path);
   }
-  for (const char* path : {"/opt/nomad/host_volumes/7-9", "/opt/nomad//host_volumes/./7-9"}) {
-    variables["DHV_CREATED_PATH"] = path;
-    CHECK(of(variables, "delete")->elsewhere.empty());
+}
+
+TEST_CASE("a host volume's own folder is that in every spelling") {
+  auto variables = asked("null");
+  for (const char* folder : {"/opt/nomad/host_volumes", "/opt/nomad/host_volumes/"}) {
+    variables["DHV_VOLUMES_DIR"] = folder;
+    for (const char* path : {"/opt/nomad/host_volumes/7-9", "/opt/nomad//host_volumes/./7-9",
+                             "/opt/nomad/host_volumes/7-9/", "/opt/nomad/host_volumes/7-9//."}) {
+      CAPTURE(folder, path);
+      variables["DHV_CREATED_PATH"] = path;
+      CHECK(of(variables, "delete")->elsewhere.empty());
+    }
   }
 }
 
@@ -74,7 +85,7 @@ TEST_CASE("a host volume runs no file as another user and shows no device, unles
   const auto options = [&](const std::string& asked_for, const HostVolumeRules& allowed) {
     const auto volume =
         of(asked(R"({"image": "rbd/db", "user": "nomad", "options": ")" + asked_for + R"("})"), "create", allowed);
-    return volume ? volume->spec.options : volume.error().text;
+    return error_of(volume).empty() ? volume->spec.options : error_of(volume);
   };
   CHECK(options("", rules()) == "nosuid,nodev");
   CHECK(options("suid,dev", more) == "nosuid,nodev,suid,dev");
@@ -89,6 +100,21 @@ TEST_CASE("no mount option names a file or device of the client, unless its rule
   CHECK_THAT(error_of(R"({"image": "rbd/db", "user": "nomad", "options": "\"rtdev\"=../dev/sda"})"),
              ContainsSubstring("option 'rtdev'"));
   CHECK(error_of(R"({"image": "rbd/db", "user": "nomad", "options": "subvol=/db"})").empty());
+}
+
+TEST_CASE("options that the client's rules do not allow hinder no volume that is mounted, and never reach a mount") {
+  for (const char* options : {"suid", "noatime,dev", "noatime,logdev=/dev/sda1"}) {
+    const std::string parameters = R"({"image": "rbd/db", "user": "nomad", "options": ")" + std::string(options);
+    const auto volume = of(asked(parameters + R"("})"));
+    REQUIRE(volume);
+    REQUIRE(volume->refused_anew);
+    CHECK(volume->refused_anew->code == errc::permission_denied);
+    CHECK(volume->spec.options == "nosuid,nodev");
+    const auto block = of(asked(parameters + R"(", "block": "true"})"));
+    REQUIRE(block);
+    CHECK(block->refused_anew);
+    CHECK(block->spec.options.empty());
+  }
 }
 
 TEST_CASE("a host volume whose creation failed goes from where it would have been") {
