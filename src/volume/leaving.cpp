@@ -36,6 +36,18 @@ bool rests_on_record(const Volume& volume) {
          !volume.record->shared;
 }
 
+/// Why the next agent must have the record that the disk refuses. Empty: an older one makes it serve nothing without a
+/// proof.
+std::string needs_record(const Volume& volume) {
+  if (volume.record->operator_override)
+    return "only this agent knows that it acted on an operator override for volume " + volume.id +
+           ", and without that record the next agent would take what it did for a proof";
+  if (rests_on_record(volume))
+    return "the image of volume " + volume.id +
+           " has no exclusive-lock, so the next agent could not prove it ours without a record that cannot be written";
+  return "";
+}
+
 std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::milliseconds>(of).count(); }
 
 }  // namespace
@@ -171,26 +183,39 @@ std::size_t Leaving::watched_stalls() const {
       std::ranges::count_if(volumes_, [](const auto& one) { return one.second->history.stall.watched; }));
 }
 
-/// The file is older than the record in memory, and the next agent reads only the file.
-task<> Leaving::rewrite_record(Volume& volume) {
-  ++volume.users;
-  const plan::Step again = step::WriteRecord{*volume.record};
-  const auto written = co_await steps_.run(volume, again, Wish(Healed{}));
-  --volume.users;
-  // A newer agent's record is no older.
-  if (written || written.error().code == errc::state_newer || !rests_on_record(volume)) co_return;
-  unwritten_ = with_context("the image of volume " + volume.id +
-                                " has no exclusive-lock, so the next agent could not prove it ours without a record "
-                                "that cannot be written: make room in the state directory",
-                            written.error());
+void Leaving::note_unwritten(const Volume& volume, const Error& why) {
+  if (const std::string needed = needs_record(volume); !needed.empty())
+    unwritten_ = with_context(needed + ": make room in the state directory", why);
 }
 
-task<> Leaving::rewrite_records(Until until) {
+/// The file is older than the record in memory, and the next agent reads only the file. The write may outlast an undone
+/// handover: an operation after that must not write or drop the record meanwhile.
+task<> Leaving::rewrite_record(Volume& volume, Until until) {
+  ++volume.users;
+  auto guard = co_await volume.lock.lock(until);
+  result<> written = guard ? result<>() : guard.error();
+  if (guard && volume.record) {
+    const plan::Step again = step::WriteRecord{*volume.record};
+    written = co_await steps_.run(volume, again, Wish(Healed{}));
+  }
+  if (guard) guard->release();
+  --volume.users;
+  // A newer agent's record is no older.
+  if (!written && written.error().code != errc::state_newer) note_unwritten(volume, written.error());
+}
+
+/// An operation that does not end in time has its volume's lock. It begins no further step, so it writes nothing more.
+task<Waited> Leaving::rewrite_records(Until until) {
   unwritten_.reset();
   Gate& rewrites = gates_.emplace_back(control_, clock_);
-  for (const auto& [id, volume] : volumes_)
-    if (volume->record && volume->writes.refused && volume->operations.empty()) rewrites.spawn(rewrite_record(*volume));
-  static_cast<void>(co_await rewrites.close(until));
+  for (const auto& [id, volume] : volumes_) {
+    if (!volume->record || !volume->writes.refused) continue;
+    if (volume->operations.empty())
+      rewrites.spawn(rewrite_record(*volume, until));
+    else
+      note_unwritten(*volume, {errc::state_write, "an operation on it is under way"});
+  }
+  co_return co_await rewrites.close(until);
 }
 
 task<result<>> Leaving::quiesce() {
@@ -203,8 +228,8 @@ task<result<>> Leaving::quiesce() {
   const auto written_by = clock_.now() + kWritesEndWithin;
   while (steps_.writing() && clock_.now() < written_by)
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
-  if (!steps_.writing()) co_await rewrite_records({written_by});
-  if (steps_.writing()) co_return Error{errc::state_write, "a record is still being written"};
+  const bool rewritten = !steps_.writing() && co_await rewrite_records({written_by}) == Waited::ready;
+  if (!rewritten || steps_.writing()) co_return Error{errc::state_write, "a record is still being written"};
   if (unwritten_) co_return *unwritten_;
   for (const auto& [id, volume] : volumes_)
     if (may_be_handed_over(*volume)) to_hand_over_.push_back(id);

@@ -44,8 +44,9 @@ class Leaving {
   task<result<device::LinkSocket>> end_for_next(Volume& volume, Until until);
   void hand_over_later(Volume& volume, const Error& why);
   std::size_t watched_stalls() const;
-  task<> rewrite_record(Volume& volume);
-  task<> rewrite_records(Until until);
+  void note_unwritten(const Volume& volume, const Error& why);
+  task<> rewrite_record(Volume& volume, Until until);
+  task<Waited> rewrite_records(Until until);
   task<> hand_over_one(Volume& volume, Handover& handover);
   task<> hand_over_some(Handover& handover);
 
@@ -60,7 +61,7 @@ class Leaving {
   /// Of whoever waits for several volumes. Here, because a dying process ends coroutines in any order.
   std::list<Gate> gates_;
   std::deque<std::string> to_hand_over_;  ///< since quiesce(); the last one first
-  std::optional<Error> unwritten_;        ///< since quiesce(): why the next agent would not prove some image ours
+  std::optional<Error> unwritten_;        ///< since quiesce(): why the next agent needs a record that the disk refuses
 };
 
 }  // namespace corbd::volume

@@ -416,40 +416,6 @@ TEST_CASE("an agent whose cluster does not answer stalled requests need not wait
   CHECK(scene.waiting() == 1);
 }
 
-TEST_CASE("a record that the disk refused is written again before a handover") {
-  Scene scene;
-  scene.image().exclusive = false;
-  REQUIRE(scene.want(test::staged()) == errc::ok);
-  scene.kill_and_start();
-  scene.world.disk.state = test::Disk::State::full;
-  REQUIRE(scene.want(plan::Healed{true}) == errc::state_write);  // it may have been chance
-  REQUIRE(scene.want(plan::Healed{true}) == errc::state_write);
-  REQUIRE(scene.device().alive);
-  REQUIRE_FALSE(scene.world.disk.outdated.empty());
-  scene.world.disk.state = test::Disk::State::good;
-  REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
-  CHECK(scene.world.disk.outdated.empty());
-}
-
-TEST_CASE("an agent serves on while the disk refuses the record that alone proves an image without exclusive-lock") {
-  const bool exclusive = GENERATE(false, true);
-  Scene scene;
-  scene.image().exclusive = exclusive;
-  REQUIRE(scene.want(test::staged()) == errc::ok);
-  scene.world.disk.state = test::Disk::State::full;
-  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::state_write);
-  const auto quiet = scene.loop.run(scene.world.agent.quiesce());
-  CHECK(static_cast<bool>(quiet) == exclusive);
-  if (exclusive) return;
-  CHECK_THAT(quiet.error().text, ContainsSubstring("make room in the state directory"));
-  scene.world.agent.resume();
-  scene.world.kernel.application_writes(scene.device(), 0);
-  scene.loop.advance(1s);
-  CHECK(scene.waiting() == 0);
-  scene.world.disk.state = test::Disk::State::good;
-  CHECK(scene.loop.run(scene.world.agent.quiesce()));
-}
-
 TEST_CASE("a volume whose drain was undone answers the requests that came meanwhile") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);

@@ -1,0 +1,81 @@
+// Before a handover an agent writes again what the disk had refused, because the next agent reads only the files.
+#include "dead.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace std::chrono_literals;
+
+TEST_CASE("a record that the disk refused is written again before a handover") {
+  Scene scene;
+  scene.image().exclusive = false;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.kill_and_start();
+  scene.world.disk.state = Disk::State::full;
+  REQUIRE(scene.want(plan::Healed{true}) == errc::state_write);  // it may have been chance
+  REQUIRE(scene.want(plan::Healed{true}) == errc::state_write);
+  REQUIRE(scene.device().alive);
+  REQUIRE_FALSE(scene.world.disk.outdated.empty());
+  scene.world.disk.state = Disk::State::good;
+  REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
+  CHECK(scene.world.disk.outdated.empty());
+}
+
+TEST_CASE("an agent serves on while the disk refuses the record that alone proves an image without exclusive-lock") {
+  const bool exclusive = GENERATE(false, true);
+  Scene scene;
+  scene.image().exclusive = exclusive;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.disk.state = Disk::State::full;
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::state_write);
+  const auto quiet = scene.loop.run(scene.world.agent.quiesce());
+  CHECK(static_cast<bool>(quiet) == exclusive);
+  if (exclusive) return;
+  CHECK_THAT(quiet.error().text, ContainsSubstring("make room in the state directory"));
+  scene.world.agent.resume();
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.loop.advance(1s);
+  CHECK(scene.waiting() == 0);
+  scene.world.disk.state = Disk::State::good;
+  CHECK(scene.loop.run(scene.world.agent.quiesce()));
+}
+
+TEST_CASE("an agent serves on while the disk refuses a record with an operator override, served or not") {
+  Dead scene(false);
+  scene.world.agent.clients.clear();  // the dead client's file was damaged
+  scene.forgotten();
+  scene.start({}, false);
+  scene.world.disk.state = Disk::State::full;
+  REQUIRE(scene.want(plan::Healed{true}) == errc::state_write);  // it may have been chance
+  const bool served = GENERATE(true, false);
+  CAPTURE(served);
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (!served && call == "acquire lock") scene.world.calls.fail_at = 1;
+  };
+  REQUIRE(scene.want(plan::Healed{true}) != errc::ok);
+  scene.world.calls.before_call = nullptr;
+  REQUIRE(scene.device().alive == served);
+  REQUIRE_FALSE(scene.world.disk.records.front().operator_override);
+  const auto quiet = scene.loop.run(scene.world.agent.quiesce());
+  REQUIRE_FALSE(quiet);
+  CHECK_THAT(quiet.error().text, ContainsSubstring("acted on an operator override for volume image-1"));
+  CHECK_THAT(quiet.error().text, ContainsSubstring("make room in the state directory"));
+  scene.world.agent.resume();
+  scene.world.disk.state = Disk::State::good;
+  CHECK(scene.loop.run(scene.world.agent.quiesce()));
+  CHECK(scene.world.disk.records.front().operator_override);
+}
+
+TEST_CASE("a volume that is unstaged after an undone handover stays unstaged, though the record's rewrite was slow") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.disk.state = Disk::State::full;
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::state_write);
+  scene.world.disk.state = Disk::State::good;
+  scene.world.calls.delayed = "save record";
+  REQUIRE_FALSE(scene.loop.run(scene.world.agent.quiesce()));
+  scene.world.agent.resume();
+  CHECK(scene.want(kUnstaged) == errc::ok);
+  scene.loop.advance(2min);
+  CHECK(scene.world.disk.records.empty());
+  CHECK_FALSE(scene.world.agent.shell().status(kId));
+}
