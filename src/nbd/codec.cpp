@@ -39,11 +39,11 @@ constexpr Row kVerdicts[] = {
     {ENXIO, kDoubt},      // an OSD that is not responsible for the object: routing
     {EPERM, kDoubt},      // the rights of the cluster user, which an operator can give back
     {EACCES, kDoubt},
-    {ENOMEM, kDoubt},           // of this process
-    {EIO, reply(wire_eio)},     // an OSD cannot read what it has stored
-    {ENOENT, reply(wire_eio)},  // the pool is gone, by the newest map: a missing object reads as zeros
-    {ENOSPC, reply(wire_enospc)},
-    {EDQUOT, reply(wire_enospc)},
+    {ENOMEM, kDoubt},              // of this process
+    {ENOSPC, kDoubt},              // a full cluster makes clients wait, except a Crimson OSD, which refuses the write
+    {EDQUOT, kDoubt},              // the pool's quota, which an operator can raise
+    {EIO, reply(wire_eio)},        // an OSD cannot read what it has stored
+    {ENOENT, reply(wire_eio)},     // the pool is gone, by the newest map: a missing object reads as zeros
     {EINVAL, reply(wire_einval)},  // never masked as success: that would drop data
     {EOPNOTSUPP, reply(wire_enotsup)},
 };

@@ -18,7 +18,7 @@ enum class Command : std::uint16_t { read = 0, write = 1, disconnect = 2, flush 
 inline constexpr std::uint16_t flag_fua = 1 << 0, flag_no_hole = 1 << 1;
 
 /// Error numbers on the wire. They are Linux's, and the kernel turns each of them into EIO.
-inline constexpr std::uint32_t wire_eperm = 1, wire_eio = 5, wire_einval = 22, wire_enospc = 28, wire_enotsup = 95;
+inline constexpr std::uint32_t wire_eperm = 1, wire_eio = 5, wire_einval = 22, wire_enotsup = 95;
 
 struct Request {
   std::uint16_t flags = 0;

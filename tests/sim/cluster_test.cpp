@@ -99,6 +99,21 @@ TEST_CASE("an unknown error is held back from the application until it has passe
   CHECK(scene.world.kernel.errors == 0);
 }
 
+TEST_CASE("a write that a full cluster or a quota refuses waits until there is room") {
+  for (const int refused : {ENOSPC, EDQUOT}) {
+    INFO(refused);
+    Used scene;
+    scene.world.cluster.odd_error = refused;
+    scene.writes(0);
+    scene.loop.advance(10min);
+    CHECK(scene.world.kernel.errors == 0);
+    scene.world.cluster.odd_error = 0;
+    scene.loop.advance(2min);
+    CHECK(scene.world.kernel.answered == 1);
+    CHECK(scene.world.kernel.errors == 0);
+  }
+}
+
 TEST_CASE("an operator can give up a volume whose requests fail with an unknown error") {
   Used scene;
   scene.world.cluster.odd_error = EBADE;
