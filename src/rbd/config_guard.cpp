@@ -9,12 +9,17 @@ bool is_true(std::string_view value) { return value == "true" || value == "1" ||
 
 // The persistent write cache has had three names; its plugin alone starts nothing, but with it metadata can start the
 // cache when the lock is taken.
-bool is_unsafe(const Option& option) {
+bool caches(const Option& option) {
   if (option.name == "rbd_cache" || option.name == "rbd_rwl_enabled") return is_true(option.value);
   if (option.name == "rbd_persistent_cache_mode" || option.name == "rbd_pwl_mode")
     return !option.value.empty() && option.value != "disabled";
   if (option.name == "rbd_plugins") return option.value.find("pwl_cache") != std::string::npos;
   return false;
+}
+
+/// Whoever breaks the lock then leaves its owner able to write, also if that is this agent.
+bool spares_owners(const Option& option) {
+  return option.name == "rbd_blocklist_on_break_lock" && !is_true(option.value);
 }
 
 std::string who_and_remedy(const Option& option, const std::string& pool, const std::string& image) {
@@ -29,15 +34,22 @@ std::string who_and_remedy(const Option& option, const std::string& pool, const 
   return "this node's or the cluster's client configuration; remove it from /etc/ceph/ceph.conf and `ceph config`";
 }
 
+constexpr const char* kEarly = "which acknowledges writes before they are stored";
+
+std::optional<Error> refusal(const std::vector<Option>& options, bool (*bad)(const Option&), const char* harm,
+                             std::string_view pool, std::string_view image) {
+  const auto found = std::find_if(options.begin(), options.end(), bad);
+  if (found == options.end()) return std::nullopt;
+  return Error{errc::unsafe_config, "image " + std::string(pool) + "/" + std::string(image) + " has " + found->name +
+                                        "=" + found->value + ", " + harm + ". It is set by " +
+                                        who_and_remedy(*found, std::string(pool), std::string(image))};
+}
+
 }  // namespace
 
 std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view pool, std::string_view image) {
-  const auto found = std::find_if(options.begin(), options.end(), is_unsafe);
-  if (found == options.end()) return std::nullopt;
-  return Error{errc::unsafe_config, "image " + std::string(pool) + "/" + std::string(image) + " has " + found->name +
-                                        "=" + found->value +
-                                        ", which acknowledges writes before they are stored. It is set by " +
-                                        who_and_remedy(*found, std::string(pool), std::string(image))};
+  if (auto found = refusal(options, caches, kEarly, pool, image)) return found;
+  return refusal(options, spares_owners, "so that a client whose lock is broken can write on", pool, image);
 }
 
 std::optional<Error> decides_cache(const std::vector<Option>& options, std::string_view pool, std::string_view image) {
@@ -47,7 +59,7 @@ std::optional<Error> decides_cache(const std::vector<Option>& options, std::stri
       return Error{errc::unsafe_config, "image " + std::string(pool) + "/" + std::string(image) + " has " +
                                             option.name + "=" + option.value + ", set by " +
                                             who_and_remedy(option, std::string(pool), std::string(image))};
-  return unsafe(options, pool, image);
+  return refusal(options, caches, kEarly, pool, image);
 }
 
 bool caches_before_flush(const std::vector<Option>& options) {

@@ -14,7 +14,8 @@ std::vector<Option> defaults() {
           {Source::client, "rbd_cache_writethrough_until_flush", "true"},
           {Source::client, "rbd_persistent_cache_mode", "disabled"},
           {Source::client, "rbd_persistent_cache_path", "/tmp"},
-          {Source::client, "rbd_plugins", ""}};
+          {Source::client, "rbd_plugins", ""},
+          {Source::client, "rbd_blocklist_on_break_lock", "true"}};
 }
 }  // namespace
 
@@ -35,6 +36,19 @@ TEST_CASE("a cache that acknowledges first is refused, whoever asks for it") {
   REQUIRE(refused);
   CHECK(refused->code == errc::unsafe_config);
   CHECK_THAT(refused->text, ContainsSubstring(name + "=" + value));
+}
+
+TEST_CASE("an image whose metadata let a client write on after its lock was broken is refused") {
+  const Source source = GENERATE(Source::pool, Source::image);
+  auto options = defaults();
+  options.push_back({source, "rbd_blocklist_on_break_lock", "false"});
+  const auto refused = rbd::unsafe(options, "pool", "image");
+  REQUIRE(refused);
+  CHECK(refused->code == errc::unsafe_config);
+  CHECK_THAT(refused->text, ContainsSubstring("rbd_blocklist_on_break_lock=false"));
+  CHECK_THAT(refused->text, ContainsSubstring("rbd config pool remove") || ContainsSubstring("rbd image-meta remove"));
+  // It says nothing of caches.
+  CHECK_FALSE(rbd::decides_cache(options, "pool", "image"));
 }
 
 TEST_CASE("the refusal names the level and the command that removes it") {
