@@ -73,6 +73,7 @@ result<std::string> take_lock(OpenImage& opened) {
   const std::string doing = "taking the lock of image " + opened.text();
   const auto seen = see(opened);
   if (!seen) return seen.error();
+  if (auto refused = locked_by_hand(seen->lockers.all, opened.text())) return *refused;
   // librbd would break its lock, and have it cut off for an hour. A node may be away for longer, and its writes under
   // way would then still arrive.
   if (const auto silent = silent_owners(seen->lockers.all, seen->watchers, opened.connection.addresses);
@@ -116,6 +117,7 @@ task<result<image::Ownership>> RbdImage::ownership(Until until) {
   auto job = [&image = *opened, marks = !exclusive_lock()] { return see_users(image, marks); };
   auto seen = co_await call(opened, std::move(job), until, "asking who uses image " + opened->text());
   if (!seen) co_return seen.error();
+  if (auto refused = locked_by_hand(seen->lockers.all, opened->text())) co_return *refused;
   auto found = classify(seen->lockers.all, seen->watchers, opened->key.fsid, opened->connection.uuid,
                         opened->connections.incarnations());
   if (found) {

@@ -2,20 +2,30 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "corbd/core/clock.hpp"
+#include "corbd/core/result.hpp"
 
 namespace corbd::rbd {
 
 /// The exclusive lock on the header object, as librbd and krbd take it (cls_lock "rbd_lock").
 struct Locker {
-  std::string client;   ///< "client.4119"
-  std::string cookie;   ///< "auto 140653669402400"
-  std::string address;  ///< bare
+  std::string client;    ///< "client.4119"
+  std::string cookie;    ///< "auto 140653669402400"
+  std::string address;   ///< bare
+  bool by_hand = false;  ///< is_by_hand()
 };
+
+/// The lock is not one that a client took in order to write: somebody made it by `rbd lock add`, or another program
+/// did. Its owner needs no watch, and only who made it knows what it is for. librbd and the kernel break no such lock
+/// either.
+bool is_by_hand(std::string_view cookie, std::string_view tag);
+/// in_use, with the way out, if one of the locks is by hand. `image`: as in commands.
+std::optional<Error> locked_by_hand(const std::vector<Locker>& all, const std::string& image);
 
 /// The cookie of a lock whose owner keeps it for the next agent, and watches the header with that handle only for this.
 /// librbd and the kernel's client read the number, find the watch, and take the owner for alive. They ignore the rest,
@@ -24,7 +34,7 @@ std::string kept_cookie(std::uint64_t watch);
 bool is_kept_cookie(std::string_view cookie);
 
 struct Lockers {
-  std::vector<Locker> all;    ///< a shared or foreign-made lock (`rbd lock add`) may have several
+  std::vector<Locker> all;    ///< a shared lock may have several
   std::uint64_t version = 0;  ///< of the header object when they were read; a watch does not change it, a lock does
 };
 

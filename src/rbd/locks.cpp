@@ -60,7 +60,8 @@ result<Lockers> list_lockers(OpenImage& opened) {
   const auto client = unpack(clients.text, n), cookie = unpack(cookies.text, n), address = unpack(addresses.text, n);
   Lockers lockers;
   lockers.version = rados_get_last_version(pool->io.get());
-  for (std::size_t i = 0; i < n; ++i) lockers.all.push_back({client[i], cookie[i], bare_address(address[i])});
+  for (std::size_t i = 0; i < n; ++i)
+    lockers.all.push_back({client[i], cookie[i], bare_address(address[i]), is_by_hand(cookie[i], tag.text.c_str())});
   return lockers;
 }
 
@@ -130,7 +131,7 @@ result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64
   if (!lockers) return lockers.error();
   bool broken = false;
   for (const auto& locker : lockers->all) {
-    if (locker.address != address) continue;
+    if (locker.address != address || locker.by_hand) continue;
     const auto request = encode_break(locker);
     if (!request) return request.error();
     const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);

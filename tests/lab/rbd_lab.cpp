@@ -333,6 +333,24 @@ TEST_CASE("an image needs flushes while it has the feature journaling, which may
   agent.close(std::move(*image));
 }
 
+TEST_CASE("a lock that somebody made by hand is not broken, and the error says how to remove it") {
+  Admin admin;
+  admin.create("by_hand");
+  rbd_image_t other = admin.open("by_hand");
+  Admin::check(rbd_lock_exclusive(other, "maintenance"));
+  // The lock stays, without a watch.
+  Admin::check(rbd_close(other));
+  Agent agent;
+  auto image = agent.open("by_hand");
+  REQUIRE(image);
+  const auto seen = agent.ownership(**image);
+  REQUIRE_FALSE(seen);
+  CHECK(seen.error().code == errc::in_use);
+  CHECK_THAT(seen.error().text, ContainsSubstring("rbd lock remove"));
+  CHECK_FALSE(agent.run((*image)->acquire_lock(agent.in(20s))));
+  agent.close(std::move(*image));
+}
+
 TEST_CASE("a foreign watcher and a foreign lock owner are seen, and the lock is not taken from it") {
   Admin admin;
   admin.create("shared");

@@ -39,6 +39,22 @@ TEST_CASE("a lock is classified by its owner's address") {
   CHECK(seen({at("10.0.0.2:0/1")})->lock == Lock::other);
 }
 
+TEST_CASE("a lock that somebody made by hand is told from those of clients that write") {
+  CHECK_FALSE(rbd::is_by_hand("auto 140653669402400", "internal"));
+  CHECK_FALSE(rbd::is_by_hand(rbd::kept_cookie(18446462598732840961u), "internal"));
+  CHECK(rbd::is_by_hand("maintenance", ""));
+  CHECK(rbd::is_by_hand("auto 1", ""));
+  CHECK(rbd::is_by_hand("kubelet_lock_magic_n1", "internal"));
+}
+
+TEST_CASE("the refusal of a lock that was made by hand names it and the command that removes it") {
+  CHECK_FALSE(rbd::locked_by_hand({at("10.0.0.2:0/1")}, "rbd/a"));
+  const auto refused = rbd::locked_by_hand({{"client.7", "maintenance", "10.0.0.2:0/1", true}}, "rbd/a");
+  REQUIRE(refused);
+  CHECK(refused->code == errc::in_use);
+  CHECK_THAT(refused->text, ContainsSubstring("rbd lock remove rbd/a 'maintenance' client.7"));
+}
+
 TEST_CASE("the owner's address is given as Ceph prints it") {
   CHECK(seen({at("10.0.0.1:0/4")})->owner == "10.0.0.1:0/4");
 }
