@@ -4,6 +4,7 @@ import unittest
 
 import helm
 import yaml
+from helm import only
 from switches import SWITCHES
 
 
@@ -46,6 +47,10 @@ class Defaults(unittest.TestCase):
         for one, other in zip(names[::2], names[1::2]):
             shared = {(kind, name) for kind, namespace, name in one & other if namespace not in ("tenant", "team-a", "team-b", "monitoring", "ceph-csi")}
             self.assertEqual(shared, set())
+
+    def test_kubelet_is_not_asked_to_repeat_a_publish(self):
+        # Where it is, kubelet removes the folder of a mounted volume after one failed publish (before 1.34.9).
+        self.assertNotIn("requiresRepublish", only("CSIDriver", helm.objects())["spec"])
 
     def test_each_value_of_the_chart_is_in_the_schema(self):
         def walk(value, schema, path):

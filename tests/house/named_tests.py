@@ -17,3 +17,8 @@ def stories(root):
 def renderings(root):
     """The tests of the chart and of the manifests."""
     return {name for path in (root / "tests/deploy").glob("test_*.py") for name in re.findall(r"^    def test_(\w+)", path.read_text(), re.M)}
+
+
+def programs(root):
+    """What CMake runs as one test, by its whole name."""
+    return {name for path in (root / "tests").rglob("CMakeLists.txt") for name in re.findall(r'add_test\(NAME "([^"$]+)"', path.read_text())}
