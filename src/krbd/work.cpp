@@ -11,6 +11,7 @@
 #include "corbd/core/fd.hpp"
 #include "corbd/krbd/kernel_client.hpp"
 #include "corbd/krbd/sysfs.hpp"
+#include "failure.hpp"
 #include "kernel_key.hpp"
 #include "monitors.hpp"
 #include "requests.hpp"
@@ -27,41 +28,6 @@ int write_bus(const std::string& sysfs, const std::string& which, const std::str
   if (!fd && errno == ENOENT) fd = Fd(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
   if (!fd || ::write(fd.get(), line.data(), line.size()) < 0) return errno;
   return 0;
-}
-
-std::string listed(const std::vector<std::string>& all) {
-  std::string text;
-  for (const auto& one : all) text += (text.empty() ? "" : ",") + one;
-  return text;
-}
-
-Error not_mapped(const device::MapArgs& args, int failed) {
-  const std::string doing =
-      "mapping image " + args.name.text() + " in the kernel: " + std::generic_category().message(failed);
-  switch (failed) {
-    case ENOENT:
-      return {errc::not_found,
-              doing + ": the pool, namespace or image does not exist, or there is no rbd module (`modprobe rbd`)"};
-    case EPERM:
-    case EACCES:
-      return {errc::permission_denied, doing + ": the cluster refuses the key of user " + args.user +
-                                           ", or the user lacks the caps 'profile rbd'"};
-    case EROFS:
-    case EBUSY:
-      return {errc::in_use, doing + ": another client holds its exclusive lock and does not give it up"};
-    case ENXIO:
-      return {errc::failed_precondition, doing + ": the image has a feature that the kernel does not know"};
-    case EINVAL:
-      return {errc::failed_precondition,
-              doing + ": the kernel refuses one of the monitors' addresses (" + listed(args.monitors) + ")" +
-                  (args.options.empty() ? "" : " or of the options " + args.options) + ": dmesg says which"};
-    case ESHUTDOWN:
-      return {errc::unavailable, doing +
-                                     ": the kernel client is blocklisted. Unmap its other devices (`rbd device list`), "
-                                     "or map with the option noshare"};
-    default:
-      return {errc::unavailable, doing};
-  }
 }
 
 /// The kernel takes a name, and that may belong to another image by now.
