@@ -146,6 +146,24 @@ TEST_CASE("a waiting volume makes one Event for each set of holders") {
 
 // --- Taking an image over -----------------------------------------------------------------------
 
+TEST_CASE("a lock that somebody made by hand keeps its image from being taken, and fences nobody") {
+  Scene scene;
+  scene.filled();
+  scene.image().lock_by(kHolder);
+  scene.image().lock_by_hand = true;
+  auto wish = test::staged_wish(kId);
+  wish.mounter = GENERATE(plan::Mounter::nbd, plan::Mounter::krbd);
+  CHECK(scene.want(wish) == errc::in_use);
+  CHECK(scene.image().lock_owner == kHolder);
+  CHECK_FALSE(scene.world.cluster.blocklisted.contains(kHolder));
+  CHECK(scene.world.kernel.devices.empty());
+  // Who needs the lock may work on the image.
+  CHECK(scene.image().watchers.empty());
+  scene.image().lock_by("");
+  scene.image().lock_by_hand = false;
+  CHECK(scene.want(wish) == errc::ok);
+}
+
 TEST_CASE("a fenced holder is blocklisted by its very address, and its image staged") {
   Held scene(GENERATE(true, false));
   scene.fence_holder();

@@ -64,10 +64,11 @@ struct FakeImage {
   bool shared = false;                                   ///< many write: the lock goes to whoever writes
   bool secondary = false;                                ///< the mirror of another cluster's
   std::string lock_owner;                                ///< client address; "" = free
-  int lock_handle = 0;       ///< which of that client's open images has it, as its cookie tells; 0: any
-  std::string writer;        ///< without exclusive-lock: the client whose mark is there; "" = none
-  int writer_handle = 0;     ///< which of that client's open images left it; 0: any
-  bool writer_signs = true;  ///< with the key of the volume
+  int lock_handle = 0;        ///< which of that client's open images has it, as its cookie tells; 0: any
+  bool lock_by_hand = false;  ///< by `rbd lock add`: its owner needs no watch
+  std::string writer;         ///< without exclusive-lock: the client whose mark is there; "" = none
+  int writer_handle = 0;      ///< which of that client's open images left it; 0: any
+  bool writer_signs = true;   ///< with the key of the volume
   std::set<std::string> watchers;
   /// The client that has kept the lock for the next agent, or had: it watches for that, whatever it has open.
   std::string lock_watcher;
