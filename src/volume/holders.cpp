@@ -98,7 +98,9 @@ task<result<>> evict(const Ports& ports, image::Access access, std::vector<Holde
   std::vector<image::BlocklistEntry> entries;
   for (const auto& holder : holders) {
     auto entry = image::entry_of_client(holder.address);
-    if (!entry) co_return entry.error();
+    if (!entry)
+      co_return Error{errc::in_use, "the image's holder cannot be cut off: " + entry.error().text +
+                                        ": make sure that it is dead, and break its lock by hand (`rbd lock remove`)"};
     entries.push_back(std::move(*entry));
   }
   auto done = co_await ports.clusters.block(std::move(access), std::move(entries), image::kLongestAway, until);

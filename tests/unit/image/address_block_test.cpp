@@ -91,6 +91,11 @@ TEST_CASE("an entry for one client names a port and a nonce, because Ceph takes 
     CHECK(image::entry_of_client(host).error().code == errc::invalid_argument);
 }
 
+TEST_CASE("a client without an address is not blocklisted, because that would cut nobody off") {
+  for (const char* blank : {"0.0.0.0:0/5", "0.0.0.0:6800/1", "[::]:0/1", ":/0"})
+    CHECK(image::entry_of_client(blank).error().code == errc::invalid_argument);
+}
+
 TEST_CASE("an entry is long enough for a fence if it lasts as long, less a slack, or for a week") {
   CHECK(image::is_long_enough(24h, 24h));
   CHECK(image::is_long_enough(23h, 24h));
