@@ -74,14 +74,18 @@ result<> check_path(const std::string& path, const std::string& what) {
   return {};
 }
 
-/// Commas between double quotes belong to a value, as in SELinux's context="a:b:c:s0:c1,c2".
-bool is_one_flag(const std::string& flag) {
-  bool quoted = false;
-  for (const char c : flag) {
-    if (c == '"') quoted = !quoted;
-    if (c == ',' && !quoted) return false;
-  }
-  return !flag.empty() && !quoted && !has_control(flag);
+/// A flag may hold several, as in a StorageClass with "noatime,discard" in one line, or a part of one: kubelet splits a
+/// PersistentVolume's annotation at every comma, also inside SELinux's context="a:b:c:s0:c1,c2". mount(8), to which
+/// ceph-csi gives them, sees only the whole line, too.
+result<std::string> line_of(const VolumeCapability::MountVolume& mount) {
+  std::string line;
+  for (const auto& flag : mount.mount_flags())
+    if (!flag.empty()) line += (line.empty() ? "" : ",") + flag;
+  if (has_control(line)) return invalid("a mount flag contains a control character");
+  if (std::ranges::count(line, '"') % 2 != 0) return invalid("a mount flag has a double quote that is not closed");
+  if (line.size() > kMaxFlags)
+    return invalid("the mount flags together have more than " + std::to_string(kMaxFlags) + " bytes");
+  return line;
 }
 
 std::string value(const Map& map, const char* key) {
@@ -122,12 +126,9 @@ result<plan::Capability> capability_of(const VolumeCapability& from) {
   if (!capability.fstype.empty() && std::ranges::find(offered, capability.fstype) == offered.end())
     return invalid("filesystem type '" + capability.fstype + "' is not supported: use " +
                    boost::algorithm::join(offered, ", "));
-  for (const auto& flag : from.mount().mount_flags()) {
-    if (!is_one_flag(flag))
-      return invalid("a mount flag is empty, or contains a comma, an open quote or a control character");
-    capability.mount_flags += (capability.mount_flags.empty() ? "" : ",") + flag;
-  }
-  if (capability.mount_flags.size() > kMaxFlags) return invalid("the mount flags together have more than 4096 bytes");
+  auto flags = line_of(from.mount());
+  if (!flags) return flags.error();
+  capability.mount_flags = std::move(*flags);
   return capability;
 }
 
