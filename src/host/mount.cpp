@@ -102,6 +102,16 @@ result<bool> same_file(int fd, const std::string& target, const std::string& sou
   return there.st_dev == wanted.st_dev && there.st_ino == wanted.st_ino;
 }
 
+/// An xfs that has shut down shows it in no table. Its next user would start only to fail.
+result<> check_lives(int tree, const std::string& source) {
+  struct stat root{};
+  if (::fstat(tree, &root) == 0) return {};
+  if (errno != EIO) return failure("looking at " + source, errno);
+  return Error{errc::failed_precondition, "the filesystem at " + source +
+                                              " has shut down after an error: end all that uses it on this node, so " +
+                                              "that it is unstaged; its next stage replays its log"};
+}
+
 result<> set_attributes(int mount, const MountFlags& flags, const std::string& source) {
   if (flags.set == 0 && flags.clear == 0) return {};
   mount_attr attributes{};
@@ -150,6 +160,7 @@ result<> bind(const std::string& source, const std::string& target, bool device_
   if (auto empty = check_empty(place->get(), target); !empty) return empty;
   const Fd tree(::open_tree(AT_FDCWD, source.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW));
   if (!tree) return failure("binding " + source, errno);
+  if (auto lives = check_lives(tree.get(), source); !lives) return lives;
   // Options of the filesystem belong to its mount, not to a bind of it. mount(8) drops them as well.
   if (auto set = set_attributes(tree.get(), *parsed, source); !set) return set;
   return attach(tree.get(), place->get(), target);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <libmount/libmount.h>
 #include <poll.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include <algorithm>
@@ -142,6 +141,16 @@ std::string_view line_of(std::string_view text, std::uint64_t id) {
   return {};
 }
 
+/// Of a descriptor, from its file in /proc/self/fdinfo; 0: it does not say.
+std::uint64_t mount_id_of(std::string_view fdinfo) {
+  constexpr std::string_view key = "mnt_id:\t";
+  std::uint64_t id = 0;
+  while (!fdinfo.empty())
+    if (const auto line = next_line(fdinfo); line.starts_with(key))
+      std::from_chars(line.data() + key.size(), line.data() + line.size(), id);
+  return id;
+}
+
 /// The place of a mount is made of its own line and of its parent's. `changed`: the IDs of lines that are not as they
 /// were.
 void find_places(MountLines& all, const std::unordered_set<std::uint64_t>& changed) {
@@ -254,21 +263,21 @@ result<MountTable> MountReader::read() {
   return MountTable(known_, &known_->mounts);
 }
 
+// An xfs that has shut down after an error answers statx(2) with EIO, and must be unmounted all the same.
 result<std::optional<Mount>> mount_at(int fd, const std::string& path) {
-  struct statx found{};
-  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &found) != 0)
-    return failure("looking at " + path, errno);
-  if ((found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0 || (found.stx_mask & STATX_MNT_ID) == 0)
-    return Error{errc::failed_precondition,
-                 "the kernel does not say which mount " + path + " is: run Linux 5.12 or newer"};
-  if ((found.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) return std::optional<Mount>();
+  const auto told = text_of_file("/proc/self/fdinfo/" + std::to_string(fd));
+  if (!told) return told.error();
+  std::error_code failed;
+  const auto opened = fs::read_symlink("/proc/self/fd/" + std::to_string(fd), failed);
+  if (failed) return failure("looking at " + path, failed.value());
   const auto text = text_of_file(kMountinfo);
   if (!text) return text.error();
-  auto there = parse_mounts(line_of(*text, found.stx_mnt_id), kMountinfo, {});
-  if (!there) return there.error();
-  if (there->mounts.empty())
+  auto holds_it = parse_mounts(line_of(*text, mount_id_of(*told)), kMountinfo, {});
+  if (!holds_it) return holds_it.error();
+  if (holds_it->mounts.empty())
     return Error{errc::unavailable, path + " was mounted or unmounted by someone else just now"};
-  return std::optional(std::move(there->mounts.front()));
+  if (holds_it->mounts.front().target != opened) return std::optional<Mount>();
+  return std::optional(std::move(holds_it->mounts.front()));
 }
 
 }  // namespace corbd::host

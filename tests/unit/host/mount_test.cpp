@@ -164,6 +164,62 @@ TEST_CASE("two xfs filesystems with one UUID are mounted side by side") {
   CHECK(ops::unmount(place.target));
 }
 
+/// XFS_IOC_GOINGDOWN. With XFS_FSOP_GOING_FLAGS_LOGFLUSH the log has the changes, and nothing else does.
+void shut_down(const std::string& mounted) {
+  const Fd root(::open(mounted.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::uint32_t log_flush = 1;
+  REQUIRE(::ioctl(root.get(), _IOR('X', 125, std::uint32_t), &log_flush) == 0);
+}
+
+TEST_CASE("an xfs that has shut down is unmounted, although it answers nothing any more") {
+  if (!may_mount()) return;
+  Place place;
+  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image", 400L * 1024 * 1024));
+  if (!device) return;
+  REQUIRE(ops::mkfs(device->path(), "xfs", ""));
+  REQUIRE(ops::mount(device->path(), "xfs", place.target, ""));
+  REQUIRE(ops::bind(place.target, place.other, false, ""));
+  shut_down(place.target);
+  struct stat root{};
+  CHECK(::stat(place.target.c_str(), &root) != 0);
+  CHECK(ops::unmount(place.other));
+  CHECK(ops::unmount(place.target));
+  CHECK(mounts_at(place.target).empty());
+  CHECK_FALSE(fs::exists(place.target));
+}
+
+TEST_CASE("a filesystem that has shut down is not bound for its next user, and the error says what to do") {
+  if (!may_mount()) return;
+  Place place;
+  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image", 400L * 1024 * 1024));
+  if (!device) return;
+  REQUIRE(ops::mkfs(device->path(), "xfs", ""));
+  REQUIRE(ops::mount(device->path(), "xfs", place.target, ""));
+  shut_down(place.target);
+  const auto bound = ops::bind(place.target, place.other, false, "");
+  REQUIRE(!bound);
+  CHECK(bound.error().code == errc::failed_precondition);
+  CHECK_THAT(bound.error().text, ContainsSubstring("so that it is unstaged"));
+  CHECK(mounts_at(place.other).empty());
+  CHECK(ops::unmount(place.target));
+}
+
+TEST_CASE("an xfs that was cut off with changes in its log passes its check and is mounted") {
+  if (!may_mount()) return;
+  Place place;
+  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image", 400L * 1024 * 1024));
+  if (!device) return;
+  REQUIRE(ops::mkfs(device->path(), "xfs", ""));
+  REQUIRE(ops::mount(device->path(), "xfs", place.target, ""));
+  write_file(place.target + "/file");
+  shut_down(place.target);
+  REQUIRE(ops::unmount(place.target));
+  CHECK(ops::fsck(device->path(), "xfs", ""));
+  REQUIRE(ops::mount(device->path(), "xfs", place.target, ""));
+  CHECK(fs::exists(place.target + "/file"));
+  CHECK(ops::unmount(place.target));
+}
+
 TEST_CASE("a read-only device whose filesystem was copied while it was mounted is refused with both ways out") {
   if (!may_mount()) return;
   struct Row {
