@@ -54,9 +54,9 @@ result<plan::Wish> wish_of(const v1::NodeExpandVolumeRequest& request) {
     return Error{errc::out_of_range, "the limit of the capacity range is below the required size: " +
                                          std::to_string(required) + " to " + std::to_string(limit) + " bytes"};
   // As in ceph-csi, the volume path may be another one that kubelet made itself.
-  const bool staged = !request.staging_target_path().empty();
-  return plan::Wish(plan::Expanded{staged ? request.staging_target_path() : request.volume_path(),
-                                   static_cast<std::uint64_t>(required)});
+  plan::Expanded wish{request.staging_target_path(), static_cast<std::uint64_t>(required), request.volume_path()};
+  if (wish.path.empty()) std::swap(wish.path, wish.target);
+  return plan::Wish(std::move(wish));
 }
 
 class Node final : public v1::Node::CallbackService {

@@ -73,7 +73,8 @@ Decision expand_contents(const Situation& view) {
 }
 
 Decision expand(const Situation& view, const Expanded& wish) {
-  if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
+  // Nomad 1.7 to 1.9 may name a staging path of a form that it does not stage at (docs/sources.md#nomad).
+  if (!is_here(view, wish.path) && !is_here(view, wish.target)) return unknown_at(view, wish.path);
   if (view.record->failed) return given_up(view);
   if (auto refused = refuse_growth(view)) return *refused;
   if (by_kernel(view)) return expand_krbd(view, wish);

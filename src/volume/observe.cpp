@@ -12,7 +12,7 @@ std::vector<std::string> paths_of(const Wish& wish, const std::string& id) {
   if (const auto* unstaged = std::get_if<Unstaged>(&wish)) return {staging_target(id, unstaged->path)};
   if (const auto* published = std::get_if<Published>(&wish))
     return {staging_target(id, published->path), published->target};
-  if (const auto* expanded = std::get_if<Expanded>(&wish)) return {expanded->path};
+  if (const auto* expanded = std::get_if<Expanded>(&wish)) return {expanded->path, expanded->target};
   if (const auto* trimmed = std::get_if<Trimmed>(&wish)) return {trimmed->path};
   if (const auto* unpublished = std::get_if<Unpublished>(&wish)) return {unpublished->target};
   return {};

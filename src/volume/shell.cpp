@@ -26,7 +26,7 @@ void make_real(Wish& wish, const NodeFiles& files) {
   if (auto* unstaged = std::get_if<Unstaged>(&wish)) each(unstaged->path);
   if (auto* published = std::get_if<Published>(&wish)) each(published->path, published->target);
   if (auto* unpublished = std::get_if<Unpublished>(&wish)) each(unpublished->target);
-  if (auto* expanded = std::get_if<Expanded>(&wish)) each(expanded->path);
+  if (auto* expanded = std::get_if<Expanded>(&wish)) each(expanded->path, expanded->target);
   if (auto* trimmed = std::get_if<Trimmed>(&wish)) each(trimmed->path);
 }
 

@@ -132,6 +132,7 @@ struct GivenUp {
 struct Expanded {
   std::string path;         ///< where the volume is staged or published
   std::uint64_t bytes = 0;  ///< 0: as many as the image has
+  std::string target = {};  ///< where else it may be; empty: nowhere
   bool operator==(const Expanded&) const = default;
 };
 

@@ -50,7 +50,7 @@ TEST_CASE("an expansion uses the staging path if the request has one, and the vo
   request.set_staging_target_path("/staging");
   request.clear_capacity_range();
   REQUIRE(expand(scene, request, response) == grpc::OK);
-  scene.thread.call([&] { CHECK(scene.volumes.expanded == plan::Expanded{"/staging", 0}); });
+  scene.thread.call([&] { CHECK(scene.volumes.expanded == plan::Expanded{"/staging", 0, "/pods/mount"}); });
 }
 
 TEST_CASE("an expansion needs a volume ID, a volume path and a valid range of sizes") {

@@ -43,6 +43,12 @@ TEST_CASE("an expansion of an unserved device fails as unavailable") {
   CHECK(failure(model.decide(Wish(Expanded{kPath, 1}))) == errc::unavailable);
 }
 
+TEST_CASE("an expansion whose staging path is not the volume's goes by its volume path") {
+  Model model = staged_model();
+  model.record->publishes.push_back({"/target", kPath, false});
+  CHECK(failure(model.decide(Wish(Expanded{"/staging/of/another/form", 0, "/target"}))) == errc::ok);
+}
+
 TEST_CASE("an expansion accepts every path at which its volume is staged, published or mounted, and no other path") {
   Model model = staged_model();
   model.record->publishes.push_back({"/target", kPath, false});
@@ -50,6 +56,7 @@ TEST_CASE("an expansion accepts every path at which its volume is staged, publis
   for (const std::string& path : {kPath, kPath + "/" + kId, std::string("/target"), std::string("/kubelet/binds/it")})
     CHECK(failure(model.decide(Wish(Expanded{path, 0}))) == errc::ok);
   CHECK(failure(model.decide(Wish(Expanded{"/elsewhere", 0}))) == errc::not_found);
+  CHECK(failure(model.decide(Wish(Expanded{"/elsewhere", 0, "/nowhere"}))) == errc::not_found);
   CHECK(failure(fresh().decide(Wish(Expanded{kPath, 0}))) == errc::not_found);
 }
 
