@@ -1,6 +1,7 @@
 #include "take_down.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "adopt.hpp"
 #include "bring_up.hpp"
@@ -83,16 +84,28 @@ std::optional<Decision> refuse_published(const Situation& view, const Unstaged& 
 }
 
 /// Whether kubelet named the first path before 1.24 and names the second one since.
-bool is_outdated_by(std::string_view old, std::string_view path) {
+bool is_outdated_by_kubelet(std::string_view old, std::string_view path) {
   constexpr std::string_view plugins = "/kubernetes.io/csi/", outdated = "/kubernetes.io/csi/pv/";
   const auto at = old.find(outdated);
   return at != old.npos && path.starts_with(old.substr(0, at)) && path.substr(at).starts_with(plugins) &&
          !path.substr(at).starts_with(outdated);
 }
 
-/// A kubelet that was upgraded over 1.24 under running pods staged the volume at a path of the new form as well, and
-/// never names the old one again (docs/sources.md#kubelet-paths). The old one goes with the new one: otherwise it would
-/// keep device and lock here after an unstage that kubelet takes for the last.
+/// Whether Nomad named the first path, .../staging/VOLUME/USAGE, before its staging paths had a namespace, and names
+/// the second one, .../staging/NAMESPACE/VOLUME/USAGE, since.
+bool is_outdated_by_nomad(const std::filesystem::path& old, const std::filesystem::path& path) {
+  const auto volume = old.parent_path(), named = path.parent_path();
+  return path.filename() == old.filename() && named.filename() == volume.filename() &&
+         volume.parent_path().filename() == "staging" && named.parent_path().parent_path() == volume.parent_path();
+}
+
+bool is_outdated_by(const std::string& old, const std::string& path) {
+  return is_outdated_by_kubelet(old, path) || is_outdated_by_nomad(old, path);
+}
+
+/// An orchestrator that was upgraded under running pods staged the volume at a path of the new form as well, and never
+/// names the old one again (docs/sources.md#kubelet-paths, #nomad). The old one goes with the new one: otherwise it
+/// would keep device and lock here after an unstage that the orchestrator takes for the last.
 const Staging* outdated_staging(const Record& record, const std::string& path) {
   const Staging* named = staging_at(record, path);
   if (named == nullptr || !named->complete) return nullptr;  // the undo of a failed stage touches no other

@@ -106,6 +106,27 @@ TEST_CASE("the path at which kubelet staged before 1.24 goes with the path at wh
   CHECK(scene.image().lock_owner.empty());
 }
 
+TEST_CASE("the path at which Nomad staged before it named namespaces goes with the path at which it stages since") {
+  const std::string base = "/csi/node/plugin/staging/";
+  const std::string old = base + "db/rw-file-system-single-node-writer";
+  Scene scene;
+  REQUIRE(scene.want(staged(old)) == errc::ok);
+  SECTION("not with that of another volume, another usage or a deeper folder") {
+    for (const auto* other : {"default/logs/rw-file-system-single-node-writer", "default/db/ro-file-system",
+                              "a/default/db/rw-file-system-single-node-writer"}) {
+      REQUIRE(scene.want(staged(base + other)) == errc::ok);
+      CHECK(scene.want(plan::Unstaged{base + other}) == errc::ok);
+      CHECK(scene.world.kernel.devices.size() == 1);
+    }
+  }
+  const std::string now = base + "default/db/rw-file-system-single-node-writer";
+  REQUIRE(scene.want(staged(now)) == errc::ok);
+  CHECK(scene.want(plan::Unstaged{now}) == errc::ok);
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK(scene.world.disk.records.empty());
+  CHECK(scene.image().lock_owner.empty());
+}
+
 TEST_CASE("the undo of a stage at kubelet's path of today leaves its path of before alone") {
   Scene scene;
   REQUIRE(scene.want(staged(kOldPath)) == errc::ok);
