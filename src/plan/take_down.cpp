@@ -114,6 +114,12 @@ const Staging* outdated_staging(const Record& record, const std::string& path) {
   return old == record.stagings.end() ? nullptr : &*old;
 }
 
+/// Nomad before 1.8 stages volumes of one name at one path, whichever namespace they are of. A volume that was staged
+/// there is taken down to the end, although the path is another's alone by then.
+bool was_staged_there(const Situation& view, const std::string& target) {
+  return view.seen.facts.cleared.contains(target) || (view.record && view.record->stagings.empty());
+}
+
 }  // namespace
 
 Decision unpublish(const Situation& view, const Unpublished& wish) {
@@ -135,24 +141,28 @@ Decision unpublish(const Situation& view, const Unpublished& wish) {
 
 Decision unstage(const Situation& view, const Unstaged& wish) {
   const std::string target = staging_target(view.id, wish.path);
-  if (auto refused = refuse_path(view, wish.path)) return *refused;
+  if (!was_staged_there(view, target))
+    if (auto refused = refuse_path(view, wish.path)) return *refused;
   if (view.record)
     if (const Staging* old = outdated_staging(*view.record, wish.path)) return unstage(view, Unstaged{old->path});
   if (auto step = view.record ? refuse_published(view, wish) : unstage_other(view, target)) return *step;
   if (view.record && ours_at(view, target) && !mounted_elsewhere(view, target))
     if (auto step = lock_folder(view, target)) return *step;
   if (auto step = clear_path<step::Umount>(view, target)) return *step;
-  if (!view.record) return without_stash(view, wish, Done{});
+  const auto with_stash_gone = [&](Decision then) {
+    return view.seen.path_owner.empty() ? without_stash(view, wish, std::move(then)) : then;
+  };
+  if (!view.record) return with_stash_gone(Done{});
   Record record = *view.record;
   std::erase_if(record.stagings, [&](const Staging& staging) { return staging.path == wish.path; });
   std::erase_if(record.publishes, [&](const Publish& publish) { return publish.staging == wish.path; });
   if (record != *view.record) return write(std::move(record));
-  if (!record.stagings.empty()) return without_stash(view, wish, Done{});
+  if (!record.stagings.empty()) return with_stash_gone(Done{});
   Decision down = take_down(view);
   const auto* step = std::get_if<Step>(&down);
   const bool last =
       std::holds_alternative<Done>(down) || (step != nullptr && std::holds_alternative<step::DropRecord>(*step));
-  return last ? without_stash(view, wish, std::move(down)) : down;
+  return last ? with_stash_gone(std::move(down)) : down;
 }
 
 }  // namespace corbd::plan

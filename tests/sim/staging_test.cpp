@@ -1,5 +1,5 @@
 // Staging paths: a second one of a volume, one whose mount somebody took away, one from before a reboot.
-#include "scene.hpp"
+#include "sweep.hpp"
 
 using namespace corbd;
 using test::kId;
@@ -125,6 +125,50 @@ TEST_CASE("the path at which Nomad staged before it named namespaces goes with t
   CHECK(scene.world.kernel.devices.empty());
   CHECK(scene.world.disk.records.empty());
   CHECK(scene.image().lock_owner.empty());
+}
+
+namespace {
+/// `id-1` and `id-2`, as two namespaces of Nomad may have them.
+void stage_two_at_one_path(Scene& scene) {
+  scene.world.cluster.images["image-2"].id = "id-2";
+  auto second = test::staged_wish("image-2");
+  second.path = test::kPath;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(second, "image-2") == errc::ok);
+}
+}  // namespace
+
+TEST_CASE("two volumes that are staged at one path have a mount each, and each is unstaged by itself") {
+  Scene scene;
+  stage_two_at_one_path(scene);
+  REQUIRE(scene.world.kernel.mounts.size() == 2);
+  CHECK(scene.world.kernel.mounts.front().target == plan::staging_target(kId, test::kPath));
+  CHECK(scene.world.kernel.mounts.back().target == plan::staging_target("image-2", test::kPath));
+  CHECK(scene.want(test::kUnstaged) == errc::ok);
+  CHECK(scene.world.kernel.devices.size() == 1);
+  CHECK(scene.world.kernel.mounts.size() == 1);
+  CHECK(scene.world.disk.stashes.contains(test::kPath));
+  CHECK(scene.want(test::kUnstaged, "image-2") == errc::ok);
+  CHECK(scene.world.kernel.devices.empty());
+  CHECK_FALSE(scene.world.disk.stashes.contains(test::kPath));
+}
+
+TEST_CASE(
+    "an unstage at a path where another volume is staged takes its own volume down, wherever the agent dies in it") {
+  bool fell = true;
+  for (int at = 1; fell && at < 100; ++at) {
+    INFO("the agent died before call " << at);
+    Scene scene;
+    stage_two_at_one_path(scene);
+    scene.world.calls.crash_at = at;
+    // If the healing of the next agent has ended the unstage, nobody knows that the volume was ever there.
+    if (const auto done = test::insist(scene, test::kUnstaged); !done)
+      CHECK(done.error().code == errc::failed_precondition);
+    fell = scene.world.calls.crash_at == 0;
+    CHECK(scene.world.kernel.devices.size() == 1);
+    CHECK(scene.world.kernel.mounts.size() == 1);
+    CHECK(scene.world.disk.stashes.contains(test::kPath));
+  }
 }
 
 TEST_CASE("the undo of a stage at kubelet's path of today leaves its path of before alone") {
