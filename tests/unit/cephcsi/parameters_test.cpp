@@ -286,6 +286,7 @@ TEST_CASE("imageFeatures of a static volume are checked, those of a dynamic one 
     std::string features, wrong;
   };
   const auto row = GENERATE_COPY(values<Row>({
+      {"", ""},
       {"layering", ""},
       {"layering,exclusive-lock,object-map,fast-diff,deep-flatten", ""},
       {"journaling,exclusive-lock", ""},

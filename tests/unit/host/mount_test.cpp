@@ -148,6 +148,26 @@ TEST_CASE("a block device is mounted, found again by its number, and unmounted")
   CHECK(ops::unmount(place.target));
 }
 
+TEST_CASE("the root folder of a filesystem keeps its owner and mode over an unmount and the next mount") {
+  if (!may_mount()) return;
+  Place place;
+  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image"));
+  if (!device) return;
+  REQUIRE(ops::mkfs(device->path(), "ext4", ""));
+  REQUIRE(ops::mount(device->path(), "ext4", place.target, ""));
+  struct stat root{};
+  REQUIRE(::stat(place.target.c_str(), &root) == 0);
+  CHECK((root.st_mode & 07777) == 0755);
+  REQUIRE(::chown(place.target.c_str(), 0, 1000) == 0);
+  REQUIRE(::chmod(place.target.c_str(), 02775) == 0);
+  REQUIRE(ops::unmount(place.target));
+  REQUIRE(ops::mount(device->path(), "ext4", place.target, "discard"));
+  REQUIRE(::stat(place.target.c_str(), &root) == 0);
+  CHECK((root.st_mode & 07777) == 02775);
+  CHECK(root.st_gid == 1000);
+  CHECK(ops::unmount(place.target));
+}
+
 TEST_CASE("two xfs filesystems with one UUID are mounted side by side") {
   if (!may_mount()) return;
   Place place;

@@ -39,8 +39,9 @@ TEST_CASE("a block of all addresses is refused") {
 }
 
 TEST_CASE("text that is not an address with a length is refused") {
-  for (const char* text : {"", "/", "/24", "host/32", "10.0.0/24", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/-1",
-                           "10.0.0.0/24x", "10.0.0.0/ 24", "fd00::/129", "fe80::1%eth0/128", "10.0.0.0/24/24"})
+  for (const char* text :
+       {"", "/", "/24", "host/32", "10.0.0/24", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/24x",
+        "10.0.0.0/ 24", "fd00::/129", "fe80::1%eth0/128", "10.0.0.0/24/24", "10.0.0.7:0", "10.0.0.7:0/32"})
     error_of(text);
 }
 
