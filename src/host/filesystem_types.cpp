@@ -53,7 +53,8 @@ Arguments ext4_options(bool zeroes) {
   return {"-m0", "-Enodiscard,lazy_itable_init=1,lazy_journal_init=1", kExt4Features};
 }
 
-Arguments ext_options(bool) { return {"-m0"}; }
+// Nothing is discarded, as with ext4.
+Arguments ext_options(bool) { return {"-m0", "-Enodiscard"}; }
 
 std::uint32_t little_endian(const unsigned char* at) {
   return std::uint32_t{at[0]} | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 | std::uint32_t{at[3]} << 24;
@@ -155,11 +156,11 @@ Arguments xfs_grow(const std::string&, const std::string& target) { return {"xfs
 
 // --- btrfs
 
-/// Without the features that are made by default and came after kOldestKernel: mkfs.btrfs lists since when a kernel has
-/// each, "block-group-tree - ... (compat=6.1, safe=6.6, default=6.19)".
+/// Without a discard (-K), and without the features that are made by default and came after kOldestKernel: mkfs.btrfs
+/// lists since when a kernel has each, "block-group-tree - ... (compat=6.1, safe=6.6, default=6.19)".
 Arguments btrfs_options(bool) {
   const auto list = run({"mkfs.btrfs", "-O", "list-all"}, Capture::everything);
-  if (!list) return {};
+  if (!list) return {"-K"};
   std::string without;
   std::string_view rest = list->output;
   constexpr std::string_view since = "(compat=", by_default = "default=", dash = " - ";
@@ -174,7 +175,7 @@ Arguments btrfs_options(bool) {
     const auto name = line.substr(0, name_ends + 1);
     without += (without.empty() ? "-O^" : ",^") + std::string(name.substr(name.rfind(' ') + 1));
   }
-  return without.empty() ? Arguments() : Arguments{without};
+  return without.empty() ? Arguments{"-K"} : Arguments{"-K", without};
 }
 
 constexpr std::size_t kBtrfsSuperblock = 65536;

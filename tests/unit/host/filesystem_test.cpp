@@ -168,7 +168,24 @@ TEST_CASE("mkfs.btrfs makes no feature of a kernel newer than 5.14 that it makes
   REQUIRE(ops::mkfs(image, "btrfs", ""));
   std::string arguments;
   std::getline(std::ifstream(seen), arguments);
-  CHECK(arguments == "-O^block-group-tree,^later-one " + image);
+  CHECK(arguments == "-K -O^block-group-tree,^later-one " + image);
+}
+
+TEST_CASE("no mkfs discards the image, which is empty") {
+  struct Row {
+    const char *fstype, *option;
+  };
+  for (const auto& [fstype, option] : {Row{"ext4", "-Enodiscard"}, Row{"ext3", "-Enodiscard"},
+                                       Row{"ext2", "-Enodiscard"}, Row{"xfs", "-K"}, Row{"btrfs", "-K"}}) {
+    CAPTURE(fstype);
+    Folder folder;
+    const std::string image = make_image(folder.path() + "/image"), seen = folder.path() + "/seen";
+    FakeTool tool("mkfs." + std::string(fstype), "echo \"$@\" > " + seen);
+    REQUIRE(ops::mkfs(image, fstype, ""));
+    std::string arguments;
+    std::getline(std::ifstream(seen), arguments);
+    CHECK_THAT(arguments, ContainsSubstring(option));
+  }
 }
 
 TEST_CASE("the features of a filesystem that an older kernel does not know are named, with the kernel that does") {
