@@ -82,6 +82,15 @@ result<Extent> ext_extent(const std::string& device, const std::string&) {
   return Extent{blocks * block, block};
 }
 
+/// s_state of the superblock: EXT4_ERROR_FS. The kernel grows none that has errors.
+bool ext_has_errors(const std::string& device) {
+  constexpr off_t state = 1024 + 0x3a;
+  constexpr unsigned char error = 0x2;
+  const Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
+  unsigned char low = 0;
+  return fd && ::pread(fd.get(), &low, 1, state) == 1 && (low & error) != 0;
+}
+
 Arguments ext_grow(const std::string& device, const std::string&) { return {"resize2fs", device}; }
 
 /// fs/ext4/ext4.h, EXT4_IOC_RESIZE_FS, as resize2fs asks it of a mounted filesystem. What resize2fs opens is the
@@ -132,6 +141,20 @@ constexpr std::array kXfsIncompatible{Feature{0x20, "nrext64", {5, 19}}, Feature
                                       Feature{0x200, "zoned", {6, 15}},  Feature{0x400, "zone gaps", {6, 15}}};
 // fs/xfs/libxfs/xfs_format.h of Linux 5.14: XFS_SB_FEAT_RO_COMPAT_ALL and XFS_SB_FEAT_INCOMPAT_ALL.
 constexpr std::array kXfsWords{FeatureWord{212, 4, true, 0xf, {}}, FeatureWord{216, 4, true, 0x1f, kXfsIncompatible}};
+
+/// fs/xfs/Kconfig, XFS_SUPPORT_V4. The low bits of sb_versionnum are the version (fs/xfs/libxfs/xfs_format.h).
+std::string xfs_outdated(const std::string& device) {
+  constexpr std::size_t version = 101;
+  constexpr unsigned char version_bits = 0xf, current = 5;
+  const Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 102> raw{};
+  if (!fd || ::pread(fd.get(), raw.data(), raw.size(), 0) != static_cast<ssize_t>(raw.size()) ||
+      !std::string_view(raw.data(), raw.size()).starts_with("XFSB") || (raw[version] & version_bits) >= current)
+    return "";
+  return "it has the old format V4 (crc=0), which a kernel without CONFIG_XFS_SUPPORT_V4 does not mount. Copy its "
+         "files "
+         "into a new volume on a node whose kernel has it";
+}
 
 /// fs/xfs/libxfs/xfs_fs.h, which the kernel does not install: its first ioctl of this kind.
 struct XfsGeometry {
@@ -209,31 +232,38 @@ Arguments btrfs_grow(const std::string&, const std::string& target) {
 constexpr std::array kTypes{
     FilesystemType{.name = "ext4",
                    .package = "e2fsprogs",
+                   .repair = "e2fsck -f",
                    .mkfs_options = ext4_options,
                    .encryption_option = "-Oencrypt",
                    .without_journal = "noload",
                    .features = kExt4Words,
+                   .has_errors = ext_has_errors,
                    .extent = ext_extent,
                    .grow = ext_grow,
                    .grow_by_mount = ext_grow_by_mount},
     // A clone of an image has its filesystem's UUID, and xfs mounts each UUID only once.
     FilesystemType{.name = "xfs",
                    .package = "xfsprogs",
+                   .repair = "xfs_repair",
                    .mkfs_options = xfs_options,
                    .mount_option = "nouuid",
                    .without_journal = "norecovery",
                    .features = kXfsWords,
+                   .outdated = xfs_outdated,
                    .extent = xfs_extent,
                    .grow = xfs_grow},
     FilesystemType{.name = "ext3",
                    .package = "e2fsprogs",
+                   .repair = "e2fsck -f",
                    .mkfs_options = ext_options,
                    .without_journal = "noload",
+                   .has_errors = ext_has_errors,
                    .extent = ext_extent,
                    .grow = ext_grow,
                    .grow_by_mount = ext_grow_by_mount},
     FilesystemType{.name = "btrfs",
                    .package = "btrfs-progs",
+                   .repair = "btrfs check",
                    .mkfs_options = btrfs_options,
                    .features = kBtrfsWords,
                    .twice = "another btrfs with its UUID is mounted on this node, and before Linux 6.7 the kernel "
@@ -244,7 +274,9 @@ constexpr std::array kTypes{
     FilesystemType{.name = "ext2",
                    .offered = false,
                    .package = "e2fsprogs",
+                   .repair = "e2fsck -f",
                    .mkfs_options = ext_options,
+                   .has_errors = ext_has_errors,
                    .extent = ext_extent,
                    .grow = ext_grow,
                    .grow_by_mount = ext_grow_by_mount},
@@ -261,6 +293,13 @@ std::optional<Error> mount_refusal(std::string_view fstype, const std::string& d
   const auto* type = filesystem_type(fstype);
   if (error != EEXIST || type == nullptr || type->twice.empty()) return std::nullopt;
   return Error{errc::failed_precondition, "mounting " + device + ": " + std::string(type->twice)};
+}
+
+std::string way_to_repair(std::string_view fstype) {
+  const auto* type = filesystem_type(fstype);
+  const std::string how =
+      type == nullptr ? "repair it by hand" : "run `" + std::string(type->repair) + "` on the image";
+  return how + " (docs/runbook.md#a-damaged-filesystem)";
 }
 
 std::string known_filesystems() {

@@ -16,9 +16,10 @@ namespace corbd::host {
 using Arguments = std::vector<std::string>;
 
 struct FilesystemType {
-  std::string_view name;     ///< as the kernel and blkid call it. Its tools are mkfs.<name> and fsck.<name>
-  bool offered = true;       ///< a volume may ask for it. Others are only grown: the image may hold one
-  std::string_view package;  ///< Debian's, with all of its tools: deploy/packages reads it here
+  std::string_view name;         ///< as the kernel and blkid call it. Its tools are mkfs.<name> and fsck.<name>
+  bool offered = true;           ///< a volume may ask for it. Others are only grown: the image may hold one
+  std::string_view package;      ///< Debian's, with all of its tools: deploy/packages reads it here
+  std::string_view repair = {};  ///< what mends one that no check before a mount mends
   /// ceph-csi's options of mkfs for an image that was proven empty, and none of the features that kOldestKernel cannot
   /// mount. `zeroes`: the whole device reads as zeros.
   Arguments (*mkfs_options)(bool zeroes) = nullptr;
@@ -26,7 +27,11 @@ struct FilesystemType {
   std::string_view mount_option = {};       ///< added to every mount
   std::string_view without_journal = {};    ///< mounts one whose journal cannot be replayed; empty: none does
   std::span<const FeatureWord> features = {};
+  /// Why a kernel may lack the format of the one on the device, and the way out; empty: it does not.
+  std::string (*outdated)(const std::string& device) = nullptr;
   std::string_view twice = {};  ///< why a second one with the same UUID is not mounted (EEXIST), and the way out
+  /// Whether a mounted one has errors that only a check clears; null: it does not tell.
+  bool (*has_errors)(const std::string& device) = nullptr;
   /// The size of one that is mounted at `target`.
   result<Extent> (*extent)(const std::string& device, const std::string& target) = nullptr;
   /// The command that makes one as large as its device, while it is mounted at `target`.
@@ -42,6 +47,8 @@ std::string known_filesystems();
 std::string encrypting_filesystems();
 /// What a failed mount of that type means beyond its errno; nothing: no more.
 std::optional<Error> mount_refusal(std::string_view fstype, const std::string& device, int error);
+/// "run `xfs_repair` on the image (...)": for texts.
+std::string way_to_repair(std::string_view fstype);
 /// Nothing for a type without a row.
 const FilesystemType* filesystem_type(std::string_view name);
 

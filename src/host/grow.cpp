@@ -28,8 +28,12 @@ result<> grow(const std::string& device, const std::string& fstype, const std::s
   if (!ended) return ended.error();
   if (ended->code == 0) return {};
   const errc code = ended->signal != 0 ? errc::unavailable : errc::failed_precondition;
+  const bool errors = type->has_errors != nullptr && type->has_errors(device);
   return Error{code, "growing the filesystem of " + device + " at " + target + " with " + argv.front() + ": " +
-                         host::describe(*ended)};
+                         host::describe(*ended) +
+                         (errors ? ": it has errors, and grows only after a check: end all that uses the volume on "
+                                   "this node, so that it is unstaged. Its next stage checks and grows it"
+                                 : "")};
 }
 
 }  // namespace corbd::host::ops

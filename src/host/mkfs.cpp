@@ -80,9 +80,9 @@ result<> fsck(const std::string& device, const std::string& fstype, const std::s
   if (ended->signal != 0)
     return Error{errc::unavailable, tool + " " + with + " " + device + ": " + host::describe(*ended)};
   if ((ended->code & left_uncorrected) != 0)
-    return Error{errc::failed_precondition,
-                 tool + " " + with + " found errors on " + device +
-                     " that it could not correct: repair it by hand: " + host::describe(*ended)};
+    return Error{errc::failed_precondition, tool + " " + with + " found errors on " + device +
+                                                " that it could not correct: " + way_to_repair(fstype) + ": " +
+                                                host::describe(*ended)};
   // With options of one's own, a checker that cannot work would leave every volume unchecked.
   if (!options.empty() && (ended->code & could_not_work) != 0)
     return Error{errc::failed_precondition, tool + " " + with + " did not check " + device +

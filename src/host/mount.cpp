@@ -44,6 +44,9 @@ Error mount_failure(const std::string& doing, int context) {
   return failed;
 }
 
+/// What the filesystems call EFSCORRUPTED and EFSBADCRC. No repeat helps: what a check mends, it has mended.
+bool is_damage(int error) { return error == EUCLEAN || error == EBADMSG; }
+
 /// What the kernel says to its log alone.
 std::string reason(const FilesystemType* type, const std::string& device, int error) {
   if (type == nullptr) return "";
@@ -52,7 +55,10 @@ std::string reason(const FilesystemType* type, const std::string& device, int er
     return ": if its journal holds changes, for example because the image was copied while it was mounted, a read-only "
            "device cannot take them. Stage the volume writable once, or mount it with " +
            std::string(type->without_journal) + ", which shows it as it was before them and perhaps inconsistent";
+  if (is_damage(error)) return ": the filesystem is damaged, and nothing was changed: " + way_to_repair(type->name);
   if (error != EINVAL) return "";
+  if (type->outdated != nullptr)
+    if (const std::string why = type->outdated(device); !why.empty()) return ": " + why;
   struct utsname system{};
   ::uname(&system);
   const auto beyond = features_beyond(device, type->features, kernel_version(system.release));
@@ -76,6 +82,7 @@ result<> configure(int context, const FilesystemType* type, const std::string& d
     if (auto refused = mount_refusal(type->name, device, error)) return *refused;
   Error failed = mount_failure("mounting " + device, context);
   failed.text += reason(type, device, error);
+  if (is_damage(error)) failed.code = errc::failed_precondition;
   return failed;
 }
 

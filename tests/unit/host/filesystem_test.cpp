@@ -188,6 +188,31 @@ TEST_CASE("no mkfs discards the image, which is empty") {
   }
 }
 
+TEST_CASE("an xfs of the old format is told from one that every kernel mounts") {
+  struct Row {
+    const char* options;
+    bool is_old;
+  };
+  for (const auto& [options, is_old] : {Row{"-q -m crc=0", true}, Row{"-q", false}}) {
+    Folder folder;
+    const std::string image = make_image(folder.path() + "/image", 400L * 1024 * 1024);
+    if (!ops::mkfs(image, "xfs", options)) {
+      WARN("skipped: this mkfs.xfs does not make the old format");
+      continue;
+    }
+    CHECK((host::filesystem_type("xfs")->outdated(image).find("CONFIG_XFS_SUPPORT_V4") != std::string::npos) == is_old);
+  }
+}
+
+TEST_CASE("a filesystem that is too small for its tool is an error with the tool's words, and the device stays empty") {
+  Image image;
+  const auto made = ops::mkfs(image.path, "xfs", "");
+  REQUIRE_FALSE(made);
+  CHECK(made.error().code == errc::failed_precondition);
+  CHECK_THAT(made.error().text, ContainsSubstring("300MB"));
+  CHECK(image.probe().kind == Probe::Kind::nothing);
+}
+
 TEST_CASE("the features of a filesystem that an older kernel does not know are named, with the kernel that does") {
   struct Row {
     const char* fstype;

@@ -133,6 +133,24 @@ TEST_CASE("a mounted ext4 grows without resize2fs, whose first mount of the devi
   CHECK(seen->after.bytes == 128 * kMiB);
 }
 
+TEST_CASE("a mounted ext4 with errors is not grown, and the error says that its next stage checks it") {
+  if (!test::may_mount()) return;
+  Folder folder;
+  const std::string target = folder.path() + "/target", image = make_image(folder.path() + "/image");
+  REQUIRE(ops::mkfs(image, "ext4", "-O ^metadata_csum"));
+  constexpr off_t state = 1024 + 0x3a;
+  test::overwrite(image, state, "\x03");
+  std::filesystem::resize_file(image, 128 * kMiB);
+  const auto device = test::LoopDevice::attach(image);
+  if (!device) return;
+  REQUIRE(ops::mount(device->path(), "ext4", target, ""));
+  const auto grown = ops::grow(device->path(), "ext4", target);
+  REQUIRE_FALSE(grown);
+  CHECK(grown.error().code == errc::failed_precondition);
+  CHECK_THAT(grown.error().text, ContainsSubstring("it has errors") && ContainsSubstring("Its next stage checks"));
+  REQUIRE(ops::unmount(target));
+}
+
 TEST_CASE("the filesystem of another device is not grown in the place of the one that is meant") {
   if (!test::may_mount() || !may_resize()) return;
   Folder folder;

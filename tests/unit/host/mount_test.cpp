@@ -269,6 +269,32 @@ TEST_CASE("a read-only device whose filesystem was copied while it was mounted i
   CHECK(ops::unmount(place.target));
 }
 
+TEST_CASE("a filesystem that lost its node is checked and mounted with what its journal holds") {
+  if (!may_mount()) return;
+  struct Row {
+    const char* fstype;
+    long mib;
+  };
+  const auto row = GENERATE(Row{"ext4", 64}, Row{"xfs", 400});
+  Place place;
+  const std::string image = test::make_image(place.folder.path() + "/image", row.mib * 1024 * 1024),
+                    copy = place.folder.path() + "/copy";
+  REQUIRE(ops::mkfs(image, row.fstype, ""));
+  const auto used = test::LoopDevice::attach(image);
+  if (!used) return;
+  REQUIRE(ops::mount(used->path(), row.fstype, place.target, ""));
+  std::ofstream(place.target + "/file") << "x";
+  ::sync();
+  fs::copy_file(image, copy);
+  REQUIRE(ops::unmount(place.target));
+  const auto device = test::LoopDevice::attach(copy);
+  REQUIRE(device);
+  CHECK(ops::fsck(device->path(), row.fstype, ""));
+  REQUIRE(ops::mount(device->path(), row.fstype, place.target, ""));
+  CHECK(fs::exists(place.target + "/file"));
+  CHECK(ops::unmount(place.target));
+}
+
 TEST_CASE("a filesystem with a feature of another kernel is refused, and the error names the feature") {
   if (!may_mount()) return;
   Place place;
@@ -285,6 +311,28 @@ TEST_CASE("a filesystem with a feature of another kernel is refused, and the err
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::failed_precondition);
   CHECK_THAT(refused.error().text, ContainsSubstring("does not know (0x40000000)"));
+}
+
+TEST_CASE("a damaged filesystem is refused for good with the tool that repairs it, and is as it was") {
+  if (!may_mount()) return;
+  struct Row {
+    const char *fstype, *tool;
+    long mib;
+    off_t damaged;  ///< ext4: the first group descriptor; xfs: the label in the superblock
+  };
+  const auto row = GENERATE(Row{"ext4", "`e2fsck -f`", 64, 2048}, Row{"xfs", "`xfs_repair`", 400, 108});
+  Place place;
+  const std::string image = test::make_image(place.folder.path() + "/image", row.mib * 1024 * 1024);
+  REQUIRE(ops::mkfs(image, row.fstype, ""));
+  test::overwrite(image, row.damaged, std::string(8, '\xff'));
+  const auto device = test::LoopDevice::attach(image);
+  if (!device) return;
+  const auto refused = ops::mount(device->path(), row.fstype, place.target, "");
+  if (!refused && refused.error().text.starts_with("filesystem ")) return;  // the kernel does not have it
+  REQUIRE_FALSE(refused);
+  CAPTURE(refused.error().text);
+  CHECK(refused.error().code == errc::failed_precondition);
+  CHECK_THAT(refused.error().text, ContainsSubstring(row.tool) && ContainsSubstring("nothing was changed"));
 }
 
 TEST_CASE("a device without a filesystem fails to mount with the kernel's words") {
