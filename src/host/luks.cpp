@@ -62,6 +62,12 @@ struct Device {
       return {errc::unauthenticated, doing + ": no key slot opens with this passphrase; nothing was changed"};
     Error error = failure(doing, -code);
     if (!messages.empty()) error.text += " (" + messages + ")";
+    // The library knows not all that the header asks for: no repeat helps.
+    if (code == -ETXTBSY)
+      error = {errc::failed_precondition,
+               error.text +
+                   ": the header asks for what this agent's libcryptsetup does not do, and "
+                   "`cryptsetup luksDump` names it: undo it with the cryptsetup that wrote it"};
     return error;
   }
 };

@@ -3,6 +3,8 @@
 #include <openssl/sha.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -232,4 +234,41 @@ TEST_CASE("the room for a key is what the narrowest memory limit above the proce
   write("/pods/agent/memory.max", "200\n");
   write("/pods/agent/memory.stat", "anon 300\n");
   CHECK(host::ops::memory_room(folder.path(), folder.path() + "/own") == 0);
+}
+
+TEST_CASE("a header that asks for more than this libcryptsetup does is refused for good, and is not formatted anew") {
+  const Formatted made;
+  // Both copies of the header: a binary part with its checksum, then the JSON.
+  constexpr std::size_t copy_bytes = 16384, checksum = 448, checksum_bytes = 64;
+  for (const std::size_t at : {std::size_t{0}, copy_bytes}) {
+    std::string copy = bytes_of(made.image, at + copy_bytes).substr(at);
+    copy.insert(copy.find(R"("config":{)") + 10, R"("requirements":{"mandatory":["of-the-future"]},)");
+    copy.resize(copy_bytes);
+    copy.replace(checksum, checksum_bytes, checksum_bytes, '\0');
+    std::array<unsigned char, SHA256_DIGEST_LENGTH> sum{};
+    ::SHA256(reinterpret_cast<const unsigned char*>(copy.data()), copy.size(), sum.data());
+    std::ranges::copy(sum, copy.begin() + checksum);
+    overwrite(made.image, static_cast<off_t>(at), copy);
+  }
+  CHECK(made.slots() == std::vector<int>{0});
+  const auto refused = host::ops::luks_add_key(made.image, 1, kPassphrase, kPassphrase, kIterations);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::failed_precondition);
+  CHECK_THAT(refused.error().text, ContainsSubstring("cryptsetup luksDump"));
+  CHECK(host::ops::luks_format(made.image, kPassphrase, kIterations).error().code == errc::not_empty);
+}
+
+TEST_CASE("a header in the middle of a reencryption is refused for good with the library's words") {
+  const Formatted made;
+  crypt_device* header = nullptr;
+  REQUIRE(::crypt_init(&header, made.image.c_str()) == 0);
+  REQUIRE(::crypt_load(header, CRYPT_LUKS2, nullptr) == 0);
+  REQUIRE(::crypt_persistent_flags_set(header, CRYPT_FLAGS_REQUIREMENTS, CRYPT_REQUIREMENT_OFFLINE_REENCRYPT) == 0);
+  ::crypt_free(header);
+  CHECK(made.slots() == std::vector<int>{0});
+  const auto refused = host::ops::luks_add_key(made.image, 1, kPassphrase, kPassphrase, kIterations);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::failed_precondition);
+  CHECK_THAT(refused.error().text, ContainsSubstring("reencryption"));
+  CHECK(host::ops::luks_format(made.image, kPassphrase, kIterations).error().code == errc::not_empty);
 }
