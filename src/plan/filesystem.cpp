@@ -133,6 +133,8 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
   // At another staging path already: in use, so neither probed nor checked.
   if (std::any_of(mounts.begin(), mounts.end(), [&](const auto& entry) { return shows(entry, *device, view.id); }))
     return mount;
+  // Neither mkfs nor a mount could open it, and their errors do not say why.
+  if (auto refused = refuse_held(view, *device, !view.record->kms_id.empty())) return *refused;
   if (!facts.probe) return look(Fact::probe);
   const std::string image = image_of(view);
   switch (facts.probe->kind) {

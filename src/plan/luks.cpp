@@ -69,6 +69,8 @@ std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) 
   if (view.record->kms_id.empty()) return std::nullopt;
   if (auto step = close_leftovers(view)) return step;
   if (luks_mapping(view) != nullptr) return std::nullopt;
+  if (const auto* device = view.seen.device())
+    if (auto refused = refuse_held(view, *device, true)) return *refused;
   if (auto step = open_beside(view)) return *step;
   if (!view.seen.image_open)
     return refuse(errc::unavailable, "rbd-nbd serves volume " + view.id +

@@ -5,6 +5,24 @@
 #include "krbd.hpp"
 
 namespace corbd::plan {
+namespace {
+
+/// How a person closes what the host put above a device.
+std::string way_to_close(const device::UpperDevice& holder) {
+  const std::string filter = " keeps it from such devices (docs/devices.md#lvm)";
+  if (holder.lvm)
+    return " of the host's LVM: run `vgchange -an " + device::volume_group(holder.mapping) +
+           "` on the host, and repeat. LVM's global_filter" + filter;
+  if (!holder.mapping.empty())
+    return ": close that on the host (`dmsetup remove " + holder.mapping + "`, or `multipath -f " + holder.mapping +
+           "` if multipath made it), and repeat. A blacklist in multipath.conf" + filter;
+  if (holder.name.starts_with("md"))
+    return ", an array of the host's mdadm: run `mdadm --stop /dev/" + holder.name +
+           "` on the host, and repeat. `AUTO -all` in mdadm.conf" + filter;
+  return ": close that on the host, and repeat";
+}
+
+}  // namespace
 
 std::string image_text(const image::Name& name, const image::Key& key) {
   return name.text() + " (image ID " + key.image_id + ")";
@@ -68,16 +86,11 @@ Decision without_record(const Situation& view, const std::string& path) {
 }
 
 std::optional<Decision> refuse_held(const Situation& view, const device::Seen& device, bool encrypted) {
-  for (const auto& holder : device.holders) {
-    if (encrypted && is_own_mapping(holder, view.id)) continue;
-    const std::string name = holder.mapping.empty() ? holder.name : holder.mapping;
-    const std::string group = device::volume_group(holder.mapping);
-    return refuse(errc::in_use,
-                  device::path(device) + " of volume " + view.id + " is used by " + name +
-                      (holder.lvm ? " of the host's LVM: run `vgchange -an " + group +
-                                        "` on the host, and repeat. LVM's global_filter keeps it from such devices "
-                                        "(docs/devices.md#lvm)"
-                                  : ": close that on the host (`dmsetup remove " + name + "`), and repeat"));
+  // The uppermost comes last, and is the first that can be closed.
+  for (auto at = device.holders.rbegin(); at != device.holders.rend(); ++at) {
+    if (encrypted && is_own_mapping(*at, view.id)) continue;
+    return refuse(errc::in_use, device::path(device) + " of volume " + view.id + " is used by " +
+                                    (at->mapping.empty() ? at->name : at->mapping) + way_to_close(*at));
   }
   return std::nullopt;
 }

@@ -165,6 +165,34 @@ TEST_CASE("a device that device-mapper holds is not disconnected") {
   CHECK(model.seen.devices.size() == 1);
 }
 
+TEST_CASE("a device that something of the host has claimed is neither formatted nor mounted, and its name is told") {
+  struct Row {
+    std::vector<device::UpperDevice> holders;
+    const char* way;
+  };
+  const auto row = GENERATE(Row{{{.name = "dm-0", .mapping = "mpatha"}}, "`multipath -f mpatha`"},
+                            Row{{{.name = "md127", .mapping = ""}}, "`mdadm --stop /dev/md127`"},
+                            Row{{{.name = "bcache0", .mapping = ""}}, "used by bcache0: close that"},
+                            Row{{{.name = "md127", .mapping = ""}, {.name = "dm-1", .mapping = "vg-data", .lvm = true}},
+                                "`vgchange -an vg`"});
+  for (const bool encrypted : {false, true}) {
+    CAPTURE(row.way, encrypted);
+    Model model = staged_model();
+    model.seen.mounts.clear();
+    if (encrypted) model.record->kms_id = "default";
+    model.seen.devices.front().holders = row.holders;
+    Decision last;
+    const auto steps = run(model, Wish(staged_wish()), &last);
+    REQUIRE(steps);
+    CHECK(failure(last) == errc::in_use);
+    CHECK_THAT(std::get<Refusal>(last).error.text, ContainsSubstring(row.way));
+    CHECK(std::ranges::none_of(*steps, [](const Step& step) {
+      return std::holds_alternative<step::Mkfs>(step) || std::holds_alternative<step::LuksOpen>(step) ||
+             std::holds_alternative<step::LuksFormat>(step) || std::holds_alternative<step::Mount>(step);
+    }));
+  }
+}
+
 TEST_CASE("an unstage or unpublish without a record clears its path once, and fails if another volume has that path") {
   Model model = fresh();
   for (const Wish& wish : {Wish(Unstaged{kPath}), Wish(Unpublished{"/target"})}) {
