@@ -109,6 +109,15 @@ TEST_CASE("a refusal of AWS KMS says by its name whether to ask again, and never
   CHECK_THAT(aws.text, !ContainsSubstring("EXAMPLEKEY"));
 }
 
+TEST_CASE("a key of AWS that is disabled or will be deleted is told for good with AWS's words") {
+  Aws aws;
+  for (const std::string name : {"DisabledException", "KMSInvalidStateException"}) {
+    CHECK(aws.unwrap_error(400, R"({"__type":")" + name + R"(","message":"arn:k is pending deletion."})") ==
+          errc::failed_precondition);
+    CHECK_THAT(aws.text, ContainsSubstring(name + ": arn:k is pending deletion."));
+  }
+}
+
 TEST_CASE("a volume key that another key of AWS wrapped is told apart from wrong credentials") {
   Aws aws;
   CHECK(aws.unwrap_error(400, R"({"__type":"InvalidCiphertextException"})") == errc::unauthenticated);

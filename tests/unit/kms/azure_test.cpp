@@ -162,6 +162,16 @@ TEST_CASE("a refusal of Azure Key Vault is told with its code and words") {
   CHECK(azure.fetch_error(429, R"({"error":{"code":"Throttled"}})") == errc::unavailable);
 }
 
+TEST_CASE("a write to a secret that somebody deleted in Azure Key Vault is refused with the vault's words") {
+  Azure azure;
+  azure.give_token();
+  azure.answer(409, R"({"error":{"code":"Conflict","message":"Secret x is in a deleted but recoverable state"}})");
+  const auto stored = azure.store();
+  REQUIRE_FALSE(stored);
+  CHECK(stored.error().code == errc::failed_precondition);
+  CHECK_THAT(stored.error().text, ContainsSubstring("Conflict: Secret x is in a deleted but recoverable state"));
+}
+
 TEST_CASE("a client that Entra ID does not know is told with its reason") {
   Azure azure;
   azure.answer(400, R"({"error":"invalid_client","error_description":"AADSTS700027: key not registered"})");
