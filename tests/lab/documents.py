@@ -74,6 +74,7 @@ ELSEWHERE = {
         "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "corbd doctor --bundle FILE": ("tests/lab/stories_container.py", '"--bundle"'),
         "rbd persistent-cache": NO_PLUGIN, "rbd status": ("tests/lab/stories_owner.py", '"rbd", "status"'), "rbd lock ls": ("tests/lab/stories_fence.py", '"rbd", "lock", "ls"'),
         "rbd lock add": ("tests/lab/rbd_lab.cpp", 'rbd_lock_exclusive(other, "maintenance")'),
+        "rbd snap create": "Ceph's own command, as its manual has it; the document says that no test runs these steps",
         "rbd resize": ("tests/lab/stories_accept.py", '"rbd", "resize"'), "rbd info": CEPHS_OWN, "rbd export": CEPHS_OWN, "rbd config image ls": CEPHS_OWN,
         "rbd image-meta get": CEPHS_OWN, "rbd image-meta remove": ("tests/sim/late_key_test.cpp", 'metadata.erase("corbd/first-key")'),
         "ceph osd blocklist ls": ("tests/lab/stories_accept.py", '"ceph", "osd", "blocklist", "ls"'), "ceph auth get": CEPHS_OWN,
