@@ -139,6 +139,17 @@ TEST_CASE("encrypted files need a filesystem that encrypts folders, which is tol
   CHECK(scene.image().watchers.empty());
 }
 
+TEST_CASE("a KMS that has no secret for encrypted files is told before anything is mapped") {
+  EncryptedFiles scene("kmip");
+  scene.world.disk.kms["kmip"] = kms::Kind::wrapped;
+  CHECK(scene.stage() == errc::unimplemented);
+  CHECK(scene.all_gone());
+  CHECK(scene.image().watchers.empty());
+  scene.as_block();
+  scene.wish.encryption_type = "block";
+  CHECK(scene.stage() == errc::ok);
+}
+
 TEST_CASE("a read-only stage opens the folder that is there, and makes none") {
   EncryptedFiles scene;
   const bool made = GENERATE(false, true);

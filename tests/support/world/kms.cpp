@@ -33,7 +33,8 @@ class Kms final : public kms::Kms {
   task<result<kms::Terms>> terms(std::string kms_id, Until) override {
     const auto place = world_.disk.kms.find(kms_id);
     if (place == world_.disk.kms.end()) co_return Error{errc::unimplemented, "KMS " + kms_id + " is of type other"};
-    co_return kms::Terms{place->second, place->second != kms::Kind::stored};
+    // As KMIP, one of that name wraps keys without a passphrase, so it has none for files.
+    co_return kms::Terms{place->second, place->second != kms::Kind::stored, kms_id != "kmip"};
   }
   task<result<Secret>> unwrap(kms::KeyRequest request, std::string wrapped, Until until) override {
     auto done = co_await world_.calls.ask_node("unwrap key", until, [] { return result<>(); });
