@@ -78,8 +78,13 @@ class RealReach final : public Reach {
     }
     until = until.at_most(around_.clock.now() + around_.patience.whole);
     connect_to(peer);
-    auto reply = co_await ask_until_answered(std::move(message), until);
+    bool open = false;
+    auto reply = co_await ask_until_answered(std::move(message), until, open);
     judge(*turn, reply);
+    // Whoever hears of a refusal takes it for the end of what was asked.
+    if (open && reply && reply->status / 100 != 2 && !is_worth_a_repeat(reply))
+      co_return Error{errc::unavailable, server(peer) + " answered " + std::to_string(reply->status) +
+                                             ", and an earlier try of the same request may still take effect"};
     if (reply) co_return reply;
     co_return with_context(server(peer), reply.error());
   }
@@ -147,11 +152,13 @@ class RealReach final : public Reach {
                                              asker_.kms_id + "/" + asker_.tenant, peer, around_.patience.timing);
   }
 
-  task<result<http::Reply>> ask_until_answered(http::Message message, Until until) {
+  /// `open`: a try that changes something had no answer, or one after which it may still take effect.
+  task<result<http::Reply>> ask_until_answered(http::Message message, Until until, bool& open) {
     const WipedBody wiped(message);
     for (int tries = 1;; ++tries) {
       auto reply = co_await client_->call(message, until);
       if (!is_worth_a_repeat(reply) || tries == around_.patience.tries) co_return reply;
+      open |= message.method != "GET" && (!reply || reply->status != 429);
       duration wait = around_.patience.between.after(static_cast<std::uint32_t>(tries - 1), uniform());
       if (reply && reply->retry_after) wait = *reply->retry_after;
       // Too late for another answer: this one says more than a deadline.

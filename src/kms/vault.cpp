@@ -85,6 +85,7 @@ Error refused(const std::string& doing, const http::Reply& reply) {
               text + ": there is no secrets engine or login at that path: correct vaultBackendPath or vaultAuthPath"};
     case 503:
       return {errc::unavailable, text + ": unseal it, or wait until it is up"};
+    case 408:
     case 429:
     case 472:
     case 473:

@@ -136,6 +136,12 @@ task<result<>> KeySteps::make(Volume& volume, const Wish& wish) {
     if (!noted) co_return noted;
   }
   auto stored = co_await store(volume, wish, std::move(*key), known.writes, true);
+  // Refused where it was sent for the first time: it never arrives, and the next agent need not wait for it.
+  if (!stored && !known.writes.ordered && !known.at_hand && final_for_caller(stored.error().code)) {
+    sent_.erase(volume.id);
+    const auto forgotten = co_await volume.server.image()->remove_metadata(kFirstKey, deadline());
+    if (!forgotten) log::warning("kms.first_key_noted", {{"volume", volume.id}, {"error", forgotten.error().text}});
+  }
   if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // metadata raise the header's version
   if (stored) log::info("kms.first_key", {{"volume", volume.id}, {"kms", kms_of(volume)}});
   co_return stored;

@@ -168,6 +168,21 @@ TEST_CASE("a first key on its way to a KMS that takes whatever arrives last outl
   scene.opens_again();
 }
 
+TEST_CASE("a first key that its KMS refused is not waited for, unless it was sent before") {
+  Keyed scene("plain");
+  const bool before = GENERATE(false, true);
+  if (before) CHECK(scene.stage_late() == errc::timed_out);
+  scene.world.calls.error = Error{errc::permission_denied, "the role may not"};
+  scene.lose_writes(1);
+  CHECK(scene.stage() == errc::permission_denied);
+  CHECK(scene.image().metadata.contains("corbd/first-key") == before);
+  scene.kill_and_start();
+  CHECK(scene.stage() == (before ? errc::failed_precondition : errc::ok));
+  scene.wait();
+  CHECK(scene.stage() == errc::ok);
+  scene.opens_again();
+}
+
 TEST_CASE("another key at a KMS to which a first key is on its way makes no volume") {
   Keyed scene("plain");
   CHECK(scene.stage_late() == errc::timed_out);

@@ -88,6 +88,20 @@ TEST_CASE("a server that is busy for a moment has answered after all") {
   CHECK(scene.ask().value().body == "at last");
 }
 
+TEST_CASE("a refusal of a write whose earlier try may still take effect does not count as its end") {
+  std::atomic<int> asked = 0;
+  Scene scene([&](const Request&, Peer& peer) { ++asked == 1 ? peer.close() : peer.answer(403, "{}"); });
+  scene.message.method = GENERATE("GET", "PUT");
+  const auto reply = scene.ask();
+  if (scene.message.method == "GET") {
+    CHECK(reply.value().status == 403);
+  } else {
+    REQUIRE_FALSE(reply);
+    CHECK(reply.error().code == errc::unavailable);
+    CHECK(scene.ask().value().status == 403);
+  }
+}
+
 TEST_CASE("while a server does not answer, the next request is refused at once and says why") {
   Scene scene(says(503, "{}"));
   scene.around.patience.tries = 1;

@@ -218,6 +218,7 @@ TEST_CASE("what Vault refuses has its word, and tells whether it passes") {
   CHECK(code_of(400, R"({"errors": ["invalid role name"]})") == errc::permission_denied);
   CHECK(code_of(503, R"({"errors": ["Vault is sealed"]})") == errc::unavailable);
   CHECK(code_of(429, "") == errc::unavailable);
+  CHECK(code_of(408, "") == errc::unavailable);
   CHECK(code_of(500, "boom") == errc::unavailable);
   CHECK(code_of(307, "") == errc::failed_precondition);
   CHECK_THAT(scene.fetch().error().text, ContainsSubstring("logging in"));
