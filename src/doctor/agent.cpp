@@ -46,6 +46,7 @@ result<std::map<std::string, AgentVolume>> ask_volumes(const std::string& endpoi
   for (const auto& volume : response.volumes()) {
     auto& made = all[volume.id()];
     made.state = rpc::enum_word(*v1::Health_descriptor(), volume.health());
+    made.cache_lost = volume.cache_lost();
     if (volume.has_caches_before_flush()) made.caches_before_flush = volume.caches_before_flush();
   }
   return all;

@@ -80,6 +80,16 @@ void judge_flushes(const Case& of, VolumeForecast& into) {
                                   " on again (`ceph config`, ceph.conf, `rbd config`), or " + kDrain);
 }
 
+/// rbd-nbd does not know of it, and answers the next flush as if all data were stored.
+void judge_lost_cache(const Case& of, VolumeForecast& into) {
+  if (const auto* volume = agent_volume(of); volume == nullptr || !volume->cache_lost) return;
+  add_finding(
+      into, Grade::failure, "lost-cache",
+      "its rbd-nbd died with acknowledged writes, and corbd fails every flush for that reason. After ceph-csi "
+      "serves it, fsync succeeds again, and nobody hears that data is lost",
+      "first end its pods on this node, or accept the loss with `corbd heal " + of.at.volume_id + " --loss-accepted`");
+}
+
 /// ceph-csi heals a filesystem whose attributes say rbd-nbd. It tries once, when its pod starts.
 void judge_served(const Case& of, VolumeForecast& into) {
   if (const std::string why = misled(of); !why.empty()) return nobody_will(of, into, "ceph-csi cannot heal it: " + why);
@@ -153,6 +163,7 @@ VolumeForecast rolled_back(const Case& of) {
     case Server::agent:
       judge_served(of, made);
       judge_agent(of, made);
+      judge_lost_cache(of, made);
       break;
     case Server::nobody:
       judge_unserved(of, made);

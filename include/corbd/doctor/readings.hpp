@@ -39,6 +39,7 @@ Readings read_node(const Options& options, const std::string& root);
 struct AgentVolume {
   std::string state;                                       ///< "staged", "unproven"
   std::optional<bool> caches_before_flush = std::nullopt;  ///< volume::Status::caches_before_flush
+  bool cache_lost = false;                                 ///< volume::Status::cache_lost
 };
 /// By volume ID. 10 s.
 result<std::map<std::string, AgentVolume>> ask_volumes(const std::string& endpoint);

@@ -768,6 +768,17 @@ TEST_CASE("a rollback forecast fails for a volume whose I/O waits now, and for o
   CHECK(forecast.node.back().check == "/dev/nbd0");
 }
 
+TEST_CASE("a rollback forecast fails for a volume with a lost cache, whose flushes ceph-csi would let succeed again") {
+  auto inputs = by_agent();
+  CHECK(named(only(forecast_rollback(inputs)), "lost-cache").verdict == Grade::ok);
+  inputs.volumes->at(kVolume).cache_lost = true;
+  const auto forecast = forecast_rollback(inputs);
+  CHECK(exit_code(forecast) == 2);
+  CHECK(named(only(forecast), "lost-cache").verdict == Grade::failure);
+  CHECK_THAT(named(only(forecast), "lost-cache").remedy,
+             ContainsSubstring("corbd heal " + kVolume + " --loss-accepted"));
+}
+
 TEST_CASE("a rollback forecast is OK for a volume that rbd-nbd still serves") {
   auto inputs = by_rbd_nbd();
   inputs.agent = true;
