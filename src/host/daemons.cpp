@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -24,7 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxText = 1 << 20, kMaxMounts = 64 << 20;
+constexpr std::size_t kMaxText = 1 << 20;
+/// In bytes, of mountinfo. A pod may have as many mounts as the kernel lets it.
+constexpr std::size_t kMaxMounts = 4 << 20, kMaxHostsMounts = 64 << 20;
 constexpr int kLeaveWithinMs = 30000;
 
 std::vector<std::string> arguments(const std::string& process) {
@@ -46,8 +49,8 @@ bool says(const std::vector<std::string>& arguments, const std::string& name, co
 
 /// What a process has mounted at /dev: "0:6 /", the filesystem and the folder in it. Empty: nothing, or it is not
 /// known.
-std::string mounted_at_dev(const std::string& process) {
-  const auto text = read_file(process + "/mountinfo", kMaxMounts);
+std::string mounted_at_dev(const std::string& process, std::size_t limit) {
+  const auto text = read_file(process + "/mountinfo", limit);
   std::istringstream lines(text ? *text : std::string());
   std::string found;
   for (std::string line; std::getline(lines, line);) {
@@ -60,27 +63,40 @@ std::string mounted_at_dev(const std::string& process) {
   return found;
 }
 
+enum class MayServe { no, with_hosts_dev, yes };
+
 /// Only the agent's own user, root, in the agent's own user namespace, with CAP_SYS_ADMIN, can give the kernel a link.
 /// A pod's process can have rbd-nbd's name and arguments all the same, and CapEff counts in the process's own user
 /// namespace. Without CAP_SYS_PTRACE the agent cannot read which one that is. Then the process's owner, the map
 /// of its user IDs and its /dev decide: rbd-nbd opens the device there. A pod has the host's /dev only if its node's
 /// administrator allows it, and root in a user namespace of its own cannot mount it.
-bool may_serve(const std::string& root, const std::string& process) {
+MayServe may_serve(const std::string& root, const std::string& process) {
   std::error_code failed;
   struct stat owner{};
-  if (::stat(process.c_str(), &owner) != 0 || owner.st_uid != ::geteuid()) return false;
+  if (::stat(process.c_str(), &owner) != 0 || owner.st_uid != ::geteuid()) return MayServe::no;
+  if ((capabilities_of(process).value_or(0) >> CAP_SYS_ADMIN & 1) == 0) return MayServe::no;
   const auto own = fs::read_symlink(root + "/proc/self/ns/user", failed);
   const auto its = failed ? own : fs::read_symlink(process + "/ns/user", failed);
-  if (!failed && own != its) return false;
-  if (failed) {
-    const auto own_map = read_file(root + "/proc/self/uid_map", kMaxText);
-    const auto its_map = read_file(process + "/uid_map", kMaxText);
-    if (!own_map || !its_map || *own_map != *its_map) return false;
-    const std::string hosts_dev = mounted_at_dev(root + "/proc/1");
-    if (!hosts_dev.empty() && mounted_at_dev(process) != hosts_dev) return false;
-  }
-  return (capabilities_of(process).value_or(0) >> CAP_SYS_ADMIN & 1) != 0;
+  if (!failed) return own == its ? MayServe::yes : MayServe::no;
+  const auto own_map = read_file(root + "/proc/self/uid_map", kMaxText);
+  const auto its_map = read_file(process + "/uid_map", kMaxText);
+  return own_map && its_map && *own_map == *its_map ? MayServe::with_hosts_dev : MayServe::no;
 }
+
+/// The host's /dev, which is read when it is needed first.
+class HostsDev {
+ public:
+  explicit HostsDev(const std::string& root) : first_(root + "/proc/1") {}
+  /// Also if the host's is not known.
+  bool is_of(const std::string& process) {
+    if (!dev_) dev_ = mounted_at_dev(first_, kMaxHostsMounts);
+    return dev_->empty() || mounted_at_dev(process, kMaxMounts) == *dev_;
+  }
+
+ private:
+  const std::string first_;
+  std::optional<std::string> dev_;
+};
 
 /// A process that ends has no command line any more.
 bool serves(const std::string& process, bool connected, const std::string& device, const std::string& backend) {
@@ -101,14 +117,17 @@ result<std::vector<int>> daemons(const std::string& root, std::uint32_t index, c
   const std::string name = "nbd" + std::to_string(index);
   const std::string connected = first_line(root + "/sys/block/" + name + "/pid");
   std::vector<int> found;
+  HostsDev hosts_dev(root);
   std::error_code failed;
   for (fs::directory_iterator entry(root + "/proc", failed), end; !failed && entry != end; entry.increment(failed)) {
     const std::string pid = entry->path().filename();
     // Read `comm` first, because reading the command line of a process may wait for its memory.
     if (pid.find_first_not_of("0123456789") != std::string::npos ||
-        first_line(entry->path().string() + "/comm") != "rbd-nbd" || !may_serve(root, entry->path()))
+        first_line(entry->path().string() + "/comm") != "rbd-nbd")
       continue;
-    if (serves(entry->path(), pid == connected, "/dev/" + name, backend)) found.push_back(std::stoi(pid));
+    const auto may = may_serve(root, entry->path());
+    if (may == MayServe::no || !serves(entry->path(), pid == connected, "/dev/" + name, backend)) continue;
+    if (may == MayServe::yes || hosts_dev.is_of(entry->path())) found.push_back(std::stoi(pid));
   }
   if (failed) return Error{errc::unavailable, "reading " + root + "/proc: " + failed.message()};
   return found;

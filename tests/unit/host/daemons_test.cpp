@@ -1,11 +1,13 @@
 // Which rbd-nbd process serves a device.
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "corbd/core/fd.hpp"
 #include "ops.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
@@ -47,9 +49,34 @@ struct Root {
     std::filesystem::create_directories(link.parent_path());
     std::filesystem::create_symlink("user:[" + of + "]", link);
   }
+  std::string path(const std::string& below) const { return folder.path() + "/" + below; }
   std::vector<int> serving(std::uint32_t index, const std::string& backend) {
     return ops::daemons(folder.path(), index, backend).value();
   }
+};
+
+/// Counts how often a file is opened.
+class Opens {
+ public:
+  explicit Opens(const std::string& file) {
+    REQUIRE(queue_);
+    // Two equal events in a row would be one.
+    REQUIRE(::inotify_add_watch(queue_.get(), file.c_str(), IN_OPEN | IN_CLOSE_NOWRITE) >= 0);
+  }
+  int count() {
+    alignas(inotify_event) char events[4096];
+    for (ssize_t got = 0; (got = ::read(queue_.get(), events, sizeof events)) > 0;)
+      for (ssize_t at = 0; at < got;) {
+        const auto* event = reinterpret_cast<const inotify_event*>(events + at);
+        if ((event->mask & IN_OPEN) != 0) ++opened_;
+        at += static_cast<ssize_t>(sizeof *event + event->len);
+      }
+    return opened_;
+  }
+
+ private:
+  Fd queue_{::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+  int opened_ = 0;
 };
 
 }  // namespace
@@ -125,6 +152,33 @@ TEST_CASE("without a readable namespace, a process without the host's /dev serve
   root.put("proc/10/mountinfo", "");
   root.put("proc/1/mountinfo", "");
   CHECK(root.serving(7, "volume") == std::vector{10});
+}
+
+TEST_CASE("without a readable namespace, a process with more than 4 MiB of mounts serves no device") {
+  Root root;
+  root.process(10, "rbd-nbd", {"rbd-nbd", "attach", "--device", "/dev/nbd7"});
+  std::string mounts;
+  while (mounts.size() <= 4 << 20) mounts += "40 39 0:70 / /srv/" + std::string(200, 'x') + " rw - tmpfs tmpfs rw\n";
+  root.put("proc/10/mountinfo", mounts + kHostsDev);
+  CHECK(root.serving(7, "volume").empty());
+  root.put("proc/10/mountinfo", kHostsDev);
+  root.put("proc/1/mountinfo", mounts + kHostsDev);
+  CHECK(root.serving(7, "volume") == std::vector{10});
+}
+
+TEST_CASE("a look reads the host's mounts once, and of others only those of processes that name the device") {
+  Root root;
+  const std::vector<std::string> arguments{"rbd-nbd", "attach", "--device", "/dev/nbd7"};
+  root.process(10, "rbd-nbd", arguments);
+  root.process(11, "rbd-nbd", arguments);
+  root.process(12, "rbd-nbd", arguments, "0000000000000000");
+  root.process(13, "rbd-nbd", {"rbd-nbd", "attach", "--device", "/dev/nbd8"});
+  Opens hosts(root.path("proc/1/mountinfo")), without_rights(root.path("proc/12/mountinfo")),
+      of_another(root.path("proc/13/mountinfo"));
+  CHECK(root.serving(7, "volume").size() == 2);
+  CHECK(hosts.count() == 1);
+  CHECK(without_rights.count() == 0);
+  CHECK(of_another.count() == 0);
 }
 
 TEST_CASE("a dismissed rbd-nbd gets SIGTERM, and the caller waits for its end") {
