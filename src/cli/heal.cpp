@@ -43,6 +43,10 @@ struct Heal final : Question<v1::Admin> {
     request.set_loss_accepted(loss_accepted);
     v1::HealResponse response;
     if (!answered(agent, &Stub::Heal, request, response)) return kRefused;
+    if (loss_accepted && !response.loss_accepted())
+      return tell("cannot accept the loss of volume " + for_terminal(id) +
+                  ": the agent is older than this command and does not know --loss-accepted, so it only tried to heal "
+                  "the volume: upgrade the agent and repeat this, or end the volume's pods");
     if (!id.empty()) return say_state(agent);
     const boost::json::object document{{"volume_ids", ids_of(response.volume_ids())}, {"health", nullptr}};
     if (response.volume_ids().empty()) return say(document, "no volume needs healing\n");

@@ -148,7 +148,9 @@ class Desk {
       co_return Error{errc::invalid_argument, "only one volume at a time can be taken over from rbd-nbd: give its ID"};
     if (request.without_proof() || request.loss_accepted()) {
       response.add_volume_ids(id);
-      co_return co_await heal_on_word(request, std::move(by), until);
+      auto done = co_await heal_on_word(request, std::move(by), until);
+      response.set_loss_accepted(done && request.loss_accepted());
+      co_return done;
     }
     log::info("admin.heal", {{"volume", id.empty() ? "every unserved volume" : id}, {"adopt", request.adopt()}});
     sources_.healer.hurry(id);

@@ -240,6 +240,7 @@ TEST_CASE("an accepted loss counts for one request, and is refused for a volume 
   request.set_loss_accepted(true);
   const auto status = scene.call(&Stub::Heal, request, said);
   CHECK(status.error_code() == (lost ? grpc::OK : grpc::FAILED_PRECONDITION));
+  CHECK(said.loss_accepted() == lost);
   scene.thread.call([&] {
     CHECK(scene.volumes.asked == (lost ? Texts{"heal 1, loss accepted"} : Texts{}));
     CHECK(scene.overridden.empty() != lost);
