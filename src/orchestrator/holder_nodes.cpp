@@ -163,15 +163,19 @@ task<result<>> HolderNodes::list_nodes(Wanted wanted, Until until) {
   if (!turn) co_return turn.error();
   if (has_list(wanted)) co_return result<>();
   const auto part = std::chrono::duration<double, std::milli>(config_.spread) * random_();
-  const auto waited =
-      co_await sleep_until(control_, clock_, clock_.now() + std::chrono::duration_cast<duration>(part), until.scope);
+  const auto at = clock_.now() + std::chrono::duration_cast<duration>(part);
+  if (at >= until.deadline) co_return wait_error(Waited::deadline, "listing nodes");
+  const auto waited = co_await sleep_until(control_, clock_, at, until.scope);
   if (waited == Waited::cancelled) co_return wait_error(waited, "listing nodes");
   const auto now = clock_.now();
   const std::uint64_t number = ++lists_;
   const auto all = co_await nodes_->nodes(until);
+  if (!all) log::warning("holders.no_nodes", {{"error", all.error().error.text}});
+  // What ends with this look says nothing to others, who may have more time.
+  const bool gave_up = clock_.now() >= until.deadline || (until.scope != nullptr && until.scope->cancelled());
+  if (!all && gave_up) co_return with_context("listing nodes", all.error().error);
   list_ = List{now, number, std::map<std::string, Names>()};
   if (!all) {
-    log::warning("holders.no_nodes", {{"error", all.error().error.text}});
     list_->by_address = all.error();
     co_return result<>();
   }

@@ -1,6 +1,7 @@
 // On which node a foreign client runs, by an API server that knows some nodes.
 #include "corbd/orchestrator/holder_nodes.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include "support/api_server.hpp"
@@ -68,6 +69,57 @@ struct Scene {
   }
   bool proves_dead(const plan::Noted& noted = {}, const std::string& nonce = "1") {
     return plan::is_proven_dead({.address = "10.0.0.7:0/" + nonce, .node = find(noted, "10.0.0.7", nonce)});
+  }
+};
+
+/// One node, n7, which the API server lists as slowly as it is told.
+class SlowNodes final : public orchestrator::NodeReader {
+ public:
+  struct State {
+    duration takes{};
+    int lists = 0;
+  };
+  SlowNodes(const executor& control, Clock& clock, State& state) : control_(control), clock_(clock), state_(state) {}
+  task<kube::answer<kube::Node>> node(std::string, Until) override { co_return only(); }
+  task<kube::answer<std::vector<kube::Node>>> nodes(Until until) override {
+    ++state_.lists;
+    const auto at = clock_.now() + state_.takes;
+    co_await sleep_until(control_, clock_, std::min(at, until.deadline), until.scope);
+    if (clock_.now() < at) co_return kube::api_error({errc::timed_out, "no answer yet"});
+    co_return std::vector{only()};
+  }
+  task<kube::answer<kube::VolumeAttachment>> attachment(std::string, std::string, Until) override {
+    co_return kube::api_error({errc::not_found, "not attached"});
+  }
+
+ private:
+  static kube::Node only() {
+    kube::Node node;
+    node.name = "n7";
+    node.addresses = {"10.0.0.7"};
+    node.ready = true;
+    return node;
+  }
+  const executor control_;
+  Clock& clock_;
+  State& state_;
+};
+
+struct SlowScene {
+  SlowNodes::State nodes;
+  double random = 0;
+  test::Loop loop;
+  orchestrator::HolderNodes::Config config;
+  CancelScope leaving;
+  std::unique_ptr<orchestrator::HolderNodes> finder;
+
+  explicit SlowScene(orchestrator::HolderNodes::Config how = {}) : config(how) {
+    finder = std::make_unique<orchestrator::HolderNodes>(loop.control(), loop.clock,
+                                                         std::make_unique<SlowNodes>(loop.control(), loop.clock, nodes),
+                                                         config, [this] { return random; });
+  }
+  test::Started<plan::HolderNode> start() {
+    return {loop.io, finder->find({"v", "10.0.0.7:0/1", "10.0.0.7", {}}, leaving)};
   }
 };
 
@@ -253,4 +305,31 @@ TEST_CASE("a failed list of nodes is not requested again at every look") {
   scene.nodes["n7"] = node("n7", "10.0.0.7");
   scene.loop.clock.advance(30s);
   CHECK(scene.find().name == "n7");
+}
+
+TEST_CASE("a list of nodes that ends with one look's deadline fails no other look") {
+  SlowScene scene;
+  scene.nodes.takes = 10s;
+  auto early = scene.start();
+  scene.loop.advance(3s);
+  auto late = scene.start();
+  scene.nodes.takes = 2s;
+  scene.loop.advance(1s);
+  CHECK(early.get().name.empty());
+  CHECK_THAT(early.get().why, ContainsSubstring("no answer yet"));
+  scene.loop.advance(2s);
+  CHECK(late.get().name == "n7");
+  CHECK(scene.nodes.lists == 2);
+}
+
+TEST_CASE("a look whose deadline comes before its turn to list the nodes lists none, and others need not wait for it") {
+  orchestrator::HolderNodes::Config config;
+  config.spread = 10s;
+  SlowScene scene(config);
+  scene.random = 0.5;
+  CHECK_THAT(scene.start().get().why, ContainsSubstring("deadline"));
+  CHECK(scene.nodes.lists == 0);
+  scene.random = 0;
+  CHECK(scene.start().get().name == "n7");
+  CHECK(scene.nodes.lists == 1);
 }
