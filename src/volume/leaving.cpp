@@ -228,8 +228,10 @@ task<result<>> Leaving::quiesce() {
   const auto written_by = clock_.now() + kWritesEndWithin;
   while (steps_.writing() && clock_.now() < written_by)
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
-  const bool rewritten = !steps_.writing() && co_await rewrite_records({written_by}) == Waited::ready;
-  if (!rewritten || steps_.writing()) co_return Error{errc::state_write, "a record is still being written"};
+  const Error still{errc::state_write, "a record is still being written"};
+  if (steps_.writing()) co_return still;
+  const Waited rewritten = co_await rewrite_records({written_by});
+  if (rewritten != Waited::ready || steps_.writing()) co_return still;
   if (unwritten_) co_return *unwritten_;
   for (const auto& [id, volume] : volumes_)
     if (may_be_handed_over(*volume)) to_hand_over_.push_back(id);
