@@ -1,9 +1,18 @@
 // Before a handover an agent writes again what the disk had refused, because the next agent reads only the files.
+#include "corbd/core/gate.hpp"
 #include "dead.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
 using namespace std::chrono_literals;
+
+namespace {
+
+task<> heal_on_override(Scene& in) {
+  static_cast<void>(co_await in.world.agent.shell().want(kId, plan::Healed{true}, {}));
+}
+
+}  // namespace
 
 TEST_CASE("a record that the disk refused is written again before a handover") {
   Scene scene;
@@ -63,6 +72,26 @@ TEST_CASE("an agent serves on while the disk refuses a record with an operator o
   scene.world.disk.state = Disk::State::good;
   CHECK(scene.loop.run(scene.world.agent.quiesce()));
   CHECK(scene.world.disk.records.front().operator_override);
+}
+
+TEST_CASE("an agent serves on while a try on an operator override is under way whose record the disk refused") {
+  Dead scene(false);
+  scene.world.agent.clients.clear();  // the dead client's file was damaged
+  scene.forgotten();
+  scene.start({}, false);
+  scene.world.disk.state = Disk::State::full;
+  REQUIRE(scene.want(plan::Healed{true}) == errc::state_write);  // it may have been chance
+  scene.world.calls.delayed = "acquire lock";
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  gate.spawn(heal_on_override(scene));
+  scene.loop.advance(1s);
+  const auto quiet = scene.loop.run(scene.world.agent.quiesce());
+  scene.world.agent.resume();
+  scene.world.disk.state = Disk::State::good;
+  scene.loop.run(gate.close({}));
+  REQUIRE_FALSE(quiet);
+  CHECK_THAT(quiet.error().text, ContainsSubstring("an operation on it is under way"));
+  CHECK(scene.loop.run(scene.world.agent.quiesce()));
 }
 
 TEST_CASE("a volume that is unstaged after an undone handover stays unstaged, though the record's rewrite was slow") {
