@@ -182,6 +182,11 @@ int start(const Options& options, Fd keeper) {
   // Do this before any thread exists: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
   for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
+  if (options.accept_refused)
+    log::warning(
+        "handover.accept_refused_given",
+        {{"effect", "each handover to this agent may leave volumes unserved that the cluster refuses both agents"},
+         {"hint", "use --accept-refused for one rollout: remove it from the flags now"}});
   if (options.heal_without_proof)
     return refuse(
         {errc::invalid_argument,

@@ -142,6 +142,15 @@ TEST_CASE("a keeper ends with its agent's exit code if the agent refuses to star
   CHECK(first.answers());
 }
 
+TEST_CASE("an agent that is started with --accept-refused warns that the flag is for one rollout") {
+  const Ground ground;
+  Agent::Options options;
+  options.more = {"--handover", "--accept-refused"};
+  const Agent agent(ground, options);
+  REQUIRE(agent.answers());
+  CHECK_THAT(agent.log(), ContainsSubstring("handover.accept_refused_given"));
+}
+
 TEST_CASE("an agent without stdin, stdout and stderr serves, and opens none of its files under their numbers") {
   const Ground ground;
   Agent::Options options;
