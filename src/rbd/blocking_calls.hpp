@@ -71,22 +71,24 @@ class BlockingCalls {
   Slots slots_;
 };
 
-/// The threads for one cluster, in four shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
+/// The threads for one cluster, in five shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
 /// journal that names it, may wait as long as its placement group is down. Such calls must not prevent new connections.
 /// Repeated stages, and looks that nobody asked for, must not prevent volumes from being opened.
 struct ClusterThreads {
-  static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2;
+  static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2, kTrials = 1;
   ClusterThreads(executor control, Clock& clock, const std::string& cluster_id)
-      : pool(control, clock, kCluster + kNames + kImages + kLooks),
+      : pool(control, clock, kCluster + kNames + kImages + kLooks + kTrials),
         cluster(control, clock, pool, "cluster " + cluster_id, kCluster),
         names(control, clock, pool, "names of images of cluster " + cluster_id, kNames),
         images(control, clock, pool, "images of cluster " + cluster_id, kImages),
-        looks(control, clock, pool, "looks at images of cluster " + cluster_id, kLooks) {}
+        looks(control, clock, pool, "looks at images of cluster " + cluster_id, kLooks),
+        trials(control, clock, pool, "trials with a new client of cluster " + cluster_id, kTrials) {}
   BlockingPool pool;
   BlockingCalls cluster;
   BlockingCalls names;
   BlockingCalls images;
   BlockingCalls looks;
+  BlockingCalls trials;
 };
 
 }  // namespace corbd::rbd

@@ -31,13 +31,13 @@ std::string joined(const std::vector<std::string>& parts) {
 }
 
 /// The options that our promises need.
-std::vector<Setting> settings(const image::Access& access, std::chrono::seconds mon_timeout) {
-  const std::string timeout = std::to_string(mon_timeout.count());
+std::vector<Setting> settings(const image::Access& access, Timeouts timeouts) {
+  const std::string timeout = std::to_string(timeouts.monitors.count());
   return {
       {"mon_host", joined(access.monitors)},
       {"client_mount_timeout", timeout},
       {"rados_mon_op_timeout", timeout},
-      {"rados_osd_op_timeout", "0"},  // an operation waits: the filesystem would get a timeout as EIO
+      {"rados_osd_op_timeout", std::to_string(timeouts.osds.count())},
       {"rbd_cache", "false"},
       // With zero copy, a write that fails before it reaches an object (no lock, read-only, out of range) never
       // completes. The request holds the buffer that its completion waits for (seen on 16.2.15).
@@ -71,7 +71,7 @@ const std::array<Setting, 1> kOff{{
     {"osd_min_split_replica_read_size", "0"},
 }};
 
-result<> configure(rados_t cluster, const image::Access& access, std::chrono::seconds mon_timeout) {
+result<> configure(rados_t cluster, const image::Access& access, Timeouts timeouts) {
   // ceph-csi reads this file too. It may be missing.
   if (::access(kCephConf, R_OK) == 0)
     if (const int r = rados_conf_read_file(cluster, kCephConf); r < 0)
@@ -82,7 +82,7 @@ result<> configure(rados_t cluster, const image::Access& access, std::chrono::se
       return Error{errc::invalid_argument, "mapOptions: Ceph does not know the option " + name +
                                                ", or refuses its value: check the volume's attributes"};
   for (const auto& [name, value] : kOff) rados_conf_set(cluster, name, value.c_str());
-  for (const auto& [name, value] : settings(access, mon_timeout))
+  for (const auto& [name, value] : settings(access, timeouts))
     if (const int r = rados_conf_set(cluster, name, value.c_str()); r < 0)
       return failure(std::string("setting ") + name + " for " + cluster_text(access), r);
   const Secret key = access.key;
@@ -141,12 +141,12 @@ std::string cluster_text(const image::Access& access) {
   return "cluster " + access.cluster_id + " (monitors " + joined(access.monitors) + ")";
 }
 
-result<Connected> connect(const image::Access& access, std::chrono::seconds mon_timeout) {
+result<Connected> connect(const image::Access& access, Timeouts timeouts) {
   Connected made;
   const std::string user = "client." + access.user;
   if (const int r = rados_create2(&made.cluster, "ceph", user.c_str(), 0); r < 0)
     return failure("preparing a Ceph client", r);
-  auto done = configure(made.cluster, access, mon_timeout);
+  auto done = configure(made.cluster, access, timeouts);
   if (done)
     if (const int r = rados_connect(made.cluster); r < 0) done = refused(access, r);
   if (done)

@@ -30,9 +30,16 @@ struct Connected {
   std::optional<std::string> cannot_fence = std::nullopt;  ///< image::Clusters::cannot_fence
 };
 
+/// Of a client's calls.
+struct Timeouts {
+  std::chrono::seconds monitors{0};
+  /// 0: none. A client that serves devices waits: their filesystems would get a timeout as EIO.
+  std::chrono::seconds osds{0};
+};
+
 /// When it returns, the client has the latest OSD map. unavailable: no monitor answers; unauthenticated: the key or the
 /// user is wrong.
-result<Connected> connect(const image::Access& access, std::chrono::seconds mon_timeout);
+result<Connected> connect(const image::Access& access, Timeouts timeouts);
 
 /// Whether the blocklist refuses every client with one of these addresses. Nothing if the monitors do not say.
 std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds kFencedStands{5};
 constexpr std::chrono::milliseconds kLookAtShuts{10};
+constexpr std::chrono::seconds kTriesFor{10};
 // A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back sooner.
 constexpr std::chrono::minutes kIdleFor{10}, kLookAtIdle{1};
 
@@ -118,16 +119,21 @@ std::optional<std::string> Connections::fsid_of(const std::vector<std::string>& 
   return place->second;
 }
 
-/// The client opens no image and leaves nothing behind, so no incarnation file names it.
+/// The client opens no image and leaves nothing behind, so no incarnation file names it. It serves no device, so it
+/// need not wait for a placement group that is down.
 task<result<>> Connections::may_serve_anew(image::Access access, image::Key key, bool writes) {
-  auto& threads = group_for(access)->threads->images;
-  auto job = [dial = dial_, access, key, writes, timeout = config_.mon_timeout]() -> result<> {
-    auto made = dial(access, timeout);
+  auto& threads = group_for(access)->threads->trials;
+  const Timeouts timeouts{.monitors = config_.mon_timeout, .osds = kTriesFor};
+  auto job = [dial = dial_, access, key, writes, timeouts]() -> result<> {
+    auto made = dial(access, timeouts);
     if (!made) return made.error();
     Connection connection;
     connection.cluster = made->cluster;
     result<> may;
     if (made->node_fenced) may = *made->node_fenced;
+    // Another cluster's "not found" says nothing of the image.
+    if (may && made->fsid != key.fsid)
+      may = Error{errc::failed_precondition, cluster_text(access) + " has another fsid: " + made->fsid};
     if (may)
       if (const auto seen = look_at_header(connection, key); !seen) may = seen.error();
     if (may && writes) may = try_header_write(connection, key);
@@ -215,7 +221,9 @@ task<> Connections::connect_one(std::shared_ptr<Group> held, std::shared_ptr<Att
 
 task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
   const auto began = fencings_;
-  auto job = [dial = dial_, access = group->access, timeout = config_.mon_timeout] { return dial(access, timeout); };
+  auto job = [dial = dial_, access = group->access, timeout = config_.mon_timeout] {
+    return dial(access, {.monitors = timeout});
+  };
   auto made = co_await group->threads->cluster.call_to_end(gate_, std::move(job),
                                                            "connecting to " + cluster_text(group->access));
   if (!made) co_return made.error();

@@ -122,7 +122,7 @@ result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<Sho
                                           std::chrono::system_clock::time_point wall);
 
 /// Makes a client. Runs on a pool thread, for as long as the cluster takes.
-using Dial = std::function<result<Connected>(const image::Access& access, std::chrono::seconds mon_timeout)>;
+using Dial = std::function<result<Connected>(const image::Access& access, Timeouts timeouts)>;
 
 /// Control thread only.
 class Connections {

@@ -31,10 +31,14 @@ struct Scene {
   test::Folder folder;
   test::Loop loop;
   BlockingPool files{loop.control(), loop.clock, 4};
-  std::unique_ptr<Connections> connections =
-      std::make_unique<Connections>(loop.control(), loop.clock, files, rbd::Config{folder.path()},
-                                    [this](const image::Access& to, std::chrono::seconds) { return dial(to); });
+  std::unique_ptr<Connections> connections = std::make_unique<Connections>(
+      loop.control(), loop.clock, files, rbd::Config{folder.path()},
+      [this](const image::Access& to, rbd::Timeouts timeouts) { return dial(to, timeouts); });
 
+  result<rbd::Connected> dial(const image::Access& to, rbd::Timeouts timeouts) {
+    osds_within = timeouts.osds;
+    return dial(to);
+  }
   result<rbd::Connected> dial(const image::Access& to) {
     if (to.cluster_id.starts_with("hangs")) ended.wait();
     if (to.key != Secret("key")) return Error{errc::unauthenticated, "refused"};
@@ -60,7 +64,8 @@ struct Scene {
     connections.reset();
   }
   std::atomic<int> dialled = 0;
-  std::atomic<bool> node_fenced = false;  ///< the blocklist has this node's address
+  std::atomic<std::chrono::seconds> osds_within{};  ///< of the last one
+  std::atomic<bool> node_fenced = false;            ///< the blocklist has this node's address
 };
 
 }  // namespace
@@ -287,7 +292,7 @@ TEST_CASE(
       scene.loop.control(), scene.loop.clock, scene.files,
       rbd::Config{
           .incarnations_dir = scene.folder.path(), .images_per_connection = 4, .max_connections = 3, .beside = true},
-      [&scene](const image::Access& to, std::chrono::seconds) { return scene.dial(to); });
+      [&scene](const image::Access& to, rbd::Timeouts timeouts) { return scene.dial(to, timeouts); });
   REQUIRE(Started<result<>>(scene.loop.io, scene.connections->prepare(access("lab"), 9, {})).get());
   CHECK(scene.dialled == 3);
   {
@@ -335,7 +340,7 @@ TEST_CASE("when all connections are full, an image goes to the one with the fewe
   scene.connections = std::make_unique<Connections>(
       scene.loop.control(), scene.loop.clock, scene.files,
       rbd::Config{.incarnations_dir = scene.folder.path(), .images_per_connection = 2, .max_connections = 2},
-      [&scene](const image::Access& to, std::chrono::seconds) { return scene.dial(to); });
+      [&scene](const image::Access& to, rbd::Timeouts timeouts) { return scene.dial(to, timeouts); });
   std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> images;
   for (int i = 0; i < 9; ++i) {
     images.push_back(scene.lease(access("lab"), {}, Connections::Need::room_for_image));
@@ -408,13 +413,38 @@ TEST_CASE(
   const bool beside = GENERATE(false, true);
   Scene scene;
   REQUIRE(rbd::save_short_entry(scene.folder.path(), {"5e1f", "fsid of lab", "lab", "10.0.0.7:0/5"}));
-  scene.connections =
-      std::make_unique<Connections>(scene.loop.control(), scene.loop.clock, scene.files,
-                                    rbd::Config{.incarnations_dir = scene.folder.path(), .beside = beside},
-                                    [&scene](const image::Access& to, std::chrono::seconds) { return scene.dial(to); });
+  scene.connections = std::make_unique<Connections>(
+      scene.loop.control(), scene.loop.clock, scene.files,
+      rbd::Config{.incarnations_dir = scene.folder.path(), .beside = beside},
+      [&scene](const image::Access& to, rbd::Timeouts timeouts) { return scene.dial(to, timeouts); });
   const auto looks_after = [&] { return !scene.connections->quiet(); };
   CHECK(looks_after() == !beside);
   if (!beside) return;
   before_ends(scene);
   CHECK(looks_after());
+}
+
+TEST_CASE(
+    "a client that only tries whether an image could be served anew gives up on a silent OSD, and others do not") {
+  Scene scene;
+  REQUIRE(scene.lease(access("lab"))->get());
+  CHECK(scene.osds_within.load() == 0s);
+  const auto tried = Started<result<>>(scene.loop.io, scene.connections->may_serve_anew(
+                                                          access("lab"), {"another", 1, "", "id", 0}, true))
+                         .get();
+  CHECK(scene.osds_within.load() > 0s);
+  // And whatever another cluster says of the image is no word of its own.
+  CHECK(tried.error().code == errc::failed_precondition);
+}
+
+TEST_CASE("of the clients that only try whether an image could be served anew, a cluster gets one at a time") {
+  Scene scene;
+  std::vector<std::unique_ptr<Started<result<>>>> trials;
+  for (int i = 0; i < 3; ++i)
+    trials.push_back(std::make_unique<Started<result<>>>(
+        scene.loop.io, scene.connections->may_serve_anew(access("hangs"), {"fsid", 1, "", "id", 0}, true)));
+  scene.loop.clock.advance(61s);
+  CHECK_FALSE(trials[1]->get());
+  CHECK_FALSE(trials[2]->get());
+  CHECK_FALSE(trials[0]->done());
 }
