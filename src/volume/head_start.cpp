@@ -14,6 +14,23 @@ constexpr int kOpenAtOnce = 4;
 constexpr std::chrono::seconds kPolicyWithin{8};
 constexpr std::chrono::milliseconds kLooksForPolicy{100};
 
+/// config.json has the volume's own cluster, or shows by its fsid which of those that are mapped is it.
+bool is_own_cluster(const Ports& ports, const Record& record, const image::Access& access) {
+  return access.cluster_id == record.source.cluster_id || ports.clusters.fsid_of(access.monitors) == record.key.fsid;
+}
+
+/// A refusal that says the same of other images: the key is wrong, or the user lacks a right to the pool.
+struct ShutOut {
+  image::Access access;
+  std::optional<image::Key> of;  ///< its pool and namespace; nothing: all of them
+  bool writes = false;
+  std::string why;
+  bool covers(const image::Access& other, const image::Key& key, bool writing) const {
+    if (access != other) return false;
+    return !of || (of->pool_id == key.pool_id && of->ns == key.ns && writes == writing);
+  }
+};
+
 }  // namespace
 
 struct HeadStart::Preopening {
@@ -147,10 +164,11 @@ task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
   co_return std::move(preopening->unopened);
 }
 
-/// A new client is needed: the connections that serve were let in long ago, so they prove nothing about today.
+/// A new client is needed: the connections that serve were let in long ago, so they prove nothing about today. Only the
+/// cluster's own answer counts: a config.json that is being edited says nothing of the image.
 task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::string> volume_ids, Until until) const {
   std::map<std::string, std::string> found;
-  std::vector<std::pair<image::Access, std::string>> shut_out;
+  std::vector<ShutOut> shut_out;
   for (const auto& id : volume_ids) {
     const Volume* known = volumes_.find(id);
     if (known == nullptr || !known->record || known->credentials.known().empty()) continue;
@@ -160,21 +178,21 @@ task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::s
       continue;
     }
     const auto access = access_of(ports_, *known->record, known->credentials.known());
-    if (!access) {
-      found[id] = access.error().text;
-      continue;
-    }
-    const auto before = std::ranges::find(shut_out, *access, &std::pair<image::Access, std::string>::first);
+    if (!access || !is_own_cluster(ports_, *known->record, *access)) continue;
+    const image::Key key = known->record->key;
+    const bool writes = !known->record->read_only;
+    const auto before =
+        std::ranges::find_if(shut_out, [&](const auto& one) { return one.covers(*access, key, writes); });
     if (before != shut_out.end()) {
-      found[id] = before->second;
+      found[id] = before->why;
       continue;
     }
     if (clock_.now() >= until.deadline) continue;
-    const image::Key key = known->record->key;
-    const auto may = co_await ports_.clusters.may_serve_anew(*access, key, !known->record->read_only, until);
-    if (may || !is_refusal(may.error())) continue;
+    const auto may = co_await ports_.clusters.may_serve_anew(*access, key, writes, until);
+    if (may || (!is_refusal(may.error()) && may.error().code != errc::not_found)) continue;
     found[id] = may.error().text;
-    if (may.error().code == errc::unauthenticated) shut_out.emplace_back(*access, may.error().text);
+    if (may.error().code == errc::unauthenticated) shut_out.push_back({*access, {}, writes, may.error().text});
+    if (may.error().code == errc::permission_denied) shut_out.push_back({*access, key, writes, may.error().text});
   }
   co_return found;
 }

@@ -148,9 +148,14 @@ class Clusters final : public image::Clusters {
     co_return std::move(*opened);
   }
 
-  task<result<>> may_serve_anew(image::Access access, image::Key, bool writes, Until) override {
-    if (auto admitted = world_.agent.admits(world_.agent.connection(), access); !admitted) co_return admitted;
-    co_return has_rights(access, writes);
+  task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes, Until until) override {
+    const std::string by = world_.agent.connection();
+    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted;
+    co_return co_await world_.calls.ask_cluster(
+        "may serve anew", by, until, [&world = world_, may = has_rights(access, writes), key]() -> result<> {
+          if (!may || world.cluster.by_id(key.image_id) != nullptr) return may;
+          return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
+        });
   }
 
   std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const override {

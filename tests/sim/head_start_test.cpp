@@ -1,0 +1,67 @@
+// What the next agent opens before it takes over, and what the present one says to that.
+#include "scene.hpp"
+
+using namespace corbd;
+using test::kId;
+using test::Scene;
+using test::staged;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Found = std::map<std::string, std::string>;
+
+Found not_again(Scene& scene, std::vector<std::string> ids = {kId}) {
+  return scene.loop.run(scene.world.agent.shell().not_again(std::move(ids), {scene.loop.clock.now() + 30s}));
+}
+
+std::vector<std::string> stage_four(Scene& scene) {
+  std::vector<std::string> ids;
+  for (const char* id : {"image-2", "image-3", "image-4", "image-5"}) {
+    scene.world.cluster.images[id].id = std::string("id of ") + id;
+    REQUIRE(scene.want(test::staged_wish(id), id) == errc::ok);
+    ids.emplace_back(id);
+  }
+  return ids;
+}
+
+int asked(Scene& scene, const std::string& what, const std::function<void()>& during) {
+  int times = 0;
+  scene.world.calls.before_call = [&](const std::string& call) { times += call == what ? 1 : 0; };
+  during();
+  scene.world.calls.before_call = nullptr;
+  return times;
+}
+
+}  // namespace
+
+TEST_CASE("an image that is gone from its cluster, or whose user has lost its rights, could not be opened again") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  CHECK(not_again(scene).empty());
+  if (GENERATE(true, false))
+    scene.image().id = "of another image";
+  else
+    scene.world.cluster.without_caps.insert("node");
+  CHECK(not_again(scene).contains(kId));
+}
+
+TEST_CASE("a config.json that lacks a served volume's cluster is no reason to hand over without the volume") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.disk.clusters.clear();
+  CHECK(not_again(scene).empty());
+  // None of several is known to be the volume's own.
+  scene.world.disk.strangers = {"other", "third"};
+  scene.world.disk.mapped = {{"other", 1}, {"third", 1}};
+  CHECK(not_again(scene).empty());
+}
+
+TEST_CASE("a user that lacks its rights to a pool is asked about once, however many volumes it has there") {
+  Scene scene;
+  const auto ids = stage_four(scene);
+  scene.world.cluster.without_caps.insert("node");
+  Found found;
+  CHECK(asked(scene, "may serve anew", [&] { found = not_again(scene, ids); }) == 1);
+  CHECK(found.size() == ids.size());
+}
