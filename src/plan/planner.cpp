@@ -19,11 +19,30 @@
 namespace corbd::plan {
 namespace {
 
+/// Served with a lock that was proven ours: nobody had the image since it was staged under that other name. So what is
+/// noted of it now is noted under the present name. The UID was that of the other name's attachment.
+std::optional<Step> take_present_names(const Situation& view) {
+  const Record& record = *view.record;
+  const bool proven = view.seen.exclusive_lock && view.seen.lock_held && !record.read_only && !record.shared &&
+                      !record.adopting && !record.failed && !record.operator_override;
+  const bool served = view.seen.link == Observation::Link::serving && view.seen.connected;
+  if (!proven || !served || view.policy.node.empty() ||
+      other_name({record.driver, record.node}, {view.policy.driver, view.policy.node}).empty())
+    return std::nullopt;
+  step::WriteRecord step{record};
+  step.record.driver = view.policy.driver;
+  step.record.node = view.policy.node;
+  step.record.attachment_uid.clear();
+  step.may_fail = true;
+  return step;
+}
+
 Decision heal(const Situation& view) {
   if (!view.record) return Done{};
   if (view.seen.devices.empty())
     return close_if_unstaged(view);  // nothing to serve; the next stage or unstage goes on from here
   if (auto step = bring_up(view)) return *step;
+  if (auto step = take_present_names(view)) return *step;
   if (auto step = renew_note(view)) return *step;
   return Done{};
 }

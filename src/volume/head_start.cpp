@@ -14,6 +14,15 @@ constexpr int kOpenAtOnce = 4;
 constexpr std::chrono::seconds kPolicyWithin{8};
 constexpr std::chrono::milliseconds kLooksForPolicy{100};
 
+/// Neither a lock nor the kind of its use proves such an image ours.
+bool rests_on_attachment(const Record& record) { return !record.exclusive_lock && !record.read_only && !record.shared; }
+
+/// Whether there is an API server that knows attachments.
+bool is_answered(const Attachment& attachment) {
+  using State = Attachment::State;
+  return attachment.state == State::here || attachment.state == State::away || attachment.maybe_away;
+}
+
 /// config.json has the volume's own cluster, or shows by its fsid which of those that are mapped is it.
 bool is_own_cluster(const Ports& ports, const Record& record, const image::Access& access) {
   return access.cluster_id == record.source.cluster_id || ports.clusters.fsid_of(access.monitors) == record.key.fsid;
@@ -63,14 +72,18 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   if (!records) co_return records.error();
   co_await await_policies(*records, until);
   Preopening preopening{{}, {}, {}, until};
+  std::optional<bool> api_answers;
   for (const auto& record : *records) {
     if (!record.device || !traits(record.kind).served) continue;
-    // Its VolumeAttachment would be asked for under a wrong name.
-    if (const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
-        !other.empty()) {
-      log::warning("image.not_preopened", {{"volume", record.volume_id}, {"error", other}});
-      preopening.unopened.push_back(record.volume_id);
-      continue;
+    const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
+    if (!other.empty() && rests_on_attachment(record)) {
+      // Its VolumeAttachment would be asked for under a wrong name. Without an API server nobody asks for it.
+      if (!api_answers) api_answers = is_answered(co_await ports_.orchestrator.attachment(record.volume_id));
+      if (*api_answers) {
+        log::warning("image.not_preopened", {{"volume", record.volume_id}, {"error", other}});
+        preopening.unopened.push_back(record.volume_id);
+        continue;
+      }
     }
     auto key = co_await ports_.records.load_key(record);
     const Credential credential{record.user, key ? std::move(*key) : Secret()};

@@ -176,8 +176,10 @@ TEST_CASE("a volume whose key the cluster refuses both agents is handed over onl
 TEST_CASE("a volume that only the next agent could not open again keeps the present one, whatever an operator says") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
+  first.cluster.images[kId].exclusive = false;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
   second.disk.records.front().node = "another";
+  second.attachment.maybe_away = true;
   Handover there(first, second);
   there.accepts_refused = true;
   node.go_on(there);
@@ -482,24 +484,6 @@ TEST_CASE("an image without exclusive-lock that another agent had within a hando
   };
   scene.world.agent.hand_over();
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
-}
-
-TEST_CASE("a next agent of another driver or node opens no volume ahead, and says so") {
-  Scene scene;
-  REQUIRE(scene.want(test::staged()) == errc::ok);
-  if (GENERATE(true, false))
-    scene.world.disk.records.front().driver = "other.csi.ceph.com";
-  else
-    scene.world.disk.records.front().node = "other";
-  Gate gate(scene.loop.control(), scene.loop.clock);
-  std::vector<std::string> unopened;
-  const auto preopen = [](Scene& in, std::vector<std::string>& into) -> task<> {
-    const auto done = co_await in.world.agent.shell().preopen({});
-    if (done) into = *done;
-  };
-  gate.spawn(preopen(scene, unopened));
-  scene.loop.advance(10s);
-  CHECK(unopened == std::vector<std::string>{kId});
 }
 
 TEST_CASE("a volume with an operation under way is healed after a handover, and its caller repeats") {

@@ -11,6 +11,12 @@ namespace {
 
 using Found = std::map<std::string, std::string>;
 
+std::vector<std::string> unopened(Scene& scene) {
+  const auto opened = scene.loop.run(scene.world.agent.shell().preopen({}));
+  REQUIRE(opened);
+  return *opened;
+}
+
 Found not_again(Scene& scene, std::vector<std::string> ids = {kId}) {
   return scene.loop.run(scene.world.agent.shell().not_again(std::move(ids), {scene.loop.clock.now() + 30s}));
 }
@@ -33,7 +39,34 @@ int asked(Scene& scene, const std::string& what, const std::function<void()>& du
   return times;
 }
 
+/// Another agent's record: of another node or driver.
+void rename_record(Scene& scene, bool node) {
+  auto& record = scene.world.disk.records.front();
+  (node ? record.node : record.driver) = "another";
+}
+
 }  // namespace
+
+TEST_CASE("a next agent of another driver or node opens no volume ahead that only its VolumeAttachment proves") {
+  Scene scene;
+  scene.image().exclusive = false;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  rename_record(scene, GENERATE(true, false));
+  scene.world.attachment.maybe_away = true;
+  CHECK(unopened(scene) == std::vector<std::string>{kId});
+}
+
+TEST_CASE(
+    "a volume that was staged under another name is opened ahead if its lock proves it, or no API server answers") {
+  Scene scene;
+  const bool locks = GENERATE(true, false);
+  scene.image().exclusive = locks;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  rename_record(scene, GENERATE(true, false));
+  scene.world.attachment = {};
+  scene.world.attachment.maybe_away = locks;
+  CHECK(unopened(scene).empty());
+}
 
 TEST_CASE("an image that is gone from its cluster, or whose user has lost its rights, could not be opened again") {
   Scene scene;

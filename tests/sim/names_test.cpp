@@ -71,16 +71,32 @@ TEST_CASE("a repeated stage that tells no claim keeps the names that were told")
 }
 
 // changes X9
-TEST_CASE("a record names the node on which its volume was staged, and keeps that under an agent of another name") {
+TEST_CASE("a record without a lock keeps the node of its stage under an agent of another name") {
   Scene scene;
+  scene.image().exclusive = false;
   REQUIRE(scene.want(staged()) == errc::ok);
   CHECK(scene.world.disk.records.front().node == scene.world.name);
   scene.world.agent.kill();
   scene.world.disk.records.front().node = "another";
   scene.world.agent.start();
-  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
-  REQUIRE(scene.want(staged()) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
   CHECK(status_of(scene).node == "another");
+}
+
+TEST_CASE("a record takes the names that its node and driver have now once its volume is served on its own lock") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
+  scene.world.agent.kill();
+  auto& record = scene.world.disk.records.front();
+  const std::string driver = record.driver;
+  (GENERATE(true, false) ? record.node : record.driver) = "another";
+  scene.world.agent.start();
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.world.disk.records.front().node == scene.world.name);
+  CHECK(scene.world.disk.records.front().driver == driver);
+  // It was of the other name's attachment, and would count as one that went.
+  CHECK(status_of(scene).attachment_uid.empty());
 }
 
 TEST_CASE("a volume without a device is staged again under the name that its node has now") {
