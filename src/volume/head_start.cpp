@@ -13,6 +13,8 @@ constexpr int kOpenAtOnce = 4;
 // All nodes of a cluster spread their first question to the API server over five seconds.
 constexpr std::chrono::seconds kPolicyWithin{8};
 constexpr std::chrono::milliseconds kLooksForPolicy{100};
+// For all lost clusterIDs together. The images of clusters that answer need the rest of the time.
+constexpr std::chrono::seconds kIdentifiesWithin{15};
 
 /// Neither a lock nor the kind of its use proves such an image ours.
 bool rests_on_attachment(const Record& record) { return !record.exclusive_lock && !record.read_only && !record.shared; }
@@ -48,7 +50,17 @@ struct HeadStart::Preopening {
     Credential credential;
     image::Access access;
   };
+  struct Identified {
+    std::string cluster_id, fsid;
+    Credential as;
+    bool found = false;
+    bool is_of(const Record& record, const Credential& credential) const {
+      return cluster_id == record.source.cluster_id && fsid == record.key.fsid && as == credential;
+    }
+  };
   std::vector<Image> left;
+  std::vector<Image> of_lost_clusters;  ///< nobody found the cluster of these: they are tried last
+  std::vector<Identified> identified;
   std::vector<std::pair<image::Access, std::size_t>> connections;  ///< for so many images each
   std::vector<std::string> unopened;
   Until until;
@@ -67,11 +79,26 @@ task<> HeadStart::await_policies(const std::vector<Record>& records, Until until
     static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kLooksForPolicy));
 }
 
+/// Once for all volumes of a cluster and user: one that is silent takes its time once.
+task<bool> HeadStart::identify(Preopening& preopening, const Record& record, const Credential& as, Until until) {
+  const auto known =
+      std::ranges::find_if(preopening.identified, [&](const auto& one) { return one.is_of(record, as); });
+  if (known != preopening.identified.end()) co_return known->found;
+  const auto done = co_await identify_cluster(ports_, record, as, until);
+  if (!done)
+    log::info("cluster.not_connected_ahead", {{"cluster", record.source.cluster_id}, {"error", done.error().text}});
+  preopening.identified.push_back({record.source.cluster_id, record.key.fsid, as, done.has_value()});
+  co_return done.has_value();
+}
+
 task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   const auto records = co_await ports_.records.peek();
   if (!records) co_return records.error();
   co_await await_policies(*records, until);
-  Preopening preopening{{}, {}, {}, until};
+  Preopening preopening;
+  preopening.until = until;
+  Until identifying = until;
+  identifying.deadline = std::min(until.deadline, clock_.now() + kIdentifiesWithin);
   std::optional<bool> api_answers;
   for (const auto& record : *records) {
     if (!record.device || !traits(record.kind).served) continue;
@@ -87,18 +114,15 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
     }
     auto key = co_await ports_.records.load_key(record);
     const Credential credential{record.user, key ? std::move(*key) : Secret()};
-    if (key) {
-      const auto identified = co_await identify_cluster(ports_, record, credential, until);
-      if (!identified)
-        log::info("cluster.not_connected_ahead",
-                  {{"cluster", record.source.cluster_id}, {"error", identified.error().text}});
-    }
+    bool found = false;
+    if (key) found = co_await identify(preopening, record, credential, identifying);
     const auto access = key ? access_of(ports_, record, credential) : result<image::Access>(key.error());
     if (!access) {
       preopening.unopened.push_back(record.volume_id);
       continue;
     }
-    preopening.left.push_back({record, credential, *access});
+    (found ? preopening.left : preopening.of_lost_clusters).push_back({record, credential, *access});
+    if (!found) continue;
     auto& all = preopening.connections;
     const auto place = std::ranges::find(all, *access, &std::pair<image::Access, std::size_t>::first);
     if (place == all.end())
@@ -106,6 +130,8 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
     else
       ++place->second;
   }
+  preopening.left.insert(preopening.left.begin(), std::make_move_iterator(preopening.of_lost_clusters.begin()),
+                         std::make_move_iterator(preopening.of_lost_clusters.end()));
   co_return preopening;
 }
 

@@ -27,6 +27,7 @@ class HeadStart {
   };
   struct Preopening;
   task<> await_policies(const std::vector<Record>& records, Until until);
+  task<bool> identify(Preopening& preopening, const Record& record, const Credential& as, Until until);
   task<result<Preopening>> plan(Until until);
   task<> connect_ahead(image::Access access, std::size_t images, Until until);
   task<> preopen_images(Preopening& preopening);

@@ -98,3 +98,14 @@ TEST_CASE("a user that lacks its rights to a pool is asked about once, however m
   CHECK(asked(scene, "may serve anew", [&] { found = not_again(scene, ids); }) == 1);
   CHECK(found.size() == ids.size());
 }
+
+TEST_CASE("before a handover the cluster of a lost clusterID is looked for once, however many volumes it has") {
+  Scene scene;
+  const auto ids = stage_four(scene);
+  scene.world.disk.clusters.clear();
+  scene.world.disk.strangers = {"other", "third"};
+  scene.world.disk.mapped = {{"other", 1}, {"third", 1}};
+  std::vector<std::string> left;
+  CHECK(asked(scene, "connect in vain", [&] { left = unopened(scene); }) == 2);
+  CHECK(left.size() == ids.size());
+}

@@ -165,6 +165,7 @@ class Clusters final : public image::Clusters {
   task<result<>> prepare(image::Access access, std::size_t, Until) override {
     auto admitted = world_.agent.admits(world_.agent.connection(), access);
     if (admitted) connected_.insert(access.monitors);
+    if (const auto happens = world_.calls.before_call; happens && !admitted) happens("connect in vain");
     co_return admitted;
   }
   task<> record_prepared(Until) override {
