@@ -15,9 +15,11 @@
 #include <memory>
 #include <sstream>
 #include <string_view>
+#include <vector>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
+#include "corbd/core/text.hpp"
 #include "corbd/host/luks.hpp"
 #include "failure.hpp"
 #include "ops.hpp"
@@ -133,31 +135,57 @@ std::uint32_t memory_of(crypt_device* context) {
   return most;
 }
 
-/// The most iterations of pbkdf2 that the header names: an upper bound for checking a slot's key against the digest.
-result<std::uint64_t> iterations_of(const Device& on, const std::string& device) {
-  std::uint64_t most = 0;
+/// How often longer an iteration takes than one of sha256, at the most. The header's author names the hash: whirlpool,
+/// sha3-512 or streebog512 take several times as long.
+std::uint64_t weight_of(std::string_view hash) {
+  constexpr std::array<std::string_view, 5> usual{"sha1", "sha224", "sha256", "sha384", "sha512"};
+  constexpr std::uint64_t other = 10;
+  return std::ranges::find(usual, hash) == usual.end() ? other : 1;
+}
+
+/// What has that name in the JSON of a header. The library wrote this text, so a quote inside a name or a value has a
+/// backslash before it.
+std::vector<std::string_view> values_of(std::string_view header, std::string_view name) {
+  std::vector<std::string_view> values;
+  for (auto at = header.find(name); at != header.npos; at = header.find(name, at + 1)) {
+    const auto begin = at + name.size();
+    values.push_back(trimmed(header.substr(begin, header.find_first_of(",}\n", begin) - begin)));
+  }
+  return values;
+}
+
+/// The library takes other JSON for a number too, such as 4e9, -1 or "4000000000", and cuts it to 32 bits.
+std::uint64_t count_of(std::string_view value) {
+  std::uint64_t count = 0;
+  const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), count);
+  const bool known = failed == std::errc() && end == value.data() + value.size() && count <= kMaxHashing;
+  return known ? count : kMaxHashing + 1;
+}
+
+/// An upper bound for checking a slot's key against the digest: the most iterations of pbkdf2, and the slowest hash,
+/// that the header names.
+result<std::uint64_t> digest_cost(const Device& on, const std::string& device) {
+  std::uint64_t most = 0, weight = 1;
   if (crypt_get_type(on.context.get()) == std::string_view(CRYPT_LUKS1)) {
-    constexpr off_t place = 164;  // mk-digest-iter of LUKS 1's header, in network order
-    std::array<unsigned char, 4> bytes{};
+    // hash-spec and mk-digest-iter of LUKS 1's header, that in network order
+    constexpr std::size_t hash = 72, hash_bytes = 32, place = 164;
+    std::array<char, place + 4> bytes{};
     const Fd file(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file || ::pread(file.get(), bytes.data(), bytes.size(), place) != static_cast<ssize_t>(bytes.size()))
+    if (!file || ::pread(file.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
       return failure("reading the LUKS header of " + device, errno);
-    for (const auto byte : bytes) most = most << 8 | byte;
-    return most;
+    for (std::size_t i = place; i < bytes.size(); ++i) most = most << 8 | static_cast<unsigned char>(bytes[i]);
+    const std::string_view name(bytes.data() + hash, hash_bytes);
+    return most * weight_of(name.substr(0, name.find('\0')));
   }
   const char* text = nullptr;
   if (const int r = crypt_dump_json(on.context.get(), &text, 0); r < 0)
     return on.failed("reading the LUKS header of " + device, r);
-  // The library wrote this text, so a quote inside a name or a value has a backslash before it.
-  constexpr std::string_view name = "\"iterations\":";
-  const std::string_view header = text;
-  for (auto at = header.find(name); at != header.npos; at = header.find(name, at + 1)) {
-    const auto digits = header.find_first_not_of(' ', at + name.size());
-    std::uint64_t count = 0;
-    if (digits != header.npos) std::from_chars(header.data() + digits, header.data() + header.size(), count);
-    most = std::max(most, count);
+  for (const auto value : values_of(text, "\"iterations\":")) most = std::max(most, count_of(value));
+  for (auto value : values_of(text, "\"hash\":")) {
+    if (value.size() > 1 && value.front() == '"') value = value.substr(1, value.size() - 2);
+    weight = std::max(weight, weight_of(value));
   }
-  return most;
+  return most * weight;
 }
 
 /// pbkdf2 derives a slot's key in blocks, and runs all iterations for each block.
@@ -171,15 +199,18 @@ std::uint32_t blocks_of(const Device& on, int slot) {
 /// Whoever writes the image chooses the costs of its key slots, and a passphrase is tried on every slot in turn.
 result<> check_hashing(const Device& on, const std::string& device) {
   constexpr std::uint32_t kMaxThreads = 16;  // cryptsetup makes no key with more than 4
-  const auto digest = iterations_of(on, device);
+  const auto digest = digest_cost(on, device);
   if (!digest) return digest.error();
   std::uint64_t hashing = 0;
   for (const int slot : used_slots(on.context.get())) {
     crypt_pbkdf_type cost{};
     if (crypt_keyslot_get_pbkdf(on.context.get(), slot, &cost) != 0) continue;
     const auto derives = std::uint64_t{cost.iterations} * std::max(cost.max_memory_kb, blocks_of(on, slot));
-    const bool too_much = derives > kMaxHashing || cost.parallel_threads > kMaxThreads;
-    hashing += too_much ? kMaxHashing + 1 : derives + *digest;
+    const bool pbkdf2 = cost.type != nullptr && cost.type == std::string_view(CRYPT_KDF_PBKDF2);
+    const auto weight = pbkdf2 ? weight_of(cost.hash == nullptr ? "" : cost.hash) : 1;
+    const bool too_much =
+        derives > kMaxHashing / weight || *digest > kMaxHashing || cost.parallel_threads > kMaxThreads;
+    hashing += too_much ? kMaxHashing + 1 : derives * weight + *digest;
   }
   if (hashing <= kMaxHashing) return {};
   return Error{

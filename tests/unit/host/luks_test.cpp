@@ -55,6 +55,22 @@ void set_cost(const std::string& image, const std::string& name, const std::stri
   file << header << std::string(kHeader, '\0');
 }
 
+/// Gives the file a header whose one key costs 1000 iterations of pbkdf2.
+void format_pbkdf2(const std::string& image, const char* type, const char* hash) {
+  crypt_device* device = nullptr;
+  REQUIRE(crypt_init(&device, image.c_str()) == 0);
+  crypt_pbkdf_type cost{};
+  cost.type = CRYPT_KDF_PBKDF2;
+  cost.hash = hash;
+  cost.iterations = 1000;
+  cost.flags = CRYPT_PBKDF_NO_BENCHMARK;
+  REQUIRE(crypt_set_pbkdf_type(device, &cost) == 0);
+  REQUIRE(crypt_format(device, type, "aes", "xts-plain64", nullptr, nullptr, 64, nullptr) == 0);
+  const auto text = kPassphrase.reveal();
+  REQUIRE(crypt_keyslot_add_by_volume_key(device, 0, nullptr, 0, text.data(), text.size()) == 0);
+  crypt_free(device);
+}
+
 }  // namespace
 
 TEST_CASE("a formatted image is LUKS of version 2 with sha256, argon2id and 32 MiB, and its passphrase in slot 0") {
@@ -199,23 +215,40 @@ TEST_CASE("a key whose header asks for hours of hashing, or for a thousand threa
 TEST_CASE("a key of LUKS 1 whose header asks for hours of hashing is not tried") {
   const Folder folder;
   const std::string image = make_image(folder.path() + "/image");
-  crypt_device* device = nullptr;
-  REQUIRE(crypt_init(&device, image.c_str()) == 0);
-  crypt_pbkdf_type cost{};
-  cost.type = CRYPT_KDF_PBKDF2;
-  cost.hash = "sha256";
-  cost.iterations = 1000;
-  cost.flags = CRYPT_PBKDF_NO_BENCHMARK;
-  REQUIRE(crypt_set_pbkdf_type(device, &cost) == 0);
-  REQUIRE(crypt_format(device, CRYPT_LUKS1, "aes", "xts-plain64", nullptr, nullptr, 64, nullptr) == 0);
-  const auto text = kPassphrase.reveal();
-  REQUIRE(crypt_keyslot_add_by_volume_key(device, 0, nullptr, 0, text.data(), text.size()) == 0);
-  crypt_free(device);
+  format_pbkdf2(image, CRYPT_LUKS1, "sha256");
   CHECK(host::ops::luks_opens(image, 0, kPassphrase).value());
   const auto place = GENERATE(164, 212);  // of the iterations of the digest, and of the first slot
   std::fstream(image, std::ios::binary | std::ios::in | std::ios::out).seekp(place) << "\xee\x6b\x28";
   const auto opens = host::ops::luks_opens(image, 0, kPassphrase);
   CHECK((opens ? errc::ok : opens.error().code) == errc::failed_precondition);
+}
+
+TEST_CASE("a key whose header names a slow hash may take a tenth of the iterations") {
+  const Folder folder;
+  const std::string image = make_image(folder.path() + "/image");
+  SECTION("LUKS 2") {
+    format_pbkdf2(image, CRYPT_LUKS2, "sha3-256");
+    CHECK(host::ops::luks_opens(image, 0, kPassphrase).value());
+    set_cost(image, "\"iterations\":", "20000000");
+  }
+  SECTION("LUKS 1") {
+    format_pbkdf2(image, CRYPT_LUKS1, "sha3-256");
+    CHECK(host::ops::luks_opens(image, 0, kPassphrase).value());
+    const auto place = GENERATE(164, 212);  // of the iterations of the digest, and of the first slot
+    std::fstream(image, std::ios::binary | std::ios::in | std::ios::out).seekp(place) << "\x01\x31\x2d";
+  }
+  const auto opens = host::ops::luks_opens(image, 0, kPassphrase);
+  CHECK((opens ? errc::ok : opens.error().code) == errc::failed_precondition);
+}
+
+TEST_CASE("a key is not tried if the iterations in its header are no plain number, or too large for one") {
+  const auto* iterations = GENERATE("9223372036854775807", "4e9", "-1", "\"4000000000\"");
+  const Formatted made;
+  // Their costs together must not become small by an overflow.
+  REQUIRE(host::ops::luks_add_key(made.image, 1, kPassphrase, Secret("other"), kIterations));
+  set_cost(made.image, "\"iterations\":", iterations);
+  CAPTURE(iterations);
+  CHECK_FALSE(host::ops::luks_opens(made.image, 0, kPassphrase));
 }
 
 TEST_CASE("the room for a key is what the narrowest memory limit above the process leaves") {
