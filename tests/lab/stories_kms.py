@@ -5,7 +5,7 @@ import os
 import kms_servers
 from checks import Skip, check, long, say
 from machine import MIB, put, read, run
-from stories_kube import ApiServer
+from stories_kube import NODE, ApiServer
 from stories_luks import expect_closed
 from vault import TOKEN as VAULT_TOKEN
 from vault import Vault
@@ -40,6 +40,7 @@ class Servers:
 
     def kubernetes(self, api):
         # So that no volume needs a VolumeAttachment.
+        api.objects["/api/v1/nodes/" + NODE] = {"metadata": {"name": NODE}, "status": {}}
         api.objects["/apis/storage.k8s.io/v1/csidrivers/" + DRIVER] = {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False}}
         api.secret(OWN, "ceph-csi-aws-credentials", AWS_ACCESS_KEY_ID="AKIDLAB", AWS_SECRET_ACCESS_KEY="canary-aws-secret", AWS_CMK_ARN=self.aws.KEY)
         api.secret(TENANT, "ceph-csi-aws-credentials", awsRoleARN=self.aws.ROLE, awsCMKARN=self.aws.KEY, awsRegion="eu-west-1")
