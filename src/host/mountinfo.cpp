@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <libmount/libmount.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include <algorithm>
@@ -151,6 +152,32 @@ std::uint64_t mount_id_of(std::string_view fdinfo) {
   return id;
 }
 
+/// Which mount a descriptor is on, and whether it is that mount's root.
+struct OnMount {
+  std::uint64_t mount = 0;
+  bool is_root = false;
+  std::optional<std::string> place;  ///< where /proc says that it is, if the filesystem did not tell what is a root
+};
+
+result<OnMount> root_of_mount(int fd, const std::string& path) {
+  struct statx found{};
+  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &found) == 0) {
+    if ((found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) == 0 || (found.stx_mask & STATX_MNT_ID) == 0)
+      return Error{errc::failed_precondition,
+                   "the kernel does not say which mount " + path + " is: run Linux 5.12 or newer"};
+    return OnMount{found.stx_mnt_id, (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0, {}};
+  }
+  // An xfs that has shut down after an error, which must be unmounted all the same. /proc does not ask it. But there a
+  // device node that was removed has the suffix " (deleted)".
+  if (errno != EIO) return failure("looking at " + path, errno);
+  const auto told = text_of_file("/proc/self/fdinfo/" + std::to_string(fd));
+  if (!told) return told.error();
+  std::error_code failed;
+  const auto opened = fs::read_symlink("/proc/self/fd/" + std::to_string(fd), failed);
+  if (failed) return failure("looking at " + path, failed.value());
+  return OnMount{mount_id_of(*told), false, opened.string()};
+}
+
 /// The place of a mount is made of its own line and of its parent's. `changed`: the IDs of lines that are not as they
 /// were.
 void find_places(MountLines& all, const std::unordered_set<std::uint64_t>& changed) {
@@ -263,21 +290,18 @@ result<MountTable> MountReader::read() {
   return MountTable(known_, &known_->mounts);
 }
 
-// An xfs that has shut down after an error answers statx(2) with EIO, and must be unmounted all the same.
 result<std::optional<Mount>> mount_at(int fd, const std::string& path) {
-  const auto told = text_of_file("/proc/self/fdinfo/" + std::to_string(fd));
-  if (!told) return told.error();
-  std::error_code failed;
-  const auto opened = fs::read_symlink("/proc/self/fd/" + std::to_string(fd), failed);
-  if (failed) return failure("looking at " + path, failed.value());
+  const auto root = root_of_mount(fd, path);
+  if (!root) return root.error();
+  if (!root->is_root && !root->place) return std::optional<Mount>();
   const auto text = text_of_file(kMountinfo);
   if (!text) return text.error();
-  auto holds_it = parse_mounts(line_of(*text, mount_id_of(*told)), kMountinfo, {});
-  if (!holds_it) return holds_it.error();
-  if (holds_it->mounts.empty())
+  auto there = parse_mounts(line_of(*text, root->mount), kMountinfo, {});
+  if (!there) return there.error();
+  if (there->mounts.empty())
     return Error{errc::unavailable, path + " was mounted or unmounted by someone else just now"};
-  if (holds_it->mounts.front().target != opened) return std::optional<Mount>();
-  return std::optional(std::move(holds_it->mounts.front()));
+  if (root->place && *root->place != there->mounts.front().target) return std::optional<Mount>();
+  return std::optional(std::move(there->mounts.front()));
 }
 
 }  // namespace corbd::host

@@ -44,7 +44,8 @@ class MountReader {
   std::shared_ptr<MountLines> known_;  ///< null: not read, or not readable
 };
 
-/// The mount whose root `fd` is (an O_PATH descriptor will do), if any, without its place. Asks the filesystem nothing.
+/// The mount whose root `fd` is (an O_PATH descriptor will do), if any, without its place. It needs no answer of the
+/// filesystem.
 result<std::optional<Mount>> mount_at(int fd, const std::string& path);
 
 }  // namespace corbd::host
