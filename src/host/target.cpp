@@ -60,6 +60,8 @@ result<std::optional<Fd>> open_target(const HeldPath& place) {
   char link = 0;
   if (::readlinkat(fd.get(), "", &link, sizeof link) >= 0)
     return Error{errc::invalid_argument, path + " is a symbolic link"};
+  // readlink(2): of what is no link. Any other error is that of a link that cannot be read.
+  if (errno != ENOENT && errno != EINVAL) return failure("looking at " + path, errno);
   return std::optional(std::move(fd));
 }
 

@@ -7,6 +7,7 @@
 #include "ground.hpp"
 #include "mountinfo.hpp"
 #include "ops.hpp"
+#include "target.hpp"
 
 using namespace corbd;
 using corbd::host::Mount;
@@ -206,6 +207,22 @@ TEST_CASE("an xfs that has shut down is unmounted, although it answers nothing a
   CHECK(ops::unmount(place.target));
   CHECK(mounts_at(place.target).empty());
   CHECK_FALSE(fs::exists(place.target));
+}
+
+TEST_CASE("a link that cannot be read is not taken for a folder where nothing is mounted") {
+  if (!may_mount()) return;
+  Place place;
+  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image", 400L * 1024 * 1024));
+  if (!device) return;
+  REQUIRE(ops::mkfs(device->path(), "xfs", ""));
+  REQUIRE(ops::mount(device->path(), "xfs", place.target, ""));
+  const std::string link = place.target + "/link";
+  fs::create_symlink(std::string(1000, 'x'), link);  // too long for its inode
+  shut_down(place.target);
+  const auto opened = host::open_mounted(link);
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().code != errc::not_found);
+  CHECK(ops::unmount(place.target));
 }
 
 TEST_CASE("a filesystem that has shut down is not bound for its next user, and the error says what to do") {
@@ -431,6 +448,19 @@ TEST_CASE("a device node is bound on a file of mode 0600 and shows itself as the
   CHECK(fs::status(place.target).permissions() == fs::perms(0600));
   CHECK(ops::unmount(place.target));
   CHECK(!fs::exists(place.target));
+}
+
+TEST_CASE("a device node that is gone is unmounted from where it is bound") {
+  if (!may_mount()) return;
+  Place place;
+  const std::string node = place.folder.path() + "/node";
+  write_file(node);  // to mount(2) it is the same
+  REQUIRE(ops::bind(node, place.target, true, ""));
+  REQUIRE(fs::remove(node));
+  REQUIRE(mounts_at(place.target).size() == 1);
+  CHECK(ops::unmount(place.target));
+  CHECK(mounts_at(place.target).empty());
+  CHECK_FALSE(fs::exists(place.target));
 }
 
 TEST_CASE("unmounting removes the mount and its empty folder") {
