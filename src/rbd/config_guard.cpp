@@ -49,7 +49,10 @@ std::optional<Error> refusal(const std::vector<Option>& options, bool (*bad)(con
 
 std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view pool, std::string_view image) {
   if (auto found = refusal(options, caches, kEarly, pool, image)) return found;
-  return refusal(options, spares_owners, "so that a client whose lock is broken can write on", pool, image);
+  auto found = refusal(options, spares_owners, "so that a client whose lock is broken can write on", pool, image);
+  // An adopted volume with unsafe_config counts as one whose rbd-nbd had a cache. This option loses no write.
+  if (found) found->code = errc::failed_precondition;
+  return found;
 }
 
 std::optional<Error> decides_cache(const std::vector<Option>& options, std::string_view pool, std::string_view image) {

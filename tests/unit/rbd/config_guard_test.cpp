@@ -44,11 +44,18 @@ TEST_CASE("an image whose metadata let a client write on after its lock was brok
   options.push_back({source, "rbd_blocklist_on_break_lock", "false"});
   const auto refused = rbd::unsafe(options, "pool", "image");
   REQUIRE(refused);
-  CHECK(refused->code == errc::unsafe_config);
   CHECK_THAT(refused->text, ContainsSubstring("rbd_blocklist_on_break_lock=false"));
   CHECK_THAT(refused->text, ContainsSubstring("rbd config pool remove") || ContainsSubstring("rbd image-meta remove"));
-  // It says nothing of caches.
+}
+
+TEST_CASE("an option that lets a client write on after its lock was broken is not taken for a cache") {
+  auto options = defaults();
+  options.push_back({Source::image, "rbd_blocklist_on_break_lock", "false"});
   CHECK_FALSE(rbd::decides_cache(options, "pool", "image"));
+  // unsafe_config would make the flushes of an adopted volume fail.
+  CHECK(rbd::unsafe(options, "pool", "image")->code == errc::failed_precondition);
+  options.push_back({Source::image, "rbd_cache", "true"});
+  CHECK(rbd::unsafe(options, "pool", "image")->code == errc::unsafe_config);
 }
 
 TEST_CASE("the refusal names the level and the command that removes it") {
