@@ -22,9 +22,10 @@ struct Locker {
 
 /// The lock is not one that a client took in order to write: somebody made it by `rbd lock add`, or another program
 /// did. Its owner needs no watch, and only who made it knows what it is for. librbd and the kernel break no such lock
-/// either.
-bool is_by_hand(std::string_view cookie, std::string_view tag);
-/// in_use, with the way out, if one of the locks is by hand. `image`: as in commands.
+/// either. On an image without exclusive-lock they do not look at locks. There it is like any other.
+bool is_by_hand(std::string_view cookie, std::string_view tag, bool exclusive_lock);
+/// in_use, with the way out, if one of the locks is by hand. The texts of a lock are its maker's choice. Only plain
+/// ones get into a command that root may copy. `image`: as in commands.
 std::optional<Error> locked_by_hand(const std::vector<Locker>& all, const std::string& image);
 
 /// The cookie of a lock whose owner keeps it for the next agent, and watches the header with that handle only for this.

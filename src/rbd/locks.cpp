@@ -60,8 +60,10 @@ result<Lockers> list_lockers(OpenImage& opened) {
   const auto client = unpack(clients.text, n), cookie = unpack(cookies.text, n), address = unpack(addresses.text, n);
   Lockers lockers;
   lockers.version = rados_get_last_version(pool->io.get());
+  const bool counts = (opened.features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
   for (std::size_t i = 0; i < n; ++i)
-    lockers.all.push_back({client[i], cookie[i], bare_address(address[i]), is_by_hand(cookie[i], tag.text.c_str())});
+    lockers.all.push_back(
+        {client[i], cookie[i], bare_address(address[i]), is_by_hand(cookie[i], tag.text.c_str(), counts)});
   return lockers;
 }
 

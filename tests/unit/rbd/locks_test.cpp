@@ -40,11 +40,28 @@ TEST_CASE("a lock is classified by its owner's address") {
 }
 
 TEST_CASE("a lock that somebody made by hand is told from those of clients that write") {
-  CHECK_FALSE(rbd::is_by_hand("auto 140653669402400", "internal"));
-  CHECK_FALSE(rbd::is_by_hand(rbd::kept_cookie(18446462598732840961u), "internal"));
-  CHECK(rbd::is_by_hand("maintenance", ""));
-  CHECK(rbd::is_by_hand("auto 1", ""));
-  CHECK(rbd::is_by_hand("kubelet_lock_magic_n1", "internal"));
+  CHECK_FALSE(rbd::is_by_hand("auto 140653669402400", "internal", true));
+  CHECK_FALSE(rbd::is_by_hand(rbd::kept_cookie(18446462598732840961u), "internal", true));
+  CHECK(rbd::is_by_hand("maintenance", "", true));
+  CHECK(rbd::is_by_hand("auto 1", "", true));
+  CHECK(rbd::is_by_hand("kubelet_lock_magic_n1", "internal", true));
+}
+
+TEST_CASE("a lock that somebody made by hand does not keep an image without exclusive-lock from being taken") {
+  CHECK_FALSE(rbd::is_by_hand("kubelet_lock_magic_n1", "", false));
+}
+
+TEST_CASE("a lock made by hand whose texts mean something to a shell gets into no command") {
+  struct Row {
+    const char *client, *cookie, *image;
+  };
+  const auto row = GENERATE(Row{"client.7", "a'; reboot '", "rbd/a"}, Row{"client.7", "a\nb", "rbd/a"},
+                            Row{"client.7", "", "rbd/a"}, Row{"client.7", "--help", "rbd/a"},
+                            Row{"$(reboot)", "a", "rbd/a"}, Row{"client.7", "a", "rbd/a;reboot"});
+  const auto refused = rbd::locked_by_hand({{row.client, row.cookie, "10.0.0.2:0/1", true}}, row.image);
+  REQUIRE(refused);
+  CHECK_THAT(refused->text, ContainsSubstring("`rbd lock ls`") && !ContainsSubstring("rbd lock remove"));
+  CHECK(refused->text.find('\n') == std::string::npos);
 }
 
 TEST_CASE("the refusal of a lock that was made by hand names it and the command that removes it") {
