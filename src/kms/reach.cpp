@@ -82,9 +82,13 @@ class RealReach final : public Reach {
     auto reply = co_await ask_until_answered(std::move(message), until, open);
     judge(*turn, reply);
     // Whoever hears of a refusal takes it for the end of what was asked.
-    if (open && reply && reply->status / 100 != 2 && !is_worth_a_repeat(reply))
-      co_return Error{errc::unavailable, server(peer) + " answered " + std::to_string(reply->status) +
-                                             ", and an earlier try of the same request may still take effect"};
+    const bool refused =
+        reply ? reply->status / 100 != 2 && !is_worth_a_repeat(reply) : final_for_caller(reply.error().code);
+    if (open && refused)
+      co_return Error{errc::unavailable,
+                      server(peer) +
+                          (reply ? " answered " + std::to_string(reply->status) : ": " + reply.error().text) +
+                          ", and an earlier try of the same request may still take effect"};
     if (reply) co_return reply;
     co_return with_context(server(peer), reply.error());
   }

@@ -276,18 +276,18 @@ TEST_CASE("a small file is read, and one that is missing is told") {
 
 namespace {
 
-/// Answers each connection with these bytes, whatever it asks, and closes it.
+/// Answers each connection with these bytes, whatever it asks, and closes it. The first `silent` ones get no answer.
 class Frames {
  public:
-  explicit Frames(std::string answer)
-      : thread_([this, answer = std::move(answer)] {
+  explicit Frames(std::string answer, int silent = 0)
+      : thread_([this, answer = std::move(answer), silent]() mutable {
           for (boost::system::error_code failed; !failed;) {
             asio::ip::tcp::socket peer(io_);
             acceptor_.accept(peer, failed);
-            std::array<char, 64> asked{};
+            std::array<char, 4096> asked{};
             boost::system::error_code ignored;
             if (!failed) peer.read_some(asio::buffer(asked), ignored);
-            if (!failed) asio::write(peer, asio::buffer(answer), ignored);
+            if (!failed && silent-- <= 0) asio::write(peer, asio::buffer(answer), ignored);
           }
         }) {}
   ~Frames() {
@@ -323,4 +323,15 @@ TEST_CASE("a frame that ends too early, or is longer than its limit, is an error
   Scene scene(says(200, ""));
   scene.peer.port = server.port();
   CHECK(scene.exchange(frame("a question"), 100).error().code == (shorter ? errc::unavailable : errc::exhausted));
+}
+
+TEST_CASE("an error of TLS does not count as the end of a write whose earlier try may still take effect") {
+  Frames server("this is not TLS", 1);
+  Scene scene(says(200, ""), ApiServer::Tls::good);
+  scene.peer.port = server.port();
+  scene.message.method = GENERATE("GET", "PUT");
+  const auto reply = scene.ask();
+  REQUIRE_FALSE(reply);
+  CHECK(reply.error().code == (scene.message.method == "GET" ? errc::unauthenticated : errc::unavailable));
+  CHECK_THAT(reply.error().text, ContainsSubstring("TLS"));
 }
