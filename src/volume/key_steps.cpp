@@ -138,8 +138,9 @@ task<result<>> KeySteps::make(Volume& volume, const Wish& wish) {
   auto stored = co_await store(volume, wish, std::move(*key), known.writes, true);
   // Refused where it was sent for the first time: it never arrives, and the next agent need not wait for it.
   if (!stored && !known.writes.ordered && !known.at_hand && final_for_caller(stored.error().code)) {
-    sent_.erase(volume.id);
     const auto forgotten = co_await volume.server.image()->remove_metadata(kFirstKey, deadline());
+    // As long as the metadata name this key, no other may be sent.
+    if (forgotten) sent_.erase(volume.id);
     if (!forgotten) log::warning("kms.first_key_noted", {{"volume", volume.id}, {"error", forgotten.error().text}});
   }
   if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // metadata raise the header's version

@@ -183,6 +183,22 @@ TEST_CASE("a first key that its KMS refused is not waited for, unless it was sen
   scene.opens_again();
 }
 
+TEST_CASE("a refused first key is sent again as long as its image's metadata name it") {
+  Keyed scene("plain");
+  int left = 1;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "store key" && left > 0) scene.world.calls.error = {errc::permission_denied, "the role may not"};
+    if (call == "remove metadata" && left > 0) scene.world.calls.error = {errc::unavailable, "made to fail"};
+    if ((call == "store key" || call == "remove metadata") && left > 0) scene.world.calls.fail_at = 1;
+    if (call == "remove metadata") --left;
+  };
+  CHECK(scene.stage() == errc::permission_denied);
+  REQUIRE(left == 0);
+  REQUIRE(scene.image().metadata.contains("corbd/first-key"));
+  CHECK(scene.stage() == errc::ok);
+  scene.opens_again();
+}
+
 TEST_CASE("another key at a KMS to which a first key is on its way makes no volume") {
   Keyed scene("plain");
   CHECK(scene.stage_late() == errc::timed_out);
