@@ -101,7 +101,8 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   identifying.deadline = std::min(until.deadline, clock_.now() + kIdentifiesWithin);
   std::optional<bool> api_answers;
   for (const auto& record : *records) {
-    if (!record.device || !traits(record.kind).served) continue;
+    // The tombstone of one that was given up needs no image.
+    if (!record.device || !traits(record.kind).served || record.failed) continue;
     const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
     if (!other.empty() && rests_on_attachment(record)) {
       // Its VolumeAttachment would be asked for under a wrong name. Without an API server nobody asks for it.
@@ -210,7 +211,7 @@ task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::s
   std::vector<ShutOut> shut_out;
   for (const auto& id : volume_ids) {
     const Volume* known = volumes_.find(id);
-    if (known == nullptr || !known->record || known->credentials.known().empty()) continue;
+    if (known == nullptr || !known->record || known->record->failed || known->credentials.known().empty()) continue;
     const auto* image = known->server.image();
     if (image != nullptr && !image->refused_again().empty()) {
       found[id] = image->refused_again();

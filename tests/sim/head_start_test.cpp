@@ -79,6 +79,15 @@ TEST_CASE("an image that is gone from its cluster, or whose user has lost its ri
   CHECK(not_again(scene).contains(kId));
 }
 
+TEST_CASE("a volume that was given up keeps no next agent from taking over, although nobody could open its image") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  REQUIRE(scene.want(plan::GivenUp{}) == errc::ok);
+  scene.image().id = "of another image";
+  CHECK(unopened(scene).empty());
+  CHECK(not_again(scene).empty());
+}
+
 TEST_CASE("a config.json that lacks a served volume's cluster is no reason to hand over without the volume") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
