@@ -33,6 +33,7 @@ std::optional<Step> take_present_names(const Situation& view) {
   step.record.driver = view.policy.driver;
   step.record.node = view.policy.node;
   step.record.attachment_uid.clear();
+  step.record.note = view.seen.facts.noted;  // ceph-csi's controller looks for it under the present name
   step.may_fail = true;
   return step;
 }

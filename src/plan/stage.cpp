@@ -149,6 +149,7 @@ std::optional<Step> rename_without_device(const Situation& view) {
   Record record = *view.record;
   record.driver = now.driver;
   record.node = now.node;
+  record.note = view.seen.facts.noted;  // what an earlier stage noted has the other name
   return write(std::move(record));
 }
 

@@ -100,6 +100,19 @@ TEST_CASE("a heal on another address notes it, and what is known is not written 
   CHECK_FALSE(node.metadata().contains(kUser));
 }
 
+TEST_CASE("a heal under another node name than that of the stage notes the volume under the present one") {
+  Provisioned node;
+  REQUIRE(node.want(node.wish));
+  node.world.agent.kill();
+  node.world.disk.records.front().node = "another";
+  node.metadata().erase(kUser);
+  node.metadata().erase(kAddress);
+  node.world.agent.start();
+  REQUIRE(node.want(plan::Healed{}));
+  CHECK(node.noted(kUser) == "node");
+  CHECK(node.noted(kAddress) == "10.0.0.1");
+}
+
 TEST_CASE("a heal whose note is refused serves its device all the same, and the next one tries again") {
   Provisioned node;
   REQUIRE(node.want(node.wish));

@@ -51,3 +51,21 @@ TEST_CASE(
     CHECK(model.record->note == Note{"node", "10.0.0.2"});
   }
 }
+
+TEST_CASE("a stage of a volume without a device notes it again if the node's name has changed since the note") {
+  const bool renamed = GENERATE(false, true);
+  Model model = fresh();
+  model.record = some_record(Phase::staging);
+  model.record->driver = kPolicy.driver;
+  if (renamed) model.record->node = "another";
+  model.record->provisioned = true;
+  model.record->user = "node";
+  model.record->note = Note{"node", ""};
+  Staged wish = staged_wish();
+  wish.credential.user = "node";
+  const auto steps = run(model, Wish(wish));
+  REQUIRE(steps);
+  CHECK(std::ranges::count(*steps, Step(step::WriteNote{})) == (renamed ? 1 : 0));
+  CHECK(model.record->node == kPolicy.node);
+  CHECK(model.record->note == Note{"node", ""});
+}
