@@ -47,8 +47,10 @@ std::optional<Error> refusal(const std::vector<Option>& options, bool (*bad)(con
 
 }  // namespace
 
-std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view pool, std::string_view image) {
+std::optional<Error> unsafe(const std::vector<Option>& options, bool exclusive_lock, std::string_view pool,
+                            std::string_view image) {
   if (auto found = refusal(options, caches, kEarly, pool, image)) return found;
+  if (!exclusive_lock) return std::nullopt;
   auto found = refusal(options, spares_owners, "so that a client whose lock is broken can write on", pool, image);
   // An adopted volume with unsafe_config counts as one whose rbd-nbd had a cache. This option loses no write.
   if (found) found->code = errc::failed_precondition;

@@ -18,10 +18,11 @@ struct Option {
 };
 
 /// unsafe_config if an option puts a cache between the client and the cluster that acknowledges before the cluster
-/// does. failed_precondition if one lets a client whose lock is broken write on. Image and pool metadata override what
-/// the client sets (seen), so the text names the level and the command that removes the option. `pool` is as in
-/// commands, with the namespace. `image` is the image's name.
-std::optional<Error> unsafe(const std::vector<Option>& options, std::string_view pool, std::string_view image);
+/// does. failed_precondition if the image has `exclusive_lock`, and one lets a client whose lock is broken write on.
+/// Image and pool metadata override what the client sets (seen), so the text names the level and the command that
+/// removes the option. `pool` is as in commands, with the namespace. `image` is the image's name.
+std::optional<Error> unsafe(const std::vector<Option>& options, bool exclusive_lock, std::string_view pool,
+                            std::string_view image);
 
 /// unsafe_config if the image or its pool has metadata that decide whether a client has a cache, or the configuration
 /// of all clients may. What a client was started with does not tell then.

@@ -211,7 +211,8 @@ result<Details> read_details(OpenImage& opened, bool with_lockers) {
   details.name = read_name(opened.image);
   auto options = read_options(opened.image);
   if (!options) return options.error();
-  details.unsafe = unsafe(*options, opened.pool.text, details.name);
+  const bool exclusive_lock = (details.features.bits & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
+  details.unsafe = unsafe(*options, exclusive_lock, opened.pool.text, details.name);
   details.decides_cache = decides_cache(*options, opened.pool.text, details.name);
   opened.stamps_writes = stamps_writes(*options);
   opened.caches_before_flush = caches_before_flush(*options);

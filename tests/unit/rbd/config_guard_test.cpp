@@ -19,7 +19,7 @@ std::vector<Option> defaults() {
 }
 }  // namespace
 
-TEST_CASE("a client without any cache is safe") { CHECK_FALSE(rbd::unsafe(defaults(), "pool", "image")); }
+TEST_CASE("a client without any cache is safe") { CHECK_FALSE(rbd::unsafe(defaults(), true, "pool", "image")); }
 
 TEST_CASE("a cache that acknowledges first is refused, whoever asks for it") {
   const auto [name, value] = GENERATE(table<std::string, std::string>({{"rbd_cache", "true"},
@@ -32,7 +32,7 @@ TEST_CASE("a cache that acknowledges first is refused, whoever asks for it") {
   const Source source = GENERATE(Source::client, Source::pool, Source::image);
   auto options = defaults();
   options.push_back({source, name, value});
-  const auto refused = rbd::unsafe(options, "pool/ns", "image");
+  const auto refused = rbd::unsafe(options, true, "pool/ns", "image");
   REQUIRE(refused);
   CHECK(refused->code == errc::unsafe_config);
   CHECK_THAT(refused->text, ContainsSubstring(name + "=" + value));
@@ -42,7 +42,7 @@ TEST_CASE("an image whose metadata let a client write on after its lock was brok
   const Source source = GENERATE(Source::pool, Source::image);
   auto options = defaults();
   options.push_back({source, "rbd_blocklist_on_break_lock", "false"});
-  const auto refused = rbd::unsafe(options, "pool", "image");
+  const auto refused = rbd::unsafe(options, true, "pool", "image");
   REQUIRE(refused);
   CHECK_THAT(refused->text, ContainsSubstring("rbd_blocklist_on_break_lock=false"));
   CHECK_THAT(refused->text, ContainsSubstring("rbd config pool remove") || ContainsSubstring("rbd image-meta remove"));
@@ -53,14 +53,22 @@ TEST_CASE("an option that lets a client write on after its lock was broken is no
   options.push_back({Source::image, "rbd_blocklist_on_break_lock", "false"});
   CHECK_FALSE(rbd::decides_cache(options, "pool", "image"));
   // unsafe_config would make the flushes of an adopted volume fail.
-  CHECK(rbd::unsafe(options, "pool", "image")->code == errc::failed_precondition);
+  CHECK(rbd::unsafe(options, true, "pool", "image")->code == errc::failed_precondition);
   options.push_back({Source::image, "rbd_cache", "true"});
-  CHECK(rbd::unsafe(options, "pool", "image")->code == errc::unsafe_config);
+  CHECK(rbd::unsafe(options, true, "pool", "image")->code == errc::unsafe_config);
+}
+
+TEST_CASE("what becomes of a broken lock decides nothing for an image without exclusive-lock, but a cache does") {
+  auto options = defaults();
+  options.push_back({Source::pool, "rbd_blocklist_on_break_lock", "false"});
+  CHECK_FALSE(rbd::unsafe(options, false, "pool", "image"));
+  options.push_back({Source::pool, "rbd_cache", "true"});
+  CHECK(rbd::unsafe(options, false, "pool", "image"));
 }
 
 TEST_CASE("the refusal names the level and the command that removes it") {
   const auto text = [](Source source) {
-    return rbd::unsafe({{source, "rbd_cache", "true"}}, "pool/ns", "image")->text;
+    return rbd::unsafe({{source, "rbd_cache", "true"}}, true, "pool/ns", "image")->text;
   };
   CHECK_THAT(text(Source::image), ContainsSubstring("rbd image-meta remove pool/ns/image conf_rbd_cache"));
   CHECK_THAT(text(Source::pool), ContainsSubstring("rbd config pool remove pool/ns rbd_cache"));
