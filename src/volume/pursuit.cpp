@@ -20,6 +20,12 @@ result<> leftover_of(const Volume& volume, const Wish& wish) {
   return place == volume.facts.cleared.end() ? result<>() : place->second;
 }
 
+/// The image is open, and nothing shows yet that it is ours.
+bool only_looks(const Volume& volume) {
+  return volume.server.image() != nullptr && volume.server.link() == nullptr &&
+         !volume.server.has(WriteRight::exclusive_lock);
+}
+
 }  // namespace
 
 Error stopping() { return {errc::unavailable, "the agent is stopping: repeat when it is back"}; }
@@ -170,9 +176,7 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
     stalls_.note(volume);
     if (!done) co_return co_await step_failed(volume, wish, std::get<Step>(decision), done.error());
   }
-  if (volume.server.image() != nullptr && volume.server.link() == nullptr &&
-      !volume.server.has(WriteRight::exclusive_lock))
-    co_await leave_image(volume, wish);
+  if (only_looks(volume)) co_await leave_image(volume, wish);
   co_return Error{errc::unavailable,
                   std::string(name(wish)) + " of volume " + volume.id +
                       (waits_for.empty() ? " did not come to its end" : " still waits: " + waits_for) + ": repeat it"};
@@ -182,6 +186,10 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
 task<result<>> Pursuit::step_failed(Volume& volume, const Wish& wish, Step step, Error error) {
   if (!std::holds_alternative<step::StopSession>(step) && !std::holds_alternative<step::CloseImage>(step))
     co_await leave_without_device(volume, wish);
+  // Somebody locked it by hand in order to work on it, also if a device waits for it here.
+  const auto* look = std::get_if<step::Look>(&step);
+  if (look != nullptr && look->fact == plan::Fact::ownership && error.code == errc::in_use && only_looks(volume))
+    co_await leave_image(volume, wish);
   volume.facts.refused = asks_cluster(step) && is_refusal(error);
   co_return with_context(std::string(plan::name(step)) + " of volume " + volume.id, error);
 }

@@ -20,6 +20,17 @@ TEST_CASE("a volume that stayed here waits only as long as a tool holds the dead
   CHECK(scene.world.kernel.answered == 1);
 }
 
+TEST_CASE("an image that somebody locked by hand is open only while a heal looks, although a device waits for it") {
+  Dead scene;
+  scene.forgotten();
+  scene.image().lock_by(kTool);
+  scene.image().lock_by_hand = true;
+  scene.start(kHere, false);
+  CHECK(scene.want(plan::Healed{}) == errc::in_use);
+  CHECK_FALSE(scene.watched());
+  CHECK_FALSE(scene.device().alive);
+}
+
 TEST_CASE("what a rescue host wrote since is not written over, although the volume stayed attached here") {
   Scene scene;
   scene.filled();

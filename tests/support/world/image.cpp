@@ -154,7 +154,8 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
       co_await ask("ownership", until, [&world = world_, id = key_.image_id, by = client_, found]() -> result<> {
         FakeImage* of = world.cluster.by_id(id);
         if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
-        if (of->lock_by_hand) return Error{errc::in_use, "image " + id + " has a lock that somebody made by hand"};
+        if (of->lock_by_hand && of->exclusive)
+          return Error{errc::in_use, "image " + id + " has a lock that somebody made by hand"};
         const auto known = world.agent.clients.find(of->lock_owner);
         found->self = by;
         found->owner = of->lock_owner;
