@@ -15,12 +15,14 @@ namespace {
 namespace json = boost::json;
 
 class WipingMemory final : public json::memory_resource {
+  // Boost gives some texts back with another alignment than it asked for.
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    return ::operator new(bytes, std::align_val_t(alignment));
+    if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) throw std::bad_alloc();
+    return ::operator new(bytes);
   }
-  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t /*alignment*/) override {
     explicit_bzero(memory, bytes);
-    ::operator delete(memory, std::align_val_t(alignment));
+    ::operator delete(memory);
   }
   bool do_is_equal(const json::memory_resource& other) const noexcept override { return this == &other; }
 };
