@@ -50,7 +50,7 @@ TEST_CASE("a volume over a lost cache says so in its state, and its page names b
   v1::GetVolumeResponse one;
   *one.mutable_volume() = all.volumes(0);
   CHECK_THAT(volume_page(one, kNow), ContainsSubstring("staged,cache-lost since") &&
-                                         ContainsSubstring("unstaged, or `corbd heal image-1 --loss-accepted`"));
+                                         ContainsSubstring("unstaged, or until `corbd heal image-1 --loss-accepted`"));
   one.mutable_volume()->set_cache_lost(false);
   CHECK_THAT(volume_page(one, kNow), !ContainsSubstring("cache-lost"));
 }

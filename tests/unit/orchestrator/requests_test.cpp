@@ -116,6 +116,7 @@ TEST_CASE("with local state a start asks for its own Node, and for each volume t
     volume.staged_at = {"/staging"};
     volume.published_at = {"/target"};
     volume.attachment_uid = "u";
+    volume.node = "node-1";
   }
   scene.start();
   constexpr int unproven = 30;
