@@ -207,6 +207,15 @@ std::optional<Step> note_claim(const Situation& view, const PvcRef& claim) {
   return step;
 }
 
+/// Nothing is mounted there yet, and the device is served.
+Decision fill_target(const Situation& view, const Staged& wish, const Capability& capability,
+                     const std::string& target) {
+  if (auto step = open_mapping(view, wish)) return *step;
+  if (capability.block) return step::Bind{target};
+  auto next = make_filesystem(view, target, capability, wish.capability.fstype);
+  return view.record->file_kms_id.empty() ? next : with_first_key(view, std::move(next));
+}
+
 Decision stage(const Situation& view, const Staged& wish) {
   if (!view.record) return stage_new(view, wish);
   const Record& record = *view.record;
@@ -230,12 +239,7 @@ Decision stage(const Situation& view, const Staged& wish) {
   if (auto step = finish_krbd_stage(view, *staging)) return *step;
   if (mounted_at(view, target) && !ours_at(view, target))
     return refuse(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
-  if (!mounted_at(view, target)) {
-    if (auto step = open_mapping(view, wish)) return *step;
-    if (capability.block) return step::Bind{target};
-    auto next = make_filesystem(view, target, capability, wish.capability.fstype);
-    return record.file_kms_id.empty() ? next : with_first_key(view, std::move(next));
-  }
+  if (!mounted_at(view, target)) return fill_target(view, wish, capability, target);
   if (auto step = open_folder(view, target, capability)) return *step;
   if (staging->complete) {
     // Nothing was opened, so the cluster has not said yet whether they are right. They would go with this process.

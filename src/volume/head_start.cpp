@@ -63,6 +63,7 @@ struct HeadStart::Preopening {
   std::vector<Identified> identified;
   std::vector<std::pair<image::Access, std::size_t>> connections;  ///< for so many images each
   std::vector<std::string> unopened;
+  std::optional<bool> api_answers;  ///< once it was asked
   Until until;
 };
 
@@ -91,6 +92,41 @@ task<bool> HeadStart::identify(Preopening& preopening, const Record& record, con
   co_return done.has_value();
 }
 
+/// Its VolumeAttachment would be asked for under a wrong name. Without an API server nobody asks for it.
+task<bool> HeadStart::has_other_name(Preopening& preopening, const Record& record) {
+  const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
+  if (other.empty() || !rests_on_attachment(record)) co_return false;
+  if (!preopening.api_answers)
+    preopening.api_answers = is_answered(co_await ports_.orchestrator.attachment(record.volume_id));
+  if (!*preopening.api_answers) co_return false;
+  log::warning("image.not_preopened", {{"volume", record.volume_id}, {"error", other}});
+  co_return true;
+}
+
+task<> HeadStart::plan_one(Preopening& preopening, const Record& record, Until identifying) {
+  if (co_await has_other_name(preopening, record)) {
+    preopening.unopened.push_back(record.volume_id);
+    co_return;
+  }
+  auto key = co_await ports_.records.load_key(record);
+  const Credential credential{record.user, key ? std::move(*key) : Secret()};
+  bool found = false;
+  if (key) found = co_await identify(preopening, record, credential, identifying);
+  const auto access = key ? access_of(ports_, record, credential) : result<image::Access>(key.error());
+  if (!access) {
+    preopening.unopened.push_back(record.volume_id);
+    co_return;
+  }
+  (found ? preopening.left : preopening.of_lost_clusters).push_back({record, credential, *access});
+  if (!found) co_return;
+  auto& all = preopening.connections;
+  const auto place = std::ranges::find(all, *access, &std::pair<image::Access, std::size_t>::first);
+  if (place == all.end())
+    all.emplace_back(*access, 1);
+  else
+    ++place->second;
+}
+
 task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   const auto records = co_await ports_.records.peek();
   if (!records) co_return records.error();
@@ -99,38 +135,10 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   preopening.until = until;
   Until identifying = until;
   identifying.deadline = std::min(until.deadline, clock_.now() + kIdentifiesWithin);
-  std::optional<bool> api_answers;
-  for (const auto& record : *records) {
-    // The tombstone of one that was given up needs no image.
-    if (!record.device || !traits(record.kind).served || record.failed) continue;
-    const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
-    if (!other.empty() && rests_on_attachment(record)) {
-      // Its VolumeAttachment would be asked for under a wrong name. Without an API server nobody asks for it.
-      if (!api_answers) api_answers = is_answered(co_await ports_.orchestrator.attachment(record.volume_id));
-      if (*api_answers) {
-        log::warning("image.not_preopened", {{"volume", record.volume_id}, {"error", other}});
-        preopening.unopened.push_back(record.volume_id);
-        continue;
-      }
-    }
-    auto key = co_await ports_.records.load_key(record);
-    const Credential credential{record.user, key ? std::move(*key) : Secret()};
-    bool found = false;
-    if (key) found = co_await identify(preopening, record, credential, identifying);
-    const auto access = key ? access_of(ports_, record, credential) : result<image::Access>(key.error());
-    if (!access) {
-      preopening.unopened.push_back(record.volume_id);
-      continue;
-    }
-    (found ? preopening.left : preopening.of_lost_clusters).push_back({record, credential, *access});
-    if (!found) continue;
-    auto& all = preopening.connections;
-    const auto place = std::ranges::find(all, *access, &std::pair<image::Access, std::size_t>::first);
-    if (place == all.end())
-      all.emplace_back(*access, 1);
-    else
-      ++place->second;
-  }
+  // The tombstone of one that was given up needs no image.
+  for (const auto& record : *records)
+    if (record.device && traits(record.kind).served && !record.failed)
+      co_await plan_one(preopening, record, identifying);
   preopening.left.insert(preopening.left.begin(), std::make_move_iterator(preopening.of_lost_clusters.begin()),
                          std::make_move_iterator(preopening.of_lost_clusters.end()));
   co_return preopening;

@@ -28,6 +28,9 @@ class HeadStart {
   struct Preopening;
   task<> await_policies(const std::vector<Record>& records, Until until);
   task<bool> identify(Preopening& preopening, const Record& record, const Credential& as, Until until);
+  task<bool> has_other_name(Preopening& preopening, const Record& record);
+  /// Adds the image to those that are opened, or to those that are not.
+  task<> plan_one(Preopening& preopening, const Record& record, Until identifying);
   task<result<Preopening>> plan(Until until);
   task<> connect_ahead(image::Access access, std::size_t images, Until until);
   task<> preopen_images(Preopening& preopening);
