@@ -56,10 +56,9 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
       // not come back.
       if (parts_.registrar) co_await parts_.registrar->stop({clock_.now()});
       break;
-    case Do::quiesce: {
+    case Do::quiesce:
       done = co_await parts_.shell.quiesce();
       break;
-    }
     case Do::ask_next: {
       const bool ready = co_await parts_.giver.next_answers(action.within);
       if (!ready) done = Error{errc::unavailable, "the next agent has ended"};

@@ -151,16 +151,21 @@ void flush_out_of_cache(Adopting& node) {
   node.world.kernel.application_flushes(node.device());
 }
 
-}  // namespace
-
-TEST_CASE("over writes that a killed rbd-nbd had in its cache, every flush fails until an operator accepts the loss") {
-  Adopting node;
+/// rbd-nbd is killed then, and its device served here.
+void adopt_with_lost_cache(Adopting& node) {
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
   flush_out_of_cache(node);
   node.world.ceph_csi.ends(node.index, false);
-  node.loop.advance(std::chrono::minutes(1));
-  CHECK(node.ours());
+  node.loop.advance(std::chrono::minutes(3));
+  REQUIRE(node.ours());
+}
+
+}  // namespace
+
+TEST_CASE("over writes that a killed rbd-nbd had in its cache, every flush fails until an operator accepts the loss") {
+  Adopting node;
+  adopt_with_lost_cache(node);
   REQUIRE(node.world.kernel.flushes_failed >= 2);
   // Another program, or a sync that drops the error.
   const auto failed = node.world.kernel.flushes_failed;
@@ -189,12 +194,7 @@ TEST_CASE(
     "a flush fails over a lost cache after any death and handover of the agent, and an accepted loss stays accepted") {
   const bool accepted = GENERATE(false, true);
   Adopting node;
-  node.world.agent.start(true);
-  REQUIRE(node.stage() == errc::ok);
-  flush_out_of_cache(node);
-  node.world.ceph_csi.ends(node.index, false);
-  node.loop.advance(std::chrono::minutes(3));
-  REQUIRE(node.ours());
+  adopt_with_lost_cache(node);
   if (accepted) REQUIRE(node.want(Wish(plan::Healed{.loss_accepted = true})) == errc::ok);
   const auto flush = [&] {
     node.loop.advance(std::chrono::minutes(3));
@@ -214,12 +214,7 @@ TEST_CASE(
 
 TEST_CASE("a loss whose acceptance cannot be written is not accepted") {
   Adopting node;
-  node.world.agent.start(true);
-  REQUIRE(node.stage() == errc::ok);
-  flush_out_of_cache(node);
-  node.world.ceph_csi.ends(node.index, false);
-  node.loop.advance(std::chrono::minutes(1));
-  REQUIRE(node.ours());
+  adopt_with_lost_cache(node);
   node.world.disk.state = test::Disk::State::full;
   CHECK(node.want(Wish(plan::Healed{.loss_accepted = true})) == errc::state_write);
   const auto failed = node.world.kernel.flushes_failed;

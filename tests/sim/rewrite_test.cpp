@@ -12,6 +12,15 @@ task<> heal_on_override(Scene& in) {
   static_cast<void>(co_await in.world.agent.shell().want(kId, plan::Healed{true}, {}));
 }
 
+/// Its volume has a dead client that is no longer known, so only an operator override heals it.
+void start_on_full_disk(Dead& scene) {
+  scene.world.agent.clients.clear();  // the dead client's file was damaged
+  scene.forgotten();
+  scene.start({}, false);
+  scene.world.disk.state = Disk::State::full;
+  REQUIRE(scene.want(plan::Healed{true}) == errc::state_write);  // it may have been chance
+}
+
 }  // namespace
 
 TEST_CASE("a record that the disk refused is written again before a handover") {
@@ -50,11 +59,7 @@ TEST_CASE("an agent serves on while the disk refuses the record that alone prove
 
 TEST_CASE("an agent serves on while the disk refuses a record with an operator override, served or not") {
   Dead scene(false);
-  scene.world.agent.clients.clear();  // the dead client's file was damaged
-  scene.forgotten();
-  scene.start({}, false);
-  scene.world.disk.state = Disk::State::full;
-  REQUIRE(scene.want(plan::Healed{true}) == errc::state_write);  // it may have been chance
+  start_on_full_disk(scene);
   const bool served = GENERATE(true, false);
   CAPTURE(served);
   scene.world.calls.before_call = [&](const std::string& call) {
@@ -76,11 +81,7 @@ TEST_CASE("an agent serves on while the disk refuses a record with an operator o
 
 TEST_CASE("an agent serves on while a try on an operator override is under way whose record the disk refused") {
   Dead scene(false);
-  scene.world.agent.clients.clear();  // the dead client's file was damaged
-  scene.forgotten();
-  scene.start({}, false);
-  scene.world.disk.state = Disk::State::full;
-  REQUIRE(scene.want(plan::Healed{true}) == errc::state_write);  // it may have been chance
+  start_on_full_disk(scene);
   scene.world.calls.delayed = "acquire lock";
   Gate gate(scene.loop.control(), scene.loop.clock);
   gate.spawn(heal_on_override(scene));

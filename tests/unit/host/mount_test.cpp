@@ -185,6 +185,15 @@ TEST_CASE("two xfs filesystems with one UUID are mounted side by side") {
   CHECK(ops::unmount(place.target));
 }
 
+/// A new xfs at the place's target; nothing where there are no loop devices.
+auto mount_xfs(const Place& place) {
+  auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image", 400L * 1024 * 1024));
+  if (!device) return device;
+  REQUIRE(ops::mkfs(device->path(), "xfs", ""));
+  REQUIRE(ops::mount(device->path(), "xfs", place.target, ""));
+  return device;
+}
+
 /// XFS_IOC_GOINGDOWN. With XFS_FSOP_GOING_FLAGS_LOGFLUSH the log has the changes, and nothing else does.
 void shut_down(const std::string& mounted) {
   const Fd root(::open(mounted.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -195,10 +204,8 @@ void shut_down(const std::string& mounted) {
 TEST_CASE("an xfs that has shut down is unmounted, although it answers nothing any more") {
   if (!may_mount()) return;
   Place place;
-  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image", 400L * 1024 * 1024));
+  const auto device = mount_xfs(place);
   if (!device) return;
-  REQUIRE(ops::mkfs(device->path(), "xfs", ""));
-  REQUIRE(ops::mount(device->path(), "xfs", place.target, ""));
   REQUIRE(ops::bind(place.target, place.other, false, ""));
   shut_down(place.target);
   struct stat root{};
@@ -212,10 +219,8 @@ TEST_CASE("an xfs that has shut down is unmounted, although it answers nothing a
 TEST_CASE("a link that cannot be read is not taken for a folder where nothing is mounted") {
   if (!may_mount()) return;
   Place place;
-  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image", 400L * 1024 * 1024));
+  const auto device = mount_xfs(place);
   if (!device) return;
-  REQUIRE(ops::mkfs(device->path(), "xfs", ""));
-  REQUIRE(ops::mount(device->path(), "xfs", place.target, ""));
   const std::string link = place.target + "/link";
   fs::create_symlink(std::string(1000, 'x'), link);  // too long for its inode
   shut_down(place.target);
@@ -228,10 +233,8 @@ TEST_CASE("a link that cannot be read is not taken for a folder where nothing is
 TEST_CASE("a filesystem that has shut down is not bound for its next user, and the error says what to do") {
   if (!may_mount()) return;
   Place place;
-  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image", 400L * 1024 * 1024));
+  const auto device = mount_xfs(place);
   if (!device) return;
-  REQUIRE(ops::mkfs(device->path(), "xfs", ""));
-  REQUIRE(ops::mount(device->path(), "xfs", place.target, ""));
   shut_down(place.target);
   const auto bound = ops::bind(place.target, place.other, false, "");
   REQUIRE(!bound);
@@ -244,10 +247,8 @@ TEST_CASE("a filesystem that has shut down is not bound for its next user, and t
 TEST_CASE("an xfs that was cut off with changes in its log passes its check and is mounted") {
   if (!may_mount()) return;
   Place place;
-  const auto device = test::LoopDevice::attach(test::make_image(place.folder.path() + "/image", 400L * 1024 * 1024));
+  const auto device = mount_xfs(place);
   if (!device) return;
-  REQUIRE(ops::mkfs(device->path(), "xfs", ""));
-  REQUIRE(ops::mount(device->path(), "xfs", place.target, ""));
   write_file(place.target + "/file");
   shut_down(place.target);
   REQUIRE(ops::unmount(place.target));
