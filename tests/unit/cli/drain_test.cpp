@@ -1,13 +1,8 @@
 // `corbd drain` against a fake agent that only implements the admin service.
-#include <grpcpp/grpcpp.h>
-
 #include <atomic>
 
-#include "admin_socket.hpp"
-#include "corbd/v1/admin.grpc.pb.h"
+#include "answer_from.hpp"
 #include "support/catch.hpp"
-#include "support/command_line.hpp"
-#include "support/folder.hpp"
 
 using namespace corbd;
 
@@ -40,14 +35,7 @@ struct Agent final : v1::Admin::Service {
 
 /// The exit code, and the text on stdout and stderr.
 std::pair<int, std::string> drained(Agent& agent) {
-  const test::Folder folder;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix://" + cli::admin_socket(folder.path()), grpc::InsecureServerCredentials());
-  builder.RegisterService(&agent);
-  const auto server = builder.BuildAndStart();
-  REQUIRE(server);
-  const auto answer = test::answer_to({"drain", "--runtime-dir", folder.path(), "--timeout", "20"});
-  server->Shutdown();
+  const auto answer = test::answer_from(agent, {"drain"});
   return {answer.code, answer.out + answer.problems};
 }
 

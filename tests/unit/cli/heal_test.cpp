@@ -1,11 +1,6 @@
 // `corbd heal` against a fake agent that only implements the admin service.
-#include <grpcpp/grpcpp.h>
-
-#include "admin_socket.hpp"
-#include "corbd/v1/admin.grpc.pb.h"
+#include "answer_from.hpp"
 #include "support/catch.hpp"
-#include "support/command_line.hpp"
-#include "support/folder.hpp"
 
 using namespace corbd;
 
@@ -26,17 +21,9 @@ struct Agent final : v1::Admin::Service {
 };
 
 test::Answer healed(Agent& agent, std::vector<std::string> flags) {
-  const test::Folder folder;
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort("unix://" + cli::admin_socket(folder.path()), grpc::InsecureServerCredentials());
-  builder.RegisterService(&agent);
-  const auto server = builder.BuildAndStart();
-  REQUIRE(server);
-  std::vector<std::string> words{"heal", "a", "--runtime-dir", folder.path(), "--timeout", "20"};
+  std::vector<std::string> words{"heal", "a"};
   words.insert(words.end(), flags.begin(), flags.end());
-  const auto answer = test::answer_to(words);
-  server->Shutdown();
-  return answer;
+  return test::answer_from(agent, std::move(words));
 }
 
 }  // namespace
