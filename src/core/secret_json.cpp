@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include <boost/json/memory_resource.hpp>
+#include <boost/container/pmr/memory_resource.hpp>
 #include <boost/json/parser.hpp>
 #include <boost/json/serializer.hpp>
 #include <new>
@@ -14,7 +14,7 @@ namespace {
 
 namespace json = boost::json;
 
-class WipingMemory final : public json::memory_resource {
+class WipingMemory final : public boost::container::pmr::memory_resource {
   // Boost gives some texts back with another alignment than it asked for.
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) throw std::bad_alloc();
@@ -24,7 +24,9 @@ class WipingMemory final : public json::memory_resource {
     explicit_bzero(memory, bytes);
     ::operator delete(memory);
   }
-  bool do_is_equal(const json::memory_resource& other) const noexcept override { return this == &other; }
+  bool do_is_equal(const boost::container::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
 };
 
 }  // namespace
