@@ -38,6 +38,7 @@ ELSEWHERE = {
         "kubectl set image": IN_PASSING, "helm upgrade": IN_PASSING},
     (MIGRATING, "The cache of rbd-nbd"): {
         "corbd doctor --before-migration": IN_PASSING, "ceph config": IN_PASSING, "corbd heal --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"'),
+        "corbd heal ID --loss-accepted": ("tests/lab/stories_adopt.py", '"heal", volume.id, "--loss-accepted"'), "corbd status": IN_PASSING, "corbd volumes": IN_PASSING,
         "rbd info": CEPHS_OWN, "rbd persistent-cache": NO_PLUGIN},
     (MIGRATING, "Timing"): {"corbd volumes": (SEEN, '"volumes"')},
     (MIGRATING, "Where nothing is attached"): {
@@ -57,6 +58,7 @@ ELSEWHERE = {
     (MIGRATING, "Beside it: ceph-csi-operator"): {"kubectl": NO_OPERATOR, "helm": NO_OPERATOR},
     (MIGRATING, "Back"): {
         "POD=$(kubectl -n ceph-csi-rbd": LABELLED, "kubectl -n ceph-csi-rbd": LABELLED, "kubectl label node": LABELLED, "helm uninstall": NO_HELM, "kubectl -n NAMESPACE": NO_OPERATOR,
+        "corbd heal ID --loss-accepted": ("tests/lab/stories_adopt.py", '"heal", volume.id, "--loss-accepted"'),
         "cephcsi drain --undo": "the story leaves the node to ceph-csi", "corbd drain --undo": ("tests/unit/cli/drain_test.cpp", "undo")},
     (MIGRATING, "What is different"): {"corbd volumes": (SEEN, '"volumes"')},
     (README, "Operations"): {

@@ -1,4 +1,5 @@
 """Taking over what ceph-csi staged with rbd-nbd."""
+import errno
 import json
 import os
 
@@ -58,6 +59,37 @@ def story_adopted_under_writer(lab):
     agent.wait_event("device.reconnected", 60, volume=volume.id)
     found = end(agent, volume, writer, [kill])
     say("longest stall %.2f s" % (found["longest_stall_us"] / 1e6))
+
+
+def flush(device):
+    """The error of a flush of the device, or 0."""
+    file = os.open(device, os.O_RDONLY)
+    try:
+        os.fsync(file)
+        return 0
+    except OSError as failed:
+        return failed.errno
+    finally:
+        os.close(file)
+
+
+def story_adopted_with_lost_cache(lab):
+    """after a kill of an rbd-nbd with a cache each flush of its device fails, also across a kill -9, until `corbd heal --loss-accepted`"""
+    agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB))
+    agent.start()
+    volume.stage()
+    check(flush(peer.device) == 0, "a flush of rbd-nbd's fails")
+    peer.kill()
+    agent.wait_event("device.cache_lost", 60, volume=volume.id)
+    check(flush(peer.device) == errno.EIO, "a flush does not tell that the cache is lost")
+    agent.kill()
+    agent.start()
+    check(flush(peer.device) == errno.EIO, "a restart forgets that the cache is lost")
+    show(ask(agent, "heal", volume.id, "--loss-accepted"))
+    check(flush(peer.device) == 0, "a flush fails although the loss is accepted")
+    volume.unstage()
+    volume.expect_gone()
+    agent.stop()
 
 
 def story_unstaged_for_ceph_csi(lab):
