@@ -432,7 +432,10 @@ task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
     // It may have been closed long ago, and the others with it.
     if (kept && !exchange.answered) kept_.clear();
     if (kept && !exchange.answered && message.method == "GET" && clock_.now() < until.deadline) continue;
-    co_return why(failed, until, message.method + " " + message.target + " of");
+    Error error = why(failed, until, message.method + " " + message.target + " of");
+    // The server may have done what it was asked for, so this is no refusal.
+    if (message.method != "GET" && final_for_caller(error.code)) error.code = errc::unavailable;
+    co_return error;
   }
 }
 
