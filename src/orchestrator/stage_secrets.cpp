@@ -18,12 +18,12 @@ StageSecrets::StageSecrets(executor control, Clock& clock, result<kube::Api*> ap
       config_(std::move(config)),
       objects_(clock, api_, {config_.driver, config_.node, config_.answer_within}) {}
 
-task<plan::StageSecret> StageSecrets::find(std::string volume_id, CancelScope& leaving) {
+task<plan::StageSecret> StageSecrets::find(std::string volume_id, std::string persistent_volume, CancelScope& leaving) {
   if (!api_) co_return plan::StageSecret{};
   const Until until{clock_.now() + config_.answer_within, &leaving};
   // It may have been made again since, with another Secret.
   objects_.forget(volume_id);
-  const auto volume = co_await objects_.find(volume_id, until);
+  const auto volume = co_await objects_.find(volume_id, until, std::move(persistent_volume));
   if (!volume) co_return plan::StageSecret{.name = "", .why = volume.error().text};
   const auto& secret = volume->node_stage_secret;
   if (!secret)

@@ -177,7 +177,7 @@ task<result<>> HeadStart::open_once(const Record& record, image::Access access, 
 
 /// They were rotated while the volume was served, and no stage brought the new ones since.
 task<result<>> HeadStart::open_with_secret(const Record& record, Credential refused, Error error, Until until) {
-  const StageSecret secret = co_await ports_.orchestrator.stage_secret(record.volume_id);
+  const StageSecret secret = co_await ports_.orchestrator.stage_secret(record.volume_id, record.claim.volume);
   Credentials credentials;
   credentials.loaded(refused);
   if (!secret.credential || !credentials.take(*secret.credential, error.code))

@@ -56,7 +56,7 @@ task<result<>> Pursuit::pursue_with_secret(Volume& volume, const Wish& wish) {
 }
 
 task<result<>> Pursuit::ask_secret(Volume& volume, const Wish& wish, Error refused) {
-  const StageSecret secret = co_await ports_.orchestrator.stage_secret(volume.id);
+  const StageSecret secret = co_await ports_.orchestrator.stage_secret(volume.id, volume.record->claim.volume);
   if (leaving_.begun()) co_return refused;
   if (!secret.credential || !volume.credentials.take(*secret.credential, refused.code))
     co_return with_secret(std::move(refused), secret, false);

@@ -25,7 +25,8 @@ class StageSecrets {
   /// `api`: an error if there is no API server.
   StageSecrets(executor control, Clock& clock, result<kube::Api*> api, Config config);
 
-  task<plan::StageSecret> find(std::string volume_id, CancelScope& leaving);
+  /// `persistent_volume`: as VolumeObjects::find() takes it.
+  task<plan::StageSecret> find(std::string volume_id, std::string persistent_volume, CancelScope& leaving);
 
  private:
   struct Known {

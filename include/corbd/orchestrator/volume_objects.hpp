@@ -20,8 +20,10 @@ class VolumeObjects {
   VolumeObjects(Clock& clock, result<kube::Api*> api, Config config)
       : clock_(clock), api_(std::move(api)), config_(std::move(config)) {}
 
-  /// By way of its VolumeAttachment, which has a name that can be computed. not_found: one of the two does not exist.
-  task<result<kube::PersistentVolume>> find(std::string volume_id, Until until);
+  /// By way of its VolumeAttachment, which has a name that can be computed. Without one, which a driver with
+  /// `attachRequired: false` has for no volume: the PersistentVolume of the name `else_named`, if it is this volume's.
+  /// not_found: it, or the way to it, does not exist.
+  task<result<kube::PersistentVolume>> find(std::string volume_id, Until until, std::string else_named = "");
   void know(const std::string& volume_id, kube::PersistentVolume volume) { known_[volume_id] = std::move(volume); }
   void forget(const std::string& volume_id) { known_.erase(volume_id); }
 

@@ -65,7 +65,8 @@ class Orchestrator {
   /// The node where that client runs.
   virtual task<plan::HolderNode> holder_node(plan::HolderQuery query) = 0;
   /// What the node-stage Secret of the volume has now. For a volume whose own user or key the cluster refuses.
-  virtual task<plan::StageSecret> stage_secret(std::string volume_id) = 0;
+  /// `persistent_volume`: its name, where the last stage or publish told it; else empty.
+  virtual task<plan::StageSecret> stage_secret(std::string volume_id, std::string persistent_volume) = 0;
 };
 
 /// Everything that the shell acts through. Every port outlives the shell.

@@ -38,8 +38,8 @@ struct Secrets {
     if (!fields.contains("userID")) return Error{errc::invalid_argument, "missing field 'userID'"};
     return plan::Credential{std::string(fields.at("userID").reveal()), Secret("key")};
   }
-  plan::StageSecret find(const std::string& volume = "v") {
-    return test::Started<plan::StageSecret>(loop.io, secrets.find(volume, leaving)).get();
+  plan::StageSecret find(const std::string& volume = "v", const std::string& persistent_volume = "") {
+    return test::Started<plan::StageSecret>(loop.io, secrets.find(volume, persistent_volume, leaving)).get();
   }
 };
 
@@ -94,11 +94,22 @@ TEST_CASE("a PersistentVolume without a node-stage Secret is no answer, and the 
   CHECK_THAT(scene.find().why, ContainsSubstring("pv-1 names no nodeStageSecretRef"));
 }
 
+TEST_CASE("without a VolumeAttachment the PersistentVolume that the volume was staged with names its Secret") {
+  Secrets scene;
+  scene.objects.erase(attachment_of("v"));
+  const std::string handle = GENERATE("v", "another");
+  scene.objects["/api/v1/persistentvolumes/pv-1"] =
+      R"({"metadata":{"name":"pv-1"},"spec":{"csi":{"driver":"driver","volumeHandle":")" + handle +
+      R"(","nodeStageSecretRef":{"name":"s","namespace":"n"}}}})";
+  CHECK(scene.find("v", "pv-1").credential.has_value() == (handle == "v"));
+  CHECK_THAT(scene.find("v", "").why, ContainsSubstring("VolumeAttachment"));
+}
+
 TEST_CASE("without an API server nobody knows of a Secret") {
   Secrets scene;
   orchestrator::StageSecrets alone{
       scene.loop.control(), scene.loop.clock, Error{errc::not_found, "none"}, {"driver", "node-1", &Secrets::read}};
-  const auto found = test::Started<plan::StageSecret>(scene.loop.io, alone.find("v", scene.leaving)).get();
+  const auto found = test::Started<plan::StageSecret>(scene.loop.io, alone.find("v", "", scene.leaving)).get();
   CHECK(found.name.empty());
   CHECK(found.why.empty());
 }
