@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 
-from checks import check, say, wait_for
+from checks import Skip, check, long, say, wait_for
 from cluster import Image
 from machine import MIB, put, read, run
 from stories_peer import RbdNbd
@@ -313,3 +313,34 @@ def story_xfs_life(lab):
     volume.unstage()
     volume.expect_gone()
     check(not glob.glob(os.path.join(volume.staging, "*")), "something is left in the staging folder")
+
+
+NEWER = os.path.join(os.environ.get("XDG_CACHE_HOME", "/var/cache"), "corbd-lab/debian-forky")
+
+
+@long
+def story_newer_tools(lab):
+    """what the tools of Debian testing, which the image has, make as ext4 and xfs, this kernel mounts, and their fsck takes it again"""
+    if not os.path.exists(os.path.join(NEWER, "usr/sbin/mkfs.xfs")):
+        raise Skip("no Debian testing in %s: tests/lab/debian makes it" % NEWER)
+    tools = os.path.join(lab.dir, "tools")
+    os.makedirs(tools)
+    for tool in ("mkfs.ext4", "fsck.ext4", "mkfs.xfs", "xfs_repair"):
+        put(os.path.join(tools, tool), """#!/bin/sh
+exec unshare --mount sh -ec 'for one in dev proc; do mount --rbind /$one %s/$one; done; exec chroot %s "$0" "$@"' %s "$@"
+""" % (NEWER, NEWER, tool))
+        os.chmod(os.path.join(tools, tool), 0o755)
+    say(run([os.path.join(tools, "mkfs.xfs"), "-V"]).strip())
+    agent = lab.agent()
+    agent.begun_by = ["env", "PATH=%s:%s" % (tools, os.environ["PATH"])]
+    agent.start()
+    for kind in ("ext4", "xfs"):
+        volume = agent.volume(lab.image(kind, size=512 * MIB), fstype=kind)
+        for content in ("", "hello"):
+            volume.stage()
+            path = os.path.join(volume.staged_path, "hello")
+            check((read(path) if os.path.exists(path) else "") == content, "%s has lost its file" % kind)
+            put(path, "hello")
+            volume.unstage()
+            volume.expect_gone()
+    agent.stop()
