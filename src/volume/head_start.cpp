@@ -1,6 +1,7 @@
 #include "head_start.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <set>
 
 #include "corbd/core/log.hpp"
@@ -58,10 +59,24 @@ struct HeadStart::Preopening {
       return cluster_id == record.source.cluster_id && fsid == record.key.fsid && as == credential;
     }
   };
+  /// Whether a user and key may write to a pool and namespace.
+  struct Right {
+    Right(const executor& control, Clock& clock, image::Access with, const image::Key& to)
+        : access(std::move(with)), pool_id(to.pool_id), ns(to.ns), answered(control, clock) {}
+    bool is_of(const image::Access& with, const image::Key& to) const {
+      return access == with && pool_id == to.pool_id && ns == to.ns;
+    }
+    image::Access access;
+    std::int64_t pool_id;
+    std::string ns;
+    Event answered;
+    result<> may;
+  };
   std::vector<Image> left;
   std::vector<Image> of_lost_clusters;  ///< nobody found the cluster of these: they are tried last
   std::vector<Identified> identified;
   std::vector<std::pair<image::Access, std::size_t>> connections;  ///< for so many images each
+  std::vector<std::shared_ptr<Right>> rights;
   std::vector<std::string> unopened;
   std::optional<bool> api_answers;  ///< once it was asked
   Until until;
@@ -156,27 +171,47 @@ task<> HeadStart::preopen_images(Preopening& preopening) {
   while (!preopening.left.empty()) {
     const auto image = std::move(preopening.left.back());
     preopening.left.pop_back();
-    auto opened = co_await open_once(image.record, image.access, preopening.until);
+    auto opened = co_await open_once(preopening, image.record, image.access);
     if (!opened && is_refusal(opened.error()))
-      opened = co_await open_with_secret(image.record, image.credential, opened.error(), preopening.until);
+      opened = co_await open_with_secret(preopening, image.record, image.credential, opened.error());
     if (opened) continue;
     log::info("image.not_preopened", {{"volume", image.record.volume_id}, {"error", opened.error().text}});
     preopening.unopened.push_back(image.record.volume_id);
   }
 }
 
-task<result<>> HeadStart::open_once(const Record& record, image::Access access, Until until) {
+/// As whoever serves it would: a reader is let in with rights that allow no write.
+task<result<>> HeadStart::open_once(Preopening& preopening, const Record& record, image::Access access) {
   image::OpenOptions options;
   options.read_only = true;
   options.refuse_as_writer = !record.read_only;
-  auto opened = co_await ports_.clusters.open(std::move(access), record.key, std::move(options), until);
+  auto opened = co_await ports_.clusters.open(access, record.key, std::move(options), preopening.until);
   if (!opened) co_return opened.error();
-  static_cast<void>(co_await (*opened)->close(until));
-  co_return result<>();
+  static_cast<void>(co_await (*opened)->close(preopening.until));
+  if (record.read_only) co_return result<>();
+  co_return co_await may_write(preopening, record.key, std::move(access));
+}
+
+/// Only a refusal counts, as in not_again(): a full pool or a silent OSD says nothing of rights.
+task<result<>> HeadStart::may_write(Preopening& preopening, const image::Key& key, image::Access access) {
+  const auto place =
+      std::ranges::find_if(preopening.rights, [&](const auto& right) { return right->is_of(access, key); });
+  if (place != preopening.rights.end()) {
+    const auto known = *place;
+    static_cast<void>(co_await known->answered.wait(preopening.until));
+    co_return known->may;
+  }
+  const auto asked = std::make_shared<Preopening::Right>(control_, clock_, access, key);
+  preopening.rights.push_back(asked);
+  const auto may = co_await ports_.clusters.may_write(std::move(access), key, preopening.until);
+  if (!may && is_refusal(may.error())) asked->may = may.error();
+  asked->answered.set();
+  co_return asked->may;
 }
 
 /// They were rotated while the volume was served, and no stage brought the new ones since.
-task<result<>> HeadStart::open_with_secret(const Record& record, Credential refused, Error error, Until until) {
+task<result<>> HeadStart::open_with_secret(Preopening& preopening, const Record& record, Credential refused,
+                                           Error error) {
   const StageSecret secret = co_await ports_.orchestrator.stage_secret(record.volume_id, record.claim.volume);
   Credentials credentials;
   credentials.loaded(refused);
@@ -184,8 +219,7 @@ task<result<>> HeadStart::open_with_secret(const Record& record, Credential refu
     co_return with_secret(std::move(error), secret, false);
   const auto access = access_of(ports_, record, *secret.credential);
   if (!access) co_return access.error();
-  auto opened = co_await open_once(record, *access, until);
-  if (opened && !record.read_only) opened = co_await ports_.clusters.may_write(*access, record.key, until);
+  const auto opened = co_await open_once(preopening, record, *access);
   if (!opened) co_return is_refusal(opened.error()) ? with_secret(opened.error(), secret, true) : opened.error();
   log::info("credential.from_secret",
             {{"volume", record.volume_id}, {"secret", secret.name}, {"user", secret.credential->user}});

@@ -34,8 +34,9 @@ class HeadStart {
   task<result<Preopening>> plan(Until until);
   task<> connect_ahead(image::Access access, std::size_t images, Until until);
   task<> preopen_images(Preopening& preopening);
-  task<result<>> open_once(const Record& record, image::Access access, Until until);
-  task<result<>> open_with_secret(const Record& record, Credential refused, Error error, Until until);
+  task<result<>> open_once(Preopening& preopening, const Record& record, image::Access access);
+  task<result<>> may_write(Preopening& preopening, const image::Key& key, image::Access access);
+  task<result<>> open_with_secret(Preopening& preopening, const Record& record, Credential refused, Error error);
   task<> fence_one(image::Access access, Until until);
   executor control_;
   Clock& clock_;

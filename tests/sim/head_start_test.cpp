@@ -108,6 +108,22 @@ TEST_CASE("a user that lacks its rights to a pool is asked about once, however m
   CHECK(found.size() == ids.size());
 }
 
+TEST_CASE("before a handover a user is asked once for its right to write to a pool, however many volumes it has there") {
+  Scene scene;
+  stage_four(scene);
+  CHECK(asked(scene, "may write", [&] { CHECK(unopened(scene).empty()); }) == 1);
+}
+
+TEST_CASE("an image is opened ahead although a user that may only read serves it, if it is only read") {
+  Scene scene;
+  scene.filled();
+  auto wish = test::staged_wish(kId);
+  wish.capability.read_only = true;
+  REQUIRE(scene.want(wish) == errc::ok);
+  scene.world.cluster.readers.insert("node");
+  CHECK(unopened(scene).empty());
+}
+
 TEST_CASE("before a handover the cluster of a lost clusterID is looked for once, however many volumes it has") {
   Scene scene;
   const auto ids = stage_four(scene);
