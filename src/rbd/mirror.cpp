@@ -41,15 +41,10 @@ result<> note_reporters(rados_omap_iter_t pairs, std::set<std::string>& into) {
 
 }  // namespace
 
-result<> check_primary(OpenImage& opened) {
+result<bool> is_secondary(OpenImage& opened) {
   const auto info = read_info(opened);
   if (!info) return info.error();
-  if (!info->mirrored || info->primary) return {};
-  return Error{
-      errc::failed_precondition,
-      "image " + opened.text() +
-          " mirrors another cluster's image: the agent serves it once it is primary here (rbd mirror image promote " +
-          opened.text() + ")"};
+  return info->mirrored && !info->primary;
 }
 
 std::optional<std::int64_t> reporter(std::string_view report) {

@@ -11,8 +11,8 @@
 
 namespace corbd::rbd {
 
-/// failed_precondition when another cluster's copy is the primary one.
-result<> check_primary(OpenImage& opened);
+/// Another cluster's copy is the primary one.
+result<bool> is_secondary(OpenImage& opened);
 
 /// The clients ("client.4119") that report on this image's mirroring: rbd-mirror of this cluster and of its peers. They
 /// watch the image without using it. Empty if the image is not mirrored.

@@ -99,6 +99,20 @@ void note_features(OpenImage& opened, std::uint64_t features) {
   opened.journaled.store((features & RBD_FEATURE_JOURNALING) != 0, std::memory_order_relaxed);
 }
 
+/// Why nobody may open it as it is now.
+std::optional<Error> why_refused(const OpenImage& opened, const Details& details, bool secondary) {
+  const bool writes = !opened.read_only || opened.refuse_as_writer;
+  if (writes && details.unsafe) return details.unsafe;
+  const std::string which = "image " + opened.text();
+  if (secondary)
+    return Error{errc::failed_precondition,
+                 which + " mirrors another cluster's image: the agent serves it once it is primary here (rbd mirror " +
+                     "image promote " + opened.text() + ")"};
+  auto features = details.features;
+  if (opened.despite_dirty_cache) features.bits &= ~image::kDirtyCache;
+  return image::refuse(features, writes, which);
+}
+
 /// The work that is left after librbd has opened the image; pool thread.
 result<> finish_open(OpenImage& opened) {
   if (opened.key.snap_id != 0)
@@ -113,13 +127,10 @@ result<> finish_open(OpenImage& opened) {
   opened.features = details->features.bits;
   opened.size = details->size;
   note_features(opened, details->features.bits);
-  if (details->unsafe && (!opened.read_only || opened.refuse_as_writer)) return *details->unsafe;
+  const auto secondary = is_secondary(opened);
+  if (!secondary) return secondary.error();
+  if (auto why = why_refused(opened, *details, *secondary)) return *std::move(why);
   if (details->decides_cache && opened.refuse_cache_metadata) return *details->decides_cache;
-  if (auto primary = check_primary(opened); !primary) return primary;
-  auto features = details->features;
-  if (opened.despite_dirty_cache) features.bits &= ~image::kDirtyCache;
-  if (auto refused = image::refuse(features, !opened.read_only || opened.refuse_as_writer, "image " + opened.text()))
-    return *refused;
   std::uint64_t handle = 0;
   if (const int r = rbd_update_watch(opened.image, &handle, &UpdateSignal::raise, opened.signal.get()); r < 0)
     return failure("watching image " + opened.text(), r);
@@ -160,22 +171,21 @@ void check_lock(OpenImage& opened, const Lockers& now) {
 }
 
 /// Every look finds it again: the log has it once.
-void note_unsafe(OpenImage& opened, const std::optional<Error>& unsafe) {
-  const std::string why = unsafe && !opened.read_only ? unsafe->text : std::string();
+void note_refused(OpenImage& opened, const std::string& why) {
   if (why == opened.refused_again) return;
   opened.refused_again = why;
   if (why.empty())
-    log::info("image.safe_config", {{"image", opened.text()}});
+    log::info("image.next_open_allowed", {{"image", opened.text()}});
   else
-    log::error("image.unsafe_config", {{"image", opened.text()},
-                                       {"error", why},
-                                       {"effect", "it is served on, and the next start or handover refuses it"}});
+    log::error("image.next_open_refused", {{"image", opened.text()},
+                                           {"error", why},
+                                           {"effect", "it is served on, and the next start or handover refuses it"}});
 }
 
 task<> refresh(std::shared_ptr<OpenImage> opened) {
   do {
     opened->refresh_again = false;
-    auto job = [&image = *opened, locked = opened->held.has_value()] { return read_details(image, locked); };
+    auto job = [&image = *opened, locked = opened->held.has_value()] { return look(image, locked); };
     auto details = co_await opened->lease->group->threads->looks.call_to_end(opened->calls, std::move(job),
                                                                              "reading image " + opened->text());
     if (!details) {
@@ -185,14 +195,7 @@ task<> refresh(std::shared_ptr<OpenImage> opened) {
         log::write(no_turn ? log::Level::debug : log::Level::warning, "image.not_refreshed",
                    {{"image", opened->text()}, {"error", details.error().text}});
     } else {
-      note_size(*opened, details->size);
-      note_features(*opened, details->features.bits);
-      // librbd makes its caches when it opens an image. This one has none, and we refuse the next open.
-      if (details->lockers && opened->held && !opened->closing) check_lock(*opened, *details->lockers);
-      note_unsafe(*opened, details->unsafe);
-      if (const auto refused = image::refuse(details->features, !opened->read_only, "image " + opened->text());
-          refused && !opened->despite_dirty_cache)
-        log::error("image.refused_feature", {{"image", opened->text()}, {"error", refused->text}});
+      note_look(*opened, *details);
     }
   } while (opened->refresh_again && !opened->closing);
   opened->refreshing = false;
@@ -222,6 +225,30 @@ result<Details> read_details(OpenImage& opened, bool with_lockers) {
   if (!lockers) return lockers.error();
   details.lockers = std::move(*lockers);
   return details;
+}
+
+result<Details> look(OpenImage& opened, bool with_lockers) {
+  auto details = read_details(opened, with_lockers);
+  if (!details) return details;
+  // Nobody tells a reader's handle that the header has changed.
+  if (opened.read_only) {
+    const auto header = look_at_header(opened.connection, opened.key);
+    if (!header) return header.error();
+    details->features = header->features;
+  }
+  const auto secondary = is_secondary(opened);
+  if (!secondary) return details;
+  const auto why = why_refused(opened, *details, *secondary);
+  details->refused = why ? why->text : "";
+  return details;
+}
+
+void note_look(OpenImage& opened, const Details& details) {
+  note_size(opened, details.size);
+  note_features(opened, details.features.bits);
+  // librbd makes its caches when it opens an image. This one has none, and we refuse the next open.
+  if (details.lockers && opened.held && !opened.closing) check_lock(opened, *details.lockers);
+  if (details.refused) note_refused(opened, *details.refused);
 }
 
 task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Lease lease, image::Key key,

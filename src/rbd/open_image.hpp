@@ -100,8 +100,13 @@ struct Details {
   image::Features features;
   std::string name;
   std::optional<Error> unsafe, decides_cache;
-  std::optional<Lockers> lockers;  ///< if asked for
+  std::optional<Lockers> lockers;      ///< if asked for
+  std::optional<std::string> refused;  ///< image::Image::refused_again(), if look() could ask
 };
 result<Details> read_details(OpenImage& opened, bool with_lockers = false);
+/// The same, and whether the next open would be refused.
+result<Details> look(OpenImage& opened, bool with_lockers);
+/// Control thread.
+void note_look(OpenImage& opened, const Details& details);
 
 }  // namespace corbd::rbd

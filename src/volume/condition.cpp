@@ -95,7 +95,7 @@ Condition condition_of(const Status& status) {
     return {Kind::degraded, "FilesystemReadOnly",
             "the filesystem turned read-only after an error: end the volume's pods, so that the next stage checks it"};
   if (!status.refused_again.empty())
-    return {Kind::degraded, "UnsafeConfig",
+    return {Kind::degraded, "NotServedAgain",
             "the volume is served as before, but the next start or handover of the agent refuses it: " +
                 status.refused_again};
   return {Kind::healthy, "", "volume is in a healthy condition"};

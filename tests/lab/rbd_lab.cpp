@@ -11,6 +11,32 @@ using namespace corbd;
 using namespace corbd::lab;
 using Lock = image::Ownership::Lock;
 
+namespace {
+
+/// Another client's persistent cache says in the header that it has the newest writes, as librbd's does
+/// (librbd/cache/pwl/InitRequest.cc).
+struct OfOtherCache {
+  OfOtherCache(Admin& by, const std::string& name) : admin(by) {
+    admin.create(name);
+    rbd_image_t image = admin.open(name);
+    std::array<char, 64> id{};
+    Admin::check(rbd_get_id(image, id.data(), id.size()));
+    Admin::check(rbd_get_features(image, &had));
+    Admin::check(rbd_close(image));
+    header = "rbd_header." + std::string(id.data());
+  }
+  void set(bool dirty) const {
+    std::array<std::uint64_t, 2> in{dirty ? had | image::kDirtyCache : had, image::kDirtyCache};
+    Admin::check(rados_exec(admin.io, header.c_str(), "rbd", "set_features", reinterpret_cast<const char*>(in.data()),
+                            sizeof in, nullptr, 0));
+  }
+  Admin& admin;
+  std::string header;
+  std::uint64_t had = 0;
+};
+
+}  // namespace
+
 TEST_CASE("what is written is read back, by this client and by another") {
   Admin admin;
   admin.create("roundtrip");
@@ -127,23 +153,27 @@ TEST_CASE("an image that would acknowledge before storing is refused") {
   agent.close(std::move(*image));
 }
 
+TEST_CASE("an image that is open to read tells, once it is asked, of another client's cache that is dirty by now") {
+  Admin admin;
+  const OfOtherCache dirty(admin, "dirty later");
+  Agent agent;
+  image::OpenOptions options;
+  options.read_only = true;
+  auto image = agent.open("dirty later", options);
+  REQUIRE(image);
+  dirty.set(true);
+  CHECK(agent.run((*image)->refresh(agent.in(20s))));
+  CHECK_THAT((*image)->refused_again(), ContainsSubstring("rbd persistent-cache flush"));
+  dirty.set(false);
+  CHECK(agent.run((*image)->refresh(agent.in(20s))));
+  CHECK((*image)->refused_again().empty());
+  agent.close(std::move(*image));
+}
+
 TEST_CASE("an image is refused to writers and readers while its header says that another client's cache is dirty") {
   Admin admin;
-  admin.create("dirty");
-  rbd_image_t by_admin = admin.open("dirty");
-  std::array<char, 64> id{};
-  Admin::check(rbd_get_id(by_admin, id.data(), id.size()));
-  std::uint64_t had = 0;
-  Admin::check(rbd_get_features(by_admin, &had));
-  Admin::check(rbd_close(by_admin));
-  const std::string header = "rbd_header." + std::string(id.data());
-  // As librbd's persistent cache does it (librbd/cache/pwl/InitRequest.cc).
-  const auto set = [&](std::uint64_t features) {
-    std::array<std::uint64_t, 2> in{features, image::kDirtyCache};
-    Admin::check(rados_exec(admin.io, header.c_str(), "rbd", "set_features", reinterpret_cast<const char*>(in.data()),
-                            sizeof in, nullptr, 0));
-  };
-  set(had | image::kDirtyCache);
+  const OfOtherCache dirty(admin, "dirty");
+  dirty.set(true);
   Agent agent;
   const auto found = agent.run(agent.clusters->resolve(access(), {pool_name(), "", "dirty"}, agent.in(20s)));
   REQUIRE(found);
@@ -160,10 +190,10 @@ TEST_CASE("an image is refused to writers and readers while its header says that
   auto who = agent.run((*seen)->ownership(agent.in(20s)));
   REQUIRE(who);
   CHECK((who->features.bits & image::kDirtyCache) != 0);
-  set(had);
+  dirty.set(false);
   who = agent.run((*seen)->ownership(agent.in(20s)));
   REQUIRE(who);
-  CHECK(who->features.bits == had);
+  CHECK(who->features.bits == dirty.had);
   agent.close(std::move(*seen));
 }
 

@@ -136,7 +136,7 @@ TEST_CASE("a next agent that would be refused because a cache was switched on ge
   first.cluster.images[kId].cached = true;
   const auto status = first.agent.shell().status(kId);
   CHECK_FALSE(status->unserved);
-  CHECK(volume::condition_of(*status).reason == "UnsafeConfig");
+  CHECK(volume::condition_of(*status).reason == "NotServedAgain");
   Handover there(first, second);
   node.go_on(there);
   CHECK(there.refused);

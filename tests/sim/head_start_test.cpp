@@ -1,4 +1,5 @@
 // What the next agent opens before it takes over, and what the present one says to that.
+#include "corbd/volume/condition.hpp"
 #include "scene.hpp"
 
 using namespace corbd;
@@ -79,6 +80,25 @@ TEST_CASE("an image that is gone from its cluster, or whose user has lost its ri
   CHECK(not_again(scene).contains(kId));
 }
 
+TEST_CASE("a served image that gets a feature that nobody serves, or is demoted, could not be opened again") {
+  Scene scene;
+  scene.filled();
+  auto wish = test::staged_wish(kId);
+  wish.capability.read_only = GENERATE(false, true);
+  REQUIRE(scene.want(wish) == errc::ok);
+  CHECK(not_again(scene).empty());
+  constexpr std::uint64_t unknown = 1 << 13;
+  if (GENERATE(true, false))
+    scene.image().secondary = true;
+  else
+    scene.image().features |= wish.capability.read_only ? test::FakeImage::kDirtyCache : unknown;
+  CHECK(unopened(scene) == std::vector<std::string>{kId});
+  CHECK(not_again(scene).contains(kId));
+  const auto status = scene.world.agent.shell().status(kId);
+  CHECK_FALSE(status->unserved);
+  CHECK(volume::condition_of(*status).reason == "NotServedAgain");
+}
+
 TEST_CASE("a volume that was given up keeps no next agent from taking over, although nobody could open its image") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
@@ -108,7 +128,8 @@ TEST_CASE("a user that lacks its rights to a pool is asked about once, however m
   CHECK(found.size() == ids.size());
 }
 
-TEST_CASE("before a handover a user is asked once for its right to write to a pool, however many volumes it has there") {
+TEST_CASE(
+    "before a handover a user is asked once for its right to write to a pool, however many volumes it has there") {
   Scene scene;
   stage_four(scene);
   CHECK(asked(scene, "may write", [&] { CHECK(unopened(scene).empty()); }) == 1);

@@ -60,8 +60,8 @@ class Image {
   virtual bool caches_before_flush() const { return false; }
   /// In effect, so with the metadata of image and pool.
   virtual ReadPolicy read_policy() const { return ReadPolicy::primary; }
-  /// Why open() would refuse to open it for writing again (unsafe_config), as of the last refresh; empty: it would not.
-  /// While it is open such a setting has no effect.
+  /// Why open() would refuse to open it again for the same use, as of the last refresh; empty: it would not. What is
+  /// open stays so.
   virtual std::string refused_again() const { return {}; }
   virtual std::string client()
       const = 0;  ///< address of the client that it is open on, as Ceph prints it; empty if none
@@ -73,7 +73,7 @@ class Image {
   virtual void write_zeroes(Op& op, std::uint64_t offset, std::uint64_t length) = 0;
 
   // Control thread.
-  /// Asks the cluster for the size. Calls on_resized as if the cluster had announced a change.
+  /// Asks the cluster for size() and refused_again(). Calls on_resized as if the cluster had announced a change.
   virtual task<result<>> refresh(Until until) = 0;
   virtual task<result<Ownership>> ownership(Until until) = 0;
   /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and sets `break_time`

@@ -132,15 +132,7 @@ class Clusters final : public image::Clusters {
               return Error{errc::unavailable, "the dead client " + address + " is not fenced yet"};
           FakeImage* found = world.cluster.by_id(key.image_id);
           if (found == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
-          if (found->secondary)
-            return Error{errc::failed_precondition,
-                         "image " + key.text() + " is the mirror of another cluster's image"};
-          const std::uint64_t hidden = options.despite_dirty_cache ? FakeImage::kDirtyCache : 0;
-          if (auto refused = image::refuse({found->features & ~hidden, 0},
-                                           !options.read_only || options.refuse_as_writer, "image " + key.text()))
-            return *std::move(refused);
-          if (found->cached && (!options.read_only || options.refuse_as_writer))
-            return Error{errc::unsafe_config, "image " + key.text() + " has rbd_cache=true"};
+          if (auto refused = why_refused(*found, options)) return *std::move(refused);
           *place = std::make_unique<FakeOpened>(world, *found, by, options);
           return {};
         });

@@ -27,6 +27,16 @@ void note_new_owner(const World& world, FakeImage& image) {
 
 }  // namespace
 
+std::optional<Error> why_refused(const FakeImage& image, const image::OpenOptions& options) {
+  const bool writes = !options.read_only || options.refuse_as_writer;
+  const std::string which = "image with id " + image.id;
+  if (image.secondary) return Error{errc::failed_precondition, which + " is the mirror of another cluster's image"};
+  const std::uint64_t hidden = options.despite_dirty_cache ? FakeImage::kDirtyCache : 0;
+  if (auto refused = image::refuse({image.features & ~hidden, 0}, writes, which)) return refused;
+  if (writes && image.cached) return Error{errc::unsafe_config, which + " has rbd_cache=true"};
+  return std::nullopt;
+}
+
 FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options)
     : world_(world),
       serial_(world.cluster.new_serial()),
@@ -51,7 +61,9 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
 
 std::string FakeOpened::refused_again() const {
   const FakeImage* image = world_.cluster.by_id(key_.image_id);
-  return image != nullptr && image->cached && !read_only() ? "rbd_cache=true" : "";
+  if (image == nullptr) return "";
+  const auto refused = why_refused(*image, options_);
+  return refused ? refused->text : "";
 }
 
 FakeOpened::~FakeOpened() {

@@ -33,6 +33,9 @@ struct Work {
   std::function<void(int error, std::uint64_t number)> done;
 };
 
+/// Why the image's state, and its metadata, let nobody open it with these options.
+std::optional<Error> why_refused(const FakeImage& image, const image::OpenOptions& options);
+
 class FakeOpened final : public image::Image {
  public:
   FakeOpened(World& world, FakeImage& of, std::string client, image::OpenOptions options);

@@ -120,6 +120,6 @@ TEST_CASE("a served volume that would be refused again has a condition that says
   Status status = status_of(Health::staged);
   status.refused_again = "image pool/a has rbd_cache=true";
   CHECK(condition_of(status).kind == Kind::degraded);
-  CHECK(condition_of(status).reason == "UnsafeConfig");
+  CHECK(condition_of(status).reason == "NotServedAgain");
   CHECK_THAT(condition_of(status).message, ContainsSubstring("rbd_cache=true"));
 }
