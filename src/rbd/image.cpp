@@ -171,7 +171,6 @@ task<result<>> RbdImage::acquire_lock(Until until) {
       opened, [&image = *opened] { return take_lock(image); }, until, "taking the lock of image " + opened->text());
   if (!taken) co_return taken.error();
   note_held(*opened, std::move(*taken));
-  keep_watching_lock(opened);
   co_return result<>();
 }
 

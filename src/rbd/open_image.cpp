@@ -15,7 +15,7 @@ namespace corbd::rbd {
 
 constexpr std::chrono::seconds kSettled{5};
 // Much shorter than longest_absence.
-constexpr std::chrono::minutes kLookAtLock{5};
+constexpr std::chrono::minutes kLooksEvery{5};
 
 struct UpdateSignal {
   executor control;
@@ -201,6 +201,17 @@ task<> refresh(std::shared_ptr<OpenImage> opened) {
   opened->refreshing = false;
 }
 
+/// Nobody is told of a lock that is gone, or of a pool's setting.
+void keep_looking(const std::shared_ptr<OpenImage>& opened) {
+  Clock& clock = opened->connections.clock();
+  clock.schedule(clock.now() + kLooksEvery, [weak = std::weak_ptr(opened)] {
+    const auto still = weak.lock();
+    if (!still || still->closing) return;
+    want_refresh(still);
+    keep_looking(still);
+  });
+}
+
 }  // namespace
 
 result<Details> read_details(OpenImage& opened, bool with_lockers) {
@@ -273,7 +284,10 @@ task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Le
   auto rest = [&image = *opened] { return finish_open(image); };
   auto finished =
       co_await opened->blocking().call_to_end(opened->calls, std::move(rest), "reading image " + opened->key.text());
-  if (finished) co_return opened;
+  if (finished) {
+    keep_looking(opened);
+    co_return opened;
+  }
   co_await close_image(opened);
   co_return finished.error();
 }
@@ -320,16 +334,6 @@ void note_size(OpenImage& opened, std::uint64_t bytes) {
 
 void note_held(OpenImage& opened, std::string cookie) {
   opened.held = OpenImage::Held{std::move(cookie), opened.connections.clock().now(), opened.connections.clock().wall()};
-}
-
-void keep_watching_lock(const std::shared_ptr<OpenImage>& opened) {
-  Clock& clock = opened->connections.clock();
-  clock.schedule(clock.now() + kLookAtLock, [weak = std::weak_ptr(opened)] {
-    const auto still = weak.lock();
-    if (!still || !still->held) return;
-    want_refresh(still);
-    keep_watching_lock(still);
-  });
 }
 
 void lose(OpenImage& opened, const std::string& why) {

@@ -89,8 +89,6 @@ void want_refresh(const std::shared_ptr<OpenImage>& opened);
 void note_size(OpenImage& opened, std::uint64_t bytes);
 /// Notes that our lock was seen just now. Control thread.
 void note_held(OpenImage& opened, std::string cookie);
-/// Looks at the lock again and again as long as the image is open.
-void keep_watching_lock(const std::shared_ptr<OpenImage>& opened);
 /// Any earlier proof for the image is void. Tells its owner, once. Control thread.
 void lose(OpenImage& opened, const std::string& why);
 

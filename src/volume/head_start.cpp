@@ -16,6 +16,8 @@ constexpr std::chrono::seconds kPolicyWithin{8};
 constexpr std::chrono::milliseconds kLooksForPolicy{100};
 // For all lost clusterIDs together. The images of clusters that answer need the rest of the time.
 constexpr std::chrono::seconds kIdentifiesWithin{15};
+// One that does not answer leaves the others their turn.
+constexpr std::chrono::seconds kLooksAtImageFor{5};
 
 /// Neither a lock nor the kind of its use proves such an image ours.
 bool rests_on_attachment(const Record& record) { return !record.exclusive_lock && !record.read_only && !record.shared; }
@@ -246,6 +248,19 @@ task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
   co_return std::move(preopening->unopened);
 }
 
+/// Asks first: of some settings, such as a pool's, no client is told.
+task<std::string> HeadStart::image_refused_again(const std::string& volume_id, Until until) const {
+  const auto image_of = [&]() -> image::Image* {
+    const Volume* known = volumes_.find(volume_id);
+    return known == nullptr ? nullptr : known->server.image();
+  };
+  if (image::Image* image = image_of(); image != nullptr && clock_.now() < until.deadline)
+    static_cast<void>(co_await image->refresh(until.at_most(clock_.now() + kLooksAtImageFor)));
+  // It may have been closed meanwhile.
+  const image::Image* still = image_of();
+  co_return still == nullptr ? std::string() : still->refused_again();
+}
+
 /// A new client is needed: the connections that serve were let in long ago, so they prove nothing about today. Only the
 /// cluster's own answer counts: a config.json that is being edited says nothing of the image.
 task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::string> volume_ids, Until until) const {
@@ -254,22 +269,21 @@ task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::s
   for (const auto& id : volume_ids) {
     const Volume* known = volumes_.find(id);
     if (known == nullptr || !known->record || known->record->failed || known->credentials.known().empty()) continue;
-    const auto* image = known->server.image();
-    if (image != nullptr && !image->refused_again().empty()) {
-      found[id] = image->refused_again();
-      continue;
-    }
     const auto access = access_of(ports_, *known->record, known->credentials.known());
-    if (!access || !is_own_cluster(ports_, *known->record, *access)) continue;
+    const bool asks = access && is_own_cluster(ports_, *known->record, *access);
     const image::Key key = known->record->key;
     const bool writes = !known->record->read_only;
     const auto before =
-        std::ranges::find_if(shut_out, [&](const auto& one) { return one.covers(*access, key, writes); });
+        std::ranges::find_if(shut_out, [&](const auto& one) { return asks && one.covers(*access, key, writes); });
     if (before != shut_out.end()) {
       found[id] = before->why;
       continue;
     }
-    if (clock_.now() >= until.deadline) continue;
+    if (auto why = co_await image_refused_again(id, until); !why.empty()) {
+      found[id] = std::move(why);
+      continue;
+    }
+    if (!asks || clock_.now() >= until.deadline) continue;
     const auto may = co_await ports_.clusters.may_serve_anew(*access, key, writes, until);
     if (may || (!is_refusal(may.error()) && may.error().code != errc::not_found)) continue;
     found[id] = may.error().text;

@@ -37,6 +37,7 @@ class HeadStart {
   task<result<>> open_once(Preopening& preopening, const Record& record, image::Access access);
   task<result<>> may_write(Preopening& preopening, const image::Key& key, image::Access access);
   task<result<>> open_with_secret(Preopening& preopening, const Record& record, Credential refused, Error error);
+  task<std::string> image_refused_again(const std::string& volume_id, Until until) const;
   task<> fence_one(image::Access access, Until until);
   executor control_;
   Clock& clock_;

@@ -170,6 +170,23 @@ TEST_CASE("an image that is open to read tells, once it is asked, of another cli
   agent.close(std::move(*image));
 }
 
+TEST_CASE("an open image that is asked tells of a cache that its pool switched on meanwhile") {
+  Admin admin;
+  const std::uint64_t features = GENERATE(61, 1);  // with and without exclusive-lock
+  admin.create("pooled", 64 << 20, features);
+  Agent agent;
+  auto image = agent.open("pooled");
+  REQUIRE(image);
+  CHECK((*image)->refused_again().empty());
+  Admin::check(rbd_pool_metadata_set(admin.io, "conf_rbd_persistent_cache_mode", "ssd"));
+  CHECK(agent.run((*image)->refresh(agent.in(20s))));
+  Admin::check(rbd_pool_metadata_remove(admin.io, "conf_rbd_persistent_cache_mode"));
+  CHECK_THAT((*image)->refused_again(), ContainsSubstring("rbd config pool remove " + pool_name()));
+  CHECK(agent.run((*image)->refresh(agent.in(20s))));
+  CHECK((*image)->refused_again().empty());
+  agent.close(std::move(*image));
+}
+
 TEST_CASE("an image is refused to writers and readers while its header says that another client's cache is dirty") {
   Admin admin;
   const OfOtherCache dirty(admin, "dirty");

@@ -99,6 +99,15 @@ TEST_CASE("a served image that gets a feature that nobody serves, or is demoted,
   CHECK(volume::condition_of(*status).reason == "NotServedAgain");
 }
 
+TEST_CASE("a cache that a pool switched on is found by whoever asks whether an image could be opened again") {
+  Scene scene;
+  scene.image().exclusive = GENERATE(true, false);
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.cluster.pools_cache = true;
+  CHECK(unopened(scene) == std::vector<std::string>{kId});
+  CHECK(not_again(scene).contains(kId));
+}
+
 TEST_CASE("a volume that was given up keeps no next agent from taking over, although nobody could open its image") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);

@@ -141,6 +141,7 @@ class Cluster {
   std::set<std::string> without_caps;               ///< users that may connect, and open no image
   std::set<std::string> readers;                    ///< users that may open images, and change none
   std::string default_map_options;                  ///< rbd_default_map_options
+  bool pools_cache = false;                         ///< the pools' metadata: rbd_cache is true. No client is told
 
   /// What a KMS outside of the cluster keeps of a volume, by its ID.
   struct KeptKey {

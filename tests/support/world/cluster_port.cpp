@@ -132,7 +132,7 @@ class Clusters final : public image::Clusters {
               return Error{errc::unavailable, "the dead client " + address + " is not fenced yet"};
           FakeImage* found = world.cluster.by_id(key.image_id);
           if (found == nullptr) return Error{errc::not_found, "image " + key.text() + " does not exist any more"};
-          if (auto refused = why_refused(*found, options)) return *std::move(refused);
+          if (auto refused = why_refused(*found, options, world.cluster.pools_cache)) return *std::move(refused);
           *place = std::make_unique<FakeOpened>(world, *found, by, options);
           return {};
         });

@@ -27,13 +27,13 @@ void note_new_owner(const World& world, FakeImage& image) {
 
 }  // namespace
 
-std::optional<Error> why_refused(const FakeImage& image, const image::OpenOptions& options) {
+std::optional<Error> why_refused(const FakeImage& image, const image::OpenOptions& options, bool pool_caches) {
   const bool writes = !options.read_only || options.refuse_as_writer;
   const std::string which = "image with id " + image.id;
   if (image.secondary) return Error{errc::failed_precondition, which + " is the mirror of another cluster's image"};
   const std::uint64_t hidden = options.despite_dirty_cache ? FakeImage::kDirtyCache : 0;
   if (auto refused = image::refuse({image.features & ~hidden, 0}, writes, which)) return refused;
-  if (writes && image.cached) return Error{errc::unsafe_config, which + " has rbd_cache=true"};
+  if (writes && (image.cached || pool_caches)) return Error{errc::unsafe_config, which + " has rbd_cache=true"};
   return std::nullopt;
 }
 
@@ -62,7 +62,7 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
 std::string FakeOpened::refused_again() const {
   const FakeImage* image = world_.cluster.by_id(key_.image_id);
   if (image == nullptr) return "";
-  const auto refused = why_refused(*image, options_);
+  const auto refused = why_refused(*image, options_, seen_->pool_caches);
   return refused ? refused->text : "";
 }
 
@@ -115,8 +115,12 @@ task<result<>> FakeOpened::ask(std::string call, Until until, Calls::Effect effe
 }
 
 task<result<>> FakeOpened::refresh(Until until) {
-  auto asked = co_await ask("refresh", until, [] { return result<>(); });
-  if (asked) resized();
+  const std::weak_ptr<Seen> still = seen_;
+  auto asked = co_await ask("refresh", until, [&world = world_, still]() -> result<> {
+    if (const auto seen = still.lock()) seen->pool_caches = world.cluster.pools_cache;
+    return {};
+  });
+  if (asked && !still.expired()) resized();
   co_return asked;
 }
 

@@ -33,8 +33,8 @@ struct Work {
   std::function<void(int error, std::uint64_t number)> done;
 };
 
-/// Why the image's state, and its metadata, let nobody open it with these options.
-std::optional<Error> why_refused(const FakeImage& image, const image::OpenOptions& options);
+/// Why the image's state, and the metadata of image and pool, let nobody open it with these options.
+std::optional<Error> why_refused(const FakeImage& image, const image::OpenOptions& options, bool pool_caches);
 
 class FakeOpened final : public image::Image {
  public:
@@ -96,6 +96,11 @@ class FakeOpened final : public image::Image {
   std::uint64_t size_;  ///< as the cluster told it
   image::OpenOptions options_;
   image::Key key_;
+  /// What no client is told: as of the last refresh. It goes with this object.
+  struct Seen {
+    bool pool_caches = false;
+  };
+  const std::shared_ptr<Seen> seen_ = std::make_shared<Seen>();
   bool told_ = false;
   bool closed_ = false;                                               ///< as its owner was told
   const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  ///< in the cluster
