@@ -19,8 +19,11 @@ constexpr std::chrono::seconds kIdentifiesWithin{15};
 // One that does not answer leaves the others their turn.
 constexpr std::chrono::seconds kLooksAtImageFor{5};
 
-/// Neither a lock nor the kind of its use proves such an image ours.
-bool rests_on_attachment(const Record& record) { return !record.exclusive_lock && !record.read_only && !record.shared; }
+/// Neither a lock nor the kind of its use proves such an image ours. The image may have lost the feature that it had
+/// when it was staged.
+bool rests_on_attachment(const Record& record, bool exclusive_lock) {
+  return !exclusive_lock && !record.read_only && !record.shared;
+}
 
 /// Whether there is an API server that knows attachments.
 bool is_answered(const Attachment& attachment) {
@@ -110,9 +113,9 @@ task<bool> HeadStart::identify(Preopening& preopening, const Record& record, con
 }
 
 /// Its VolumeAttachment would be asked for under a wrong name. Without an API server nobody asks for it.
-task<bool> HeadStart::has_other_name(Preopening& preopening, const Record& record) {
+task<bool> HeadStart::has_other_name(Preopening& preopening, const Record& record, bool exclusive_lock) {
   const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
-  if (other.empty() || !rests_on_attachment(record)) co_return false;
+  if (other.empty() || !rests_on_attachment(record, exclusive_lock)) co_return false;
   if (!preopening.api_answers)
     preopening.api_answers = is_answered(co_await ports_.orchestrator.attachment(record.volume_id));
   if (!*preopening.api_answers) co_return false;
@@ -121,10 +124,6 @@ task<bool> HeadStart::has_other_name(Preopening& preopening, const Record& recor
 }
 
 task<> HeadStart::plan_one(Preopening& preopening, const Record& record, Until identifying) {
-  if (co_await has_other_name(preopening, record)) {
-    preopening.unopened.push_back(record.volume_id);
-    co_return;
-  }
   auto key = co_await ports_.records.load_key(record);
   const Credential credential{record.user, key ? std::move(*key) : Secret()};
   bool found = false;
@@ -176,22 +175,25 @@ task<> HeadStart::preopen_images(Preopening& preopening) {
     auto opened = co_await open_once(preopening, image.record, image.access);
     if (!opened && is_refusal(opened.error()))
       opened = co_await open_with_secret(preopening, image.record, image.credential, opened.error());
-    if (opened) continue;
-    log::info("image.not_preopened", {{"volume", image.record.volume_id}, {"error", opened.error().text}});
+    if (opened && !co_await has_other_name(preopening, image.record, *opened)) continue;
+    if (!opened) log::info("image.not_preopened", {{"volume", image.record.volume_id}, {"error", opened.error().text}});
     preopening.unopened.push_back(image.record.volume_id);
   }
 }
 
-/// As whoever serves it would: a reader is let in with rights that allow no write.
-task<result<>> HeadStart::open_once(Preopening& preopening, const Record& record, image::Access access) {
+/// Whether it has exclusive-lock. It asks for the right to write too: a reader is let in without.
+task<result<bool>> HeadStart::open_once(Preopening& preopening, const Record& record, image::Access access) {
   image::OpenOptions options;
   options.read_only = true;
   options.refuse_as_writer = !record.read_only;
   auto opened = co_await ports_.clusters.open(access, record.key, std::move(options), preopening.until);
   if (!opened) co_return opened.error();
+  const bool exclusive_lock = (*opened)->exclusive_lock();
   static_cast<void>(co_await (*opened)->close(preopening.until));
-  if (record.read_only) co_return result<>();
-  co_return co_await may_write(preopening, record.key, std::move(access));
+  if (record.read_only) co_return exclusive_lock;
+  const auto may = co_await may_write(preopening, record.key, std::move(access));
+  if (!may) co_return may.error();
+  co_return exclusive_lock;
 }
 
 /// Only a refusal counts, as in not_again(): a full pool or a silent OSD says nothing of rights.
@@ -212,8 +214,8 @@ task<result<>> HeadStart::may_write(Preopening& preopening, const image::Key& ke
 }
 
 /// They were rotated while the volume was served, and no stage brought the new ones since.
-task<result<>> HeadStart::open_with_secret(Preopening& preopening, const Record& record, Credential refused,
-                                           Error error) {
+task<result<bool>> HeadStart::open_with_secret(Preopening& preopening, const Record& record, Credential refused,
+                                               Error error) {
   const StageSecret secret = co_await ports_.orchestrator.stage_secret(record.volume_id, record.claim.volume);
   Credentials credentials;
   credentials.loaded(refused);
@@ -226,7 +228,7 @@ task<result<>> HeadStart::open_with_secret(Preopening& preopening, const Record&
   log::info("credential.from_secret",
             {{"volume", record.volume_id}, {"secret", secret.name}, {"user", secret.credential->user}});
   newer_.insert_or_assign(record.volume_id, Newer{std::move(refused), *secret.credential});
-  co_return result<>();
+  co_return opened;
 }
 
 std::optional<Credential> HeadStart::instead_of(const std::string& volume_id, const Credential& loaded) const {

@@ -28,15 +28,15 @@ class HeadStart {
   struct Preopening;
   task<> await_policies(const std::vector<Record>& records, Until until);
   task<bool> identify(Preopening& preopening, const Record& record, const Credential& as, Until until);
-  task<bool> has_other_name(Preopening& preopening, const Record& record);
+  task<bool> has_other_name(Preopening& preopening, const Record& record, bool exclusive_lock);
   /// Adds the image to those that are opened, or to those that are not.
   task<> plan_one(Preopening& preopening, const Record& record, Until identifying);
   task<result<Preopening>> plan(Until until);
   task<> connect_ahead(image::Access access, std::size_t images, Until until);
   task<> preopen_images(Preopening& preopening);
-  task<result<>> open_once(Preopening& preopening, const Record& record, image::Access access);
+  task<result<bool>> open_once(Preopening& preopening, const Record& record, image::Access access);
   task<result<>> may_write(Preopening& preopening, const image::Key& key, image::Access access);
-  task<result<>> open_with_secret(Preopening& preopening, const Record& record, Credential refused, Error error);
+  task<result<bool>> open_with_secret(Preopening& preopening, const Record& record, Credential refused, Error error);
   task<std::string> image_refused_again(const std::string& volume_id, Until until) const;
   task<> fence_one(image::Access access, Until until);
   executor control_;

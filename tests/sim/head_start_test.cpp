@@ -48,10 +48,12 @@ void rename_record(Scene& scene, bool node) {
 
 }  // namespace
 
-TEST_CASE("a next agent of another driver or node opens no volume ahead that only its VolumeAttachment proves") {
+TEST_CASE("a next agent of another driver or node leaves to its predecessor what only a VolumeAttachment proves") {
   Scene scene;
-  scene.image().exclusive = false;
+  const bool locked_when_staged = GENERATE(false, true);
+  scene.image().exclusive = locked_when_staged;
   REQUIRE(scene.want(staged()) == errc::ok);
+  scene.image().exclusive = false;
   rename_record(scene, GENERATE(true, false));
   scene.world.attachment.maybe_away = true;
   CHECK(unopened(scene) == std::vector<std::string>{kId});
