@@ -213,6 +213,21 @@ std::optional<bool> is_module_used(const std::string& root, const std::string& n
   return count ? std::optional(*count != 0) : std::nullopt;
 }
 
+/// By the kernel's own line about it (docs/sources.md#client-traces), because its path may be any, or gone. A look at
+/// the open file itself may wait for its server. Nothing: without CAP_SYS_PTRACE, links are listed and not read.
+std::optional<bool> is_tunnel(const fs::path& process, const fs::path& fd) {
+  std::error_code failed;
+  const auto file = fs::read_symlink(fd, failed);
+  if (failed) return has_ended(failed) ? std::optional(false) : std::nullopt;
+  if (!file.is_absolute()) return false;
+  if (file == "/dev/net/tun") return true;
+  const auto info = read_file(process / "fdinfo" / fd.filename(), kMostSockets);
+  if (info) return info->find("\niff:\t") != info->npos;
+  if (info.error().code == errc::not_found) return false;
+  const bool there = !fs::read_symlink(fd, failed).empty();
+  return there || !has_ended(failed) ? std::nullopt : std::optional(false);
+}
+
 /// Whoever holds the kernel's end of a network device can be a machine that needs no KVM: QEMU's emulation, User Mode
 /// Linux.
 void add_tunnels(CephClients& found, const std::vector<Process>& processes, const std::string& root) {
@@ -228,11 +243,9 @@ void add_tunnels(CephClients& found, const std::vector<Process>& processes, cons
     const std::string name = "process " + process.pid();
     bool hidden = false;
     for (fs::directory_iterator fd(process.path / "fd", failed), end; !failed && fd != end; fd.increment(failed)) {
-      std::error_code of_link;
-      if (fs::read_symlink(fd->path(), of_link) == "/dev/net/tun")
-        found.unseen.push_back(what + name + " has /dev/net/tun open: end it");
-      // Without CAP_SYS_PTRACE the folder is listed, and its links are not read.
-      hidden |= of_link && !has_ended(of_link);
+      const auto tunnel = is_tunnel(process.path, fd->path());
+      if (tunnel.value_or(false)) found.unseen.push_back(what + name + " has /dev/net/tun open: end it");
+      hidden |= !tunnel;
     }
     if (hidden || (failed && !has_ended(failed)))
       if (unread++ == 0) first_unread = name;

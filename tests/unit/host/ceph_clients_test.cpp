@@ -163,6 +163,21 @@ TEST_CASE("a process that holds a network device of its own may be a machine wit
   CHECK(node.look().unseen.size() == 1);
 }
 
+TEST_CASE("an open network device is known whatever its path is, and other open files are none") {
+  const Node node;
+  node.process(50, {"qemu-system-x86"});
+  node.put("sys/module/tun/refcnt", "1\n");
+  fs::create_directories(node.root.path() + "/proc/50/fd");
+  fs::create_symlink("/var/log/qemu", node.root.path() + "/proc/50/fd/6");
+  node.put("proc/50/fdinfo/6", "pos:\t0\nflags:\t0100001\nmnt_id:\t28\nino:\t7\n");
+  fs::create_symlink("socket:[99]", node.root.path() + "/proc/50/fd/8");
+  CHECK(node.look().unseen.empty());
+  fs::create_symlink("/chroot/dev/tun (deleted)", node.root.path() + "/proc/50/fd/7");
+  node.put("proc/50/fdinfo/7", "pos:\t0\nflags:\t0100002\nmnt_id:\t28\nino:\t8\niff:\ttap0\n");
+  REQUIRE(node.look().unseen.size() == 1);
+  CHECK_THAT(node.look().unseen.front(), ContainsSubstring("process 50 has /dev/net/tun open"));
+}
+
 TEST_CASE("a port that listens on another address hides no data that is to be sent") {
   const Node node;
   node.sockets(1,
