@@ -202,6 +202,10 @@ class Beside(unittest.TestCase):
         self.assertEqual(namespace["metadata"]["name"], "ceph-csi")
         self.assertEqual(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "privileged")
 
+    def test_the_namespace_survives_an_uninstall_and_a_prune(self):
+        kept = {"helm.sh/resource-policy": "keep", "argocd.argoproj.io/sync-options": "Delete=false,Prune=false", "kustomize.toolkit.fluxcd.io/prune": "disabled"}
+        self.assertEqual(only("Namespace", told_by("its namespace"))["metadata"]["annotations"], kept)
+
     def test_the_flags_of_every_rendering_are_flags_of_the_program(self):
         said = subprocess.run([helm.PROGRAM, "run", "--help"], capture_output=True, text=True, check=True).stdout
         known = set(re.findall(r"^  (--[\w-]+)", said, re.M))
