@@ -35,6 +35,10 @@ std::string who_and_remedy(const Option& option, const std::string& pool, const 
 }
 
 constexpr const char* kEarly = "which acknowledges writes before they are stored";
+// Nothing tells later that it had a cache (plan::has_cache_after_all).
+constexpr const char* kRunsOn =
+    ". An rbd-nbd that has the image open keeps its cache all the same: end it with SIGTERM, or unstage the volume, "
+    "before it may be killed";
 
 std::optional<Error> refusal(const std::vector<Option>& options, bool (*bad)(const Option&), const char* harm,
                              std::string_view pool, std::string_view image) {
@@ -49,7 +53,10 @@ std::optional<Error> refusal(const std::vector<Option>& options, bool (*bad)(con
 
 std::optional<Error> unsafe(const std::vector<Option>& options, bool exclusive_lock, std::string_view pool,
                             std::string_view image) {
-  if (auto found = refusal(options, caches, kEarly, pool, image)) return found;
+  if (auto found = refusal(options, caches, kEarly, pool, image)) {
+    found->text += kRunsOn;
+    return found;
+  }
   if (!exclusive_lock) return std::nullopt;
   auto found = refusal(options, spares_owners, "so that a client whose lock is broken can write on", pool, image);
   // An adopted volume with unsafe_config counts as one whose rbd-nbd had a cache. This option loses no write.

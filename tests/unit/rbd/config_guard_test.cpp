@@ -38,6 +38,14 @@ TEST_CASE("a cache that acknowledges first is refused, whoever asks for it") {
   CHECK_THAT(refused->text, ContainsSubstring(name + "=" + value));
 }
 
+TEST_CASE("whoever is told to switch a cache off hears that a running rbd-nbd keeps it until it ends") {
+  auto options = defaults();
+  options.push_back({GENERATE(Source::pool, Source::image), "rbd_cache", "true"});
+  CHECK_THAT(rbd::unsafe(options, true, "pool", "image")->text, ContainsSubstring("end it with SIGTERM"));
+  options.back() = {Source::image, "rbd_blocklist_on_break_lock", "false"};
+  CHECK_THAT(rbd::unsafe(options, true, "pool", "image")->text, !ContainsSubstring("SIGTERM"));
+}
+
 TEST_CASE("an image whose metadata let a client write on after its lock was broken is refused") {
   const Source source = GENERATE(Source::pool, Source::image);
   auto options = defaults();
