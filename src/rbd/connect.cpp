@@ -92,24 +92,6 @@ result<> configure(rados_t cluster, const image::Access& access, Timeouts timeou
   return {};
 }
 
-Error refused(const image::Access& access, int r) {
-  const std::string where = cluster_text(access);
-  switch (-r) {
-    case ETIMEDOUT:
-      return {errc::unavailable, where + " does not answer: check the monitors' addresses and the network to them"};
-    case EACCES:
-    case EPERM:
-      return {errc::unauthenticated,
-              where + " refuses user " + access.user + ": check userID and userKey in the secret"};
-    case ENOENT:
-    case EINVAL:
-      return {errc::unavailable, "connecting to " + where + " as " + access.user + ": " + reason(r) +
-                                     ": check that the monitors' names resolve"};
-    default:
-      return {code_of(r) == errc::io ? errc::unavailable : code_of(r), "connecting to " + where + ": " + reason(r)};
-  }
-}
-
 result<> ask_identity(Connected& into) {
   std::array<char, 64> fsid{};
   if (const int r = rados_cluster_fsid(into.cluster, fsid.data(), fsid.size()); r < 0)
@@ -127,6 +109,26 @@ result<> ask_identity(Connected& into) {
 }
 
 }  // namespace
+
+Error connect_error(const image::Access& access, int r) {
+  const std::string where = cluster_text(access);
+  switch (-r) {
+    case ETIMEDOUT:
+      return {errc::unavailable, where + " does not answer: check the monitors' addresses and the network to them"};
+    case EACCES:
+    case EPERM:
+      return {errc::unauthenticated,
+              where + " refuses user " + access.user +
+                  ": Ceph does not say whether the user is gone or its key is wrong. `ceph auth get client." +
+                  access.user + "` tells: compare it with userID and userKey in the secret"};
+    case ENOENT:
+    case EINVAL:
+      return {errc::unavailable, "connecting to " + where + " as " + access.user + ": " + reason(r) +
+                                     ": check that the monitors' names resolve"};
+    default:
+      return {code_of(r) == errc::io ? errc::unavailable : code_of(r), "connecting to " + where + ": " + reason(r)};
+  }
+}
 
 bool is_key(std::string_view text) {
   constexpr std::size_t header = 12;
@@ -148,7 +150,7 @@ result<Connected> connect(const image::Access& access, Timeouts timeouts) {
     return failure("preparing a Ceph client", r);
   auto done = configure(made.cluster, access, timeouts);
   if (done)
-    if (const int r = rados_connect(made.cluster); r < 0) done = refused(access, r);
+    if (const int r = rados_connect(made.cluster); r < 0) done = connect_error(access, r);
   if (done)
     if (auto asked = ask_identity(made); !asked) done = with_context(cluster_text(access), asked.error());
   if (done) {

@@ -41,6 +41,9 @@ struct Timeouts {
 /// user is wrong.
 result<Connected> connect(const image::Access& access, Timeouts timeouts);
 
+/// `r`: as rados_connect() fails.
+Error connect_error(const image::Access& access, int r);
+
 /// Whether the blocklist refuses every client with one of these addresses. Nothing if the monitors do not say.
 std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
                                 const std::vector<std::string>& addresses);

@@ -24,6 +24,12 @@ TEST_CASE("errno values of the Ceph libraries map to our error codes") {
   CHECK(rbd::code_of(-error) == code);
 }
 
+TEST_CASE("a refused user hears how to tell one that is gone from a wrong key, which the cluster does not say") {
+  const auto error = rbd::connect_error({"lab", {"10.0.0.9"}, "node", Secret("key"), {}}, GENERATE(-EACCES, -EPERM));
+  CHECK(error.code == errc::unauthenticated);
+  CHECK_THAT(error.text, ContainsSubstring("`ceph auth get client.node`"));
+}
+
 TEST_CASE("a failure says what was done, why it failed and the way out") {
   const auto error = rbd::failure("opening image a/b", -EACCES, "give the user caps");
   CHECK(error.text == "opening image a/b: Permission denied: give the user caps");
