@@ -57,7 +57,8 @@ task<result<lifecycle::Event>> Takeover::carry_out(lifecycle::Action action) {
     case Do::finish:
       leave();
       static_cast<void>(co_await serving_.close({clock_.now() + action.within}));
-      co_await parts_.clusters.look_at_before(true);
+      // What cannot be read now is read again, and served volumes go on meanwhile.
+      static_cast<void>(co_await parts_.clusters.look_at_before(true));
       break;
     default:
       done = Error{errc::internal, "no action of a takeover"};
@@ -103,7 +104,8 @@ task<result<>> Takeover::take_lock_and_records() {
   // The note is for people only.
   if (const auto noted = co_await parts_.files.run(std::move(note), {}, "noting who has the lock"); !noted)
     log::warning("handover.lock_not_noted", {{"error", noted.error().text}});
-  co_await parts_.clusters.look_at_before(false);
+  if (auto known = co_await parts_.clusters.look_at_before(false); !known)
+    co_return with_context("cannot read which Ceph clients the agent that serves has", known.error());
   // While the predecessor serves still: opening an image would otherwise write it within that device's stall.
   co_await parts_.clusters.record_prepared({clock_.now() + kRecordsWithin});
   if (auto stopped = failpoint::hit("takeover.records"); !stopped) co_return stopped;

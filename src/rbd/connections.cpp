@@ -4,6 +4,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
 #include "header.hpp"
 #include "lock_watch.hpp"
@@ -40,21 +41,14 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
       shuts_(control, clock),
       looks_again_(std::make_shared<Event>(control, clock)) {
   auto loaded = load_incarnations(config_.incarnations_dir, wall_seconds(), config_.boot_id);
-  if (!loaded) {
-    unreadable_ =
-        with_context("cannot read which Ceph clients earlier agents had, so no image can be served", loaded.error());
-    log::error("incarnations.unreadable", {{"error", unreadable_->text}});
-    return;
-  }
-  for (const auto& file : loaded->set_aside)
-    log::error("incarnation.corrupt", {{"set_aside_as", file},
-                                       {"hint",
-                                        "that client stays unfenced, and a lock that it left counts as another "
-                                        "client's: blocklist its address by hand if you know it"}});
-  if (!config_.beside) merge_fenced(config_.incarnations_dir, loaded->all);
-  incarnations_.take_over(loaded->all, !config_.beside);
   if (!config_.beside) short_entries_ = load_short_entries(config_.incarnations_dir);
   renew_noted();
+  if (!loaded) {
+    read_again_because_of(loaded.error());
+    return;
+  }
+  if (!config_.beside) merge_fenced(config_.incarnations_dir, loaded->all);
+  take_in(std::move(*loaded));
 }
 
 Connections::~Connections() {
@@ -440,20 +434,54 @@ task<result<>> Connections::prepare(image::Access access, std::size_t images, Un
   co_return result<>();
 }
 
-task<> Connections::look_at_before(bool ended) {
+void Connections::take_in(LoadedIncarnations loaded) {
+  for (const auto& file : loaded.set_aside)
+    log::error("incarnation.corrupt", {{"set_aside_as", file},
+                                       {"hint",
+                                        "that client stays unfenced, and a lock that it left counts as another "
+                                        "client's: blocklist its address by hand if you know it"}});
+  incarnations_.take_over(loaded.all, !config_.beside);
+  if (unreadable_) log::info("incarnations.read");
+  unreadable_.reset();
+}
+
+task<result<>> Connections::read_incarnations() {
   auto read = [dir = config_.incarnations_dir, now = wall_seconds(), boot = config_.boot_id] {
     return load_incarnations(dir, now, boot);
   };
-  const auto loaded = co_await files_.run(std::move(read), {}, "reading the incarnations");
-  if (!loaded) {
-    unreadable_ =
-        with_context("cannot read which Ceph clients the predecessor had, so no image can be served", loaded.error());
-    log::error("incarnations.unreadable", {{"error", unreadable_->text}});
-    co_return;
+  // A client of this agent that ends meanwhile is not known any more, and its file may have been read.
+  std::set<std::string> own;
+  for (const auto& one : incarnations_.all())
+    if (one.state != Incarnation::State::yields) own.insert(one.uuid);
+  auto loaded = co_await files_.run(std::move(read), {}, "reading the incarnations");
+  if (!loaded) co_return loaded.error();
+  std::erase_if(loaded->all, [&](const Incarnation& one) { return own.contains(one.uuid); });
+  take_in(std::move(*loaded));
+  co_return result<>();
+}
+
+/// The cause may pass: no descriptor or memory is free, or the disk does not answer.
+void Connections::read_again_because_of(const Error& failed) {
+  const bool reads_already = unreadable_.has_value();
+  unreadable_ = with_context("cannot read which Ceph clients earlier agents had, so no image can be opened", failed);
+  log::error("incarnations.unreadable", {{"error", unreadable_->text}, {"effect", "they are read again and again"}});
+  if (!reads_already) gate_.spawn(read_again());
+}
+
+task<> Connections::read_again() {
+  for (std::uint32_t attempt = 0; unreadable_ && !leaving_; ++attempt) {
+    const auto pause = Backoff{}.after(attempt, uniform());
+    static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + pause, &renewals_));
+    if (unreadable_ && !leaving_) static_cast<void>(co_await read_incarnations());
   }
-  incarnations_.take_over(loaded->all, ended);
-  if (!ended) co_return;
-  config_.beside = false;
+}
+
+task<result<>> Connections::look_at_before(bool ended) {
+  if (ended) config_.beside = false;
+  auto known = co_await read_incarnations();
+  // One that is still beside another had better leave the images to that one.
+  if (!known && ended) read_again_because_of(known.error());
+  if (!ended) co_return known;
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
   auto read_short = [dir = config_.incarnations_dir]() -> result<std::vector<ShortEntry>> {
@@ -464,6 +492,7 @@ task<> Connections::look_at_before(bool ended) {
     if (std::ranges::none_of(short_entries_, [&](const auto& known) { return known.uuid == entry.uuid; }))
       short_entries_.push_back(entry);
   renew_noted();
+  co_return known;
 }
 
 task<result<>> Connections::shutdown(Until until, Until users) {

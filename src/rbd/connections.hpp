@@ -155,7 +155,7 @@ class Connections {
   result<> all_fenced(const std::string& fsid);
   /// image::Clusters::prepare and look_at_before.
   task<result<>> prepare(image::Access access, std::size_t images, Until until);
-  task<> look_at_before(bool ended);
+  task<result<>> look_at_before(bool ended);
   task<result<>> shutdown(Until until, Until users);
   /// image::Clusters::cannot_fence.
   std::optional<std::string> cannot_fence(const image::Access& access) const;
@@ -221,6 +221,10 @@ class Connections {
   void look_at_idle();
   task<> shut(std::shared_ptr<Connection> connection);
   std::int64_t wall_seconds() const;
+  task<result<>> read_incarnations();
+  void take_in(LoadedIncarnations loaded);
+  void read_again_because_of(const Error& failed);
+  task<> read_again();
 
   executor control_;
   Clock& clock_;
@@ -230,7 +234,7 @@ class Connections {
   Gate gate_;   ///< everything under way, but for the next
   Gate shuts_;  ///< connections that end; each makes its call through gate_, once a thread is free
   Incarnations incarnations_;
-  std::optional<Error> unreadable_;  ///< of the incarnation files: we do not know whom to fence
+  std::optional<Error> unreadable_;  ///< of the incarnation files, until they are read: we do not know whom to fence
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::shared_ptr<Group>> groups_;
   std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, as of the last connection
@@ -239,7 +243,7 @@ class Connections {
   std::vector<ShortEntry> short_entries_;
   std::set<std::string> renewing_;                        ///< clusters, by fsid
   std::map<std::string, MonitorsClock> monitors_clocks_;  ///< by fsid; this node's own may be set
-  CancelScope renewals_;                                  ///< ends when this leaves
+  CancelScope renewals_;                                  ///< and waits to read again: ends when this leaves
   std::shared_ptr<Event> looks_again_;                    ///< renewals wait for it beside their time
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;

@@ -20,10 +20,10 @@ namespace {
 
 void look_at_before(Agent& next) {
   const auto look = [](Agent& of) -> task<bool> {
-    co_await of.clusters->look_at_before(false);
-    co_return true;
+    const auto known = co_await of.clusters->look_at_before(false);
+    co_return known.has_value();
   };
-  next.run(look(next));
+  if (!next.run(look(next))) throw std::runtime_error("the incarnations cannot be read");
 }
 
 /// A provisioner: its call waits as long as the lock's owner does not answer.

@@ -213,13 +213,15 @@ TEST_CASE("an agent serves on after a next one that died with the lock, and hand
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
-  for (const bool refuses : {true, false}) {
+  for (bool* unreadable :
+       {&first.disk.unreadable_record, &first.disk.unreadable_incarnation, static_cast<bool*>(nullptr)}) {
+    const bool refuses = unreadable != nullptr;
     Handover there(first, second);
     there.begin();
     loop.poll();
     for (const auto end = loop.clock.now() + 1min; !there.refused && loop.clock.now() < end;) {
       if (there.lock_said && second.agent.running()) {
-        if (refuses) first.disk.unreadable_record = true;
+        if (refuses) *unreadable = true;
         if (!refuses || there.next_ended) {
           there.end(!refuses);
           second.agent.kill(true);
@@ -227,7 +229,7 @@ TEST_CASE("an agent serves on after a next one that died with the lock, and hand
       }
       loop.step(end);
     }
-    first.disk.unreadable_record = false;
+    if (refuses) *unreadable = false;
     CHECK(there.refused);
     if (second.agent.running()) second.agent.kill(true);
     node.write_all();
@@ -239,6 +241,32 @@ TEST_CASE("an agent serves on after a next one that died with the lock, and hand
   node.go_on(there);
   CHECK(there.next_serves);
   CHECK(first.kernel.deaths == 0);
+  for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
+}
+
+TEST_CASE("an agent that cannot read an incarnation once its predecessor has ended serves on, and opens images later") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  first.cluster.images["other"].id = "id-2";
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  Handover there(first, second);
+  there.begin();
+  loop.poll();
+  for (const auto end = loop.clock.now() + 5min; !there.next_serves && loop.clock.now() < end;) {
+    loop.step(end);
+    first.disk.unreadable_incarnation = there.before_ended;
+    if (there.before_ended && first.agent.running()) first.agent.kill(true);
+  }
+  REQUIRE(there.next_serves);
+  node.write_all();
+  loop.advance(1s);
+  CHECK(first.kernel.devices.front().requests.empty());
+  const auto other = test::staged_wish("other");
+  CHECK_FALSE(second.agent.want("other", Wish(other)));
+  first.disk.unreadable_incarnation = false;
+  CHECK(second.agent.want("other", Wish(other)));
+  CHECK(first.kernel.deaths == 0);
+  CHECK(first.cluster.blocklisted.empty());
   for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
 }
 

@@ -130,7 +130,7 @@ volume::Shell& Agent::shell() { return *life_->shell; }
 void Agent::begin() {
   ++lives_;
   began_ = world_.loop().clock.now();
-  fenced_once = leaving = ends_well_ = false;
+  fenced_once = leaving = ends_well_ = reads_again_ = false;
   leaves_by = {};
   client_.clear();
   connection();
@@ -203,15 +203,24 @@ task<result<>> Agent::acquire_state(bool prepared) {
   co_return co_await life_->shell->start();
 }
 
-void Agent::look_at_before(bool ended) {
+result<> Agent::knows_before() {
+  if (reads_again_) static_cast<void>(look_at_before(true));
+  if (reads_again_) return Error{errc::unavailable, "an incarnation cannot be read"};
+  return {};
+}
+
+result<> Agent::look_at_before(bool ended) {
+  reads_again_ = ended && world_.disk.unreadable_incarnation;
+  if (world_.disk.unreadable_incarnation) return Error{errc::unavailable, "an incarnation cannot be read"};
   const auto before = std::exchange(yields_, {});
   beside_ = !ended;
   for (const auto& address : before)
     if (ended && clients.at(address) == Client::fenced) handed_over_.insert(address);
-  if (ended) return;
+  if (ended) return {};
   for (const auto& [address, state] : clients)
     if (state != Client::fenced && !own_clients_.contains(address) && node.recorded.contains(address))
       yields_.insert(address);
+  return {};
 }
 
 void Agent::serve() {

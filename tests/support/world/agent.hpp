@@ -31,7 +31,7 @@ class Agent {
   /// It has the lock, and reads the records. `prepared`: it has made its connections before.
   task<result<>> acquire_state(bool prepared);
   /// As image::Clusters::look_at_before.
-  void look_at_before(bool ended);
+  result<> look_at_before(bool ended);
   /// Of the predecessor, which lives.
   bool yields(const std::string& client) const { return yields_.contains(client); }
   /// Of the predecessor, which gave its images to this very process, and lives or has ended well.
@@ -100,6 +100,8 @@ class Agent {
   result<> admits(const std::string& client, const image::Access& access) const;
   /// The same of calls that only monitors answer: they hear whom the cluster has fenced too.
   result<> admits_to_monitors(const image::Access& access) const;
+  /// unavailable until the clients of the agent before it are known, which are read again if they were not.
+  result<> knows_before();
   /// As rbd::Connections::record. A disk that takes nothing fails it.
   result<> record(const std::string& client);
   void note_cut(const std::string& address);
@@ -118,6 +120,7 @@ class Agent {
   void make_healer();
   World& world_;
   bool beside_ = false, ends_well_ = false;
+  bool reads_again_ = false;  ///< the clients of the agent before it
   keeper::Policy policy_;
   time_point began_{};
   int lives_ = 0;

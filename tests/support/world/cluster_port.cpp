@@ -63,6 +63,7 @@ class Clusters final : public image::Clusters {
   task<result<>> fence_dead(image::Access access, Until until) override {
     const std::string by = world_.agent.connection();
     if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
+    if (auto known = world_.agent.knows_before(); !known) co_return known;
     co_return co_await world_.calls.ask_cluster("fence", by, until, [&world = world_]() -> result<> {
       for (auto& [address, state] : world.agent.clients) {
         if (state != Client::dead || world.agent.yields(address)) continue;
@@ -114,6 +115,7 @@ class Clusters final : public image::Clusters {
     const std::string by = world_.agent.connection();
     if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
     if (auto may = has_rights(access, !options.read_only); !may) co_return may.error();
+    if (auto known = world_.agent.knows_before(); !known) co_return known.error();
     note_options(access);
     if (!options.read_only)
       if (auto recorded = world_.agent.record(by); !recorded) co_return recorded.error();
@@ -169,10 +171,7 @@ class Clusters final : public image::Clusters {
     return place == world_.cluster.cannot_fence.end() ? std::nullopt : std::optional(place->second);
   }
 
-  task<> look_at_before(bool ended) override {
-    world_.agent.look_at_before(ended);
-    co_return;
-  }
+  task<result<>> look_at_before(bool ended) override { co_return world_.agent.look_at_before(ended); }
 
   task<result<image::ImageUsers>> users(image::Access, std::int64_t, std::string, Until) override {
     co_return image::ImageUsers();

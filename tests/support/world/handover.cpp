@@ -219,7 +219,7 @@ task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
       say(to_before_, {Word::What::ready});
       break;
     case Do::take_lock:
-      next.agent.look_at_before(false);
+      if (const auto known = next.agent.look_at_before(false); !known) co_return lifecycle::Done{known.error().code};
       [[fallthrough]];
     case Do::load_records: {
       const auto read = co_await next.agent.acquire_state(action.what == Do::take_lock);
@@ -239,7 +239,7 @@ task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
     case Do::finish:
       for (const auto until = next.loop().clock.now() + action.within; serving_ > 0 && next.loop().clock.now() < until;)
         co_await pause(next);
-      next.agent.look_at_before(true);
+      static_cast<void>(next.agent.look_at_before(true));
       break;
     default:
       break;

@@ -3,8 +3,10 @@
 #include "connections.hpp"
 
 #include <boost/asio/detached.hpp>
+#include <filesystem>
 #include <future>
 
+#include "corbd/core/file.hpp"
 #include "open_image.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
@@ -266,13 +268,8 @@ TEST_CASE("the monitors are still asked after their cluster has fenced this node
 }
 
 namespace {
-void before_ends(Scene& scene) {
-  Started<bool>(scene.loop.io,
-                [](Connections& of) -> task<bool> {
-                  co_await of.look_at_before(true);
-                  co_return true;
-                }(*scene.connections))
-      .get();
+result<> look_at_before(Scene& scene, bool ended) {
+  return Started<result<>>(scene.loop.io, scene.connections->look_at_before(ended)).get();
 }
 void records_prepared(Scene& scene) {
   Started<bool>(scene.loop.io,
@@ -307,8 +304,45 @@ TEST_CASE(
   CHECK(files() == 0);
   records_prepared(scene);
   CHECK(files() == 3);
-  before_ends(scene);
+  REQUIRE(look_at_before(scene, true));
   CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
+}
+
+TEST_CASE("a next agent that cannot read an incarnation beside the one that serves says so, and reads it later") {
+  Scene scene;
+  scene.connections = std::make_unique<Connections>(
+      scene.loop.control(), scene.loop.clock, scene.files,
+      rbd::Config{.incarnations_dir = scene.folder.path(), .beside = true},
+      [&scene](const image::Access& to, rbd::Timeouts timeouts) { return scene.dial(to, timeouts); });
+  const std::string file = rbd::incarnation_file(scene.folder.path(), "newer");
+  REQUIRE(write_durably(file, R"({"version":99,"uuid":"newer"})", 0600));
+  CHECK(look_at_before(scene, false).error().code == errc::state_newer);
+  std::filesystem::remove(file);
+  CHECK(look_at_before(scene, false));
+  CHECK(scene.connections->all_fenced("fsid of lab"));
+}
+
+TEST_CASE("no image is opened while an incarnation cannot be read, and images are once it can be") {
+  Scene scene;
+  const std::string file = rbd::incarnation_file(scene.folder.path(), "newer");
+  REQUIRE(write_durably(file, R"({"version":99,"uuid":"newer"})", 0600));
+  const bool at_start = GENERATE(true, false);
+  if (at_start)
+    scene.connections = std::make_unique<Connections>(
+        scene.loop.control(), scene.loop.clock, scene.files, rbd::Config{scene.folder.path()},
+        [&scene](const image::Access& to, rbd::Timeouts timeouts) { return scene.dial(to, timeouts); });
+  else
+    CHECK_FALSE(look_at_before(scene, true));
+  for (int i = 0; i < 3; ++i) scene.loop.clock.advance(1min);
+  CHECK(scene.connections->all_fenced("fsid of lab").error().code == errc::state_newer);
+  rbd::Incarnation left{rbd::Incarnation::State::dead, "left", "fsid of lab", "lab", {"10.0.0.1:0/9"}, 0};
+  REQUIRE(rbd::save_incarnation(scene.folder.path(), left));
+  std::filesystem::remove(file);
+  CHECK(eventually(scene.loop.io, [&] {
+    scene.loop.clock.advance(1min);
+    return scene.connections->incarnations().unfenced("fsid of lab").size() == 1;
+  }));
+  CHECK(scene.connections->all_fenced("fsid of lab").error().code == errc::unavailable);
 }
 
 TEST_CASE("of the clients of users that have no volume any more, one stays for the cluster after ten minutes") {
@@ -420,7 +454,7 @@ TEST_CASE(
   const auto looks_after = [&] { return !scene.connections->quiet(); };
   CHECK(looks_after() == !beside);
   if (!beside) return;
-  before_ends(scene);
+  REQUIRE(look_at_before(scene, true));
   CHECK(looks_after());
 }
 
