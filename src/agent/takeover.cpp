@@ -106,10 +106,12 @@ task<result<>> Takeover::take_lock_and_records() {
     log::warning("handover.lock_not_noted", {{"error", noted.error().text}});
   if (auto known = co_await parts_.clusters.look_at_before(false); !known)
     co_return with_context("cannot read which Ceph clients the agent that serves has", known.error());
-  // While the predecessor serves still: opening an image would otherwise write it within that device's stall.
-  co_await parts_.clusters.record_prepared({clock_.now() + kRecordsWithin});
   if (auto stopped = failpoint::hit("takeover.records"); !stopped) co_return stopped;
-  co_return co_await parts_.shell.start();
+  if (auto loaded = co_await parts_.shell.start(); !loaded) co_return loaded;
+  // Not before: if this agent ends without the records, the other one serves on, and a client that never could write
+  // would be fenced. While that one serves: opening an image would otherwise write it within that device's stall.
+  co_await parts_.clusters.record_prepared({clock_.now() + kRecordsWithin});
+  co_return result<>();
 }
 
 /// The predecessor has ended, and gave nothing.

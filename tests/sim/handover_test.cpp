@@ -213,6 +213,7 @@ TEST_CASE("an agent serves on after a next one that died with the lock, and hand
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  const auto recorded = first.agent.node.recorded;
   for (bool* unreadable :
        {&first.disk.unreadable_record, &first.disk.unreadable_incarnation, static_cast<bool*>(nullptr)}) {
     const bool refuses = unreadable != nullptr;
@@ -232,6 +233,7 @@ TEST_CASE("an agent serves on after a next one that died with the lock, and hand
     if (refuses) *unreadable = false;
     CHECK(there.refused);
     if (second.agent.running()) second.agent.kill(true);
+    CHECK(first.agent.node.recorded == recorded);
     node.write_all();
     loop.advance(1s);
     CHECK(first.kernel.devices.front().requests.empty());

@@ -199,8 +199,9 @@ void Agent::begin_beside() {
 
 task<result<>> Agent::acquire_state(bool prepared) {
   node.has_lock = this;
+  if (auto read = co_await life_->shell->start(); !read) co_return read;
   if (prepared) co_await life_->clusters->record_prepared({});
-  co_return co_await life_->shell->start();
+  co_return result<>();
 }
 
 result<> Agent::knows_before() {
