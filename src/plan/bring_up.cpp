@@ -7,6 +7,7 @@
 #include <span>
 
 #include "adopt.hpp"
+#include "filesystem.hpp"
 #include "holders.hpp"
 #include "krbd.hpp"
 #include "note.hpp"
@@ -258,9 +259,10 @@ Answer needs_image(const Situation& view);
 /// image was open here to take it away.
 Answer is_taken_over_with_mark(const Situation& view) {
   const Record& record = *view.record;
-  const bool staged = std::ranges::any_of(record.stagings, [](const Staging& staging) { return staging.complete; });
-  if (view.seen.link != Link::none || !record.adopting || !staged || record.read_only || record.failed)
-    return std::nullopt;
+  const bool written = std::ranges::any_of(record.stagings, [&](const Staging& staging) {
+    return staging.complete && !writes_nothing(view, staging.capability);
+  });
+  if (view.seen.link != Link::none || !record.adopting || !written || record.failed) return std::nullopt;
   if (!view.seen.facts.format_marker) return look(Fact::format_marker);
   if (view.seen.facts.format_marker->empty()) return std::nullopt;
   return Step(step::RemoveFormatMarker{});

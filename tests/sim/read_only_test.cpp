@@ -58,6 +58,20 @@ TEST_CASE("the mount flag ro lets nothing be written: no format, no check, no gr
   }
 }
 
+TEST_CASE("a volume with the mount flag ro that is taken over from rbd-nbd keeps the mark of its format") {
+  Scene scene;
+  scene.filled();
+  const auto device = scene.world.ceph_csi.stages(test::kId, test::kPath);
+  auto wish = staged();
+  wish.capability.mount_flags = GENERATE("ro", "");
+  for (auto& mount : scene.world.kernel.mounts) mount.read_only = wish.capability.mount_flags == "ro";
+  REQUIRE(scene.want(wish) == errc::ok);
+  scene.image().metadata["corbd/format"] = "mkfs by another";
+  REQUIRE(scene.want(plan::Adopted{}) == errc::ok);
+  CHECK(scene.world.kernel.by_index(device)->alive);
+  CHECK(scene.image().metadata.contains("corbd/format") == (wish.capability.mount_flags == "ro"));
+}
+
 TEST_CASE("a later rw takes the mount flag ro back") {
   Scene scene;
   auto wish = staged();
