@@ -61,6 +61,10 @@ std::string line_of(const v1::Holder& holder) {
 std::string holders_text(const v1::GetHoldersResponse& found) {
   std::string text = "image " + for_terminal(found.image()) +
                      (found.exclusive_lock() ? ", with exclusive-lock" : ", without exclusive-lock") + "\n";
+  if (found.dirty_cache())
+    text +=
+        "it has the feature dirty-cache: a client's persistent cache has writes that are not in the cluster, and a "
+        "client that is cut off stores none of them\n";
   if (found.holders().empty()) text += "no other client has it open or locked\n";
   for (const auto& holder : found.holders()) text += line_of(holder) + "\n";
   return text;
@@ -102,6 +106,8 @@ struct Take final : Holders {
   explicit Take(CLI::App& command) : Holders(command) {
     add_confirm(command);
     command.add_flag("--force", force, "Also clients whose node is ready");
+    command.add_flag("--also-dirty", also_dirty,
+                     "Also if a client's persistent cache has writes that are not in the cluster");
   }
   int ask(Agent& agent) override {
     if (!yes_really) {
@@ -113,6 +119,7 @@ struct Take final : Holders {
     }
     v1::TakeRequest request;
     request.set_force(force);
+    request.set_also_dirty(also_dirty);
     v1::TakeResponse done;
     if (!fill(*request.mutable_at()) || !answered(agent, &Stub::Take, request, done)) return kRefused;
     std::string text;
@@ -120,7 +127,7 @@ struct Take final : Holders {
     return say(rpc::json_of(done), text + "image " + for_terminal(done.image()) + " can be staged here now\n");
   }
 
-  bool force = false;
+  bool force = false, also_dirty = false;
 };
 
 /// Blocks of addresses that are fenced, or not any more.

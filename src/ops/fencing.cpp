@@ -126,6 +126,7 @@ class Fencing final : public v1::Fencing::CallbackService {
     if (!found) co_return found.error();
     response.set_image(found->key.text());
     response.set_exclusive_lock(found->exclusive_lock);
+    response.set_dirty_cache(found->dirty_cache);
     for (const auto& holder : found->holders) describe(*response.add_holders(), holder);
     co_return result<>();
   }
@@ -134,6 +135,7 @@ class Fencing final : public v1::Fencing::CallbackService {
     auto at = image_at(request.at());
     if (!at) co_return at.error();
     at->also_ready = request.force();
+    at->also_dirty = request.also_dirty();
     log::warning("admin.take", {{"image", subject_of(request.at())}, {"by", by}});
     const auto done = co_await volumes_.holders(std::move(*at), true, until);
     if (!done) co_return done.error();

@@ -3,9 +3,23 @@
 #include <map>
 
 #include "corbd/core/log.hpp"
+#include "corbd/image/features.hpp"
 #include "holders.hpp"
 
 namespace corbd::volume {
+namespace {
+
+/// Whoever is cut off writes nothing back, and the image is served to nobody before that is done or given up.
+Error dirty_cache(const image::Key& key) {
+  auto refused = image::refuse({image::kDirtyCache, 0}, false, "image " + key.text());
+  refused->text +=
+      ". No client was cut off: a living one could not store those writes any more. If they are given up: "
+      "`corbd take --also-dirty`";
+  return *std::move(refused);
+}
+
+}  // namespace
+
 task<result<Holding>> OtherClients::holders(ImageAt at, bool take, Until until) {
   if (!at.volume_id.empty()) {
     const Volume* const known = volumes_.find(at.volume_id);
@@ -41,6 +55,7 @@ task<result<Holding>> OtherClients::look(const image::Access& to, const image::K
   auto who = co_await (*image)->ownership(until);
   if (who) forget_own_kernel(ports_, key, *who);
   Holding found{key, (*image)->exclusive_lock(), {}};
+  if (who) found.dirty_cache = (who->features.bits & image::kDirtyCache) != 0;
   if (who) found.holders = co_await find_holders(ports_, to, **image, *who, at.volume_id, until);
   static_cast<void>(co_await (*image)->close(until));
   if (!who) co_return who.error();
@@ -52,6 +67,7 @@ task<result<Holding>> OtherClients::look(const image::Access& to, const image::K
     if (holder.node.state == plan::HolderNode::State::ready && !holder.blocked && !at.also_ready)
       co_return Error{errc::failed_precondition,
                       text(holder) + " is on a node that is ready: end its pods there. No client was cut off"};
+  if (found.dirty_cache && !at.also_dirty) co_return dirty_cache(key);
   if (auto done = co_await evict(ports_, to, found.holders, until); !done) co_return done.error();
   for (auto& holder : found.holders) {
     holder.blocked = true;

@@ -37,6 +37,25 @@ TEST_CASE("nobody is fenced, and no lock is broken, for an image whose newest wr
   CHECK_FALSE(scene.world.cluster.blocklisted.contains(test::kOther));
 }
 
+TEST_CASE("a client whose cache has an image's newest writes is cut off by hand only if its writes are given up") {
+  Scene scene;
+  scene.filled();
+  REQUIRE(scene.world.cluster.visit(scene.image(), test::kOther, false));
+  scene.image().features |= kDirty;
+  volume::ImageAt at{.volume_id = "", .cluster_id = "lab"};
+  at.name = {scene.world.cluster.pools.at(scene.image().pool_id), "", test::kId};
+  at.user = "node";
+  at.key = test::staged().credential.key;
+  auto& shell = scene.world.agent.shell();
+  CHECK(scene.loop.run(shell.holders(at, false, {}))->dirty_cache);
+  const auto refused = scene.loop.run(shell.holders(at, true, {}));
+  CHECK(refused.error().code == errc::unsafe_config);
+  CHECK_FALSE(scene.world.cluster.blocklisted.contains(test::kOther));
+  at.also_dirty = true;
+  CHECK(scene.loop.run(shell.holders(at, true, {})));
+  CHECK(scene.world.cluster.blocklisted.contains(test::kOther));
+}
+
 TEST_CASE("a device waits as long as its image's newest writes lie in another client's cache") {
   test::Dead scene;
   scene.image().features |= kDirty;

@@ -26,6 +26,7 @@ struct ImageAt {
   std::string user = {};
   Secret key = {};
   bool also_ready = false;  ///< also a client whose node is ready may be cut off
+  bool also_dirty = false;  ///< also one whose persistent cache may have the image's newest writes
 };
 
 /// Who has an image, besides this node.
@@ -33,6 +34,7 @@ struct Holding {
   image::Key key;
   bool exclusive_lock = false;
   std::vector<plan::Holder> holders;
+  bool dirty_cache = false;  ///< one of them has writes in its persistent cache that are not in the cluster
 };
 
 /// Who has images open, in the pools that this node's volumes of a cluster use.

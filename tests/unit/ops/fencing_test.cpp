@@ -20,7 +20,7 @@ class Volumes final : public test::ScriptedVolumes {
     asked = at;
     if (at.volume_id == "unknown") co_return Error{errc::not_found, "volume unknown has no record on this node"};
     taken = taken || take;
-    volume::Holding found{{"fsid", 1, "", "id-1"}, true, {}};
+    volume::Holding found{{"fsid", 1, "", "id-1"}, true, {}, dirty};
     if (!nobody) found.holders.push_back(holder);
     co_return found;
   }
@@ -37,7 +37,7 @@ class Volumes final : public test::ScriptedVolumes {
       .cookie = "auto 1",
       .node = {.state = plan::HolderNode::State::not_ready, .name = "node-7", .since = "now", .attached = true}};
   volume::ImageAt asked;
-  bool taken = false, nobody = false;
+  bool taken = false, nobody = false, dirty = false;
 };
 
 class Scene {
@@ -133,6 +133,16 @@ TEST_CASE("corbd take shows whom it would cut off, and does it only when it is c
   CHECK(done.code == 0);
   CHECK(has(done.out, "cut off: client.7"));
   CHECK(scene.volumes.taken);
+}
+
+TEST_CASE("corbd holders and take tell of a dirty cache, and only a flag of its own gives its writes up") {
+  Scene scene;
+  scene.volumes.dirty = true;
+  for (const char* command : {"holders", "take"}) CHECK(has(scene.ask({command, "volume-1"}).out, "dirty-cache"));
+  CHECK(scene.ask({"take", "volume-1", "--force", "--yes-really"}).code == 0);
+  CHECK_FALSE(scene.volumes.asked.also_dirty);
+  CHECK(scene.ask({"take", "volume-1", "--also-dirty", "--yes-really"}).code == 0);
+  CHECK(scene.volumes.asked.also_dirty);
 }
 
 TEST_CASE("corbd fence add shows what it cuts off, and does it only when it is confirmed") {
