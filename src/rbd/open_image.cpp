@@ -99,18 +99,8 @@ void note_features(OpenImage& opened, std::uint64_t features) {
   opened.journaled.store((features & RBD_FEATURE_JOURNALING) != 0, std::memory_order_relaxed);
 }
 
-/// Why nobody may open it as it is now.
-std::optional<Error> why_refused(const OpenImage& opened, const Details& details, bool secondary) {
-  const bool writes = !opened.read_only || opened.refuse_as_writer;
-  if (writes && details.unsafe) return details.unsafe;
-  const std::string which = "image " + opened.text();
-  if (secondary)
-    return Error{errc::failed_precondition,
-                 which + " mirrors another cluster's image: the agent serves it once it is primary here (rbd mirror " +
-                     "image promote " + opened.text() + ")"};
-  auto features = details.features;
-  if (opened.despite_dirty_cache) features.bits &= ~image::kDirtyCache;
-  return image::refuse(features, writes, which);
+Purpose purpose_of(const OpenImage& opened) {
+  return {!opened.read_only || opened.refuse_as_writer, opened.despite_dirty_cache};
 }
 
 /// The work that is left after librbd has opened the image; pool thread.
@@ -129,7 +119,8 @@ result<> finish_open(OpenImage& opened) {
   note_features(opened, details->features.bits);
   const auto secondary = is_secondary(opened);
   if (!secondary) return secondary.error();
-  if (auto why = why_refused(opened, *details, *secondary)) return *std::move(why);
+  details->secondary = *secondary;
+  if (auto why = why_refused(*details, purpose_of(opened), opened.text())) return *std::move(why);
   if (details->decides_cache && opened.refuse_cache_metadata) return *details->decides_cache;
   std::uint64_t handle = 0;
   if (const int r = rbd_update_watch(opened.image, &handle, &UpdateSignal::raise, opened.signal.get()); r < 0)
@@ -238,6 +229,17 @@ result<Details> read_details(OpenImage& opened, bool with_lockers) {
   return details;
 }
 
+std::optional<Error> why_refused(const Details& details, Purpose purpose, const std::string& name) {
+  if (purpose.writes && details.unsafe) return details.unsafe;
+  if (details.secondary)
+    return Error{errc::failed_precondition,
+                 "image " + name + " mirrors another cluster's image: the agent serves it once it is primary here (" +
+                     "rbd mirror image promote " + name + ")"};
+  auto features = details.features;
+  if (purpose.despite_dirty_cache) features.bits &= ~image::kDirtyCache;
+  return image::refuse(features, purpose.writes, "image " + name);
+}
+
 result<Details> look(OpenImage& opened, bool with_lockers) {
   auto details = read_details(opened, with_lockers);
   if (!details) return details;
@@ -249,7 +251,8 @@ result<Details> look(OpenImage& opened, bool with_lockers) {
   }
   const auto secondary = is_secondary(opened);
   if (!secondary) return details;
-  const auto why = why_refused(opened, *details, *secondary);
+  details->secondary = *secondary;
+  const auto why = why_refused(*details, purpose_of(opened), opened.text());
   details->refused = why ? why->text : "";
   return details;
 }

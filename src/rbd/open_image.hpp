@@ -97,12 +97,19 @@ struct Details {
   std::uint64_t size = 0;
   image::Features features;
   std::string name;
+  bool secondary = false;  ///< another cluster's copy is the primary one, if that was asked
   std::optional<Error> unsafe, decides_cache;
   std::optional<Lockers> lockers;      ///< if asked for
   std::optional<std::string> refused;  ///< image::Image::refused_again(), if look() could ask
 };
 result<Details> read_details(OpenImage& opened, bool with_lockers = false);
-/// The same, and whether the next open would be refused.
+struct Purpose {
+  bool writes = false;
+  bool despite_dirty_cache = false;  ///< image::OpenOptions
+};
+/// Why nobody may open it for that, as it is now. `name`: with its pool.
+std::optional<Error> why_refused(const Details& details, Purpose purpose, const std::string& name);
+/// As read_details(), and whether the next open would be refused.
 result<Details> look(OpenImage& opened, bool with_lockers);
 /// Control thread.
 void note_look(OpenImage& opened, const Details& details);
