@@ -1,5 +1,7 @@
 #include "corbd/manager/manager.hpp"
 
+#include <algorithm>
+
 #include "corbd/core/gate.hpp"
 #include "corbd/core/log.hpp"
 #include "locks.hpp"
@@ -55,6 +57,7 @@ class Manager::Impl {
     if (!target_lock) co_return target_lock.error();
     const auto volume_lock = co_await lock_volume(wanted.volume, until);
     if (!volume_lock) co_return volume_lock.error();
+    if (auto checked = co_await check_folder(wanted, until); !checked) co_return checked.error();
     MountRun operation(base_, {Goal::What::mount, std::move(wanted)}, target, until);
     auto done = co_await operation.run();
     if (!done) {
@@ -128,6 +131,11 @@ class Manager::Impl {
     co_return target;
   }
 
+  task<result<std::string>> name_of(std::string target, Until until) {
+    if (auto named = co_await name_of_target(target, until); !named) co_return named.error();
+    co_return target;
+  }
+
  private:
   bool is_anothers(const Claim& claim, const Sight& sight) const {
     return sight.is_mount() && whose_by_claim(claim, sight, base_.config.boot_id) == Whose::another;
@@ -195,8 +203,30 @@ class Manager::Impl {
     if (wanted.target.empty() && wanted.user.empty())
       co_return Error{errc::invalid_argument, "neither a target nor a user was given"};
     if (wanted.target.empty()) wanted.target = default_target(base_.config.root, wanted);
-    if (auto resolved = co_await resolve(wanted.target, until); !resolved) co_return resolved.error();
+    if (auto named = co_await name_of_target(wanted.target, until); !named) co_return named.error();
     co_return co_await name_plugin(wanted.volume, until);
+  }
+
+  /// A folder has one claim of a volume. Since that mount, a parent may have become a link, which leads here now.
+  task<result<>> check_folder(const Mount& wanted, Until until) {
+    const auto known = co_await claims();
+    if (!known) co_return known.error();
+    if (std::ranges::find(*known, wanted.target, &Claim::target) != known->end()) co_return result<>();
+    for (const auto& claim : *known) {
+      const auto& volume = claim.volume;
+      if (volume.external_id != wanted.volume.external_id || volume.plugin != wanted.volume.plugin) continue;
+      std::string folder = claim.target;
+      const auto resolved = co_await resolve(folder, until);
+      if (!resolved && resolved.error().code == errc::not_found) continue;
+      if (!resolved) co_return with_context("the volume is also claimed at " + claim.target, resolved.error());
+      if (folder == wanted.target)
+        co_return Error{errc::already_exists, "the volume is claimed at " + claim.target + ", which leads to " +
+                                                  folder +
+                                                  " through a symbolic link made since: put the folder back in the "
+                                                  "place of the link, and mount and unmount at " +
+                                                  claim.target};
+    }
+    co_return result<>();
   }
 
   task<result<FileLock>> lock(std::string what, std::string shown, Until until) {
@@ -287,6 +317,9 @@ task<result<std::uint64_t>> Manager::expand(std::string target, Until until) {
 task<result<std::vector<Claim>>> Manager::claims() { return impl_->claims(); }
 task<result<std::string>> Manager::resolve(std::string target, Until until) {
   return impl_->resolved(std::move(target), until);
+}
+task<result<std::string>> Manager::name_of(std::string target, Until until) {
+  return impl_->name_of(std::move(target), until);
 }
 task<result<std::vector<Manager::Held>>> Manager::list(Until until) { return impl_->list(until); }
 task<result<bool>> Manager::has_mount(std::string target, Until until) {

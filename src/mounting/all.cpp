@@ -21,7 +21,7 @@ task<result<std::vector<Task>>> all_tasks(Mounter& mounter, const Options& ask, 
   for (auto& file : read_mount_files(ask.mounts_dir)) {
     if (file.spec) {
       // As claims have it. What cannot be resolved cannot be mounted, and its mount says why.
-      auto dir = co_await mounter.manager().resolve(file.spec->dir, until);
+      auto dir = co_await mounter.manager().name_of(file.spec->dir, until);
       if (dir) file.spec->dir = std::move(*dir);
       named.push_back(file.spec->dir);
     }
@@ -32,7 +32,9 @@ task<result<std::vector<Task>>> all_tasks(Mounter& mounter, const Options& ask, 
   for (const auto& claim : *claims) {
     if (std::ranges::find(named, claim.target) != named.end()) continue;
     const bool leaves = !claim.again && (claim.phase == manager::Claim::Phase::unmounting || !uses(claim));
-    tasks.push_back({claim.target, spec_of(claim), leaves});
+    auto spec = spec_of(claim);
+    spec.dir = claim.target;
+    tasks.push_back({claim.target, std::move(spec), leaves});
   }
   co_return tasks;
 }

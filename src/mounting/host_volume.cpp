@@ -129,7 +129,7 @@ result<std::string> folder_of(const std::function<std::string(const char* name)>
 task<result<bool>> is_mounted(Mounter& mounter, MountSpec spec, Until until) {
   auto mount = mount_of(spec);
   if (!mount) co_return mount.error();
-  auto target = co_await mounter.manager().resolve(mount->target, until);
+  auto target = co_await mounter.manager().name_of(mount->target, until);
   if (!target && target.error().code == errc::not_found) co_return false;
   if (!target) co_return target.error();
   mount->target = std::move(*target);
@@ -181,7 +181,7 @@ task<result<>> leave_elsewhere(Mounter& mounter, std::string dir, std::string re
   co_return result<>();
 }
 
-/// As the manager names it. A path that can be no target stays as it is.
+/// Without links. A path that can be no target stays as it is.
 task<result<std::string>> real_path(Mounter& mounter, std::string dir, Until until) {
   auto real = co_await mounter.manager().resolve(dir, until);
   const bool unknown = !real && (real.error().code == errc::unavailable || real.error().code == errc::timed_out);

@@ -33,7 +33,7 @@ std::string joined_options(const std::vector<std::string>& options) {
 task<result<std::string>> mount_one(Mounter& mounter, MountSpec spec, Until until, Keeps keeps) {
   auto mount = mount_of(spec);
   if (!mount) co_return mount.error();
-  auto target = co_await mounter.manager().resolve(mount->target, until);
+  auto target = co_await mounter.manager().name_of(mount->target, until);
   if (!target) co_return target.error();
   mount->target = std::move(*target);
   const auto claims = co_await mounter.manager().claims();

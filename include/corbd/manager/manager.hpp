@@ -50,8 +50,9 @@ class Manager {
   /// Returns the claim once the volume is mounted at its target. Succeeds at once if it is, and if its device lives.
   /// Errors, besides the plugin's: invalid_argument (a target that is a link), failed_precondition (a target that holds
   /// something, or another mount), already_exists (the target, or the name, is claimed by another volume or usage,
-  /// or the volume with another volume_context), unavailable (unknown what is mounted there). A failed or cancelled
-  /// mount takes back what it did, and the text has both errors if that fails too. A claim that was there before stays.
+  /// or the volume with another volume_context, or its folder by the volume under another name), unavailable (unknown
+  /// what is mounted there). A failed or cancelled mount takes back what it did, and the text has both errors if that
+  /// fails too. A claim that was there before stays.
   task<result<Claim>> mount(Mount wanted, Until until);
   /// Succeeds if nothing is claimed there any more. not_found: nothing was. in_use names the processes. A failed
   /// unmount leaves the claim, for a repeat.
@@ -66,7 +67,10 @@ class Manager {
   task<result<std::uint64_t>> expand(std::string target, Until until);
 
   task<result<std::vector<Claim>>> claims();
-  /// The name that a target has in its claim, whatever links lead to it. not_found without a parent.
+  /// The name that a target has in its claim. One that a claim spells so keeps it, though a parent may have become a
+  /// link since the mount. Any other is resolved.
+  task<result<std::string>> name_of(std::string target, Until until);
+  /// The path of a target without links, whatever a claim calls it. not_found without a parent.
   task<result<std::string>> resolve(std::string target, Until until);
   struct Held {
     Claim claim;

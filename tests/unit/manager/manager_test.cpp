@@ -210,6 +210,44 @@ TEST_CASE("a mount whose parent was moved and became a link is still the claim's
   CHECK(world.count("unpublish") == 0);
 }
 
+TEST_CASE("a mount whose parent became a link keeps its claim when it is asked for again, mounted or not") {
+  const bool rebooted = GENERATE(false, true);
+  World world;
+  REQUIRE(Process(world).mount(wanted()));
+  world.links["/srv"] = "/data/srv";
+  world.mounts["/data/srv/a"] = world.mounts.extract("/srv/a").mapped();
+  if (rebooted) world.reboot();
+  world.special["/srv/a"] = {At::unknown, "", "/srv/a goes through a symbolic link", 0, {}, {}};
+  world.calls.clear();
+  Process process(world);
+  const auto named = process.loop().run(process.manager().name_of("/srv/a", {}));
+  REQUIRE(named);
+  CHECK(*named == "/srv/a");
+  const auto again = process.mount(wanted());
+  REQUIRE_FALSE(again);
+  CHECK_THAT(again.error().text, ContainsSubstring("goes through a symbolic link"));
+  CHECK(world.claims.size() == 1);
+  CHECK(world.claims.contains("/srv/a"));
+  CHECK(world.count("publish") + world.count("unpublish") == 0);
+}
+
+TEST_CASE("a folder has one claim of a volume, also under the name that a link gave it since") {
+  World world;
+  Process process(world);
+  REQUIRE(process.mount(wanted()));
+  world.links["/srv"] = "/data/srv";
+  world.mounts["/data/srv/a"] = world.mounts.extract("/srv/a").mapped();
+  Mount moved = wanted();
+  moved.target = "/data/srv/a";
+  const auto second = process.mount(moved);
+  REQUIRE_FALSE(second);
+  CHECK(second.error().code == errc::already_exists);
+  CHECK_THAT(second.error().text, ContainsSubstring("is claimed at /srv/a, which leads to /data/srv/a"));
+  CHECK(world.claims.size() == 1);
+  moved.target = "/data/srv/b";
+  CHECK(process.mount(moved));
+}
+
 TEST_CASE("a plugin that cannot unpublish what is gone keeps no claim, and one that fails beside a mount keeps it") {
   World world;
   Process process(world);
