@@ -122,9 +122,10 @@ Decision rekey(const Situation& view) {
     return refuse(errc::unauthenticated, "the key that the KMS has of volume " + view.id +
                                              " opens neither key slot 0 nor 1: nothing was changed. See "
                                              "docs/runbook.md#a-key-that-opens-nothing");
-  // A slot that does not open has the old key of an earlier rotation, or its new one, which may be on its way.
+  // A KMS that refuses to write must do so before the header changes. And a slot that does not open has the old key of
+  // an earlier rotation, or its new one, which may be on its way.
+  if (!facts.key_stored) return Step(step::ConfirmKey{});
   const bool leftover = (first.used && !first.opens) || (second.used && !second.opens);
-  if (leftover && !facts.key_stored) return Step(step::ConfirmKey{});
   if (leftover) return remove_key(first.opens ? 1 : 0);
   if (!second.used) return Step(step::AddKey{});
   return first.used ? remove_key(0) : Step(step::NewKey{});

@@ -8,12 +8,20 @@ namespace {
 
 constexpr std::chrono::minutes kUntilItArrives{2};
 
+/// Of so many writes to the KMS, the last reaches it when nobody waits for the answer any more.
+void delay_write(World& world, int write) {
+  world.calls.before_call = [&calls = world.calls, left = std::make_shared<int>(write)](const std::string& call) {
+    if (call == "store key" && --*left == 0) calls.delayed = call;
+  };
+}
+
 struct Keyed : Encrypted {
   explicit Keyed(const std::string& kms_id) : Encrypted(kms_id) {}
   errc rotate() { return want(plan::Rekeyed{wish.passphrase}); }
-  /// Its write reaches the KMS when nobody waits for the answer any more.
-  errc rotate_late() {
-    world.calls.delayed = "store key";
+  /// The write, of the present key (1) or of the new one (2), reaches the KMS when nobody waits for the answer any
+  /// more.
+  errc rotate_late(int write = 2) {
+    delay_write(world, write);
     return rotate();
   }
   errc stage_late() {
@@ -58,7 +66,7 @@ TEST_CASE("what was sent to a KMS arrives there after its sender has left") {
 TEST_CASE("a key that the KMS learns late, after a rotation was repeated, does not replace the later one") {
   Keyed scene("kept");
   REQUIRE(scene.stage() == errc::ok);
-  CHECK(scene.rotate_late() == errc::timed_out);
+  CHECK(scene.rotate_late(GENERATE(1, 2)) == errc::timed_out);
   CHECK(scene.world.cluster.opens(kId));
   CHECK(scene.rotate() == errc::ok);
   CHECK(scene.image().luks->keys.size() == 1);
@@ -85,11 +93,12 @@ TEST_CASE("a new key that reaches the KMS late opens the volume, however often i
 
 TEST_CASE(
     "a rotation that is repeated, and then interrupted anywhere, leaves a volume that opens with a late key too") {
+  const int late = GENERATE(1, 2);
   sweep(
       "kept",
       [&](Encrypted& scene, auto arm) {
         REQUIRE(scene.stage() == errc::ok);
-        scene.world.calls.delayed = "store key";
+        delay_write(scene.world, late);
         CHECK(scene.want(plan::Rekeyed{}) == errc::timed_out);
         arm();
         try {
@@ -134,6 +143,22 @@ TEST_CASE("a KMS that takes whatever arrives last rotates no key, and the header
   const auto before = scene.image().luks->keys;
   CHECK(scene.rotate() == errc::failed_precondition);
   CHECK(scene.image().luks->keys == before);
+  scene.opens_again();
+}
+
+TEST_CASE("a rotation whose write the KMS refuses leaves the header as it was") {
+  Keyed scene(GENERATE("own", "kept"));
+  REQUIRE(scene.stage() == errc::ok);
+  const auto before = scene.image().luks->keys;
+  scene.world.calls.error = Error{errc::permission_denied, "the role may not"};
+  scene.world.calls.before_call = [&calls = scene.world.calls](const std::string& call) {
+    if (call == "wrap key" || call == "store key") calls.fail_at = 1;
+  };
+  CHECK(scene.rotate() == errc::permission_denied);
+  CHECK(scene.image().luks->keys == before);
+  scene.world.calls.before_call = {};
+  CHECK(scene.rotate() == errc::ok);
+  CHECK(scene.image().luks->keys != before);
   scene.opens_again();
 }
 
