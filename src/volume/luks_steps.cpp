@@ -27,19 +27,23 @@ task<result<DerivationTurn>> LuksSteps::key_derivation(const Volume& volume, std
                         " MiB, and corbd takes no more than " + std::to_string(host::kMaxKeyMemoryKib >> 10) +
                         ": lower its cost with `cryptsetup luksConvertKey --pbkdf-memory 32768`"};
   const bool costly = memory_kib > host::kKeyMemoryKib;
-  if (key_derivations_.free() < (costly ? kKeyDerivations : 1))
+  auto& first = costly ? costly_derivations_
+                       : key_derivations_of_
+                             .try_emplace(volume.record->source.cluster_id, control_, clock_,
+                                          "the cluster's turn to derive a LUKS key", kKeyDerivationsOfCluster)
+                             .first->second;
+  const std::size_t needed = costly ? kKeyDerivations : 1;
+  if (first.free() == 0 || key_derivations_.free() < needed)
     log::info("luks.waits",
               {{"volume", volume.id},
                {"mebibytes", memory_kib >> 10},
                {"why", "other volumes of this node are deriving their keys, and the memory for that is bounded"}});
   DerivationTurn turn;
   const auto until = long_deadline();
-  if (costly) {
-    auto alone = co_await costly_derivations_.take(until);
-    if (!alone) co_return alone.error();
-    turn.add(std::move(*alone));
-  }
-  for (std::size_t i = 0; i < (costly ? kKeyDerivations : 1); ++i) {
+  auto one_of_first = co_await first.take(until);
+  if (!one_of_first) co_return one_of_first.error();
+  turn.add(std::move(*one_of_first));
+  for (std::size_t i = 0; i < needed; ++i) {
     auto one = co_await key_derivations_.take(until);
     if (!one) co_return one.error();
     turn.add(std::move(*one));

@@ -6,8 +6,8 @@
 namespace corbd::volume {
 
 /// How many argon2 runs this node allows at once: each takes host::kKeyMemoryKib (ceph-csi #3472). One that takes more
-/// has all turns.
-inline constexpr std::size_t kKeyDerivations = 2;
+/// has all turns. Each run reads and writes a device of its cluster, so a cluster that hangs keeps what it may have.
+inline constexpr std::size_t kKeyDerivations = 3, kKeyDerivationsOfCluster = 2;
 
 /// While it is held, a key may be derived.
 class DerivationTurn {
@@ -47,7 +47,8 @@ class LuksSteps : StepTools {
   KeySteps& keys_;
   executor control_;
   Slots key_derivations_;
-  Slots costly_derivations_;  ///< one at a time, so that no two wait for each other's turns
+  std::map<std::string, Slots> key_derivations_of_;  ///< by cluster; taken before one of the node's
+  Slots costly_derivations_;                         ///< one at a time, so that no two wait for each other's turns
   /// By cluster, of volumes with integrity: each writes its whole device, for as long as its cluster takes.
   std::map<std::string, Slots> formats_;
 };

@@ -112,19 +112,46 @@ TEST_CASE("a KMS that does not answer delays the stages of its own volumes, and 
   CHECK(ended["a"] == errc::timed_out);
 }
 
-TEST_CASE("at most two keys are derived at once on a node") {
+TEST_CASE("at most two keys of a cluster are derived at once, and three on a node") {
+  const int clusters = GENERATE(1, 2, 3);
   Encrypted scene;
   int done = 0;
-  for (const char* id : {"a", "b", "c", "d"}) {
+  for (int i = 0; i < 12; ++i) {
+    const std::string id = "id-" + std::to_string(i), cluster = std::to_string(i % clusters);
+    scene.world.disk.clusters.insert(cluster);
     scene.world.cluster.images[id].id = id;
-    asio::co_spawn(scene.loop.io, scene.world.agent.shell().want(id, encrypted_wish(id), {}),
+    auto wish = encrypted_wish(id);
+    wish.source.cluster_id = cluster;
+    asio::co_spawn(scene.loop.io, scene.world.agent.shell().want(id, wish, {}),
                    [&done](std::exception_ptr, result<> outcome) {
                      if (outcome) ++done;
                    });
   }
+  scene.loop.advance(std::chrono::seconds(30));
+  CHECK(done == 12);
+  CHECK(scene.world.kernel.key_derivations_at_once == (clusters == 1 ? 2 : 3));
+}
+
+TEST_CASE("keys whose derivation does not end keep the turn from no volume of another cluster") {
+  const bool files = GENERATE(false, true);
+  Encrypted scene;
+  scene.world.disk.clusters.insert("other");
+  std::map<std::string, errc> ended;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    scene.world.cluster.images[id].id = id;
+    auto wish = encrypted_wish(id, files ? "own" : "default");
+    if (files) wish.encryption_type = "file";
+    if (*id == 'd') wish.source.cluster_id = "other";
+    if (*id == 'a' || *id == 'b') scene.world.calls.delayed = files ? "fscrypt make" : "luks format";
+    asio::co_spawn(
+        scene.loop.io, scene.world.agent.shell().want(id, wish, {}),
+        [&ended, id](std::exception_ptr, result<> outcome) { ended[id] = outcome ? errc::ok : outcome.error().code; });
+    scene.loop.advance(std::chrono::seconds(5));
+  }
   scene.loop.advance(std::chrono::seconds(10));
-  CHECK(done == 4);
-  CHECK(scene.world.kernel.key_derivations_at_once == 2);
+  CHECK(ended == std::map<std::string, errc>{{"d", errc::ok}});
+  scene.loop.advance(std::chrono::minutes(5));
+  CHECK(ended.size() == 4);
 }
 
 TEST_CASE("a header that needs more memory than others has all turns, and one that needs too much is refused") {
