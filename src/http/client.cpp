@@ -434,7 +434,7 @@ task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
     if (kept && !exchange.answered && message.method == "GET" && clock_.now() < until.deadline) continue;
     Error error = why(failed, until, message.method + " " + message.target + " of");
     // The server may have done what it was asked for, so this is no refusal.
-    if (message.method != "GET" && final_for_caller(error.code)) error.code = errc::unavailable;
+    if (message.stores && final_for_caller(error.code)) error.code = errc::unavailable;
     co_return error;
   }
 }

@@ -174,6 +174,7 @@ task<result<VaultAnswer>> ask_vault(Reach& reach, Ask ask, std::string method, s
   if (!token) co_return token.error();
   http::Message message;
   message.method = method;
+  message.stores = method == "PUT";
   message.target = vault->path + "/secrets/" + form_encoded({{"", ask.owner.volume_id}}) + kAzureApi;
   message.headers = {{"Accept", "application/json"}};
   if (!body.empty()) message.headers.emplace_back("Content-Type", "application/json");

@@ -364,6 +364,7 @@ task<result<>> Session::write(Secret key, std::optional<std::uint64_t> version) 
     co_return Error{errc::unavailable,
                     at_server() + " has another version of KV than when the key was read: repeat it"};
   auto message = request_of("PUT", key_target(), token_, "");
+  message.stores = true;
   message.body = write_body(key, version);
   const auto reply = co_await send(std::move(message));
   if (!reply) co_return reply.error();

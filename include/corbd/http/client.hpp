@@ -49,6 +49,7 @@ struct Message {
   std::string body;
   std::size_t limit = 16 << 20;                   ///< bytes of an answer's body; a longer one is an error
   std::optional<std::chrono::milliseconds> idle;  ///< instead of Timing's
+  bool stores = false;                            ///< its caller takes an error that is final for the end of it
 };
 
 struct Reply {
@@ -101,9 +102,10 @@ class Client {
 
   /// unavailable: the server cannot be reached, or ended in the middle. unauthenticated: its certificate is not one of
   /// the authorities', or not for that host. exhausted: the body is too long. failed_precondition: a
-  /// header is too long, or has control characters. io: the answer is not HTTP. Once another method than GET was sent,
-  /// TLS that fails is unavailable: the server may have done what it was told to. A GET is repeated once if a kept
-  /// connection turns out to be closed. The body of a 2xx goes to the sink, if there is one, whatever its length.
+  /// header is too long, or has control characters. io: the answer is not HTTP. Once a message that
+  /// stores was sent, TLS that fails is unavailable: the server may have done what it was told to. A GET is repeated
+  /// once if a kept connection turns out to be closed. The body of a 2xx goes to the sink, if there is one, whatever
+  /// its length.
   task<result<Reply>> call(Message message, Until until, Sink sink = nullptr);
   /// One request and its answer that are not HTTP, on a connection of their own. `length` tells how many bytes the
   /// answer has at least, by those that have come; it is complete when that many have. Errors as of call(); `limit` as
