@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 
 #include "corbd/core/log.hpp"
 
@@ -18,6 +17,7 @@ constexpr std::chrono::milliseconds kLooksForPolicy{100};
 constexpr std::chrono::seconds kIdentifiesWithin{15};
 // One that does not answer leaves the others their turn.
 constexpr std::chrono::seconds kLooksAtImageFor{5};
+constexpr std::chrono::seconds kAsksForRightFor{5};
 
 /// Neither a lock nor the kind of its use proves such an image ours. The image may have lost the feature that it had
 /// when it was staged.
@@ -198,16 +198,17 @@ task<result<bool>> HeadStart::open_once(Preopening& preopening, const Record& re
 
 /// Only a refusal counts, as in not_again(): a full pool or a silent OSD says nothing of rights.
 task<result<>> HeadStart::may_write(Preopening& preopening, const image::Key& key, image::Access access) {
+  const Until soon = preopening.until.at_most(clock_.now() + kAsksForRightFor);
   const auto place =
       std::ranges::find_if(preopening.rights, [&](const auto& right) { return right->is_of(access, key); });
   if (place != preopening.rights.end()) {
     const auto known = *place;
-    static_cast<void>(co_await known->answered.wait(preopening.until));
+    static_cast<void>(co_await known->answered.wait(soon));
     co_return known->may;
   }
   const auto asked = std::make_shared<Preopening::Right>(control_, clock_, access, key);
   preopening.rights.push_back(asked);
-  const auto may = co_await ports_.clusters.may_write(std::move(access), key, preopening.until);
+  const auto may = co_await ports_.clusters.may_write(std::move(access), key, soon);
   if (!may && is_refusal(may.error())) asked->may = may.error();
   asked->answered.set();
   co_return asked->may;
@@ -250,14 +251,20 @@ task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
   co_return std::move(preopening->unopened);
 }
 
-/// Asks first: of some settings, such as a pool's, no client is told.
-task<std::string> HeadStart::image_refused_again(const std::string& volume_id, Until until) const {
+/// Asks first: of some settings, such as a pool's, no client is told. A pool that does not answer keeps one of the
+/// threads that open images, and no more.
+task<std::string> HeadStart::image_refused_again(const std::string& volume_id, std::set<std::int64_t>& silent_pools,
+                                                 Until until) const {
   const auto image_of = [&]() -> image::Image* {
     const Volume* known = volumes_.find(volume_id);
     return known == nullptr ? nullptr : known->server.image();
   };
-  if (image::Image* image = image_of(); image != nullptr && clock_.now() < until.deadline)
-    static_cast<void>(co_await image->refresh(until.at_most(clock_.now() + kLooksAtImageFor)));
+  const std::int64_t pool = volumes_.find(volume_id)->record->key.pool_id;
+  if (image::Image* image = image_of();
+      image != nullptr && !silent_pools.contains(pool) && clock_.now() < until.deadline) {
+    const auto looked = co_await image->refresh(until.at_most(clock_.now() + kLooksAtImageFor));
+    if (!looked && looked.error().code == errc::timed_out) silent_pools.insert(pool);
+  }
   // It may have been closed meanwhile.
   const image::Image* still = image_of();
   co_return still == nullptr ? std::string() : still->refused_again();
@@ -268,6 +275,7 @@ task<std::string> HeadStart::image_refused_again(const std::string& volume_id, U
 task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::string> volume_ids, Until until) const {
   std::map<std::string, std::string> found;
   std::vector<ShutOut> shut_out;
+  std::set<std::int64_t> silent_pools;
   for (const auto& id : volume_ids) {
     const Volume* known = volumes_.find(id);
     if (known == nullptr || !known->record || known->record->failed || known->credentials.known().empty()) continue;
@@ -281,7 +289,7 @@ task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::s
       found[id] = before->why;
       continue;
     }
-    if (auto why = co_await image_refused_again(id, until); !why.empty()) {
+    if (auto why = co_await image_refused_again(id, silent_pools, until); !why.empty()) {
       found[id] = std::move(why);
       continue;
     }

@@ -4,6 +4,7 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "corbd/core/gate.hpp"
 #include "volume_map.hpp"
@@ -37,7 +38,8 @@ class HeadStart {
   task<result<bool>> open_once(Preopening& preopening, const Record& record, image::Access access);
   task<result<>> may_write(Preopening& preopening, const image::Key& key, image::Access access);
   task<result<bool>> open_with_secret(Preopening& preopening, const Record& record, Credential refused, Error error);
-  task<std::string> image_refused_again(const std::string& volume_id, Until until) const;
+  task<std::string> image_refused_again(const std::string& volume_id, std::set<std::int64_t>& silent_pools,
+                                        Until until) const;
   task<> fence_one(image::Access access, Until until);
   executor control_;
   Clock& clock_;
