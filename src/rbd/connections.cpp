@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <boost/asio/post.hpp>
+#include <utility>
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
@@ -435,11 +436,6 @@ task<result<>> Connections::prepare(image::Access access, std::size_t images, Un
 }
 
 void Connections::take_in(LoadedIncarnations loaded) {
-  for (const auto& file : loaded.set_aside)
-    log::error("incarnation.corrupt", {{"set_aside_as", file},
-                                       {"hint",
-                                        "that client stays unfenced, and a lock that it left counts as another "
-                                        "client's: blocklist its address by hand if you know it"}});
   incarnations_.take_over(loaded.all, !config_.beside);
   if (unreadable_) log::info("incarnations.read");
   unreadable_.reset();
@@ -462,10 +458,9 @@ task<result<>> Connections::read_incarnations() {
 
 /// The cause may pass: no descriptor or memory is free, or the disk does not answer.
 void Connections::read_again_because_of(const Error& failed) {
-  const bool reads_already = unreadable_.has_value();
   unreadable_ = with_context("cannot read which Ceph clients earlier agents had, so no image can be opened", failed);
   log::error("incarnations.unreadable", {{"error", unreadable_->text}, {"effect", "they are read again and again"}});
-  if (!reads_already) gate_.spawn(read_again());
+  if (!std::exchange(reads_again_, true)) gate_.spawn(read_again());
 }
 
 task<> Connections::read_again() {
@@ -474,6 +469,7 @@ task<> Connections::read_again() {
     static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + pause, &renewals_));
     if (unreadable_ && !leaving_) static_cast<void>(co_await read_incarnations());
   }
+  reads_again_ = false;
 }
 
 task<result<>> Connections::look_at_before(bool ended) {

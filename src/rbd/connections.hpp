@@ -234,6 +234,7 @@ class Connections {
   Gate gate_;   ///< everything under way, but for the next
   Gate shuts_;  ///< connections that end; each makes its call through gate_, once a thread is free
   Incarnations incarnations_;
+  bool reads_again_ = false;         ///< read_again() runs
   std::optional<Error> unreadable_;  ///< of the incarnation files, until they are read: we do not know whom to fence
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::shared_ptr<Group>> groups_;
@@ -243,7 +244,7 @@ class Connections {
   std::vector<ShortEntry> short_entries_;
   std::set<std::string> renewing_;                        ///< clusters, by fsid
   std::map<std::string, MonitorsClock> monitors_clocks_;  ///< by fsid; this node's own may be set
-  CancelScope renewals_;                                  ///< and waits to read again: ends when this leaves
+  CancelScope renewals_;                                  ///< cancels read_again() too, when this leaves
   std::shared_ptr<Event> looks_again_;                    ///< renewals wait for it beside their time
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;

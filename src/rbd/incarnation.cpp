@@ -15,6 +15,7 @@
 
 #include "address.hpp"
 #include "corbd/core/file.hpp"
+#include "corbd/core/log.hpp"
 #include "corbd/rbd/clusters.hpp"
 
 namespace corbd::rbd {
@@ -69,6 +70,11 @@ result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::s
     std::error_code failed;
     fs::rename(path, aside, failed);
     if (failed) return Error{errc::state_write, "renaming " + path + ": " + failed.message()};
+    // At once: if another file cannot be read, nobody hears of the rest of this look.
+    log::error("incarnation.corrupt", {{"set_aside_as", aside},
+                                       {"hint",
+                                        "that client stays unfenced, and a lock that it left counts as another "
+                                        "client's: blocklist its address by hand if you know it"}});
     into.set_aside.push_back(aside);
     return {};
   }
