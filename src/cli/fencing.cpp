@@ -124,7 +124,11 @@ struct Take final : Holders {
     if (!fill(*request.mutable_at()) || !answered(agent, &Stub::Take, request, done)) return kRefused;
     std::string text;
     for (const auto& holder : done.cut_off()) text += "cut off: " + for_terminal(holder.text()) + "\n";
-    return say(rpc::json_of(done), text + "image " + for_terminal(done.image()) + " can be staged here now\n");
+    // Its header still says that the cache is dirty.
+    const char* const now = also_dirty
+                                ? " can be staged once `rbd persistent-cache invalidate` has given up its cache\n"
+                                : " can be staged here now\n";
+    return say(rpc::json_of(done), text + "image " + for_terminal(done.image()) + now);
   }
 
   bool force = false, also_dirty = false;

@@ -13,8 +13,8 @@ namespace {
 Error dirty_cache(const image::Key& key) {
   auto refused = image::refuse({image::kDirtyCache, 0}, false, "image " + key.text());
   refused->text +=
-      ". No client was cut off: a living one could not store those writes any more. If they are given up: "
-      "`corbd take --also-dirty`";
+      ". No client was cut off: a living one could not store those writes any more. To give them up, cut it off with "
+      "`corbd take VOLUME --also-dirty --yes-really` and then invalidate the cache";
   return *std::move(refused);
 }
 
