@@ -120,7 +120,8 @@ Error connect_error(const image::Access& access, int r) {
       return {errc::unauthenticated,
               where + " refuses user " + access.user +
                   ": Ceph does not say whether the user is gone or its key is wrong. `ceph auth get client." +
-                  access.user + "` tells: compare it with userID and userKey in the secret"};
+                  access.user +
+                  "` fails if the user is gone, and otherwise prints the key: compare that with userKey in the secret"};
     case ENOENT:
     case EINVAL:
       return {errc::unavailable, "connecting to " + where + " as " + access.user + ": " + reason(r) +

@@ -196,8 +196,8 @@ class Clusters {
   virtual task<> record_prepared(Until) { co_return; }
   /// Of an agent that began beside another one, which gives it its images one by one: reads again which clients that
   /// one has. As long as it has not `ended`, a client of it counts as ended for each image that it has closed: its lock
-  /// may be broken, and nobody fences it. An error: they are not known. Whoever cannot be beside it any more, as it has
-  /// `ended`, opens no image until they are; they are read again and again.
+  /// may be broken, and nobody fences it. On an error its clients are unknown. If it has `ended`, no image is opened
+  /// until a later reading succeeds; it is repeated with growing pauses.
   virtual task<result<>> look_at_before(bool /*ended*/) { co_return result<>(); }
   /// Closes idle connections and marks their incarnations clean. After all images are closed.
   /// `users`: how long to wait for images and calls that still use a connection; busy if some are left.

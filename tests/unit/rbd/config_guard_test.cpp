@@ -41,9 +41,9 @@ TEST_CASE("a cache that acknowledges first is refused, whoever asks for it") {
 TEST_CASE("whoever is told to switch a cache off hears that a running rbd-nbd keeps it until it ends") {
   auto options = defaults();
   options.push_back({GENERATE(Source::pool, Source::image), "rbd_cache", "true"});
-  CHECK_THAT(rbd::unsafe(options, true, "pool", "image")->text, ContainsSubstring("end it with SIGTERM"));
+  CHECK_THAT(rbd::unsafe(options, true, "pool", "image")->text, ContainsSubstring("let the volume be unstaged"));
   options.back() = {Source::image, "rbd_blocklist_on_break_lock", "false"};
-  CHECK_THAT(rbd::unsafe(options, true, "pool", "image")->text, !ContainsSubstring("SIGTERM"));
+  CHECK_THAT(rbd::unsafe(options, true, "pool", "image")->text, !ContainsSubstring("be unstaged"));
 }
 
 TEST_CASE("an image whose metadata let a client write on after its lock was broken is refused") {
