@@ -194,12 +194,21 @@ TEST_CASE("an unmount makes nothing in a folder that replaced the one around the
       process.heard, [](const auto& event) { return event.message.find("is not made again") != std::string::npos; }));
 }
 
+namespace {
+
+/// As after `mv /srv /data/srv; ln -s /data/srv /srv` under a mount at /srv/a.
+void make_parent_a_link(World& world) {
+  world.links["/srv"] = "/data/srv";
+  world.mounts["/data/srv/a"] = world.mounts.extract("/srv/a").mapped();
+}
+
+}  // namespace
+
 TEST_CASE("a mount whose parent was moved and became a link is still the claim's, and is not said to be gone") {
   World world;
   Process process(world);
   REQUIRE(process.mount(wanted()));
-  world.links["/srv"] = "/data/srv";
-  world.mounts["/data/srv/a"] = world.mounts.extract("/srv/a").mapped();
+  make_parent_a_link(world);
   world.special["/srv/a"] = {At::unknown, "", "/srv/a goes through a symbolic link", 0, {}, {}};
   for (const auto& done : {process.set_down("/srv/a"), process.unmount("/srv/a")}) {
     REQUIRE_FALSE(done);
@@ -214,8 +223,7 @@ TEST_CASE("a mount whose parent became a link keeps its claim when it is asked f
   const bool rebooted = GENERATE(false, true);
   World world;
   REQUIRE(Process(world).mount(wanted()));
-  world.links["/srv"] = "/data/srv";
-  world.mounts["/data/srv/a"] = world.mounts.extract("/srv/a").mapped();
+  make_parent_a_link(world);
   if (rebooted) world.reboot();
   world.special["/srv/a"] = {At::unknown, "", "/srv/a goes through a symbolic link", 0, {}, {}};
   world.calls.clear();
@@ -235,8 +243,7 @@ TEST_CASE("a folder has one claim of a volume, also under the name that a link g
   World world;
   Process process(world);
   REQUIRE(process.mount(wanted()));
-  world.links["/srv"] = "/data/srv";
-  world.mounts["/data/srv/a"] = world.mounts.extract("/srv/a").mapped();
+  make_parent_a_link(world);
   Mount moved = wanted();
   moved.target = "/data/srv/a";
   const auto second = process.mount(moved);
