@@ -124,10 +124,10 @@ struct Take final : Holders {
     if (!fill(*request.mutable_at()) || !answered(agent, &Stub::Take, request, done)) return kRefused;
     std::string text;
     for (const auto& holder : done.cut_off()) text += "cut off: " + for_terminal(holder.text()) + "\n";
-    // Its header still says that the cache is dirty.
-    const char* const now = also_dirty
-                                ? " can be staged once `rbd persistent-cache invalidate` has given up its cache\n"
-                                : " can be staged here now\n";
+    // A dirty cache stays in its header.
+    const char* const now =
+        also_dirty ? " can be staged here now, or once `rbd persistent-cache invalidate` has given up its dirty cache\n"
+                   : " can be staged here now\n";
     return say(rpc::json_of(done), text + "image " + for_terminal(done.image()) + now);
   }
 

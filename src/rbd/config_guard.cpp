@@ -38,8 +38,7 @@ constexpr const char* kEarly = "which acknowledges writes before they are stored
 // Nothing tells later that it had a cache (plan::has_cache_after_all).
 constexpr const char* kRunsOn =
     ". If an rbd-nbd has the image open, it keeps its cache all the same: let the volume be unstaged before that "
-    "rbd-nbd "
-    "may be killed";
+    "rbd-nbd may be killed";
 
 std::optional<Error> refusal(const std::vector<Option>& options, bool (*bad)(const Option&), const char* harm,
                              std::string_view pool, std::string_view image) {
