@@ -37,7 +37,22 @@ std::string describe(const Probe& found) {
 
 }  // namespace
 
-result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, MkfsFor made_for) {
+result<> run_mkfs(const std::string& device, const FilesystemType& type, const std::string& options, MkfsFor made_for) {
+  Arguments argv{"mkfs." + std::string(type.name)};
+  for (auto& argument : options.empty() ? type.mkfs_options(made_for.zeroes) : arguments_of(options))
+    argv.push_back(std::move(argument));
+  if (made_for.files_encrypted) argv.emplace_back(type.encryption_option);
+  argv.push_back(device);
+  const auto ended = run(argv, Capture::errors);
+  if (!ended && ended.error().code == errc::not_found) return Error{errc::failed_precondition, ended.error().text};
+  if (!ended) return ended.error();
+  if (ended->code == 0) return {};
+  const errc code = ended->signal != 0 ? errc::unavailable : errc::failed_precondition;
+  return Error{code, argv.front() + " " + device + ": " + host::describe(*ended)};
+}
+
+result<std::string> mkfs(const std::string& device, const std::string& fstype, const std::string& options,
+                         MkfsFor made_for) {
   const auto* type = filesystem_type(fstype);
   if (type == nullptr)
     return Error{errc::invalid_argument,
@@ -49,17 +64,9 @@ result<> mkfs(const std::string& device, const std::string& fstype, const std::s
   if (!found) return found.error();
   if (found->kind != Probe::Kind::nothing)
     return Error{errc::not_empty, "refusing to format " + device + ": it already holds " + describe(*found)};
-  Arguments argv{"mkfs." + fstype};
-  for (auto& argument : options.empty() ? type->mkfs_options(made_for.zeroes) : arguments_of(options))
-    argv.push_back(std::move(argument));
-  if (made_for.files_encrypted) argv.emplace_back(type->encryption_option);
-  argv.push_back(device);
-  const auto ended = run(argv, Capture::errors);
-  if (!ended && ended.error().code == errc::not_found) return Error{errc::failed_precondition, ended.error().text};
-  if (!ended) return ended.error();
-  if (ended->code == 0) return {};
-  const errc code = ended->signal != 0 ? errc::unavailable : errc::failed_precondition;
-  return Error{code, argv.front() + " " + device + ": " + host::describe(*ended)};
+  if (auto made = run_mkfs(device, *type, options, made_for); !made) return made.error();
+  // A mkfs that is newer than this agent may have features by default that no option of ours keeps out.
+  return features_beyond(device, type->features, kOldestKernel);
 }
 
 // fsck(8): 1 errors corrected, 4 errors left. As in ceph-csi's mount library, the mount finds out about any other exit

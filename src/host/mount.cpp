@@ -64,7 +64,8 @@ std::string reason(const FilesystemType* type, const std::string& device, int er
   const auto beyond = features_beyond(device, type->features, kernel_version(system.release));
   if (!beyond || beyond->empty()) return "";
   return ": this is Linux " + std::string(system.release) + ", and the filesystem has " + *beyond +
-         ". Use it on a node with a newer kernel, and copy its files into a new volume to use them here";
+         ". Use it on a node with a newer kernel, and copy its files into a new volume to use them here. If it is new, "
+         "leave these features out by mkfsOptions or --mkfs-options, and make the claim anew";
 }
 
 result<> configure(int context, const FilesystemType* type, const std::string& device,

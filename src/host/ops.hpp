@@ -11,7 +11,12 @@
 #include "corbd/core/result.hpp"
 #include "corbd/host/fscrypt.hpp"
 #include "corbd/host/host.hpp"
+#include "corbd/host/kernel_needs.hpp"
 #include "corbd/host/luks.hpp"
+
+namespace corbd::host {
+struct FilesystemType;
+}
 
 namespace corbd::host::ops {
 
@@ -19,8 +24,14 @@ namespace corbd::host::ops {
 result<Probe> probe(const std::string& device);
 
 /// As Filesystems::mkfs.
-result<> mkfs(const std::string& device, const std::string& fstype, const std::string& options, MkfsFor made_for = {});
+result<std::string> mkfs(const std::string& device, const std::string& fstype, const std::string& options,
+                         MkfsFor made_for = {});
+/// The tool alone, on a device that is known to be empty.
+result<> run_mkfs(const std::string& device, const FilesystemType& type, const std::string& options, MkfsFor made_for);
 result<> fsck(const std::string& device, const std::string& fstype, const std::string& options);
+/// As those of corbd/host/kernel_needs.hpp.
+result<KernelNeeds> kernel_needs(const std::string& device);
+result<KernelNeeds> kernel_needs_of_new(const std::string& fstype, const std::string& options);
 
 result<> mount(const std::string& device, const std::string& fstype, const std::string& target,
                const std::string& flags);

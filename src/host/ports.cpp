@@ -100,12 +100,14 @@ class HelperFilesystems final : public Filesystems {
     json::object body{{"op", "probe"}, {"device", device}};
     return perform_probe(helpers_, request("probe " + device, std::move(body), std::move(owner), kPatience), until);
   }
-  task<result<>> mkfs(std::string device, std::string fstype, std::string options, MkfsFor made_for, HelperOwner owner,
-                      Until until) override {
+  task<result<std::string>> mkfs(std::string device, std::string fstype, std::string options, MkfsFor made_for,
+                                 HelperOwner owner, Until until) override {
     json::object body{{"op", "mkfs"},       {"device", device},          {"fstype", fstype},
                       {"options", options}, {"zeroes", made_for.zeroes}, {"files_encrypted", made_for.files_encrypted}};
-    return perform(helpers_, request("mkfs." + fstype + " " + device, std::move(body), std::move(owner), kToolPatience),
-                   until);
+    const auto reply = co_await helpers_.call(
+        request("mkfs." + fstype + " " + device, std::move(body), std::move(owner), kToolPatience), until);
+    if (!reply) co_return reply.error();
+    co_return std::string(reply->at("beyond_oldest").as_string());
   }
   task<result<>> fsck(std::string device, std::string fstype, std::string options, HelperOwner owner,
                       Until until) override {

@@ -5,6 +5,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "corbd/core/base64.hpp"
 
@@ -73,6 +74,23 @@ result<Usage> usage_from_json(const boost::json::object& reply) {
   if (!found) return found.error();
   const auto& [bytes, used, available, inodes, inodes_used, inodes_available] = *found;
   return Usage{bytes, used, available, inodes, inodes_used, inodes_available};
+}
+
+boost::json::object kernel_needs_to_json(const KernelNeeds& needs) {
+  return {{"fstype", needs.fstype}, {"beyond_running", needs.beyond_running}, {"beyond_oldest", needs.beyond_oldest}};
+}
+
+result<KernelNeeds> kernel_needs_from_json(const boost::json::object& reply) {
+  KernelNeeds needs;
+  for (auto& [name, text] : {std::pair<const char*, std::string&>{"fstype", needs.fstype},
+                             {"beyond_running", needs.beyond_running},
+                             {"beyond_oldest", needs.beyond_oldest}}) {
+    const auto* value = reply.if_contains(name);
+    if (value == nullptr || !value->is_string())
+      return Error{errc::internal, "the helper's reply does not tell what a filesystem asks of a kernel"};
+    text = std::string(value->get_string());
+  }
+  return needs;
 }
 
 Secret in_base64(const Secret& secret) { return Secret(to_base64(secret.reveal())); }

@@ -7,6 +7,7 @@
 #include "corbd/core/result.hpp"
 #include "corbd/core/secret.hpp"
 #include "corbd/host/host.hpp"
+#include "corbd/host/kernel_needs.hpp"
 #include "corbd/host/luks.hpp"
 
 namespace corbd::host {
@@ -25,5 +26,7 @@ boost::json::object extent_to_json(const Extent& extent);
 result<Extent> extent_from_json(const boost::json::object& reply);
 boost::json::object usage_to_json(const Usage& usage);
 result<Usage> usage_from_json(const boost::json::object& reply);
+boost::json::object kernel_needs_to_json(const KernelNeeds& needs);
+result<KernelNeeds> kernel_needs_from_json(const boost::json::object& reply);
 
 }  // namespace corbd::host

@@ -28,11 +28,25 @@ result<json::object> do_probe(const json::object& request) {
 
 result<json::object> do_mkfs(const json::object& request) {
   const MkfsFor made_for{request.at("zeroes").as_bool(), request.at("files_encrypted").as_bool()};
-  return done(ops::mkfs(text(request, "device"), text(request, "fstype"), text(request, "options"), made_for));
+  const auto made = ops::mkfs(text(request, "device"), text(request, "fstype"), text(request, "options"), made_for);
+  if (!made) return made.error();
+  return json::object{{"beyond_oldest", *made}};
 }
 
 result<json::object> do_fsck(const json::object& request) {
   return done(ops::fsck(text(request, "device"), text(request, "fstype"), text(request, "options")));
+}
+
+result<json::object> do_kernel_needs(const json::object& request) {
+  const auto needs = ops::kernel_needs(text(request, "device"));
+  if (!needs) return needs.error();
+  return kernel_needs_to_json(*needs);
+}
+
+result<json::object> do_kernel_needs_of_new(const json::object& request) {
+  const auto needs = ops::kernel_needs_of_new(text(request, "fstype"), text(request, "options"));
+  if (!needs) return needs.error();
+  return kernel_needs_to_json(*needs);
 }
 
 result<json::object> do_mount(const json::object& request) {
@@ -176,6 +190,8 @@ constexpr std::array kHelperOperations{
     Operation{"probe", do_probe},
     Operation{"mkfs", do_mkfs},
     Operation{"fsck", do_fsck},
+    Operation{"kernel_needs", do_kernel_needs},
+    Operation{"kernel_needs_of_new", do_kernel_needs_of_new},
     Operation{"mount", do_mount},
     Operation{"bind", do_bind},
     Operation{"unmount", do_unmount},

@@ -65,8 +65,16 @@ task<result<>> MountSteps::mkfs(Volume& volume) {
   if (options.empty()) options = option_of(config_.filesystems.mkfs, fstype);
   auto made = co_await ports_.filesystems.mkfs(*device, fstype, std::move(options), made_for, owner(volume),
                                                while_served(volume, long_deadline()));
-  if (!made) co_return made;
+  if (!made) co_return made.error();
   log::info("filesystem.made", {{"volume", volume.id}, {"fstype", fstype}});
+  if (!made->empty()) {
+    log::warning("filesystem.for_newer_kernels", {{"volume", volume.id}, {"fstype", fstype}, {"features", *made}});
+    health_.notify(volume.id, {"NeedsNewerKernel", true,
+                               "The new " + fstype + " has " + *made +
+                                   ". An older kernel does not mount it. If the volume is to be used on such a node, "
+                                   "leave these features out by mkfsOptions of the StorageClass or --mkfs-options of "
+                                   "the agent, and make the claim anew."});
+  }
   volume.facts.probe.reset();
   volume.facts.checked = true;
   co_return result<>();

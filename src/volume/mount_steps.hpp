@@ -1,13 +1,14 @@
 // The steps for the filesystem: what is on the device, and where it is mounted.
 #pragma once
 
+#include "health_tracker.hpp"
 #include "step_tools.hpp"
 
 namespace corbd::volume {
 
 class MountSteps : StepTools {
  public:
-  using StepTools::StepTools;
+  MountSteps(StepTools tools, const HealthTracker& health) : StepTools(tools), health_(health) {}
   task<result<>> look(Volume& volume, const step::Look& step);
   task<result<>> mkfs(Volume& volume);
   task<result<>> fsck(Volume& volume);
@@ -20,6 +21,7 @@ class MountSteps : StepTools {
 
  private:
   std::string fstype_of(const Volume& volume) const;
+  const HealthTracker& health_;
 };
 
 }  // namespace corbd::volume

@@ -32,7 +32,7 @@ class Steps {
         keys_({clock, ports, config}),
         luks_({clock, ports, config}, keys_, std::move(control)),
         fscrypt_({clock, ports, config}, keys_, luks_),
-        mounts_(clock, ports, config),
+        mounts_({clock, ports, config}, health),
         stash_(clock, ports, config) {}
 
   /// Runs the step between its two failpoints. What it learns goes into volume.facts.

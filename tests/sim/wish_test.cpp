@@ -57,6 +57,17 @@ TEST_CASE("a stage with other mount flags succeeds, and one warning says that th
   CHECK(scene.world.notices.size() == 1);
 }
 
+TEST_CASE("a new filesystem that only newer kernels mount is served, and one warning names its features") {
+  Scene scene;
+  scene.kill_and_start(true);
+  scene.world.mkfs_beyond_oldest = "parent (Linux 6.10)";
+  for (int times = 0; times < 2; ++times) CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
+  REQUIRE(scene.world.notices.size() == 1);
+  CHECK(scene.world.notices.front().second.reason == "NeedsNewerKernel");
+  CHECK_THAT(scene.world.notices.front().second.message,
+             ContainsSubstring("parent (Linux 6.10)") && ContainsSubstring("--mkfs-options"));
+}
+
 TEST_CASE("a stage with other mapOptions succeeds, and one warning says that they come with the next stage") {
   Scene scene;
   scene.kill_and_start(true);

@@ -81,8 +81,8 @@ class Mounts : public host::Mounts {
 class Filesystems : public host::Filesystems {
  public:
   task<result<host::Probe>> probe(std::string, HelperOwner, Until) override { co_return host::Probe{}; }
-  task<result<>> mkfs(std::string, std::string, std::string, host::MkfsFor, HelperOwner, Until) override {
-    co_return result<>();
+  task<result<std::string>> mkfs(std::string, std::string, std::string, host::MkfsFor, HelperOwner, Until) override {
+    co_return std::string();
   }
   task<result<>> fsck(std::string, std::string, std::string, HelperOwner, Until) override { co_return result<>(); }
   task<result<host::Extent>> extent(std::string, std::string, std::string, HelperOwner, Until) override {

@@ -32,8 +32,8 @@ class Filesystems final : public host::Filesystems {
     co_return *found;
   }
 
-  task<result<>> mkfs(std::string device, std::string fstype, std::string, host::MkfsFor made_for, HelperOwner busy,
-                      Until until) override {
+  task<result<std::string>> mkfs(std::string device, std::string fstype, std::string, host::MkfsFor made_for,
+                                 HelperOwner busy, Until until) override {
     needs_link(world_, device);
     // What another node wrote since the proof is not overwritten by a client that was cut off for that. Without the
     // exclusive-lock feature nothing keeps the other node away.
@@ -60,8 +60,10 @@ class Filesystems final : public host::Filesystems {
       ++image->generation;
       return {};
     };
-    co_return co_await world_.calls.ask_helper("mkfs", index_of(world_, device), std::move(busy), until,
-                                               std::move(effect));
+    auto done =
+        co_await world_.calls.ask_helper("mkfs", index_of(world_, device), std::move(busy), until, std::move(effect));
+    if (!done) co_return done.error();
+    co_return world_.mkfs_beyond_oldest;
   }
 
   task<result<>> fsck(std::string device, std::string, std::string, HelperOwner busy, Until until) override {

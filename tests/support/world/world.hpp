@@ -39,6 +39,7 @@ class World {
     duration secret_takes{};
     std::optional<time_point> moved_away;
     FakeNodes nodes;
+    std::string mkfs_beyond_oldest;
     std::vector<std::pair<std::string, volume::Notice>> notices;
     Hazards* hazards = nullptr;
     std::vector<std::string> broken_rules;
@@ -60,6 +61,7 @@ class World {
   duration& secret_takes = machine_.secret_takes;               ///< until it answers that
   std::optional<time_point>& moved_away = machine_.moved_away;  ///< since when it says that they are attached elsewhere
   FakeNodes& nodes = machine_.nodes;                            ///< other nodes, as the orchestrator knows them
+  std::string& mkfs_beyond_oldest = machine_.mkfs_beyond_oldest;  ///< what a mkfs says that is newer than the agent
   std::vector<std::pair<std::string, volume::Notice>>& notices = machine_.notices;
   Hazards*& hazards = machine_.hazards;
   std::vector<std::string>& broken_rules = machine_.broken_rules;  ///< what must never happen, and did

@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "corbd/host/tools.hpp"
 #include "filesystem_types.hpp"
 #include "ground.hpp"
 #include "ops.hpp"
@@ -238,6 +239,46 @@ TEST_CASE("the features of a filesystem that an older kernel does not know are n
   const auto found = host::features_beyond(image.path, host::filesystem_type(row.fstype)->features, row.kernel);
   REQUIRE(found);
   CHECK(*found == row.named);
+}
+
+TEST_CASE("features that a newer mkfs makes without being asked are told when it has made the filesystem") {
+  struct Row {
+    const char *fstype, *options;
+    long at;
+    const char *bit, *named;
+  };
+  const auto row = GENERATE(
+      Row{"ext4", "", 1024 + 0x64, "\\000\\000\\000\\001", "features that this agent does not know (0x1000000)"},
+      Row{"xfs", "", 216, "\\000\\000\\010\\000", "features that this agent does not know (0x800)"},
+      Row{"xfs", "-K", 216, "\\000\\000\\000\\200", "parent (Linux 6.10)"},
+      Row{"btrfs", "", 65536 + 0xbc, "\\000\\000\\000\\000\\001\\000\\000\\000",
+          "features that this agent does not know (0x100000000)"},
+      Row{"xfs", "", 216, "\\000\\000\\000\\001", ""});
+  Image image;
+  FakeTool tool("mkfs." + std::string(row.fstype),
+                "for last; do :; done; case $last in /*) printf '" + std::string(row.bit) +
+                    "' | dd of=$last bs=1 seek=" + std::to_string(row.at) + " conv=notrunc status=none ;; esac");
+  const auto made = ops::mkfs(image.path, row.fstype, row.options);
+  REQUIRE(made);
+  CHECK(*made == row.named);
+}
+
+TEST_CASE("what a mkfs makes is tried in memory, and never with options that name a device") {
+  for (const char* fstype : {"ext4", "xfs", "btrfs"}) {
+    if (host::find_program("mkfs." + std::string(fstype)).empty()) {
+      WARN("skipped: there is no mkfs." << fstype);
+      continue;
+    }
+    const auto made = ops::kernel_needs_of_new(fstype, "");
+    REQUIRE(made);
+    CHECK(made->fstype == fstype);
+    CHECK((made->beyond_running.empty() && made->beyond_oldest.empty()));
+  }
+  Folder folder;
+  const std::string seen = folder.path() + "/seen";
+  FakeTool tool("mkfs.xfs", "touch " + seen);
+  CHECK(ops::kernel_needs_of_new("xfs", "-l logdev=/dev/sda").error().code == errc::failed_precondition);
+  CHECK_FALSE(std::filesystem::exists(seen));
 }
 
 TEST_CASE("a kernel's version is the first two numbers of its release") {

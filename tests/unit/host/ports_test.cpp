@@ -45,6 +45,20 @@ TEST_CASE("probe, mkfs and fsck go through a helper") {
         errc::not_empty);
 }
 
+TEST_CASE("a helper tells what the filesystem of a device asks of a kernel") {
+  Folder folder;
+  const std::string image = make_image(folder.path() + "/image");
+  const HelperProgram helper{HELPER_CHILD, {"helper"}};
+  CHECK(host::kernel_needs(image, helper)->fstype.empty());
+  REQUIRE(host::ops::mkfs(image, "ext4", "-q -O ^metadata_csum"));
+  overwrite(image, 1024 + 0x64 + 2, std::string("\x01", 1));
+  const auto needs = host::kernel_needs(image, helper);
+  REQUIRE(needs);
+  CHECK(needs->fstype == "ext4");
+  CHECK(needs->beyond_oldest == "orphan_present (Linux 5.15)");
+  CHECK(host::kernel_needs_of_new("ext4", "-q -O ^has_journal", helper)->fstype == "ext4");
+}
+
 TEST_CASE("a helper's mount and unmount show in the agent's table") {
   if (!may_mount()) return;
   Ports ports;

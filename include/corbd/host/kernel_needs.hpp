@@ -1,0 +1,28 @@
+// What a filesystem asks of a kernel: for a thread that may wait, because the device may not answer.
+#pragma once
+
+#include <string>
+
+#include "corbd/core/helper_call.hpp"
+#include "corbd/core/result.hpp"
+
+namespace corbd::host {
+
+/// Features as text: "parent (Linux 6.10)". Empty: the kernel knows them all.
+struct KernelNeeds {
+  std::string fstype;          ///< empty: none that this agent knows
+  std::string beyond_running;  ///< by its number; a distribution's kernel may know more
+  std::string beyond_oldest;   ///< what oldest_kernel() does not know
+};
+
+/// "Linux 5.14": the oldest that docs/serving.md promises.
+std::string oldest_kernel();
+
+/// Of the filesystem on the device. A helper reads it: see call_helper().
+result<KernelNeeds> kernel_needs(const std::string& device, const HelperProgram& helper = {});
+/// Of a new filesystem, which a helper makes in memory. Empty options are this agent's own. `fstype` is empty for a
+/// type whose features this agent does not read.
+result<KernelNeeds> kernel_needs_of_new(const std::string& fstype, const std::string& options,
+                                        const HelperProgram& helper = {});
+
+}  // namespace corbd::host

@@ -1,0 +1,74 @@
+#include "corbd/host/kernel_needs.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "corbd/core/fd.hpp"
+#include "corbd/core/process.hpp"
+#include "failure.hpp"
+#include "filesystem_types.hpp"
+#include "ops.hpp"
+#include "requests.hpp"
+
+namespace corbd::host {
+namespace {
+
+result<KernelNeeds> read_needs(const std::string& device, const FilesystemType& type) {
+  const auto running = features_beyond(device, type.features, kernel_version(kernel_release()));
+  if (!running) return running.error();
+  const auto oldest = features_beyond(device, type.features, kOldestKernel);
+  if (!oldest) return oldest.error();
+  return KernelNeeds{std::string(type.name), *running, *oldest};
+}
+
+result<KernelNeeds> ask(std::string what, boost::json::object body, const HelperProgram& helper) {
+  const auto reply = call_helper({std::move(what), std::move(body), {}}, helper);
+  if (!reply) return reply.error();
+  return kernel_needs_from_json(*reply);
+}
+
+}  // namespace
+
+std::string oldest_kernel() {
+  return "Linux " + std::to_string(kOldestKernel.major) + "." + std::to_string(kOldestKernel.minor);
+}
+
+result<KernelNeeds> kernel_needs(const std::string& device, const HelperProgram& helper) {
+  return ask("reading the superblock of " + device, {{"op", "kernel_needs"}, {"device", device}}, helper);
+}
+
+result<KernelNeeds> kernel_needs_of_new(const std::string& fstype, const std::string& options,
+                                        const HelperProgram& helper) {
+  return ask("trying mkfs." + fstype, {{"op", "kernel_needs_of_new"}, {"fstype", fstype}, {"options", options}},
+             helper);
+}
+
+namespace ops {
+
+result<KernelNeeds> kernel_needs(const std::string& device) {
+  const auto found = probe(device);
+  if (!found) return found.error();
+  const auto* type = found->kind == Probe::Kind::filesystem ? filesystem_type(found->type) : nullptr;
+  return type == nullptr ? KernelNeeds{} : read_needs(device, *type);
+}
+
+result<KernelNeeds> kernel_needs_of_new(const std::string& fstype, const std::string& options) {
+  constexpr off_t large_enough_for_xfs = 512L * 1024 * 1024;
+  const auto* type = filesystem_type(fstype);
+  if (type == nullptr || type->features.empty()) return KernelNeeds{};
+  // mkfs would write to it: to the device of a journal ("-J device=", "-l logdev="), for example.
+  if (options.find("dev") != options.npos)
+    return Error{errc::failed_precondition, "mkfs." + fstype + " is not tried with options that name a device"};
+  // The child inherits it by number.
+  const Fd file(::memfd_create("mkfs", 0));
+  if (!file || ::ftruncate(file.get(), large_enough_for_xfs) != 0) return failure("making a file in memory", errno);
+  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+  if (auto made = run_mkfs(path, *type, options, {.zeroes = true}); !made) return made.error();
+  return read_needs(path, *type);
+}
+
+}  // namespace ops
+}  // namespace corbd::host
