@@ -2,7 +2,7 @@
 
 On the machine: control.py OUT CEPH_DIR. In the guest: control.call(["rbd", "create", ...]).
 Commands: rbd, ceph and rados with the admin's key; `osd stop|cont` and `link down|up` of the test cluster; `tap NAME down|up`, one guest's network;
-`node start FOLDER STORY PART [DISK]`, `node cut FOLDER`, `node gone FOLDER` and `node end`, a second guest (node.py); `packages FOLDER`, Debian packages
+`node start FOLDER STORY PART DISK BOOT`, `node cut FOLDER`, `node gone FOLDER` and `node end`, a second guest (node.py) with a disk, or "", and more words for its kernel; `packages FOLDER`, Debian packages
 of the build; `postgres FOLDER`, Debian's PostgreSQL; `images ARCHIVE...`, images of releases, unpacked (oci.py).
 """
 import json
@@ -102,7 +102,7 @@ class Machine:
         if argv[0] == "tap" and argv[1].startswith("crbdt"):
             return cut(argv[1], argv[2] == "down", timeout)
         if argv[:2] == ["node", "start"]:
-            return self.start_node(argv[2:5], argv[5:], timeout)
+            return self.start_node(argv[2:5], *argv[5:7], timeout)
         if argv[:2] in (["node", "cut"], ["node", "gone"]):
             return self.lose_node(argv[2], argv[1] == "cut", timeout)
         if argv == ["node", "end"]:
@@ -118,18 +118,18 @@ class Machine:
             return refuse("unknown command " + argv[0])
         return run([argv[0], "-c", os.path.join(self.ceph_dir, "ceph.conf")] + argv[1:], timeout)
 
-    def start_node(self, node, disk, timeout):
-        """Returns once the second guest answers. node: folder, story, part. disk: none, or the file of its disk, which is made for its first boot."""
+    def start_node(self, node, disk, boot, timeout):
+        """Returns once the second guest answers. node: folder, story, part. disk: "", or the file of its disk, which is made for its first boot."""
         folder = node[0]
         os.makedirs(folder, exist_ok=True)
         shutil.rmtree(os.path.join(folder, NODE_FOLDER), ignore_errors=True)
-        for path in disk:
-            self.disks.append(path)
-            if not os.path.exists(path):
-                made = run(["mkfs.ext4", "-q", path, DISK_SIZE], timeout)
+        if disk:
+            self.disks.append(disk)
+            if not os.path.exists(disk):
+                made = run(["mkfs.ext4", "-q", disk, DISK_SIZE], timeout)
                 if made["code"] != 0:
                     return made
-        threading.Thread(target=self.keep_node, args=(*node, *disk), daemon=True).start()
+        threading.Thread(target=self.keep_node, args=(*node, disk, boot), daemon=True).start()
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if os.path.isdir(os.path.join(folder, NODE_FOLDER)):
@@ -139,13 +139,13 @@ class Machine:
             time.sleep(0.1)
         return refuse("the second guest does not answer; its log is %s/log" % folder)
 
-    def keep_node(self, folder, story, part, disk=""):
+    def keep_node(self, folder, story, part, disk, boot):
         # The guest must not outlive this program. A thread of its own waits for it, because pdeathsig comes when the thread ends that began it.
         argv = ["setpriv", "--pdeathsig", "TERM", os.path.join(self.scripts, "guest"), "--guest", "uml", "--",
                 "python3", "-u", "tests/lab/node.py", story, part]
         with open(os.path.join(folder, "log"), "ab") as log:
             process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                       env=dict(os.environ, CORBD_OUT=folder, CORBD_LAB_DISK=disk))
+                                       env=dict(os.environ, CORBD_OUT=folder, CORBD_LAB_DISK=disk, CORBD_LAB_BOOT=boot))
         self.nodes.append((folder, process))
         # It may ask the cluster, and nothing else: the rest is the story's.
         serve(os.path.join(folder, FOLDER), self.ask_cluster, lambda: process.poll() is not None)

@@ -20,9 +20,10 @@ from machine import BUILD  # noqa: E402
 
 
 class Node:
-    """In the story: the second guest. It ends with the story, however the story ends. disk: its root stays over its boots, and systemd boots it."""
+    """In the story: the second guest. It ends with the story, however the story ends. disk: its root stays over its boots, and systemd boots it.
+    boot: more words for its kernel's command line."""
 
-    def __init__(self, lab, name, part, disk=False):
+    def __init__(self, lab, name, part, disk=False, boot=""):
         if not lab.tap:
             raise Skip("a second node needs a guest with a network of its own: --guest uml")
         if disk and not os.path.exists("/lib/systemd/systemd"):
@@ -30,7 +31,7 @@ class Node:
         self.lab, self.name, self.out = lab, name, os.path.join(lab.out, name)
         # One of an earlier boot.
         shutil.rmtree(self.out, ignore_errors=True)
-        self.argv = [self.out, lab.story, "%s.%s" % (part.__module__, part.__name__)] + ([self.out + ".disk"] if disk else [])
+        self.argv = [self.out, lab.story, "%s.%s" % (part.__module__, part.__name__), self.out + ".disk" if disk else "", boot]
         self.boot()
 
     def boot(self):

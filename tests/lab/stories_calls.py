@@ -1,10 +1,13 @@
 """The other calls in a volume's life: expansion, statistics and conditions."""
+import errno
 import json
 import os
+import shutil
 import time
 
-from checks import check, long, say, wait_for
+from checks import Skip, check, long, say, wait_for
 from machine import GIB, MIB, devices, put, read, run
+from node import Node
 from writer import Writer
 
 
@@ -90,6 +93,56 @@ def story_grows_at_stage(lab):
         check(read(os.path.join(volume.staged_path, "kept")) == "kept", "%s: the file is gone" % fstype)
         volume.unstage(patience=30)
         volume.expect_gone()
+
+
+class NoWritesToMounted:
+    """A node whose kernel refuses to open the device of a mounted filesystem for writing."""
+
+    def __init__(self, lab):
+        self.lab = lab
+
+    def grow(self, fstype):
+        """Whether the kernel refused that, and by how many bytes the filesystem grew in use and at its next stage."""
+        agent = self.lab.agent(fstype).start()
+        image = self.lab.image(fstype, size=512 * MIB)
+        volume = agent.volume(image, fstype=fstype)
+        volume.stage()
+        volume.publish()
+        try:
+            os.close(os.open("/dev/nbd%d" % volume.device, os.O_WRONLY))
+            refused = False
+        except OSError as error:
+            refused = error.errno == errno.EBUSY
+        before = capacity(volume.target())
+        enlarge(self.lab, image, GIB)
+        volume.expand(GIB, patience=30)
+        in_use = capacity(volume.target())
+        put(os.path.join(volume.target(), "kept"), "kept")
+        volume.unpublish()
+        volume.unstage(patience=30)
+        enlarge(self.lab, image, GIB + 512 * MIB)
+        # fsck and the growth of a stage: the filesystem is not mounted yet, and then it is.
+        volume.stage()
+        check(read(os.path.join(volume.staged_path, "kept")) == "kept", "%s: the file is gone" % fstype)
+        at_stage = capacity(volume.staged_path)
+        volume.unstage(patience=30)
+        volume.expect_gone()
+        agent.stop()
+        return refused, in_use - before, at_stage - in_use
+
+
+@long
+def story_expand_without_writes_to_mounted(lab):
+    """where the kernel forbids writes to mounted block devices, ext4, xfs and btrfs grow in use and at their next stage, and are checked"""
+    if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 8):
+        raise Skip("Linux %s does not know bdev_allow_write_mounted" % os.uname().release)
+    node = Node(lab, "node-b", NoWritesToMounted, boot="bdev_allow_write_mounted=0")
+    has_btrfs = "btrfs" in read("/proc/filesystems").split() and shutil.which("mkfs.btrfs")
+    for fstype in ("ext4", "xfs") + (("btrfs",) if has_btrfs else ()):
+        refused, in_use, at_stage = node.ask("grow", fstype)
+        check(refused, "%s: the kernel lets its mounted device be opened for writing" % fstype)
+        check(in_use > 450 * MIB and at_stage > 450 * MIB, "%s: it grew by %d bytes in use and %d at its next stage" % (fstype, in_use, at_stage))
+    node.end()
 
 
 def story_without_fstype(lab):
