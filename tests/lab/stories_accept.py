@@ -320,12 +320,20 @@ NEWER = os.path.join(os.environ.get("XDG_CACHE_HOME", "/var/cache"), "corbd-lab/
 
 @long
 def story_newer_tools(lab):
-    """what the tools of Debian testing, which the image has, make as ext4 and xfs, this kernel mounts, and their fsck takes it again"""
+    """what the tools of Debian testing, which the image has, make of each type, this kernel mounts, and their fsck takes it again"""
     if not os.path.exists(os.path.join(NEWER, "usr/sbin/mkfs.xfs")):
         raise Skip("no Debian testing in %s: tests/lab/debian makes it" % NEWER)
+    kinds = ["ext4", "xfs"]
+    subprocess.run(["modprobe", "btrfs"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if not os.path.exists(os.path.join(NEWER, "usr/sbin/mkfs.btrfs")):
+        say("btrfs: skipped: %s has no btrfs-progs: the next run of tests/lab/debian installs them" % NEWER)
+    elif "btrfs" not in read("/proc/filesystems").split():
+        say("btrfs: skipped: this kernel does not have it")
+    else:
+        kinds.append("btrfs")
     tools = os.path.join(lab.dir, "tools")
     os.makedirs(tools)
-    for tool in ("mkfs.ext4", "fsck.ext4", "mkfs.xfs", "xfs_repair"):
+    for tool in ("mkfs.ext4", "fsck.ext4", "mkfs.xfs", "xfs_repair", "mkfs.btrfs", "fsck.btrfs"):
         put(os.path.join(tools, tool), """#!/bin/sh
 exec unshare --mount sh -ec 'for one in dev proc; do mount --rbind /$one %s/$one; done; exec chroot %s "$0" "$@"' %s "$@"
 """ % (NEWER, NEWER, tool))
@@ -334,10 +342,11 @@ exec unshare --mount sh -ec 'for one in dev proc; do mount --rbind /$one %s/$one
     agent = lab.agent()
     agent.begun_by = ["env", "PATH=%s:%s" % (tools, os.environ["PATH"])]
     agent.start()
-    for kind in ("ext4", "xfs"):
+    for kind in kinds:
         volume = agent.volume(lab.image(kind, size=512 * MIB), fstype=kind)
         for content in ("", "hello"):
             volume.stage()
+            check(not agent.events("filesystem.for_newer_kernels"), "%s: made for newer kernels than Linux 5.14" % kind)
             path = os.path.join(volume.staged_path, "hello")
             check((read(path) if os.path.exists(path) else "") == content, "%s has lost its file" % kind)
             put(path, "hello")
