@@ -1,4 +1,5 @@
-// Reads the facts. It only looks: nothing here opens a device, or changes anything except a file of its own.
+// Reads the facts. It only looks: nothing here opens a device (a helper of filesystems.cpp does), or changes anything
+// except a file of its own.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -20,6 +21,7 @@
 #include "corbd/host/mountinfo.hpp"
 #include "corbd/host/system.hpp"
 #include "corbd/host/tools.hpp"
+#include "corbd/krbd/sysfs.hpp"
 #include "corbd/mounting/mounting.hpp"
 #include "corbd/nbd/sysfs.hpp"
 #include "corbd/rbd/ceph_conf.hpp"
@@ -72,6 +74,11 @@ std::string text_of(const json::object& record, const char* field) {
   return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
 }
 
+bool is_set(const json::object& record, const char* field) {
+  const auto* value = record.if_contains(field);
+  return value != nullptr && value->is_bool() && value->get_bool();
+}
+
 /// Of the volumes that have a key here.
 std::vector<KeySeen> keys_of(const Records& records, const std::string& runtime_dir) {
   std::vector<KeySeen> keys;
@@ -82,14 +89,42 @@ std::vector<KeySeen> keys_of(const Records& records, const std::string& runtime_
   return keys;
 }
 
-/// The lock file of a state directory names its holder. A process that has ended may have left its name.
-std::optional<bool> agent_dumps_core(const std::string& state_dir) {
+/// A file of the agent's process in /proc. The lock file of a state directory names its holder. A process that has
+/// ended may have left its name.
+std::optional<std::string> read_of_agent(const std::string& state_dir, const char* file) {
   const auto pid = sysfs::attribute(state_dir + "/lock");
   if (!pid || pid->empty()) return std::nullopt;
   const auto name = sysfs::attribute("/proc/" + *pid + "/comm");
-  const auto limits = read_file("/proc/" + *pid + "/limits", kMaxText);
-  if (!limits || !name || (*name != "corbd" && *name != "cephcsi")) return std::nullopt;
-  return dumps_core(*limits);
+  auto text = read_file("/proc/" + *pid + "/" + file, kMaxText);
+  if (!text || !name || (*name != "corbd" && *name != "cephcsi")) return std::nullopt;
+  return std::move(*text);
+}
+
+std::vector<std::string> mounted_devices() {
+  std::vector<std::string> names;
+  const auto mounts = host::read_mountinfo("/proc/self/mountinfo");
+  if (!mounts) return names;
+  for (const auto& mount : *mounts)
+    if (auto name = host::device_of(mount); !name.empty()) names.push_back(std::move(name));
+  return names;
+}
+
+std::vector<FilesystemSeen> staged_filesystems(const Inputs& inputs) {
+  std::vector<device::Seen> devices;
+  if (auto served = nbd::read_inventory("/sys")) devices = std::move(*served);
+  if (const auto mapped = krbd::read_inventory("/sys"))
+    for (const auto& one : *mapped) devices.push_back(one.seen);
+  auto found = find_filesystems(inputs.records, devices, mounted_devices());
+  if (const auto volumes = ask_volumes(inputs.options.admin_endpoint)) read_filesystems(found, *volumes);
+  return found;
+}
+
+/// Reading the command line of a process may wait for its memory, but not that of an agent that answers.
+void see_mkfs(Inputs& inputs) {
+  const auto command_line = inputs.admin ? read_of_agent(inputs.options.state_dir, "cmdline") : std::nullopt;
+  const auto options = host::options_by_type(command_line ? flag_of(*command_line, "mkfs-options") : "");
+  if (!options) inputs.wrong_mkfs_options = options.error().text;
+  inputs.new_filesystems = try_mkfs(options ? *options : std::map<std::string, std::string>());
 }
 
 /// failed_precondition: the host has none that would tell of a shutdown.
@@ -149,8 +184,12 @@ result<> read_record(const std::string& path, Records& into) {
     return Error{errc::state_corrupt, "a record in " + fs::path(path).parent_path().string() + " names no volume"};
   into.volumes.insert(id);
   if (text_of(record->get_object(), "kind") == "krbd") into.by_kernel.insert(id);
-  const auto* read_only = record->get_object().if_contains("read_only");
-  if (read_only != nullptr && read_only->is_bool() && read_only->get_bool()) into.read_only.insert(id);
+  if (is_set(record->get_object(), "read_only")) into.read_only.insert(id);
+  if (is_set(record->get_object(), "block")) into.blocks.insert(id);
+  const auto* number = record->get_object().if_contains("device");
+  boost::system::error_code no_number;
+  if (number != nullptr)
+    if (const auto value = number->to_number<std::uint32_t>(no_number); !no_number) into.numbers[id] = value;
   return {};
 }
 
@@ -232,7 +271,9 @@ Inputs gather(const Options& options, const v1::Program& own) {
   inputs.ceph_libraries = rbd::library_versions();
   if (const auto conf = read_file("/etc/ceph/ceph.conf", kMaxText))
     inputs.split_reads = rbd::client_option(*conf, "osd_min_split_replica_read_size");
-  inputs.dumps_core = agent_dumps_core(options.state_dir);
+  if (const auto limits = read_of_agent(options.state_dir, "limits")) inputs.dumps_core = dumps_core(*limits);
+  if (inputs.admin) inputs.filesystems = staged_filesystems(inputs);
+  see_mkfs(inputs);
   return inputs;
 }
 

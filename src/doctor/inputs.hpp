@@ -3,6 +3,7 @@
 
 #include <array>
 #include <boost/json/value.hpp>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -13,9 +14,12 @@
 #include "corbd/cephcsi/key.hpp"
 #include "corbd/cephcsi/mounters.hpp"
 #include "corbd/core/result.hpp"
+#include "corbd/device/device.hpp"
 #include "corbd/doctor/doctor.hpp"
 #include "corbd/doctor/finding.hpp"
 #include "corbd/doctor/readings.hpp"
+#include "corbd/host/kernel_needs.hpp"
+#include "corbd/host/tools.hpp"
 #include "corbd/kms/kms.hpp"
 #include "corbd/kube/rights.hpp"
 #include "corbd/rbd/config_json.hpp"
@@ -47,6 +51,21 @@ struct NbdDevice {
 struct ToolSeen {
   std::string name, package;
   bool there = false;
+};
+
+/// A filesystem of a volume that is staged here.
+struct FilesystemSeen {
+  std::string volume;    ///< its ID
+  std::string device;    ///< "/dev/nbd0", "/dev/mapper/..."
+  bool mounted = false;  ///< so this kernel knows all of its features
+  result<host::KernelNeeds> needs;
+};
+
+/// What mkfs makes here.
+struct NewFilesystem {
+  std::string fstype;
+  std::string options;  ///< the agent's; empty: corbd's own
+  result<host::KernelNeeds> needs;
 };
 
 using cephcsi::KeyType;
@@ -87,6 +106,9 @@ struct Inputs : Readings {
   std::vector<std::uint32_t> read_only_numbers;  ///< of nbd, that are free
   std::optional<bool> lvm_filtered;  ///< whether the host's LVM is kept from our devices; absent: it has no lvm.conf
   std::vector<ToolSeen> tools;
+  std::vector<FilesystemSeen> filesystems;  ///< none if no agent answers
+  std::vector<NewFilesystem> new_filesystems;
+  std::optional<std::string> wrong_mkfs_options;  ///< why the agent's cannot be read
   Module dm_crypt = Module::absent;
   std::vector<kms::Complaint> kms;  ///< about the KMS config
   result<> system_bus;
@@ -117,6 +139,7 @@ std::string listed(const std::vector<std::string>& all, const char* between = ",
 std::vector<Finding> judge(const Inputs& inputs);
 /// Parts of judge().
 void judge_node(const Inputs& inputs, std::vector<Finding>& into);
+void judge_filesystems(const Inputs& inputs, std::vector<Finding>& into);
 void judge_ceph(const Inputs& inputs, std::vector<Finding>& into);
 Finding judge_versions(const Inputs& inputs);
 /// Why the agent cannot hand over to `next`, as its own refusal would say (src/handover/messages.hpp). Empty: it can.
@@ -126,9 +149,22 @@ boost::json::value redacted_json(boost::json::value value);
 /// The same for other text: the VALUE in NAME=VALUE of such names, and Ceph keys.
 std::string redacted_text(std::string_view text);
 
+/// The value of "--NAME=VALUE" or "--NAME VALUE" in the text of /proc/<pid>/cmdline; empty: it is not there.
+std::string flag_of(std::string_view command_line, std::string_view name);
+/// Filesystems of volumes that have a record. `mounted`: the kernel's names of the devices that are.
+std::vector<FilesystemSeen> find_filesystems(const Records& records, const std::vector<device::Seen>& devices,
+                                             const std::vector<std::string>& mounted);
+
 // --- thin
 
 Inputs gather(const Options& options, const v1::Program& own);
+/// Fills in `needs` of those that the agent serves: `each` for one, 10 s for all.
+void read_filesystems(std::vector<FilesystemSeen>& all, const std::map<std::string, AgentVolume>& volumes,
+                      const HelperProgram& helper = {},
+                      std::chrono::milliseconds each = std::chrono::milliseconds(3000));
+/// Tries each mkfs that is installed, on a file in memory, with the options of its type; 10 s for all.
+std::vector<NewFilesystem> try_mkfs(const std::map<std::string, std::string>& options,
+                                    const HelperProgram& helper = {});
 Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir, const Choosing& choosing = {});
 /// Tries a TCP connection to each, 2 s each, all at once, 10 s together; fills in `answers`.
 void ask_monitors(std::vector<Monitor>& monitors);

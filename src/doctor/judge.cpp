@@ -287,6 +287,7 @@ std::vector<Finding> judge(const Inputs& inputs) {
   all.push_back(admin(inputs));
   devices(inputs, all);
   judge_node(inputs, all);
+  judge_filesystems(inputs, all);
   judge_ceph(inputs, all);
   all.push_back(judge_versions(inputs));
   return all;

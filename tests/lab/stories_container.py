@@ -173,7 +173,7 @@ def story_capabilities(lab):
     said = run(agent.runc + ["exec", agent.id, CORBD, "doctor", "--kubelet-dir", lab.kubelet], ok=False)
     for line in said.splitlines():
         say(line)
-    for fine in ("capabilities", "mount-propagation") + (() if lab.native else ("pid-namespace", "network-namespace")):
+    for fine in ("capabilities", "mount-propagation", "mkfs") + (() if lab.native else ("pid-namespace", "network-namespace")):
         check(re.search("^OK +%s " % fine, said, re.M), "the doctor is not content with %s" % fine)
     check(agent.stop() == 0, "the agent ended with %s" % agent.process.returncode)
 

@@ -21,6 +21,15 @@ struct Said {
   std::string out;
 };
 
+Said said_by(const std::string& command) {
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  Said said;
+  for (int byte = ::fgetc(pipe); byte != EOF; byte = ::fgetc(pipe)) said.out.push_back(static_cast<char>(byte));
+  const int status = ::pclose(pipe);
+  said.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return said;
+}
+
 /// A host's root folder in which the kernel serves a volume that ceph-csi staged, or which has no volume.
 class Host {
  public:
@@ -40,16 +49,9 @@ class Host {
     put("/proc/1/mountinfo", mounts);
   }
   Said doctor(const std::string& words) const {
-    const std::string command = std::string("env -u KUBERNETES_SERVICE_HOST -u KUBERNETES_CONFIG_PATH ") + CORBD +
-                                " doctor --root " + root() + " --state-dir /state --config-dir " +
-                                ground_.at("config") + " --runtime-dir " + ground_.at("runtime") + " " + words +
-                                " 2>&1";
-    FILE* pipe = ::popen(command.c_str(), "r");
-    Said said;
-    for (int byte = ::fgetc(pipe); byte != EOF; byte = ::fgetc(pipe)) said.out.push_back(static_cast<char>(byte));
-    const int status = ::pclose(pipe);
-    said.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return said;
+    return said_by(std::string("env -u KUBERNETES_SERVICE_HOST -u KUBERNETES_CONFIG_PATH ") + CORBD +
+                   " doctor --root " + root() + " --state-dir /state --config-dir " + ground_.at("config") +
+                   " --runtime-dir " + ground_.at("runtime") + " " + words);
   }
 
  private:
@@ -101,4 +103,18 @@ TEST_CASE("the doctor looks at one change at a time") {
   const auto said = Host("").doctor("--before-migration --before-rollback");
   CHECK(said.code != 0);
   CHECK_THAT(said.out, ContainsSubstring("excludes"));
+}
+
+TEST_CASE("the doctor tries mkfs with the --mkfs-options of the agent that runs") {
+  const Ground ground;
+  test::Agent::Options options;
+  options.more = {"--mkfs-options", "xfs:-i nrext64=1"};
+  const test::Agent agent(ground, options);
+  REQUIRE(agent.answers());
+  const auto said = said_by(std::string(CORBD) + " doctor -o json --kubelet-dir " + ground.at("kubelet") +
+                            " --state-dir " + ground.at("state") + " --runtime-dir " + ground.at("runtime") +
+                            " --config-dir " + ground.at("config") + " --endpoint unix://" + ground.at("csi.sock"));
+  CHECK_THAT(said.out, ContainsSubstring("mkfs.xfs with --mkfs-options -i nrext64=1 makes nrext64 (Linux 5.19)"));
+  CHECK_THAT(said.out, ContainsSubstring("new filesystems mount on Linux 5.14 and newer: ext4"));
+  CHECK_THAT(said.out, ContainsSubstring("none is staged here"));
 }

@@ -1,6 +1,7 @@
 // What both the doctor and the check before a migration read of a node.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -17,10 +18,12 @@ namespace corbd::doctor {
 enum class Module { present, loadable, absent };
 /// An agent's records.
 struct Records {
-  std::set<std::string> volumes;    ///< their IDs
-  std::set<std::string> by_kernel;  ///< of these, what the kernel's client serves
-  std::set<std::string> read_only;  ///< of these, what nobody writes
-  result<> complete;                ///< an error: `volumes` lacks some
+  std::set<std::string> volumes;                 ///< their IDs
+  std::set<std::string> by_kernel;               ///< of these, what the kernel's client serves
+  std::set<std::string> read_only;               ///< of these, what nobody writes
+  std::set<std::string> blocks;                  ///< of these, what is used as a raw block device
+  std::map<std::string, std::uint32_t> numbers;  ///< of their devices
+  result<> complete;                             ///< an error: `volumes` lacks some
 };
 
 struct Readings {

@@ -105,6 +105,69 @@ TEST_CASE("a warning names the missing programs, and its remedy names their pack
   CHECK_THAT(found.remedy, ContainsSubstring("install xfsprogs;"));
 }
 
+TEST_CASE("a filesystem that this kernel does not mount is a failure, and one for newer kernels than 5.14 a warning") {
+  const host::KernelNeeds plain{"xfs", "", ""}, newer{"xfs", "", "parent (Linux 6.10)"},
+      unknown{"xfs", "parent (Linux 6.10)", "parent (Linux 6.10)"};
+  auto inputs = healthy();
+  inputs.filesystems = {{"v1", "/dev/nbd0", true, plain}, {"v2", "/dev/nbd1", false, plain}};
+  CHECK_THAT(find(inputs, "filesystems").said, ContainsSubstring("2 that are staged mount on Linux 5.14 and newer"));
+  CHECK(find(inputs, "filesystems").verdict == Grade::ok);
+  inputs.filesystems[1] = {"v2", "/dev/nbd1", false, unknown};
+  const auto refused = find(inputs, "filesystem /dev/nbd1");
+  CHECK(refused.verdict == Grade::failure);
+  CHECK_THAT(refused.said, ContainsSubstring("xfs of volume v2") && ContainsSubstring("parent (Linux 6.10)") &&
+                               ContainsSubstring("6.1.0-13"));
+  // This kernel mounts it, whatever its number says.
+  const bool mounted = GENERATE(false, true);
+  inputs.filesystems[1] = {"v2", "/dev/nbd1", mounted, mounted ? unknown : newer};
+  CHECK(find(inputs, "filesystem /dev/nbd1").said == "no such finding");
+  CHECK(find(inputs, "filesystems").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "filesystems").said, ContainsSubstring("Linux 5.14") && ContainsSubstring("/dev/nbd1"));
+}
+
+TEST_CASE("a device that does not answer is named, and is no finding of its filesystem") {
+  auto inputs = healthy();
+  inputs.filesystems = {{"v1", "/dev/nbd0", true, Error{errc::timed_out, "no answer in time"}}};
+  const auto found = find(inputs, "filesystems");
+  CHECK(found.verdict == Grade::ok);
+  CHECK_THAT(found.said, ContainsSubstring("not read: /dev/nbd0 (no answer in time)"));
+  inputs.filesystems.push_back({"v2", "/dev/nbd1", true, host::KernelNeeds{"xfs", "", "parent (Linux 6.10)"}});
+  CHECK(find(inputs, "filesystems").verdict == Grade::warning);
+  CHECK_THAT(find(inputs, "filesystems").said, ContainsSubstring("not read: /dev/nbd0"));
+}
+
+TEST_CASE("a mkfs that makes what kernels do not mount is named with the agent's options") {
+  const host::KernelNeeds plain{"ext4", "", ""};
+  auto inputs = healthy();
+  inputs.new_filesystems = {{"ext4", "", plain}};
+  CHECK(find(inputs, "mkfs").verdict == Grade::ok);
+  inputs.new_filesystems = {{"xfs", "-i nrext64=1", host::KernelNeeds{"xfs", "", "nrext64 (Linux 5.19)"}}};
+  auto found = find(inputs, "mkfs");
+  CHECK(found.verdict == Grade::warning);
+  CHECK_THAT(found.said, ContainsSubstring("mkfs.xfs with --mkfs-options -i nrext64=1"));
+  CHECK_THAT(found.remedy, ContainsSubstring("leave these features out of --mkfs-options"));
+  inputs.new_filesystems = {{"xfs", "", host::KernelNeeds{"xfs", "parent (Linux 6.10)", "parent (Linux 6.10)"}}};
+  found = find(inputs, "mkfs");
+  CHECK(found.verdict == Grade::failure);
+  CHECK_THAT(found.remedy, ContainsSubstring("set --mkfs-options xfs:OPTIONS"));
+  inputs.new_filesystems = {{"xfs", "-l logdev=/dev/x", Error{errc::failed_precondition, "mkfs.xfs is not tried"}}};
+  CHECK(find(inputs, "mkfs").verdict == Grade::ok);
+  CHECK_THAT(find(inputs, "mkfs").said, ContainsSubstring("not tried"));
+}
+
+TEST_CASE("the agent's --mkfs-options are read from its command line") {
+  const auto line = [](std::initializer_list<const char*> words) {
+    std::string text;
+    for (const char* word : words) text += std::string(word) + std::string(1, 0);
+    return text;
+  };
+  CHECK(flag_of(line({"corbd", "run", "--mkfs-options=xfs:-K -m bigtime=1", "--verbose"}), "mkfs-options") ==
+        "xfs:-K -m bigtime=1");
+  CHECK(flag_of(line({"cephcsi", "-mkfs-options", "xfs:-K"}), "mkfs-options") == "xfs:-K");
+  CHECK(flag_of(line({"corbd", "run", "--no-mkfs-options=x", "--verbose"}), "mkfs-options").empty());
+  CHECK(flag_of("", "mkfs-options").empty());
+}
+
 TEST_CASE("a system bus that does not answer is a warning") {
   auto inputs = healthy();
   inputs.system_bus = Error{errc::unavailable, "no bus"};
