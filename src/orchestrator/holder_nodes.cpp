@@ -1,6 +1,7 @@
 #include "corbd/orchestrator/holder_nodes.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "corbd/core/log.hpp"
 #include "corbd/core/utc.hpp"
@@ -154,40 +155,40 @@ task<result<std::string>> HolderNodes::name_of(const plan::HolderQuery& query, U
 bool HolderNodes::has_list(const Wanted& wanted) const {
   if (!list_) return false;
   const bool failed = !list_->by_address;
-  return clock_.now() - list_->at < (failed ? config_.list_again : wanted.younger) &&
+  return clock_.now() - list_->read < (failed ? config_.list_again : wanted.younger) &&
          (failed || list_->number > wanted.after);
 }
 
-task<result<>> HolderNodes::list_nodes(Wanted wanted, Until until) {
-  const auto turn = co_await listing_.lock(until);
-  if (!turn) co_return turn.error();
-  if (has_list(wanted)) co_return result<>();
+/// A list of thousands of nodes may take longer than one look has, so it belongs to none.
+task<> HolderNodes::read_list() {
   const auto part = std::chrono::duration<double, std::milli>(config_.spread) * random_();
   const auto at = clock_.now() + std::chrono::duration_cast<duration>(part);
-  if (at >= until.deadline) co_return wait_error(Waited::deadline, "listing nodes");
-  const auto waited = co_await sleep_until(control_, clock_, at, until.scope);
-  if (waited == Waited::cancelled) co_return wait_error(waited, "listing nodes");
-  const auto now = clock_.now();
+  static_cast<void>(co_await sleep_until(control_, clock_, at, &stopping_));
   const std::uint64_t number = ++lists_;
-  const auto all = co_await nodes_->nodes(until);
-  if (!all) log::warning("holders.no_nodes", {{"error", all.error().error.text}});
-  // What ends with this look says nothing to others, who may have more time.
-  const bool gave_up = clock_.now() >= until.deadline || (until.scope != nullptr && until.scope->cancelled());
-  if (!all && gave_up) co_return with_context("listing nodes", all.error().error);
-  list_ = List{now, number, std::map<std::string, Names>()};
-  if (!all) {
+  const auto all = co_await nodes_->nodes({clock_.now() + config_.list_within, &stopping_});
+  list_ = List{clock_.now(), number, std::map<std::string, Names>()};
+  if (all)
+    for (const auto& node : *all)
+      for (const auto& address : node.addresses) (*list_->by_address)[address].push_back(node.name);
+  else
     list_->by_address = all.error();
-    co_return result<>();
-  }
-  for (const auto& node : *all)
-    for (const auto& address : node.addresses) (*list_->by_address)[address].push_back(node.name);
-  co_return result<>();
+  if (!all && !stopping_.cancelled()) log::warning("holders.no_nodes", {{"error", all.error().error.text}});
+  std::exchange(reading_, nullptr)->set();
 }
 
 /// An error proves nothing about any node.
 task<result<HolderNodes::Names>> HolderNodes::names_at(std::string host, Wanted wanted, Until until) {
-  if (!has_list(wanted))
-    if (const auto listed = co_await list_nodes(wanted, until); !listed) co_return listed.error();
+  while (!has_list(wanted)) {
+    if (gate_.closed()) co_return wait_error(Waited::cancelled, "listing nodes");
+    const bool begins = !reading_;
+    if (begins) reading_ = std::make_shared<Event>(control_, clock_);
+    const auto reading = reading_;
+    if (begins) gate_.spawn(read_list());
+    const auto waited = co_await reading->wait(until);
+    if (waited == Waited::deadline)
+      co_return Error{errc::timed_out, "the list of all nodes is still being read: a later look will have it"};
+    if (waited == Waited::cancelled) co_return wait_error(waited, "listing nodes");
+  }
   if (!list_->by_address) co_return with_context("listing nodes", list_->by_address.error().error);
   const auto place = list_->by_address->find(host);
   co_return place == list_->by_address->end() ? Names() : place->second;
@@ -206,6 +207,11 @@ const HolderNodes::Sighting* HolderNodes::sighting(const std::string& client) co
   const auto place = seen_.find(client);
   const bool counts = place != seen_.end() && clock_.now() - place->second.last <= config_.remembered_for;
   return counts ? &place->second : nullptr;
+}
+
+task<> HolderNodes::stop(Until until) {
+  stopping_.cancel();
+  co_await gate_.close(until);
 }
 
 task<> HolderNodes::ask_attachment(HolderNode& node, std::string volume_id, Until until) {

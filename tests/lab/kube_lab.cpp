@@ -174,6 +174,10 @@ TEST_CASE("a real server: the agent's service account sees a node as out of serv
   CHECK(state() == State::out_of_service);
   REQUIRE(kubectl("taint nodes " + name + " node.kubernetes.io/out-of-service-") == 0);
   CHECK(state() == State::not_ready);
+  agent.run([](orchestrator::HolderNodes& nodes) -> task<bool> {
+    co_await nodes.stop({});
+    co_return true;
+  }(finder));
 }
 
 TEST_CASE("a real server: a version that is too old is expired, and a future one is a server error", "[kube]") {

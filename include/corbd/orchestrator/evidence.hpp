@@ -30,7 +30,8 @@ class Evidence final : public volume::Orchestrator {
   Attachments& attachments() { return attachments_; }
   task<> stop(Until until) {
     stopping_.cancel();
-    return attachments_.stop(until);
+    co_await holder_nodes_.stop(until);
+    co_await attachments_.stop(until);
   }
 
  private:

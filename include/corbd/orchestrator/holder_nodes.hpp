@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "corbd/core/async_lock.hpp"
 #include "corbd/core/backoff.hpp"
+#include "corbd/core/gate.hpp"
 #include "corbd/kube/objects.hpp"
 #include "corbd/plan/holder.hpp"
 
@@ -31,16 +31,19 @@ class NodeReader {
 /// Null if there is no API server.
 std::unique_ptr<NodeReader> read_nodes(const result<kube::Api*>& api, std::string driver);
 
-/// Control thread only.
+/// Control thread only; stop() before it is destroyed, unless the process ends.
 class HolderNodes {
  public:
   struct Config {
     std::chrono::seconds answer_within{4};  ///< the image is open meanwhile
     /// When a node dies, many agents look for it at once. Each waits a random part of this before it lists all nodes.
     std::chrono::milliseconds spread{1000};
-    /// A client that no metadata explains is looked for in a list of all nodes, no more often than this ...
+    /// It may take longer than a look, which then ends without it. A later look finds it.
+    std::chrono::seconds list_within{60};
+    /// A client that no metadata explains is looked for in a list of all nodes. From the end of one to the next it is
+    /// at least so long ...
     std::chrono::seconds list_every{300};
-    /// ... or than this, to prove a client dead, or after a list that failed.
+    /// ... or so long, to prove a client dead, or after a list that failed.
     std::chrono::seconds list_again{30};
     /// A node without an object counts as a client's only if the client was seen on it so long ago. Ceph may give an
     /// address and its nonce to another client one day.
@@ -54,13 +57,14 @@ class HolderNodes {
         nodes_(std::move(nodes)),
         config_(config),
         random_(std::move(random)),
-        listing_(control, clock, "the list of nodes", kMostWaiters) {}
+        gate_(control, clock) {}
 
   /// `leaving` ends it.
   task<plan::HolderNode> find(plan::HolderQuery query, CancelScope& leaving);
+  /// Ends the list that is being read.
+  task<> stop(Until until);
 
  private:
-  static constexpr std::size_t kMostWaiters = 4096;  // no node has as many volumes
   using Names = std::vector<std::string>;
   /// A client, and the Node object that had its address.
   struct Sighting {
@@ -74,15 +78,14 @@ class HolderNodes {
     std::uint64_t after = 0;  ///< asked for after so many others
   };
   struct List {
-    time_point at;
+    time_point read;  ///< when its last page came
     std::uint64_t number = 0;
     kube::answer<std::map<std::string, Names>> by_address;
   };
   task<result<std::string>> name_of(const plan::HolderQuery& query, Until until);
   task<result<Names>> names_at(std::string host, Wanted wanted, Until until);
   bool has_list(const Wanted& wanted) const;
-  /// An error: the wait for another one's list ended first.
-  task<result<>> list_nodes(Wanted wanted, Until until);
+  task<> read_list();
   task<plan::HolderNode> look_at(const plan::HolderQuery& query, std::string name, Until until);
   task<plan::HolderNode> proven(const plan::HolderQuery& query, plan::HolderNode dead, Until until);
   task<> ask_attachment(plan::HolderNode& node, std::string volume_id, Until until);
@@ -94,10 +97,12 @@ class HolderNodes {
   const std::unique_ptr<NodeReader> nodes_;
   const Config config_;
   const Jitter random_;
-  AsyncLock listing_;        ///< who waits for it uses the list that another one read meanwhile
-  std::uint64_t lists_ = 0;  ///< asked for
+  std::shared_ptr<Event> reading_;  ///< set once the list is there that all looks wait for; null: nobody reads one
+  std::uint64_t lists_ = 0;         ///< asked for
   std::optional<List> list_;
   std::map<std::string, Sighting> seen_;  ///< by the client's address
+  CancelScope stopping_;
+  Gate gate_;
 };
 
 }  // namespace corbd::orchestrator

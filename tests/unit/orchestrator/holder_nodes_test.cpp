@@ -78,6 +78,7 @@ class SlowNodes final : public orchestrator::NodeReader {
   struct State {
     duration takes{};
     int lists = 0;
+    bool out_of_service = false;
   };
   SlowNodes(const executor& control, Clock& clock, State& state) : control_(control), clock_(clock), state_(state) {}
   task<kube::answer<kube::Node>> node(std::string, Until) override { co_return only(); }
@@ -93,11 +94,12 @@ class SlowNodes final : public orchestrator::NodeReader {
   }
 
  private:
-  static kube::Node only() {
+  kube::Node only() const {
     kube::Node node;
     node.name = "n7";
     node.addresses = {"10.0.0.7"};
     node.ready = true;
+    node.out_of_service = state_.out_of_service;
     return node;
   }
   const executor control_;
@@ -118,8 +120,9 @@ struct SlowScene {
                                                          std::make_unique<SlowNodes>(loop.control(), loop.clock, nodes),
                                                          config, [this] { return random; });
   }
-  test::Started<plan::HolderNode> start() {
-    return {loop.io, finder->find({"v", "10.0.0.7:0/1", "10.0.0.7", {}}, leaving)};
+  ~SlowScene() { loop.run(finder->stop({})); }
+  test::Started<plan::HolderNode> start(plan::Noted noted = {}) {
+    return {loop.io, finder->find({"v", "10.0.0.7:0/1", "10.0.0.7", std::move(noted)}, leaving)};
   }
 };
 
@@ -307,29 +310,71 @@ TEST_CASE("a failed list of nodes is not requested again at every look") {
   CHECK(scene.find().name == "n7");
 }
 
-TEST_CASE("a list of nodes that ends with one look's deadline fails no other look") {
+TEST_CASE("a list of nodes that takes longer than a look is not begun again, and a later look finds it") {
   SlowScene scene;
-  scene.nodes.takes = 10s;
+  scene.nodes.takes = 50s;
   auto early = scene.start();
-  scene.loop.advance(3s);
-  auto late = scene.start();
-  scene.nodes.takes = 2s;
-  scene.loop.advance(1s);
+  scene.loop.advance(4s);
   CHECK(early.get().name.empty());
-  CHECK_THAT(early.get().why, ContainsSubstring("no answer yet"));
+  CHECK_THAT(early.get().why, ContainsSubstring("still being read"));
+  scene.loop.advance(44s);
+  auto late = scene.start();
   scene.loop.advance(2s);
   CHECK(late.get().name == "n7");
+  scene.loop.advance(29s);
+  CHECK(scene.start().get().name == "n7");
+  CHECK(scene.nodes.lists == 1);
+}
+
+TEST_CASE("a list of nodes that never ends is given up, and looks have its error until the next one") {
+  SlowScene scene;
+  scene.nodes.takes = 1h;
+  auto early = scene.start();
+  scene.loop.advance(60s);
+  CHECK_THAT(scene.start().get().why, ContainsSubstring("no answer yet"));
+  CHECK(scene.nodes.lists == 1);
+  scene.nodes.takes = 0s;
+  scene.loop.advance(30s);
+  CHECK(scene.start().get().name == "n7");
   CHECK(scene.nodes.lists == 2);
 }
 
-TEST_CASE("a look whose deadline comes before its turn to list the nodes lists none, and others need not wait for it") {
+TEST_CASE("a look that needs a list begun after its client was seen waits for the next one, not for that under way") {
+  SlowScene scene;
+  scene.nodes.takes = 2s;
+  auto other = scene.start();
+  scene.loop.advance(1s);
+  scene.nodes.out_of_service = true;
+  auto proving = scene.start({{"n7"}, {}});
+  scene.loop.advance(1s);
+  CHECK_FALSE(proving.done());
+  CHECK(scene.nodes.lists == 2);
+  scene.loop.advance(2s);
+  CHECK(proving.get().state == State::out_of_service);
+}
+
+TEST_CASE("a look whose deadline comes before its turn to list the nodes leaves the list to later looks") {
   orchestrator::HolderNodes::Config config;
   config.spread = 10s;
   SlowScene scene(config);
   scene.random = 0.5;
-  CHECK_THAT(scene.start().get().why, ContainsSubstring("deadline"));
+  auto early = scene.start();
+  scene.loop.advance(4s);
+  CHECK_THAT(early.get().why, ContainsSubstring("still being read"));
   CHECK(scene.nodes.lists == 0);
-  scene.random = 0;
-  CHECK(scene.start().get().name == "n7");
+  auto late = scene.start();
+  scene.loop.advance(1s);
+  CHECK(late.get().name == "n7");
+  CHECK(scene.nodes.lists == 1);
+}
+
+TEST_CASE("an agent that ends waits for no list of nodes") {
+  SlowScene scene;
+  scene.nodes.takes = 50s;
+  auto look = scene.start();
+  scene.leaving.cancel();
+  scene.loop.run(scene.finder->stop({}));
+  CHECK(look.get().name.empty());
+  CHECK_FALSE(scene.start().get().why.empty());
   CHECK(scene.nodes.lists == 1);
 }
