@@ -48,6 +48,7 @@ result<Access> read_kubeconfig(const std::string& path) {
   if (!text) return text.error();
   auto access = parse_kubeconfig(*text, path.substr(0, path.rfind('/') + 1));
   if (!access) return with_context(path, access.error());
+  access->kubeconfig = path;
   return access;
 }
 

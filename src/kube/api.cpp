@@ -62,15 +62,17 @@ class Api::Impl {
   task<result<>> look(duration fresh, Until until);
 
  private:
-  /// Adds the token. The first time, and after failures, it also reads the files of the connection.
+  /// Adds the token. The first time, and after failures, it also reads the files of the connection, and the kubeconfig
+  /// that names them.
   result<> prepare(http::Message& message);
   task<answer<http::Reply>> send(http::Message message, http::Sink sink, Verb verb, Until until);
   task<answer<http::Reply>> exchange(http::Message message, http::Sink sink, Verb verb, Until until);
 
   Clock& clock_;
-  const Access access_;
+  Access access_;
   http::Client client_;
   bool met_ = false;
+  bool refused_ = false;  ///< what it has from the kubeconfig
   Secret token_;
   std::optional<time_point> token_read_;
   std::optional<time_point> answered_;  ///< the last 2xx
@@ -78,6 +80,12 @@ class Api::Impl {
 };
 
 result<> Api::Impl::prepare(http::Message& message) {
+  if (refused_ && !access_.kubeconfig.empty()) {
+    auto access = read_kubeconfig(access_.kubeconfig);
+    if (!access) return access.error();
+    access_ = std::move(*access);
+    met_ = refused_ = false;
+  }
   if (!met_) {
     auto peer = peer_of(access_);
     if (!peer) return peer.error();
@@ -117,7 +125,8 @@ task<result<>> Api::Impl::look(duration fresh, Until until) {
 
 task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink sink, Verb verb, Until until) {
   for (bool again = false;; again = true) {
-    if (auto prepared = prepare(message); !prepared) co_return api_error(prepared.error());
+    // A file that is not there is no object that is not there.
+    if (auto prepared = prepare(message); !prepared) co_return api_error({errc::unavailable, prepared.error().text});
     auto reply = co_await client_.call(message, until, sink);
     // The authorities or the token may have been replaced since the last read.
     const bool stale_authority = !reply && reply.error().code == errc::unauthenticated;
@@ -126,6 +135,8 @@ task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink 
     if (stale_token) token_read_.reset();
     // A certificate may be what it no longer accepts.
     if (stale_token && !access_.certificate_file.empty()) met_ = false;
+    // And what is in a kubeconfig itself is as old as any of these.
+    refused_ = refused_ || stale_authority || stale_token;
     if ((stale_authority || stale_token) && !again) continue;
     if (!reply) {
       // Nothing came, so what came a moment ago proves nothing any more.

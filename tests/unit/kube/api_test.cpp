@@ -1,6 +1,7 @@
 // The API client against a scripted server, over plain HTTP and TLS.
 #include <fstream>
 
+#include "corbd/core/base64.hpp"
 #include "scene.hpp"
 #include "support/folder.hpp"
 
@@ -16,6 +17,18 @@ using test::thing;
 using Peer = ApiServer::Peer;
 using Request = ApiServer::Request;
 using Scene = test::ApiScene;
+
+namespace {
+
+/// `user`: in YAML's flow style.
+std::string kubeconfig(const std::string& server, const std::string& authorities, const std::string& user) {
+  return "current-context: c\ncontexts: [{name: c, context: {cluster: s, user: u}}]\nclusters: [{name: s, cluster: {"
+         "server: \"" +
+         server + "\", certificate-authority-data: " + to_base64(authorities) + "}}]\nusers: [{name: u, user: " + user +
+         "}]\n";
+}
+
+}  // namespace
 
 TEST_CASE("an object is read by its name over a reused connection") {
   Scene scene(always(200, R"({"metadata":{"name":"o/n e"},"a":1})"));
@@ -263,6 +276,60 @@ TEST_CASE("a client certificate is read again after a 401") {
   REQUIRE_FALSE(refused);
   CHECK_THAT(refused.error().error.text, ContainsSubstring("certificate"));
   CHECK(scene.server.requests().size() == 1);
+}
+
+TEST_CASE("a kubeconfig whose token was replaced is read again after a 401") {
+  const test::Folder folder;
+  std::string rewritten;
+  Scene scene([&](const Request& request, Peer& peer) {
+    if (request.authorization == "Bearer new") return peer.answer(200, test::asked_for(request));
+    std::ofstream(folder.path() + "/config") << rewritten;
+    peer.answer(401, "");
+  });
+  const auto with_token = [&](const std::string& token) {
+    return kubeconfig("http://127.0.0.1:" + std::to_string(scene.server.port()), "unused", "{token: " + token + "}");
+  };
+  rewritten = with_token("new");
+  std::ofstream(folder.path() + "/config") << with_token("old");
+  scene.access = kube::read_kubeconfig(folder.path() + "/config").value();
+  CHECK(scene.get());
+  const auto requests = scene.server.requests();
+  REQUIRE(requests.size() == 2);
+  CHECK(requests[0].authorization == "Bearer old");
+}
+
+TEST_CASE("a client certificate in a kubeconfig is read again after a 401") {
+  const test::Folder folder;
+  std::string rewritten;
+  Scene scene(
+      [&](const Request&, Peer& peer) {
+        std::ofstream(folder.path() + "/config") << rewritten;
+        peer.answer(401, "");
+      },
+      ApiServer::Tls::asks_for_certificate);
+  const auto with_certificate = [&](const std::string& certificate) {
+    return kubeconfig("https://127.0.0.1:" + std::to_string(scene.server.port()), test::pki("ca.pem"),
+                      "{client-certificate-data: " + to_base64(certificate) +
+                          ", client-key-data: " + to_base64(test::pki("client.key")) + "}");
+  };
+  rewritten = with_certificate("rotated");
+  std::ofstream(folder.path() + "/config") << with_certificate(test::pki("client.pem"));
+  scene.access = kube::read_kubeconfig(folder.path() + "/config").value();
+  const auto refused = scene.get();
+  REQUIRE_FALSE(refused);
+  CHECK_THAT(refused.error().error.text, ContainsSubstring("certificate"));
+  CHECK(scene.server.requests().size() == 1);
+}
+
+TEST_CASE("a file of the credentials that is not there says nothing of an object") {
+  Scene scene(thing);
+  scene.access.token_file = "/no/such/token";
+  CHECK(scene.get().error().error.code == errc::unavailable);
+  Scene untrusting(thing, ApiServer::Tls::good);
+  untrusting.access.authorities.clear();
+  untrusting.access.authorities_file = "/no/such/ca.crt";
+  CHECK(untrusting.get().error().error.code == errc::unavailable);
+  CHECK_THAT(untrusting.get().error().error.text, ContainsSubstring("/no/such/ca.crt"));
 }
 
 TEST_CASE("a token stays in use after its file is gone") {
