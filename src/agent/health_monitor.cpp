@@ -86,7 +86,8 @@ void HealthMonitor::announce(std::function<void(const volume::Notice&)> tell) {
 }
 
 void HealthMonitor::look_again() {
-  if (const auto notice = announcement_.step(ops::judge(facts()), clock_.now())) tell_(*notice);
+  const auto now = facts();
+  for (const auto& notice : announcements_.step(now, clock_.now())) tell_(notice);
   announces_ = clock_.schedule(clock_.now() + kAnnounceEvery, [this] { look_again(); });
 }
 
@@ -124,6 +125,7 @@ ops::NodeFacts HealthMonitor::facts() const {
   facts.registration = registration_of(needs_.registrar);
   facts.api_server = api_server();
   facts.system_bus = system_bus_.now();
+  facts.metrics = needs_.metrics();
   facts.keeper = keeper();
   return facts;
 }

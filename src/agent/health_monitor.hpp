@@ -28,6 +28,7 @@ class HealthMonitor {
     int pod_file;                  ///< of handover::say_pod_lives(), for `corbd-probe`; -1: none
     const ops::Cordon& cordon;
     const std::optional<csi::Registrar>& registrar;
+    std::function<ops::PortFacts()> metrics;  ///< asked from announce() on
   };
   HealthMonitor(executor control, Clock& clock, const Needs& needs);
   void start();
@@ -54,7 +55,7 @@ class HealthMonitor {
   std::optional<ops::Watched> api_server_;
   std::function<void(const volume::Notice&)> tell_;
   result<> csi_ = Error{errc::unavailable, "not asked yet"};  ///< what our own socket said at the last beat
-  ops::Announcement announcement_;
+  ops::Announcements announcements_;
   Clock::TimerId announces_ = 0, beats_ = 0;
 };
 

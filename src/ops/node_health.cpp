@@ -93,6 +93,12 @@ Component outsider(const char* name, const Outsider& one, const char* without) {
   return warning(name, one.text + ". Meanwhile " + without);
 }
 
+Component metrics(const PortFacts& facts) {
+  const std::string text = "not served for " + age(facts.since) + ": " + facts.refused + ". The agent tries again";
+  if (facts.since < kPortIsFreeWithin) return good("metrics", text);
+  return warning("metrics", text);
+}
+
 Component keeper(const std::optional<KeeperFacts>& facts) {
   if (!facts) return good("keeper", "none: requests in flight wait for the kernel if the agent dies (--keeper)");
   if (facts->deaf)
@@ -223,20 +229,37 @@ std::vector<std::string> NodeHealth::not_ready() const {
   return all;
 }
 
-std::optional<volume::Notice> Announcement::step(const NodeHealth& health, time_point now) {
-  if (health.ready()) {
-    not_ready_since_.reset();
-    if (!std::exchange(told_, false)) return std::nullopt;
-    return volume::Notice{"AgentReady", false, "corbd can stage volumes on this node again."};
+bool Announcements::Subject::step(bool wrong, time_point now) {
+  if (!wrong) {
+    wrong_since.reset();
+    return std::exchange(told, false);
   }
-  if (!not_ready_since_) not_ready_since_ = now;
-  if (told_ || now - *not_ready_since_ < kAfter) return std::nullopt;
-  told_ = true;
+  if (!wrong_since) wrong_since = now;
+  return now - *wrong_since >= kAfter && !std::exchange(told, true);
+}
+
+std::vector<volume::Notice> Announcements::step(const NodeFacts& facts, time_point now) {
+  std::vector<volume::Notice> news;
   std::string why;
-  for (const auto& reason : health.not_ready()) why += (why.empty() ? "" : "; ") + reason;
-  return volume::Notice{"AgentNotReady", true,
-                        "corbd cannot stage volumes on this node: " + why +
-                            ". Staged volumes are served. See `corbd status` on the node."};
+  for (const auto& reason : judge(facts).not_ready()) why += (why.empty() ? "" : "; ") + reason;
+  if (not_ready_.step(!why.empty(), now)) {
+    if (why.empty())
+      news.push_back({"AgentReady", false, "corbd can stage volumes on this node again."});
+    else
+      news.push_back({"AgentNotReady", true,
+                      "corbd cannot stage volumes on this node: " + why +
+                          ". Staged volumes are served. See `corbd status` on the node."});
+  }
+  const auto& refused = facts.metrics.refused;
+  if (no_metrics_.step(!refused.empty(), now)) {
+    if (refused.empty())
+      news.push_back({"MetricsServed", false, "The metrics of corbd can be read on this node again."});
+    else
+      news.push_back({"MetricsNotServed", true,
+                      "The metrics of corbd cannot be read on this node: " + refused +
+                          ". The agent tries again. Volumes are served."});
+  }
+  return news;
 }
 
 NodeHealth judge(const NodeFacts& facts) {
@@ -252,6 +275,7 @@ NodeHealth judge(const NodeFacts& facts) {
                          "a volume whose proof only the API server has waits, and people see no Events"));
   all.push_back(outsider("d-bus", facts.system_bus,
                          "the agent does not see that the node shuts down, and leaves before its volumes' users"));
+  if (!facts.metrics.refused.empty()) all.push_back(metrics(facts.metrics));
   all.push_back(keeper(facts.keeper));
   all.push_back(volumes_by_state(facts));
   for (const auto& [kind, count] : facts.unclaimed) all.push_back(unclaimed(device::traits(kind), count));

@@ -64,12 +64,20 @@ class Web::Impl {
                              "this server has only " + self.config_.metrics_path + ", /healthz and /readyz\n"};
   }
 
+  PortFacts port() const { return refused_ ? PortFacts{refused_->why, clock_.now() - refused_->since} : PortFacts(); }
+
   Calls calls;
 
  private:
+  struct Refused {
+    std::string why;
+    time_point since;
+  };
   static task<> listen(Impl& self) {
+    const auto began = self.clock_.now();
     for (bool told = false; !self.stopping_.cancelled(); told = true) {
       const auto listens = self.server_.start();
+      self.refused_.reset();
       if (listens) {
         log::info("web.serves", {{"address", self.config_.address}, {"port", self.server_.port()}});
         co_return;
@@ -78,6 +86,7 @@ class Web::Impl {
         log::error("web.refused", {{"code", name(listens.error().code)},
                                    {"error", listens.error().text},
                                    {"hint", "the agent keeps trying"}});
+      self.refused_ = Refused{listens.error().text, began};
       co_await sleep_until(self.control_, self.clock_, self.clock_.now() + kBindAgain, &self.stopping_);
     }
   }
@@ -117,6 +126,7 @@ class Web::Impl {
   const WebConfig config_;
   const WebSources sources_;
   Page metrics_, health_, readiness_;
+  std::optional<Refused> refused_;
   CancelScope stopping_;
   Gate gate_;
   http::Server server_;
@@ -127,6 +137,7 @@ Web::Web(executor control, Clock& clock, BlockingPool& pool, WebConfig config, W
 Web::~Web() = default;
 void Web::start() { impl_->start(); }
 task<> Web::stop(Until until) { return impl_->stop(until); }
+PortFacts Web::port() const { return impl_->port(); }
 task<http::Response> Web::page(http::Request request) { return Impl::page(*impl_, std::move(request)); }
 void Web::ended(const rpc::Ended& call) { impl_->calls.add(call); }
 

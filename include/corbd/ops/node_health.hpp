@@ -79,6 +79,14 @@ struct ToldFacts {
 /// The next pod's agent asks within some seconds.
 inline constexpr std::chrono::seconds kNextComesWithin{15};
 
+/// The port of the metrics, which another process may have. The agent tries it again and again.
+struct PortFacts {
+  std::string refused;  ///< why it is not open; empty: it is, or none is wanted
+  duration since{};     ///< for how long
+};
+/// A pod that leaves has it a little longer.
+inline constexpr std::chrono::seconds kPortIsFreeWithin{60};
+
 /// What an error stands in for is not there. Every fact has a value that means "well".
 struct NodeFacts {
   duration loop_lag{};                       ///< of the control thread
@@ -87,6 +95,7 @@ struct NodeFacts {
   std::map<device::Kind, result<>> drivers;  ///< of the kinds that this agent serves: whether the driver is there
   Registration registration;                 ///< with kubelet
   Outsider api_server, system_bus;
+  PortFacts metrics;
   std::optional<KeeperFacts> keeper;  ///< nothing: this agent has none
   std::optional<ToldFacts> told_to_end;
   std::map<volume::Health, std::uint32_t> volumes;
@@ -124,16 +133,21 @@ struct NodeHealth {
 /// What is not ready is at least a warning.
 NodeHealth judge(const NodeFacts& facts);
 
-/// When people hear of it by an Event on the Node: once no volume could be staged here for a minute, and when one can
-/// be again. Pure.
-class Announcement {
+/// When people hear of it by an Event on the Node: once no volume could be staged here for a minute, or nobody could
+/// read the metrics, and when that is over. Pure.
+class Announcements {
  public:
   static constexpr std::chrono::seconds kAfter{60};
-  std::optional<volume::Notice> step(const NodeHealth& health, time_point now);
+  std::vector<volume::Notice> step(const NodeFacts& facts, time_point now);
 
  private:
-  std::optional<time_point> not_ready_since_;
-  bool told_ = false;
+  struct Subject {
+    std::optional<time_point> wrong_since;
+    bool told = false;
+    /// Whether there is news. `wrong`: it is so now.
+    bool step(bool wrong, time_point now);
+  };
+  Subject not_ready_, no_metrics_;
 };
 
 }  // namespace corbd::ops

@@ -37,6 +37,7 @@ class Web {
   /// Never fails, because volumes are served without it. It tries a port that is taken again.
   void start();
   task<> stop(Until until);
+  PortFacts port() const;
   /// What the server answers.
   task<http::Response> page(http::Request request);
   /// A CSI call ended.

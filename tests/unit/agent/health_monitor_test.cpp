@@ -39,7 +39,8 @@ struct Scene {
             .keeper = nullptr,
             .pod_file = -1,
             .cordon = cordon,
-            .registrar = registrar};
+            .registrar = registrar,
+            .metrics = [this] { return port; }};
   }
 
   test::Folder folder;
@@ -51,6 +52,7 @@ struct Scene {
   device::Served devices{none};
   ops::Cordon cordon{loop.control(), loop.clock, pool, folder.path()};
   std::optional<csi::Registrar> registrar;
+  ops::PortFacts port;
   agent::HealthMonitor monitor{loop.control(), loop.clock, needs()};
 };
 
@@ -73,4 +75,20 @@ TEST_CASE("a socket that nobody serves any more is told after the next beat") {
   scene.loop.clock.advance(2s);
   scene.loop.poll();
   CHECK_FALSE(scene.monitor.facts().csi);
+}
+
+TEST_CASE("a port of the metrics that stays taken is told, and again when it is free") {
+  Scene scene;
+  std::vector<std::string> told;
+  scene.port.refused = "9680 is in use";
+  scene.monitor.announce([&told](const volume::Notice& notice) {
+    if (notice.reason.starts_with("Metrics")) told.push_back(notice.reason);
+  });
+  scene.loop.advance(59s);
+  CHECK(told.empty());
+  scene.loop.advance(1s);
+  CHECK(told == std::vector<std::string>{"MetricsNotServed"});
+  scene.port.refused.clear();
+  scene.loop.advance(10s);
+  CHECK(told == std::vector<std::string>{"MetricsNotServed", "MetricsServed"});
 }

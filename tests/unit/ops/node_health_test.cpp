@@ -257,33 +257,51 @@ TEST_CASE("unclaimed devices are named with the way out, and those of the kernel
 }
 
 TEST_CASE("a node that cannot stage for a minute makes one Event with every reason, and another when it can again") {
-  ops::Announcement announcement;
+  ops::Announcements announcements;
   const time_point start = time_point() + 1h;
-  const auto bad = ops::judge(facts_with(0b110));
-  CHECK_FALSE(announcement.step(ops::judge({}), start));
-  CHECK_FALSE(announcement.step(bad, start));
-  CHECK_FALSE(announcement.step(bad, start + 59s));
-  const auto told = announcement.step(bad, start + 60s);
-  REQUIRE(told);
-  CHECK(told->reason == "AgentNotReady");
-  CHECK(told->warning);
-  CHECK_THAT(told->message, ContainsSubstring("csi-socket: it is gone; nbd: it is gone."));
-  CHECK_FALSE(announcement.step(bad, start + 1h));
-  const auto again = announcement.step(ops::judge({}), start + 2h);
-  REQUIRE(again);
-  CHECK(again->reason == "AgentReady");
-  CHECK_FALSE(again->warning);
-  CHECK_FALSE(announcement.step(ops::judge({}), start + 3h));
+  const auto bad = facts_with(0b110);
+  CHECK(announcements.step({}, start).empty());
+  CHECK(announcements.step(bad, start).empty());
+  CHECK(announcements.step(bad, start + 59s).empty());
+  const auto told = announcements.step(bad, start + 60s);
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].reason == "AgentNotReady");
+  CHECK(told[0].warning);
+  CHECK_THAT(told[0].message, ContainsSubstring("csi-socket: it is gone; nbd: it is gone."));
+  CHECK(announcements.step(bad, start + 1h).empty());
+  const auto again = announcements.step({}, start + 2h);
+  REQUIRE(again.size() == 1);
+  CHECK(again[0].reason == "AgentReady");
+  CHECK_FALSE(again[0].warning);
+  CHECK(announcements.step({}, start + 3h).empty());
 }
 
 TEST_CASE("a node that is not ready for less than a minute makes no Event, however often") {
-  ops::Announcement announcement;
+  ops::Announcements announcements;
   time_point now = time_point() + 1h;
   for (int times = 0; times < 5; ++times, now += 50s) {
-    CHECK_FALSE(announcement.step(ops::judge(facts_with(2)), now));
-    CHECK_FALSE(announcement.step(ops::judge(facts_with(2)), now + 40s));
-    CHECK_FALSE(announcement.step(ops::judge(facts_with(1u << 6)), now + 45s));
+    CHECK(announcements.step(facts_with(2), now).empty());
+    CHECK(announcements.step(facts_with(2), now + 40s).empty());
+    CHECK(announcements.step(facts_with(1u << 6), now + 45s).empty());
   }
+}
+
+TEST_CASE("a port of the metrics that another process has for a minute makes an Event and a warning with the reason") {
+  ops::Announcements announcements;
+  const time_point start = time_point() + 1h;
+  NodeFacts facts;
+  facts.metrics = {"127.0.0.1:9680 is in use", 59s};
+  CHECK(component(facts, "metrics").verdict == Verdict::ok);
+  CHECK(announcements.step(facts, start).empty());
+  facts.metrics.since = 60s;
+  CHECK(component(facts, "metrics").verdict == Verdict::warning);
+  CHECK_THAT(component(facts, "metrics").text, ContainsSubstring("not served for 60 s: 127.0.0.1:9680 is in use"));
+  CHECK(ops::judge(facts).ready());
+  const auto told = announcements.step(facts, start + 60s);
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].reason == "MetricsNotServed");
+  CHECK_THAT(told[0].message, ContainsSubstring("9680"));
+  REQUIRE(announcements.step({}, start + 70s).size() == 1);
 }
 
 TEST_CASE("the facts of volumes and clusters come from the volumes' statuses") {

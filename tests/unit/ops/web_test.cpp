@@ -1,5 +1,8 @@
 #include "corbd/ops/web.hpp"
 
+#include <boost/asio/ip/tcp.hpp>
+#include <optional>
+
 #include "support/catch.hpp"
 #include "support/helpers.hpp"
 #include "support/loop.hpp"
@@ -11,9 +14,11 @@ using namespace std::chrono_literals;
 namespace {
 
 struct Scene {
-  Scene() : web(loop.control(), loop.clock, pool, config(), sources()) {}
-  ops::WebConfig config() const {
+  explicit Scene(std::uint16_t port = 0) : web(loop.control(), loop.clock, pool, config(port), sources()) {}
+  ops::WebConfig config(std::uint16_t port) const {
     ops::WebConfig made;
+    made.address = "127.0.0.1";
+    made.port = port;
     made.metrics_path = "/here";
     return made;
   }
@@ -113,5 +118,23 @@ TEST_CASE("each page is made once a second at most, however many ask for it") {
 TEST_CASE("without a port nothing listens, and stopping is at once") {
   Scene scene;
   scene.web.start();
+  scene.loop.run(scene.web.stop({}));
+}
+
+TEST_CASE("a port that another process has is told with the reason, and served once that process lets go of it") {
+  boost::asio::io_context elsewhere;
+  std::optional<boost::asio::ip::tcp::acceptor> other(
+      std::in_place, elsewhere, boost::asio::ip::tcp::endpoint(boost::asio::ip::address_v4::loopback(), 0));
+  const auto port = other->local_endpoint().port();
+  Scene scene(port);
+  scene.web.start();
+  scene.loop.advance(25s);
+  CHECK_THAT(scene.web.port().refused, ContainsSubstring(std::to_string(port)));
+  CHECK(scene.web.port().since == 25s);
+  other.reset();
+  scene.loop.advance(10s);
+  CHECK(scene.web.port().refused.empty());
+  boost::asio::ip::tcp::socket reader(elsewhere);
+  CHECK_NOTHROW(reader.connect({boost::asio::ip::address_v4::loopback(), port}));
   scene.loop.run(scene.web.stop({}));
 }
