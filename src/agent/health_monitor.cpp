@@ -1,5 +1,6 @@
 #include "health_monitor.hpp"
 
+#include "corbd/core/log.hpp"
 #include "corbd/handover/reserve.hpp"
 #include "corbd/host/system.hpp"
 #include "corbd/rpc/calls.hpp"
@@ -88,6 +89,9 @@ void HealthMonitor::announce(std::function<void(const volume::Notice&)> tell) {
 void HealthMonitor::look_again() {
   const auto now = facts();
   for (const auto& notice : announcements_.step(now, clock_.now())) tell_(notice);
+  // There is no Node for an Event.
+  if (!now.own_node && !told_of_node_) log::warning("node.unknown", {{"error", now.own_node.error().text}});
+  told_of_node_ = !now.own_node;
   announces_ = clock_.schedule(clock_.now() + kAnnounceEvery, [this] { look_again(); });
 }
 
@@ -125,6 +129,7 @@ ops::NodeFacts HealthMonitor::facts() const {
   facts.registration = registration_of(needs_.registrar);
   facts.api_server = api_server();
   facts.system_bus = system_bus_.now();
+  facts.own_node = needs_.node.exists();
   facts.metrics = needs_.metrics();
   facts.keeper = keeper();
   return facts;

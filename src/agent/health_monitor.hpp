@@ -9,6 +9,7 @@
 #include "corbd/device/served.hpp"
 #include "corbd/keeper/keeper.hpp"
 #include "corbd/kube/api.hpp"
+#include "corbd/kube/own_node.hpp"
 #include "corbd/ops/cordon.hpp"
 #include "corbd/ops/health.hpp"
 
@@ -28,6 +29,7 @@ class HealthMonitor {
     int pod_file;                  ///< of handover::say_pod_lives(), for `corbd-probe`; -1: none
     const ops::Cordon& cordon;
     const std::optional<csi::Registrar>& registrar;
+    const kube::OwnNode& node;
     std::function<ops::PortFacts()> metrics;  ///< asked from announce() on
   };
   HealthMonitor(executor control, Clock& clock, const Needs& needs);
@@ -56,6 +58,7 @@ class HealthMonitor {
   std::function<void(const volume::Notice&)> tell_;
   result<> csi_ = Error{errc::unavailable, "not asked yet"};  ///< what our own socket said at the last beat
   ops::Announcements announcements_;
+  bool told_of_node_ = false;
   Clock::TimerId announces_ = 0, beats_ = 0;
 };
 

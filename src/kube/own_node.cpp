@@ -48,15 +48,19 @@ task<> OwnNode::stop(Until until) {
   if (node_) co_await node_->stop(until);
 }
 
+result<> OwnNode::exists() const {
+  if (!node_ || !node_->known() || node_->object()) return {};
+  return Error{errc::not_found,
+               "the API server knows no node '" + name_ + "': set --nodeid to the node's name in Kubernetes"};
+}
+
 result<std::map<std::string, std::string>> OwnNode::labels() const {
   const std::string what = "the labels of node " + name_;
   if (!node_) return with_context(what, no_access_);
   if (!node_->known())
     return Error{errc::unavailable,
                  what + " are not known yet" + (node_->failure() ? ": " + node_->failure()->error.text : "")};
-  if (!node_->object())
-    return Error{errc::not_found,
-                 "the API server knows no node '" + name_ + "': set --nodeid to the node's name in Kubernetes"};
+  if (auto there = exists(); !there) return there.error();
   return node_of(*node_->object()).labels;
 }
 

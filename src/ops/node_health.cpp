@@ -275,6 +275,10 @@ NodeHealth judge(const NodeFacts& facts) {
                          "a volume whose proof only the API server has waits, and people see no Events"));
   all.push_back(outsider("d-bus", facts.system_bus,
                          "the agent does not see that the node shuts down, and leaves before its volumes' users"));
+  if (!facts.own_node)
+    all.push_back(warning("node", facts.own_node.error().text +
+                                      ". Until then the API server proves no volume of this node, and shows no Event "
+                                      "about the node"));
   if (!facts.metrics.refused.empty()) all.push_back(metrics(facts.metrics));
   all.push_back(keeper(facts.keeper));
   all.push_back(volumes_by_state(facts));

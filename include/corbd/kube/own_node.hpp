@@ -32,6 +32,8 @@ class OwnNode {
   /// Starts asking. A second call does nothing.
   void start();
   task<> stop(Until until);
+  /// not_found: the API server has no Node of this name.
+  result<> exists() const;
   /// unavailable: not known yet, and why; not_found: there is no such Node.
   result<std::map<std::string, std::string>> labels() const;
   /// The Node as it is now; nothing while it is not known.

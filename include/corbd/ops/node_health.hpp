@@ -95,6 +95,7 @@ struct NodeFacts {
   std::map<device::Kind, result<>> drivers;  ///< of the kinds that this agent serves: whether the driver is there
   Registration registration;                 ///< with kubelet
   Outsider api_server, system_bus;
+  result<> own_node;  ///< not_found: the API server knows no node of this agent's name
   PortFacts metrics;
   std::optional<KeeperFacts> keeper;  ///< nothing: this agent has none
   std::optional<ToldFacts> told_to_end;

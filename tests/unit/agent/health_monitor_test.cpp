@@ -40,6 +40,7 @@ struct Scene {
             .pod_file = -1,
             .cordon = cordon,
             .registrar = registrar,
+            .node = node,
             .metrics = [this] { return port; }};
   }
 
@@ -52,6 +53,7 @@ struct Scene {
   device::Served devices{none};
   ops::Cordon cordon{loop.control(), loop.clock, pool, folder.path()};
   std::optional<csi::Registrar> registrar;
+  kube::OwnNode node{loop.control(), loop.clock, Error{errc::failed_precondition, "none"}, "n1"};
   ops::PortFacts port;
   agent::HealthMonitor monitor{loop.control(), loop.clock, needs()};
 };

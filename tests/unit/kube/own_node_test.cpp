@@ -44,6 +44,7 @@ TEST_CASE("the node's own labels are unavailable until the server has sent them"
   const auto before = scene.node.labels();
   REQUIRE_FALSE(before);
   CHECK(before.error().code == errc::unavailable);
+  CHECK(scene.node.exists());
   CHECK(scene.comes([&] { return scene.node.labels().has_value(); }));
   CHECK(scene.node.labels()->at("zone") == "a");
   CHECK(scene.server.requests().front().target.find("metadata.name%3Dnode-1") != std::string::npos);
@@ -53,6 +54,7 @@ TEST_CASE("the error for a node that the server does not know names the node") {
   Scene scene("");
   CHECK(scene.comes([&] { return !scene.node.labels() && scene.node.labels().error().code == errc::not_found; }));
   CHECK_THAT(scene.node.labels().error().text, ContainsSubstring("node-1") && ContainsSubstring("--nodeid"));
+  CHECK_FALSE(scene.node.exists());
 }
 
 TEST_CASE("outside of a pod and without a kubeconfig, the error for the node's labels names what is missing") {
@@ -60,6 +62,7 @@ TEST_CASE("outside of a pod and without a kubeconfig, the error for the node's l
   test::Loop loop;
   const kube::OwnNode node(loop.control(), loop.clock, kube::find_access("", nothing).error(), "node-1");
   CHECK(node.labels().error().code == errc::failed_precondition);
+  CHECK(node.exists());
   CHECK_THAT(node.labels().error().text, ContainsSubstring("KUBERNETES_SERVICE_HOST"));
   CHECK_THAT(kube::find_access("/no/such/file", nothing).error().text, ContainsSubstring("/no/such/file"));
 }

@@ -304,6 +304,15 @@ TEST_CASE("a port of the metrics that another process has for a minute makes an 
   REQUIRE(announcements.step({}, start + 70s).size() == 1);
 }
 
+TEST_CASE(
+    "a node that the API server does not know by this agent's name is a warning, and keeps nothing from serving") {
+  NodeFacts facts;
+  facts.own_node = Error{errc::not_found, "the API server knows no node 'n1': set --nodeid"};
+  CHECK(component(facts, "node").verdict == Verdict::warning);
+  CHECK_THAT(component(facts, "node").text, ContainsSubstring("--nodeid"));
+  CHECK(ops::judge(facts).ready());
+}
+
 TEST_CASE("the facts of volumes and clusters come from the volumes' statuses") {
   std::vector<volume::Status> all(3);
   all[0].health = Health::staged;
