@@ -18,6 +18,9 @@ constexpr std::chrono::seconds kIdentifiesWithin{15};
 // One that does not answer leaves the others their turn.
 constexpr std::chrono::seconds kLooksAtImageFor{5};
 constexpr std::chrono::seconds kAsksForRightFor{5};
+// One answer that comes late, or not at all, does not mean that there is no API server.
+constexpr int kAsksForApi = 3;
+constexpr std::chrono::seconds kAsksForApiAgain{2};
 
 /// Neither a lock nor the kind of its use proves such an image ours. The image may have lost the feature that it had
 /// when it was staged.
@@ -112,12 +115,31 @@ task<bool> HeadStart::identify(Preopening& preopening, const Record& record, con
   co_return done.has_value();
 }
 
+/// Several volumes may ask at once. What one of them hears counts for all.
+task<> HeadStart::ask_for_api(Preopening& preopening, const std::string& volume_id) {
+  for (int asked = 1; !preopening.api_answers; ++asked) {
+    const Attachment attachment = co_await ports_.orchestrator.attachment(volume_id);
+    const bool last = asked == kAsksForApi || clock_.now() >= preopening.until.deadline;
+    if (is_answered(attachment)) {
+      preopening.api_answers = true;
+    } else if (last && !preopening.api_answers) {
+      preopening.api_answers = false;
+      log::warning("attachments.not_known",
+                   {{"volume", volume_id},
+                    {"asked", asked},
+                    {"error", attachment.why},
+                    {"effect", "this agent may take over volumes that were staged under another name (--nodeid)"}});
+    } else if (!last) {
+      co_await sleep_until(control_, clock_, clock_.now() + kAsksForApiAgain);
+    }
+  }
+}
+
 /// Its VolumeAttachment would be asked for under a wrong name. Without an API server nobody asks for it.
 task<bool> HeadStart::has_other_name(Preopening& preopening, const Record& record, bool exclusive_lock) {
   const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
   if (other.empty() || !rests_on_attachment(record, exclusive_lock)) co_return false;
-  if (!preopening.api_answers)
-    preopening.api_answers = is_answered(co_await ports_.orchestrator.attachment(record.volume_id));
+  co_await ask_for_api(preopening, record.volume_id);
   if (!*preopening.api_answers) co_return false;
   log::warning("image.not_preopened", {{"volume", record.volume_id}, {"error", other}});
   co_return true;

@@ -29,6 +29,7 @@ class HeadStart {
   struct Preopening;
   task<> await_policies(const std::vector<Record>& records, Until until);
   task<bool> identify(Preopening& preopening, const Record& record, const Credential& as, Until until);
+  task<> ask_for_api(Preopening& preopening, const std::string& volume_id);
   task<bool> has_other_name(Preopening& preopening, const Record& record, bool exclusive_lock);
   /// Adds the image to those that are opened, or to those that are not.
   task<> plan_one(Preopening& preopening, const Record& record, Until identifying);

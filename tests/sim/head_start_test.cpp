@@ -71,6 +71,16 @@ TEST_CASE(
   CHECK(unopened(scene).empty());
 }
 
+TEST_CASE("a next agent of another name asks an API server that is slow again before it takes over what has no lock") {
+  Scene scene;
+  scene.image().exclusive = false;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  rename_record(scene, GENERATE(true, false));
+  scene.world.attachment = {};
+  scene.world.loop().outside_in(3s, [&] { scene.world.attachment.maybe_away = true; });
+  CHECK(unopened(scene) == std::vector<std::string>{kId});
+}
+
 TEST_CASE("an image that is gone from its cluster, or whose user has lost its rights, could not be opened again") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
