@@ -18,6 +18,7 @@ SWITCHES = {
     "a ceph.conf": {"cephconf": "[global]\nfsid = 00000000-0000-4000-8000-000000000000\nmon_host = 192.0.2.1\n"},
     "a ceph.conf whose first line is indented": {"cephconf": "  [global]\nfsid = 00000000-0000-4000-8000-000000000000\n\n"},
     "an existing ceph.conf": {"cephConfConfigMapName": "ceph-config"},
+    "authorities of its own": {"authoritiesConfigMapName": "company", "authoritiesConfigMapKey": "root.pem"},
     "topology": {"topology.domainLabels": ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"]},
     "read affinity": {"readAffinity": {"enabled": True, "crushLocationLabels": ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]}},
     "fencing": {"fencing": {"enabled": True, "outOfService": True}},

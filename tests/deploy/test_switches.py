@@ -103,7 +103,7 @@ class Configuration(unittest.TestCase):
             {"key": name, "path": name} for name in ("cluster-mapping.json", "mounters.json"))]))
 
     def test_a_missing_ConfigMap_keeps_no_pod_from_healing(self):
-        for name in ("its own ConfigMaps", "ConfigMaps of other names", "a ceph.conf", "another key"):
+        for name in ("its own ConfigMaps", "ConfigMaps of other names", "a ceph.conf", "another key", "authorities of its own"):
             for volume in pod_of(helm.objects(SWITCHES[name]))["volumes"]:
                 maps = [one["configMap"] for one in [volume, *volume.get("projected", {}).get("sources", [])] if "configMap" in one]
                 self.assertTrue(all(one["optional"] for one in maps), "%s: %s" % (name, volume))
@@ -118,7 +118,7 @@ class Configuration(unittest.TestCase):
 
     def test_a_name_that_YAML_takes_for_a_number_stays_a_name(self):
         names = dict.fromkeys(("driverName", "configMapName", "configMapKey", "mappingConfigMapName", "mappingConfigMapKey", "kmsConfigMapName",
-                               "cephConfConfigMapName", "nodeplugin.priorityClassName", "serviceAccounts.nodeplugin.name"), "17")
+                               "cephConfConfigMapName", "authoritiesConfigMapName", "authoritiesConfigMapKey", "nodeplugin.priorityClassName", "serviceAccounts.nodeplugin.name"), "17")
         found = helm.objects(dict(names, **{
             "fullnameOverride": "corbd", "cephconf": "[global]", "externallyManagedConfigmap": False, "rbac.secretNamespaces": ["18"], "namespace.create": True, "csiAddons.enabled": True,
             "prometheusRule.enabled": True, "nodeplugin.podMonitor.enabled": True, "nodeplugin.httpMetrics.service.enabled": True}), namespace="19")
@@ -131,6 +131,13 @@ class Configuration(unittest.TestCase):
             return [path] if value in (17, 18, 19) else []
         self.assertEqual([(one["kind"], path) for one in found for path in numbers(one, [])], [])
         self.assertEqual({key for one in found if one["kind"] == "ConfigMap" for key in one["data"]}, {"17", "config.json", "ceph.conf"})
+
+    def test_authorities_are_in_the_file_that_OpenSSL_reads_beside_those_of_the_image(self):
+        found = told_by("authorities of its own")
+        shown = sources(found)["/etc/corbd-authorities"]["configMap"]
+        self.assertEqual(shown, {"name": "company", "optional": True, "items": [{"key": "root.pem", "path": "ca.crt"}]})
+        self.assertEqual({one["name"]: one.get("value") for one in agent_of(found)["env"]}["SSL_CERT_FILE"], "/etc/corbd-authorities/ca.crt")
+        self.assertNotIn("SSL_CERT_FILE", {one["name"] for one in agent_of(told_by("defaults"))["env"]})
 
     def test_an_existing_ceph_conf_is_shown_and_not_made(self):
         found = told_by("an existing ceph.conf")
@@ -211,6 +218,7 @@ class Beside(unittest.TestCase):
         known = set(re.findall(r"^  (--[\w-]+)", said, re.M))
         read = set(re.findall(r"\(Env:(\w+)\)", said))
         self.assertGreater(len(known), 15)
+        read.add("SSL_CERT_FILE")  # by OpenSSL
         for name, values in SWITCHES.items():
             agent = agent_of(helm.objects(values))
             self.assertLessEqual({flag.split("=")[0] for flag in agent["args"][1:]}, known, name)

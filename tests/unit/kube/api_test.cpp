@@ -1,4 +1,5 @@
 // The API client against a scripted server, over plain HTTP and TLS.
+#include <cstdlib>
 #include <fstream>
 
 #include "corbd/core/base64.hpp"
@@ -362,6 +363,25 @@ TEST_CASE("a server is trusted if the authorities signed its certificate for tha
   Scene anybody(thing, ApiServer::Tls::wrong_host);
   anybody.access.insecure = true;
   CHECK(anybody.get());
+}
+
+TEST_CASE("authorities in the file that SSL_CERT_FILE names are believed beside those in OpenSSL's folder") {
+  const test::Folder folder, empty;
+  const std::string file = folder.path() + "/mine.pem";
+  const auto believed = [&](const test::Folder& with, const std::string& authority) {
+    std::ofstream(file) << test::pki(authority);
+    ::setenv("SSL_CERT_DIR", with.path().c_str(), 1);
+    ::setenv("SSL_CERT_FILE", file.c_str(), 1);
+    Scene scene(thing, ApiServer::Tls::good);
+    scene.access.authorities.clear();
+    const bool answered = scene.get().has_value();
+    for (const char* name : {"SSL_CERT_DIR", "SSL_CERT_FILE"}) ::unsetenv(name);
+    return answered;
+  };
+  CHECK(believed(empty, "ca.pem"));
+  CHECK_FALSE(believed(empty, "other-ca.pem"));
+  std::ofstream(folder.path() + "/057563fe.0") << test::pki("ca.pem");  // the hash of its subject
+  CHECK(believed(folder, "other-ca.pem"));
 }
 
 TEST_CASE("replaced authorities are read from their file when the old ones do not match") {
