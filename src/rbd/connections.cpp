@@ -5,7 +5,6 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
-#include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
 #include "header.hpp"
 #include "lock_watch.hpp"
@@ -41,25 +40,15 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
       gate_(control, clock),
       shuts_(control, clock),
       looks_again_(std::make_shared<Event>(control, clock)) {
-  auto loaded = load_incarnations(config_.incarnations_dir, wall_seconds(), config_.boot_id);
   if (!config_.beside) short_entries_ = load_short_entries(config_.incarnations_dir);
   renew_noted();
-  if (!loaded) {
-    read_again_because_of(loaded.error());
-    return;
-  }
-  if (!config_.beside) merge_fenced(config_.incarnations_dir, loaded->all);
-  take_in(std::move(*loaded));
+  earlier_.read_at_start();
 }
 
 Connections::~Connections() {
   clock_.cancel(idle_timer_);
   // A group and its connections hold each other.
   for (const auto& group : groups_) group->serving.clear();
-}
-
-std::int64_t Connections::wall_seconds() const {
-  return std::chrono::duration_cast<std::chrono::seconds>(clock_.wall().time_since_epoch()).count();
 }
 
 std::shared_ptr<Group> Connections::group_for(const image::Access& access) {
@@ -401,8 +390,8 @@ task<> Connections::shut(std::shared_ptr<Connection> connection) {
   if (connection->recorded) ending_.insert(connection->uuid);
   // Nothing of a client that ended well can arrive any more, as if it were fenced.
   Incarnation ended{
-      Incarnation::State::fenced, connection->uuid, connection->fsid, connection->group->access.cluster_id,
-      connection->addresses,      wall_seconds(),   config_.boot_id,  true};
+      Incarnation::State::fenced, connection->uuid,           connection->fsid, connection->group->access.cluster_id,
+      connection->addresses,      seconds_since_1970(clock_), config_.boot_id,  true};
   auto end = [cluster, dir = config_.incarnations_dir, ended, recorded = connection->recorded,
               well = connection->clean && !connection->dropped, keeps = connection->keeps_locks,
               watches = std::exchange(connection->lock_watches, {})] {
@@ -435,48 +424,10 @@ task<result<>> Connections::prepare(image::Access access, std::size_t images, Un
   co_return result<>();
 }
 
-void Connections::take_in(LoadedIncarnations loaded) {
-  incarnations_.take_over(loaded.all, !config_.beside);
-  if (unreadable_) log::info("incarnations.read");
-  unreadable_.reset();
-}
-
-task<result<>> Connections::read_incarnations() {
-  auto read = [dir = config_.incarnations_dir, now = wall_seconds(), boot = config_.boot_id] {
-    return load_incarnations(dir, now, boot);
-  };
-  // A client of this agent that ends meanwhile is not known any more, and its file may have been read.
-  std::set<std::string> own;
-  for (const auto& one : incarnations_.all())
-    if (one.state != Incarnation::State::yields) own.insert(one.uuid);
-  auto loaded = co_await files_.run(std::move(read), {}, "reading the incarnations");
-  if (!loaded) co_return loaded.error();
-  std::erase_if(loaded->all, [&](const Incarnation& one) { return own.contains(one.uuid); });
-  take_in(std::move(*loaded));
-  co_return result<>();
-}
-
-/// The cause may pass: no descriptor or memory is free, or the disk does not answer.
-void Connections::read_again_because_of(const Error& failed) {
-  unreadable_ = with_context("cannot read which Ceph clients earlier agents had, so no image can be opened", failed);
-  log::error("incarnations.unreadable", {{"error", unreadable_->text}, {"effect", "they are read again and again"}});
-  if (!std::exchange(reads_again_, true)) gate_.spawn(read_again());
-}
-
-task<> Connections::read_again() {
-  for (std::uint32_t attempt = 0; unreadable_ && !leaving_; ++attempt) {
-    const auto pause = Backoff{}.after(attempt, uniform());
-    static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + pause, &renewals_));
-    if (unreadable_ && !leaving_) static_cast<void>(co_await read_incarnations());
-  }
-  reads_again_ = false;
-}
-
 task<result<>> Connections::look_at_before(bool ended) {
   if (ended) config_.beside = false;
-  auto known = co_await read_incarnations();
   // One that is still beside another had better leave the images to that one.
-  if (!known && ended) read_again_because_of(known.error());
+  auto known = co_await earlier_.read(ended);
   if (!ended) co_return known;
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
@@ -494,6 +445,7 @@ task<result<>> Connections::look_at_before(bool ended) {
 task<result<>> Connections::shutdown(Until until, Until users) {
   leaving_ = true;
   renewals_.cancel();
+  earlier_.stop();
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
   // Calls whose callers have left end by themselves. The owners close the images.

@@ -16,6 +16,7 @@
 #include "connect.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/rbd/clusters.hpp"
+#include "earlier_agents.hpp"
 #include "incarnation.hpp"
 #include "short_entries.hpp"
 
@@ -220,11 +221,6 @@ class Connections {
   void look_at_idle_later();
   void look_at_idle();
   task<> shut(std::shared_ptr<Connection> connection);
-  std::int64_t wall_seconds() const;
-  task<result<>> read_incarnations();
-  void take_in(LoadedIncarnations loaded);
-  void read_again_because_of(const Error& failed);
-  task<> read_again();
 
   executor control_;
   Clock& clock_;
@@ -234,8 +230,7 @@ class Connections {
   Gate gate_;   ///< everything under way, but for the next
   Gate shuts_;  ///< connections that end; each makes its call through gate_, once a thread is free
   Incarnations incarnations_;
-  bool reads_again_ = false;         ///< read_again() runs
-  std::optional<Error> unreadable_;  ///< of the incarnation files, until they are read: we do not know whom to fence
+  EarlierAgents earlier_{control_, clock_, files_, gate_, config_, incarnations_};
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::shared_ptr<Group>> groups_;
   std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, as of the last connection
@@ -244,8 +239,8 @@ class Connections {
   std::vector<ShortEntry> short_entries_;
   std::set<std::string> renewing_;                        ///< clusters, by fsid
   std::map<std::string, MonitorsClock> monitors_clocks_;  ///< by fsid; this node's own may be set
-  CancelScope renewals_;                                  ///< cancels read_again() too, when this leaves
-  std::shared_ptr<Event> looks_again_;                    ///< renewals wait for it beside their time
+  CancelScope renewals_;
+  std::shared_ptr<Event> looks_again_;  ///< renewals wait for it beside their time
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;
   std::shared_ptr<Event> no_lease_;  ///< a shutdown waits for it

@@ -50,7 +50,7 @@ result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnati
 
 result<> Connections::all_fenced(const std::string& fsid) {
   drop_blocklisted();
-  if (unreadable_) return *unreadable_;
+  if (const auto& unknown = earlier_.unknown()) return *unknown;
   const auto dead = incarnations_.unfenced(fsid).size();
   if (dead == 0) return {};
   return Error{errc::unavailable, std::to_string(dead) +
@@ -59,7 +59,7 @@ result<> Connections::all_fenced(const std::string& fsid) {
 }
 
 task<result<>> Connections::fence(Lease lease, Until until) {
-  if (unreadable_) co_return *unreadable_;
+  if (const auto& unknown = earlier_.unknown()) co_return *unknown;
   drop_blocklisted();
   const auto held = lease->group;
   Group& group = *held;
@@ -164,7 +164,7 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
     if (noted)
       co_await record_fenced(std::move(one));
     else
-      incarnations_.set_state(one.uuid, Incarnation::State::fenced, wall_seconds());
+      incarnations_.set_state(one.uuid, Incarnation::State::fenced, seconds_since_1970(clock_));
   }
   auto awaited = co_await await_maps(through.fsid);
   if (fenced->failed) co_return *fenced->failed;
@@ -186,7 +186,7 @@ task<result<>> Connections::await_maps(std::string fsid) {
 // Its file stays until the blocklisting ends. After another crash we must still know a lock that names it as ours.
 task<> Connections::record_fenced(Incarnation incarnation) {
   incarnation.state = Incarnation::State::fenced;
-  incarnation.fenced_at = wall_seconds();
+  incarnation.fenced_at = seconds_since_1970(clock_);
   incarnation.boot_id = config_.boot_id;
   log::info("incarnation.fenced", {{"cluster", incarnation.cluster_id}, {"address", incarnation.addresses.front()}});
   incarnations_.set_state(incarnation.uuid, incarnation.state, incarnation.fenced_at);

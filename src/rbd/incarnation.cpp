@@ -139,6 +139,10 @@ result<std::vector<image::BlocklistEntry>> entries_to_cut_off(const Incarnation&
   return entries;
 }
 
+std::int64_t seconds_since_1970(const Clock& clock) {
+  return std::chrono::duration_cast<std::chrono::seconds>(clock.wall().time_since_epoch()).count();
+}
+
 std::string make_uuid() {
   std::array<unsigned char, 16> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/core/clock.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/image/blocklist.hpp"
 
@@ -35,6 +36,8 @@ struct Incarnation {
 /// They cut it off. invalid_argument: one of its addresses is no client's.
 result<std::vector<image::BlocklistEntry>> entries_to_cut_off(const Incarnation& one);
 
+/// As `fenced_at` and load_incarnations() count.
+std::int64_t seconds_since_1970(const Clock& clock);
 std::string make_uuid();
 std::string to_json(const Incarnation& incarnation);
 /// `live` never comes from a file, because its reader is another process. state_corrupt with the reason; state_newer

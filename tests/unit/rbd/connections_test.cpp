@@ -4,73 +4,18 @@
 
 #include <boost/asio/detached.hpp>
 #include <filesystem>
-#include <future>
 
+#include "connecting.hpp"
 #include "corbd/core/file.hpp"
 #include "open_image.hpp"
-#include "support/folder.hpp"
-#include "support/helpers.hpp"
-#if __has_feature(address_sanitizer)
-#include <sanitizer/lsan_interface.h>
-#endif
 
 using namespace corbd;
 using rbd::Connections;
+using test::access;
 using test::eventually;
 using test::Started;
 using namespace std::chrono_literals;
-
-namespace {
-
-image::Access access(const std::string& cluster, const std::string& user = "node", const std::string& key = "key") {
-  return {cluster, {"10.0.0.9"}, user, Secret(key), {}};
-}
-
-/// Clusters of which some hang until the test's end.
-struct Scene {
-  std::promise<void> end;
-  std::shared_future<void> ended{end.get_future()};
-  test::Folder folder;
-  test::Loop loop;
-  BlockingPool files{loop.control(), loop.clock, 4};
-  std::unique_ptr<Connections> connections = std::make_unique<Connections>(
-      loop.control(), loop.clock, files, rbd::Config{folder.path()},
-      [this](const image::Access& to, rbd::Timeouts timeouts) { return dial(to, timeouts); });
-
-  result<rbd::Connected> dial(const image::Access& to, rbd::Timeouts timeouts) {
-    osds_within = timeouts.osds;
-    return dial(to);
-  }
-  result<rbd::Connected> dial(const image::Access& to) {
-    if (to.cluster_id.starts_with("hangs")) ended.wait();
-    if (to.key != Secret("key")) return Error{errc::unauthenticated, "refused"};
-    rbd::Connected made;
-#if __has_feature(address_sanitizer)
-    const __lsan::ScopedDisabler
-        abandoned;  // a connection that is made while the agent leaves is not shut: its process ends
-#endif
-    rados_create2(&made.cluster, "ceph", "client.test", 0);
-    made.fsid = "fsid of " + to.cluster_id;
-    made.addresses = {"10.0.0.1:0/" + std::to_string(++dialled)};
-    if (node_fenced) made.node_fenced = Error{errc::node_fenced, "fenced"};
-    return made;
-  }
-  result<rbd::Lease>& get(Started<result<rbd::Lease>>& from) { return from.get(); }
-  std::unique_ptr<Started<result<rbd::Lease>>> lease(image::Access to, Until until = {},
-                                                     Connections::Need need = Connections::Need::any) {
-    return std::make_unique<Started<result<rbd::Lease>>>(loop.io, connections->lease(std::move(to), need, until));
-  }
-  ~Scene() {
-    end.set_value();
-    Started<result<>>(loop.io, connections->shutdown({}, {})).get();
-    connections.reset();
-  }
-  std::atomic<int> dialled = 0;
-  std::atomic<std::chrono::seconds> osds_within{};  ///< of the last one
-  std::atomic<bool> node_fenced = false;            ///< the blocklist has this node's address
-};
-
-}  // namespace
+using Scene = test::Connecting;
 
 TEST_CASE("silent clusters hold up neither another cluster nor the agent's files") {
   Scene scene;
@@ -268,9 +213,6 @@ TEST_CASE("the monitors are still asked after their cluster has fenced this node
 }
 
 namespace {
-result<> look_at_before(Scene& scene, bool ended) {
-  return Started<result<>>(scene.loop.io, scene.connections->look_at_before(ended)).get();
-}
 void records_prepared(Scene& scene) {
   Started<bool>(scene.loop.io,
                 [](Connections& of) -> task<bool> {
@@ -285,11 +227,8 @@ TEST_CASE(
     "a next agent makes connections for its predecessor's images early, writes their files only with the lock, and "
     "keeps them until the predecessor has ended") {
   Scene scene;
-  scene.connections = std::make_unique<Connections>(
-      scene.loop.control(), scene.loop.clock, scene.files,
-      rbd::Config{
-          .incarnations_dir = scene.folder.path(), .images_per_connection = 4, .max_connections = 3, .beside = true},
-      [&scene](const image::Access& to, rbd::Timeouts timeouts) { return scene.dial(to, timeouts); });
+  scene.begin_anew(
+      {.incarnations_dir = scene.folder.path(), .images_per_connection = 4, .max_connections = 3, .beside = true});
   REQUIRE(Started<result<>>(scene.loop.io, scene.connections->prepare(access("lab"), 9, {})).get());
   CHECK(scene.dialled == 3);
   {
@@ -304,45 +243,8 @@ TEST_CASE(
   CHECK(files() == 0);
   records_prepared(scene);
   CHECK(files() == 3);
-  REQUIRE(look_at_before(scene, true));
+  REQUIRE(scene.look_at_before(true));
   CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
-}
-
-TEST_CASE("a next agent that cannot read an incarnation beside the one that serves says so, and reads it later") {
-  Scene scene;
-  scene.connections = std::make_unique<Connections>(
-      scene.loop.control(), scene.loop.clock, scene.files,
-      rbd::Config{.incarnations_dir = scene.folder.path(), .beside = true},
-      [&scene](const image::Access& to, rbd::Timeouts timeouts) { return scene.dial(to, timeouts); });
-  const std::string file = rbd::incarnation_file(scene.folder.path(), "newer");
-  REQUIRE(write_durably(file, R"({"version":99,"uuid":"newer"})", 0600));
-  CHECK(look_at_before(scene, false).error().code == errc::state_newer);
-  std::filesystem::remove(file);
-  CHECK(look_at_before(scene, false));
-  CHECK(scene.connections->all_fenced("fsid of lab"));
-}
-
-TEST_CASE("no image is opened while an incarnation cannot be read, and images are once it can be") {
-  Scene scene;
-  const std::string file = rbd::incarnation_file(scene.folder.path(), "newer");
-  REQUIRE(write_durably(file, R"({"version":99,"uuid":"newer"})", 0600));
-  const bool at_start = GENERATE(true, false);
-  if (at_start)
-    scene.connections = std::make_unique<Connections>(
-        scene.loop.control(), scene.loop.clock, scene.files, rbd::Config{scene.folder.path()},
-        [&scene](const image::Access& to, rbd::Timeouts timeouts) { return scene.dial(to, timeouts); });
-  else
-    CHECK_FALSE(look_at_before(scene, true));
-  for (int i = 0; i < 3; ++i) scene.loop.clock.advance(1min);
-  CHECK(scene.connections->all_fenced("fsid of lab").error().code == errc::state_newer);
-  rbd::Incarnation left{rbd::Incarnation::State::dead, "left", "fsid of lab", "lab", {"10.0.0.1:0/9"}, 0};
-  REQUIRE(rbd::save_incarnation(scene.folder.path(), left));
-  std::filesystem::remove(file);
-  CHECK(eventually(scene.loop.io, [&] {
-    scene.loop.clock.advance(1min);
-    return scene.connections->incarnations().unfenced("fsid of lab").size() == 1;
-  }));
-  CHECK(scene.connections->all_fenced("fsid of lab").error().code == errc::unavailable);
 }
 
 TEST_CASE("of the clients of users that have no volume any more, one stays for the cluster after ten minutes") {
@@ -371,10 +273,7 @@ TEST_CASE("of the clients of users that have no volume any more, one stays for t
 
 TEST_CASE("when all connections are full, an image goes to the one with the fewest images") {
   Scene scene;
-  scene.connections = std::make_unique<Connections>(
-      scene.loop.control(), scene.loop.clock, scene.files,
-      rbd::Config{.incarnations_dir = scene.folder.path(), .images_per_connection = 2, .max_connections = 2},
-      [&scene](const image::Access& to, rbd::Timeouts timeouts) { return scene.dial(to, timeouts); });
+  scene.begin_anew({.incarnations_dir = scene.folder.path(), .images_per_connection = 2, .max_connections = 2});
   std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> images;
   for (int i = 0; i < 9; ++i) {
     images.push_back(scene.lease(access("lab"), {}, Connections::Need::room_for_image));
@@ -439,23 +338,6 @@ TEST_CASE("a client may read but not write images while its file cannot be writt
         errc::state_write);
   std::filesystem::create_directory(scene.folder.path());
   CHECK(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
-}
-
-TEST_CASE(
-    "an agent renews its predecessor's short entries from its start, or once a predecessor that still serves has "
-    "ended") {
-  const bool beside = GENERATE(false, true);
-  Scene scene;
-  REQUIRE(rbd::save_short_entry(scene.folder.path(), {"5e1f", "fsid of lab", "lab", "10.0.0.7:0/5"}));
-  scene.connections = std::make_unique<Connections>(
-      scene.loop.control(), scene.loop.clock, scene.files,
-      rbd::Config{.incarnations_dir = scene.folder.path(), .beside = beside},
-      [&scene](const image::Access& to, rbd::Timeouts timeouts) { return scene.dial(to, timeouts); });
-  const auto looks_after = [&] { return !scene.connections->quiet(); };
-  CHECK(looks_after() == !beside);
-  if (!beside) return;
-  REQUIRE(look_at_before(scene, true));
-  CHECK(looks_after());
 }
 
 TEST_CASE(

@@ -1,0 +1,75 @@
+#include "earlier_agents.hpp"
+
+#include <set>
+#include <utility>
+
+#include "corbd/core/backoff.hpp"
+#include "corbd/core/log.hpp"
+
+namespace corbd::rbd {
+
+EarlierAgents::EarlierAgents(executor control, Clock& clock, BlockingPool& files, Gate& gate, const Config& config,
+                             Incarnations& incarnations)
+    : control_(std::move(control)),
+      clock_(clock),
+      files_(files),
+      gate_(gate),
+      config_(config),
+      incarnations_(incarnations) {}
+
+void EarlierAgents::read_at_start() {
+  auto loaded = load_incarnations(config_.incarnations_dir, seconds_since_1970(clock_), config_.boot_id);
+  if (!loaded) return read_again_because_of(loaded.error());
+  if (!config_.beside) merge_fenced(config_.incarnations_dir, loaded->all);
+  take_in(*loaded);
+}
+
+task<result<>> EarlierAgents::read(bool again) {
+  auto known = co_await read_once();
+  if (!known && again) read_again_because_of(known.error());
+  co_return known;
+}
+
+void EarlierAgents::stop() {
+  stopped_ = true;
+  pauses_.cancel();
+}
+
+task<result<>> EarlierAgents::read_once() {
+  auto load = [dir = config_.incarnations_dir, now = seconds_since_1970(clock_), boot = config_.boot_id] {
+    return load_incarnations(dir, now, boot);
+  };
+  // A client of this agent that ends meanwhile is not known any more, and its file may have been read.
+  std::set<std::string> own;
+  for (const auto& one : incarnations_.all())
+    if (one.state != Incarnation::State::yields) own.insert(one.uuid);
+  auto loaded = co_await files_.run(std::move(load), {}, "reading the incarnations");
+  if (!loaded) co_return loaded.error();
+  std::erase_if(loaded->all, [&](const Incarnation& one) { return own.contains(one.uuid); });
+  take_in(*loaded);
+  co_return result<>();
+}
+
+void EarlierAgents::take_in(const LoadedIncarnations& loaded) {
+  incarnations_.take_over(loaded.all, !config_.beside);
+  if (unknown_) log::info("incarnations.read");
+  unknown_.reset();
+}
+
+/// The cause may pass: no descriptor or memory is free, or the disk does not answer.
+void EarlierAgents::read_again_because_of(const Error& failed) {
+  unknown_ = with_context("cannot read which Ceph clients earlier agents had, so no image can be opened", failed);
+  log::error("incarnations.unreadable", {{"error", unknown_->text}, {"effect", "they are read again and again"}});
+  if (!std::exchange(reads_again_, true)) gate_.spawn(read_again());
+}
+
+task<> EarlierAgents::read_again() {
+  for (std::uint32_t attempt = 0; unknown_ && !stopped_; ++attempt) {
+    const auto pause = Backoff{}.after(attempt, uniform());
+    static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + pause, &pauses_));
+    if (unknown_ && !stopped_) static_cast<void>(co_await read_once());
+  }
+  reads_again_ = false;
+}
+
+}  // namespace corbd::rbd

@@ -1,0 +1,58 @@
+// What an agent learns from the files of earlier ones, and what it does until it has.
+#include "earlier_agents.hpp"
+
+#include <filesystem>
+
+#include "connecting.hpp"
+#include "corbd/core/file.hpp"
+
+using namespace corbd;
+using test::eventually;
+using namespace std::chrono_literals;
+using Scene = test::Connecting;
+
+TEST_CASE("a next agent that cannot read an incarnation beside the one that serves says so, and reads it later") {
+  Scene scene;
+  scene.begin_anew({.incarnations_dir = scene.folder.path(), .beside = true});
+  const std::string file = rbd::incarnation_file(scene.folder.path(), "newer");
+  REQUIRE(write_durably(file, R"({"version":99,"uuid":"newer"})", 0600));
+  CHECK(scene.look_at_before(false).error().code == errc::state_newer);
+  std::filesystem::remove(file);
+  CHECK(scene.look_at_before(false));
+  CHECK(scene.connections->all_fenced("fsid of lab"));
+}
+
+TEST_CASE("no image is opened while an incarnation cannot be read, and images are once it can be") {
+  Scene scene;
+  const std::string file = rbd::incarnation_file(scene.folder.path(), "newer");
+  REQUIRE(write_durably(file, R"({"version":99,"uuid":"newer"})", 0600));
+  const bool at_start = GENERATE(true, false);
+  if (at_start)
+    scene.begin_anew({scene.folder.path()});
+  else
+    CHECK_FALSE(scene.look_at_before(true));
+  for (int i = 0; i < 3; ++i) scene.loop.clock.advance(1min);
+  CHECK(scene.connections->all_fenced("fsid of lab").error().code == errc::state_newer);
+  rbd::Incarnation left{rbd::Incarnation::State::dead, "left", "fsid of lab", "lab", {"10.0.0.1:0/9"}, 0};
+  REQUIRE(rbd::save_incarnation(scene.folder.path(), left));
+  std::filesystem::remove(file);
+  CHECK(eventually(scene.loop.io, [&] {
+    scene.loop.clock.advance(1min);
+    return scene.connections->incarnations().unfenced("fsid of lab").size() == 1;
+  }));
+  CHECK(scene.connections->all_fenced("fsid of lab").error().code == errc::unavailable);
+}
+
+TEST_CASE(
+    "an agent renews its predecessor's short entries from its start, or once a predecessor that still serves has "
+    "ended") {
+  const bool beside = GENERATE(false, true);
+  Scene scene;
+  REQUIRE(rbd::save_short_entry(scene.folder.path(), {"5e1f", "fsid of lab", "lab", "10.0.0.7:0/5"}));
+  scene.begin_anew({.incarnations_dir = scene.folder.path(), .beside = beside});
+  const auto looks_after = [&] { return !scene.connections->quiet(); };
+  CHECK(looks_after() == !beside);
+  if (!beside) return;
+  REQUIRE(scene.look_at_before(true));
+  CHECK(looks_after());
+}
