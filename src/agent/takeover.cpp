@@ -14,7 +14,7 @@ using handover::Word;
 constexpr std::chrono::seconds kServesWithin{30};
 // The predecessor waits twice as long for everything that this agent does with the lock. A file that is late is written
 // when its image is opened.
-constexpr std::chrono::seconds kRecordsWithin{5};
+constexpr std::chrono::seconds kNotedWithin{5};
 const failpoint::Places kTakeoverPlaces({"takeover.records"});
 
 }  // namespace
@@ -104,14 +104,8 @@ task<result<>> Takeover::take_lock_and_records() {
   // The note is for people only.
   if (const auto noted = co_await parts_.files.run(std::move(note), {}, "noting who has the lock"); !noted)
     log::warning("handover.lock_not_noted", {{"error", noted.error().text}});
-  if (auto known = co_await parts_.clusters.look_at_before(false); !known)
-    co_return with_context("cannot read which Ceph clients the agent that serves has", known.error());
   if (auto stopped = failpoint::hit("takeover.records"); !stopped) co_return stopped;
-  if (auto loaded = co_await parts_.shell.start(); !loaded) co_return loaded;
-  // Not before: if this agent ends without the records, the other one serves on, and a client that never could write
-  // would be fenced. While that one serves: opening an image would otherwise write it within that device's stall.
-  co_await parts_.clusters.record_prepared({clock_.now() + kRecordsWithin});
-  co_return result<>();
+  co_return co_await parts_.shell.start_beside({clock_.now() + kNotedWithin});
 }
 
 /// The predecessor has ended, and gave nothing.

@@ -45,6 +45,7 @@ class Shell::Impl {
   Impl(executor control, Clock& clock, Ports ports, Config config)
       : ports_(std::move(ports)), config_(std::move(config)), control_(std::move(control)), clock_(clock) {}
   task<result<>> start();
+  task<result<>> start_beside(Until noted);
   task<result<>> want(std::string id, Wish wish, Until until);
 
  private:
@@ -109,6 +110,16 @@ task<result<>> Shell::Impl::start() {
     health_.note_health(volume, "the agent started");
   }
   ports_.devices.on_link_dead([this](device::Kind kind, std::uint32_t index) { link_dead(kind, index); });
+  co_return result<>();
+}
+
+task<result<>> Shell::Impl::start_beside(Until noted) {
+  if (auto known = co_await ports_.clusters.look_at_before(false); !known)
+    co_return with_context("cannot read which Ceph clients the agent that serves has", known.error());
+  if (auto loaded = co_await start(); !loaded) co_return loaded;
+  // Not before: if this agent ends without the records, the other one serves on, and a client that never could write
+  // would be fenced. While that one serves: opening an image would otherwise write it within that device's stall.
+  co_await ports_.clusters.record_prepared(noted);
   co_return result<>();
 }
 
@@ -184,6 +195,7 @@ Shell::Shell(executor control, Clock& clock, Ports ports, Config config)
 Shell::~Shell() = default;
 task<result<std::vector<std::string>>> Shell::preopen(Until until) { return impl_->head_start_.preopen(until); }
 task<result<>> Shell::start() { return impl_->start(); }
+task<result<>> Shell::start_beside(Until noted) { return impl_->start_beside(noted); }
 task<> Shell::fence_early(Until until) { return impl_->head_start_.fence_early(until); }
 task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) {
   return impl_->want(std::move(volume_id), std::move(wish), until);

@@ -197,11 +197,9 @@ void Agent::begin_beside() {
   begin();
 }
 
-task<result<>> Agent::acquire_state(bool prepared) {
+task<result<>> Agent::acquire_state(bool beside) {
   node.has_lock = this;
-  if (auto read = co_await life_->shell->start(); !read) co_return read;
-  if (prepared) co_await life_->clusters->record_prepared({});
-  co_return result<>();
+  return beside ? life_->shell->start_beside({}) : life_->shell->start();
 }
 
 result<> Agent::knows_before() {

@@ -28,8 +28,8 @@ class Agent {
   /// Beside one that serves: without the lock, the records, or a healer.
   void begin_beside();
   bool beside() const { return beside_; }
-  /// It has the lock, and reads the records. `prepared`: it has made its connections before.
-  task<result<>> acquire_state(bool prepared);
+  /// It has the lock, and reads the records. `beside`: its predecessor serves on if it cannot.
+  task<result<>> acquire_state(bool beside);
   /// As image::Clusters::look_at_before.
   result<> look_at_before(bool ended);
   /// Of the predecessor, which lives.

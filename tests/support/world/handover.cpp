@@ -219,8 +219,6 @@ task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
       say(to_before_, {Word::What::ready});
       break;
     case Do::take_lock:
-      if (const auto known = next.agent.look_at_before(false); !known) co_return lifecycle::Done{known.error().code};
-      [[fallthrough]];
     case Do::load_records: {
       const auto read = co_await next.agent.acquire_state(action.what == Do::take_lock);
       if (!read) co_return lifecycle::Done{read.error().code};
