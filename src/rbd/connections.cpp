@@ -40,8 +40,6 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
       gate_(control, clock),
       shuts_(control, clock),
       looks_again_(std::make_shared<Event>(control, clock)) {
-  if (!config_.beside) short_entries_ = load_short_entries(config_.incarnations_dir);
-  renew_noted();
   earlier_.read_at_start();
 }
 
@@ -431,14 +429,6 @@ task<result<>> Connections::look_at_before(bool ended) {
   if (!ended) co_return known;
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);
-  auto read_short = [dir = config_.incarnations_dir]() -> result<std::vector<ShortEntry>> {
-    return load_short_entries(dir);
-  };
-  const auto noted = co_await files_.run(std::move(read_short), {}, "reading notes of blocklist entries");
-  for (const auto& entry : noted ? *noted : std::vector<ShortEntry>())
-    if (std::ranges::none_of(short_entries_, [&](const auto& known) { return known.uuid == entry.uuid; }))
-      short_entries_.push_back(entry);
-  renew_noted();
   co_return known;
 }
 

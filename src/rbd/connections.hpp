@@ -209,6 +209,7 @@ class Connections {
   void look_again();
   task<> forget_unblocked(std::string fsid, std::vector<image::BlocklistEntry> entries, std::vector<result<>> results);
   task<> forget_short(std::string uuid);
+  void take_notes(const LoadedShortEntries& notes);
   void renew_noted();
   task<> renew(std::string fsid);
   task<RenewalLook> look_at_short(Lease lease);
@@ -230,7 +231,10 @@ class Connections {
   Gate gate_;   ///< everything under way, but for the next
   Gate shuts_;  ///< connections that end; each makes its call through gate_, once a thread is free
   Incarnations incarnations_;
-  EarlierAgents earlier_{control_, clock_, files_, gate_, config_, incarnations_};
+  EarlierAgents earlier_{
+      control_, clock_, files_, gate_, config_, incarnations_, [this](const LoadedShortEntries& notes) {
+        take_notes(notes);
+      }};
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::shared_ptr<Group>> groups_;
   std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, as of the last connection

@@ -9,19 +9,25 @@
 namespace corbd::rbd {
 
 EarlierAgents::EarlierAgents(executor control, Clock& clock, BlockingPool& files, Gate& gate, const Config& config,
-                             Incarnations& incarnations)
+                             Incarnations& incarnations, TakeNotes take_notes)
     : control_(std::move(control)),
       clock_(clock),
       files_(files),
       gate_(gate),
       config_(config),
-      incarnations_(incarnations) {}
+      incarnations_(incarnations),
+      take_notes_(std::move(take_notes)) {}
+
+/// On any thread.
+EarlierAgents::Files EarlierAgents::load(const std::string& dir, std::int64_t now, const std::string& boot_id) {
+  auto incarnations = load_incarnations(dir, now, boot_id);  // first: it makes the folder
+  return {load_short_entries(dir), std::move(incarnations)};
+}
 
 void EarlierAgents::read_at_start() {
-  auto loaded = load_incarnations(config_.incarnations_dir, seconds_since_1970(clock_), config_.boot_id);
-  if (!loaded) return read_again_because_of(loaded.error());
-  if (!config_.beside) merge_fenced(config_.incarnations_dir, loaded->all);
-  take_in(*loaded);
+  auto read = load(config_.incarnations_dir, seconds_since_1970(clock_), config_.boot_id);
+  if (read.incarnations && !config_.beside) merge_fenced(config_.incarnations_dir, read.incarnations->all);
+  if (auto known = take_in(read); !known) read_again_because_of(known.error());
 }
 
 task<result<>> EarlierAgents::read(bool again) {
@@ -36,24 +42,28 @@ void EarlierAgents::stop() {
 }
 
 task<result<>> EarlierAgents::read_once() {
-  auto load = [dir = config_.incarnations_dir, now = seconds_since_1970(clock_), boot = config_.boot_id] {
-    return load_incarnations(dir, now, boot);
-  };
+  auto job = [dir = config_.incarnations_dir, now = seconds_since_1970(clock_),
+              boot = config_.boot_id]() -> result<Files> { return load(dir, now, boot); };
   // A client of this agent that ends meanwhile is not known any more, and its file may have been read.
   std::set<std::string> own;
   for (const auto& one : incarnations_.all())
     if (one.state != Incarnation::State::yields) own.insert(one.uuid);
-  auto loaded = co_await files_.run(std::move(load), {}, "reading the incarnations");
-  if (!loaded) co_return loaded.error();
-  std::erase_if(loaded->all, [&](const Incarnation& one) { return own.contains(one.uuid); });
-  take_in(*loaded);
-  co_return result<>();
+  auto read = co_await files_.run(std::move(job), {}, "reading the incarnations");
+  if (!read) co_return read.error();
+  if (read->incarnations)
+    std::erase_if(read->incarnations->all, [&](const Incarnation& one) { return own.contains(one.uuid); });
+  co_return take_in(*read);
 }
 
-void EarlierAgents::take_in(const LoadedIncarnations& loaded) {
-  incarnations_.take_over(loaded.all, !config_.beside);
+/// Whatever can be read counts, even if the rest cannot.
+result<> EarlierAgents::take_in(const Files& read) {
+  if (read.incarnations) incarnations_.take_over(read.incarnations->all, !config_.beside);
+  take_notes_(read.notes);
+  if (!read.incarnations) return read.incarnations.error();
+  if (read.notes.unread) return *read.notes.unread;
   if (unknown_) log::info("incarnations.read");
   unknown_.reset();
+  return {};
 }
 
 /// The cause may pass: no descriptor or memory is free, or the disk does not answer.

@@ -1,23 +1,28 @@
-// Which Ceph clients earlier agents had, as their incarnation files say. Until that is known nobody knows whom to
-// fence, so no image is opened.
+// Which Ceph clients earlier agents had, and whose blocklist entries end early, as their files say. Until both are
+// known nobody knows whom to fence, so no image is opened.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 
 #include "corbd/core/blocking_pool.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "incarnation.hpp"
+#include "short_entries.hpp"
 
 namespace corbd::rbd {
 
 /// Control thread only.
 class EarlierAgents {
  public:
-  /// What it reads goes into `incarnations`. `gate`: for everything under way. `config`: `beside` may change.
+  using TakeNotes = std::function<void(const LoadedShortEntries& notes)>;
+  /// The clients that it reads go into `incarnations`, and then the notes into `take_notes`. `gate`: for everything
+  /// under way. `config`: `beside` may change.
   EarlierAgents(executor control, Clock& clock, BlockingPool& files, Gate& gate, const Config& config,
-                Incarnations& incarnations);
+                Incarnations& incarnations, TakeNotes take_notes);
   /// When the agent starts, on this very thread. What cannot be read is read again.
   void read_at_start();
   /// `again`: what cannot be read is read again until it can be. The answer is that of the first try.
@@ -28,8 +33,13 @@ class EarlierAgents {
   void stop();
 
  private:
+  struct Files {
+    LoadedShortEntries notes;
+    result<LoadedIncarnations> incarnations;
+  };
+  static Files load(const std::string& dir, std::int64_t now, const std::string& boot_id);
   task<result<>> read_once();
-  void take_in(const LoadedIncarnations& loaded);
+  result<> take_in(const Files& read);
   void read_again_because_of(const Error& failed);
   task<> read_again();
 
@@ -39,6 +49,7 @@ class EarlierAgents {
   Gate& gate_;
   const Config& config_;
   Incarnations& incarnations_;
+  TakeNotes take_notes_;
   std::optional<Error> unknown_;
   bool reads_again_ = false;  ///< read_again() runs
   bool stopped_ = false;

@@ -287,6 +287,11 @@ void Incarnations::take_over(const std::vector<Incarnation>& files, bool ended) 
   }
 }
 
+void Incarnations::doubt_entries() {
+  for (auto& one : all_)
+    if (one.state == Incarnation::State::fenced && !one.ended) one.state = Incarnation::State::dead;
+}
+
 std::vector<Incarnation> Incarnations::unfenced(const std::string& fsid) const {
   std::vector<Incarnation> found;
   std::copy_if(all_.begin(), all_.end(), std::back_inserter(found),

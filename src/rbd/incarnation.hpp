@@ -75,6 +75,8 @@ class Incarnations {
   /// What the files say. It changes nothing of this process's own clients. Without `ended`, those that the files do not
   /// call fenced are the clients of an agent that lives, and yield.
   void take_over(const std::vector<Incarnation>& files, bool ended);
+  /// Those that were blocklisted are dead again, because nobody knows whether their entries last.
+  void doubt_entries();
   const std::vector<Incarnation>& all() const { return all_; }
   /// The incarnations of the cluster that are dead and not fenced.
   std::vector<Incarnation> unfenced(const std::string& fsid) const;

@@ -47,6 +47,17 @@ task<result<>> Connections::note_ending_early(std::string fsid, std::string clus
   co_return all;
 }
 
+/// As long as an agent serves beside this one, it renews them.
+void Connections::take_notes(const LoadedShortEntries& notes) {
+  if (config_.beside) return;
+  for (const auto& entry : notes.all)
+    if (std::ranges::find(short_entries_, entry.uuid, &ShortEntry::uuid) == short_entries_.end())
+      short_entries_.push_back(entry);
+  // Fencing them again finds which entries end early, and notes that.
+  if (notes.lost) incarnations_.doubt_entries();
+  renew_noted();
+}
+
 /// Each cluster by itself: one may not answer.
 void Connections::renew_noted() {
   if (config_.beside || leaving_) return;

@@ -75,20 +75,34 @@ result<> forget_short_entry(const std::string& dir, const std::string& uuid) {
   return remove_durably(note_file(dir, uuid));
 }
 
-std::vector<ShortEntry> load_short_entries(const std::string& dir) {
-  std::vector<ShortEntry> all;
+LoadedShortEntries load_short_entries(const std::string& dir) {
+  LoadedShortEntries loaded;
   std::error_code failed;
   for (std::filesystem::directory_iterator file(dir, failed), end; !failed && file != end; file.increment(failed)) {
     const std::string path = file->path().string();
     if (!path.ends_with(kNoteSuffix)) continue;
     const auto text = read_file(path, kLargestNote);
+    if (!text && text.error().code == errc::not_found) continue;  // the agent that serves beside this one removed it
+    if (!text && text.error().code != errc::state_corrupt) {
+      loaded.unread = text.error();
+      continue;
+    }
     auto entry = text ? parse_short_entry(*text) : result<ShortEntry>(text.error());
-    if (entry)
-      all.push_back(std::move(*entry));
-    else
-      log::error("blocklist.note_unreadable", {{"file", path}, {"error", entry.error().text}});
+    if (entry) {
+      loaded.all.push_back(std::move(*entry));
+      continue;
+    }
+    loaded.lost = true;
+    log::error("blocklist.note_corrupt",
+               {{"file", path},
+                {"error", entry.error().text},
+                {"effect", "the dead clients of earlier agents here are fenced again, at each start"},
+                {"hint",
+                 "it may name another node's client, which can write once its entry has ended: look at `ceph osd "
+                 "blocklist ls`, fence whoever ends early again, and then remove the file"}});
   }
-  return all;
+  if (failed) loaded.unread = Error{errc::unavailable, "reading the folder " + dir + ": " + failed.message()};
+  return loaded;
 }
 
 Renewal next_renewal(const ShortEntry& entry, const std::vector<image::BlocklistEntry>& listed,

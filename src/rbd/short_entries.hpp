@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +29,13 @@ result<ShortEntry> parse_short_entry(std::string_view json);
 /// In the folder of the incarnation files, with a suffix of their own. Durable when it returns.
 result<> save_short_entry(const std::string& dir, const ShortEntry& entry);
 result<> forget_short_entry(const std::string& dir, const std::string& uuid);
-/// Files that cannot be read are logged and left out.
-std::vector<ShortEntry> load_short_entries(const std::string& dir);
+struct LoadedShortEntries {
+  std::vector<ShortEntry> all;
+  bool lost = false;            ///< one cannot be understood: nobody knows whose entry ends early
+  std::optional<Error> unread;  ///< the same may be true, because one cannot be read now
+};
+/// Files that cannot be understood are logged and stay.
+LoadedShortEntries load_short_entries(const std::string& dir);
 
 /// What the monitors' clock showed, and this node's clocks at that moment.
 struct MonitorsClock {

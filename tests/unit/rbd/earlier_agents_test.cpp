@@ -56,3 +56,35 @@ TEST_CASE(
   REQUIRE(scene.look_at_before(true));
   CHECK(looks_after());
 }
+
+TEST_CASE("no image is opened while a note of a short entry cannot be read, and images are once it can be") {
+  Scene scene;
+  const std::string unreadable = scene.folder.path() + "/unreadable.short";
+  std::filesystem::create_directory(unreadable);
+  scene.begin_anew({scene.folder.path()});
+  CHECK_THAT(scene.connections->all_fenced("fsid of lab").error().text, ContainsSubstring(unreadable));
+  std::filesystem::remove(unreadable);
+  CHECK(eventually(scene.loop.io, [&] {
+    scene.loop.clock.advance(1min);
+    return scene.connections->all_fenced("fsid of lab").has_value();
+  }));
+}
+
+TEST_CASE("an agent that meets a malformed note of a short entry fences the dead clients of earlier agents again") {
+  Scene scene;
+  using State = rbd::Incarnation::State;
+  const std::string boot = "boot";
+  const rbd::Incarnation cut_off{State::fenced, "cut-off", "fsid of lab", "lab", {"10.0.0.1:0/8"}, 1, boot};
+  const rbd::Incarnation ended{State::fenced, "ended", "fsid of lab", "lab", {"10.0.0.1:0/9"}, 1, boot, true};
+  for (const auto& one : {cut_off, ended}) REQUIRE(rbd::save_incarnation(scene.folder.path(), one));
+  REQUIRE(write_durably(scene.folder.path() + "/malformed.short", "{", 0600));
+  const bool beside = GENERATE(false, true);
+  scene.begin_anew({.incarnations_dir = scene.folder.path(), .boot_id = boot, .beside = beside});
+  const auto unfenced = [&] { return scene.connections->incarnations().unfenced("fsid of lab"); };
+  if (beside) {
+    CHECK(unfenced().empty());
+    REQUIRE(scene.look_at_before(true));
+  }
+  REQUIRE(unfenced().size() == 1);
+  CHECK(unfenced().front().uuid == "cut-off");
+}

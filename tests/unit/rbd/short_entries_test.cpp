@@ -1,5 +1,6 @@
 #include "short_entries.hpp"
 
+#include <filesystem>
 #include <fstream>
 
 #include "support/catch.hpp"
@@ -61,15 +62,40 @@ TEST_CASE("a short entry is forgotten once it lasts for a week, and not for anot
   CHECK(rbd::next_renewal(kShort, listed(1h), kEnd, true).step == Step::wait);
 }
 
-TEST_CASE("notes of short entries survive a write and a read, and a malformed one is left out") {
+TEST_CASE("notes of short entries survive a write and a read") {
   const test::Folder folder;
   REQUIRE(rbd::save_short_entry(folder.path(), kShort));
-  std::ofstream(folder.path() + "/odd.short") << "{}";
-  const auto all = rbd::load_short_entries(folder.path());
-  REQUIRE(all.size() == 1);
-  CHECK(all.front().client == kShort.client);
-  CHECK(all.front().fsid == kShort.fsid);
-  CHECK(all.front().until == kEnd);
+  const auto loaded = rbd::load_short_entries(folder.path());
+  REQUIRE(loaded.all.size() == 1);
+  CHECK(loaded.all.front().client == kShort.client);
+  CHECK(loaded.all.front().fsid == kShort.fsid);
+  CHECK(loaded.all.front().until == kEnd);
+  CHECK_FALSE(loaded.lost);
+  CHECK_FALSE(loaded.unread);
   REQUIRE(rbd::forget_short_entry(folder.path(), kShort.uuid));
-  CHECK(rbd::load_short_entries(folder.path()).empty());
+  CHECK(rbd::load_short_entries(folder.path()).all.empty());
+}
+
+TEST_CASE("a malformed note of a short entry counts as lost, and stays while the others are read") {
+  const test::Folder folder;
+  REQUIRE(rbd::save_short_entry(folder.path(), kShort));
+  const std::string odd = folder.path() + "/odd.short";
+  std::ofstream(odd) << GENERATE(std::string("{}"), std::string(), std::string(5000, ' '));
+  const auto loaded = rbd::load_short_entries(folder.path());
+  CHECK(loaded.lost);
+  CHECK_FALSE(loaded.unread);
+  CHECK(loaded.all.size() == 1);
+  CHECK(std::filesystem::exists(odd));
+}
+
+TEST_CASE("a note of a short entry that cannot be read now is not lost, and the others are read") {
+  const test::Folder folder;
+  REQUIRE(rbd::save_short_entry(folder.path(), kShort));
+  std::filesystem::create_directory(folder.path() + "/odd.short");
+  const auto loaded = rbd::load_short_entries(folder.path());
+  REQUIRE(loaded.unread);
+  CHECK(loaded.unread->code == errc::unavailable);
+  CHECK_FALSE(loaded.lost);
+  CHECK(loaded.all.size() == 1);
+  CHECK(rbd::load_short_entries(folder.path() + "/nowhere").unread);
 }
