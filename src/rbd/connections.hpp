@@ -180,6 +180,7 @@ class Connections {
   void abandon() { abandoned_ = true; }
   executor control() const { return control_; }
   Clock& clock() { return clock_; }
+  const Config& config() const { return config_; }
 
  private:
   friend class Lease;

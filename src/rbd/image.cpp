@@ -106,7 +106,7 @@ RbdImage::~RbdImage() {
 task<result<>> RbdImage::refresh(Until until) {
   const auto opened = opened_;
   auto details = co_await call(
-      opened, [&image = *opened] { return look(image, false); }, until, "reading image " + opened->text());
+      opened, [&image = *opened] { return look_at(image, false); }, until, "reading image " + opened->text());
   if (!details) co_return details.error();
   note_look(*opened, *details);
   co_return result<>();

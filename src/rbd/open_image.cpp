@@ -14,8 +14,6 @@
 namespace corbd::rbd {
 
 constexpr std::chrono::seconds kSettled{5};
-// Much shorter than longest_absence.
-constexpr std::chrono::minutes kLooksEvery{5};
 
 struct UpdateSignal {
   executor control;
@@ -176,7 +174,7 @@ void note_refused(OpenImage& opened, const std::string& why) {
 task<> refresh(std::shared_ptr<OpenImage> opened) {
   do {
     opened->refresh_again = false;
-    auto job = [&image = *opened, locked = opened->held.has_value()] { return look(image, locked); };
+    auto job = [&image = *opened, locked = opened->held.has_value()] { return image.look(image, locked); };
     auto details = co_await opened->lease->group->threads->looks.call_to_end(opened->calls, std::move(job),
                                                                              "reading image " + opened->text());
     if (!details) {
@@ -190,17 +188,6 @@ task<> refresh(std::shared_ptr<OpenImage> opened) {
     }
   } while (opened->refresh_again && !opened->closing);
   opened->refreshing = false;
-}
-
-/// Nobody is told of a lock that is gone, or of a pool's setting.
-void keep_looking(const std::shared_ptr<OpenImage>& opened) {
-  Clock& clock = opened->connections.clock();
-  clock.schedule(clock.now() + kLooksEvery, [weak = std::weak_ptr(opened)] {
-    const auto still = weak.lock();
-    if (!still || still->closing) return;
-    want_refresh(still);
-    keep_looking(still);
-  });
 }
 
 }  // namespace
@@ -240,7 +227,7 @@ std::optional<Error> why_refused(const Details& details, Purpose purpose, const 
   return image::refuse(features, purpose.writes, "image " + name);
 }
 
-result<Details> look(OpenImage& opened, bool with_lockers) {
+result<Details> look_at(OpenImage& opened, bool with_lockers) {
   auto details = read_details(opened, with_lockers);
   if (!details) return details;
   // Nobody tells a reader's handle that the header has changed.
@@ -345,6 +332,16 @@ void lose(OpenImage& opened, const std::string& why) {
   if (!told || opened.closing) return;
   log::warning("image.cut_off", {{"image", opened.text()}, {"why", why}});
   told(why);
+}
+
+void keep_looking(const std::shared_ptr<OpenImage>& opened) {
+  Connections& all = opened->connections;
+  all.clock().schedule(all.clock().now() + all.config().looks_every, [weak = std::weak_ptr(opened)] {
+    const auto still = weak.lock();
+    if (!still || still->closing) return;
+    want_refresh(still);
+    keep_looking(still);
+  });
 }
 
 void want_refresh(const std::shared_ptr<OpenImage>& opened) {

@@ -18,6 +18,19 @@ struct UpdateSignal;
 /// The RADOS object that describes the image and carries its lock and watches.
 inline std::string header_of(const image::Key& key) { return "rbd_header." + key.image_id; }
 
+/// The result of a look at an open image; pool thread.
+struct Details {
+  std::uint64_t size = 0;
+  image::Features features;
+  std::string name;
+  bool secondary = false;  ///< another cluster's copy is the primary one, if that was asked
+  std::optional<Error> unsafe, decides_cache;
+  std::optional<Lockers> lockers;      ///< if asked for
+  std::optional<std::string> refused;  ///< image::Image::refused_again(), if look_at() could ask
+};
+/// As read_details(), and whether the next open would be refused.
+result<Details> look_at(OpenImage& opened, bool with_lockers);
+
 struct OpenImage {
   OpenImage(Connections& all, Lease from, image::Key which, bool only_reads);
   ~OpenImage();
@@ -63,6 +76,7 @@ struct OpenImage {
   Lease lock_watch_lease;
   Event lock_watch_ended;
   bool refreshing = false, refresh_again = false;
+  std::function<result<Details>(OpenImage& opened, bool with_lockers)> look = &look_at;  ///< for want_refresh()
   std::string refused_again;                     ///< image::Image::refused_again(). Control thread
   std::atomic<bool> caches_before_flush{false};  ///< image::Image::caches_before_flush()
   std::atomic<image::ReadPolicy> read_policy{};  ///< image::Image::read_policy()
@@ -85,6 +99,8 @@ task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Le
 task<> close_image(std::shared_ptr<OpenImage> opened);
 /// Reads the size, and checks the configuration and the lock again, after the cluster announced a change.
 void want_refresh(const std::shared_ptr<OpenImage>& opened);
+/// The same every Config::looks_every, until it closes.
+void keep_looking(const std::shared_ptr<OpenImage>& opened);
 /// Sets the present size, and tells the owner if it has changed. Control thread.
 void note_size(OpenImage& opened, std::uint64_t bytes);
 /// Notes that our lock was seen just now. Control thread.
@@ -92,16 +108,6 @@ void note_held(OpenImage& opened, std::string cookie);
 /// Any earlier proof for the image is void. Tells its owner, once. Control thread.
 void lose(OpenImage& opened, const std::string& why);
 
-/// The result of a look at an open image; pool thread.
-struct Details {
-  std::uint64_t size = 0;
-  image::Features features;
-  std::string name;
-  bool secondary = false;  ///< another cluster's copy is the primary one, if that was asked
-  std::optional<Error> unsafe, decides_cache;
-  std::optional<Lockers> lockers;      ///< if asked for
-  std::optional<std::string> refused;  ///< image::Image::refused_again(), if look() could ask
-};
 result<Details> read_details(OpenImage& opened, bool with_lockers = false);
 struct Purpose {
   bool writes = false;
@@ -109,8 +115,6 @@ struct Purpose {
 };
 /// Why nobody may open it for that, as it is now. `name`: with its pool.
 std::optional<Error> why_refused(const Details& details, Purpose purpose, const std::string& name);
-/// As read_details(), and whether the next open would be refused.
-result<Details> look(OpenImage& opened, bool with_lockers);
 /// Control thread.
 void note_look(OpenImage& opened, const Details& details);
 

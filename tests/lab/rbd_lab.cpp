@@ -187,6 +187,22 @@ TEST_CASE("an open image that is asked tells of a cache that its pool switched o
   agent.close(std::move(*image));
 }
 
+TEST_CASE("an open image tells of a cache that its pool switched on meanwhile, though nobody asks it") {
+  Admin admin;
+  const std::uint64_t features = GENERATE(61, 1);  // with and without exclusive-lock
+  admin.create("pooled", 64 << 20, features);
+  Agent agent({}, 32, false, 200ms);
+  auto image = agent.open("pooled");
+  REQUIRE(image);
+  Admin::check(rbd_pool_metadata_set(admin.io, "conf_rbd_persistent_cache_mode", "ssd"));
+  for (int i = 0; i < 100 && (*image)->refused_again().empty(); ++i) agent.run_for(100ms);
+  Admin::check(rbd_pool_metadata_remove(admin.io, "conf_rbd_persistent_cache_mode"));
+  CHECK_THAT((*image)->refused_again(), ContainsSubstring("rbd config pool remove " + pool_name()));
+  for (int i = 0; i < 100 && !(*image)->refused_again().empty(); ++i) agent.run_for(100ms);
+  CHECK((*image)->refused_again().empty());
+  agent.close(std::move(*image));
+}
+
 TEST_CASE("an image is refused to writers and readers while its header says that another client's cache is dirty") {
   Admin admin;
   const OfOtherCache dirty(admin, "dirty");

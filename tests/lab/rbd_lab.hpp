@@ -41,7 +41,8 @@ inline std::string pool_name() { return env("CORBD_LAB_POOL"); }
 /// An agent: the room under test, with incarnation files in that folder, or in one of its own.
 class Agent {
  public:
-  explicit Agent(std::string incarnations = {}, std::size_t images_per_connection = 32, bool beside = false)
+  explicit Agent(std::string incarnations = {}, std::size_t images_per_connection = 32, bool beside = false,
+                 std::chrono::milliseconds looks_every = 5min)
       : incarnations_(incarnations.empty() ? own_.path() : std::move(incarnations)),
         clock_(make_real_clock(io_.get_executor())),
         pool_(io_.get_executor(), *clock_, 8) {
@@ -49,6 +50,7 @@ class Agent {
     config.incarnations_dir = incarnations_;
     config.images_per_connection = images_per_connection;
     config.beside = beside;
+    config.looks_every = looks_every;
     config.mon_timeout = 5s;
     clusters = rbd::make_clusters(io_.get_executor(), *clock_, pool_, config);
   }

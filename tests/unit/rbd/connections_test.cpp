@@ -364,3 +364,25 @@ TEST_CASE("of the clients that only try whether an image could be served anew, a
   CHECK_FALSE(trials[2]->get());
   CHECK_FALSE(trials[0]->done());
 }
+
+TEST_CASE("a setting that a pool gets and loses is found at its open images, of which Ceph tells nobody") {
+  Scene scene;
+  auto lease = scene.lease(access("lab"));
+  REQUIRE(lease->get());
+  const auto image = std::make_shared<rbd::OpenImage>(*scene.connections, std::move(*lease->get()),
+                                                      image::Key{"fsid", 1, "", "id", 0}, GENERATE(false, true));
+  std::atomic<bool> pool_has_cache = false;
+  image->look = [&](rbd::OpenImage&, bool) -> result<rbd::Details> {
+    rbd::Details seen;
+    seen.refused = pool_has_cache ? "rbd_cache=true" : "";
+    return seen;
+  };
+  rbd::keep_looking(image);
+  for (const bool has_cache : {true, false, true}) {
+    pool_has_cache = has_cache;
+    scene.loop.clock.advance(5min);
+    CHECK(eventually(scene.loop.io, [&] { return image->refused_again.empty() != has_cache; }));
+  }
+  image->closing = true;
+  CHECK(eventually(scene.loop.io, [&] { return image->calls.count() == 0; }));
+}
