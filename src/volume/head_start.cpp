@@ -59,14 +59,6 @@ struct HeadStart::Preopening {
     Credential credential;
     image::Access access;
   };
-  struct Identified {
-    std::string cluster_id, fsid;
-    Credential as;
-    bool found = false;
-    bool is_of(const Record& record, const Credential& credential) const {
-      return cluster_id == record.source.cluster_id && fsid == record.key.fsid && as == credential;
-    }
-  };
   /// Whether a user and key may write to a pool and namespace.
   struct Right {
     Right(const executor& control, Clock& clock, image::Access with, const image::Key& to)
@@ -104,15 +96,15 @@ task<> HeadStart::await_policies(const std::vector<Record>& records, Until until
 }
 
 /// Once for all volumes of a cluster and user: one that is silent takes its time once.
-task<bool> HeadStart::identify(Preopening& preopening, const Record& record, const Credential& as, Until until) {
-  const auto known =
-      std::ranges::find_if(preopening.identified, [&](const auto& one) { return one.is_of(record, as); });
-  if (known != preopening.identified.end()) co_return known->found;
-  const auto done = co_await identify_cluster(ports_, record, as, until);
+task<result<>> HeadStart::identify(std::vector<Identified>& known, const Record& record, const Credential& as,
+                                   Until until) const {
+  const auto place = std::ranges::find_if(known, [&](const auto& one) { return one.is_of(record, as); });
+  if (place != known.end()) co_return place->done;
+  auto done = co_await identify_cluster(ports_, record, as, until);
   if (!done)
     log::info("cluster.not_connected_ahead", {{"cluster", record.source.cluster_id}, {"error", done.error().text}});
-  preopening.identified.push_back({record.source.cluster_id, record.key.fsid, as, done.has_value()});
-  co_return done.has_value();
+  known.push_back({record.source.cluster_id, record.key.fsid, as, done});
+  co_return done;
 }
 
 /// Several volumes may ask at once. What one of them hears counts for all.
@@ -149,9 +141,10 @@ task<> HeadStart::plan_one(Preopening& preopening, const Record& record, Until i
   auto key = co_await ports_.records.load_key(record);
   const Credential credential{record.user, key ? std::move(*key) : Secret()};
   bool found = false;
-  if (key) found = co_await identify(preopening, record, credential, identifying);
+  if (key) found = (co_await identify(preopening.identified, record, credential, identifying)).has_value();
   const auto access = key ? access_of(ports_, record, credential) : result<image::Access>(key.error());
   if (!access) {
+    log::info("image.not_preopened", {{"volume", record.volume_id}, {"error", access.error().text}});
     preopening.unopened.push_back(record.volume_id);
     co_return;
   }
@@ -275,13 +268,12 @@ task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
 
 /// Asks first: of some settings, such as a pool's, no client is told. A pool that does not answer keeps one of the
 /// threads that open images, and no more.
-task<std::string> HeadStart::image_refused_again(const std::string& volume_id, std::set<std::int64_t>& silent_pools,
-                                                 Until until) const {
+task<std::string> HeadStart::image_refused_again(const std::string& volume_id, std::int64_t pool,
+                                                 std::set<std::int64_t>& silent_pools, Until until) const {
   const auto image_of = [&]() -> image::Image* {
     const Volume* known = volumes_.find(volume_id);
     return known == nullptr ? nullptr : known->server.image();
   };
-  const std::int64_t pool = volumes_.find(volume_id)->record->key.pool_id;
   if (image::Image* image = image_of();
       image != nullptr && !silent_pools.contains(pool) && clock_.now() < until.deadline) {
     const auto looked = co_await image->refresh(until.at_most(clock_.now() + kLooksAtImageFor));
@@ -292,26 +284,45 @@ task<std::string> HeadStart::image_refused_again(const std::string& volume_id, s
   co_return still == nullptr ? std::string() : still->refused_again();
 }
 
-/// A new client is needed: the connections that serve were let in long ago, so they prove nothing about today. Only the
-/// cluster's own answer counts: a config.json that is being edited says nothing of the image.
+/// Why nobody who starts anew finds the volume's cluster. Empty: somebody may. A config.json that cannot be read may be
+/// one that is being edited, and a cluster that does not answer may be the volume's.
+task<std::string> HeadStart::not_located(std::vector<Identified>& known, const Record& record, const Credential& as,
+                                         Until until) const {
+  const auto at = cluster_of(ports_, record);
+  if (!at) co_return at.error().code == errc::not_found ? at.error().text : std::string();
+  const auto done = co_await identify(known, record, as, until);
+  const bool certain = !done && (is_refusal(done.error()) || done.error().code == errc::failed_precondition);
+  co_return certain ? done.error().text : std::string();
+}
+
+/// A new client is needed: the connections that serve were let in long ago, so they prove nothing about today.
 task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::string> volume_ids, Until until) const {
   std::map<std::string, std::string> found;
   std::vector<ShutOut> shut_out;
   std::set<std::int64_t> silent_pools;
+  std::vector<Identified> identified;
+  const Until identifying = until.at_most(clock_.now() + kIdentifiesWithin);
   for (const auto& id : volume_ids) {
     const Volume* known = volumes_.find(id);
     if (known == nullptr || !known->record || known->record->failed || known->credentials.known().empty()) continue;
-    const auto access = access_of(ports_, *known->record, known->credentials.known());
-    const bool asks = access && is_own_cluster(ports_, *known->record, *access);
-    const image::Key key = known->record->key;
-    const bool writes = !known->record->read_only;
+    // It may be gone after any wait.
+    const Record record = *known->record;
+    const Credential as = known->credentials.known();
+    if (auto why = co_await not_located(identified, record, as, identifying); !why.empty()) {
+      found[id] = std::move(why);
+      continue;
+    }
+    const auto access = access_of(ports_, record, as);
+    const bool asks = access && is_own_cluster(ports_, record, *access);
+    const image::Key& key = record.key;
+    const bool writes = !record.read_only;
     const auto before =
         std::ranges::find_if(shut_out, [&](const auto& one) { return asks && one.covers(*access, key, writes); });
     if (before != shut_out.end()) {
       found[id] = before->why;
       continue;
     }
-    if (auto why = co_await image_refused_again(id, silent_pools, until); !why.empty()) {
+    if (auto why = co_await image_refused_again(id, key.pool_id, silent_pools, until); !why.empty()) {
       found[id] = std::move(why);
       continue;
     }

@@ -27,8 +27,18 @@ class HeadStart {
     Credential refused, taken;
   };
   struct Preopening;
+  /// Whether a clusterID leads this user to the cluster with that fsid.
+  struct Identified {
+    std::string cluster_id, fsid;
+    Credential as;
+    result<> done;
+    bool is_of(const Record& record, const Credential& credential) const {
+      return cluster_id == record.source.cluster_id && fsid == record.key.fsid && as == credential;
+    }
+  };
   task<> await_policies(const std::vector<Record>& records, Until until);
-  task<bool> identify(Preopening& preopening, const Record& record, const Credential& as, Until until);
+  task<result<>> identify(std::vector<Identified>& known, const Record& record, const Credential& as,
+                          Until until) const;
   task<> ask_for_api(Preopening& preopening, const std::string& volume_id);
   task<bool> has_other_name(Preopening& preopening, const Record& record, bool exclusive_lock);
   /// Adds the image to those that are opened, or to those that are not.
@@ -39,8 +49,10 @@ class HeadStart {
   task<result<bool>> open_once(Preopening& preopening, const Record& record, image::Access access);
   task<result<>> may_write(Preopening& preopening, const image::Key& key, image::Access access);
   task<result<bool>> open_with_secret(Preopening& preopening, const Record& record, Credential refused, Error error);
-  task<std::string> image_refused_again(const std::string& volume_id, std::set<std::int64_t>& silent_pools,
-                                        Until until) const;
+  task<std::string> not_located(std::vector<Identified>& known, const Record& record, const Credential& as,
+                                Until until) const;
+  task<std::string> image_refused_again(const std::string& volume_id, std::int64_t pool,
+                                        std::set<std::int64_t>& silent_pools, Until until) const;
   task<> fence_one(image::Access access, Until until);
   executor control_;
   Clock& clock_;

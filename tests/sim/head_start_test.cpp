@@ -3,6 +3,7 @@
 #include "scene.hpp"
 
 using namespace corbd;
+using Catch::Matchers::ContainsSubstring;
 using test::kId;
 using test::Scene;
 using test::staged;
@@ -129,15 +130,51 @@ TEST_CASE("a volume that was given up keeps no next agent from taking over, alth
   CHECK(not_again(scene).empty());
 }
 
-TEST_CASE("a config.json that lacks a served volume's cluster is no reason to hand over without the volume") {
+TEST_CASE("a malformed config.json is no reason to hand over without a served volume") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.disk.config_malformed = true;
+  CHECK(unopened(scene) == std::vector<std::string>{kId});
+  CHECK(not_again(scene).empty());
+}
+
+TEST_CASE("a volume whose clusterID is gone for good could not be opened again, and the reason names the clusterID") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  const std::string cluster = scene.world.agent.shell().status(kId)->cluster_id;
+  scene.world.disk.clusters.clear();
+  // None of several is the volume's own.
+  const bool mapped = GENERATE(false, true);
+  if (mapped) {
+    scene.world.disk.strangers = {"other", "third"};
+    scene.world.disk.mapped = {{"other", 1}, {"third", 1}};
+  }
+  CHECK(unopened(scene) == std::vector<std::string>{kId});
+  const auto found = not_again(scene);
+  REQUIRE(found.contains(kId));
+  CHECK_THAT(found.at(kId), ContainsSubstring(cluster) && ContainsSubstring(mapped ? "third" : cluster));
+  CHECK_FALSE(scene.world.agent.shell().status(kId)->unserved);
+}
+
+TEST_CASE("a cluster that does not tell whose it is is no reason to hand over without a served volume") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.world.disk.clusters.clear();
-  CHECK(not_again(scene).empty());
-  // None of several is known to be the volume's own.
   scene.world.disk.strangers = {"other", "third"};
   scene.world.disk.mapped = {{"other", 1}, {"third", 1}};
+  scene.world.cluster.dead = true;
   CHECK(not_again(scene).empty());
+}
+
+TEST_CASE("the cluster of a lost clusterID is looked for once by whoever asks what could be opened again") {
+  Scene scene;
+  const auto ids = stage_four(scene);
+  scene.world.disk.clusters.clear();
+  scene.world.disk.strangers = {"other", "third"};
+  scene.world.disk.mapped = {{"other", 1}, {"third", 1}};
+  Found found;
+  CHECK(asked(scene, "connect in vain", [&] { found = not_again(scene, ids); }) == 2);
+  CHECK(found.size() == ids.size());
 }
 
 TEST_CASE("a user that lacks its rights to a pool is asked about once, however many volumes it has there") {

@@ -17,6 +17,7 @@ class ClusterDirectory final : public volume::ClusterDirectory {
  public:
   explicit ClusterDirectory(World& world) : disk_(world.disk) {}
   result<volume::Cluster> find(const std::string& id) const override {
+    if (disk_.config_malformed) return Error{errc::failed_precondition, "config.json is malformed"};
     const bool stranger = disk_.strangers.contains(id);
     if (!stranger && !disk_.clusters.contains(id)) return Error{errc::not_found, "no cluster " + id};
     volume::Cluster cluster{{stranger ? kStranger : "10.0.0.9"}, "", disk_.reads};

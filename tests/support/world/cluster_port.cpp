@@ -157,6 +157,7 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<>> prepare(image::Access access, std::size_t, Until) override {
+    if (world_.cluster.dead) co_return Error{errc::unreachable, "the monitors of the cluster do not answer"};
     auto admitted = world_.agent.admits(world_.agent.connection(), access);
     if (admitted) connected_.insert(access.monitors);
     if (const auto happens = world_.calls.before_call; happens && !admitted) happens("connect in vain");

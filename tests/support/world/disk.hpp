@@ -36,6 +36,7 @@ class Disk {
 
   // Configuration.
   std::set<std::string> clusters{"lab"};  ///< names in config.json: all of the one cluster
+  bool config_malformed = false;          ///< config.json
   std::set<std::string> strangers;        ///< names in config.json: of other clusters, which know no user of ours
   std::vector<image::Place> mapped;       ///< in cluster-mapping.json, for every volume
   cephcsi::ReadPolicy reads;              ///< as config.json wishes them
