@@ -127,6 +127,10 @@ Component volumes_by_state(const NodeFacts& facts) {
     line += ", " + std::to_string(facts.caches_lost) + " whose flushes fail because rbd-nbd lost their writes";
     worst = std::max(worst, Verdict::warning);
   }
+  if (facts.kernel_refused > 0) {
+    line += ", " + std::to_string(facts.kernel_refused) + " whose kernel client the cluster's blocklist refused";
+    worst = Verdict::critical;
+  }
   if (worst != Verdict::ok) line += " (see: corbd volumes -o wide)";
   return {"volumes", worst, std::move(line)};
 }
@@ -194,6 +198,7 @@ void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::
   for (const auto& status : all) {
     ++into.volumes[status.health];
     if (status.cache_lost) ++into.caches_lost;
+    if (!status.kernel_refused.empty()) ++into.kernel_refused;
     auto& cluster = into.clusters[status.cluster_id];
     ++cluster.volumes;
     if (status.unserved) ++cluster.unserved;

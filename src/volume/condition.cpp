@@ -53,6 +53,15 @@ std::string text_of_shrunk(const Status& status) {
          "missing from a backup, and check the filesystem";
 }
 
+std::string text_of_refused_kernel(const Status& status) {
+  const std::string device = status.device ? device::path(*status.device, status.kind) : "its device";
+  return "the cluster's blocklist refused the kernel client " + status.kernel_refused + " of " + device +
+         ": I/O gets errors, and the kernel does not recover from that, even when the entry has ended. If the node is "
+         "fenced, lift the fence. Then end the volume's pods on this node, so that it is unstaged: its next stage maps "
+         "the image anew. The kernel uses that client again while any other /dev/rbd device has it (see "
+         "/sys/bus/rbd/devices/*/client_addr), so unstage those first";
+}
+
 std::string text_of_lost_cache(const std::string& volume_id) {
   return "rbd-nbd was killed, and writes that it had acknowledged and not stored may be lost. So that no program takes "
          "them for stored, every fsync fails until the volume is unstaged: end its pods on this node, and check their "
@@ -83,6 +92,7 @@ Condition condition_of(const Status& status) {
       break;
   }
   if (status.unserved) return unserved(status);
+  if (!status.kernel_refused.empty()) return {Kind::inaccessible, "ClientFenced", text_of_refused_kernel(status)};
   if (status.other_silent >= kServerSilent) return silent(status);
   if (status.oldest >= kSlow) {
     const auto waits = std::chrono::duration_cast<std::chrono::seconds>(status.oldest).count();

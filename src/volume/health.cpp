@@ -114,6 +114,8 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.in_use = seen != nullptr && is_used(record, *seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
   if (seen != nullptr) status.shrunk_to = shrunk_to(volume, *seen);
+  if (seen != nullptr && !traits(record.kind).served && seen->client == volume.device.refused_client)
+    status.kernel_refused = seen->client;
   status.access_lost = volume.server.link() != nullptr && volume.server.link()->state() == device::Link::State::held;
   const image::Image* const image = volume.server.image();
   if (image != nullptr) {
@@ -136,6 +138,8 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.figures = figures_of(volume);
   status.in_flight = volume.server.link() != nullptr ? volume.server.link()->in_flight() : 0;
   status.last_error = volume.history.last_error;
+  if (!status.last_error && !status.kernel_refused.empty())
+    status.last_error = Error{errc::fenced, text_of_refused_kernel(status)};
   if (!status.last_error && status.shrunk_to) status.last_error = Error{errc::io, text_of_shrunk(status)};
   return status;
 }

@@ -87,6 +87,7 @@ task<> Leaving::end_links() {
 task<> Leaving::stop(Until until) {
   begun_ = true;
   usage_.stop();
+  kernel_.stop();
   co_await drain_all(until);
   co_await gate_.close(until);
   co_await drain_all(until);
@@ -221,6 +222,7 @@ task<Waited> Leaving::rewrite_records(Until until) {
 task<result<>> Leaving::quiesce() {
   begun_ = true;
   usage_.stop();
+  kernel_.stop();
   // Nothing new comes through it, and it may have to be open again.
   for (const auto by = clock_.now() + kStepsEndWithin; gate_.count() > watched_stalls() && clock_.now() < by;)
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
@@ -244,6 +246,7 @@ task<result<>> Leaving::quiesce() {
 void Leaving::resume() {
   begun_ = false;
   usage_.resume();
+  kernel_.resume();
   to_hand_over_.clear();
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <list>
 
+#include "kernel_watch.hpp"
 #include "steps.hpp"
 #include "usage_reader.hpp"
 
@@ -13,14 +14,15 @@ namespace corbd::volume {
 class Leaving {
  public:
   Leaving(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Steps& steps,
-          UsageReader& usage)
+          UsageReader& usage, KernelWatch& kernel)
       : control_(std::move(control)),
         clock_(clock),
         ports_(ports),
         volumes_(volumes),
         gate_(gate),
         steps_(steps),
-        usage_(usage) {}
+        usage_(usage),
+        kernel_(kernel) {}
   /// Nothing new is begun any more.
   bool begun() const { return begun_; }
   /// As Shell's.
@@ -57,6 +59,7 @@ class Leaving {
   Gate& gate_;
   Steps& steps_;
   UsageReader& usage_;
+  KernelWatch& kernel_;
   bool begun_ = false;
   /// Of whoever waits for several volumes. Here, because a dying process ends coroutines in any order.
   std::list<Gate> gates_;

@@ -70,7 +70,8 @@ class Shell::Impl {
                [this](auto link, auto image) { gate_.spawn(close_in_background(std::move(link), std::move(image))); },
                [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); }};
   Stalls stalls_{control_, clock_, ports_, volumes_, gate_};
-  Leaving leaving_{control_, clock_, ports_, volumes_, gate_, steps_, usage_};
+  KernelWatch kernel_watch_{clock_, ports_, volumes_, health_, gate_};
+  Leaving leaving_{control_, clock_, ports_, volumes_, gate_, steps_, usage_, kernel_watch_};
   HeadStart head_start_{control_, clock_, ports_, volumes_, config_.policy};
   OtherClients other_clients_{ports_, volumes_, health_};
   Pursuit pursuit_{control_, clock_, ports_, config_, volumes_, steps_, health_, stalls_, leaving_};
@@ -110,6 +111,7 @@ task<result<>> Shell::Impl::start() {
     health_.note_health(volume, "the agent started");
   }
   ports_.devices.on_link_dead([this](device::Kind kind, std::uint32_t index) { link_dead(kind, index); });
+  kernel_watch_.start();
   co_return result<>();
 }
 

@@ -32,9 +32,10 @@ struct RecordWrites {
 
 /// What only its last look or its last command tells of the kernel's device.
 struct DeviceState {
-  bool untuned = false;       ///< it was connected, and still has its predecessor's queue settings
-  bool gone = false;          ///< the record is of an earlier boot, or the last look found no device
-  bool disconnected = false;  ///< it takes no link any more
+  bool untuned = false;             ///< it was connected, and still has its predecessor's queue settings
+  bool gone = false;                ///< the record is of an earlier boot, or the last look found no device
+  bool disconnected = false;        ///< it takes no link any more
+  std::string refused_client = {};  ///< address of a kernel's client that the blocklist had (KernelWatch)
 };
 
 /// rbd-nbd, at the last look.

@@ -1,8 +1,12 @@
 // Volumes that the kernel's own RBD client serves: in use, without the agent, after a reboot, and unmapped.
+#include <algorithm>
+
+#include "corbd/volume/condition.hpp"
 #include "krbd.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
+using Catch::Matchers::ContainsSubstring;
 using plan::Wish;
 
 TEST_CASE("a kernel's device is served on without the agent, and the next one finds it well") {
@@ -59,6 +63,43 @@ TEST_CASE("a kernel's device does not count as unserved after the agent was away
   REQUIRE(scene.want(krbd_staged()) == errc::ok);
   scene.kill_and_start();
   CHECK_FALSE(scene.world.agent.shell().status(kId)->unserved_since);
+}
+
+TEST_CASE("a volume whose kernel client the cluster cut off says so until it is mapped anew, whoever cut it off") {
+  Scene scene;
+  scene.kill_and_start(true);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
+  const auto client = scene.world.kernel.rbd_client();
+  const auto status = [&] { return *scene.world.agent.shell().status(kId); };
+  scene.loop.advance(std::chrono::minutes(5));
+  REQUIRE(condition_of(status()).kind == volume::Condition::Kind::healthy);
+  const bool whole_node = GENERATE(false, true);
+  if (whole_node)
+    scene.world.cluster.fenced_hosts.insert(scene.world.agent.node_address);
+  else
+    scene.world.cluster.blocklist(client, std::chrono::hours(1));
+  scene.loop.advance(std::chrono::minutes(5));
+  CHECK(condition_of(status()).reason == "ClientFenced");
+  CHECK(condition_of(status()).kind == volume::Condition::Kind::inaccessible);
+  CHECK_THAT(condition_of(status()).message, ContainsSubstring(client));
+  CHECK(status().last_error->code == errc::fenced);
+  CHECK(std::ranges::count_if(scene.world.notices,
+                              [](const auto& one) { return one.second.reason == "ClientFenced"; }) == 1);
+  scene.world.cluster.fenced_hosts.clear();
+  scene.loop.advance(std::chrono::hours(2));
+  CHECK(condition_of(status()).reason == "ClientFenced");
+  REQUIRE(scene.want(unstaged()) == errc::ok);
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
+  CHECK(condition_of(status()).kind == volume::Condition::Kind::healthy);
+}
+
+TEST_CASE("a blocklist that cannot be read says nothing of a kernel's device") {
+  Scene scene;
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
+  scene.world.cluster.blocklist(scene.world.kernel.rbd_client(), std::chrono::hours(1));
+  scene.world.cluster.dead = true;
+  scene.loop.advance(std::chrono::minutes(5));
+  CHECK(condition_of(*scene.world.agent.shell().status(kId)).kind == volume::Condition::Kind::healthy);
 }
 
 TEST_CASE("a kernel's device is not given up") {

@@ -101,12 +101,13 @@ struct NodeFacts {
   std::optional<ToldFacts> told_to_end;
   std::map<volume::Health, std::uint32_t> volumes;
   std::uint32_t caches_lost = 0;                    ///< volumes whose flushes fail (volume::Status::cache_lost)
+  std::uint32_t kernel_refused = 0;                 ///< volumes that get errors (volume::Status::kernel_refused)
   std::map<std::string, ClusterFacts> clusters;     ///< by cluster ID; those that have a volume here
   std::map<device::Kind, std::uint32_t> unclaimed;  ///< devices that no record names
   std::vector<Hanging> hanging;                     ///< helpers
 };
 
-/// Fills in `volumes`, `caches_lost` and `clusters`.
+/// Fills in `volumes`, `caches_lost`, `kernel_refused` and `clusters`.
 void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::HealQueue& queue);
 
 struct Component {

@@ -21,6 +21,8 @@ Condition condition_of(const Status& status);
 
 /// For a status with `cache_lost`: what that means, and the ways out.
 std::string text_of_lost_cache(const std::string& volume_id);
+/// For a status with `kernel_refused`: what that costs, and the way out.
+std::string text_of_refused_kernel(const Status& status);
 /// For a status with `shrunk_to`: what that costs, and the way out.
 std::string text_of_shrunk(const Status& status);
 

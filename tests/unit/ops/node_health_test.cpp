@@ -236,6 +236,17 @@ TEST_CASE("volumes whose flushes fail over a lost cache are a warning that count
   CHECK_THAT(volumes.text, ContainsSubstring("2 staged, 1 whose flushes fail") && ContainsSubstring("corbd volumes"));
 }
 
+TEST_CASE("a volume whose kernel client the cluster cut off is critical, although it is staged") {
+  volume::Status status;
+  status.health = volume::Health::staged;
+  status.kernel_refused = "10.0.0.1:0/7";
+  NodeFacts facts;
+  ops::tally(facts, {status}, heal::HealQueue({}));
+  const auto volumes = component(facts, "volumes");
+  CHECK(volumes.verdict == Verdict::critical);
+  CHECK_THAT(volumes.text, ContainsSubstring("1 staged, 1 whose kernel client"));
+}
+
 TEST_CASE("helpers that hang are one warning that names each") {
   NodeFacts facts;
   facts.hanging = {{"mount /dev/nbd0", 77, 60s}, {"mkfs.xfs", 78, 3h}};

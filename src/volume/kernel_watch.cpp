@@ -1,0 +1,76 @@
+#include "kernel_watch.hpp"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "corbd/core/log.hpp"
+#include "corbd/volume/condition.hpp"
+
+namespace corbd::volume {
+namespace {
+
+/// A monitor answers from memory, and all nodes that have such volumes ask.
+constexpr std::chrono::minutes kLooksEvery{2};
+constexpr std::chrono::seconds kBlocklistWithin{10};
+
+bool is_of_kernel(const Volume& volume) {
+  return volume.record && volume.record->device && !traits(volume.record->kind).served;
+}
+
+}  // namespace
+
+void KernelWatch::start() {
+  timer_ = clock_.schedule(clock_.now() + kLooksEvery, [this] {
+    timer_ = 0;
+    gate_.spawn(look());
+    start();
+  });
+}
+
+/// Once per cluster: the blocklist is the same for all its users.
+task<> KernelWatch::look() {
+  const auto leaving = leaving_;
+  std::vector<std::string> ids;
+  for (const auto& [id, volume] : volumes_)
+    if (is_of_kernel(*volume)) ids.push_back(id);
+  std::set<std::string> asked;
+  std::vector<image::Access> tried;
+  for (const auto& id : ids) {
+    const Volume* const volume = volumes_.find(id);
+    if (leaving->cancelled() || volume == nullptr || !is_of_kernel(*volume)) continue;
+    const std::string fsid = volume->record->key.fsid;
+    const auto access = access_of(ports_, *volume->record, volume->credentials.known());
+    if (!access || asked.contains(fsid) || std::ranges::find(tried, *access) != tried.end()) continue;
+    tried.push_back(*access);
+    const auto listed = co_await ports_.clusters.blocklist(*access, {clock_.now() + kBlocklistWithin, leaving.get()});
+    // Another user may be let in. A cluster that does not answer one user answers nobody.
+    if (listed || !is_refusal(listed.error())) asked.insert(fsid);
+    if (listed)
+      note(*listed);
+    else
+      log::debug("blocklist.unread", {{"cluster", access->cluster_id}, {"error", listed.error().text}});
+  }
+}
+
+/// The kernel's client does not come back once the cluster has refused it, so it is told once, and an entry that ends
+/// changes nothing.
+void KernelWatch::note(const image::Blocklist& listed) {
+  const auto all = ports_.kernel.inventory();
+  if (!all) return;
+  for (const auto& [id, volume] : volumes_) {
+    if (!is_of_kernel(*volume) || volume->record->key.fsid != listed.fsid) continue;
+    for (const auto& device : device::of_image(*all, volume->record->key)) {
+      const auto* entry = listed.find(device.client);
+      if (entry == nullptr || volume->device.refused_client == device.client) continue;
+      volume->device.refused_client = device.client;
+      const Condition condition = condition_of(status_of(*volume, &device, {}));
+      log::error(
+          "volume.kernel_client_fenced",
+          {{"volume", id}, {"device", device::path(device)}, {"client", device.client}, {"entry", entry->text()}});
+      health_.notify(id, {condition.reason, true, condition.message});
+    }
+  }
+}
+
+}  // namespace corbd::volume
