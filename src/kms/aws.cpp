@@ -73,10 +73,9 @@ http::Message post_to(const http::Peer& peer, std::string type, std::string body
 }
 
 /// The bytes that `member` of KMS's answer is the base64 of.
-result<Secret> kms_answer(http::Reply reply, std::string_view member, const Call& call) {
+result<Secret> kms_answer(const http::Reply& reply, const std::string& member, const Call& call) {
   if (reply.status == 200) {
     const auto text = json_text(reply.body, {member});
-    wipe(reply.body);
     auto found = text ? from_base64(text->reveal()) : std::nullopt;
     if (!found || found->empty()) return wrong_shape(call);
     return Secret(std::move(*found));
@@ -99,7 +98,7 @@ task<result<Secret>> ask_aws(Reach& reach, Ask ask, AwsKms kms, std::string oper
   sign_v4(message, kms.credentials, kms.region, "kms", reach.now());
   auto reply = co_await reach.http(peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  co_return kms_answer(std::move(*reply), member, call_of(ask, doing, peer, kms.where));
+  co_return co_await reach.read(std::move(*reply), ask.until, kms_answer, member, call_of(ask, doing, peer, kms.where));
 }
 
 task<result<Secret>> unwrap_by(Reach& reach, Ask ask, AwsKms kms, std::string wrapped) {
@@ -151,7 +150,7 @@ Secret element(std::string_view xml, const std::string& name) {
   return Secret(std::string(xml.substr(from + begin.size(), to - from - begin.size())));
 }
 
-result<AwsCredentials> role_answer(http::Reply reply, const Call& call) {
+result<AwsCredentials> role_answer(const http::Reply& reply, const Call& call) {
   if (reply.status != 200) {
     const std::string name(element(reply.body, "Code").reveal());
     const std::string said = said_of(name, element(reply.body, "Message").reveal());
@@ -159,7 +158,6 @@ result<AwsCredentials> role_answer(http::Reply reply, const Call& call) {
   }
   AwsCredentials credentials{std::string(element(reply.body, "AccessKeyId").reveal()),
                              element(reply.body, "SecretAccessKey"), element(reply.body, "SessionToken")};
-  wipe(reply.body);
   if (credentials.key_id.empty() || credentials.secret_key.empty() || credentials.session_token.empty())
     return wrong_shape(call);
   return credentials;
@@ -181,7 +179,7 @@ task<result<AwsCredentials>> assume_role(Reach& reach, Ask ask, std::string role
                                        {"WebIdentityToken", trimmed(token->reveal())}}));
   auto reply = co_await reach.http(peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  co_return role_answer(std::move(*reply), call_of(ask, doing, peer, where));
+  co_return co_await reach.read(std::move(*reply), ask.until, role_answer, call_of(ask, doing, peer, where));
 }
 
 task<result<AwsKms>> with_role(Reach& reach, Ask ask, std::string doing) {

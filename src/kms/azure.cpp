@@ -124,9 +124,27 @@ std::string rs256(EVP_PKEY* key, std::string_view text) {
 
 // --- the calls
 
+result<Secret> entra_token_in(const http::Reply& reply, const Call& call) {
+  return access_token(reply, call,
+                      said_of(words_at(reply.body, {"error"}), words_at(reply.body, {"error_description"})));
+}
+
 /// {"error": {"code": ..., "message": ...}}
 std::string vault_said(const http::Reply& reply) {
   return said_of(words_at(reply.body, {"error", "code"}), words_at(reply.body, {"error", "message"}));
+}
+
+result<Stored> vault_secret_in(const http::Reply& reply, const Call& call) {
+  if (reply.status == 404 && words_at(reply.body, {"error", "code"}) == "SecretNotFound") return Stored{};
+  if (reply.status != 200) return refusal(call, refusal_code(reply.status), reply.status, vault_said(reply));
+  auto key = json_text(reply.body, {"value"});
+  if (!key || key->empty()) return wrong_shape(call);
+  return Stored{std::move(key)};
+}
+
+result<> vault_write_in(const http::Reply& reply, const Call& call) {
+  if (reply.status / 100 == 2) return {};
+  return refusal(call, refusal_code(reply.status), reply.status, vault_said(reply));
 }
 
 task<result<Secret>> entra_token(Reach& reach, Ask ask, AzureVault vault, Credentials own, std::string doing) {
@@ -142,7 +160,7 @@ task<result<Secret>> entra_token(Reach& reach, Ask ask, AzureVault vault, Creden
   auto sign = [pem = *pem, client = vault.client, audience, now = reach.now(), id = to_base64url(id)] {
     return client_assertion(pem, client, audience, now, id);
   };
-  const auto assertion = co_await reach.compute(std::move(sign), ask.until);
+  const auto assertion = co_await reach.compute("signing a login", std::move(sign), ask.until);
   if (!assertion) co_return with_context(doing + ": CLIENT_CERT in " + own.where, assertion.error());
   message.headers = {{"Content-Type", "application/x-www-form-urlencoded"}, {"Accept", "application/json"}};
   message.limit = kAnswerBytes;
@@ -155,17 +173,13 @@ task<result<Secret>> entra_token(Reach& reach, Ask ask, AzureVault vault, Creden
   peer.host = vault.authority;
   auto reply = co_await reach.http(peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  const std::string said = said_of(words_at(reply->body, {"error"}), words_at(reply->body, {"error_description"}));
-  co_return access_token(std::move(*reply), call_of(ask, doing, peer, own.where), said);
+  co_return co_await reach.read(std::move(*reply), ask.until, entra_token_in, call_of(ask, doing, peer, own.where));
 }
 
-struct VaultAnswer {
-  http::Reply reply;
-  Call call;
-};
-
 /// Of the volume's secret. Empty `body`: GET.
-task<result<VaultAnswer>> ask_vault(Reach& reach, Ask ask, std::string method, std::string body, std::string doing) {
+template <class R>
+task<R> ask_vault(Reach& reach, Ask ask, std::string method, std::string body, std::string doing,
+                  R (*reader)(const http::Reply&, const Call&)) {
   const auto vault = azure_vault(ask.section, ask.kms_id);
   if (!vault) co_return vault.error();
   const auto own = co_await own_credentials(reach, ask, "AZURE_CERT_SECRET_NAME", "ceph-csi-azure-credentials", doing);
@@ -183,7 +197,7 @@ task<result<VaultAnswer>> ask_vault(Reach& reach, Ask ask, std::string method, s
   message.limit = kAnswerBytes;
   auto reply = co_await reach.http(vault->peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  co_return VaultAnswer{std::move(*reply), call_of(ask, doing, vault->peer, own->where)};
+  co_return co_await reach.read(std::move(*reply), ask.until, reader, call_of(ask, doing, vault->peer, own->where));
 }
 
 }  // namespace
@@ -216,28 +230,14 @@ result<> check(const Section& section, const std::string& id) {
 }
 
 task<result<Stored>> fetch(Reach& reach, Ask ask) {
-  const std::string doing = about(ask, "fetching");
-  auto answer = co_await ask_vault(reach, ask, "GET", "", doing);
-  if (!answer) co_return answer.error();
-  const http::Reply& reply = answer->reply;
-  if (reply.status == 404 && words_at(reply.body, {"error", "code"}) == "SecretNotFound") co_return Stored{};
-  if (reply.status != 200) co_return refusal(answer->call, refusal_code(reply.status), reply.status, vault_said(reply));
-  auto key = json_text(reply.body, {"value"});
-  wipe(answer->reply.body);
-  if (!key || key->empty()) co_return wrong_shape(answer->call);
-  co_return Stored{std::move(key)};
+  co_return co_await ask_vault(reach, ask, "GET", "", about(ask, "fetching"), vault_secret_in);
 }
 
 task<result<>> store(Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t>) {
-  const std::string doing = about(ask, "storing");
   json::object value{{"value", json_view(key)}};
   std::string body = serialize_secret(value);
   wipe(value);
-  const auto answer = co_await ask_vault(reach, ask, "PUT", std::move(body), doing);
-  if (!answer) co_return answer.error();
-  const http::Reply& reply = answer->reply;
-  if (reply.status / 100 == 2) co_return result<>();
-  co_return refusal(answer->call, refusal_code(reply.status), reply.status, vault_said(reply));
+  co_return co_await ask_vault(reach, ask, "PUT", std::move(body), about(ask, "storing"), vault_write_in);
 }
 
 }  // namespace corbd::kms::azure

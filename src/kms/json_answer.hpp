@@ -1,5 +1,5 @@
 // JSON that a stranger may have written. It is read into lists, which have no hash table: names that collide in one
-// cost the control thread nothing.
+// cost nothing.
 #pragma once
 
 #include <boost/json/string_view.hpp>

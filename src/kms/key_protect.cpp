@@ -42,6 +42,21 @@ std::string key_protect_said(const http::Reply& reply) {
   return from == reply.body.npos ? std::string() : reply.body.substr(from, 240);
 }
 
+result<Secret> iam_token_in(const http::Reply& reply, const Call& call) {
+  return access_token(reply, call,
+                      said_of(words_at(reply.body, {"errorCode"}), words_at(reply.body, {"errorMessage"})));
+}
+
+result<Secret> key_protect_answer(const http::Reply& reply, const std::string& member, const Call& call) {
+  // INVALID_FIELD_ERR: this root key did not wrap the ciphertext, or not with this volume's ID.
+  if (reply.status == 422 || reply.body.find("`ciphertext`") != reply.body.npos)
+    return wrapped_elsewhere(call, key_protect_said(reply));
+  if (reply.status / 100 != 2) return refusal(call, refusal_code(reply.status), reply.status, key_protect_said(reply));
+  auto found = json_text(reply.body, {member});
+  if (!found || found->empty()) return wrong_shape(call);
+  return std::move(*found);
+}
+
 task<result<Secret>> iam_token(Reach& reach, Ask ask, Credentials own, std::string doing) {
   const auto url = token_url(ask.section, ask.kms_id);
   if (!url) co_return url.error();
@@ -56,8 +71,7 @@ task<result<Secret>> iam_token(Reach& reach, Ask ask, Credentials own, std::stri
       form_encoded({{"grant_type", "urn:ibm:params:oauth:grant-type:apikey"}, {"apikey", api_key->reveal()}});
   auto reply = co_await reach.http(url->peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  const std::string said = said_of(words_at(reply->body, {"errorCode"}), words_at(reply->body, {"errorMessage"}));
-  co_return access_token(std::move(*reply), call_of(ask, doing, url->peer, own.where), said);
+  co_return co_await reach.read(std::move(*reply), ask.until, iam_token_in, call_of(ask, doing, url->peer, own.where));
 }
 
 /// The answer's `member` to the root key's action: wrap or unwrap.
@@ -85,16 +99,8 @@ task<result<Secret>> ask_key_protect(Reach& reach, Ask ask, std::string action, 
   message.limit = kAnswerBytes;
   auto reply = co_await reach.http(url->peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  const Call call = call_of(ask, doing, url->peer, own->where);
-  // INVALID_FIELD_ERR: this root key did not wrap the ciphertext, or not with this volume's ID.
-  if (reply->status == 422 || reply->body.find("`ciphertext`") != reply->body.npos)
-    co_return wrapped_elsewhere(call, key_protect_said(*reply));
-  if (reply->status / 100 != 2)
-    co_return refusal(call, refusal_code(reply->status), reply->status, key_protect_said(*reply));
-  auto found = json_text(reply->body, {member});
-  wipe(reply->body);
-  if (!found || found->empty()) co_return wrong_shape(call);
-  co_return std::move(*found);
+  co_return co_await reach.read(std::move(*reply), ask.until, key_protect_answer, member,
+                                call_of(ask, doing, url->peer, own->where));
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped) {
   auto work = [volume = ask.owner.volume_id, wrapped = std::move(wrapped), with = std::move(*with)] {
     return unwrap_key(volume, wrapped, with);
   };
-  co_return co_await reach.compute(std::move(work), ask.until);
+  co_return co_await reach.compute("deriving a key", std::move(work), ask.until);
 }
 
 task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key) {
@@ -67,7 +67,7 @@ task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key) {
     if (!wrapped) return wrapped.error();
     return Secret(std::move(*wrapped));
   };
-  const auto wrapped = co_await reach.compute(std::move(work), ask.until);
+  const auto wrapped = co_await reach.compute("deriving a key", std::move(work), ask.until);
   if (!wrapped) co_return wrapped.error();
   co_return std::string(wrapped->reveal());
 }

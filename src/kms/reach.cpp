@@ -70,7 +70,7 @@ class RealReach final : public Reach {
  public:
   RealReach(Surroundings& around, Asker asker) : around_(around), asker_(std::move(asker)) {}
 
-  task<result<http::Reply>> http(http::Peer peer, http::Message message, Until until) override {
+  task<result<Unread>> http(http::Peer peer, http::Message message, Until until) override {
     auto turn = around_.breakers.begin(server_of(peer));
     if (!turn) {
       wipe(message.body);
@@ -89,7 +89,7 @@ class RealReach final : public Reach {
                       server(peer) +
                           (reply ? " answered " + std::to_string(reply->status) : ": " + reply.error().text) +
                           ", and an earlier try of the same request may still take effect"};
-    if (reply) co_return reply;
+    if (reply) co_return Unread(std::move(*reply));
     co_return with_context(server(peer), reply.error());
   }
 
@@ -124,13 +124,17 @@ class RealReach final : public Reach {
     };
     return around_.files.run(std::move(job), until, "reading " + path);
   }
-  task<result<Secret>> compute(std::function<result<Secret>()> work, Until until) override {
-    return around_.files.run(std::move(work), until, "deriving a key");
-  }
   std::string own_namespace() const override { return around_.own_namespace; }
   std::chrono::system_clock::time_point now() const override { return around_.clock.wall(); }
 
  private:
+  task<result<>> run_elsewhere(std::function<void()> job, std::string what, Until until) override {
+    auto ran = [job = std::move(job)]() -> result<> {
+      job();
+      return {};
+    };
+    return around_.files.run(std::move(ran), until, std::move(what));
+  }
   static void judge(Breakers::Turn& turn, const result<http::Reply>& reply) {
     if (!reply && reply.error().code == errc::cancelled) return;
     if (const auto why = silence(reply))

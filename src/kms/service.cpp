@@ -132,12 +132,11 @@ Error wrapped_elsewhere(const Call& call, std::string_view said) {
               quoted_words(said) + "); nothing was changed: check which key the KMS config names"};
 }
 
-result<Secret> access_token(http::Reply reply, const Call& call, std::string_view said) {
+result<Secret> access_token(const http::Reply& reply, const Call& call, std::string_view said) {
   // A token endpoint answers 400 to credentials that it does not know.
   const errc code = reply.status == 400 ? errc::unauthenticated : refusal_code(reply.status);
   if (reply.status != 200) return refusal(call, code, reply.status, said);
   auto token = json_text(reply.body, {"access_token"});
-  wipe(reply.body);
   if (!token || token->empty()) return wrong_shape(call);
   return std::move(*token);
 }

@@ -59,6 +59,6 @@ Error wrong_shape(const Call& call);
 Error wrapped_elsewhere(const Call& call, std::string_view said);
 
 /// The access_token of an answer to OAuth's token request. `said`: its words, if it is a refusal.
-result<Secret> access_token(http::Reply reply, const Call& call, std::string_view said);
+result<Secret> access_token(const http::Reply& reply, const Call& call, std::string_view said);
 
 }  // namespace corbd::kms

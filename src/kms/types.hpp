@@ -5,10 +5,13 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "corbd/http/client.hpp"
@@ -22,6 +25,20 @@ inline constexpr std::size_t kAnswerBytes = 32 << 10;
 /// Of one KMS, in the KMS config.
 using Section = boost::json::object;
 
+/// What a server answered, before anybody has read it: Reach::read() alone does. It is wiped when it goes.
+class Unread {
+ public:
+  Unread() = default;
+  explicit Unread(http::Reply reply) : reply_(std::move(reply)) {}
+  Unread(Unread&&) noexcept = default;
+  Unread& operator=(Unread&&) = delete;
+  ~Unread() { wipe(reply_.body); }
+
+ private:
+  friend class Reach;
+  http::Reply reply_;
+};
+
 /// What a type reaches the world through, for one request of one volume. Every call ends with `until`, and soon by
 /// itself. What a server is asked through a breaker, which refuses at once while that server does not answer.
 class Reach {
@@ -29,7 +46,19 @@ class Reach {
   virtual ~Reach() = default;
   /// Any answer of the server's counts. A lost connection, 429 and 5xx are asked again with backoff, a few times: the
   /// last answer is returned, or the error.
-  virtual task<result<http::Reply>> http(http::Peer peer, http::Message message, Until until) = 0;
+  virtual task<result<Unread>> http(http::Peer peer, http::Message message, Until until) = 0;
+  /// What `reader` makes of an answer, on another thread: whoever answers chooses how long that takes. The caller may
+  /// have left by then, so the reader is a plain function and gets copies of what it needs besides.
+  template <class R, class... Needs>
+  task<R> read(Unread answer, Until until, R (*reader)(const http::Reply&, Needs...),
+               std::type_identity_t<std::remove_cvref_t<Needs>>... needs) {
+    static_assert(!((std::is_same_v<std::remove_cvref_t<Needs>, std::string_view> || std::is_pointer_v<Needs>) || ...),
+                  "what it points to may be gone by the time that the answer is read");
+    auto work = [answer = std::move(answer), reader, ... needs = std::move(needs)] {
+      return reader(answer.reply_, needs...);
+    };
+    return compute("reading an answer", std::move(work), until);
+  }
   /// One request and one answer over TLS, framed as KMIP: bytes 4 to 7 are the length of what follows the first 8.
   /// `limit`: bytes of an answer; a longer one is an error. Asked once.
   virtual task<result<std::string>> exchange(http::Peer peer, std::string request, std::size_t limit, Until until) = 0;
@@ -41,10 +70,25 @@ class Reach {
                                              std::vector<std::string> audiences, Until until) = 0;
   /// A small file, such as the pod's own token.
   virtual task<result<Secret>> file(std::string path, Until until) = 0;
-  /// Runs what takes a processor longer than a millisecond, on another thread.
-  virtual task<result<Secret>> compute(std::function<result<Secret>()> work, Until until) = 0;
+  /// Runs what may take a processor longer than a millisecond, on another thread. It may outlive its caller, so it has
+  /// copies of all that it uses. `what`: for an error.
+  template <class Work, class R = std::invoke_result_t<Work&>>
+  task<R> compute(std::string what, Work work, Until until) {
+    struct Job {
+      Work work;
+      std::optional<R> made;
+    };
+    const auto job = std::make_shared<Job>(Job{std::move(work), std::nullopt});
+    const auto ran = co_await run_elsewhere([job] { job->made.emplace(job->work()); }, std::move(what), until);
+    if (!ran) co_return ran.error();
+    co_return std::move(*job->made);
+  }
   virtual std::string own_namespace() const = 0;                  ///< empty outside Kubernetes
   virtual std::chrono::system_clock::time_point now() const = 0;  ///< for signatures
+
+ private:
+  /// On another thread. If the wait ends early, the job runs all the same.
+  virtual task<result<>> run_elsewhere(std::function<void()> job, std::string what, Until until) = 0;
 };
 
 /// One request. `section` has passed check().

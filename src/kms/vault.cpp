@@ -123,7 +123,7 @@ result<Secret> token_in(const http::Reply& reply, const std::string& doing) {
   return clean_token(token, doing + ": the answer");
 }
 
-result<bool> is_v2_in(const http::Reply& reply, std::string_view backend_path, const std::string& doing) {
+result<bool> is_v2_in(const http::Reply& reply, const std::string& backend_path, const std::string& doing) {
   if (reply.status / 100 != 2) return refused(doing, reply);
   const auto parsed = JsonAnswer::parse(reply.body);
   const auto* mounts = parsed.object_at({"data"});
@@ -165,6 +165,14 @@ std::string write_body(const Secret& passphrase, std::optional<std::uint64_t> ve
 
 namespace {
 
+result<> written_in(const http::Reply& reply, const std::string& doing) {
+  if (reply.status / 100 == 2) return {};
+  // Perhaps this very key, by a request whose answer was lost: who repeats looks first which one it has.
+  if (reply.status == 400 && said(reply).find("check-and-set") != std::string::npos)
+    return Error{errc::unavailable, doing + ": it answered " + said(reply) + ": another write came first, repeat"};
+  return refused(doing, reply);
+}
+
 /// A conversation with one server for one volume.
 class Session {
  public:
@@ -177,7 +185,7 @@ class Session {
 
  private:
   std::string at_server() const { return "KMS \"" + printable(ask_.kms_id) + "\" at " + url_.peer.text(); }
-  task<result<http::Reply>> send(http::Message message);
+  task<result<Unread>> send(http::Message message);
   task<result<>> configure();
   task<result<>> read_certificates();
   task<result<std::string>> certificate(std::string secret, std::string field);
@@ -197,7 +205,7 @@ class Session {
   bool is_v2_ = false;
 };
 
-task<result<http::Reply>> Session::send(http::Message message) {
+task<result<Unread>> Session::send(http::Message message) {
   message.target = url_.path + message.target;
   return reach_.http(url_.peer, std::move(message), ask_.until);
 }
@@ -298,9 +306,9 @@ task<result<>> Session::log_in(std::string name_space) {
   message.body = login_body(settings_.role, *clean);
   auto reply = co_await send(std::move(message));
   if (!reply) co_return reply.error();
-  auto token =
-      token_in(*reply, "logging in to " + at_server() + " at " + path + " with the role " + printable(settings_.role));
-  wipe(reply->body);
+  auto token = co_await reach_.read(
+      std::move(*reply), ask_.until, token_in,
+      "logging in to " + at_server() + " at " + path + " with the role " + printable(settings_.role));
   if (!token) co_return token.error();
   token_ = std::move(*token);
   co_return result<>();
@@ -325,12 +333,11 @@ task<result<>> Session::find_version() {
   if (is_v2_ || settings_.backend == "kv") co_return result<>();
   auto message = request_of("GET", "/v1/sys/mounts", token_, settings_.auth_namespace);
   message.limit = kMountsBytes;
-  const auto reply = co_await send(std::move(message));
+  auto reply = co_await send(std::move(message));
   if (!reply) co_return reply.error();
-  const auto found = is_v2_in(*reply, settings_.backend_path,
-                              "listing the secrets engines of " + at_server() +
-                                  ", because vaultBackend is neither kv "
-                                  "nor kv-v2");
+  const auto found = co_await reach_.read(
+      std::move(*reply), ask_.until, is_v2_in, settings_.backend_path,
+      "listing the secrets engines of " + at_server() + ", because vaultBackend is neither kv nor kv-v2");
   if (!found) co_return found.error();
   is_v2_ = *found;
   co_return result<>();
@@ -354,9 +361,8 @@ task<result<>> Session::open() {
 task<result<Stored>> Session::read() {
   auto reply = co_await send(request_of("GET", key_target(), token_, ""));
   if (!reply) co_return reply.error();
-  auto found = stored_in(*reply, is_v2_, "reading " + key_target() + " from " + at_server());
-  wipe(reply->body);
-  co_return found;
+  co_return co_await reach_.read(std::move(*reply), ask_.until, stored_in, is_v2_,
+                                 "reading " + key_target() + " from " + at_server());
 }
 
 task<result<>> Session::write(Secret key, std::optional<std::uint64_t> version) {
@@ -366,14 +372,10 @@ task<result<>> Session::write(Secret key, std::optional<std::uint64_t> version) 
   auto message = request_of("PUT", key_target(), token_, "");
   message.stores = true;
   message.body = write_body(key, version);
-  const auto reply = co_await send(std::move(message));
+  auto reply = co_await send(std::move(message));
   if (!reply) co_return reply.error();
-  if (reply->status / 100 == 2) co_return result<>();
-  const std::string doing = "writing " + key_target() + " to " + at_server();
-  // Perhaps this very key, by a request whose answer was lost: who repeats looks first which one it has.
-  if (reply->status == 400 && said(*reply).find("check-and-set") != std::string::npos)
-    co_return Error{errc::unavailable, doing + ": it answered " + said(*reply) + ": another write came first, repeat"};
-  co_return refused(doing, *reply);
+  co_return co_await reach_.read(std::move(*reply), ask_.until, written_in,
+                                 "writing " + key_target() + " to " + at_server());
 }
 
 }  // namespace

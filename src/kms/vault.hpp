@@ -19,7 +19,7 @@ http::Message request_of(std::string method, std::string target, const Secret& t
 std::string login_body(std::string_view role, const Secret& account_token);
 result<Secret> token_in(const http::Reply& reply, const std::string& doing);
 /// Whether the secrets engine at that path is KV of version 2. failed_precondition: there is none.
-result<bool> is_v2_in(const http::Reply& reply, std::string_view backend_path, const std::string& doing);
+result<bool> is_v2_in(const http::Reply& reply, const std::string& backend_path, const std::string& doing);
 
 /// A deleted key counts as none, and has a version.
 result<Stored> stored_in(const http::Reply& reply, bool is_v2, const std::string& doing);

@@ -43,9 +43,11 @@ class FakeReach final : public kms::Reach {
     return all;
   }
 
-  task<result<http::Reply>> http(http::Peer peer, http::Message message, Until) override {
+  task<result<kms::Unread>> http(http::Peer peer, http::Message message, Until) override {
     requests.push_back({std::move(peer), std::move(message)});
-    co_return server(requests.back());
+    auto answered = server(requests.back());
+    if (!answered) co_return answered.error();
+    co_return kms::Unread(std::move(*answered));
   }
   task<result<std::string>> exchange(http::Peer peer, std::string request, std::size_t, Until) override {
     co_return frames(peer, request);
@@ -72,9 +74,14 @@ class FakeReach final : public kms::Reach {
     if (place == files.end()) co_return Error{errc::not_found, path + " does not exist"};
     co_return Secret(place->second);
   }
-  task<result<Secret>> compute(std::function<result<Secret>()> work, Until) override { co_return work(); }
   std::string own_namespace() const override { return name_space; }
   std::chrono::system_clock::time_point now() const override { return time; }
+
+ private:
+  task<result<>> run_elsewhere(std::function<void()> job, std::string, Until) override {
+    job();
+    co_return result<>();
+  }
 };
 
 }  // namespace corbd::test

@@ -8,6 +8,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -21,6 +22,14 @@ using Peer = ApiServer::Peer;
 using Request = ApiServer::Request;
 
 namespace {
+
+result<http::Reply> as_it_came(const http::Reply& reply) { return reply; }
+
+task<result<http::Reply>> ask_and_read(kms::Reach& reach, http::Peer peer, http::Message message, Until until) {
+  auto answer = co_await reach.http(std::move(peer), std::move(message), until);
+  if (!answer) co_return answer.error();
+  co_return co_await reach.read(std::move(*answer), until, as_it_came);
+}
 
 struct Scene {
   explicit Scene(ApiServer::Script script, ApiServer::Tls tls = ApiServer::Tls::none) : server(std::move(script), tls) {
@@ -36,7 +45,10 @@ struct Scene {
   }
   result<http::Reply> ask(const std::string& tenant = "") {
     const auto reach = kms::make_reach(around, {"v", tenant});
-    return Started<result<http::Reply>>(io, reach->http(peer, message, {clock->now() + 20s})).get();
+    return Started<result<http::Reply>>(io, ask_and_read(*reach, peer, message, {clock->now() + 20s})).get();
+  }
+  result<kms::Unread> answer(kms::Reach& reach) {
+    return std::move(Started<result<kms::Unread>>(io, reach.http(peer, message, {clock->now() + 20s})).get());
   }
   result<std::string> exchange(std::string request, std::size_t limit = 1 << 16) {
     const auto reach = kms::make_reach(around, {"v"});
@@ -169,7 +181,7 @@ TEST_CASE("a tenant whose name servers are silent keeps the key of no other tena
   around.names = std::make_unique<BlockingPool>(around.control, around.clock, 4);
   around.dialer = std::make_unique<http::Dialer>(around.control, around.clock, *around.names, &around.files, look_up);
   std::vector<std::unique_ptr<kms::Reach>> reaches;
-  std::vector<Started<result<http::Reply>>> silent;
+  std::vector<Started<result<kms::Unread>>> silent;
   for (int i = 0; i < 24; ++i) {
     auto peer = scene.peer;
     peer.host = "silent" + std::to_string(i) + ".example";
@@ -249,10 +261,74 @@ TEST_CASE("what waits for a server ends with its caller") {
   Scene scene([](const Request&, Peer& peer) { peer.hang(); });
   CancelScope scope;
   const auto reach = kms::make_reach(scene.around, {"v"});
-  Started<result<http::Reply>> asked(scene.io, reach->http(scene.peer, scene.message, {time_point::max(), &scope}));
+  Started<result<kms::Unread>> asked(scene.io, reach->http(scene.peer, scene.message, {time_point::max(), &scope}));
   CHECK(eventually(scene.io, [&] { return !scene.server.requests().empty(); }));
   scope.cancel();
   CHECK(asked.get().error().code == errc::cancelled);
+}
+
+namespace {
+
+/// Its one thread does nothing else until it is let go.
+class BusyPool {
+ public:
+  explicit BusyPool(BlockingPool& pool) {
+    pool.post([let_go = let_go_.get_future().share()] { let_go.wait(); });
+  }
+  ~BusyPool() { let_go(); }
+  BusyPool(const BusyPool&) = delete;
+  BusyPool& operator=(const BusyPool&) = delete;
+  void let_go() {
+    if (!std::exchange(gone_, true)) let_go_.set_value();
+  }
+
+ private:
+  std::promise<void> let_go_;
+  bool gone_ = false;
+};
+
+std::atomic<int> answers_read = 0;
+std::thread::id reads;
+result<std::string> read_by(const http::Reply& reply, const std::string& prefix) {
+  ++answers_read;
+  reads = std::this_thread::get_id();
+  return prefix + reply.body;
+}
+
+}  // namespace
+
+TEST_CASE("an answer is read on another thread, and the control thread goes on meanwhile") {
+  Scene scene(says(200, "an answer"));
+  const auto reach = kms::make_reach(scene.around, {"v"});
+  auto answer = scene.answer(*reach);
+  REQUIRE(answer);
+  answers_read = 0;
+  BusyPool busy(scene.files);
+  Started<result<std::string>> reading(scene.io, reach->read(std::move(*answer), {}, read_by, "it says: "));
+  // Another call, from its beginning to its answer.
+  CHECK(scene.answer(*reach));
+  CHECK_FALSE(reading.done());
+  CHECK(answers_read == 0);
+  busy.let_go();
+  CHECK(reading.get().value() == "it says: an answer");
+  CHECK(reads != std::this_thread::get_id());
+}
+
+TEST_CASE("an answer whose caller has left is read all the same, and goes with what read it") {
+  Scene scene(says(200, "an answer"));
+  CancelScope scope;
+  auto reach = kms::make_reach(scene.around, {"v"});
+  auto answer = scene.answer(*reach);
+  REQUIRE(answer);
+  answers_read = 0;
+  BusyPool busy(scene.files);
+  Started<result<std::string>> reading(
+      scene.io, reach->read(std::move(*answer), {time_point::max(), &scope}, read_by, std::string(100, ' ')));
+  scope.cancel();
+  CHECK(reading.get().error().code == errc::cancelled);
+  reach.reset();
+  busy.let_go();
+  CHECK(eventually(scene.io, [] { return answers_read == 1; }));
 }
 
 TEST_CASE("without an API server a Secret, a ConfigMap and a token are refused") {
