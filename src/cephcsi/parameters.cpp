@@ -104,6 +104,13 @@ result<> read_log_options(const Attributes& attributes, Parameters& into) {
     if (!folder.starts_with('/') || printable(folder) != folder || folder.find('$') != folder.npos ||
         (folder + "/").find("/../") != folder.npos)
       return invalid("cephLogDir is not an absolute path, or has '..', '$' or unprintable bytes");
+    // Root makes a file there, and whoever registers a volume with Nomad names the folder. A PersistentVolume keeps its
+    // attributes for life, so it is served all the same.
+    if (!(folder + "/").starts_with("/var/log/")) {
+      into.ignored.push_back("cephLogDir: only a folder below /var/log gets a log, so it is in " +
+                             std::string(kLogFolder));
+      folder = kLogFolder;
+    }
     config["log_file"] = folder + "/corbd.$pid.$cctid.log";
   } else if (!folder.empty()) {
     into.ignored.emplace_back("cephLogDir: without a debug option in mapOptions, the agent's own log is the only one");

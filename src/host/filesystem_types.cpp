@@ -16,6 +16,7 @@
 #include "corbd/core/fd.hpp"
 #include "corbd/core/text.hpp"
 #include "failure.hpp"
+#include "flags.hpp"
 #include "run.hpp"
 #include "target.hpp"
 
@@ -55,6 +56,16 @@ Arguments ext4_options(bool zeroes) {
 
 // Nothing is discarded, as with ext4.
 Arguments ext_options(bool) { return {"-m0", "-Enodiscard"}; }
+
+constexpr std::array kExtParts{VolumesMkfs::Part{"-J", "device"}, VolumesMkfs::Part{"-e", "panic"}};
+/// Not: -d copies a folder, -l and -z name a file, -c runs for hours, -n, -S and -V make no filesystem.
+constexpr VolumesMkfs kExtMkfs{.letters = "b:e:g:i:jm:o:qr:t:vC:DE:FG:I:J:KL:N:O:R:T:U:", .refused = kExtParts};
+
+// Whoever writes the image also writes what its superblock wants at an error, which may be a panic of the node. The
+// usual "continue" would write on a filesystem that is known to be damaged.
+constexpr const char* kExtMountOption = "errors=remount-ro";
+constexpr std::array<std::string_view, 2> kExtDevices{"journal_dev", "journal_path"};
+constexpr const char* kExtPanic = "errors=panic";
 
 std::uint32_t little_endian(const unsigned char* at) {
   return std::uint32_t{at[0]} | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 | std::uint32_t{at[3]} << 24;
@@ -136,6 +147,13 @@ Arguments xfs_options(bool) {
   return options;
 }
 
+constexpr std::array kXfsParts{VolumesMkfs::Part{"-d", "name"}, VolumesMkfs::Part{"-d", "file"},
+                               VolumesMkfs::Part{"-l", "logdev"}, VolumesMkfs::Part{"-l", "name"},
+                               VolumesMkfs::Part{"-l", "file"}};
+/// Not: -c and -p read a file, -r names a device, -N and -V make no filesystem.
+constexpr VolumesMkfs kXfsMkfs{.letters = "b:d:fi:Kl:L:m:n:qs:", .refused = kXfsParts};
+constexpr std::array<std::string_view, 2> kXfsDevices{"logdev", "rtdev"};
+
 constexpr std::array kXfsIncompatible{Feature{0x20, "nrext64", {5, 19}}, Feature{0x40, "exchange", {6, 10}},
                                       Feature{0x80, "parent", {6, 10}},  Feature{0x100, "metadir", {6, 13}},
                                       Feature{0x200, "zoned", {6, 15}},  Feature{0x400, "zone gaps", {6, 15}}};
@@ -201,6 +219,13 @@ Arguments btrfs_options(bool) {
   return without.empty() ? Arguments{"-K"} : Arguments{"-K", without};
 }
 
+constexpr std::array<std::string_view, 16> kBtrfsMkfsWords{
+    "byte-count:", "checksum:", "csum:",     "data:", "features:",         "force",       "label:", "metadata:",
+    "mixed",       "nodesize:", "nodiscard", "quiet", "runtime-features:", "sectorsize:", "uuid:",  "verbose"};
+/// Not: -r (--rootdir) copies a folder.
+constexpr VolumesMkfs kBtrfsMkfs{.letters = "b:d:fKL:m:Mn:O:qR:s:U:v", .words = kBtrfsMkfsWords};
+constexpr std::array<std::string_view, 1> kBtrfsDevices{"device"};
+
 constexpr std::size_t kBtrfsSuperblock = 65536;
 constexpr std::array kBtrfsReadOnlyCompatible{Feature{0x4, "verity", {5, 15}},
                                               Feature{0x8, "block-group-tree", {6, 1}}};
@@ -234,7 +259,11 @@ constexpr std::array kTypes{
                    .package = "e2fsprogs",
                    .repair = "e2fsck -f",
                    .mkfs_options = ext4_options,
+                   .mkfs = kExtMkfs,
                    .encryption_option = "-Oencrypt",
+                   .mount_option = kExtMountOption,
+                   .device_options = kExtDevices,
+                   .panic_option = kExtPanic,
                    .without_journal = "noload",
                    .features = kExt4Words,
                    .has_errors = ext_has_errors,
@@ -246,7 +275,9 @@ constexpr std::array kTypes{
                    .package = "xfsprogs",
                    .repair = "xfs_repair",
                    .mkfs_options = xfs_options,
+                   .mkfs = kXfsMkfs,
                    .mount_option = "nouuid",
+                   .device_options = kXfsDevices,
                    .without_journal = "norecovery",
                    .features = kXfsWords,
                    .outdated = xfs_outdated,
@@ -256,6 +287,10 @@ constexpr std::array kTypes{
                    .package = "e2fsprogs",
                    .repair = "e2fsck -f",
                    .mkfs_options = ext_options,
+                   .mkfs = kExtMkfs,
+                   .mount_option = kExtMountOption,
+                   .device_options = kExtDevices,
+                   .panic_option = kExtPanic,
                    .without_journal = "noload",
                    .has_errors = ext_has_errors,
                    .extent = ext_extent,
@@ -265,6 +300,10 @@ constexpr std::array kTypes{
                    .package = "btrfs-progs",
                    .repair = "btrfs check",
                    .mkfs_options = btrfs_options,
+                   .mkfs = kBtrfsMkfs,
+                   .device_options = kBtrfsDevices,
+                   .panic_option = "fatal_errors=panic",
+                   .inner_option = "subvol",
                    .features = kBtrfsWords,
                    .twice = "another btrfs with its UUID is mounted on this node, and before Linux 6.7 the kernel "
                             "mounts only one: a clone or a restored snapshot has the UUID of its source. Use it on "
@@ -276,6 +315,10 @@ constexpr std::array kTypes{
                    .package = "e2fsprogs",
                    .repair = "e2fsck -f",
                    .mkfs_options = ext_options,
+                   .mkfs = kExtMkfs,
+                   .mount_option = kExtMountOption,
+                   .device_options = kExtDevices,
+                   .panic_option = kExtPanic,
                    .has_errors = ext_has_errors,
                    .extent = ext_extent,
                    .grow = ext_grow,
@@ -293,6 +336,34 @@ std::optional<Error> mount_refusal(std::string_view fstype, const std::string& d
   const auto* type = filesystem_type(fstype);
   if (error != EEXIST || type == nullptr || type->twice.empty()) return std::nullopt;
   return Error{errc::failed_precondition, "mounting " + device + ": " + std::string(type->twice)};
+}
+
+namespace {
+
+bool names_device(const MountOption& option) {
+  const auto is_named = [&](const FilesystemType& type) {
+    return std::ranges::find(type.device_options, option.key) != type.device_options.end();
+  };
+  const auto is_inner = [&](const FilesystemType& type) { return type.inner_option == option.key; };
+  const bool path = option.value && option.value->find('/') != std::string::npos;
+  return std::ranges::any_of(kTypes, is_named) || (path && std::ranges::none_of(kTypes, is_inner));
+}
+
+}  // namespace
+
+result<> check_mount_options(const std::string& flags) {
+  const auto parsed = parse_flags(flags);
+  if (!parsed) return parsed.error();
+  for (const auto& option : parsed->filesystem) {
+    const std::string text = option.key + (option.value ? "=" + *option.value : "");
+    if (names_device(option))
+      return Error{errc::invalid_argument,
+                   "mount option " + printable(text) + " names another file or device of the node: leave it out"};
+    if (std::ranges::find(kTypes, text, &FilesystemType::panic_option) != kTypes.end())
+      return Error{errc::invalid_argument,
+                   "mount option " + text + " would stop the whole node at an error of this volume: leave it out"};
+  }
+  return {};
 }
 
 std::string way_to_repair(std::string_view fstype) {

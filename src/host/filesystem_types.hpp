@@ -15,6 +15,17 @@ namespace corbd::host {
 
 using Arguments = std::vector<std::string>;
 
+/// What a volume may ask of mkfs: nothing that names another file or device, or copies a folder of the node.
+struct VolumesMkfs {
+  /// A part of an option's value.
+  struct Part {
+    std::string_view option, name;
+  };
+  std::string_view letters = {};                 ///< as for getopt(3): a colon after one that has a value
+  std::span<const std::string_view> words = {};  ///< after two dashes, as "label:"
+  std::span<const Part> refused = {};            ///< although its option is among them
+};
+
 struct FilesystemType {
   std::string_view name;         ///< as the kernel and blkid call it. Its tools are mkfs.<name> and fsck.<name>
   bool offered = true;           ///< a volume may ask for it. Others are only grown: the image may hold one
@@ -23,9 +34,13 @@ struct FilesystemType {
   /// ceph-csi's options of mkfs for an image that was proven empty, and none of the features that kOldestKernel cannot
   /// mount. `zeroes`: the whole device reads as zeros.
   Arguments (*mkfs_options)(bool zeroes) = nullptr;
+  VolumesMkfs mkfs = {};
   std::string_view encryption_option = {};  ///< of mkfs, so that a folder can be encrypted (fscrypt); empty: none can
-  std::string_view mount_option = {};       ///< added to every mount
-  std::string_view without_journal = {};    ///< mounts one whose journal cannot be replayed; empty: none does
+  std::string_view mount_option = {};       ///< of every mount that does not have it with another value
+  std::span<const std::string_view> device_options = {};  ///< of a mount, whose value names another device
+  std::string_view panic_option = {};                     ///< of a mount: an error of the filesystem stops the node
+  std::string_view inner_option = {};                     ///< of a mount: its value is a path within the filesystem
+  std::string_view without_journal = {};  ///< mounts one whose journal cannot be replayed; empty: none does
   std::span<const FeatureWord> features = {};
   /// Why a kernel may lack the format of the one on the device, and the way out; empty: it does not.
   std::string (*outdated)(const std::string& device) = nullptr;

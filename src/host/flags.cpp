@@ -98,6 +98,24 @@ result<MountFlags> parse_flags(const std::string& flags) {
   return parsed;
 }
 
+void add_default(MountFlags& flags, std::string_view option) {
+  MountOption wanted = take_apart(std::string(option));
+  if (std::ranges::find(flags.filesystem, wanted.key, &MountOption::key) == flags.filesystem.end())
+    flags.filesystem.push_back(std::move(wanted));
+}
+
+std::string protections(const std::string& flags) {
+  MountFlags all;
+  for (const auto& part : split(flags)) apply_attribute(all, part);
+  std::string held;
+  for (const std::string_view name : {"nosuid", "nodev", "noexec"}) {
+    MountFlags one;
+    apply_attribute(one, name);
+    if ((all.set & one.set) != 0) held += (held.empty() ? "" : ",") + std::string(name);
+  }
+  return held;
+}
+
 bool mounts_read_only(std::string_view flags) {
   bool read_only = false;
   for (const auto& part : split(flags))

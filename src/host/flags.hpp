@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "corbd/core/result.hpp"
@@ -25,5 +26,7 @@ struct MountFlags {
 /// Comma separated; commas between double quotes belong to the value (context="a:b:c1,c2"). invalid_argument: an option
 /// that makes the call another operation (bind, remount, move, propagation).
 result<MountFlags> parse_flags(const std::string& flags);
+/// "nouuid" or "errors=remount-ro", unless there is an option of that name.
+void add_default(MountFlags& flags, std::string_view option);
 
 }  // namespace corbd::host

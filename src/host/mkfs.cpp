@@ -1,23 +1,12 @@
 // ops::mkfs and ops::fsck, with the arguments that ceph-csi gives the same tools.
 #include "corbd/core/log.hpp"
 #include "filesystem_types.hpp"
+#include "mkfs_options.hpp"
 #include "ops.hpp"
 #include "run.hpp"
 
 namespace corbd::host::ops {
 namespace {
-
-// Split at single spaces, as ceph-csi does: two in a row make an empty argument.
-Arguments arguments_of(const std::string& options) {
-  Arguments parts(1);
-  for (const char c : options) {
-    if (c == ' ')
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  }
-  return parts;
-}
 
 std::string describe(const Probe& found) {
   switch (found.kind) {

@@ -87,11 +87,6 @@ result<> configure(int context, const FilesystemType* type, const std::string& d
   return failed;
 }
 
-void add_option(std::vector<MountOption>& options, std::string_view name) {
-  MountOption wanted{std::string(name), std::nullopt};
-  if (std::find(options.begin(), options.end(), wanted) == options.end()) options.push_back(std::move(wanted));
-}
-
 Error other_mount(const std::string& target, const Mount& there) {
   return {errc::failed_precondition, target + " has something else mounted: " + there.fstype + " of " + there.source};
 }
@@ -137,7 +132,7 @@ result<> mount(const std::string& device, const std::string& fstype, const std::
   auto parsed = parse_flags(flags);
   if (!parsed) return parsed.error();
   const auto* type = filesystem_type(fstype);
-  if (type != nullptr && !type->mount_option.empty()) add_option(parsed->filesystem, type->mount_option);
+  if (type != nullptr && !type->mount_option.empty()) add_default(*parsed, type->mount_option);
   const auto place = make_target(target, false);
   if (!place) return place.error();
   const auto there = mount_at(place->get(), target);

@@ -12,6 +12,7 @@
 #include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
 #include "corbd/host/host.hpp"
+#include "corbd/host/values.hpp"
 #include "corbd/mounting/spec.hpp"
 #include "version.hpp"
 #include "work.hpp"
@@ -51,15 +52,12 @@ Error not_allowed(std::string_view key, const std::string& value, const char* ru
               "' is not allowed on this client: its rules for host volumes do not list it among the " + rule};
 }
 
-/// The names of mount options that undo kProtection, or name a file or device of the host, such as a log of xfs, which
-/// the filesystem then writes. Quotes must not hide an option: mounting removes them.
+/// The mount options that undo kProtection. Quotes must not hide one: mounting removes them.
 std::vector<std::string> options_that_gain_rights(std::string text) {
   std::erase(text, '"');
   std::vector<std::string> names;
-  for (const auto option : pieces(text, ',')) {
-    const auto name = option.substr(0, option.find('='));
-    if (name == "suid" || name == "dev" || option.find('/') != option.npos) names.emplace_back(name);
-  }
+  for (const auto option : pieces(text, ','))
+    if (option == "suid" || option == "dev") names.emplace_back(option);
   return names;
 }
 
@@ -86,6 +84,7 @@ result<> check_allowed(const MountSpec& spec, const HostVolumeRules& rules) {
 }
 
 std::optional<Error> check_options(const MountSpec& spec, const HostVolumeRules& rules) {
+  if (const auto allowed = host::check_mount_options(spec.options); !allowed) return allowed.error();
   for (const auto& option : options_that_gain_rights(spec.options))
     if (!has(rules.options, option)) return not_allowed("option", option, "options");
   return std::nullopt;

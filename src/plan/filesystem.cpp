@@ -143,6 +143,11 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
         return refuse(errc::failed_precondition,
                       image + " holds no filesystem and is wanted read-only: stage it writable once, which makes one");
       if (auto step = name_type(view, wanted.empty() ? std::string(host::kDefaultFilesystem) : wanted)) return *step;
+      // Only now: an image that has a filesystem is mounted whatever its mkfsOptions are.
+      if (const auto allowed = host::check_mkfs_options(view.record->stagings.front().capability.fstype,
+                                                        view.record->source.mkfs_options);
+          !allowed)
+        return refuse_format(view, allowed.error().code, "volume " + view.id + ": " + allowed.error().text);
       return format(view, step::Mkfs{});
     case host::Probe::Kind::filesystem:
       break;

@@ -217,6 +217,10 @@ Decision fill_target(const Situation& view, const Staged& wish, const Capability
 }
 
 Decision stage(const Situation& view, const Staged& wish) {
+  // What is mounted stays so, whatever an older version let it ask for.
+  if (!mounted_at(view, staging_target(view.id, wish.path)))
+    if (const auto allowed = host::check_mount_options(wish.capability.mount_flags); !allowed)
+      return refuse(allowed.error().code, "volume " + view.id + ": " + allowed.error().text);
   if (!view.record) return stage_new(view, wish);
   const Record& record = *view.record;
   if (auto refused = refuse_other_image(record, wish)) return *refused;

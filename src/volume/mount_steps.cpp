@@ -17,6 +17,11 @@ std::string joined(std::string first, const std::string& then) {
   return first.empty() || then.empty() ? first + then : std::move(first) + "," + then;
 }
 
+/// An administrator's nosuid, nodev and noexec outlast what a volume asks for.
+std::string protected_by(const std::string& of_the_type, std::string flags) {
+  return joined(std::move(flags), host::protections(of_the_type));
+}
+
 std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move(flags) + ",ro"; }
 
 }  // namespace
@@ -94,8 +99,8 @@ task<result<>> MountSteps::mount(Volume& volume, std::string target, const Wish&
   const auto device = data_path(volume);
   if (!device) co_return device.error();
   const std::string fstype = fstype_of(volume);
-  std::string flags =
-      joined(option_of(config_.filesystems.mount, fstype), std::get<Staged>(wish).capability.mount_flags);
+  const std::string first = option_of(config_.filesystems.mount, fstype);
+  std::string flags = protected_by(first, joined(first, std::get<Staged>(wish).capability.mount_flags));
   if (volume.record->read_only) flags = with_ro(std::move(flags));
   co_return co_await ports_.mounts.mount(*device, fstype, std::move(target), flags, owner(volume),
                                          while_served(volume, long_deadline()));
@@ -178,7 +183,8 @@ task<result<>> MountSteps::bind(Volume& volume, std::string target, const Wish& 
   if (const auto* published = std::get_if<Published>(&wish)) {
     const auto device = data_path(volume);
     if (!device) co_return device.error();
-    std::string flags = published->capability.mount_flags;
+    const std::string of_the_type = option_of(config_.filesystems.mount, fstype_of(volume));
+    std::string flags = protected_by(of_the_type, published->capability.mount_flags);
     if (published->read_only) flags = with_ro(std::move(flags));
     std::string source = staging_target(volume.id, published->path);
     if (!volume.record->file_kms_id.empty()) source += std::string("/") + host::kEncryptedFolder;

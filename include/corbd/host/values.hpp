@@ -57,6 +57,14 @@ bool encrypts_files(std::string_view fstype);
 inline constexpr std::string_view kDefaultFilesystem = "ext4";
 /// Whether mount flags ("noatime,ro") ask for a read-only mount: the last "ro" or "rw" counts.
 bool mounts_read_only(std::string_view flags);
+/// Those of nosuid, nodev and noexec that are in effect, as flags again: "nosuid,nodev".
+std::string protections(const std::string& flags);
+
+/// What a volume may ask for, whoever asks. invalid_argument: an option that names another file or device of the node,
+/// stops the node at an error, or makes the mount another operation. No type is needed, because it may not be known.
+result<> check_mount_options(const std::string& flags);
+/// The same of mkfsOptions: an option that is not known to concern the volume alone. It says the way out.
+result<> check_mkfs_options(const std::string& fstype, const std::string& options);
 
 /// "ext4:-m1 -b4096;xfs:-K", by type. invalid_argument: a type that is not offered, or no options.
 result<std::map<std::string, std::string>> options_by_type(std::string_view text);

@@ -315,6 +315,16 @@ TEST_CASE("debug output goes to a file in cephLogDir, whose path is checked") {
   }
 }
 
+TEST_CASE("no debug output goes outside of /var/log, wherever cephLogDir is") {
+  for (const std::string dir : {"/etc/cron.d", "/var/logs", "/var", "/run/corbd"}) {
+    const auto parameters = read_parameters({{"mapOptions", "nbd:debug-rbd=20"}, {"cephLogDir", dir}});
+    REQUIRE(parameters);
+    CHECK(parameters->serving.config.at("log_file").starts_with("/var/log/ceph/"));
+    REQUIRE(parameters->ignored.size() == 1);
+    CHECK_THAT(parameters->ignored.front(), ContainsSubstring("cephLogDir"));
+  }
+}
+
 TEST_CASE("only values that Go's ParseBool accepts as true are true") {
   for (const char* yes : {"1", "t", "T", "true", "TRUE", "True"}) CHECK(cephcsi::go_true(yes));
   for (const char* no : {"yes", "0", "", "tRUE", "true "}) CHECK_FALSE(cephcsi::go_true(no));

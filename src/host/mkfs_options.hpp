@@ -1,0 +1,12 @@
+// The options of mkfs, as words.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace corbd::host {
+
+/// Split at single spaces, as ceph-csi does: two in a row make an empty argument.
+std::vector<std::string> arguments_of(const std::string& options);
+
+}  // namespace corbd::host
