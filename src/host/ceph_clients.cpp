@@ -150,6 +150,16 @@ std::vector<Process> processes(CephClients& found, const std::string& root) {
   return listed;
 }
 
+/// Whether it is the server that it is called after. Any program can give itself a name, and its file has another.
+result<bool> runs_server(const fs::path& process, const std::string& name) {
+  std::error_code failed;
+  const std::string program = fs::read_symlink(process / "exe", failed).filename().string();
+  if (!failed) return program == name || program == name + " (deleted)";
+  std::error_code gone;
+  if (has_ended(failed)) return !fs::exists(process, gone);
+  return Error{errc::unavailable, "reading " + (process / "exe").string() + ": " + failed.message()};
+}
+
 void add_programs(CephClients& found, const std::vector<Process>& processes, int own) {
   for (const auto& process : processes) {
     const std::string pid = process.pid();
@@ -157,7 +167,14 @@ void add_programs(CephClients& found, const std::vector<Process>& processes, int
     const auto has = has_messenger(process.path);
     if (has && !*has) continue;
     const std::string name = sysfs::attribute(process.path / "comm").value_or("a program");
-    if (std::ranges::find(kServers, name) != kServers.end()) continue;
+    if (std::ranges::find(kServers, name) != kServers.end()) {
+      const auto server = runs_server(process.path, name);
+      if (server && *server) continue;
+      if (!server) {
+        found.unseen.push_back("whether process " + pid + " is a " + name + ": " + server.error().text);
+        continue;
+      }
+    }
     if (has)
       found.programs.push_back(name + ", process " + pid);
     else

@@ -42,6 +42,9 @@ struct Node {
     for (std::size_t i = 0; i < threads.size(); ++i)
       put(folder + "/task/" + std::to_string(pid + static_cast<int>(i)) + "/comm", threads[i] + "\n");
   }
+  void runs(int pid, const std::string& program) const {
+    fs::create_symlink(program, root.path() + "/proc/" + std::to_string(pid) + "/exe");
+  }
   void sockets(int pid, const std::string& lines) const {
     put("proc/" + std::to_string(pid) + "/net/tcp", kHeader + lines);
   }
@@ -66,11 +69,33 @@ TEST_CASE("a program with a thread of Ceph's messenger is a client, unless it is
   node.process(10, {"rbd-nbd", "log", "msgr-worker-0"});
   node.process(20, {"qemu", "msgr-worker-2"});
   node.process(30, {"ceph-osd", "msgr-worker-0"});
+  node.runs(30, "/usr/bin/ceph-osd");
   node.process(40, {"ceph-mon", "msgr-worker-0"});
+  node.runs(40, "/usr/bin/ceph-mon (deleted)");
   node.process(99, {"corbd", "msgr-worker-0"});
   auto programs = node.look().programs;
   std::ranges::sort(programs);
   CHECK(programs == Texts{"qemu, process 20", "rbd-nbd, process 10"});
+}
+
+TEST_CASE("a program that only calls itself an OSD or a monitor is a client") {
+  const Node node;
+  node.process(30, {"ceph-osd", "msgr-worker-0"});
+  node.runs(30, "/usr/bin/rbd-nbd");
+  node.process(40, {"ceph-mon", "msgr-worker-0"});
+  node.runs(40, "/usr/bin/ceph-osd");
+  node.process(50, {"ceph-osd", "msgr-worker-0"});  // its first thread has ended, and others go on
+  CHECK(node.look().programs == Texts{"ceph-osd, process 30", "ceph-mon, process 40", "ceph-osd, process 50"});
+  CHECK(node.look().unseen.empty());
+}
+
+TEST_CASE("a program that is called an OSD or a monitor is unseen where its file cannot be read") {
+  const Node node;
+  node.process(30, {"ceph-osd", "msgr-worker-0"});
+  node.put("proc/30/exe", "no link");
+  CHECK(node.look().programs.empty());
+  REQUIRE(node.look().unseen.size() == 1);
+  CHECK_THAT(node.look().unseen.front(), ContainsSubstring("whether process 30 is a ceph-osd"));
 }
 
 TEST_CASE("a CephFS is seen by the users of its module, and unseen where nobody counts them") {
