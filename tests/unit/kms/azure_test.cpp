@@ -136,6 +136,8 @@ TEST_CASE("a key is stored in Azure Key Vault as the value of the secret that ha
   CHECK(azure.store());
   const auto& asked = azure.reach.requests.at(1);
   CHECK(asked.message.method + " " + asked.message.target == "PUT /secrets/0001-0009-rook-ceph?api-version=7.4");
+  CHECK(asked.message.stores);
+  CHECK_FALSE(azure.reach.requests.at(0).message.stores);
   CHECK(asked.message.body == R"({"value":"w6XnDvKk3bO0u9pWm2Jq1rT5yZs="})");
   azure.give_token();
   azure.answer(403, R"({"error":{"code":"Forbidden","message":"no set permission"}})");

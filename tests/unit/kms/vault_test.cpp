@@ -134,6 +134,16 @@ TEST_CASE("a stored key has ceph-csi's form, and replaces the one before") {
   CHECK(scene.vault.body_of_write == R"({"data":{"passphrase":"third"}})");
 }
 
+TEST_CASE("Vault's client knows which request stores, so that a lost answer is no refusal") {
+  Scene scene;
+  REQUIRE(scene.store("first"));
+  for (const auto& asked : scene.reach.requests) {
+    CAPTURE(asked.message.target);
+    CHECK(asked.message.stores == (asked.message.method == "PUT" && !asked.message.target.ends_with("/login")));
+  }
+  CHECK(scene.reach.requests.back().message.stores);
+}
+
 TEST_CASE(
     "KV version 2 counts the versions of a key, and version 1, which takes a late write for a new one, does not") {
   Scene scene;

@@ -34,5 +34,5 @@ TEST_CASE(
     CHECK_FALSE(why_refused(details, {.writes = writes, .despite_dirty_cache = true}, kImage));
   }
   REQUIRE(why_refused(details, {.writes = writes}, kImage));
-  CHECK_THAT(why_refused(details, {.writes = writes}, kImage)->text, Catch::Contains("image pool/image"));
+  CHECK_THAT(why_refused(details, {.writes = writes}, kImage)->text, ContainsSubstring("image pool/image"));
 }
