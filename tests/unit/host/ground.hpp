@@ -73,6 +73,29 @@ class FakeTool {
   std::string before_ = std::getenv("PATH");
 };
 
+/// A filesystem that never answers, as one has it whose server is gone. Whoever waits for it is freed at its end.
+class DeadMount {
+ public:
+  explicit DeadMount(std::string path) : path_(std::move(path)), server_(::open("/dev/fuse", O_RDWR | O_CLOEXEC)) {
+    const std::string options =
+        "fd=" + std::to_string(server_.get()) + ",rootmode=40000,user_id=0,group_id=0,allow_other";
+    mounted_ = server_ && ::mount("server:/gone", path_.c_str(), "fuse", 0, options.c_str()) == 0;
+    if (!mounted_) WARN("skipped: no FUSE");
+  }
+  ~DeadMount() {
+    server_.reset();
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  DeadMount(const DeadMount&) = delete;
+  DeadMount& operator=(const DeadMount&) = delete;
+  bool mounted() const { return mounted_; }
+
+ private:
+  std::string path_;
+  Fd server_;
+  bool mounted_ = false;
+};
+
 class LoopDevice {
  public:
   static std::optional<LoopDevice> attach(const std::string& image, bool read_only = false) {

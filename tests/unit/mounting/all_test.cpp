@@ -10,6 +10,7 @@
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
+#include "unit/host/ground.hpp"
 #include "unit/manager/scripted_plugin.hpp"
 #include "work.hpp"
 
@@ -131,4 +132,27 @@ TEST_CASE("a host volume below a folder that became a link gets no second claim,
   CHECK_THAT(said.str(), ContainsSubstring("goes through a symbolic link"));
   CHECK(host.only_claim() == target);
   CHECK_FALSE(host.was_called("stage"));
+}
+
+TEST_CASE("a host volume is deleted while a foreign mount does not answer") {
+  if (!test::may_mount()) return;
+  const bool claimed = GENERATE(true, false);
+  Host host;
+  const std::string target = host.base + "/srv/7-9";
+  if (claimed) {
+    host.claim(target, target);
+    fs::create_directory(target);
+  }
+  const test::DeadMount dead(host.base + "/data");
+  if (!dead.mounted()) return;
+  host.ask.operation = "delete";
+  host.ask.rules = host.base + "/rules";
+  ::setenv("DHV_VOLUMES_DIR", (host.base + "/srv").c_str(), 1);
+  ::setenv("DHV_VOLUME_ID", "7-9", 1);
+  ::setenv("DHV_CREATED_PATH", target.c_str(), 1);
+  const int code = mounting::serve_host_volume(host.ask);
+  for (const char* name : {"DHV_VOLUMES_DIR", "DHV_VOLUME_ID", "DHV_CREATED_PATH"}) ::unsetenv(name);
+  CHECK(code == 0);
+  CHECK(host.was_called("unpublish") == claimed);
+  CHECK(host.only_claim().empty());
 }
