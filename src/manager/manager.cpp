@@ -217,8 +217,11 @@ class Manager::Impl {
       if (volume.external_id != wanted.volume.external_id || volume.plugin != wanted.volume.plugin) continue;
       std::string folder = claim.target;
       const auto resolved = co_await resolve(folder, until);
-      if (!resolved && resolved.error().code == errc::not_found) continue;
-      if (!resolved) co_return with_context("the volume is also claimed at " + claim.target, resolved.error());
+      // Whoever owns a parent of that claim could put a link there that is never followed, or a filesystem that does
+      // not answer. Neither may keep the volume away from here.
+      if (!resolved && resolved.error().code != errc::not_found)
+        log::warning("manager.claim_not_resolved", {{"target", claim.target}, {"error", resolved.error().text}});
+      if (!resolved) continue;
       if (folder == wanted.target)
         co_return Error{errc::already_exists, "the volume is claimed at " + claim.target + ", which leads to " +
                                                   folder +

@@ -32,8 +32,10 @@ class HelperNode final : public Node {
     if (top == nullptr && reach == Reach::below) top = inside;
     if (top != nullptr) co_return co_await look_at_mount(*top, until);
     const auto reply = co_await ask("look at " + path, {{"op", kLook}, {"path", path}}, until);
-    if (!reply) co_return unknown(reply.error().text);
-    co_return sight_from_json(*reply);
+    if (reply) co_return sight_from_json(*reply);
+    Sight sight = unknown(reply.error().text);
+    sight.barred = reply.error().code == errc::invalid_argument;
+    co_return sight;
   }
 
   task<result<std::vector<std::string>>> users(std::string target, Until until) override {
@@ -126,8 +128,9 @@ class HelperNode final : public Node {
   task<result<json::object>> ask(std::string what, json::object body, Until until) {
     HelperRequest request;
     request.what = std::move(what);
+    // Each path has helpers of its own: one below a server that is gone must not keep the others waiting.
+    request.owner = HelperOwner("", text_of(body, "path"));
     request.body = std::move(body);
-    request.owner = HelperOwner("", "looks at folders");
     request.report_after = kPatience;
     return helpers_.call(std::move(request), until);
   }

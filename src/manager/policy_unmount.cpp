@@ -27,6 +27,8 @@ std::optional<Action> refuse_another(const Claim& claim, const MountFacts& seen)
 Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) {
   if (!seen.target) return {Do::look_target};
   const Sight& target = *seen.target;
+  // Nothing of it is mounted, and a plugin that is given the path would work wherever somebody else points.
+  if (target.barred && of_another_boot(claim, seen.boot_id)) return claim_as(Phase::leaving, again);
   if (target.at == At::unknown)
     return failed(errc::unavailable,
                   "cannot tell whether " + claim.target + " is mounted: " + target.text + ". It stays claimed");

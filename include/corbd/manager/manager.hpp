@@ -55,7 +55,8 @@ class Manager {
   /// fails too. A claim that was there before stays.
   task<result<Claim>> mount(Mount wanted, Until until);
   /// Succeeds if nothing is claimed there any more. not_found: nothing was. in_use names the processes. A failed
-  /// unmount leaves the claim, for a repeat.
+  /// unmount leaves the claim, for a repeat. Where a parent became a link, only a claim of an earlier boot is ended:
+  /// the plugin is asked to unstage, not to unpublish.
   task<result<>> unmount(std::string target, Until until);
   /// As unmount, but the claim stays, with `again`. An unmount that was begun is ended, and its claim with it.
   task<result<>> set_down(std::string target, Until until);

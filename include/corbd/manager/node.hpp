@@ -37,6 +37,7 @@ struct Sight {
   unsigned mode = 0;  ///< permissions of a folder or a file that is not mounted
   Owner owner = {};   ///< of the same
   FolderIdentity folder = {};  ///< that holds it
+  bool barred = false;  ///< unknown, because a parent is a symbolic link or no folder: nothing here goes through it
 
   bool is_mount() const { return at == At::mounted || at == At::dead; }
 };

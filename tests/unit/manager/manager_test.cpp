@@ -209,7 +209,7 @@ TEST_CASE("a mount whose parent was moved and became a link is still the claim's
   Process process(world);
   REQUIRE(process.mount(wanted()));
   make_parent_a_link(world);
-  world.special["/srv/a"] = {At::unknown, "", "/srv/a goes through a symbolic link", 0, {}, {}};
+  world.special["/srv/a"] = {At::unknown, "", "/srv/a goes through a symbolic link", 0, {}, {}, true};
   for (const auto& done : {process.set_down("/srv/a"), process.unmount("/srv/a")}) {
     REQUIRE_FALSE(done);
     CHECK(done.error().code == errc::unavailable);
@@ -225,7 +225,7 @@ TEST_CASE("a mount whose parent became a link keeps its claim when it is asked f
   REQUIRE(Process(world).mount(wanted()));
   make_parent_a_link(world);
   if (rebooted) world.reboot();
-  world.special["/srv/a"] = {At::unknown, "", "/srv/a goes through a symbolic link", 0, {}, {}};
+  world.special["/srv/a"] = {At::unknown, "", "/srv/a goes through a symbolic link", 0, {}, {}, true};
   world.calls.clear();
   Process process(world);
   const auto named = process.loop().run(process.manager().name_of("/srv/a", {}));
@@ -253,6 +253,43 @@ TEST_CASE("a folder has one claim of a volume, also under the name that a link g
   CHECK(world.claims.size() == 1);
   moved.target = "/data/srv/b";
   CHECK(process.mount(moved));
+}
+
+TEST_CASE("a claim that cannot be resolved keeps no other mount of its volume away") {
+  const auto why = GENERATE(Error{errc::invalid_argument, "/home/alice is a symbolic link of user 1000"},
+                            Error{errc::permission_denied, "looking at /home/alice: Permission denied"},
+                            Error{errc::timed_out, "resolve /home/alice/db: no answer in 10 s"});
+  World world;
+  Mount hers = wanted();
+  hers.target = "/home/alice/db";
+  REQUIRE(Process(world).mount(hers));
+  world.unresolved.emplace("/home/alice", why);
+  const bool rebooted = GENERATE(false, true);
+  if (rebooted) world.reboot();
+  Process process(world);
+  const auto mounted = process.mount(wanted("b"));
+  REQUIRE(mounted);
+  CHECK(world.is_mounted("/srv/b"));
+  CHECK(world.claims.contains("/home/alice/db"));
+  CHECK(world.broken.empty());
+}
+
+TEST_CASE("after a reboot an unmount behind a link ends the claim and the staging, and asks no plugin about the link") {
+  const bool shared = GENERATE(false, true);
+  World world;
+  world.folders.insert("/srv/a");
+  REQUIRE(Process(world).mount(wanted()));
+  world.reboot();
+  if (shared) REQUIRE(Process(world).mount(wanted("b")));
+  world.unresolved.emplace("/srv", Error{errc::invalid_argument, "/srv is a symbolic link of user 1000"});
+  world.special["/srv/a"] = {At::unknown, "", "/srv/a goes through a symbolic link", 0, {}, {}, true};
+  world.holding_folder = {8, 80};
+  world.calls.clear();
+  REQUIRE(Process(world).unmount("/srv/a"));
+  CHECK_FALSE(world.claims.contains("/srv/a"));
+  CHECK(world.count("unpublish") == 0);
+  CHECK(world.count("unstage") == (shared ? 0 : 1));
+  CHECK(world.is_mounted("/srv/b") == shared);
 }
 
 TEST_CASE("a plugin that cannot unpublish what is gone keeps no claim, and one that fails beside a mount keeps it") {

@@ -17,6 +17,7 @@
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 #include "support/helpers.hpp"
+#include "unit/host/ground.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -343,4 +344,43 @@ TEST_CASE("a helper that does not answer makes a path unknown, not unmounted") {
   const Sight sight = Started<Sight>(loop.io, node->look("/nowhere", manager::Reach::here, {})).get();
   CHECK(sight.at == At::unknown);
   CHECK_FALSE(sight.text.empty());
+}
+
+TEST_CASE("a path behind a link or a file is told from one that cannot be looked at") {
+  Folder folder;
+  const std::string root = fs::canonical(folder.path());
+  fs::create_directory(root + "/real");
+  fs::create_directory_symlink(root + "/real", root + "/link");
+  std::ofstream(root + "/file");
+  Loop loop;
+  HelperPool pool(loop.control(), loop.clock, helper_child(HELPER_CHILD));
+  const auto node = manager::make_node(pool);
+  const auto look = [&](const std::string& path) {
+    return Started<Sight>(loop.io, node->look(path, manager::Reach::here, {})).get();
+  };
+  CHECK(look(root + "/link/a").at == At::unknown);
+  CHECK(look(root + "/link/a").barred);
+  CHECK(look(root + "/file/a").barred);
+  CHECK_FALSE(look(root + "/real/a").barred);
+  CHECK_FALSE(look(root + "/link").barred);
+}
+
+TEST_CASE("looks below a filesystem that does not answer take no helper from looks at other folders") {
+  if (!may_mount()) return;
+  Folder folder;
+  const std::string root = fs::canonical(folder.path());
+  for (const char* name : {"/dead", "/good"}) fs::create_directory(root + name);
+  asio::io_context io;
+  const auto clock = make_real_clock(io.get_executor());
+  HelperPool pool(io.get_executor(), *clock, helper_child(HELPER_CHILD));
+  const auto node = manager::make_node(pool);
+  const DeadMount dead(root + "/dead");
+  if (!dead.mounted()) return;
+  const auto look = [&](const std::string& path) {
+    return node->look(path, manager::Reach::here, {clock->now() + std::chrono::seconds(10)});
+  };
+  std::vector<std::unique_ptr<Started<Sight>>> waiting;
+  for (int i = 0; i < 4; ++i) waiting.push_back(std::make_unique<Started<Sight>>(io, look(root + "/dead/x")));
+  CHECK(Started<Sight>(io, look(root + "/good")).get().at == At::folder);
+  for (const auto& one : waiting) CHECK(one->get().at == At::unknown);
 }

@@ -140,6 +140,8 @@ class Process::FakeNode final : public manager::Node {
     });
   }
   task<result<std::string>> resolve(std::string path, Until) override {
+    for (const auto& [folder, why] : world_.unresolved)
+      if (path.starts_with(folder + "/")) co_return why;
     for (const auto& [link, to] : world_.links)
       if (path.starts_with(link + "/")) co_return to + path.substr(link.size());
     co_return path;

@@ -33,6 +33,7 @@ class World {
   std::set<std::string> folders, files;
   std::map<std::string, manager::Owner> owners;  ///< of both; others are root's
   std::map<std::string, std::string> links;      ///< a folder's path, and where it leads
+  std::map<std::string, Error> unresolved;       ///< a folder's path, and why nothing below it is resolved
   FolderIdentity holding_folder = {7, 70};       ///< of every target
   std::map<std::string, Claim> claims;
   std::map<std::string, std::vector<std::string>> users;
