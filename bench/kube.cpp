@@ -52,7 +52,7 @@ std::string change(const char* type, int version, const std::string& name = "nod
 
 struct Agent {
   Agent(executor control, Clock& clock, BlockingPool& pool, const kube::Access& access, const std::string& name)
-      : api(control, clock, pool, access), own(control, clock, &api, name) {
+      : api(control, clock, pool, pool, access), own(control, clock, &api, name) {
     own.start();
   }
   kube::Api api;

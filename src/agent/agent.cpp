@@ -81,7 +81,7 @@ class Agent final {
         names_(control_, *clock_, kNameThreads),
         gate_(control_, *clock_),
         access_(api_access(options)),
-        api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, names_, *access_) : nullptr),
+        api_(access_ ? std::make_unique<kube::Api>(control_, *clock_, names_, files_, *access_) : nullptr),
         node_(control_, *clock_, api(), options.nodeid),
         labels_(options, node_, files_),
         helpers_(control_, *clock_, {}),
@@ -380,7 +380,7 @@ class Agent final {
   asio::io_context io_{1};
   executor control_;
   std::unique_ptr<Clock> clock_;
-  BlockingPool files_;  ///< records, keys, paths: always answered
+  BlockingPool files_;  ///< records, keys, paths, answers: always ends
   BlockingPool names_;  ///< who may not answer for long: name servers, the system bus
   Gate gate_;
   const result<kube::Access> access_;

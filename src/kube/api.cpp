@@ -47,14 +47,26 @@ ApiError not_asked_for(const Resource& resource, const std::string& what) {
 
 constexpr std::string_view kNamed = "metadata.name=";
 
+/// It may be a Secret, and nobody else wipes it if the caller has left before it was read.
+struct Read {
+  explicit Read(json::object made) : object(std::move(made)) {}
+  Read(Read&&) noexcept = default;
+  Read& operator=(Read&&) = delete;
+  ~Read() { wipe(object); }
+  json::object object;
+};
+
 }  // namespace
 
 std::string named(const std::string& name) { return std::string(kNamed) + name; }
 
 class Api::Impl {
  public:
-  Impl(executor control, Clock& clock, BlockingPool& pool, Access access, http::Timing timing)
-      : clock_(clock), access_(std::move(access)), client_(std::move(control), clock, pool, {}, timing) {}
+  Impl(executor control, Clock& clock, BlockingPool& names, BlockingPool& files, Access access, http::Timing timing)
+      : clock_(clock),
+        files_(files),
+        access_(std::move(access)),
+        client_(std::move(control), clock, names, {}, timing) {}
 
   task<answer<json::object>> ask(http::Message message, Verb verb, Until until);
   task<answer<>> watch(http::Message message, Verb verb, std::function<bool(Change)> on_change, Until until);
@@ -67,8 +79,15 @@ class Api::Impl {
   result<> prepare(http::Message& message);
   task<answer<http::Reply>> send(http::Message message, http::Sink sink, Verb verb, Until until);
   task<answer<http::Reply>> exchange(http::Message message, http::Sink sink, Verb verb, Until until);
+  /// On another thread: tenants write objects, which may take long to read. The caller may have left by then, and the
+  /// client may be gone, so `reader` has copies of all that it uses.
+  template <class Reader>
+  auto read_elsewhere(Reader reader, const std::string& target, Until until) {
+    return files_.run(std::move(reader), until, "reading the API server's answer to " + target);
+  }
 
   Clock& clock_;
+  BlockingPool& files_;
   Access access_;
   http::Client client_;
   bool met_ = false;
@@ -143,9 +162,12 @@ task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink 
       if (reply.error().code != errc::cancelled) answered_.reset();
       co_return api_error(reply.error());
     }
-    if (reply->status / 100 != 2)
-      co_return api_error(reply->status, reply->body, reply->retry_after, verb, message.target);
-    co_return std::move(*reply);
+    if (reply->status / 100 == 2) co_return std::move(*reply);
+    auto reader = [refusal = std::move(*reply), verb, target = message.target]() -> result<ApiError> {
+      return api_error(refusal.status, refusal.body, refusal.retry_after, verb, target);
+    };
+    auto failure = co_await read_elsewhere(std::move(reader), message.target, until);
+    co_return failure ? std::move(*failure) : api_error(failure.error());
   }
 }
 
@@ -156,10 +178,14 @@ task<answer<json::object>> Api::Impl::ask(http::Message message, Verb verb, Unti
   if (!reply) co_return reply.error();
   ahead_.reset();
   if (reply->date) ahead_ = std::chrono::floor<std::chrono::milliseconds>(*reply->date - clock_.wall());
-  auto parsed = parse_object(reply->body, target);
-  wipe(reply->body);  // the body may be a Secret
-  if (!parsed) co_return api_error(parsed.error());
-  co_return std::move(*parsed);
+  auto reader = [body = Secret(std::move(reply->body)), target]() -> result<Read> {
+    auto parsed = parse_object(body.reveal(), target);
+    if (!parsed) return parsed.error();
+    return Read(std::move(*parsed));
+  };
+  auto read = co_await read_elsewhere(std::move(reader), target, until);
+  if (!read) co_return api_error(read.error());
+  co_return std::move(read->object);
 }
 
 task<answer<>> Api::Impl::watch(http::Message message, Verb verb, std::function<bool(Change)> on_change, Until until) {
@@ -189,8 +215,8 @@ task<answer<>> Api::Impl::watch(http::Message message, Verb verb, std::function<
   co_return answer<>();
 }
 
-Api::Api(executor control, Clock& clock, BlockingPool& pool, Access access, http::Timing timing)
-    : impl_(std::make_unique<Impl>(std::move(control), clock, pool, std::move(access), timing)) {}
+Api::Api(executor control, Clock& clock, BlockingPool& names, BlockingPool& files, Access access, http::Timing timing)
+    : impl_(std::make_unique<Impl>(std::move(control), clock, names, files, std::move(access), timing)) {}
 Api::~Api() = default;
 
 task<answer<json::object>> Api::get(Resource resource, std::string name, Until until) {

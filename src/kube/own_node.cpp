@@ -20,8 +20,8 @@ result<Access> find_access(const std::string& kubeconfig, const Environment& env
 void ask(const Access& access, const std::function<task<>(Api&, Clock&)>& questions) {
   asio::io_context io(1);
   const auto clock = make_real_clock(io.get_executor());
-  BlockingPool names(io.get_executor(), *clock, 1);
-  Api api(io.get_executor(), *clock, names, access);
+  BlockingPool pool(io.get_executor(), *clock, 1);
+  Api api(io.get_executor(), *clock, pool, pool, access);
   std::exception_ptr failed;
   asio::co_spawn(io, questions(api, *clock), [&](std::exception_ptr error) {
     failed = error;

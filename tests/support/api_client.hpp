@@ -27,7 +27,7 @@ class ApiClient {
 
   /// Made when it is first asked for: `access` can be changed until then.
   kube::Api& api() {
-    if (!api_) api_ = std::make_unique<kube::Api>(io.get_executor(), *clock, pool, access, timing_);
+    if (!api_) api_ = std::make_unique<kube::Api>(io.get_executor(), *clock, names, files, access, timing_);
     return *api_;
   }
   template <class T>
@@ -64,7 +64,7 @@ class ApiClient {
 
   asio::io_context io;
   std::unique_ptr<Clock> clock = make_real_clock(io.get_executor());
-  BlockingPool pool{io.get_executor(), *clock, 1};
+  BlockingPool names{io.get_executor(), *clock, 1}, files{io.get_executor(), *clock, 1};
   kube::Access access;
 
  private:

@@ -38,7 +38,9 @@ std::string named(const std::string& name);
 /// Control thread only. Outlives its calls.
 class Api {
  public:
-  Api(executor control, Clock& clock, BlockingPool& pool, Access access, http::Timing timing = {});
+  /// `names`: for look-ups, which may hold a thread for as long as a name server is silent. `files`: reads answers.
+  Api(executor control, Clock& clock, BlockingPool& names, BlockingPool& files, Access access,
+      http::Timing timing = {});
   ~Api();
 
   task<answer<boost::json::object>> get(Resource resource, std::string name, Until until);
@@ -51,6 +53,7 @@ class Api {
   /// Until the server ends it, in good order (nothing) or not (why), or `until`. on_change returns false to end it.
   /// `initial`: first of all what there is, each as added, and then a bookmark that says so; a server that does not
   /// know that refuses (422), or never says so (docs/sources.md#api-versions).
+  /// Its lines are read on the control thread, each of at most 4 MiB: it is for objects that no tenant writes.
   task<answer<>> watch(Resource resource, std::string selector, std::string version, std::chrono::seconds timeout,
                        bool initial, std::function<bool(Change)> on_change, Until until);
   task<answer<boost::json::object>> create(Resource resource, boost::json::object body, Until until);

@@ -44,7 +44,7 @@ struct Life {
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server;
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   kube::OwnNode node{loop.control(), loop.clock, &api, options.nodeid};
   std::optional<agent::NodeLabels> made;
   agent::NodeLabels& labels() {

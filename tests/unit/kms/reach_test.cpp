@@ -8,11 +8,11 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 #include <condition_variable>
-#include <future>
 #include <mutex>
 #include <thread>
 
 #include "support/api_server.hpp"
+#include "support/busy_pool.hpp"
 #include "support/helpers.hpp"
 
 using namespace corbd;
@@ -268,24 +268,6 @@ TEST_CASE("what waits for a server ends with its caller") {
 }
 
 namespace {
-
-/// Its one thread does nothing else until it is let go.
-class BusyPool {
- public:
-  explicit BusyPool(BlockingPool& pool) {
-    pool.post([let_go = let_go_.get_future().share()] { let_go.wait(); });
-  }
-  ~BusyPool() { let_go(); }
-  BusyPool(const BusyPool&) = delete;
-  BusyPool& operator=(const BusyPool&) = delete;
-  void let_go() {
-    if (!std::exchange(gone_, true)) let_go_.set_value();
-  }
-
- private:
-  std::promise<void> let_go_;
-  bool gone_ = false;
-};
 
 std::atomic<int> answers_read = 0;
 std::thread::id reads;

@@ -12,6 +12,7 @@
 
 #include "corbd/core/fd.hpp"
 #include "scene.hpp"
+#include "support/busy_pool.hpp"
 #include "support/folder.hpp"
 
 using namespace corbd;
@@ -105,6 +106,41 @@ TEST_CASE("many objects whose names could together take long to read are refused
   REQUIRE_FALSE(refused);
   CHECK(refused.error().error.code == errc::exhausted);
   CHECK_THAT(refused.error().error.text, ContainsSubstring("too many names"));
+}
+
+TEST_CASE("the API server's answer is read on another thread, and the control thread goes on meanwhile") {
+  const unsigned status = GENERATE(200u, 403u);
+  Scene scene([&](const Request& request, Peer& peer) {
+    if (request.target.find('?') != request.target.npos) return pieces({event("MODIFIED", "8")})(request, peer);
+    peer.answer(status, R"({"metadata":{"name":"one"}})");
+  });
+  test::BusyPool busy(scene.files);
+  test::Started<kube::answer<boost::json::object>> reading(scene.io, scene.api().get(kThings, "one", {}));
+  REQUIRE(test::eventually(scene.io, [&] { return scene.server.requests().size() == 1; }));
+  // Other calls, each from its beginning to its end.
+  for (int i = 0; i < 5; ++i) CHECK(scene.watch().second);
+  CHECK_FALSE(reading.done());
+  busy.let_go();
+  CHECK(reading.get().has_value() == (status == 200));
+}
+
+TEST_CASE("an answer whose caller has left is read all the same, also when the client is gone") {
+  Scene scene(always(200, R"({"metadata":{"name":"one"}})", "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"));
+  std::optional<kube::Api> api(std::in_place, scene.io.get_executor(), *scene.clock, scene.names, scene.files,
+                               scene.access);
+  test::BusyPool busy(scene.files);
+  CancelScope scope;
+  test::Started<kube::answer<boost::json::object>> reading(scene.io,
+                                                           api->get(kThings, "one", {time_point::max(), &scope}));
+  REQUIRE(test::eventually(scene.io, [&] { return api->ahead().has_value(); }));
+  CHECK_FALSE(reading.done());
+  scope.cancel();
+  CHECK(reading.get().error().error.code == errc::cancelled);
+  api.reset();
+  busy.let_go();
+  std::atomic<bool> read = false;
+  scene.files.post([&] { read = true; });
+  CHECK(test::eventually(scene.io, [&] { return read.load(); }));
 }
 
 TEST_CASE("the size limit applies to each object of a watch, not to the whole watch") {
@@ -296,12 +332,12 @@ TEST_CASE(
     "an IP address needs no thread of the pool, and a hanging resolver holds only one however often it is asked") {
   Scene scene(thing);
   std::promise<void> release;
-  scene.pool.post([&] { release.get_future().wait(); });
+  scene.names.post([&] { release.get_future().wait(); });
   CHECK(scene.get());
   Scene named(thing);
   named.access.host = "localhost";
   std::promise<void> answer;
-  named.pool.post([&] { answer.get_future().wait(); });
+  named.names.post([&] { answer.get_future().wait(); });
   CHECK(named.get("one", named.within(50ms)).error().error.code == errc::timed_out);
   CHECK(named.get("one", named.within(50ms)).error().error.code == errc::timed_out);
   answer.set_value();

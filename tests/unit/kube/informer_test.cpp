@@ -76,7 +76,7 @@ class Scene {
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server;
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   int changes = 0;
   kube::Informer kept{
       loop.control(), loop.clock, api, {"/api/v1/things", "things"}, which, [this](const std::string&) { ++changes; }};

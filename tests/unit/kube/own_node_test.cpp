@@ -33,7 +33,7 @@ struct Scene {
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server;
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   kube::OwnNode node{loop.control(), loop.clock, &api, "node-1"};
 };
 

@@ -20,7 +20,7 @@ struct Scene {
     if (status == 404) return peer.absent(request);
     peer.answer(status, status == 201 ? R"({"metadata":{"name":"made"}})" : R"({"kind":"Status"})", headers);
   }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   kube::Recorder recorder{loop.control(), loop.clock, api, {"corbd", "node-1"}};
   ~Scene() { test::Started<bool>(loop.io, stopped(*this)).get(); }
   static task<bool> stopped(Scene& self) {

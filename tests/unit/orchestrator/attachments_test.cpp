@@ -38,7 +38,7 @@ struct Scene {
             ? R"({"metadata":{"uid":"uid-1"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})"
             : R"({"kind":"Status","message":"no"})");
   }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
   Scripted volumes;
   Scene() {
@@ -214,7 +214,7 @@ struct Waiting {
     const Leaving leaving{gone};
     peer.hang();
   }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   std::vector<std::string> changed;
   test::ScriptedVolumes volumes;
   orchestrator::Attachments attachments;
@@ -313,7 +313,7 @@ struct Unattached {
     if (is_of_node(request)) return peer.object(request, 200, "{}");
     peer.absent(request);
   }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
   Unattached(unsigned answers, std::string object) : status(answers), driver(std::move(object)) {}
   ~Unattached() { test::Started<bool>(loop.io, stopped(*this)).get(); }

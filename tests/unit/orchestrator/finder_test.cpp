@@ -55,7 +55,7 @@ struct Scene {
     const auto place = objects.find(request.target);
     place == objects.end() ? peer.absent(request) : peer.object(request, 200, place->second, headers);
   }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   Scripted volumes;
   orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1"}};
   orchestrator::Finder finder{loop.control(),

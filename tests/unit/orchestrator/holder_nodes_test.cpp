@@ -35,7 +35,7 @@ struct Scene {
   test::Loop loop;
   BlockingPool pool{loop.control(), loop.clock, 1};
   ApiServer server{[this](const ApiServer::Request& request, ApiServer::Peer& peer) { answer(request, peer); }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   orchestrator::HolderNodes finder{
       loop.control(), loop.clock, orchestrator::read_nodes(&api, "driver"), {}, [this] { return random; }};
   CancelScope leaving;

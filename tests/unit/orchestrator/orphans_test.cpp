@@ -23,7 +23,7 @@ struct Scene {
         request, 200,
         R"({"metadata":{"uid":"u"},"spec":{"attacher":"driver","nodeName":"node-1"},"status":{"attached":true}})");
   }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   orchestrator::Attachments attachments{loop.control(), loop.clock, &api, {"driver", "node-1", 10min}};
   std::optional<kube::Node> node;
   std::vector<std::string> told;
@@ -185,7 +185,7 @@ TEST_CASE("a volume whose unstage is under way is neither looked up nor unstaged
     if (request.target.find("/nodes/") != request.target.npos) return peer.object(request, 200, "{}");
     peer.absent(request);
   });
-  kube::Api api(loop.control(), loop.clock, pool, server.access());
+  kube::Api api(loop.control(), loop.clock, pool, pool, server.access());
   orchestrator::Attachments attachments(loop.control(), loop.clock, &api, {"driver", "node-1", 10min});
   orchestrator::Orphans::Config config;
   config.driver = "driver";

@@ -29,7 +29,7 @@ struct Scene {
     const auto place = objects.find(request.target);
     place == objects.end() ? peer.absent(request) : peer.object(request, 200, place->second);
   }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   test::ScriptedVolumes volumes;
   orchestrator::VolumeObjects objects_of_volumes{loop.clock, &api, {"driver", "node-1"}};
   orchestrator::Reporter reporter{loop.control(), loop.clock, &api, objects_of_volumes, volumes, {"node-1"}};

@@ -50,7 +50,7 @@ struct Scene {
     const auto place = objects.find(request.target);
     place == objects.end() ? peer.absent(request) : peer.object(request, 200, place->second);
   }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   kube::OwnNode own{loop.control(), loop.clock, &api, "node-1"};
   Scripted volumes;
   orchestrator::Evidence evidence{loop.control(), loop.clock, &api, {"driver", "node-1"}, nullptr};

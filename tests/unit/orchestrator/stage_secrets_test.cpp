@@ -31,7 +31,7 @@ struct Secrets {
     const auto place = objects.find(request.target);
     place == objects.end() ? peer.absent(request) : peer.object(request, 200, place->second);
   }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   CancelScope leaving;
   orchestrator::StageSecrets secrets{loop.control(), loop.clock, &api, {"driver", "node-1", &read}};
   static result<plan::Credential> read(const std::map<std::string, Secret>& fields) {

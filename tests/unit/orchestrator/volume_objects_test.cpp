@@ -25,7 +25,7 @@ struct Scene {
     const auto place = objects.find(request.target);
     place == objects.end() ? peer.absent(request) : peer.object(request, 200, place->second);
   }};
-  kube::Api api{loop.control(), loop.clock, pool, server.access()};
+  kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   orchestrator::VolumeObjects volumes{loop.clock, &api, {"driver", "node-1", 1s}};
   result<kube::PersistentVolume> find() {
     return test::Started<result<kube::PersistentVolume>>(loop.io, volumes.find("v", {})).get();
