@@ -159,7 +159,7 @@ task<> HeadStart::plan_one(Preopening& preopening, const Record& record, Until i
 }
 
 task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
-  const auto records = co_await ports_.records.peek();
+  const auto records = co_await ports_.records.peek(until);
   if (!records) co_return records.error();
   co_await await_policies(*records, until);
   Preopening preopening;

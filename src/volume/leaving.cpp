@@ -36,9 +36,12 @@ bool rests_on_record(const Volume& volume) {
          !volume.record->shared;
 }
 
-/// Why the next agent must have the record that the disk refuses. Empty: an older one makes it serve nothing without a
-/// proof.
-std::string needs_record(const Volume& volume) {
+/// Why the next agent must have the record that the disk refuses. `lost`: its file is gone or damaged. Empty: an older
+/// one makes it serve nothing without a proof.
+std::string needs_record(const Volume& volume, bool lost) {
+  if (lost)
+    return "only this agent knows the record of volume " + volume.id +
+           ", whose file is gone or damaged, so the next agent could not serve the volume";
   if (volume.record->operator_override)
     return "only this agent knows that it acted on an operator override for volume " + volume.id +
            ", and without that record the next agent would take what it did for a proof";
@@ -184,13 +187,32 @@ std::size_t Leaving::watched_stalls() const {
       std::ranges::count_if(volumes_, [](const auto& one) { return one.second->history.stall.watched; }));
 }
 
+/// The next agent reads only the files. Somebody may have removed or damaged one since this agent wrote it.
+task<result<>> Leaving::find_lost_records(Until until) {
+  const auto there = co_await ports_.records.peek(until);
+  if (!there) co_return there.error();
+  lost_.clear();
+  for (const auto& [id, volume] : volumes_)
+    if (volume->record && std::ranges::find(*there, id, &Record::volume_id) == there->end()) lost_.insert(id);
+  co_return result<>();
+}
+
 void Leaving::note_unwritten(const Volume& volume, const Error& why) {
-  if (const std::string needed = needs_record(volume); !needed.empty())
+  if (const std::string needed = needs_record(volume, lost_.contains(volume.id)); !needed.empty())
     unwritten_ = with_context(needed + ": make room in the state directory", why);
 }
 
-/// The file is older than the record in memory, and the next agent reads only the file. The write may outlast an undone
-/// handover: an operation after that must not write or drop the record meanwhile.
+/// The next agent tests an image before anything is given to it, and did not see this one's record.
+void Leaving::note_restored(const Volume& volume) {
+  log::warning("record.restored",
+               {{"volume", volume.id}, {"why", "its file was gone or damaged, and this agent knows what it said"}});
+  unwritten_ = Error{errc::state_write, "the record of volume " + volume.id +
+                                            " was gone or damaged and is written again, and the next agent did not "
+                                            "see it: the handover succeeds when the next agent asks again"};
+}
+
+/// The file is older than the record in memory, damaged or gone, and the next agent reads only the file. The write may
+/// outlast an undone handover: an operation after that must not write or drop the record meanwhile.
 task<> Leaving::rewrite_record(Volume& volume, Until until) {
   ++volume.users;
   auto guard = co_await volume.lock.lock(until);
@@ -198,6 +220,7 @@ task<> Leaving::rewrite_record(Volume& volume, Until until) {
   if (guard && volume.record) {
     const plan::Step again = step::WriteRecord{*volume.record};
     written = co_await steps_.run(volume, again, Wish(Healed{}));
+    if (written && lost_.contains(volume.id)) note_restored(volume);
   }
   if (guard) guard->release();
   --volume.users;
@@ -210,7 +233,7 @@ task<Waited> Leaving::rewrite_records(Until until) {
   unwritten_.reset();
   Gate& rewrites = gates_.emplace_back(control_, clock_);
   for (const auto& [id, volume] : volumes_) {
-    if (!volume->record || !volume->writes.refused) continue;
+    if (!volume->record || (!volume->writes.refused && !lost_.contains(id))) continue;
     if (volume->operations.empty())
       rewrites.spawn(rewrite_record(*volume, until));
     else
@@ -232,6 +255,7 @@ task<result<>> Leaving::quiesce() {
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
   const Error still{errc::state_write, "a record is still being written"};
   if (steps_.writing()) co_return still;
+  if (auto found = co_await find_lost_records({written_by}); !found) co_return found;
   const Waited rewritten = co_await rewrite_records({written_by});
   if (rewritten != Waited::ready || steps_.writing()) co_return still;
   if (unwritten_) co_return *unwritten_;

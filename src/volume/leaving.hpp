@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <list>
+#include <set>
 
 #include "kernel_watch.hpp"
 #include "steps.hpp"
@@ -46,7 +47,9 @@ class Leaving {
   task<result<device::LinkSocket>> end_for_next(Volume& volume, Until until);
   void hand_over_later(Volume& volume, const Error& why);
   std::size_t watched_stalls() const;
+  task<result<>> find_lost_records(Until until);
   void note_unwritten(const Volume& volume, const Error& why);
+  void note_restored(const Volume& volume);
   task<> rewrite_record(Volume& volume, Until until);
   task<Waited> rewrite_records(Until until);
   task<> hand_over_one(Volume& volume, Handover& handover);
@@ -64,7 +67,8 @@ class Leaving {
   /// Of whoever waits for several volumes. Here, because a dying process ends coroutines in any order.
   std::list<Gate> gates_;
   std::deque<std::string> to_hand_over_;  ///< since quiesce(); the last one first
-  std::optional<Error> unwritten_;        ///< since quiesce(): why the next agent needs a record that the disk refuses
+  std::set<std::string> lost_;            ///< at quiesce(): volumes whose record the disk no longer had
+  std::optional<Error> unwritten_;        ///< since quiesce(): why the next agent cannot go by what it read
 };
 
 }  // namespace corbd::volume

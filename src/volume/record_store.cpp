@@ -60,9 +60,9 @@ class Files final : public RecordStore {
     auto job = [records = records_, keys = keys_] { return load_all(records, keys); };
     co_return co_await pool_.run(job, {}, "reading the records");
   }
-  task<result<std::vector<Record>>> peek() override {
+  task<result<std::vector<Record>>> peek(Until until) override {
     auto job = [records = records_] { return peek_at_all(records); };
-    co_return co_await pool_.run(job, {}, "reading the records");
+    co_return co_await pool_.run(job, until, "reading the records");
   }
   task<result<>> save(Record record) override {
     auto path = record_path(record.volume_id);

@@ -75,6 +75,9 @@ struct TwoProcesses {
   void go_on(Handover& of) {
     of.begin();
     loop.poll();
+    finish(of);
+  }
+  void finish(Handover& of) {
     for (const auto end = loop.clock.now() + 5min;
          !(of.next_serves && !of.before.agent.running()) && of.next.agent.running() && loop.clock.now() < end;) {
       loop.step(end);
@@ -207,6 +210,52 @@ TEST_CASE("a next agent that cannot read a record is refused before anything is 
   loop.advance(1s);
   CHECK(first.kernel.devices.front().requests.empty());
   CHECK(first.kernel.deaths == 0);
+}
+
+TEST_CASE("an agent whose record was damaged or removed writes it again, and hands over to a next one that read it") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  if (GENERATE(false, true))
+    first.disk.torn_records.insert(kId);
+  else
+    first.disk.records.clear();
+  for (const bool refused : {true, false}) {
+    Handover there(first, second);
+    node.go_on(there);
+    CHECK(there.refused == refused);
+    CHECK(there.lock_said == !refused);
+    CHECK(there.next_serves == !refused);
+    CHECK(first.disk.torn_records.empty());
+    CHECK(first.disk.records.size() == 1);
+    node.write_all();
+    loop.advance(1s);
+    CHECK(first.kernel.devices.front().requests.empty());
+  }
+  CHECK(first.kernel.deaths == 0);
+  CHECK(first.kernel.errors == 0);
+  for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
+}
+
+TEST_CASE("a volume whose record goes while the lock is handed over is not called served until a stage") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  Handover there(first, second);
+  there.begin();
+  loop.poll();
+  for (const auto end = loop.clock.now() + 1min; !there.lock_said && loop.clock.now() < end;) loop.step(end);
+  first.disk.torn_records.insert(kId);
+  node.finish(there);
+  CHECK(there.next_serves);
+  CHECK_FALSE(there.said_served(first.kernel.devices.front().index));
+  node.write_all();
+  loop.advance(1s);
+  CHECK(first.kernel.errors == 0);
+  CHECK(second.agent.want(kId, Wish(test::staged())));
+  loop.advance(1s);
+  CHECK(first.kernel.devices.front().requests.empty());
+  CHECK(first.kernel.errors == 0);
 }
 
 TEST_CASE("an agent serves on after a next one that died with the lock, and hands over to the one after that") {

@@ -1,4 +1,4 @@
-// Before a handover an agent writes again what the disk had refused, because the next agent reads only the files.
+// Before a handover an agent writes again what the disk refused or lost, because the next agent reads only the files.
 #include "corbd/core/gate.hpp"
 #include "dead.hpp"
 
@@ -7,6 +7,14 @@ using namespace corbd::test;
 using namespace std::chrono_literals;
 
 namespace {
+
+/// It refused the last handover.
+void serves_on(Scene& in) {
+  in.world.agent.resume();
+  in.world.kernel.application_writes(in.device(), 0);
+  in.loop.advance(1s);
+  CHECK(in.waiting() == 0);
+}
 
 task<> heal_on_override(Scene& in) {
   static_cast<void>(co_await in.world.agent.shell().want(kId, plan::Healed{true}, {}));
@@ -49,10 +57,7 @@ TEST_CASE("an agent serves on while the disk refuses the record that alone prove
   CHECK(static_cast<bool>(quiet) == exclusive);
   if (exclusive) return;
   CHECK_THAT(quiet.error().text, ContainsSubstring("make room in the state directory"));
-  scene.world.agent.resume();
-  scene.world.kernel.application_writes(scene.device(), 0);
-  scene.loop.advance(1s);
-  CHECK(scene.waiting() == 0);
+  serves_on(scene);
   scene.world.disk.state = Disk::State::good;
   CHECK(scene.loop.run(scene.world.agent.quiesce()));
 }
@@ -108,4 +113,53 @@ TEST_CASE("a volume that is unstaged after an undone handover stays unstaged, th
   scene.loop.advance(2min);
   CHECK(scene.world.disk.records.empty());
   CHECK_FALSE(scene.world.agent.shell().status(kId));
+}
+
+TEST_CASE("an agent serves on while the disk takes no new copy of a record that was damaged") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.disk.torn_records.insert(kId);
+  scene.world.disk.state = Disk::State::full;
+  const auto full = scene.loop.run(scene.world.agent.quiesce());
+  REQUIRE_FALSE(full);
+  CHECK_THAT(full.error().text, ContainsSubstring("only this agent knows the record of volume image-1"));
+  CHECK_THAT(full.error().text, ContainsSubstring("make room in the state directory"));
+  serves_on(scene);
+  scene.world.disk.state = Disk::State::good;
+  const auto restored = scene.loop.run(scene.world.agent.quiesce());
+  REQUIRE_FALSE(restored);
+  CHECK_THAT(restored.error().text, ContainsSubstring("the handover succeeds when the next agent asks again"));
+  serves_on(scene);
+  CHECK(scene.loop.run(scene.world.agent.quiesce()));
+}
+
+TEST_CASE("an agent serves on while an operation is under way on a volume whose record is gone") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.kill_and_start();
+  scene.world.calls.delayed = "acquire lock";
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  gate.spawn(heal_on_override(scene));
+  scene.loop.advance(1s);
+  scene.world.disk.records.clear();
+  const auto quiet = scene.loop.run(scene.world.agent.quiesce());
+  scene.world.agent.resume();
+  scene.loop.run(gate.close({}));
+  REQUIRE_FALSE(quiet);
+  CHECK_THAT(quiet.error().text, ContainsSubstring("an operation on it is under way"));
+}
+
+TEST_CASE("an agent serves on if its disk does not say which records it has") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.disk.silent = true;
+  CHECK_FALSE(scene.loop.run(scene.world.agent.quiesce()));
+  serves_on(scene);
+}
+
+TEST_CASE("a newer version's record is no lost one, and is handed over as it is") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  scene.world.disk.newer_records.insert(kId);
+  CHECK(scene.loop.run(scene.world.agent.quiesce()));
 }

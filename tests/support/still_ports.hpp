@@ -152,7 +152,7 @@ class Clusters : public image::Clusters {
 class Records final : public volume::RecordStore {
  public:
   task<result<volume::Loaded>> load() override { co_return std::move(loaded); }
-  task<result<std::vector<plan::Record>>> peek() override { co_return loaded.records; }
+  task<result<std::vector<plan::Record>>> peek(Until) override { co_return loaded.records; }
   task<result<>> save(plan::Record) override { co_return result<>(); }
   task<result<>> drop(std::string) override { co_return result<>(); }
   task<result<>> save_with_key(plan::Record, Secret) override { co_return result<>(); }

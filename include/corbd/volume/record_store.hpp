@@ -24,8 +24,8 @@ class RecordStore {
  public:
   virtual ~RecordStore() = default;
   virtual task<result<Loaded>> load() = 0;
-  /// Beside the agent that writes them. It changes nothing, and fails where load() would.
-  virtual task<result<std::vector<Record>>> peek() = 0;
+  /// Beside the agent that writes them, or by it. It changes nothing, and fails where load() would.
+  virtual task<result<std::vector<Record>>> peek(Until until) = 0;
   /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version wrote the record,
   /// which stays. A record that is there keeps its user, whose key lies beside it.
   virtual task<result<>> save(Record record) = 0;

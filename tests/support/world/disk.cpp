@@ -13,9 +13,18 @@ void look_at_lock(World& world, const char* what) {
 class Store final : public volume::RecordStore {
  public:
   explicit Store(World& world) : world_(world) {}
-  task<result<std::vector<plan::Record>>> peek() override {
+  task<result<std::vector<plan::Record>>> peek(Until until) override {
+    if (world_.disk.silent) {
+      co_await sleep_until(world_.loop().control(), world_.loop().clock, until.deadline);
+      co_return Error{errc::timed_out, "the records are not read yet"};
+    }
     if (world_.disk.unreadable_record) co_return Error{errc::unavailable, "a record cannot be read"};
-    co_return world_.disk.records;
+    auto seen = world_.disk.records;
+    std::erase_if(seen, [&](const auto& record) {
+      return world_.disk.newer_records.contains(record.volume_id) ||
+             world_.disk.torn_records.contains(record.volume_id);
+    });
+    co_return seen;
   }
   task<result<volume::Loaded>> load() override {
     look_at_lock(world_, "read");
@@ -53,6 +62,7 @@ class Store final : public volume::RecordStore {
             return Error{errc::state_newer, "a newer version's record"};
           std::erase_if(world.disk.records, [&](const auto& known) { return known.volume_id == kept.volume_id; });
           world.disk.records.push_back(kept);
+          world.disk.torn_records.erase(kept.volume_id);
           if (key) world.disk.keys[kept.volume_id] = *key;
           return {};
         });

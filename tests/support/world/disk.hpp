@@ -41,6 +41,7 @@ class Disk {
   std::vector<image::Place> mapped;       ///< in cluster-mapping.json, for every volume
   cephcsi::ReadPolicy reads;              ///< as config.json wishes them
   std::string reads_unknown;              ///< why they cannot be told yet
+  bool silent = false;                    ///< a reader of the records gets no answer
   bool unreadable_record = false;         ///< a file of a record cannot be read now
   bool unreadable_incarnation = false;    ///< the same of a client of this node
   std::map<std::string, kms::Kind> kms{{"default", kms::Kind::shared},

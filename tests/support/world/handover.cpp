@@ -255,7 +255,7 @@ task<> Handover::serve(Word word) {
   static_cast<void>(
       co_await next.agent.shell().want(word.volume_id, plan::Wish(plan::Healed{}), {next.loop().clock.now() + 30s}));
   --serving_;
-  say(to_before_, {Word::What::served, {}, word.device});
+  if (next.agent.shell().status(word.volume_id)) say(to_before_, {Word::What::served, {}, word.device});
 }
 
 }  // namespace corbd::test

@@ -27,6 +27,8 @@ class Handover {
   bool next_ended = false;
   bool next_serves = false;  ///< alone
   bool lock_said = false;
+  /// The next one, of that device.
+  bool said_served(std::uint32_t device) const { return served_.contains(device); }
   bool next_has_lock() const { return next_life_.has_lock; }
   /// As by SIGTERM: a rollout is undone in the middle. Before anything began the next one ends, and its predecessor
   /// goes on. After that it takes what it is given, and gives it back to whoever asks.

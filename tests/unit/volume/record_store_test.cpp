@@ -68,7 +68,7 @@ TEST_CASE("a peek at the records leaves half-written, corrupt and orphaned files
   const std::string records = kept.folder.path() + "/volumes/";
   for (const char* name : {"half.json.tmp", "torn.json", "alone.busy"})
     REQUIRE(write_durably(records + name, "{", 0600));
-  const auto seen = kept.run(kept.store->peek());
+  const auto seen = kept.run(kept.store->peek({}));
   REQUIRE(seen);
   CHECK(seen->size() == 1);
   for (const char* name : {"half.json.tmp", "torn.json", "alone.busy"}) CHECK(std::filesystem::exists(records + name));
@@ -79,11 +79,11 @@ TEST_CASE("a peek at the records fails at a record that cannot be read, and skip
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
   const std::string records = kept.folder.path() + "/volumes/";
   REQUIRE(write_durably(records + "new.json", R"({"version":99})", 0600));
-  const auto seen = kept.run(kept.store->peek());
+  const auto seen = kept.run(kept.store->peek({}));
   REQUIRE(seen);
   CHECK(seen->size() == 1);
   REQUIRE(std::filesystem::create_directory(records + "unreadable.json"));
-  const auto failed = kept.run(kept.store->peek());
+  const auto failed = kept.run(kept.store->peek({}));
   REQUIRE_FALSE(failed);
   CHECK(failed.error().code == errc::unavailable);
   CHECK_THAT(failed.error().text, ContainsSubstring(records + "unreadable.json"));
