@@ -107,7 +107,8 @@ TEST_CASE("what another tool fenced, with bits below the length or as a bare add
 
 TEST_CASE("a user without the caps is told which ones it lacks, and nothing is half done in silence") {
   Root root;
-  // Without osd caps Ceph 18's OSDs refuse the connection, which librados then tries for ever (Ceph 16's refuse the request).
+  // Without osd caps Ceph 18's OSDs refuse the connection, which librados then tries for ever (Ceph 16's refuse the
+  // request).
   const auto node = root.user("corbd-noder", "profile rbd", "profile rbd");
   const auto reader = root.user("corbd-reader", "allow r", "profile rbd");
   Scene scene;
