@@ -61,9 +61,15 @@ constexpr std::array kExtParts{VolumesMkfs::Part{"-J", "device"}, VolumesMkfs::P
 /// Not: -d copies a folder, -l and -z name a file, -c runs for hours, -n, -S and -V make no filesystem.
 constexpr VolumesMkfs kExtMkfs{.letters = "b:e:g:i:jm:o:qr:t:vC:DE:FG:I:J:KL:N:O:R:T:U:", .refused = kExtParts};
 
-// Whoever writes the image also writes what its superblock wants at an error, which may be a panic of the node. The
-// usual "continue" would write on a filesystem that is known to be damaged.
-constexpr const char* kExtMountOption = "errors=remount-ro";
+/// Whoever writes the image also writes what its superblock wants at an error: s_errors, whose 3 is EXT4_ERRORS_PANIC.
+std::string_view ext_mount_option(const std::string& device) {
+  constexpr off_t errors = 1024 + 0x3c;
+  constexpr std::array<unsigned char, 2> panic{3, 0};
+  const Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<unsigned char, 2> wanted{};
+  const bool read = fd && ::pread(fd.get(), wanted.data(), wanted.size(), errors) == ssize_t{wanted.size()};
+  return read && wanted == panic ? "errors=remount-ro" : "";
+}
 constexpr std::array<std::string_view, 2> kExtDevices{"journal_dev", "journal_path"};
 constexpr const char* kExtPanic = "errors=panic";
 
@@ -193,6 +199,9 @@ result<Extent> xfs_extent(const std::string&, const std::string& target) {
   return Extent{geometry.datablocks * geometry.blocksize, geometry.blocksize};
 }
 
+/// A clone of an image has its filesystem's UUID, and xfs mounts each UUID only once.
+std::string_view xfs_mount_option(const std::string&) { return "nouuid"; }
+
 Arguments xfs_grow(const std::string&, const std::string& target) { return {"xfs_growfs", "-d", target}; }
 
 // --- btrfs
@@ -261,7 +270,7 @@ constexpr std::array kTypes{
                    .mkfs_options = ext4_options,
                    .mkfs = kExtMkfs,
                    .encryption_option = "-Oencrypt",
-                   .mount_option = kExtMountOption,
+                   .mount_option = ext_mount_option,
                    .device_options = kExtDevices,
                    .panic_option = kExtPanic,
                    .without_journal = "noload",
@@ -270,13 +279,12 @@ constexpr std::array kTypes{
                    .extent = ext_extent,
                    .grow = ext_grow,
                    .grow_by_mount = ext_grow_by_mount},
-    // A clone of an image has its filesystem's UUID, and xfs mounts each UUID only once.
     FilesystemType{.name = "xfs",
                    .package = "xfsprogs",
                    .repair = "xfs_repair",
                    .mkfs_options = xfs_options,
                    .mkfs = kXfsMkfs,
-                   .mount_option = "nouuid",
+                   .mount_option = xfs_mount_option,
                    .device_options = kXfsDevices,
                    .without_journal = "norecovery",
                    .features = kXfsWords,
@@ -288,7 +296,7 @@ constexpr std::array kTypes{
                    .repair = "e2fsck -f",
                    .mkfs_options = ext_options,
                    .mkfs = kExtMkfs,
-                   .mount_option = kExtMountOption,
+                   .mount_option = ext_mount_option,
                    .device_options = kExtDevices,
                    .panic_option = kExtPanic,
                    .without_journal = "noload",
@@ -316,7 +324,7 @@ constexpr std::array kTypes{
                    .repair = "e2fsck -f",
                    .mkfs_options = ext_options,
                    .mkfs = kExtMkfs,
-                   .mount_option = kExtMountOption,
+                   .mount_option = ext_mount_option,
                    .device_options = kExtDevices,
                    .panic_option = kExtPanic,
                    .has_errors = ext_has_errors,

@@ -36,7 +36,8 @@ struct FilesystemType {
   Arguments (*mkfs_options)(bool zeroes) = nullptr;
   VolumesMkfs mkfs = {};
   std::string_view encryption_option = {};  ///< of mkfs, so that a folder can be encrypted (fscrypt); empty: none can
-  std::string_view mount_option = {};       ///< of every mount that does not have it with another value
+  /// Of each mount of the device that does not have it with another value; empty: none.
+  std::string_view (*mount_option)(const std::string& device) = nullptr;
   std::span<const std::string_view> device_options = {};  ///< of a mount, whose value names another device
   std::string_view panic_option = {};                     ///< of a mount: an error of the filesystem stops the node
   std::string_view inner_option = {};                     ///< of a mount: its value is a path within the filesystem

@@ -132,7 +132,8 @@ result<> mount(const std::string& device, const std::string& fstype, const std::
   auto parsed = parse_flags(flags);
   if (!parsed) return parsed.error();
   const auto* type = filesystem_type(fstype);
-  if (type != nullptr && !type->mount_option.empty()) add_default(*parsed, type->mount_option);
+  const std::string_view needed = type != nullptr && type->mount_option != nullptr ? type->mount_option(device) : "";
+  if (!needed.empty()) add_default(*parsed, needed);
   const auto place = make_target(target, false);
   if (!place) return place.error();
   const auto there = mount_at(place->get(), target);

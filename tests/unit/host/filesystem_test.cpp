@@ -263,6 +263,15 @@ TEST_CASE("features that a newer mkfs makes without being asked are told when it
   CHECK(*made == row.named);
 }
 
+TEST_CASE("an ext4 whose superblock wants a panic at an error is mounted with another wish, and no other is") {
+  Image image;
+  const auto option = [&] { return host::filesystem_type("ext4")->mount_option(image.path); };
+  overwrite(image.path, 1024 + 0x3c, std::string("\1\0", 2));
+  CHECK(option().empty());
+  overwrite(image.path, 1024 + 0x3c, std::string("\3\0", 2));
+  CHECK(option() == "errors=remount-ro");
+}
+
 TEST_CASE("what a mkfs makes is tried in memory, and never with options that name a device") {
   for (const char* fstype : {"ext4", "xfs", "btrfs"}) {
     if (host::find_program("mkfs." + std::string(fstype)).empty()) {
@@ -277,7 +286,8 @@ TEST_CASE("what a mkfs makes is tried in memory, and never with options that nam
   Folder folder;
   const std::string seen = folder.path() + "/seen";
   FakeTool tool("mkfs.xfs", "touch " + seen);
-  CHECK(ops::kernel_needs_of_new("xfs", "-l logdev=/dev/sda").error().code == errc::failed_precondition);
+  for (const char* options : {"-l logdev=/dev/sda", "-d name=/srv/image", "-p /srv/protofile"})
+    CHECK(ops::kernel_needs_of_new("xfs", options).error().code == errc::failed_precondition);
   CHECK_FALSE(std::filesystem::exists(seen));
 }
 
