@@ -104,6 +104,7 @@ result<> Api::Impl::prepare(http::Message& message) {
     if (!access) return access.error();
     access_ = std::move(*access);
     met_ = refused_ = false;
+    token_read_.reset();
   }
   if (!met_) {
     auto peer = peer_of(access_);

@@ -69,7 +69,13 @@ result<> EarlierAgents::take_in(const Files& read) {
 /// The cause may pass: no descriptor or memory is free, or the disk does not answer.
 void EarlierAgents::read_again_because_of(const Error& failed) {
   unknown_ = with_context("cannot read which Ceph clients earlier agents had, so no image can be opened", failed);
-  log::error("incarnations.unreadable", {{"error", unknown_->text}, {"effect", "they are read again and again"}});
+  log::error(
+      "incarnations.unreadable",
+      {{"error", unknown_->text},
+       {"effect", "the agent tries again, and opens no image before"},
+       {"hint",
+        "if the file stays unreadable, blocklist the clients of earlier agents of this node (`ceph osd blocklist ls` "
+        "shows whether they are), then move the file away"}});
   if (!std::exchange(reads_again_, true)) gate_.spawn(read_again());
 }
 

@@ -62,6 +62,9 @@ void KernelWatch::note(const image::Blocklist& listed) {
     if (!is_of_kernel(*volume) || volume->record->key.fsid != listed.fsid) continue;
     for (const auto& device : device::of_image(*all, volume->record->key)) {
       const auto* entry = listed.find(device.client);
+      // It has neither a watch nor a lock, so its reads go on once the entry has ended.
+      if (entry == nullptr && volume->record->read_only && volume->device.refused_client == device.client)
+        volume->device.refused_client.clear();
       if (entry == nullptr || volume->device.refused_client == device.client) continue;
       volume->device.refused_client = device.client;
       const Condition condition = condition_of(status_of(*volume, &device, {}));

@@ -199,7 +199,10 @@ task<result<>> Leaving::find_lost_records(Until until) {
 
 void Leaving::note_unwritten(const Volume& volume, const Error& why) {
   if (const std::string needed = needs_record(volume, lost_.contains(volume.id)); !needed.empty())
-    unwritten_ = with_context(needed + ": make room in the state directory", why);
+    unwritten_ = with_context(needed +
+                                  ": make room in the state directory, and wait until no operation on the volume is "
+                                  "under way",
+                              why);
 }
 
 /// The next agent tests an image before anything is given to it, and did not see this one's record.
@@ -207,8 +210,9 @@ void Leaving::note_restored(const Volume& volume) {
   log::warning("record.restored",
                {{"volume", volume.id}, {"why", "its file was gone or damaged, and this agent knows what it said"}});
   unwritten_ = Error{errc::state_write, "the record of volume " + volume.id +
-                                            " was gone or damaged and is written again, and the next agent did not "
-                                            "see it: the handover succeeds when the next agent asks again"};
+                                            " was gone or damaged and has been written again, but the next agent "
+                                            "had read the old files: start the handover again. If it is gone each "
+                                            "time, find out what removes it"};
 }
 
 /// The file is older than the record in memory, damaged or gone, and the next agent reads only the file. The write may

@@ -128,7 +128,7 @@ TEST_CASE("an agent serves on while the disk takes no new copy of a record that 
   scene.world.disk.state = Disk::State::good;
   const auto restored = scene.loop.run(scene.world.agent.quiesce());
   REQUIRE_FALSE(restored);
-  CHECK_THAT(restored.error().text, ContainsSubstring("the handover succeeds when the next agent asks again"));
+  CHECK_THAT(restored.error().text, ContainsSubstring("start the handover again"));
   serves_on(scene);
   CHECK(scene.loop.run(scene.world.agent.quiesce()));
 }
