@@ -88,6 +88,13 @@ Mount convert(libmnt_fs* line, const std::string& ext4) {
   mount.target = text_of(mnt_fs_get_target(line));
   mount.fstype = text_of(mnt_fs_get_fstype(line));
   mount.source = text_of(mnt_fs_get_source(line));
+  // btrfs has a number of its own, and its source is the device, or a link to it.
+  struct stat node{};
+  if (mount.fstype == "btrfs" && mount.source.starts_with("/dev/") && ::stat(mount.source.c_str(), &node) == 0 &&
+      S_ISBLK(node.st_mode)) {
+    mount.dev_major = major(node.st_rdev);
+    mount.dev_minor = minor(node.st_rdev);
+  }
   mount.options = text_of(mnt_fs_get_vfs_options(line));
   mount.read_only = has_option(mount.options, "ro");
   const std::string filesystem = text_of(mnt_fs_get_fs_options(line));
@@ -249,7 +256,7 @@ std::string device_of(const Mount& mount, const std::string& sys) {
   const std::string number = std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor);
   const fs::path link = fs::read_symlink(sys + "/dev/block/" + number, failed);
   if (!failed) return link.filename();
-  // btrfs has a number of its own, as a device that is gone has none any more. The source names the device.
+  // A device that is gone has no number any more. The source names it.
   return mount.source.starts_with("/dev/") ? fs::path(mount.source).filename().string() : std::string();
 }
 

@@ -1,5 +1,8 @@
 #include "mountinfo.hpp"
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -103,6 +106,25 @@ TEST_CASE("an ext4 with errors=remount-ro and an error is read-only whatever its
   REQUIRE(mounts->size() == 4);
   CHECK(mounts->at(0).filesystem_read_only);
   for (const std::size_t fine : {1, 2, 3}) CHECK(!mounts->at(fine).filesystem_read_only);
+}
+
+TEST_CASE("a mounted btrfs, which has a number of its own, shows its device's number") {
+  std::string name;
+  struct stat node{};
+  for (const auto& entry : std::filesystem::directory_iterator("/dev"))
+    if (entry.is_block_file()) name = entry.path();
+  if (name.empty() || ::stat(name.c_str(), &node) != 0) {
+    WARN("skipped: there is no block device here");
+    return;
+  }
+  const auto read = parse("33 28 0:29 / /a rw - btrfs " + name +
+                          " rw,subvol=/\n"
+                          "34 28 0:30 / /b rw - btrfs /dev/no-such-device rw,subvol=/\n");
+  REQUIRE(read);
+  const auto& mounts = *read;
+  CHECK(mounts.at(0).dev_major == major(node.st_rdev));
+  CHECK(mounts.at(0).dev_minor == minor(node.st_rdev));
+  CHECK(mounts.at(1).dev_major == 0);
 }
 
 TEST_CASE("a mount's place in the filesystem below is found by any path to it") {
