@@ -77,6 +77,9 @@ class Api::Impl {
   /// Adds the token. The first time, and after failures, it also reads the files of the connection, and the kubeconfig
   /// that names them.
   result<> prepare(http::Message& message);
+  /// The server refused the authorities, the certificate or the token, which may have been replaced since they were
+  /// read: prepare() then reads them again.
+  bool is_stale(const result<http::Reply>& reply);
   task<answer<http::Reply>> send(http::Message message, http::Sink sink, Verb verb, Until until);
   task<answer<http::Reply>> exchange(http::Message message, http::Sink sink, Verb verb, Until until);
   /// On another thread: tenants write objects, which may take long to read. The caller may have left by then, and the
@@ -143,21 +146,23 @@ task<result<>> Api::Impl::look(duration fresh, Until until) {
   co_return result<>();
 }
 
+bool Api::Impl::is_stale(const result<http::Reply>& reply) {
+  const bool authority = !reply && reply.error().code == errc::unauthenticated;
+  const bool token = reply && reply->status == 401;
+  if (token) token_read_.reset();
+  // A certificate may be what it no longer accepts.
+  if (authority || (token && !access_.certificate_file.empty())) met_ = false;
+  // What is in a kubeconfig itself is as old as any of these.
+  if (authority || token) refused_ = true;
+  return authority || token;
+}
+
 task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink sink, Verb verb, Until until) {
   for (bool again = false;; again = true) {
     // A file that is not there is no object that is not there.
     if (auto prepared = prepare(message); !prepared) co_return api_error({errc::unavailable, prepared.error().text});
     auto reply = co_await client_.call(message, until, sink);
-    // The authorities or the token may have been replaced since the last read.
-    const bool stale_authority = !reply && reply.error().code == errc::unauthenticated;
-    const bool stale_token = reply && reply->status == 401;
-    if (stale_authority) met_ = false;
-    if (stale_token) token_read_.reset();
-    // A certificate may be what it no longer accepts.
-    if (stale_token && !access_.certificate_file.empty()) met_ = false;
-    // And what is in a kubeconfig itself is as old as any of these.
-    refused_ = refused_ || stale_authority || stale_token;
-    if ((stale_authority || stale_token) && !again) continue;
+    if (is_stale(reply) && !again) continue;
     if (!reply) {
       // Nothing came, so what came a moment ago proves nothing any more.
       if (reply.error().code != errc::cancelled) answered_.reset();

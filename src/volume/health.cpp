@@ -33,6 +33,14 @@ std::optional<std::uint64_t> shrunk_to(const Volume& volume, const device::Seen&
   return image->size();
 }
 
+void add_publish(const Publish& publish, Status& status) {
+  status.published_at.push_back(publish.target);
+  if (!publish.pod.empty()) status.pods.push_back(publish.pod);
+  // A pod of the same name may have ended, and its publish may be left. The newest counts.
+  std::erase_if(status.io_limits, [&](const auto& one) { return one.pod == publish.pod; });
+  if (!publish.limits.empty()) status.io_limits.push_back({publish.pod, publish.limits});
+}
+
 }  // namespace
 
 std::string_view name(Health health) {
@@ -98,13 +106,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.block = record.block;
   status.read_only = record.read_only;
   for (const auto& staging : record.stagings) status.staged_at.push_back(staging.path);
-  for (const auto& publish : record.publishes) {
-    status.published_at.push_back(publish.target);
-    if (!publish.pod.empty()) status.pods.push_back(publish.pod);
-    // A pod of the same name may have ended, and its publish may be left. The newest counts.
-    std::erase_if(status.io_limits, [&](const auto& one) { return one.pod == publish.pod; });
-    if (!publish.limits.empty()) status.io_limits.push_back({publish.pod, publish.limits});
-  }
+  for (const auto& publish : record.publishes) add_publish(publish, status);
   status.pvc = record.claim.name;
   status.pvc_namespace = record.claim.name_space;
   status.pv = record.claim.volume;
