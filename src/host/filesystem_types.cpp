@@ -312,6 +312,7 @@ constexpr std::array kTypes{
                    .device_options = kBtrfsDevices,
                    .panic_option = "fatal_errors=panic",
                    .inner_option = "subvol",
+                   .mounts_as_number_of_its_own = true,
                    .features = kBtrfsWords,
                    .twice = "another btrfs with its UUID is mounted on this node, and before Linux 6.7 the kernel "
                             "mounts only one: a clone or a restored snapshot has the UUID of its source. Use it on "

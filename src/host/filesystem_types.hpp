@@ -41,7 +41,8 @@ struct FilesystemType {
   std::span<const std::string_view> device_options = {};  ///< of a mount, whose value names another device
   std::string_view panic_option = {};                     ///< of a mount: an error of the filesystem stops the node
   std::string_view inner_option = {};                     ///< of a mount: its value is a path within the filesystem
-  std::string_view without_journal = {};  ///< mounts one whose journal cannot be replayed; empty: none does
+  std::string_view without_journal = {};     ///< mounts one whose journal cannot be replayed; empty: none does
+  bool mounts_as_number_of_its_own = false;  ///< in mountinfo, instead of its device's
   std::span<const FeatureWord> features = {};
   /// Why a kernel may lack the format of the one on the device, and the way out; empty: it does not.
   std::string (*outdated)(const std::string& device) = nullptr;

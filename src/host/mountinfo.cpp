@@ -21,6 +21,7 @@
 #include "corbd/core/file.hpp"
 #include "corbd/device/values.hpp"
 #include "failure.hpp"
+#include "filesystem_types.hpp"
 
 namespace corbd::host {
 namespace {
@@ -88,10 +89,11 @@ Mount convert(libmnt_fs* line, const std::string& ext4) {
   mount.target = text_of(mnt_fs_get_target(line));
   mount.fstype = text_of(mnt_fs_get_fstype(line));
   mount.source = text_of(mnt_fs_get_source(line));
-  // btrfs has a number of its own, and its source is the device, or a link to it.
+  // The source of such a type is the device, or a link to it.
+  const auto* type = filesystem_type(mount.fstype);
   struct stat node{};
-  if (mount.fstype == "btrfs" && mount.source.starts_with("/dev/") && ::stat(mount.source.c_str(), &node) == 0 &&
-      S_ISBLK(node.st_mode)) {
+  if (type != nullptr && type->mounts_as_number_of_its_own && mount.source.starts_with("/dev/") &&
+      ::stat(mount.source.c_str(), &node) == 0 && S_ISBLK(node.st_mode)) {
     mount.dev_major = major(node.st_rdev);
     mount.dev_minor = minor(node.st_rdev);
   }
