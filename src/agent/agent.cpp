@@ -380,7 +380,7 @@ class Agent final {
   asio::io_context io_{1};
   executor control_;
   std::unique_ptr<Clock> clock_;
-  BlockingPool files_;  ///< records, keys, paths, answers: always ends
+  BlockingPool files_;  ///< records, keys, paths, parsing answers: work that always ends
   BlockingPool names_;  ///< who may not answer for long: name servers, the system bus
   Gate gate_;
   const result<kube::Access> access_;

@@ -134,7 +134,8 @@ task<> Takeover::serve(handover::Word link) {
   if (!done)
     log::warning("handover.not_served",
                  {{"volume", link.volume_id}, {"error", done.error().text}, {"effect", "it is healed"}});
-  // Nobody serves it without its record, and the predecessor ends the watch of its lock only for who does.
+  // Without its record nobody serves the device, and the predecessor ends its watch of the lock only for one that is
+  // served.
   if (!parts_.shell.status(link.volume_id)) {
     log::error("handover.no_record",
                {{"volume", link.volume_id}, {"effect", "its requests wait until it is staged again"}});

@@ -107,7 +107,7 @@ result<> read_log_options(const Attributes& attributes, Parameters& into) {
     // Root makes a file there, and whoever registers a volume with Nomad names the folder. A PersistentVolume keeps its
     // attributes for life, so it is served all the same.
     if (!(folder + "/").starts_with("/var/log/")) {
-      into.ignored.push_back("cephLogDir: only a folder below /var/log gets a log, so it is in " +
+      into.ignored.push_back("cephLogDir: " + folder + " is not below /var/log and is ignored; the log is in " +
                              std::string(kLogFolder));
       folder = kLogFolder;
     }

@@ -17,9 +17,10 @@ void staged(const Inputs& inputs, std::vector<Finding>& into) {
       into.push_back(failure(
           "filesystem " + device,
           "the " + needs->fstype + " of volume " + volume + " is not mounted, and has " + needs->beyond_running +
-              ", which Linux " + inputs.kernel + " of this node does not mount",
+              ", which Linux " + inputs.kernel +
+              " of this node does not know unless the distribution has backported it",
           "use the volume on a node with a newer kernel, and copy its files into a new volume to use them here. If it "
-          "is new, leave these features out by mkfsOptions or --mkfs-options, and make the claim anew"));
+          "is new, leave these features out by mkfsOptions or --mkfs-options, then delete and recreate the claim"));
     } else if (!needs->beyond_oldest.empty()) {
       newer.push_back(needs->fstype + " of volume " + volume + " on " + device + " has " + needs->beyond_oldest);
     } else if (!needs->fstype.empty()) {
@@ -33,9 +34,9 @@ void staged(const Inputs& inputs, std::vector<Finding>& into) {
                            "copy the files into a new volume, which is made without them unless mkfsOptions or "
                            "--mkfs-options ask for them"));
   else if (inputs.filesystems.empty())
-    into.push_back(ok(check, "none is staged here"));
+    into.push_back(ok(check, "no filesystem is staged here"));
   else
-    into.push_back(ok(check, std::to_string(fit) + " that are staged mount on " + oldest + " and newer" + silent));
+    into.push_back(ok(check, std::to_string(fit) + " staged filesystems mount on " + oldest + " and newer" + silent));
 }
 
 std::string made_by(const NewFilesystem& made) {
@@ -58,8 +59,8 @@ void made_here(const Inputs& inputs, std::vector<Finding>& into) {
     const auto& [fstype, beyond_running, beyond_oldest] = *made.needs;
     const std::string remedy = made.options.empty()
                                    ? "set --mkfs-options " + fstype +
-                                         ":OPTIONS, which leave these features out, and report it: this mkfs is "
-                                         "newer than corbd knows"
+                                         ":OPTIONS without these features, and report this: this mkfs is newer than "
+                                         "corbd"
                                    : "leave these features out of --mkfs-options";
     if (!beyond_running.empty())
       into.push_back(failure(check,

@@ -65,13 +65,13 @@ class Reader {
   }
 
   result<> read_next_value(const std::string& option) {
-    if (++at_ == words_.size()) return refused(option, "has no value, and would take an argument of ");
+    if (++at_ == words_.size()) return refused(option, "lacks its value, so it would take the next argument of ");
     return check_value(option, words_[at_]);
   }
 
   result<> check_value(const std::string& option, std::string_view value) const {
     if (value.find('/') != value.npos)
-      return refused(option + " " + std::string(value), "may name a file or device to ");
+      return refused(option + " " + std::string(value), "names a path, and a volume may not name one to ");
     if (std::ranges::any_of(value, [](unsigned char c) { return c <= ' ' || c == 0x7f; }))
       return refused(option, "has a value with a blank or a control character for ");
     for (const auto part : pieces(value, ','))

@@ -65,7 +65,7 @@ std::string reason(const FilesystemType* type, const std::string& device, int er
   if (!beyond || beyond->empty()) return "";
   return ": this is Linux " + std::string(system.release) + ", and the filesystem has " + *beyond +
          ". Use it on a node with a newer kernel, and copy its files into a new volume to use them here. If it is new, "
-         "leave these features out by mkfsOptions or --mkfs-options, and make the claim anew";
+         "leave these features out by mkfsOptions or --mkfs-options, then delete and recreate the claim";
 }
 
 result<> configure(int context, const FilesystemType* type, const std::string& device,

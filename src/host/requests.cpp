@@ -87,7 +87,7 @@ result<KernelNeeds> kernel_needs_from_json(const boost::json::object& reply) {
                              {"beyond_oldest", needs.beyond_oldest}}) {
     const auto* value = reply.if_contains(name);
     if (value == nullptr || !value->is_string())
-      return Error{errc::internal, "the helper's reply does not tell what a filesystem asks of a kernel"};
+      return Error{errc::internal, "the helper's reply lacks the kernel features of the filesystem"};
     text = std::string(value->get_string());
   }
   return needs;

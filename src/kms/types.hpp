@@ -25,7 +25,7 @@ inline constexpr std::size_t kAnswerBytes = 32 << 10;
 /// Of one KMS, in the KMS config.
 using Section = boost::json::object;
 
-/// What a server answered, before anybody has read it: Reach::read() alone does. It is wiped when it goes.
+/// A server's answer that nobody has parsed. Only Reach::read() can. The destructor wipes it.
 class Unread {
  public:
   Unread() = default;
@@ -40,7 +40,7 @@ class Unread {
 };
 
 /// What a type reaches the world through, for one request of one volume. Every call ends with `until`, and soon by
-/// itself. What a server is asked through a breaker, which refuses at once while that server does not answer.
+/// itself. Servers are asked through a breaker, which refuses at once while that server does not answer.
 class Reach {
  public:
   virtual ~Reach() = default;

@@ -94,7 +94,7 @@ class Api::Impl {
   Access access_;
   http::Client client_;
   bool met_ = false;
-  bool refused_ = false;  ///< what it has from the kubeconfig
+  bool refused_ = false;  ///< the server refused what was read; a kubeconfig is read again
   Secret token_;
   std::optional<time_point> token_read_;
   std::optional<time_point> answered_;  ///< the last 2xx
@@ -159,7 +159,7 @@ bool Api::Impl::is_stale(const result<http::Reply>& reply) {
 
 task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink sink, Verb verb, Until until) {
   for (bool again = false;; again = true) {
-    // A file that is not there is no object that is not there.
+    // A missing credentials file must not look like a missing object.
     if (auto prepared = prepare(message); !prepared) co_return api_error({errc::unavailable, prepared.error().text});
     auto reply = co_await client_.call(message, until, sink);
     if (is_stale(reply) && !again) continue;

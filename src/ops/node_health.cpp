@@ -128,7 +128,7 @@ Component volumes_by_state(const NodeFacts& facts) {
     worst = std::max(worst, Verdict::warning);
   }
   if (facts.kernel_refused > 0) {
-    line += ", " + std::to_string(facts.kernel_refused) + " whose kernel client the cluster's blocklist refused";
+    line += ", " + std::to_string(facts.kernel_refused) + " whose kernel client the cluster has blocklisted";
     worst = Verdict::critical;
   }
   if (worst != Verdict::ok) line += " (see: corbd volumes -o wide)";
@@ -282,8 +282,8 @@ NodeHealth judge(const NodeFacts& facts) {
                          "the agent does not see that the node shuts down, and leaves before its volumes' users"));
   if (!facts.own_node)
     all.push_back(warning("node", facts.own_node.error().text +
-                                      ". Until then the API server proves no volume of this node, and shows no Event "
-                                      "about the node"));
+                                      ". Meanwhile no VolumeAttachment proves that a volume is this node's, and "
+                                      "Events about the node cannot be shown"));
   if (!facts.metrics.refused.empty()) all.push_back(metrics(facts.metrics));
   all.push_back(keeper(facts.keeper));
   all.push_back(volumes_by_state(facts));

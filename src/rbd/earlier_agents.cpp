@@ -72,7 +72,7 @@ void EarlierAgents::read_again_because_of(const Error& failed) {
   log::error(
       "incarnations.unreadable",
       {{"error", unknown_->text},
-       {"effect", "the agent tries again, and opens no image before"},
+       {"effect", "the agent tries again, and opens no image until then"},
        {"hint",
         "if the file stays unreadable, blocklist the clients of earlier agents of this node (`ceph osd blocklist ls` "
         "shows whether they are), then move the file away"}});

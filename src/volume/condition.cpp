@@ -55,10 +55,10 @@ std::string text_of_shrunk(const Status& status) {
 
 std::string text_of_refused_kernel(const Status& status) {
   const std::string device = status.device ? device::path(*status.device, status.kind) : "its device";
-  return "the cluster's blocklist refused the kernel client " + status.kernel_refused + " of " + device +
-         ": I/O gets errors, and the kernel does not recover from that, even when the entry has ended. If the node is "
+  return "the cluster has blocklisted the kernel client " + status.kernel_refused + " of " + device +
+         ": all I/O gets errors, also after the entry has ended. If the node is "
          "fenced, lift the fence. Then end the volume's pods on this node, so that it is unstaged: its next stage maps "
-         "the image anew. The kernel uses that client again while any other /dev/rbd device has it (see "
+         "the image anew. The kernel keeps using that client while another /dev/rbd device has it (see "
          "/sys/bus/rbd/devices/*/client_addr), so unstage those first";
 }
 

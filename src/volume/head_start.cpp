@@ -305,7 +305,7 @@ task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::s
   for (const auto& id : volume_ids) {
     const Volume* known = volumes_.find(id);
     if (known == nullptr || !known->record || known->record->failed || known->credentials.known().empty()) continue;
-    // It may be gone after any wait.
+    // The volume may be gone after any wait.
     const Record record = *known->record;
     const Credential as = known->credentials.known();
     if (auto why = co_await not_located(identified, record, as, identifying); !why.empty()) {

@@ -53,8 +53,8 @@ task<> KernelWatch::look() {
   }
 }
 
-/// The kernel's client does not come back once the cluster has refused it, so it is told once, and an entry that ends
-/// changes nothing.
+/// A kernel client that writes does not come back once the cluster has refused it, so this is told once, and an entry
+/// that ends changes nothing.
 void KernelWatch::note(const image::Blocklist& listed) {
   const auto all = ports_.kernel.inventory();
   if (!all) return;
@@ -62,16 +62,15 @@ void KernelWatch::note(const image::Blocklist& listed) {
     if (!is_of_kernel(*volume) || volume->record->key.fsid != listed.fsid) continue;
     for (const auto& device : device::of_image(*all, volume->record->key)) {
       const auto* entry = listed.find(device.client);
-      // It has neither a watch nor a lock, so its reads go on once the entry has ended.
+      // A read-only mapping has neither a watch nor a lock, so its reads go on once the entry has ended.
       if (entry == nullptr && volume->record->read_only && volume->device.refused_client == device.client)
         volume->device.refused_client.clear();
       if (entry == nullptr || volume->device.refused_client == device.client) continue;
       volume->device.refused_client = device.client;
-      const Condition condition = condition_of(status_of(*volume, &device, {}));
       log::error(
           "volume.kernel_client_fenced",
           {{"volume", id}, {"device", device::path(device)}, {"client", device.client}, {"entry", entry->text()}});
-      health_.notify(id, {condition.reason, true, condition.message});
+      health_.notify(id, {"ClientFenced", true, text_of_refused_kernel(status_of(*volume, &device, {}))});
     }
   }
 }

@@ -1,5 +1,5 @@
-// Whether the cluster still lets the kernel's own clients of this node in. The kernel tells nobody but who uses the
-// device, which gets errors, so the blocklist is read from time to time.
+// Watches whether the cluster has blocklisted the kernel clients of this node. Only the device's users get errors and
+// nobody else is told, so the blocklist is read every two minutes.
 #pragma once
 
 #include <memory>

@@ -208,7 +208,7 @@ void Leaving::note_unwritten(const Volume& volume, const Error& why) {
 /// The next agent tests an image before anything is given to it, and did not see this one's record.
 void Leaving::note_restored(const Volume& volume) {
   log::warning("record.restored",
-               {{"volume", volume.id}, {"why", "its file was gone or damaged, and this agent knows what it said"}});
+               {{"volume", volume.id}, {"why", "its file was gone or damaged; it is written again from memory"}});
   unwritten_ = Error{errc::state_write, "the record of volume " + volume.id +
                                             " was gone or damaged and has been written again, but the next agent "
                                             "had read the old files: start the handover again. If it is gone each "

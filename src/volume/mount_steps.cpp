@@ -76,9 +76,9 @@ task<result<>> MountSteps::mkfs(Volume& volume) {
     log::warning("filesystem.for_newer_kernels", {{"volume", volume.id}, {"fstype", fstype}, {"features", *made}});
     health_.notify(volume.id, {"NeedsNewerKernel", true,
                                "The new " + fstype + " has " + *made +
-                                   ". An older kernel does not mount it. If the volume is to be used on such a node, "
-                                   "leave these features out by mkfsOptions of the StorageClass or --mkfs-options of "
-                                   "the agent, and make the claim anew."});
+                                   ". Older kernels cannot mount it. To use the volume on such a node, leave these "
+                                   "features out (mkfsOptions of the StorageClass, or the agent's --mkfs-options), "
+                                   "then delete and recreate the claim."});
   }
   volume.facts.probe.reset();
   volume.facts.checked = true;

@@ -35,7 +35,7 @@ struct DeviceState {
   bool untuned = false;             ///< it was connected, and still has its predecessor's queue settings
   bool gone = false;                ///< the record is of an earlier boot, or the last look found no device
   bool disconnected = false;        ///< it takes no link any more
-  std::string refused_client = {};  ///< address of a kernel's client that the blocklist had (KernelWatch)
+  std::string refused_client = {};  ///< address of a kernel client that was blocklisted (KernelWatch)
 };
 
 /// rbd-nbd, at the last look.

@@ -116,5 +116,5 @@ TEST_CASE("the doctor tries mkfs with the --mkfs-options of the agent that runs"
                             " --config-dir " + ground.at("config") + " --endpoint unix://" + ground.at("csi.sock"));
   CHECK_THAT(said.out, ContainsSubstring("mkfs.xfs with --mkfs-options -i nrext64=1 makes nrext64 (Linux 5.19)"));
   CHECK_THAT(said.out, ContainsSubstring("new filesystems mount on Linux 5.14 and newer: ext4"));
-  CHECK_THAT(said.out, ContainsSubstring("none is staged here"));
+  CHECK_THAT(said.out, ContainsSubstring("no filesystem is staged here"));
 }

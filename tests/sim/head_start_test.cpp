@@ -23,6 +23,13 @@ Found not_again(Scene& scene, std::vector<std::string> ids = {kId}) {
   return scene.loop.run(scene.world.agent.shell().not_again(std::move(ids), {scene.loop.clock.now() + 30s}));
 }
 
+/// Two other clusters are mapped to it.
+void lose_cluster_id(Scene& scene) {
+  scene.world.disk.clusters.clear();
+  scene.world.disk.strangers = {"other", "third"};
+  scene.world.disk.mapped = {{"other", 1}, {"third", 1}};
+}
+
 std::vector<std::string> stage_four(Scene& scene) {
   std::vector<std::string> ids;
   for (const char* id : {"image-2", "image-3", "image-4", "image-5"}) {
@@ -159,9 +166,7 @@ TEST_CASE("a volume whose clusterID is gone for good could not be opened again, 
 TEST_CASE("a cluster that does not tell whose it is is no reason to hand over without a served volume") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
-  scene.world.disk.clusters.clear();
-  scene.world.disk.strangers = {"other", "third"};
-  scene.world.disk.mapped = {{"other", 1}, {"third", 1}};
+  lose_cluster_id(scene);
   scene.world.cluster.dead = true;
   CHECK(not_again(scene).empty());
 }
@@ -169,9 +174,7 @@ TEST_CASE("a cluster that does not tell whose it is is no reason to hand over wi
 TEST_CASE("the cluster of a lost clusterID is looked for once by whoever asks what could be opened again") {
   Scene scene;
   const auto ids = stage_four(scene);
-  scene.world.disk.clusters.clear();
-  scene.world.disk.strangers = {"other", "third"};
-  scene.world.disk.mapped = {{"other", 1}, {"third", 1}};
+  lose_cluster_id(scene);
   Found found;
   CHECK(asked(scene, "connect in vain", [&] { found = not_again(scene, ids); }) == 2);
   CHECK(found.size() == ids.size());
@@ -206,9 +209,7 @@ TEST_CASE("an image is opened ahead although a user that may only read serves it
 TEST_CASE("before a handover the cluster of a lost clusterID is looked for once, however many volumes it has") {
   Scene scene;
   const auto ids = stage_four(scene);
-  scene.world.disk.clusters.clear();
-  scene.world.disk.strangers = {"other", "third"};
-  scene.world.disk.mapped = {{"other", 1}, {"third", 1}};
+  lose_cluster_id(scene);
   std::vector<std::string> left;
   CHECK(asked(scene, "connect in vain", [&] { left = unopened(scene); }) == 2);
   CHECK(left.size() == ids.size());

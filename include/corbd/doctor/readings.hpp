@@ -22,7 +22,7 @@ struct Records {
   std::set<std::string> by_kernel;               ///< of these, what the kernel's client serves
   std::set<std::string> read_only;               ///< of these, what nobody writes
   std::set<std::string> blocks;                  ///< of these, what is used as a raw block device
-  std::map<std::string, std::uint32_t> numbers;  ///< of their devices
+  std::map<std::string, std::uint32_t> numbers;  ///< device number, by volume ID
   result<> complete;                             ///< an error: `volumes` lacks some
 };
 

@@ -51,7 +51,7 @@ class Filesystems {
   virtual task<result<Probe>> probe(std::string device, HelperOwner owner, Until until) = 0;
   /// Empty options mean ceph-csi's defaults for that type. Fails with not_empty if blkid finds anything; that check is
   /// in the same helper call. Returns the features of the new filesystem that the oldest kernel of docs/serving.md does
-  /// not know: "parent (Linux 6.10)", usually none. Whether this node's kernel knows them, the mount tells.
+  /// not know: "parent (Linux 6.10)", usually none. The mount shows whether this node's kernel knows them.
   virtual task<result<std::string>> mkfs(std::string device, std::string fstype, std::string options, MkfsFor made_for,
                                          HelperOwner owner, Until until) = 0;
   /// Runs fsck.<fstype>. Empty options mean -a. Exit codes 0 and 1 are success.

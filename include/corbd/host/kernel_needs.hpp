@@ -1,4 +1,4 @@
-// What a filesystem asks of a kernel: for a thread that may wait, because the device may not answer.
+// Which kernel features a filesystem needs. For a thread that may wait: the device may not answer.
 #pragma once
 
 #include <string>

@@ -63,7 +63,7 @@ std::string protections(const std::string& flags);
 /// What a volume may ask for, whoever asks. invalid_argument: an option that names another file or device of the node,
 /// stops the node at an error, or makes the mount another operation. No type is needed, because it may not be known.
 result<> check_mount_options(const std::string& flags);
-/// The same of mkfsOptions: an option that is not known to concern the volume alone. It says the way out.
+/// The same for mkfsOptions: refuses each option that is not known to concern the volume alone, and says the way out.
 result<> check_mkfs_options(const std::string& fstype, const std::string& options);
 
 /// "ext4:-m1 -b4096;xfs:-K", by type. invalid_argument: a type that is not offered, or no options.

@@ -13,7 +13,7 @@ namespace corbd::kube {
 /// A file is read anew each time, because kubelet replaces it. If there are both a file and a text, the text counts; of
 /// a token, the file.
 struct Access {
-  std::string kubeconfig;  ///< all of this is from that file, which may be rewritten; empty: from none
+  std::string kubeconfig;  ///< the file that all of this was read from, which may be rewritten; empty: no file
   std::string host;
   std::uint16_t port = 443;
   bool tls = true, insecure = false;

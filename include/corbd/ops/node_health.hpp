@@ -84,10 +84,10 @@ struct PortFacts {
   std::string refused;  ///< why it is not open; empty: it is, or none is wanted
   duration since{};     ///< for how long
 };
-/// A pod that leaves has it a little longer.
+/// The agent of a pod that leaves keeps the port a little longer.
 inline constexpr std::chrono::seconds kPortIsFreeWithin{60};
 
-/// What an error stands in for is not there. Every fact has a value that means "well".
+/// An error means that the thing is missing. Every fact has a value that means "well".
 struct NodeFacts {
   duration loop_lag{};                       ///< of the control thread
   std::optional<std::string> cordoned;       ///< by `corbd drain`: since when; text
@@ -101,7 +101,7 @@ struct NodeFacts {
   std::optional<ToldFacts> told_to_end;
   std::map<volume::Health, std::uint32_t> volumes;
   std::uint32_t caches_lost = 0;                    ///< volumes whose flushes fail (volume::Status::cache_lost)
-  std::uint32_t kernel_refused = 0;                 ///< volumes that get errors (volume::Status::kernel_refused)
+  std::uint32_t kernel_refused = 0;                 ///< volumes whose kernel client is blocklisted (Status)
   std::map<std::string, ClusterFacts> clusters;     ///< by cluster ID; those that have a volume here
   std::map<device::Kind, std::uint32_t> unclaimed;  ///< devices that no record names
   std::vector<Hanging> hanging;                     ///< helpers

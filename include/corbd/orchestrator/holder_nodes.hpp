@@ -40,10 +40,10 @@ class HolderNodes {
     std::chrono::milliseconds spread{1000};
     /// It may take longer than a look, which then ends without it. A later look finds it.
     std::chrono::seconds list_within{60};
-    /// A client that no metadata explains is looked for in a list of all nodes. From the end of one to the next it is
-    /// at least so long ...
+    /// A client that no metadata explains is looked for in a list of all nodes. Least time from the end of one list to
+    /// the next.
     std::chrono::seconds list_every{300};
-    /// ... or so long, to prove a client dead, or after a list that failed.
+    /// The same, to prove a client dead, or after a list that failed.
     std::chrono::seconds list_again{30};
     /// A node without an object counts as a client's only if the client was seen on it so long ago. Ceph may give an
     /// address and its nonce to another client one day.

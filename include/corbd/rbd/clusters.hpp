@@ -20,8 +20,8 @@ struct Config {
   std::size_t max_connections = 2;         ///< of one access; when all are full, further images share them
   std::chrono::seconds mon_timeout{10};    ///< connecting and monitor commands
   bool beside = false;                     ///< the predecessor still serves (image::Clusters::look_at_before)
-  /// Looks at each open image so often: nobody tells of a lock that is gone, or of a pool's setting. Much shorter than
-  /// longest_absence.
+  /// How often each open image is looked at: Ceph announces neither a lost lock nor a pool's changed setting. Much
+  /// shorter than longest_absence.
   std::chrono::milliseconds looks_every = std::chrono::minutes(5);
 };
 

@@ -49,9 +49,9 @@ class Shell final : public Volumes {
   task<result<std::vector<std::string>>> preopen(Until until);
   /// Reads the records. Call it once, before anything but preopen().
   task<result<>> start();
-  /// start(), once the agent that serves has handed over the state directory, and while it still serves: reads first
-  /// again which Ceph clients that one has, and notes last the clients of preopen(), by `noted`. On an error nothing is
-  /// noted, so that one serves on, and this agent ends.
+  /// start() after the present agent has handed over the state directory, and while it still serves. First reads again
+  /// which Ceph clients it has; last notes the clients of preopen(), by `noted`. On an error it notes nothing: the
+  /// present agent serves on, and this one ends.
   task<result<>> start_beside(Until noted);
   /// After start(): connects to the clusters of the devices that nobody serves, and fences dead clients there. Healing
   /// finds that done or under way, and meets the same errors.

@@ -57,7 +57,7 @@ struct Status {
   bool access_lost = false;                  ///< its client was cut off or lost the lock: it needs another client
   std::optional<bool> caches_before_flush;   ///< image::Image::caches_before_flush(); nothing: it is not open
   std::optional<image::ReadPolicy> reads;    ///< nothing: the image is not open in this agent
-  std::string kernel_refused;                ///< address of the device's kernel client, once the blocklist had it
+  std::string kernel_refused;                ///< address of the device's kernel client, once it was blocklisted
   bool cache_lost = false;                   ///< rbd-nbd's, so every flush fails (Record::cache_lost)
   std::string refused_again;                 ///< image::Image::refused_again()
   bool served_by_other = false;              ///< by rbd-nbd; this agent takes over once that is dead

@@ -110,7 +110,7 @@ TEST_CASE("a filesystem that this kernel does not mount is a failure, and one fo
       unknown{"xfs", "parent (Linux 6.10)", "parent (Linux 6.10)"};
   auto inputs = healthy();
   inputs.filesystems = {{"v1", "/dev/nbd0", true, plain}, {"v2", "/dev/nbd1", false, plain}};
-  CHECK_THAT(find(inputs, "filesystems").said, ContainsSubstring("2 that are staged mount on Linux 5.14 and newer"));
+  CHECK_THAT(find(inputs, "filesystems").said, ContainsSubstring("2 staged filesystems mount on Linux 5.14 and newer"));
   CHECK(find(inputs, "filesystems").verdict == Grade::ok);
   inputs.filesystems[1] = {"v2", "/dev/nbd1", false, unknown};
   const auto refused = find(inputs, "filesystem /dev/nbd1");

@@ -45,7 +45,7 @@ TEST_CASE("an option of mkfs that copies a folder, or names a file or another de
   check_refused("ext4", {"-d /run/corbd/keys", "-d/run/corbd/keys", "-Fd/run/corbd/keys", "-m0 -Fqd run"}, "-d is not");
   check_refused("ext4", {"-z undo", "-l blocks", "-c", "-cc", "-n", "-S", "-M x"}, "is not among the options");
   check_refused("ext4", {"-J device=/dev/nbd7", "-J size=4,device=LABEL=x", "-Jdevice=UUID=1"}, "-J");
-  check_refused("ext4", {"-L /dev/nbd7", "-m -d/x", "-Ox/y", "-m --/x"}, "may name a file or device");
+  check_refused("ext4", {"-L /dev/nbd7", "-m -d/x", "-Ox/y", "-m --/x"}, "names a path");
   check_refused("xfs", {"-p proto", "-c options=x", "-r rtdev=x", "-fr rtdev=x", "-N"}, "is not among the options");
   check_refused("xfs", {"-l logdev=nbd7", "-fl size=1,logdev=nbd7", "-lname=nbd7", "-l file=1"}, "-l");
   check_refused("xfs", {"-dname=nbd7", "-d file", "-d size=1,name=nbd7"}, "-d");
@@ -57,7 +57,7 @@ TEST_CASE("an option of mkfs that copies a folder, or names a file or another de
 TEST_CASE("nothing ends the options of mkfs early, and none takes an argument of the agent") {
   for (const auto* fstype : {"ext4", "xfs", "btrfs"}) {
     check_refused(fstype, {"--", "-q -- x", "--=x"}, "is not among the options");
-    check_refused(fstype, {"-L", "-q -b"}, "has no value");
+    check_refused(fstype, {"-L", "-q -b"}, "lacks its value");
   }
   check_refused("btrfs", {"--label", "--force=x", "--mixed=/x"}, "");
 }
