@@ -2,16 +2,19 @@
 
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "corbd/core/log.hpp"
 
 namespace corbd {
 
-/// The threads share it: the last one touches it after the pool has gone.
 struct BlockingPool::Threads {
+  using All = std::list<std::thread>;
+
   Threads(std::size_t at_most, std::chrono::milliseconds idle_for) : most(at_most), idle_timeout(idle_for) {}
 
   const std::size_t most;
@@ -19,7 +22,10 @@ struct BlockingPool::Threads {
   mutable std::mutex mutex;
   std::condition_variable changed, ended;
   std::deque<std::function<void()>> jobs;
-  std::size_t alive = 0, idle = 0;
+  /// Those in `gone` take no more jobs. They are joined: libraries (OpenSSL, for one) tidy up as a thread ends, and
+  /// must not do so beside what the process does at its own end.
+  All alive, gone;
+  std::size_t idle = 0;
   bool closing = false;
 
   /// False: no job is left to wait for.
@@ -40,53 +46,69 @@ struct BlockingPool::Threads {
     return true;
   }
 
-  static void work(const std::shared_ptr<Threads>& of) {
-    std::unique_lock lock(of->mutex);
-    for (std::function<void()> job; of->next(lock, job);) {
+  void work(All::iterator self) {
+    std::unique_lock lock(mutex);
+    for (std::function<void()> job; next(lock, job);) {
       lock.unlock();
       job();
       // What it captured goes before the next wait.
       job = nullptr;
       lock.lock();
     }
-    if (--of->alive == 0) of->ended.notify_all();
+    All before = std::exchange(gone, {});
+    gone.splice(gone.end(), alive, self);
+    if (alive.empty()) ended.notify_all();
+    lock.unlock();
+    join(before);
   }
 
   /// With the lock held.
-  static void start(const std::shared_ptr<Threads>& of) {
-    std::thread(work, of).detach();
-    ++of->alive;
+  void start() {
+    const auto self = alive.emplace(alive.end());
+    try {
+      *self = std::thread(&Threads::work, this, self);
+    } catch (const std::system_error&) {
+      alive.erase(self);
+      throw;
+    }
+  }
+
+  static void join(All& all) {
+    for (auto& one : all) one.join();
   }
 };
 
 BlockingPool::BlockingPool(executor control, Clock& clock, std::size_t threads, std::chrono::milliseconds idle_timeout)
-    : control_(control), clock_(clock), threads_(std::make_shared<Threads>(threads, idle_timeout)) {
+    : control_(control), clock_(clock), threads_(std::make_unique<Threads>(threads, idle_timeout)) {
   const std::lock_guard lock(threads_->mutex);
-  Threads::start(threads_);
+  threads_->start();
 }
 
 BlockingPool::~BlockingPool() {
   std::unique_lock lock(threads_->mutex);
   threads_->closing = true;
   threads_->changed.notify_all();
-  threads_->ended.wait(lock, [&] { return threads_->alive == 0; });
+  threads_->ended.wait(lock, [&] { return threads_->alive.empty(); });
+  auto gone = std::exchange(threads_->gone, {});
+  lock.unlock();
+  Threads::join(gone);
 }
 
 void BlockingPool::add(std::function<void()> job) {
   const std::lock_guard lock(threads_->mutex);
   threads_->jobs.push_back(std::move(job));
-  if (threads_->idle < threads_->jobs.size() && threads_->alive < threads_->most) try {
-      Threads::start(threads_);
+  if (threads_->idle < threads_->jobs.size() && threads_->alive.size() < threads_->most) try {
+      threads_->start();
     } catch (const std::system_error& failed) {
       log::warning("pool.no_thread",
-                   {{"error", failed.what()}, {"threads", threads_->alive}, {"at_most", threads_->most}});
+                   {{"error", failed.what()}, {"threads", threads_->alive.size()}, {"at_most", threads_->most}});
     }
   threads_->changed.notify_one();
 }
 
 std::size_t BlockingPool::threads() const {
   const std::lock_guard lock(threads_->mutex);
-  return threads_->alive;
+  return threads_->alive.size();
 }
 
 }  // namespace corbd

@@ -20,7 +20,7 @@ class BlockingPool {
   /// `threads`: the most, at least one.
   BlockingPool(executor control, Clock& clock, std::size_t threads,
                std::chrono::milliseconds idle_timeout = kIdleTimeout);
-  /// Waits for every job that was posted.
+  /// Waits for every job that was posted, and for its threads.
   ~BlockingPool();
 
   /// Runs `job` (returning result<T>) on a pool thread. A wait that ends early leaves the job running, and what the job
@@ -49,7 +49,7 @@ class BlockingPool {
 
   executor control_;
   Clock& clock_;
-  const std::shared_ptr<Threads> threads_;
+  const std::unique_ptr<Threads> threads_;
 };
 
 }  // namespace corbd

@@ -121,3 +121,28 @@ TEST_CASE("the jobs of a pool with one thread run in the order in which they wer
   CHECK(std::is_sorted(order.begin(), order.end()));
   CHECK(order.size() == 100);
 }
+
+TEST_CASE("what a library tidies up as a thread ends is done when the pool has gone") {
+  static std::atomic<int> tidied;
+  struct Tidies {
+    ~Tidies() {
+      std::this_thread::sleep_for(20ms);
+      ++tidied;
+    }
+  };
+  tidied = 0;
+  {
+    test::Loop loop;
+    BlockingPool pool(loop.control(), loop.clock, 3, 1ms);
+    Jobs jobs;
+    for (int i = 0; i < 3; ++i) pool.post([] { static thread_local Tidies at_its_end; });
+    jobs.add(pool, 3);
+    CHECK(eventually([&] { return jobs.running() == 3; }));
+    jobs.end();
+    CHECK(eventually([&] { return pool.threads() == 1; }));
+  }
+  CHECK(tidied > 0);
+  const int then = tidied;
+  std::this_thread::sleep_for(100ms);
+  CHECK(tidied == then);
+}
