@@ -31,7 +31,7 @@ job "corbd" {
           "--nodeid=${node.unique.name}",
           "--kubelet-dir=/local/csi",
           "--metricsport=9680",
-          # Whoever registers a volume chooses its files: no set-uid program and no device of it works.
+          # A volume's files come from whoever registered it. So no set-uid program and no device node among them works.
           "--mount-options=ext4:nosuid,nodev;ext3:nosuid,nodev;xfs:nosuid,nodev;btrfs:nosuid,nodev",
         ]
         entrypoint = ["corbd"]
