@@ -47,6 +47,29 @@ TEST_CASE("a publish has the capability of its stage, but mount flags of its own
   CHECK_THAT(scene.error(), ContainsSubstring("it is for many pods, and wanted for one pod only"));
 }
 
+TEST_CASE(
+    "an administrator's nosuid and nodev reach a volume's mount and each bind of it, whatever the volume asks for") {
+  Scene scene;
+  scene.world.agent.filesystems.mount["ext4"] = "nosuid,nodev,noatime";
+  scene.kill_and_start();
+  auto stage = staged();
+  stage.capability.mount_flags = "suid,dev";
+  REQUIRE(scene.want(stage) == errc::ok);
+  CHECK(host::protections(scene.world.kernel.mounts.front().options) == "nosuid,nodev");
+  const auto flags_at = [&](const std::string& target, const std::string& flags, bool read_only) {
+    auto wish = published(stage, target);
+    wish.capability.mount_flags = flags;
+    wish.read_only = read_only;
+    CHECK(scene.want(wish) == errc::ok);
+    return scene.world.kernel.bind_flags[target];
+  };
+  CHECK(host::protections(flags_at("/t1", "", false)) == "nosuid,nodev");
+  CHECK(host::protections(flags_at("/t2", "suid,dev", false)) == "nosuid,nodev");
+  const auto read_only = flags_at("/t3", "suid,noexec", true);
+  CHECK(host::protections(read_only) == "nosuid,nodev,noexec");
+  CHECK(host::mounts_read_only(read_only));
+}
+
 TEST_CASE("a publish that fails for good leaves nothing that blocks another pod") {
   Scene scene;
   auto stage = staged();

@@ -103,6 +103,7 @@ class Kernel {
   std::vector<KernelDevice> devices;
   std::vector<host::Mount> mounts;
   bool takes_limits = true;                                           ///< pods have cgroups that take limits
+  std::map<std::string, std::string> bind_flags;                      ///< by target, also of one that is gone
   std::map<std::string, std::set<std::string>> io_max;                ///< the lines of each pod's cgroup, by its UID
   enum class Driver { there, missing, full } driver = Driver::there;  ///< nbd's, and its table of devices
   int key_derivations = 0, key_derivations_at_once = 0;               ///< under way; the most there ever were

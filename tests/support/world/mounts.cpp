@@ -46,12 +46,13 @@ class Mounts final : public host::Mounts {
                                                std::move(effect));
   }
 
-  task<result<>> bind(std::string source, std::string target, bool, std::string, HelperOwner busy,
+  task<result<>> bind(std::string source, std::string target, bool, std::string flags, HelperOwner busy,
                       Until until) override {
     world_.disk.places.insert(target);
-    auto effect = [&world = world_, source, target]() -> result<> {
+    auto effect = [&world = world_, source, target, flags]() -> result<> {
       if (world.disk.filled_places.contains(target))
         return Error{errc::failed_precondition, target + " holds something"};
+      world.kernel.bind_flags[target] = flags;
       if (source.starts_with("/dev/")) {
         if (world.kernel.by_index(index_of(world, source)) == nullptr) return gone(source);
         // As with udev: the name is a link to the kernel's.

@@ -1,3 +1,6 @@
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -56,6 +59,23 @@ TEST_CASE("a mount makes its target and has the flags asked for") {
   CHECK(mounts[0].source == "source");
   for (const auto* flag : {"nodev", "noexec", "noatime", "rw"}) CHECK(has(mounts[0].options, flag));
   CHECK(!has(mounts[0].options, "nosuid"));
+}
+
+TEST_CASE("a mount and a bind run nothing as another user and show no device where their flags say so") {
+  if (!may_mount()) return;
+  Place place;
+  const bool bound = GENERATE(false, true);
+  REQUIRE(place.mount_tmpfs(bound ? "" : "nosuid,nodev"));
+  if (bound) REQUIRE(ops::bind(place.target, place.other, false, "suid,nosuid,nodev"));
+  const std::string& target = bound ? place.other : place.target;
+  struct statvfs shown{};
+  REQUIRE(::statvfs(target.c_str(), &shown) == 0);
+  CHECK((shown.f_flag & ST_NOSUID) != 0);
+  CHECK((shown.f_flag & ST_NODEV) != 0);
+  const std::string device = target + "/null";
+  if (::mknod(device.c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) return;  // nor may anybody else here
+  CHECK_FALSE(Fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC)));
+  CHECK(errno == EACCES);
 }
 
 TEST_CASE("a target made for a mount is 0750") {
