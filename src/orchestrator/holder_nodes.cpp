@@ -20,6 +20,9 @@ bool has(const kube::Node& node, const std::string& host) {
   return std::ranges::find(node.addresses, host) != node.addresses.end();
 }
 
+bool is_dead(const HolderNode& node) { return node.state == State::gone || node.state == State::out_of_service; }
+bool lives(const HolderNode& node) { return node.state == State::ready || node.state == State::not_ready; }
+
 HolderNode unknown(std::string name, std::string why) {
   HolderNode node;
   node.name = std::move(name);
@@ -99,8 +102,10 @@ task<HolderNode> HolderNodes::find(plan::HolderQuery query, CancelScope& leaving
   if (!name) co_return unknown("", name.error().text);
   if (name->empty()) co_return unknown("", "no node, or more than one, has the address " + query.host);
   auto found = co_await look_at(query, *name, until);
-  if (found.state == State::gone || found.state == State::out_of_service)
+  if (is_dead(found))
     found = co_await proven(query, std::move(found), until);
+  else if (Sighting* seen = sighting(query.address); seen != nullptr && lives(found))
+    seen->lists_before_death.reset();
   if (!found.name.empty() && !query.volume_id.empty())
     co_await ask_attachment(found, std::move(query.volume_id), until);
   co_return found;
@@ -123,8 +128,12 @@ task<HolderNode> HolderNodes::look_at(const plan::HolderQuery& query, std::strin
 
 /// What is to be taken from a dead node must not be a living node's that has its address by now.
 task<HolderNode> HolderNodes::proven(const plan::HolderQuery& query, HolderNode dead, Until until) {
-  const Wanted wanted{config_.list_again, sighting(query.address)->lists_before};
-  const auto others = co_await names_at(query.host, wanted, until);
+  Sighting& seen = *sighting(query.address);
+  if (!seen.lists_before_death) seen.lists_before_death = lists_;
+  const Wanted newest{config_.list_again, seen.lists_before}, enough{config_.list_every, *seen.lists_before_death};
+  const Until waits = has_list(enough) ? until.at_most(clock_.now() + config_.newest_within) : until;
+  auto others = co_await names_at(query.host, newest, waits);
+  if (!others && others.error().code == errc::timed_out && has_list(enough)) others = names_in_list(query.host);
   if (!others)
     co_return unknown(dead.name, "whether another node has the address " + query.host + ": " + others.error().text);
   if (std::ranges::all_of(*others, [&](const auto& name) { return name == dead.name; })) co_return dead;
@@ -132,8 +141,7 @@ task<HolderNode> HolderNodes::proven(const plan::HolderQuery& query, HolderNode 
     co_return unknown(dead.name, "other nodes have the address " + query.host + " too");
   auto other = co_await look_at(query, others->front(), until);
   // It has the client's address only since the other one went.
-  if (other.state == State::gone || other.state == State::out_of_service)
-    co_return unknown(other.name, "it has the address " + query.host + " of node " + dead.name);
+  if (is_dead(other)) co_return unknown(other.name, "it has the address " + query.host + " of node " + dead.name);
   co_return other;
 }
 
@@ -189,9 +197,13 @@ task<result<HolderNodes::Names>> HolderNodes::names_at(std::string host, Wanted 
       co_return Error{errc::timed_out, "the list of all nodes is still being read: a later look will have it"};
     if (waited == Waited::cancelled) co_return wait_error(waited, "listing nodes");
   }
-  if (!list_->by_address) co_return with_context("listing nodes", list_->by_address.error().error);
+  co_return names_in_list(host);
+}
+
+result<HolderNodes::Names> HolderNodes::names_in_list(const std::string& host) const {
+  if (!list_->by_address) return with_context("listing nodes", list_->by_address.error().error);
   const auto place = list_->by_address->find(host);
-  co_return place == list_->by_address->end() ? Names() : place->second;
+  return place == list_->by_address->end() ? Names() : place->second;
 }
 
 const HolderNodes::Sighting& HolderNodes::note(const std::string& client, const kube::Node& node) {
@@ -203,7 +215,7 @@ const HolderNodes::Sighting& HolderNodes::note(const std::string& client, const 
   return seen;
 }
 
-const HolderNodes::Sighting* HolderNodes::sighting(const std::string& client) const {
+HolderNodes::Sighting* HolderNodes::sighting(const std::string& client) {
   const auto place = seen_.find(client);
   const bool counts = place != seen_.end() && clock_.now() - place->second.last <= config_.remembered_for;
   return counts ? &place->second : nullptr;

@@ -45,6 +45,9 @@ class HolderNodes {
     std::chrono::seconds list_every{300};
     /// The same, to prove a client dead, or after a list that failed.
     std::chrono::seconds list_again{30};
+    /// How long such a proof waits for that list if it may do with an older one. That one is at most `list_every` old,
+    /// and was asked for after the client's node was seen dead: where a list takes longer than a look, none is younger.
+    std::chrono::seconds newest_within{2};
     /// A node without an object counts as a client's only if the client was seen on it so long ago. Ceph may give an
     /// address and its nonce to another client one day.
     std::chrono::seconds remembered_for{3600};
@@ -71,6 +74,7 @@ class HolderNodes {
     std::string node, uid;
     time_point last;
     std::uint64_t lists_before = 0;  ///< how many lists had been asked for when it was seen first
+    std::optional<std::uint64_t> lists_before_death = std::nullopt;  ///< the same, when its node was found dead
     bool moved = false;  ///< another object had the address too, so nobody knows on which node the client is
   };
   struct Wanted {
@@ -85,12 +89,13 @@ class HolderNodes {
   task<result<std::string>> name_of(const plan::HolderQuery& query, Until until);
   task<result<Names>> names_at(std::string host, Wanted wanted, Until until);
   bool has_list(const Wanted& wanted) const;
+  result<Names> names_in_list(const std::string& host) const;
   task<> read_list();
   task<plan::HolderNode> look_at(const plan::HolderQuery& query, std::string name, Until until);
   task<plan::HolderNode> proven(const plan::HolderQuery& query, plan::HolderNode dead, Until until);
   task<> ask_attachment(plan::HolderNode& node, std::string volume_id, Until until);
   const Sighting& note(const std::string& client, const kube::Node& node);
-  const Sighting* sighting(const std::string& client) const;
+  Sighting* sighting(const std::string& client);
 
   const executor control_;
   Clock& clock_;

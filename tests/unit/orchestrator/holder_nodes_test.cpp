@@ -353,6 +353,68 @@ TEST_CASE("a look that needs a list begun after its client was seen waits for th
   CHECK(proving.get().state == State::out_of_service);
 }
 
+TEST_CASE("where a list of nodes takes longer than a look, a dead node is proven by one begun after it was seen dead") {
+  SlowScene scene;
+  const auto look = [&scene] {
+    auto begun = scene.start({{"n7"}, {}});
+    scene.loop.advance(4s);
+    return begun.get();
+  };
+  scene.nodes.takes = 10s;
+  CHECK(look().state == State::ready);
+  auto any = scene.start();
+  scene.loop.advance(41s);
+  CHECK(any.get().name.empty());
+  scene.nodes.out_of_service = true;
+  // The list that is there was asked for before that.
+  const auto early = look();
+  CHECK(early.state == State::unknown);
+  CHECK_THAT(early.why, ContainsSubstring("still being read"));
+  scene.loop.advance(2min);
+  const auto proven = look();
+  CHECK(proven.state == State::out_of_service);
+  CHECK(proven.attached == false);
+  scene.loop.advance(2min);
+  CHECK(look().state == State::out_of_service);
+}
+
+TEST_CASE("an old list of nodes, and one that was asked for before a node died again, prove nothing of it") {
+  SlowScene scene;
+  const auto look = [&scene] {
+    auto begun = scene.start({{"n7"}, {}});
+    scene.loop.advance(4s);
+    return begun.get();
+  };
+  scene.nodes.takes = 10s;
+  scene.nodes.out_of_service = true;
+  CHECK(look().state == State::unknown);
+  scene.loop.advance(41s);
+  SECTION("it is old") {
+    scene.loop.advance(5min);
+    CHECK(look().state == State::unknown);
+    scene.loop.advance(2min);
+    CHECK(look().state == State::out_of_service);
+  }
+  SECTION("the node lived meanwhile") {
+    scene.nodes.out_of_service = false;
+    CHECK(look().state == State::ready);
+    scene.nodes.out_of_service = true;
+    CHECK(look().state == State::unknown);
+    scene.loop.advance(2min);
+    CHECK(look().state == State::out_of_service);
+  }
+}
+
+TEST_CASE("a list of nodes with anything in it ends no agent, and names the nodes that it has") {
+  Scene scene;
+  scene.nodes["a"] = "7";
+  scene.nodes["b"] = R"({"metadata":7,"status":{"addresses":7,"conditions":[7]},"spec":{"taints":"x"}})";
+  scene.nodes["c"] = R"({"metadata":{"name":[]},"status":{"addresses":[7,{"type":"InternalIP","address":{}}]}})";
+  scene.nodes["n7"] = node("n7", "10.0.0.7");
+  CHECK(scene.find().name == "n7");
+  CHECK(scene.lists == 1);
+}
+
 TEST_CASE("a look whose deadline comes before its turn to list the nodes leaves the list to later looks") {
   orchestrator::HolderNodes::Config config;
   config.spread = 10s;
