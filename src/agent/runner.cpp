@@ -143,6 +143,7 @@ task<result<>> Runner::call_reserve() {
 task<lifecycle::Event> Runner::ask_next(duration within) {
   const bool ready = co_await parts_.giver.next_answers(within);
   unopened_ = parts_.shell.answering(parts_.giver.unopened_images());
+  co_await parts_.shell.restore_keys(unopened_, {clock_.now() + kLooksWithin});
   const auto here = co_await parts_.shell.not_again(unopened_, {clock_.now() + kLooksWithin});
   refused_here_ = here.size();
   first_refused_ = here.empty() ? "" : here.begin()->first + ": " + here.begin()->second;

@@ -89,7 +89,10 @@ result<> try_writing(const std::string& path) {
 
 result<> remove_durably(const std::string& path) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return failed("removing", path);
-  return sync_folder_of(path);
+  std::error_code ignored;
+  // Somebody may have removed the whole folder.
+  const bool folder_gone = !std::filesystem::exists(std::filesystem::path(path).parent_path(), ignored) && !ignored;
+  return folder_gone ? result<>() : sync_folder_of(path);
 }
 
 result<> make_folder(const std::string& path, mode_t mode) {

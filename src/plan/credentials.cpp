@@ -27,6 +27,10 @@ void Credentials::begin(const Wish& wish, bool has_record) {
 }
 
 bool Credentials::take(const Credential& of_secret, errc refused) {
+  if (known_.empty()) {
+    replace(of_secret);
+    return true;
+  }
   // Rights belong to the user: another key of his has the same.
   const bool other = refused == errc::permission_denied ? of_secret.user != asks_with().user : of_secret != asks_with();
   if (!other) return false;

@@ -65,7 +65,10 @@ bool may_have_other_credential(const Wish& wish, bool has_record, const Facts& f
 Error with_secret(Error refused, const StageSecret& secret, bool tried) {
   const std::string name = secret.name.empty() ? "its node-stage Secret" : secret.name;
   std::string& text = refused.text;
-  if (secret.name.empty() && secret.why.empty())
+  if (!is_refusal(refused))
+    text += secret.name.empty() && secret.why.empty() ? ". No API server knows its Secret"
+                                                      : "; " + name + " cannot be asked for it: " + secret.why;
+  else if (secret.name.empty() && secret.why.empty())
     text +=
         ". No API server knows its Secret: stage it again with a user and key that work, by its orchestrator or by "
         "`corbd "

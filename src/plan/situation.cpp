@@ -73,8 +73,11 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
 }
 
 Decision no_key(const Situation& view) {
-  return refuse(errc::unavailable, "the agent has no Ceph key of user " + view.record->user + " for volume " + view.id +
-                                       ", because its runtime directory was emptied: " + kStageAgain);
+  const std::string& why = view.seen.key_unread;
+  return Refusal{{errc::unavailable, "the agent has no Ceph key of user " + view.record->user + " for volume " +
+                                         view.id + (why.empty() ? "" : ": " + why) + ": " + kStageAgain},
+                 false,
+                 true};
 }
 
 Decision without_record(const Situation& view, const std::string& path) {

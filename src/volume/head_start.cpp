@@ -57,7 +57,8 @@ struct HeadStart::Preopening {
   struct Image {
     Record record;
     Credential credential;
-    image::Access access;
+    /// How to reach it; an error: its key file was not read, and only its Secret may have the key.
+    result<image::Access> access;
   };
   /// Whether a user and key may write to a pool and namespace.
   struct Right {
@@ -139,10 +140,13 @@ task<bool> HeadStart::has_other_name(Preopening& preopening, const Record& recor
 
 task<> HeadStart::plan_one(Preopening& preopening, const Record& record, Until identifying) {
   auto key = co_await ports_.records.load_key(record);
-  const Credential credential{record.user, key ? std::move(*key) : Secret()};
-  bool found = false;
-  if (key) found = (co_await identify(preopening.identified, record, credential, identifying)).has_value();
-  const auto access = key ? access_of(ports_, record, credential) : result<image::Access>(key.error());
+  if (!key) {
+    preopening.left.push_back({record, {}, key.error()});
+    co_return;
+  }
+  const Credential credential{record.user, std::move(*key)};
+  const bool found = (co_await identify(preopening.identified, record, credential, identifying)).has_value();
+  const auto access = access_of(ports_, record, credential);
   if (!access) {
     log::info("image.not_preopened", {{"volume", record.volume_id}, {"error", access.error().text}});
     preopening.unopened.push_back(record.volume_id);
@@ -187,8 +191,12 @@ task<> HeadStart::preopen_images(Preopening& preopening) {
   while (!preopening.left.empty()) {
     const auto image = std::move(preopening.left.back());
     preopening.left.pop_back();
-    auto opened = co_await open_once(preopening, image.record, image.access);
-    if (!opened && is_refusal(opened.error()))
+    result<bool> opened = false;
+    if (image.access)
+      opened = co_await open_once(preopening, image.record, *image.access);
+    else
+      opened = image.access.error();
+    if (!opened && (!image.access || is_refusal(opened.error())))
       opened = co_await open_with_secret(preopening, image.record, image.credential, opened.error());
     if (opened && !co_await has_other_name(preopening, image.record, *opened)) continue;
     if (!opened) log::info("image.not_preopened", {{"volume", image.record.volume_id}, {"error", opened.error().text}});
@@ -229,18 +237,23 @@ task<result<>> HeadStart::may_write(Preopening& preopening, const image::Key& ke
   co_return asked->may;
 }
 
-/// They were rotated while the volume was served, and no stage brought the new ones since.
+/// They were rotated while the volume was served, and no stage brought the new ones since; or the key file is gone, and
+/// `refused` is empty.
 task<result<bool>> HeadStart::open_with_secret(Preopening& preopening, const Record& record, Credential refused,
                                                Error error) {
+  if (clock_.now() >= preopening.until.deadline) co_return error;
   const StageSecret secret = co_await ports_.orchestrator.stage_secret(record.volume_id, record.claim.volume);
   Credentials credentials;
   credentials.loaded(refused);
   if (!secret.credential || !credentials.take(*secret.credential, error.code))
     co_return with_secret(std::move(error), secret, false);
+  const Until identifying = preopening.until.at_most(clock_.now() + kIdentifiesWithin);
+  static_cast<void>(co_await identify(preopening.identified, record, *secret.credential, identifying));
   const auto access = access_of(ports_, record, *secret.credential);
   if (!access) co_return access.error();
   const auto opened = co_await open_once(preopening, record, *access);
-  if (!opened) co_return is_refusal(opened.error()) ? with_secret(opened.error(), secret, true) : opened.error();
+  if (!opened)
+    co_return is_refusal(opened.error()) ? with_secret(opened.error(), secret, !refused.empty()) : opened.error();
   log::info("credential.from_secret",
             {{"volume", record.volume_id}, {"secret", secret.name}, {"user", secret.credential->user}});
   newer_.insert_or_assign(record.volume_id, Newer{std::move(refused), *secret.credential});

@@ -36,21 +36,6 @@ bool rests_on_record(const Volume& volume) {
          !volume.record->shared;
 }
 
-/// Why the next agent must have the record that the disk refuses. `lost`: its file is gone or damaged. Empty: an older
-/// one makes it serve nothing without a proof.
-std::string needs_record(const Volume& volume, bool lost) {
-  if (lost)
-    return "only this agent knows the record of volume " + volume.id +
-           ", whose file is gone or damaged, so the next agent could not serve the volume";
-  if (volume.record->operator_override)
-    return "only this agent knows that it acted on an operator override for volume " + volume.id +
-           ", and without that record the next agent would take what it did for a proof";
-  if (rests_on_record(volume))
-    return "the image of volume " + volume.id +
-           " has no exclusive-lock, so the next agent could not prove it ours without a record that cannot be written";
-  return "";
-}
-
 std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::milliseconds>(of).count(); }
 
 }  // namespace
@@ -187,32 +172,119 @@ std::size_t Leaving::watched_stalls() const {
       std::ranges::count_if(volumes_, [](const auto& one) { return one.second->history.stall.watched; }));
 }
 
-/// The next agent reads only the files. Somebody may have removed or damaged one since this agent wrote it.
-task<result<>> Leaving::find_lost_records(Until until) {
+/// Why the next agent must have the record that the disk refuses. Empty: an older one makes it serve nothing without a
+/// proof.
+std::string Leaving::needs_record(const Volume& volume, std::optional<Loss> loss) {
+  if (loss == Loss::record)
+    return "only this agent knows the record of volume " + volume.id +
+           ", whose file is gone or damaged, so the next agent could not serve the volume";
+  if (loss == Loss::changed_record)
+    return "only this agent knows the record of volume " + volume.id +
+           ", whose file somebody replaced, so the next agent would act on what is not true";
+  if (loss == Loss::key)
+    return "only this agent knows the Ceph key of volume " + volume.id +
+           ", whose file is gone or damaged, so the cluster might not let the next agent in";
+  if (volume.record->operator_override)
+    return "only this agent knows that it acted on an operator override for volume " + volume.id +
+           ", and without that record the next agent would take what it did for a proof";
+  if (rests_on_record(volume))
+    return "the image of volume " + volume.id +
+           " has no exclusive-lock, so the next agent could not prove it ours without a record that cannot be written";
+  return "";
+}
+
+/// Under the volume's lock, or while nothing is written.
+task<bool> Leaving::has_lost_key(Volume& volume, Record record) {
+  // Not written yet, and not lost.
+  if (volume.credentials.known().empty() || volume.credentials.to_be_saved()) co_return false;
+  auto key = co_await ports_.records.load_key(record);
+  co_return !key || !volume.credentials.has({record.user, std::move(*key)});
+}
+
+/// What was refused differs, and is written again anyway.
+task<std::optional<Leaving::Loss>> Leaving::loss_of(Volume& volume, const std::vector<Record>& there) {
+  const auto file = std::ranges::find(there, volume.id, &Record::volume_id);
+  if (file == there.end()) co_return Loss::record;
+  if (volume.writes.refused) co_return std::nullopt;
+  Record record = with_real_paths(*file, ports_.files);
+  // Only a key comes with another user.
+  if (volume.credentials.known().empty()) record.user = volume.record->user;
+  if (encode(record) != encode(*volume.record)) co_return Loss::changed_record;
+  const bool lost_key = co_await has_lost_key(volume, std::move(record));
+  co_return lost_key ? std::optional(Loss::key) : std::nullopt;
+}
+
+/// The next agent reads only the files. Somebody may have removed, damaged or replaced one since this agent wrote it.
+task<result<>> Leaving::find_lost_files(Until until) {
   const auto there = co_await ports_.records.peek(until);
   if (!there) co_return there.error();
   lost_.clear();
-  for (const auto& [id, volume] : volumes_)
-    if (volume->record && std::ranges::find(*there, id, &Record::volume_id) == there->end()) lost_.insert(id);
+  std::vector<std::string> ids;
+  for (const auto& [id, volume] : volumes_) ids.push_back(id);
+  for (const auto& id : ids) {
+    Volume* const volume = volumes_.find(id);
+    if (volume == nullptr || !volume->record) continue;
+    ++volume->users;
+    const auto loss = co_await loss_of(*volume, *there);
+    --volume->users;
+    if (loss) lost_.emplace(id, *loss);
+  }
   co_return result<>();
 }
 
+std::optional<Leaving::Loss> Leaving::lost(const Volume& volume) const {
+  const auto place = lost_.find(volume.id);
+  return place == lost_.end() ? std::nullopt : std::optional(place->second);
+}
+
 void Leaving::note_unwritten(const Volume& volume, const Error& why) {
-  if (const std::string needed = needs_record(volume, lost_.contains(volume.id)); !needed.empty())
+  if (const std::string needed = needs_record(volume, lost(volume)); !needed.empty())
     unwritten_ = with_context(needed +
                                   ": make room in the state directory, and wait until no operation on the volume is "
                                   "under way",
                               why);
 }
 
-/// The next agent tests an image before anything is given to it, and did not see this one's record.
-void Leaving::note_restored(const Volume& volume) {
-  log::warning("record.restored",
-               {{"volume", volume.id}, {"why", "its file was gone or damaged; it is written again from memory"}});
-  unwritten_ = Error{errc::state_write, "the record of volume " + volume.id +
-                                            " was gone or damaged and has been written again, but the next agent "
-                                            "had read the old files: start the handover again. If it is gone each "
-                                            "time, find out what removes it"};
+/// The next agent tests an image before anything is given to it, and did not see these files.
+Error Leaving::restored(const Volume& volume, Loss loss) {
+  const std::string what = loss == Loss::key ? "Ceph key" : "record";
+  const std::string why =
+      loss == Loss::changed_record ? "its file was replaced, as by a backup" : "its file was gone or damaged";
+  log::warning(loss == Loss::key ? "key.restored" : "record.restored",
+               {{"volume", volume.id}, {"why", why + "; it is written again from memory"}});
+  return {errc::state_write, "the " + what + " of volume " + volume.id + " has been written again, because " + why +
+                                 ", but the next agent had read the old files: start the handover again. If that "
+                                 "happens each time, find out what removes or replaces the file"};
+}
+
+/// From memory. Record and key count only together, so what was lost is written with the key.
+task<result<>> Leaving::write_again(Volume& volume, std::optional<Loss> loss) {
+  if (loss) volume.credentials.file_lost();
+  const plan::Step again = step::WriteRecord{*volume.record};
+  co_return co_await steps_.run(volume, again, Wish(Healed{}));
+}
+
+task<> Leaving::restore_key(Volume& volume, Until until) {
+  ++volume.users;
+  auto guard = co_await volume.lock.lock(until);
+  bool is_lost = false;
+  if (guard && volume.record) is_lost = co_await has_lost_key(volume, *volume.record);
+  if (is_lost) {
+    const auto written = co_await write_again(volume, Loss::key);
+    if (written)
+      static_cast<void>(restored(volume, Loss::key));
+    else
+      log::warning("key.not_written", {{"volume", volume.id}, {"error", written.error().text}});
+  }
+  if (guard) guard->release();
+  --volume.users;
+}
+
+/// The next agent asks again, and reads them then.
+task<> Leaving::restore_keys(std::vector<std::string> ids, Until until) {
+  for (const auto& id : ids)
+    if (Volume* const volume = volumes_.find(id); volume != nullptr && volume->operations.empty())
+      co_await restore_key(*volume, until);
 }
 
 /// The file is older than the record in memory, damaged or gone, and the next agent reads only the file. The write may
@@ -222,9 +294,9 @@ task<> Leaving::rewrite_record(Volume& volume, Until until) {
   auto guard = co_await volume.lock.lock(until);
   result<> written = guard ? result<>() : guard.error();
   if (guard && volume.record) {
-    const plan::Step again = step::WriteRecord{*volume.record};
-    written = co_await steps_.run(volume, again, Wish(Healed{}));
-    if (written && lost_.contains(volume.id)) note_restored(volume);
+    const auto loss = lost(volume);
+    written = co_await write_again(volume, loss);
+    if (written && loss) unwritten_ = restored(volume, *loss);
   }
   if (guard) guard->release();
   --volume.users;
@@ -259,7 +331,7 @@ task<result<>> Leaving::quiesce() {
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
   const Error still{errc::state_write, "a record is still being written"};
   if (steps_.writing()) co_return still;
-  if (auto found = co_await find_lost_records({written_by}); !found) co_return found;
+  if (auto found = co_await find_lost_files({written_by}); !found) co_return found;
   const Waited rewritten = co_await rewrite_records({written_by});
   if (rewritten != Waited::ready || steps_.writing()) co_return still;
   if (unwritten_) co_return *unwritten_;

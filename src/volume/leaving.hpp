@@ -4,7 +4,7 @@
 
 #include <deque>
 #include <list>
-#include <set>
+#include <map>
 
 #include "kernel_watch.hpp"
 #include "steps.hpp"
@@ -32,8 +32,11 @@ class Leaving {
   void resume();
   task<std::size_t> hand_over(Recipient recipient);
   std::vector<std::string> answering(const std::vector<std::string>& ids) const;
+  task<> restore_keys(std::vector<std::string> ids, Until until);
 
  private:
+  /// What the disk has no more of what this agent knows.
+  enum class Loss { record, changed_record, key };
   /// A handover, by several at once.
   struct Handover {
     Recipient recipient;
@@ -47,9 +50,15 @@ class Leaving {
   task<result<device::LinkSocket>> end_for_next(Volume& volume, Until until);
   void hand_over_later(Volume& volume, const Error& why);
   std::size_t watched_stalls() const;
-  task<result<>> find_lost_records(Until until);
+  static std::string needs_record(const Volume& volume, std::optional<Loss> loss);
+  static Error restored(const Volume& volume, Loss loss);
+  task<std::optional<Loss>> loss_of(Volume& volume, const std::vector<Record>& there);
+  task<bool> has_lost_key(Volume& volume, Record record);
+  task<result<>> find_lost_files(Until until);
+  std::optional<Loss> lost(const Volume& volume) const;
   void note_unwritten(const Volume& volume, const Error& why);
-  void note_restored(const Volume& volume);
+  task<result<>> write_again(Volume& volume, std::optional<Loss> loss);
+  task<> restore_key(Volume& volume, Until until);
   task<> rewrite_record(Volume& volume, Until until);
   task<Waited> rewrite_records(Until until);
   task<> hand_over_one(Volume& volume, Handover& handover);
@@ -67,7 +76,7 @@ class Leaving {
   /// Of whoever waits for several volumes. Here, because a dying process ends coroutines in any order.
   std::list<Gate> gates_;
   std::deque<std::string> to_hand_over_;  ///< since quiesce(); the last one first
-  std::set<std::string> lost_;            ///< at quiesce(): volumes whose record the disk no longer had
+  std::map<std::string, Loss> lost_;      ///< at quiesce(), by volume ID
   std::optional<Error> unwritten_;        ///< since quiesce(): why the next agent cannot go by what it read
 };
 

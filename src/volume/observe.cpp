@@ -79,6 +79,15 @@ result<> observe_kernel(Observation& seen, const Volume& volume, const Wish& wis
 
 }  // namespace
 
+Record with_real_paths(Record record, const NodeFiles& files) {
+  for (auto& staging : record.stagings) staging.path = files.real_path(std::move(staging.path));
+  for (auto& publish : record.publishes) {
+    publish.target = files.real_path(std::move(publish.target));
+    publish.staging = files.real_path(std::move(publish.staging));
+  }
+  return record;
+}
+
 result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports& ports, bool kernel_wanted) {
   if (volume.record && !traits(volume.record->kind).identified) {
     const auto all = ports.kernel.inventory();
@@ -138,6 +147,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   if (volume.history.in_use_since) seen.in_use_for = now - *volume.history.in_use_since;
   if (volume.history.lost_since) seen.lost_for = now - *volume.history.lost_since;
   seen.key_known = !volume.credentials.known().empty();
+  seen.key_unread = volume.key_unread;
   seen.credential_untried = volume.credentials.untried();
   seen.facts = volume.facts;
   // A disconnect that outlived its caller counts too.

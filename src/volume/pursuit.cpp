@@ -56,6 +56,7 @@ task<result<>> Pursuit::pursue_with_secret(Volume& volume, const Wish& wish) {
 }
 
 task<result<>> Pursuit::ask_secret(Volume& volume, const Wish& wish, Error refused) {
+  const bool had_one = !volume.credentials.known().empty();
   const StageSecret secret = co_await ports_.orchestrator.stage_secret(volume.id, volume.record->claim.volume);
   if (leaving_.begun()) co_return refused;
   if (!secret.credential || !volume.credentials.take(*secret.credential, refused.code))
@@ -71,7 +72,7 @@ task<result<>> Pursuit::ask_secret(Volume& volume, const Wish& wish, Error refus
   if (volume.server.image() != nullptr) co_await leave_image(volume, wish);
   volume.facts.refused = false;
   auto again = co_await pursue(volume, wish);
-  co_return again || !volume.facts.refused ? again : with_secret(again.error(), secret, true);
+  co_return again || !volume.facts.refused ? again : with_secret(again.error(), secret, had_one);
 }
 
 task<result<>> Pursuit::rewrite_record(Volume& volume, const Wish& wish) {
@@ -163,6 +164,7 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
     if (std::holds_alternative<Done>(decision)) co_return result<>();
     if (const auto* failed = std::get_if<Refusal>(&decision)) {
       if (failed->leaves) co_await leave_image(volume, wish);
+      if (failed->lacks_key) volume.facts.refused = true;
       co_return failed->error;
     }
     if (const auto* wait = std::get_if<Wait>(&decision)) {

@@ -5,18 +5,9 @@
 #include "corbd/core/log.hpp"
 
 namespace corbd::volume {
-namespace {
-
-/// With two, keep_credential() saves the one that the cluster takes.
-bool saves_credential(const Volume& volume) {
-  return volume.credentials.to_be_saved() && !volume.credentials.undecided();
-}
-
-}  // namespace
-
 task<result<>> RecordSteps::write(Volume& volume, const step::WriteRecord& step) {
   Record record = step.record;
-  if (saves_credential(volume)) record.user = volume.credentials.known().user;
+  if (volume.credentials.goes_with_record()) record.user = volume.credentials.known().user;
   volume.writes.under_way = record;
   auto saved = co_await save(volume, record);
   volume.writes.under_way.reset();
@@ -33,7 +24,7 @@ task<result<>> RecordSteps::write(Volume& volume, const step::WriteRecord& step)
 
 task<result<>> RecordSteps::save(Volume& volume, Record record) {
   const Write write(writes_);
-  if (!saves_credential(volume)) co_return co_await ports_.records.save(std::move(record));
+  if (!volume.credentials.goes_with_record()) co_return co_await ports_.records.save(std::move(record));
   auto saved = co_await ports_.records.save_with_key(std::move(record), volume.credentials.known().key);
   if (saved) volume.credentials.saved();
   co_return saved;

@@ -25,9 +25,15 @@ std::string next_head(const std::string& path, const std::string& user) {
   return user + "\n" + sha256_hex(replaced.reveal()) + "\n";
 }
 
+/// Somebody may have removed the folder since the start.
+result<> write_in_folder(const std::string& path, std::string_view bytes) {
+  auto made = make_folder(std::filesystem::path(path).parent_path(), 0700);
+  return made ? write_durably(path, bytes, 0600) : made;
+}
+
 result<> write_next(const std::string& path, const std::string& user, const Secret& key) {
   const Secret all(next_head(path, user) + std::string(key.reveal()));
-  return write_durably(path + kNext, all.reveal(), 0600);
+  return write_in_folder(path + kNext, all.reveal());
 }
 
 /// The key that `.next` beside `path` has, if it is that user's and replaces what `path` has.
@@ -41,7 +47,7 @@ std::optional<Secret> read_next(const std::string& path, const std::string& user
 }
 
 result<> write_key(const std::string& path, const Secret& key) {
-  auto written = write_durably(path, key.reveal(), 0600);
+  auto written = write_in_folder(path, key.reveal());
   return written ? remove_durably(path + kNext) : written;
 }
 
@@ -70,7 +76,7 @@ class Files final : public RecordStore {
       auto there = check_replaceable(path);
       if (!there) return there.error();
       if (!there->empty()) record.user = std::move(*there);
-      return write_durably(path, encode(record), 0600);
+      return write_in_folder(path, encode(record));
     };
     co_return co_await pool_.run(job, {}, "writing a record");
   }
@@ -84,7 +90,7 @@ class Files final : public RecordStore {
         if (auto kept = write_next(keys, user, key); !kept) return kept;
       if (!renamed)
         if (auto saved = write_key(keys, key); !saved) return saved;
-      if (auto saved = write_durably(path, bytes, 0600); !saved || !renamed) return saved;
+      if (auto saved = write_in_folder(path, bytes); !saved || !renamed) return saved;
       return write_key(keys, key);
     };
     co_return co_await pool_.run(job, {}, "writing a record and its key");
@@ -102,6 +108,7 @@ class Files final : public RecordStore {
       if (auto next = read_next(path, user)) return std::move(*next);
       auto content = read_file(path, kMaxKeyBytes);
       if (!content) return content.error();
+      if (content->empty()) return Error{errc::state_corrupt, path + " is empty"};
       return Secret(std::move(*content));
     };
     co_return co_await pool_.run(job, {}, "reading a key file");

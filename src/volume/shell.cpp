@@ -45,6 +45,7 @@ class Shell::Impl {
   Impl(executor control, Clock& clock, Ports ports, Config config)
       : ports_(std::move(ports)), config_(std::move(config)), control_(std::move(control)), clock_(clock) {}
   task<result<>> start();
+  task<> load_credential(Volume& volume, const Record& record);
   task<result<>> start_beside(Until noted);
   task<result<>> want(std::string id, Wish wish, Until until);
 
@@ -92,17 +93,9 @@ task<result<>> Shell::Impl::start() {
     log::warning("record.newer",
                  {{"file", file}, {"hint", "a newer version of the agent wrote it, so it is left alone"}});
   for (auto& record : loaded->records) {
-    for (auto& staging : record.stagings) staging.path = ports_.files.real_path(std::move(staging.path));
-    for (auto& publish : record.publishes) {
-      publish.target = ports_.files.real_path(std::move(publish.target));
-      publish.staging = ports_.files.real_path(std::move(publish.staging));
-    }
     Volume& volume = volumes_.find_or_create(record.volume_id);
-    auto key = co_await ports_.records.load_key(record);
-    if (key) volume.credentials.loaded({record.user, std::move(*key)});
-    if (auto newer = head_start_.instead_of(volume.id, volume.credentials.known()))
-      volume.credentials.replace(std::move(*newer));
-    volume.record = std::move(record);
+    co_await load_credential(volume, record);
+    volume.record = with_real_paths(std::move(record), ports_.files);
     volume.device.gone = volume.record->boot_id != config_.boot_id;
     // The earlier agent ended before this, but nobody knows when. The kernel client serves its devices without an
     // agent.
@@ -113,6 +106,22 @@ task<result<>> Shell::Impl::start() {
   ports_.devices.on_link_dead([this](device::Kind kind, std::uint32_t index) { link_dead(kind, index); });
   kernel_watch_.start();
   co_return result<>();
+}
+
+task<> Shell::Impl::load_credential(Volume& volume, const Record& record) {
+  auto key = co_await ports_.records.load_key(record);
+  if (key)
+    volume.credentials.loaded({record.user, std::move(*key)});
+  else
+    volume.key_unread = key.error().text;
+  if (auto newer = head_start_.instead_of(volume.id, volume.credentials.known()))
+    volume.credentials.replace(std::move(*newer));
+  // A reboot removes all.
+  if (volume.credentials.known().empty() && record.boot_id == config_.boot_id && !record.failed)
+    log::warning("key.not_read",
+                 {{"volume", volume.id},
+                  {"error", volume.key_unread},
+                  {"effect", "the volume is served again once its Secret, or its next stage, tells the key"}});
 }
 
 task<result<>> Shell::Impl::start_beside(Until noted) {
@@ -236,6 +245,9 @@ void Shell::set_cordoned(bool on) { impl_->cordoned_ = on; }
 task<> Shell::stop(Until until) { return impl_->leaving_.stop(until); }
 std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {
   return impl_->leaving_.answering(volume_ids);
+}
+task<> Shell::restore_keys(std::vector<std::string> volume_ids, Until until) {
+  return impl_->leaving_.restore_keys(std::move(volume_ids), until);
 }
 task<std::map<std::string, std::string>> Shell::not_again(std::vector<std::string> volume_ids, Until until) const {
   return impl_->head_start_.not_again(std::move(volume_ids), until);

@@ -88,6 +88,7 @@ struct Volume {
   std::optional<Record> record;
   RecordWrites writes;
   Credentials credentials;
+  std::string key_unread;  ///< why its key file could not be read at the start
   Server server;
   DeviceState device;
   OtherServer other;
@@ -111,6 +112,9 @@ struct Volume {
     return (record && !traits(record->kind).served) || server.serves() || (other.serves && !other.died);
   }
 };
+
+/// Paths as mountinfo has them, so that they can be compared with it and with each other.
+Record with_real_paths(Record record, const NodeFiles& files);
 
 /// Answers EIO to everything. `size`: bytes.
 std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size, bool read_only);

@@ -216,6 +216,50 @@ TEST_CASE("the Secret is asked only after the cluster has refused the user and k
   CHECK(scene.world.secret_asked == 0);
 }
 
+TEST_CASE("an agent that starts without a volume's key file heals the volume by its Secret, and keeps what it found") {
+  Rotated scene;
+  const bool renamed = GENERATE(false, true);
+  if (renamed) scene.rotate();
+  if (renamed) scene.remove_old();
+  const auto credential = renamed ? kRotated : staged_wish(kId).credential;
+  scene.tell_secret(credential);
+  scene.world.disk.keys.clear();
+  scene.kill_and_start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  scene.write_all();
+  scene.loop.advance(10s);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.world.kernel.errors == 0);
+  CHECK(scene.world.disk.records.front().user == credential.user);
+  CHECK(scene.world.disk.keys.at(kId) == credential.key);
+}
+
+TEST_CASE("a volume whose key file is gone names the file and the way out if no Secret has its key") {
+  Rotated scene;
+  scene.world.disk.keys.clear();
+  SECTION("there is no API server") {
+    scene.kill_and_start();
+    CHECK(scene.want(plan::Healed{}) == errc::unavailable);
+    CHECK_THAT(scene.error(), ContainsSubstring("/keys/image-1 does not exist: stage it again") &&
+                                  ContainsSubstring("No API server knows its Secret"));
+  }
+  SECTION("it cannot be read") {
+    scene.world.stage_secret = {"Secret ceph/node", std::nullopt, "forbidden"};
+    scene.kill_and_start();
+    CHECK(scene.want(plan::Healed{}) == errc::unavailable);
+    CHECK_THAT(scene.error(), ContainsSubstring("/keys/image-1 does not exist: stage it again") &&
+                                  ContainsSubstring("Secret ceph/node cannot be asked for it: forbidden"));
+  }
+  SECTION("the cluster refuses it") {
+    scene.tell_secret(kRotated);
+    scene.kill_and_start();
+    CHECK(scene.want(plan::Healed{}) == errc::unauthenticated);
+    CHECK_THAT(scene.error(), ContainsSubstring("Secret ceph/node has this user and key too: correct it"));
+  }
+  CHECK(scene.want(staged_wish(kId)) == errc::ok);
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+}
+
 TEST_CASE("a refusal says whether the Secret's own user and key were refused too, and what to do") {
   Rotated scene;
   scene.remove_old();

@@ -237,6 +237,74 @@ TEST_CASE("an agent whose record was damaged or removed writes it again, and han
   for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
 }
 
+TEST_CASE("an agent whose record was replaced by an older one writes it again, and hands over to the next that asks") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  const auto backup = first.disk.records;
+  REQUIRE(first.agent.want(kId, Wish(test::published(test::staged_wish(kId), "/pods/1/mount"))));
+  const auto published = first.disk.records.front().publishes;
+  REQUIRE(backup.front().publishes != published);
+  first.disk.records = backup;
+  for (const bool refused : {true, false}) {
+    Handover there(first, second);
+    node.go_on(there);
+    CHECK(there.refused == refused);
+    CHECK(there.next_serves == !refused);
+    CHECK(first.disk.records.front().publishes == published);
+  }
+  node.write_all();
+  loop.advance(1s);
+  CHECK(first.kernel.devices.front().requests.empty());
+  CHECK(first.kernel.deaths == 0);
+  CHECK(first.kernel.errors == 0);
+}
+
+TEST_CASE("an agent whose key file was damaged or removed writes it again, and hands over to the next that asks") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  const auto key = first.disk.keys.at(kId);
+  const bool damaged = GENERATE(false, true);
+  if (damaged)
+    first.disk.keys.at(kId) = Secret("damaged");
+  else
+    first.disk.keys.clear();
+  for (const bool refused : {true, false}) {
+    Handover there(first, second);
+    node.go_on(there);
+    CHECK(there.refused == refused);
+    CHECK_FALSE((refused && there.lock_said));
+    CHECK(there.next_serves == !refused);
+    CHECK(first.disk.keys.at(kId) == key);
+    node.write_all();
+    loop.advance(1s);
+    CHECK(first.kernel.devices.front().requests.empty());
+  }
+  CHECK(first.kernel.deaths == 0);
+  CHECK(first.kernel.errors == 0);
+}
+
+TEST_CASE("a next agent that finds no key file opens the image by the volume's Secret, and the file is written again") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  const auto credential = test::staged_wish(kId).credential;
+  first.stage_secret = {"Secret ceph/node", credential, ""};
+  first.disk.keys.clear();
+  for (const bool refused : {true, false}) {
+    Handover there(first, second);
+    node.go_on(there);
+    CHECK(there.refused == refused);
+    CHECK(there.next_serves == !refused);
+  }
+  node.write_all();
+  loop.advance(1s);
+  CHECK(first.kernel.devices.front().requests.empty());
+  CHECK(first.kernel.deaths == 0);
+  CHECK(first.kernel.errors == 0);
+}
+
 TEST_CASE("a volume whose record goes while the lock is handed over is not called served until a stage") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;

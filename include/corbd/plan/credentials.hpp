@@ -18,6 +18,11 @@ class Credentials {
   const Credential& asks_with() const { return use_offered_ && offered_ ? *offered_ : known_; }
   /// known() is not in the volume's files yet.
   bool to_be_saved() const { return !saved_ && !known_.empty(); }
+  /// known() is to be written with the record. Of two, the cluster says first which is right, unless the files have
+  /// none.
+  bool goes_with_record() const { return to_be_saved() && (!undecided() || file_lost_); }
+  /// It is one of those that may serve the volume.
+  bool has(const Credential& read) const { return read == known_ || (offered_ && read == *offered_); }
   /// There are two, and the cluster has not said yet which of them is right.
   bool undecided() const { return offered_.has_value(); }
   /// The operation under way brought another one, which the cluster was not asked about yet.
@@ -27,11 +32,19 @@ class Credentials {
   void loaded(Credential credential);
   /// The cluster refused known(), and takes this one.
   void replace(Credential credential);
-  void saved() { saved_ = true; }
+  void saved() {
+    saved_ = true;
+    file_lost_ = false;
+  }
+  /// The volume's files do not have it any more.
+  void file_lost() {
+    saved_ = false;
+    file_lost_ = true;
+  }
   /// An operation begins. Only a stage brings a credential.
   void begin(const Wish& wish, bool has_record);
-  /// The cluster refused asks_with(), or gave it no rights, and the volume's Secret has this one. False: it is no
-  /// other.
+  /// The cluster refused asks_with(), or gave it no rights, or there is none, and the volume's Secret has this one.
+  /// False: it is no other.
   bool take(const Credential& of_secret, errc refused);
   /// The cluster took asks_with().
   void worked();
@@ -47,6 +60,7 @@ class Credentials {
  private:
   Credential known_;
   bool saved_ = false;
+  bool file_lost_ = false;
   std::optional<Credential> offered_;
   bool use_offered_ = false;  ///< the operation under way brought it
   bool tried_ = false;        ///< by the operation under way

@@ -84,7 +84,7 @@ struct Facts {
   bool dismissed = false;                     ///< that process was asked to end, and did, in this operation
   bool disconnected = false;                  ///< the device takes no link any more; whoever has it open still keeps it
   bool gone = false;                          ///< the very image does not exist any more
-  bool refused = false;                       ///< the cluster refused this operation's user or key
+  bool refused = false;                       ///< the cluster refused this operation's user or key, or there is none
   std::optional<Attachment> attachment;
   std::optional<std::vector<Holder>> holders;  ///< the foreign clients of `ownership`
   std::set<std::string> evicted;               ///< addresses of foreign clients that were blocklisted in this operation
@@ -124,6 +124,7 @@ struct Observation {
   std::optional<duration> in_use_for;  ///< since it was first found in use by somebody else, without a break
   std::optional<duration> lost_for;    ///< since it was first proven lost, without a break
   bool key_known = false;              ///< a Ceph key is at hand
+  std::string key_unread;              ///< why the key file was not read; empty: it was
   bool credential_untried = false;     ///< the stage under way brought a user and key that the cluster has not seen yet
   std::string image_writer, image_reader;  ///< other volumes of this node on the same image; empty: none
   std::string path_owner;  ///< the other volume to which the target or the staging path of an unpublish or unstage

@@ -32,7 +32,7 @@ std::optional<duration> pause_before_retry(const Wish& wish, const result<>& out
 /// Whether the cluster refuses who asks it, or has not given him the right.
 bool is_refusal(const Error& error);
 /// Whether the volume's Secret may have another user or key, of which nobody told this node: only after the cluster has
-/// refused those that are here. A stage brings the Secret's own.
+/// refused those that are here, or if there are none (Facts::refused). A stage brings the Secret's own.
 bool may_have_other_credential(const Wish& wish, bool has_record, const Facts& facts);
 /// With what its Secret has to say to that, and the way out. `tried`: the Secret has another user or key, and the
 /// cluster refused them too.

@@ -27,6 +27,7 @@ struct Refusal {
   Error error;
   /// What was opened only to look is closed: a watch of ours would keep the node out that may have the image.
   bool leaves = false;
+  bool lacks_key = false;  ///< the volume's Secret may have the user and key
 };
 using Decision = std::variant<Step, Done, Wait, Refusal>;
 

@@ -98,7 +98,8 @@ class Store final : public volume::RecordStore {
   }
   task<result<Secret>> load_key(const plan::Record& record) override {
     const auto place = world_.disk.keys.find(record.volume_id);
-    if (place == world_.disk.keys.end()) co_return Error{errc::not_found, "no key"};
+    if (place == world_.disk.keys.end())
+      co_return Error{errc::not_found, "/keys/" + record.volume_id + " does not exist"};
     co_return place->second;
   }
   task<result<>> drop_key(std::string id) override {

@@ -126,6 +126,7 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
       const bool ready = co_await answers(Word::What::ready, Word::What::ready, action.within);
       if (!ready) end(false);
       const auto lost = before.agent.shell().answering(unopened_images_);
+      co_await before.agent.shell().restore_keys(lost, {before.loop().clock.now() + action.within});
       const auto here = co_await before.agent.shell().not_again(lost, {before.loop().clock.now() + action.within});
       co_return lifecycle::Answered{ready, lost.size(), here.size(), accepts_refused};
     }

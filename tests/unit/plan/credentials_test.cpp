@@ -62,6 +62,29 @@ TEST_CASE("a heal whose key the cluster accepts leaves a stage's newer key undec
   CHECK(both.undecided());
 }
 
+TEST_CASE("of two keys none is written before the cluster has decided, unless the files have neither") {
+  Credentials both = with_two();
+  CHECK(both.has(kOld));
+  CHECK(both.has(kNew));
+  CHECK_FALSE(both.has({"node", Secret("another")}));
+  CHECK_FALSE(both.goes_with_record());
+  both.file_lost();
+  CHECK(both.goes_with_record());
+  both.saved();
+  CHECK_FALSE(both.goes_with_record());
+  CHECK(both.known() == kOld);
+  CHECK(both.undecided());
+}
+
+TEST_CASE("a volume without a key takes that of its Secret, which is then to be saved") {
+  Credentials none;
+  none.begin(Wish(Healed{}), true);
+  CHECK(none.take(kNew, errc::unavailable));
+  CHECK(none.known() == kNew);
+  CHECK(none.goes_with_record());
+  CHECK_FALSE(none.take(kNew, errc::unauthenticated));
+}
+
 TEST_CASE("each heal whose key the cluster refuses makes the next heal use the other of the two keys") {
   Credentials both = with_two();
   both.begin(Wish(Healed{}), true);

@@ -87,9 +87,13 @@ TEST_CASE("a heal of an unserved volume without its Ceph key fails as unavailabl
   model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
   model.ownership.lock = Lock::our_dead;
   model.seen.key_known = false;
+  model.seen.key_unread = "/keys/7 does not exist";
   Decision last;
   CHECK(run(model, Wish(Healed{}), &last) == std::vector<Step>{});
   CHECK(failure(last) == errc::unavailable);
+  const auto& refusal = std::get<Refusal>(last);
+  CHECK(refusal.lacks_key);
+  CHECK_THAT(refusal.error.text, ContainsSubstring("volume") && ContainsSubstring("/keys/7 does not exist: stage it"));
 }
 
 TEST_CASE(

@@ -191,6 +191,24 @@ TEST_CASE("a record that is written without a key keeps the user whose key is th
   CHECK(loaded->records.front().size == renamed.size);
 }
 
+TEST_CASE("a key file that is empty is no key, and a folder of keys or records that somebody removed is made again") {
+  Disk kept;
+  const auto record = test::sample_record();
+  const std::string path = kept.folder.path() + "/keys/" + sha256_hex(record.volume_id);
+  REQUIRE(kept.run(kept.store->save_with_key(record, Secret("key"))));
+  REQUIRE(write_durably(path, "", 0600));
+  const auto empty = kept.run(kept.store->load_key(record));
+  REQUIRE_FALSE(empty);
+  CHECK_THAT(empty.error().text, ContainsSubstring(path + " is empty"));
+  for (const char* folder : {"/keys", "/volumes"}) {
+    std::filesystem::remove_all(kept.folder.path() + folder);
+    CHECK(kept.run(kept.store->drop_key("another")));
+    REQUIRE(kept.run(kept.store->save_with_key(record, Secret("key"))));
+    CHECK(kept.run(kept.store->load_key(record))->reveal() == "key");
+    CHECK(kept.run(kept.store->peek({}))->size() == 1);
+  }
+}
+
 TEST_CASE("a key that is dropped leaves nothing of itself") {
   Disk kept;
   const std::string path = kept.folder.path() + "/keys/" + sha256_hex(test::sample_record().volume_id);
