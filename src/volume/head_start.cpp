@@ -301,8 +301,7 @@ task<std::string> HeadStart::image_refused_again(const std::string& volume_id, s
 /// one that is being edited, and a cluster that does not answer may be the volume's.
 task<std::string> HeadStart::not_located(std::vector<Identified>& known, const Record& record, const Credential& as,
                                          Until until) const {
-  const auto at = cluster_of(ports_, record);
-  if (!at) co_return at.error().code == errc::not_found ? at.error().text : std::string();
+  if (const auto at = cluster_of(ports_, record); !at) co_return why_cluster_gone(ports_, record);
   const auto done = co_await identify(known, record, as, until);
   const bool certain = !done && (is_refusal(done.error()) || done.error().code == errc::failed_precondition);
   co_return certain ? done.error().text : std::string();

@@ -220,7 +220,9 @@ task<Users> Shell::users(std::string cluster_id, Until until) {
 task<result<Holding>> Shell::holders(ImageAt at, bool take, Until until) {
   return impl_->other_clients_.holders(std::move(at), take, until);
 }
-std::vector<Status> Shell::status() const { return volume::status(impl_->volumes_, look(impl_->ports_)); }
+std::vector<Status> Shell::status() const {
+  return volume::status(impl_->volumes_, look(impl_->volumes_, impl_->ports_));
+}
 std::optional<Status> Shell::status(const std::string& volume_id) const {
   return volume::status(impl_->volumes_, impl_->ports_, volume_id);
 }
@@ -231,7 +233,7 @@ std::vector<Unclaimed> Shell::left_to_kernel() const {
   return volume::left_to_kernel(impl_->volumes_, impl_->ports_.kernel.inventory(), impl_->ports_.mounts.table());
 }
 Overview Shell::overview() const {
-  const NodeView seen = look(impl_->ports_);
+  const NodeView seen = look(impl_->volumes_, impl_->ports_);
   return {volume::status(impl_->volumes_, seen), volume::unclaimed(impl_->volumes_, seen.devices, seen.mounts),
           volume::left_to_kernel(impl_->volumes_, seen.mapped, seen.mounts)};
 }

@@ -47,6 +47,11 @@ result<NamedCluster> cluster_of(const Ports& ports, const Record& record) {
   return own == all->end() ? all->front() : *own;
 }
 
+std::string why_cluster_gone(const Ports& ports, const Record& record) {
+  const auto at = cluster_of(ports, record);
+  return !at && at.error().code == errc::not_found ? at.error().text : std::string();
+}
+
 task<result<>> identify_cluster(const Ports& ports, Record record, Credential as, Until until) {
   const auto all = clusters_of(ports, record);
   const auto own = [&](const auto& one) { return is_own(ports, record, one); };

@@ -24,10 +24,21 @@ std::string encrypted_volume(const device::Seen& device) {
   return "";
 }
 
+/// An image that is open goes on without config.json.
+void note_gone_cluster(Status& status, const Volume& volume, const std::string& why) {
+  if (volume.server.image() != nullptr && status.refused_again.empty()) status.refused_again = why;
+}
+
 }  // namespace
 
-NodeView look(const Ports& ports) {
-  return {ports.devices.inventory(), ports.kernel.inventory(), ports.mounts.table()};
+NodeView look(const VolumeMap& volumes, const Ports& ports) {
+  NodeView seen{ports.devices.inventory(), ports.kernel.inventory(), ports.mounts.table(), {}};
+  for (const auto& [id, volume] : volumes) {
+    if (!volume->record) continue;
+    const auto [place, is_new] = seen.gone_clusters.try_emplace(volume->record->source.cluster_id);
+    if (is_new) place->second = why_cluster_gone(ports, *volume->record);
+  }
+  return seen;
 }
 
 std::vector<Status> status(const VolumeMap& volumes, const NodeView& seen) {
@@ -47,6 +58,8 @@ std::vector<Status> status(const VolumeMap& volumes, const NodeView& seen) {
     }
     const auto place = by_backend.find(id);
     all.push_back(status_of(*volume, place == by_backend.end() ? nullptr : place->second, *mounts));
+    const auto cluster = seen.gone_clusters.find(volume->record->source.cluster_id);
+    if (cluster != seen.gone_clusters.end()) note_gone_cluster(all.back(), *volume, cluster->second);
   }
   return all;
 }
@@ -55,7 +68,9 @@ std::optional<Status> status(const VolumeMap& volumes, const Ports& ports, const
   const Volume* const known = volumes.find(id);
   if (known == nullptr || !known->record) return std::nullopt;
   const auto devices = find_devices(*known, ports);
-  return status_of(*known, devices && !devices->empty() ? &devices->front() : nullptr, *mounts_now(ports));
+  Status found = status_of(*known, devices && !devices->empty() ? &devices->front() : nullptr, *mounts_now(ports));
+  note_gone_cluster(found, *known, why_cluster_gone(ports, *known->record));
+  return found;
 }
 
 std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const result<std::vector<device::Seen>>& devices,

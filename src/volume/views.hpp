@@ -1,6 +1,8 @@
 // What others see of the node's volumes and devices.
 #pragma once
 
+#include <map>
+
 #include "volume_map.hpp"
 
 namespace corbd::volume {
@@ -10,8 +12,9 @@ struct NodeView {
   result<std::vector<device::Seen>> devices;
   result<std::vector<device::Mapped>> mapped;  ///< by the kernel's own client
   result<host::MountTable> mounts;
+  std::map<std::string, std::string> gone_clusters;  ///< why_cluster_gone(), by clusterID of the volumes
 };
-NodeView look(const Ports& ports);
+NodeView look(const VolumeMap& volumes, const Ports& ports);
 
 /// As Volumes'.
 std::vector<Status> status(const VolumeMap& volumes, const NodeView& seen);

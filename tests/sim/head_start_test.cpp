@@ -163,6 +163,24 @@ TEST_CASE("a volume whose clusterID is gone for good could not be opened again, 
   CHECK_FALSE(scene.world.agent.shell().status(kId)->unserved);
 }
 
+TEST_CASE(
+    "a served volume whose clusterID is gone has a condition that says so, and one that nobody can read has none") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  const auto now = [&] { return volume::condition_of(*scene.world.agent.shell().status(kId)); };
+  CHECK(now().reason.empty());
+  scene.world.disk.config_malformed = true;
+  CHECK(now().reason.empty());
+  scene.world.disk.config_malformed = false;
+  scene.world.disk.clusters.clear();
+  CHECK(now().reason == "NotServedAgain");
+  CHECK_THAT(now().message, ContainsSubstring("no cluster lab"));
+  CHECK(volume::condition_of(scene.world.agent.shell().overview().volumes.front()).reason == "NotServedAgain");
+  scene.world.disk.mapped = {{"other", 1}};
+  scene.world.disk.clusters = {"other"};
+  CHECK(now().reason.empty());
+}
+
 TEST_CASE("a cluster that does not tell whose it is is no reason to hand over without a served volume") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
