@@ -5,20 +5,42 @@
 #include <tuple>
 
 #include "corbd/agent/program.hpp"
+#include "corbd/core/utc.hpp"
 #include "corbd/v1/admin.pb.h"
 #include "version.hpp"
 
 namespace corbd::agent {
 
+namespace {
+
+// One rollout of a large fleet.
+constexpr std::chrono::hours kAcceptsFor{24 * 7};
+
+}  // namespace
+
+result<AcceptsRefused> accepts_refused(const Options& options, std::chrono::system_clock::time_point now) {
+  if (options.accept_refused.empty()) return AcceptsRefused::no;
+  const auto until = utc_of(options.accept_refused);
+  if (!until)
+    return Error{errc::invalid_argument,
+                 "--accept-refused: '" + options.accept_refused +
+                     "' is no time: give the time in UTC until which it holds, at most 7 days ahead, such as "
+                     "--accept-refused=" +
+                     utc_text(now + std::chrono::hours(24))};
+  if (now >= *until) return AcceptsRefused::over;
+  return *until - now > kAcceptsFor ? AcceptsRefused::too_far : AcceptsRefused::yes;
+}
+
 handover::Side handover_side(const Options& options) {
-  return {std::string(CORBD_VERSION) + " " + CORBD_GIT_HASH,
-          plan::record_version,
-          handover::identity(options.state_dir),
-          options.keeper,
-          true,
-          options.nodeid,
-          options.drivername,
-          options.accept_refused};
+  return {
+      std::string(CORBD_VERSION) + " " + CORBD_GIT_HASH,
+      plan::record_version,
+      handover::identity(options.state_dir),
+      options.keeper,
+      true,
+      options.nodeid,
+      options.drivername,
+      accepts_refused(options, std::chrono::system_clock::now()).value() == AcceptsRefused::yes};  // start() checked
 }
 
 rbd::Config cluster_config(const Options& options, const std::string& boot_id, bool beside) {

@@ -1,6 +1,7 @@
 // What the flags of `corbd run` mean to each room.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,15 @@
 
 namespace corbd::agent {
 
+/// Whether --accept-refused counts now.
+enum class AcceptsRefused {
+  no,       ///< it was not given
+  yes,      ///< its time is to come
+  over,     ///< its time has come, as it must once the rollout is done that it was given for
+  too_far,  ///< its time is more than 7 days ahead: it would outlast its rollout. Or this node's clock is wrong
+};
+/// invalid_argument: it is no time.
+result<AcceptsRefused> accepts_refused(const Options& options, std::chrono::system_clock::time_point now);
 /// This agent, to its predecessor or successor.
 handover::Side handover_side(const Options& options);
 /// `beside`: as rbd::Config has it.

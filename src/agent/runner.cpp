@@ -9,6 +9,7 @@
 #include "agent.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/process.hpp"
+#include "corbd/core/utc.hpp"
 #include "corbd/handover/reserve.hpp"
 #include "corbd/heal/farewell.hpp"
 #include "corbd/host/system.hpp"
@@ -163,8 +164,9 @@ void Runner::refuse_next() {
               {"hint", std::string("the next agent's log has the reasons: image.not_preopened, "
                                    "cluster.not_connected_ahead. ") +
                            (all ? "They are not the next agent's fault: this one could not open any of these volumes "
-                                  "again either. To hand over without them, give the next agent --accept-refused: "
-                                  "their I/O then waits until the reason is gone"
+                                  "again either. To hand over without them, give the next agent --accept-refused=" +
+                                      utc_text(std::chrono::system_clock::now() + std::chrono::hours(24)) +
+                                      " (it counts until that time): their I/O then waits until the reason is gone"
                                 : "This agent could still open the others again, so it serves on")}});
   parts_.giver.leave();
 }

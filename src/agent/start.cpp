@@ -168,6 +168,24 @@ result<> make_folders(const Options& options) {
   return check_tmpfs(options.runtime_dir);
 }
 
+void note_accepted(const Options& options, AcceptsRefused accepts) {
+  if (accepts == AcceptsRefused::yes)
+    log::warning("handover.accept_refused_given",
+                 {{"until", options.accept_refused},
+                  {"effect",
+                   "each handover until then may leave volumes unserved that neither this agent nor its predecessor "
+                   "can open"},
+                  {"hint", "use --accept-refused for one rollout: remove it from the flags after that"}});
+  if (accepts == AcceptsRefused::over)
+    log::info("handover.accept_refused_over",
+              {{"until", options.accept_refused}, {"hint", "remove --accept-refused from the flags"}});
+  if (accepts == AcceptsRefused::too_far)
+    log::error("handover.accept_refused_too_far",
+               {{"until", options.accept_refused},
+                {"effect", "it counts for nothing"},
+                {"hint", "give --accept-refused a time that is at most 7 days ahead, and check this node's clock"}});
+}
+
 }  // namespace
 
 int start(const Options& options, Fd keeper) {
@@ -182,11 +200,9 @@ int start(const Options& options, Fd keeper) {
   // Do this before any thread exists: the flag is per thread and inherited.
   if (auto flusher = become_io_flusher(); !flusher) log::warning("agent.io_flusher", {{"error", flusher.error().text}});
   for (const auto& flag : options.ignored) log::info("agent.flag_ignored", {{"flag", flag}});
-  if (options.accept_refused)
-    log::warning(
-        "handover.accept_refused_given",
-        {{"effect", "each handover to this agent may leave volumes unserved that the cluster refuses both agents"},
-         {"hint", "use --accept-refused for one rollout: remove it from the flags now"}});
+  const auto accepts = accepts_refused(options, std::chrono::system_clock::now());
+  if (!accepts) return refuse(accepts.error());
+  note_accepted(options, *accepts);
   if (options.heal_without_proof)
     return refuse(
         {errc::invalid_argument,

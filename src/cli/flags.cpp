@@ -69,9 +69,10 @@ constexpr auto kTable = std::to_array<Flag>({
     {"handover", Kind::boolean, &Run::handover,
      "If an agent already serves with the same --runtime-dir, take its devices over without a break; that agent then "
      "ends"},
-    {"accept-refused", Kind::boolean, &Run::accept_refused,
-     "With --handover: take over although this agent cannot open volumes that the present one serves, if the present "
-     "one could not open them again either. Their I/O then waits until the reason is gone"},
+    {"accept-refused", Kind::text, &Run::accept_refused,
+     "With --handover, until that time (UTC, at most 7 days ahead: 2026-11-28T12:00:00Z): take over although this "
+     "agent cannot open volumes that the present one serves, if the present one could not open them again either. "
+     "Their I/O then waits until the reason is gone"},
     {"pod", Kind::text, &Run::pod,
      "UID of the pod that this agent is in. With --handover: an agent that has given its devices away does not end, "
      "but "

@@ -57,11 +57,7 @@ std::optional<Reference> reference(const json::object& object, Path... path) {
 /// "2026-11-21T21:00:00Z": the server writes whole seconds of UTC.
 template <class... Path>
 std::optional<std::chrono::system_clock::time_point> time(const json::object& object, Path... path) {
-  std::tm parts{};
-  const std::string written = text(object, path...);
-  const char* end = ::strptime(written.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  if (end == nullptr || *end != '\0') return std::nullopt;
-  return utc_from(parts);
+  return utc_of(text(object, path...));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ from views import agent_of
 
 # What no value stands for, and why.
 LEFT = {
-    "--accept-refused": "an operator's word for one rollout",
+    "--accept-refused": "an operator's word for one rollout, and a time",
     "--allow-core-dumps": "to find a defect, on one node",
     "--crush-location": "one place for every node of the release; labels give each its own",
     "--failpoint": "for tests",
@@ -30,6 +30,9 @@ LEFT = {
     "--volume-health": "alpha in CSI 1.13",
     "--watch-all-volumeattachments": "for a cluster where many wait at the same time; it needs rbac.watchVolumeAttachments",
 }
+
+# The chart takes these only with their value: the pod's grace period follows the first, and the second must end.
+NEEDED = {"--leave-grace": "=300", "--accept-refused": "=2026-11-28T12:00:00Z"}
 
 
 class Flags(unittest.TestCase):
@@ -54,7 +57,7 @@ class Flags(unittest.TestCase):
 
     def test_what_is_left_to_extraArgs_is_taken_there(self):
         for flag in LEFT:
-            given = flag + "=300" if flag == "--leave-grace" else flag  # the pod's grace period follows it
+            given = flag + NEEDED.get(flag, "")
             self.assertIn(given, agent_of(helm.objects({"nodeplugin.plugin.extraArgs": [given]}))["args"])
 
 

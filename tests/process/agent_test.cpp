@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "corbd/core/file.hpp"
+#include "corbd/core/utc.hpp"
 #include "pluginregistration/registration.grpc.pb.h"
 #include "support/eventually.hpp"
 #include "support/small_disk.hpp"
@@ -142,13 +143,18 @@ TEST_CASE("a keeper ends with its agent's exit code if the agent refuses to star
   CHECK(first.answers());
 }
 
-TEST_CASE("an agent that is started with --accept-refused warns that the flag is for one rollout") {
-  const Ground ground;
-  Agent::Options options;
-  options.more = {"--handover", "--accept-refused"};
-  const Agent agent(ground, options);
-  REQUIRE(agent.answers());
-  CHECK_THAT(agent.log(), ContainsSubstring("handover.accept_refused_given"));
+TEST_CASE("an agent that is started with --accept-refused says whether its time is to come, is over, or is too far") {
+  const auto in = [](std::chrono::hours from_now) { return utc_text(std::chrono::system_clock::now() + from_now); };
+  for (const auto& [until, said] :
+       {std::pair(in(1h), "handover.accept_refused_given"), std::pair(in(-1h), "handover.accept_refused_over"),
+        std::pair(in(24h * 30), "handover.accept_refused_too_far")}) {
+    const Ground ground;
+    Agent::Options options;
+    options.more = {"--handover", "--accept-refused=" + until};
+    const Agent agent(ground, options);
+    REQUIRE(agent.answers());
+    CHECK_THAT(agent.log(), ContainsSubstring(said));
+  }
 }
 
 TEST_CASE("an agent without stdin, stdout and stderr serves, and opens none of its files under their numbers") {

@@ -47,7 +47,8 @@ struct Options {
   bool standalone = false;        ///< without kubelet and API server; the callers are this host's own root
   std::string ceph_conf;          ///< names the cluster where there is no config.json; empty: none does
   bool handover = false;          ///< the devices of the agent that serves are taken over without a break
-  bool accept_refused = false;    ///< with handover: volumes that the cluster refuses both agents hold it up no longer
+  std::string accept_refused;     ///< with handover: until when (UTC) volumes that neither agent could open do not hold
+                                  ///< it up; empty: they do
   std::string pod;                ///< UID of its pod, where a DaemonSet has a second one beside it; empty: no pod
   bool keeper = false;            ///< a parent process starts this agent again when it dies, with its links
   bool verbose = false;

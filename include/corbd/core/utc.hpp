@@ -11,6 +11,9 @@ namespace corbd {
 /// "2026-11-22T12:03:04Z": whole seconds of UTC, as Kubernetes writes them.
 std::string utc_text(std::chrono::system_clock::time_point at);
 
+/// Of such a text, and no other.
+std::optional<std::chrono::system_clock::time_point> utc_of(const std::string& text);
+
 /// Of a date and a time of day in UTC. Nothing outside of 1970 to 2261: the clock, which counts nanoseconds in 64 bits,
 /// has no such moment.
 std::optional<std::chrono::system_clock::time_point> utc_from(std::tm parts);

@@ -99,6 +99,9 @@
 {{- if eq . "--leave-grace" -}}
 {{- fail "nodeplugin.plugin.extraArgs has --leave-grace without its number: write --leave-grace=SECONDS, from which the pod's grace period follows" -}}
 {{- end -}}
+{{- if or (eq . "--accept-refused") (eq . "--accept-refused=true") -}}
+{{- fail "nodeplugin.plugin.extraArgs has --accept-refused without its time: write --accept-refused=TIME, in UTC and at most 7 days ahead, such as 2026-11-28T12:00:00Z" -}}
+{{- end -}}
 {{- if hasPrefix "--leave-grace=" . -}}
 {{- $grace = max $grace (add 40 (trimPrefix "--leave-grace=" . | int)) -}}
 {{- end -}}
