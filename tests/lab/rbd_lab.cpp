@@ -13,25 +13,15 @@ using Lock = image::Ownership::Lock;
 
 namespace {
 
-/// Another client's persistent cache says in the header that it has the newest writes, as librbd's does
-/// (librbd/cache/pwl/InitRequest.cc).
+/// Another client's persistent cache may have the newest writes of an image.
 struct OfOtherCache {
-  OfOtherCache(Admin& by, const std::string& name) : admin(by) {
+  OfOtherCache(Admin& by, std::string image) : admin(by), name(std::move(image)) {
     admin.create(name);
-    rbd_image_t image = admin.open(name);
-    std::array<char, 64> id{};
-    Admin::check(rbd_get_id(image, id.data(), id.size()));
-    Admin::check(rbd_get_features(image, &had));
-    Admin::check(rbd_close(image));
-    header = "rbd_header." + std::string(id.data());
+    had = admin.features(name);
   }
-  void set(bool dirty) const {
-    std::array<std::uint64_t, 2> in{dirty ? had | image::kDirtyCache : had, image::kDirtyCache};
-    Admin::check(rados_exec(admin.io, header.c_str(), "rbd", "set_features", reinterpret_cast<const char*>(in.data()),
-                            sizeof in, nullptr, 0));
-  }
+  void set(bool dirty) const { admin.set_dirty_cache(name, dirty); }
   Admin& admin;
-  std::string header;
+  const std::string name;
   std::uint64_t had = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -189,6 +190,26 @@ class Admin {
     check(rbd_metadata_get(image, key.c_str(), value.data(), &length));
     check(rbd_close(image));
     return value.c_str();
+  }
+  std::uint64_t features(const std::string& name) {
+    std::uint64_t bits = 0;
+    rbd_image_t image = open(name);
+    check(rbd_get_features(image, &bits));
+    check(rbd_close(image));
+    return bits;
+  }
+  /// Another client's persistent cache says in the header that it has the newest writes, as librbd's does
+  /// (librbd/cache/pwl/InitRequest.cc).
+  void set_dirty_cache(const std::string& name, bool dirty) {
+    // A length of four bytes, then the image's ID.
+    std::array<char, 128> id{};
+    const int size = rados_exec(io, ("rbd_id." + name).c_str(), "rbd", "get_id", nullptr, 0, id.data(), id.size());
+    check(size);
+    const std::string header = "rbd_header." + std::string(id.data() + 4, static_cast<std::size_t>(size) - 4);
+    // The new bits of those that the mask names.
+    const std::array<std::uint64_t, 2> in{dirty ? image::kDirtyCache : 0, image::kDirtyCache};
+    check(rados_exec(io, header.c_str(), "rbd", "set_features", reinterpret_cast<const char*>(in.data()), sizeof in,
+                     nullptr, 0));
   }
   std::vector<std::byte> read(const std::string& name, std::uint64_t offset, std::size_t length) {
     std::vector<std::byte> bytes(length);

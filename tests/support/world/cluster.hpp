@@ -1,5 +1,17 @@
 // The cluster: it keeps images, their data, watches and locks. Those of dead clients stay until they are fenced and
-// broken.
+// broken. What the agent relies on is checked of this cluster and of real ones alike:
+// tests/support/cluster_contract.hpp.
+//
+// What a real one does that this one does not:
+// - It has snapshots, clones and namespaces. Here an image is six blocks, and a feature is a bit without its effect.
+// - Each OSD has an OSD map of its own. Here all of them refuse a client at one moment.
+// - A placement group may hang alone. Here the whole cluster answers, is slow or is silent.
+// - librbd takes the lock before a first write, and waits for an owner that lives. Here only the ports take it.
+// - A client may watch an image twice, has an address for each messenger, and its ticket expires.
+// - A user has caps for pools and commands. Here it may do everything, read, or nothing.
+// - Monitors know blocks of addresses, and who may fence. tests/lab/fence_lab.cpp has that, and users().
+// This one is stricter too. Who opens an image before its dead clients are fenced, breaks the lock of a client that is
+// not cut off, or takes an entry away, has broken a rule, which a test fails for. A real one refuses or obeys.
 #pragma once
 
 #include <array>

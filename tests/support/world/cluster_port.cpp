@@ -12,7 +12,7 @@ class Clusters final : public image::Clusters {
     const auto found = std::make_shared<image::Resolved>();
     note_options(access);
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
+    if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     auto done = co_await world_.calls.ask_cluster(
         "resolve", by, until,
         [&world = world_, access, name, found]() -> result<> { return find_image(world, access, name, *found); });
@@ -29,7 +29,7 @@ class Clusters final : public image::Clusters {
     const auto found = std::make_shared<image::Resolved>();
     note_options(access);
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
+    if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     auto done = co_await world_.calls.ask_cluster(
         "locate", by, until, [&world = world_, access, reserved, ns, found]() -> result<> {
           const auto pool = world.cluster.pools.find(reserved.pool_id);
@@ -62,7 +62,7 @@ class Clusters final : public image::Clusters {
 
   task<result<>> fence_dead(image::Access access, Until until) override {
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
+    if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     if (auto known = world_.agent.knows_before(); !known) co_return known;
     co_return co_await world_.calls.ask_cluster("fence", by, until, [&world = world_]() -> result<> {
       for (auto& [address, state] : world.agent.clients) {
@@ -76,7 +76,7 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<>> inherit(image::Access access, std::string address, Until until) override {
-    if (auto admitted = world_.agent.admits(world_.agent.connection(), access); !admitted) co_return admitted.error();
+    if (auto admitted = admits(world_.agent.connection(), access); !admitted) co_return admitted.error();
     co_return co_await world_.calls.ask_node("inherit", until, [&world = world_, address]() -> result<> {
       for (const auto& [index, client] : world.ceph_csi.daemons)
         if (client == address) world.broke("the client of a living rbd-nbd is to be fenced: " + address);
@@ -88,7 +88,7 @@ class Clusters final : public image::Clusters {
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override {
     const auto found = std::make_shared<image::Header>();
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
+    if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     if (auto may = has_rights(access, false); !may) co_return may.error();
     auto done = co_await world_.calls.ask_cluster("header", by, until, [&world = world_, key, found]() -> result<> {
       const FakeImage* image = world.cluster.by_id(key.image_id);
@@ -102,7 +102,7 @@ class Clusters final : public image::Clusters {
 
   task<result<>> may_write(image::Access access, image::Key key, Until until) override {
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
+    if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     if (auto may = has_rights(access, true); !may) co_return may.error();
     co_return co_await world_.calls.ask_cluster("may write", by, until, [&world = world_, key]() -> result<> {
       if (world.cluster.by_id(key.image_id) != nullptr) return {};
@@ -113,7 +113,7 @@ class Clusters final : public image::Clusters {
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override {
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted.error();
+    if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     if (auto may = has_rights(access, !options.read_only); !may) co_return may.error();
     if (auto known = world_.agent.knows_before(); !known) co_return known.error();
     note_options(access);
@@ -144,7 +144,7 @@ class Clusters final : public image::Clusters {
 
   task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes, Until until) override {
     const std::string by = world_.agent.connection();
-    if (auto admitted = world_.agent.admits(by, access); !admitted) co_return admitted;
+    if (auto admitted = admits(by, access); !admitted) co_return admitted;
     co_return co_await world_.calls.ask_cluster(
         "may serve anew", by, until, [&world = world_, may = has_rights(access, writes), key]() -> result<> {
           if (!may || world.cluster.by_id(key.image_id) != nullptr) return may;
@@ -158,8 +158,7 @@ class Clusters final : public image::Clusters {
 
   task<result<>> prepare(image::Access access, std::size_t, Until) override {
     if (world_.cluster.dead) co_return Error{errc::unreachable, "the monitors of the cluster do not answer"};
-    auto admitted = world_.agent.admits(world_.agent.connection(), access);
-    if (admitted) connected_.insert(access.monitors);
+    auto admitted = admits(world_.agent.connection(), access);
     if (const auto happens = world_.calls.before_call; happens && !admitted) happens("connect in vain");
     co_return admitted;
   }
@@ -228,6 +227,12 @@ class Clusters final : public image::Clusters {
   task<result<>> shutdown(Until, Until) override { co_return result<>(); }
 
  private:
+  /// Who is admitted has a connection.
+  result<> admits(const std::string& by, const image::Access& access) {
+    auto admitted = world_.agent.admits(by, access);
+    if (admitted) connected_.insert(access.monitors);
+    return admitted;
+  }
   static result<> find_image(const World& world, const image::Access& access, const image::Name& name,
                              image::Resolved& into) {
     const auto place = world.cluster.images.find(name.image);

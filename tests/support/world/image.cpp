@@ -308,7 +308,8 @@ task<result<>> FakeOpened::release_lock(Until until) {
   co_return co_await ask("release lock", until,
                          [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
                            FakeImage* of = world.cluster.by_id(id);
-                           if (of == nullptr || !has_lock(*of, by, serial)) return {};
+                           if (of == nullptr || !has_lock(*of, by, serial))
+                             return Error{errc::invalid_argument, by + " does not hold the lock of image " + id};
                            of->lock_owner.clear();
                            of->changed();
                            return {};
