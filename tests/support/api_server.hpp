@@ -1,4 +1,13 @@
 // A scripted API server on loopback: what it answers, byte by byte, is the test's. A thread for each connection.
+//
+// What a real one does that this one does not. The checks of api_client.hpp run against both (tests/unit/kube and
+// tests/lab/kube_lab.cpp), each with the answers that the other gave:
+// - It keeps objects, gives versions, and refuses a change of an older one. Here nothing is kept between requests.
+// - It authorizes each verb, and knows when a token expires. Here a script says 401 or 403.
+// - It sends bookmarks, ends watches by its own timeout, forgets versions, and answers from a cache that lags.
+// - It limits callers by priority and fairness, and tells them when to come again.
+// - It compresses large answers for those who ask, and closes idle connections.
+// - Proxies before it answer in its place, with bodies that are no Status.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,15 @@
 // The node's kernel: it keeps devices, their requests, mappings and mounts when the agent dies, until the next boot.
+//
+// What a real one does that this one does not (tests/lab/nbd_lab.cpp asks a real one):
+// - It has a page cache and a journal. Here each application's write is a request of one block, and a mount writes
+//   nothing.
+// - It merges, splits and reorders requests, has several queues, and limits how many are in flight.
+// - The socket has a size, and a request may be sent in part. Here only a killed thread leaves one half sent.
+// - Netlink answers late, twice or not at all, and others hold its mutex. Here commands wait in one row.
+// - sysfs shows a device step by step while it comes and goes. Here each look sees a whole device.
+// - Mounts propagate between namespaces and may be private there. Here the node has one table.
+// - Its own RBD client unmaps with EBUSY, blocks in the kernel, and logs. Here it maps or refuses (krbd.cpp).
+// - Versions differ. Here it is one of 6.9 or later, with the freeze of a resize.
 #pragma once
 
 #include <functional>

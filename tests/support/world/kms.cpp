@@ -1,4 +1,13 @@
 // The key management systems, and what they and a provisioner leave in an encrypted image.
+//
+// What real ones do that these do not. No package of Debian has one, so there is no contract test; the requests and
+// answers of each type are tested against its documentation (tests/unit/kms, tests/lab/kms_servers.py, vault.py):
+// - They authenticate: logins expire, roles lack a right, certificates end. Here whoever asks is let in.
+// - They throttle, redirect, are sealed, or are a standby. Here only reads may be a standby's (standby_keys).
+// - They disable, delete and restore a key or a version of it. Here a key is there or not.
+// - They bound the length of a key and of what it is wrapped with.
+// - A Secret or ConfigMap of a tenant comes from the API server, which may be silent while the KMS answers.
+// - Wrapping is encryption. Here it is text, which tells a test by whom and for which volume.
 #include <algorithm>
 #include <memory>
 

@@ -1,4 +1,14 @@
 // Mounts of the node: helper processes that wait as long as a device has no server.
+//
+// What a real host does that this one does not. That holds for filesystems.cpp, luks.cpp and fscrypt.cpp too; stories
+// on a real kernel have it (tests/lab/stories_basic.py, stories_luks.py, stories_fscrypt.py):
+// - mkfs, fsck and cryptsetup print, ask, take minutes, and differ between versions. Here each has one effect and a
+//   code.
+// - A filesystem is damaged in part, replays its journal, and turns read-only by itself.
+// - A mount is busy while a file on it is open, and lazily unmounted ones live on. Here an unmount succeeds.
+// - udev and other programs open a device at any moment. Here a test says who does.
+// - Memory, descriptors and processes run out. Here only the agent's descriptors and the disk of its state do.
+// - SELinux, cgroups and namespaces refuse. Here a pod's limits are taken or not.
 #include <algorithm>
 
 #include "support/world/ports.hpp"
