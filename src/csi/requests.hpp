@@ -1,5 +1,5 @@
-// Pure functions from the requests that stage and publish a volume, and undo that, to a wish; and the checks that other
-// calls share. Nothing here looks at the node.
+// Pure functions from the requests that stage, publish and expand a volume, and undo that, to a wish; and the checks
+// that other calls share. Nothing here looks at the node.
 #pragma once
 
 #include "corbd/cephcsi/parameters.hpp"
@@ -12,6 +12,7 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeStageVolumeRequest& request, con
 result<plan::Wish> wish_of(const ::csi::v1::NodeUnstageVolumeRequest& request);
 result<plan::Wish> wish_of(const ::csi::v1::NodePublishVolumeRequest& request, const cephcsi::Mounters& mounters = {});
 result<plan::Wish> wish_of(const ::csi::v1::NodeUnpublishVolumeRequest& request);
+result<plan::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request);
 
 /// A Ceph key without the white space at its end. Ceph does not mind it, and `echo KEY | base64` makes it.
 std::string without_end(std::string key);

@@ -43,22 +43,6 @@ class Identity final : public v1::Identity::CallbackService {
   const Config& config_;
 };
 
-using csi::wish_of;
-
-result<plan::Wish> wish_of(const v1::NodeExpandVolumeRequest& request) {
-  if (auto id = check_id(request.volume_id()); !id) return id.error();
-  if (auto path = check_known_path(request.volume_path(), "volume path"); !path) return path.error();
-  const auto required = request.capacity_range().required_bytes(), limit = request.capacity_range().limit_bytes();
-  if (required < 0 || limit < 0) return Error{errc::invalid_argument, "the capacity range has a negative size"};
-  if (limit != 0 && limit < required)
-    return Error{errc::out_of_range, "the limit of the capacity range is below the required size: " +
-                                         std::to_string(required) + " to " + std::to_string(limit) + " bytes"};
-  // As in ceph-csi, the volume path may be another one that kubelet made itself.
-  plan::Expanded wish{request.staging_target_path(), static_cast<std::uint64_t>(required), request.volume_path()};
-  if (wish.path.empty()) std::swap(wish.path, wish.target);
-  return plan::Wish(std::move(wish));
-}
-
 class Node final : public v1::Node::CallbackService {
  public:
   Node(rpc::Server& server, volume::Volumes& volumes, const Config& config)

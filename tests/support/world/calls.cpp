@@ -267,7 +267,9 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
     return;
   }
   if (device != nullptr && device->alive && job->syncs && !device->requests.empty()) {
-    world_.loop().outside_in(std::chrono::milliseconds(1), [this, job] { run_helper(job); });
+    // It looks again; seldom, as long as nobody can answer.
+    const auto in = world_.cluster.dead ? std::chrono::milliseconds(100) : std::chrono::milliseconds(1);
+    world_.loop().outside_in(in, [this, job] { run_helper(job); });
     return;
   }
   const bool needs_device = !job->syncs || (device != nullptr && !device->requests.empty());

@@ -375,8 +375,9 @@ task<result<>> FakeOpened::remove_metadata(std::string name, Until until) {
 
 /// What was begun goes on, whatever was said of it: librbd lets go of the image at last.
 void FakeOpened::close_later(World& world, const Handle& handle, int life) {
-  const auto in =
-      world.hazards == nullptr ? duration(std::chrono::milliseconds(100)) : world.hazards->any(std::chrono::seconds(2));
+  constexpr std::chrono::milliseconds kSoonest{1};  // it asks again, so never at once
+  const auto in = world.hazards == nullptr ? duration(std::chrono::milliseconds(100))
+                                           : std::max<duration>(kSoonest, world.hazards->any(std::chrono::seconds(2)));
   world.loop().outside_in(in, [&world, handle, life] {
     if (!world.agent.lives(life)) return;
     if (world.cluster.dead || world.network.is_cut()) return close_later(world, handle, life);
