@@ -6,13 +6,15 @@ import threading
 import urllib.request
 
 import kube
-from checks import Skip, check, now_us, say, wait_for
+from checks import Skip, check, long, now_us, say, wait_for
 from machine import GIB, mounted, read
+from recorder import Recorder, records
 from volume import DRIVER, Volume
 from writer import Writer
 
 NODE, METRICS = "node-1", 9090
-POD = "/api/v1/namespaces/default/pods/pod-1"
+PODS = "/api/v1/namespaces/default/pods"
+POD = PODS + "/pod-1"
 ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 
 
@@ -67,17 +69,27 @@ class Attacher:
 
 def describe(lab, server, image):
     """A volume, its claim and a pod that uses it, as an administrator and a user would."""
-    server.create("/api/v1/namespaces/default/secrets", "Secret", "v1", "rbd", stringData={"userID": lab.user, "userKey": lab.key})
-    server.create("/api/v1/persistentvolumes", "PersistentVolume", "v1", "pv-1", spec={
-        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "claimRef": {"namespace": "default", "name": "claim-1"},
+    describe_claim(lab, server, image)
+    pod(server, "pod-1")
+
+
+def describe_claim(lab, server, image, number=1):
+    """Each story of the server has objects of its own."""
+    name = lambda kind: "%s-%d" % (kind, number)  # noqa: E731
+    server.create("/api/v1/namespaces/default/secrets", "Secret", "v1", name("rbd"), stringData={"userID": lab.user, "userKey": lab.key})
+    server.create("/api/v1/persistentvolumes", "PersistentVolume", "v1", name("pv"), spec={
+        "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "claimRef": {"namespace": "default", "name": name("claim")},
         "csi": {"driver": DRIVER, "volumeHandle": image.name, "fsType": "ext4",
-                "nodeStageSecretRef": {"namespace": "default", "name": "rbd"},
+                "nodeStageSecretRef": {"namespace": "default", "name": name("rbd")},
                 "volumeAttributes": {"staticVolume": "true", "clusterID": "lab", "pool": image.pool, "mounter": "rbd-nbd"}}})
-    server.create("/api/v1/namespaces/default/persistentvolumeclaims", "PersistentVolumeClaim", "v1", "claim-1", spec={
-        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "", "volumeName": "pv-1"})
-    server.create("/api/v1/namespaces/default/pods", "Pod", "v1", "pod-1", spec={
+    server.create("/api/v1/namespaces/default/persistentvolumeclaims", "PersistentVolumeClaim", "v1", name("claim"), spec={
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "", "volumeName": name("pv")})
+
+
+def pod(server, name, claim="claim-1"):
+    server.create(PODS, "Pod", "v1", name, spec={
         "nodeName": NODE, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "claim-1"}}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
         "containers": [{"name": "main", "image": "pretended", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]})
 
 
@@ -88,6 +100,14 @@ def events(server):
 
 def story_kubelet(lab):
     """a real kubelet: a pod's volume is staged and published, lives through a killed agent and a restarted kubelet, and goes with its pod"""
+    whole(lab, live)
+
+
+story_kubelet.limit = 1500
+
+
+def whole(lab, tells, calls_go_to=None):
+    """A node with an agent, a kubelet and an attacher, and what is told of them. calls_go_to: the socket that kubelet knows, for the agent's own."""
     if not os.environ.get("CORBD_LAB_KUBECONFIG"):
         raise Skip(os.environ.get("CORBD_LAB_KUBE_MISSING") or "no API server: scripts/lab/kubernetes start, env")
     server = kube.Server()
@@ -97,12 +117,12 @@ def story_kubelet(lab):
     # The agent has the rights of the manifests and no others.
     os.environ["KUBERNETES_CONFIG_PATH"] = os.environ["CORBD_LAB_KUBE_AGENT"]
     agent = lab.agent(flags=["--metricsport", str(METRICS)])
-    agent.flags += ["--kubelet-registration-path", agent.socket]
+    agent.flags += ["--kubelet-registration-path", calls_go_to or agent.socket]
     agent.start()
     kubelet = Kubelet(lab).start()
     attacher = Attacher(server)
     try:
-        live(lab, server, image, agent, kubelet)
+        tells(lab, server, image, agent, kubelet)
     except Exception:
         events(server)
         raise
@@ -110,17 +130,25 @@ def story_kubelet(lab):
         attacher.end()
 
 
-def live(lab, server, image, agent, kubelet):
+def wait_registered(server, agent):
     def registered():
         found = server.get("/apis/storage.k8s.io/v1/csinodes/" + NODE) or {"spec": {}}
         return [(one["name"], one["nodeID"]) for one in found["spec"].get("drivers") or []] == [(DRIVER, agent.nodeid)]
-    begin = now_us()
     wait_for("the registration", registered, 120)
+
+
+def running(server, name):
+    wait_for("the pod " + name, lambda: (server.get(PODS + "/" + name) or {}).get("status", {}).get("phase") == "Running", 240, 0.5)
+
+
+def live(lab, server, image, agent, kubelet):
+    begin = now_us()
+    wait_registered(server, agent)
     say("registered after %.1f s" % ((now_us() - begin) / 1e6))
 
     begin = now_us()
     describe(lab, server, image)
-    wait_for("the pod", lambda: (server.get(POD) or {}).get("status", {}).get("phase") == "Running", 240, 0.5)
+    running(server, "pod-1")
     say("Running after %.1f s" % ((now_us() - begin) / 1e6))
     uid = server.get(POD)["metadata"]["uid"]
     target = os.path.join(lab.kubelet, "pods", uid, "volumes/kubernetes.io~csi/pv-1/mount")
@@ -171,4 +199,161 @@ def live(lab, server, image, agent, kubelet):
     check(agent.stop() == 0, "the agent ended with %s" % agent.process.returncode)
 
 
-story_kubelet.limit = 1500
+@long
+def story_kubelet_recorded(lab):
+    """a real kubelet's calls are written down: start, restart, deletion by force, eviction, drain, an agent that is down, a stage undone, a node that is away"""
+    recorder = Recorder(os.path.join(lab.dir, "recorder.sock"), os.path.join(lab.dir, "agent.sock"), lab.kubelet,
+                        "1.20.2, of Debian 12's source package")
+
+    def tells(lab, server, image, agent, kubelet):
+        wait_registered(server, agent)
+        describe_claim(lab, server, image, 2)
+        told = Told(lab, server, image, agent, kubelet, recorder)
+        for name, tell in SITUATIONS.items():
+            recorder.begin(tell.__doc__)
+            tell(told)
+            told.gone()
+            recorder.end(os.path.join(records(lab), name + ".jsonl"))
+            say("written: %s.jsonl" % name)
+    whole(lab, tells, recorder.socket)
+
+
+story_kubelet_recorded.limit = 3000
+
+
+class Told:
+    """What a story does to a kubelet while its calls are written down."""
+
+    def __init__(self, lab, server, image, agent, kubelet, recorder):
+        self.lab, self.server, self.agent, self.kubelet, self.recorder = lab, server, agent, kubelet, recorder
+        self.volume = Volume(agent, image)
+
+    def create(self, name, runs=True):
+        self.recorder.event(name + " is created")
+        pod(self.server, name, "claim-2")
+        if runs:
+            running(self.server, name)
+            self.recorder.event(name + " runs")
+
+    def delete(self, name, force=False):
+        self.recorder.event(name + (" is deleted by force" if force else " is deleted"))
+        self.server.ask("DELETE", PODS + "/" + name, {"kind": "DeleteOptions", "apiVersion": "v1", **({"gracePeriodSeconds": 0} if force else {})})
+
+    def evict(self, name):
+        self.recorder.event(name + " is evicted")
+        self.server.ask("POST", PODS + "/" + name + "/eviction", {
+            "kind": "Eviction", "apiVersion": "policy/v1beta1", "metadata": {"name": name, "namespace": "default"}})
+
+    def gone(self):
+        wait_for("the end of the pods", lambda: not self.server.get(PODS)["items"], 400, 0.5)
+        wait_for("the end of the device", lambda: self.volume.device is None, 400, 0.5)
+        wait_for("the end of the attachment", lambda: not self.server.get(ATTACHMENTS)["items"], 400, 0.5)
+
+    def kubelet_dies(self):
+        self.recorder.event("kubelet is killed")
+        self.kubelet.kill()
+
+    def kubelet_starts(self):
+        self.recorder.event("kubelet starts")
+        self.kubelet.start()
+
+    def agent_dies(self):
+        self.recorder.event("agent is killed")
+        self.agent.kill()
+
+    def agent_starts(self):
+        self.recorder.event("agent starts")
+        self.agent.start()
+        wait_registered(self.server, self.agent)
+
+    def ceph(self, answers):
+        self.recorder.event("ceph answers" if answers else "ceph is silent")
+        self.lab.admin("link", "up" if answers else "down")
+
+
+def told_start(told):
+    """A pod starts, and ends."""
+    told.create("pod-1")
+    told.delete("pod-1")
+
+
+def told_restart(told):
+    """Kubelet restarts while a pod runs, and while it takes the pod's volume down."""
+    told.create("pod-1")
+    told.kubelet_dies()
+    told.kubelet_starts()
+    told.recorder.wait_call("NodePublishVolume", 240, "OK", 2)
+    told.recorder.hold("NodeUnpublishVolume")
+    told.delete("pod-1")
+    told.recorder.wait_call("NodeUnpublishVolume", 120)
+    told.kubelet_dies()
+    told.recorder.release()
+    told.kubelet_starts()
+
+
+def told_force(told):
+    """A pod is deleted by force, and its replacement starts on the same node."""
+    told.create("pod-1")
+    told.delete("pod-1", force=True)
+    told.create("pod-2")
+    told.delete("pod-2")
+
+
+def told_eviction(told):
+    """A pod is evicted while Ceph is silent, and Ceph answers after the first unstage has reached its deadline."""
+    told.create("pod-1")
+    told.ceph(False)
+    told.evict("pod-1")
+    told.recorder.wait_call("NodeUnstageVolume", 300, "DEADLINE_EXCEEDED")
+    told.ceph(True)
+
+
+def told_drain(told):
+    """A node is drained, and takes the pod's replacement when it is back in service."""
+    told.create("pod-1")
+    told.server.patch("/api/v1/nodes/" + NODE, spec={"unschedulable": True})
+    told.evict("pod-1")
+    told.gone()
+    told.server.patch("/api/v1/nodes/" + NODE, spec={"unschedulable": False})
+    told.create("pod-2")
+    told.delete("pod-2")
+
+
+def told_agent_down(told):
+    """The agent is down when kubelet wants a volume, and when it takes the volume down."""
+    told.agent_dies()
+    told.create("pod-1", runs=False)
+    told.recorder.wait_call("NodeGetCapabilities", 120, "UNAVAILABLE", 3)
+    told.agent_starts()
+    running(told.server, "pod-1")
+    told.recorder.event("pod-1 runs")
+    told.agent_dies()
+    told.delete("pod-1")
+    told.recorder.wait_call("NodeUnpublishVolume", 120, "UNAVAILABLE", 3)
+    told.agent_starts()
+
+
+def told_undone(told):
+    """Ceph is silent when a pod starts, and the pod is deleted after its stage has reached the deadline."""
+    told.ceph(False)
+    told.create("pod-1", runs=False)
+    told.recorder.wait_call("NodeStageVolume", 300, "DEADLINE_EXCEEDED")
+    told.delete("pod-1")
+    told.ceph(True)
+
+
+def told_away(told):
+    """A node is cut off, and its kubelet stands still. When it is back its pod is gone from the API server."""
+    told.create("pod-1")
+    told.recorder.event("node-1 is cut off")
+    told.lab.admin("link", "down")
+    told.kubelet.kill()
+    told.delete("pod-1", force=True)
+    wait_for("the end of the pod", lambda: told.server.get(POD) is None, 60)
+    told.recorder.event("node-1 is back")
+    told.lab.admin("link", "up")
+    told.kubelet.start()
+
+
+SITUATIONS = {"start": told_start, "kubelet_restart": told_restart, "force_deleted": told_force, "eviction": told_eviction, "drain": told_drain,
+              "agent_down": told_agent_down, "stage_undone": told_undone, "node_loss": told_away}
