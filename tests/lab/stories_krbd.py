@@ -3,10 +3,10 @@ import glob
 import json
 import os
 
-from checks import Skip, check, long, now_us, say
+from checks import Skip, check, long, now_us, say, wait_for
 from machine import MIB, mounted, put, read, run
 from stories_luks import PASSPHRASE, encrypted, is_open, mapping, metadata, stage
-from stories_seen import volumes_of
+from stories_seen import ask, volumes_of
 from stories_steps import Sweep
 from writer import Writer
 
@@ -94,6 +94,36 @@ def story_krbd_life(lab):
     volume.unstage()
     expect_unmapped(volume, image)
     check(not watchers(lab, image), "the image is still watched")
+    agent.stop()
+
+
+def story_krbd_fenced(lab):
+    """the cluster cuts off the kernel's client: the volume says so and how to get out, and is whole after that"""
+    needs_krbd()
+    image = lab.image("a", size=256 * MIB)
+    agent = lab.agent().start()
+    volume = agent.volume(image, attributes=KRBD)
+    volume.stage()
+    volume.publish()
+    kept = os.path.join(volume.staged_path, "kept")
+    put(kept, "stored before")
+    run(["sync", kept])
+    client = read("/sys/bus/rbd/devices/%s/client_addr" % os.path.basename(only_device(image))[3:]).strip()
+    lab.admin("ceph", "osd", "blocklist", "add", client, "600")
+    wait_for("a condition that tells of it", lambda: volume.stats()[1], timeout=200, pause=2)
+    say("its condition: %s" % volume.stats()[1])
+    check(client in volume.stats()[1], "the condition does not name %s" % client)
+    told = ask(agent, "status", code=2)
+    check("1 whose kernel client the cluster has blocklisted" in told, "corbd status does not tell: %s" % told)
+    # As it says: the entry goes, and the pods end.
+    lab.admin("ceph", "osd", "blocklist", "rm", client)
+    volume.unpublish()
+    volume.unstage()
+    expect_unmapped(volume, image)
+    volume.stage()
+    check(read(kept) == "stored before", "what was stored before is gone")
+    check(volume.stats()[1] is None, "its condition: %s" % volume.stats()[1])
+    volume.unstage()
     agent.stop()
 
 
