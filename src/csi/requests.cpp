@@ -9,6 +9,7 @@
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/host/values.hpp"
+#include "corbd/plan/combination.hpp"
 
 namespace corbd::csi {
 namespace {
@@ -111,8 +112,7 @@ result<plan::Capability> capability_of(const VolumeCapability& from) {
       capability.read_only = true;
       break;
     case Mode::MULTI_NODE_MULTI_WRITER:
-      if (!capability.block)
-        return invalid("rbd: RWX access mode request is only valid for volumes with access type `block`");
+      if (!capability.block) return error_of(plan::not_served::kFilesystemForMany, "rbd:");
       capability.shared = true;
       break;
     case Mode::MULTI_NODE_SINGLE_WRITER:

@@ -1,6 +1,7 @@
 #include "expand.hpp"
 
 #include "bring_up.hpp"
+#include "corbd/plan/combination.hpp"
 #include "filesystem.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"
@@ -96,16 +97,13 @@ Decision expand(const Situation& view, const Expanded& wish) {
 Decision trim(const Situation& view, const Trimmed& wish) {
   if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
   if (view.record->failed) return given_up(view);
-  if (view.record->block)
-    return refuse(errc::unimplemented,
-                  "volume " + view.id + " is a raw block device: only its user knows which blocks are free");
+  if (view.record->block) return refuse(error_of(not_served::kBlockReclaims, "volume " + view.id));
   if (!answers(view)) return without_server(view);
   if (view.seen.facts.trimmed) return Done{};
   const auto staged = staged_mount(view);
   if (!staged) return not_mounted(view);
   if (writes_nothing(view, staged->staging->capability) || staged->mount->filesystem_read_only)
-    return refuse(errc::failed_precondition,
-                  "the filesystem of volume " + view.id + " is read-only: it cannot be trimmed");
+    return refuse(error_of(not_served::kReaderReclaims, "the filesystem of volume " + view.id));
   return step::Trim{staged->mount->target};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/algorithm/string/join.hpp>
 
+#include "corbd/plan/combination.hpp"
 #include "krbd.hpp"
 
 namespace corbd::plan {
@@ -44,12 +45,12 @@ std::optional<Decision> name_type(const Situation& view, const std::string& type
 /// Why what is there cannot be mounted; empty: it can.
 std::string misfit(const Situation& view, const std::string& there, const std::string& wanted) {
   if (!wanted.empty() && there != wanted)
-    return ", the request wants " + wanted + ": ask for the filesystem that is there";
+    return ", the request wants " + wanted + ": " + std::string(not_served::kOtherFilesystem.why);
   const auto offered = host::offered_filesystems();
   if (std::ranges::find(offered, there) == offered.end())
     return ", which this agent does not mount: it mounts " + boost::algorithm::join(offered, ", ");
   if (!view.record->file_kms_id.empty() && !host::encrypts_files(there))
-    return ", which cannot encrypt a folder: use ext4, or encryptionType 'block'";
+    return ", " + std::string(not_served::kFilesystemWithoutFolders.why);
   return "";
 }
 
@@ -139,9 +140,7 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
   const std::string image = image_of(view);
   switch (facts.probe->kind) {
     case host::Probe::Kind::nothing:
-      if (writes_nothing(view, capability))
-        return refuse(errc::failed_precondition,
-                      image + " holds no filesystem and is wanted read-only: stage it writable once, which makes one");
+      if (writes_nothing(view, capability)) return refuse(error_of(not_served::kNothingToRead, image));
       if (auto step = name_type(view, wanted.empty() ? std::string(host::kDefaultFilesystem) : wanted)) return *step;
       // Only now: an image that has a filesystem is mounted whatever its mkfsOptions are.
       if (const auto allowed = host::check_mkfs_options(view.record->stagings.front().capability.fstype,

@@ -2,6 +2,7 @@
 
 #include "bring_up.hpp"
 #include "corbd/cephcsi/parameters.hpp"
+#include "corbd/plan/combination.hpp"
 #include "filesystem.hpp"
 #include "volume_key.hpp"
 
@@ -10,10 +11,7 @@ namespace {
 
 /// Files beside the folder stay as they are: the folder is new, and nobody gets them.
 Decision make_folder(const Situation& view, const std::string& target, const Capability& capability) {
-  if (writes_nothing(view, capability))
-    return refuse(errc::failed_precondition,
-                  image_of(view) +
-                      " has no encrypted folder yet and is wanted read-only: stage it writable once, which makes one");
+  if (writes_nothing(view, capability)) return refuse(error_of(not_served::kFolderForReader, image_of(view)));
   return with_first_key(view, step::FscryptMake{target});
 }
 

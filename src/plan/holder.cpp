@@ -9,20 +9,20 @@
 namespace corbd::plan {
 namespace {
 
-using State = HolderNode::State;
+using NodeState = HolderNode::State;
 
 std::string state_text(const HolderNode& node) {
   const std::string since = node.since.empty() ? "" : " since " + node.since;
   switch (node.state) {
-    case State::ready:
+    case NodeState::ready:
       return "ready" + since;
-    case State::not_ready:
+    case NodeState::not_ready:
       return "not ready" + since;
-    case State::out_of_service:
+    case NodeState::out_of_service:
       return "tainted out-of-service";
-    case State::gone:
+    case NodeState::gone:
       return "no such node any more";
-    case State::unknown:
+    case NodeState::unknown:
       break;
   }
   return node.why.empty() ? "its state is not known" : "its state is not known: " + node.why;
@@ -41,7 +41,7 @@ std::string remedy(const Situation& view, const std::vector<Holder>& holders) {
   for (const auto& holder : holders) {
     if (holder.blocked) continue;
     dead |= is_proven_dead(holder);
-    ready |= holder.node.state == State::ready;
+    ready |= holder.node.state == NodeState::ready;
     unknown |= holder.node.name.empty();
   }
   const std::string by_hand = "`corbd take " + view.id + "` shows what it would cut off";
@@ -87,17 +87,17 @@ Decision in_use(const Situation& view, const std::vector<Holder>& holders) {
 
 }  // namespace
 
-std::string_view name(State state) {
+std::string_view name(NodeState state) {
   switch (state) {
-    case State::ready:
+    case NodeState::ready:
       return "ready";
-    case State::not_ready:
+    case NodeState::not_ready:
       return "not-ready";
-    case State::out_of_service:
+    case NodeState::out_of_service:
       return "out-of-service";
-    case State::gone:
+    case NodeState::gone:
       return "gone";
-    case State::unknown:
+    case NodeState::unknown:
       break;
   }
   return "unknown";
@@ -122,8 +122,8 @@ std::string text(const Holder& holder) {
 }
 
 bool is_proven_dead(const Holder& holder) {
-  return holder.node.state == State::out_of_service ||
-         (holder.node.state == State::gone && holder.node.attached == false);
+  return holder.node.state == NodeState::out_of_service ||
+         (holder.node.state == NodeState::gone && holder.node.attached == false);
 }
 
 std::optional<Decision> take_left_lock(const Situation& view) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "corbd/plan/combination.hpp"
 #include "expand.hpp"
 #include "filesystem.hpp"
 #include "holders.hpp"
@@ -38,9 +39,7 @@ result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features, c
   const bool wrong_key = key == cephcsi::KeyType::aes256k && !kernel_client->aes256k;
   if (wanted == Mounter::krbd_if_able && (unknown != 0 || wrong_key)) return device::kServing;
   if (unknown == 0) return device::kMapped;
-  return Error{errc::failed_precondition, "the kernel's rbd does not know the image's features " +
-                                              image::names_of(unknown) +
-                                              ": use mounter rbd-nbd, or allow it with tryOtherMounters"};
+  return error_of(not_served::kFeaturesOfKernel, "the image has the features " + image::names_of(unknown) + ", which");
 }
 
 std::optional<Decision> refuse_features(const Situation& view, const image::Features& features) {

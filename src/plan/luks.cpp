@@ -1,6 +1,7 @@
 #include "luks.hpp"
 
 #include "bring_up.hpp"
+#include "corbd/plan/combination.hpp"
 #include "filesystem.hpp"
 #include "krbd.hpp"
 #include "paths.hpp"
@@ -12,14 +13,8 @@ namespace {
 /// Rule 10: only what is proven empty, or what our own marker says was.
 Decision make_header(const Situation& view, const Staged& wish) {
   if (writes_nothing(view, as_served(*view.record, wish)))
-    return refuse(
-        errc::failed_precondition,
-        image_of(view) + " is not encrypted yet and is wanted read-only: stage it writable once, which encrypts it");
-  if (view.record->shared)
-    return refuse(errc::failed_precondition,
-                  image_of(view) +
-                      " is not encrypted yet, and another node may use it: stage it once as ReadWriteOnce, "
-                      "which encrypts it");
+    return refuse(error_of(not_served::kHeaderForReader, image_of(view)));
+  if (view.record->shared) return refuse(error_of(not_served::kHeaderForMany, image_of(view)));
   if (*view.seen.facts.encryption == kEncrypted)
     return refuse(errc::not_empty,
                   image_of(view) +
@@ -86,14 +81,13 @@ std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) 
   const auto& found = facts.luks->found;
   if (found.kind == host::Probe::Kind::nothing) return make_header(view, wish);
   if (!is_luks(found))
-    return refuse(errc::failed_precondition, image_of(view) + " is to be encrypted, but holds unencrypted data" +
-                                                 (found.type.empty() ? "" : " (" + found.type + ")") +
-                                                 ": it is neither opened nor formatted");
+    return refuse(
+        error_of(not_served::kUnencrypted, image_of(view),
+                 (found.type.empty() ? "" : " (" + found.type + ")") + ": it is neither opened nor formatted"));
   if (facts.luks->key_slots.empty()) return finish_header(view, wish);
   // dm-integrity keeps tags in memory, and would not see what another node wrote.
   if (facts.luks->integrity && view.record->shared)
-    return refuse(errc::failed_precondition,
-                  image_of(view) + " has integrityMode, which one node at a time can write: use ReadWriteOnce");
+    return refuse(error_of(not_served::kIntegrityForMany, image_of(view)));
   if (state != kEncrypted && !writes_nothing(view, as_served(*view.record, wish)) && !is_noted_later(view))
     return Step(step::LuksNote{});
   return Step(step::LuksOpen{});
@@ -119,10 +113,7 @@ std::optional<Decision> refuse_growth(const Situation& view) {
   const auto* device = view.seen.device();
   if (view.record->kms_id.empty() || device == nullptr || integrity_of(*device, view.id) == nullptr)
     return std::nullopt;
-  return refuse(
-      errc::failed_precondition,
-      "volume " + view.id +
-          " has integrityMode, and such a volume keeps the size of its format: copy its data to a larger one");
+  return refuse(error_of(not_served::kIntegrityGrows, "volume " + view.id));
 }
 
 std::optional<Decision> close_mapping(const Situation& view) {

@@ -4,6 +4,7 @@
 #include "bring_up.hpp"
 #include "corbd/core/overloaded.hpp"
 #include "corbd/core/utc.hpp"
+#include "corbd/plan/combination.hpp"
 #include "evidence.hpp"
 #include "expand.hpp"
 #include "krbd.hpp"
@@ -121,8 +122,7 @@ Decision give_up(const Situation& view) {
     return refuse(errc::failed_precondition, "volume " + view.id + " has no device here: there is nothing to give up");
   if (view.record->failed) return heal(view);
   if (by_kernel(view))
-    return refuse(errc::failed_precondition, "the kernel itself serves volume " + view.id +
-                                                 ": it cannot be given up here; see `rbd unmap -o force`");
+    return refuse(error_of(not_served::kKernelGivesUp, "the kernel itself serves volume " + view.id + ":"));
   Record record = *view.record;
   record.failed = true;
   return write(std::move(record));

@@ -4,6 +4,7 @@
 
 #include "adopt.hpp"
 #include "corbd/core/utc.hpp"
+#include "corbd/plan/combination.hpp"
 #include "evidence.hpp"
 #include "holders.hpp"
 
@@ -92,7 +93,7 @@ Decision nothing_proves(const Situation& view) {
   else if (view.seen.exclusive_lock)
     why = "its lock is free, so another node may have written";
   else
-    why = "it has no exclusive-lock feature, so nothing shows who wrote last";
+    why = not_served::kUnprovenWithoutLock.why;
   why += stayed_here(view)                             ? ""
          : attachment.state == Attachment::State::here ? ", and nobody knows under which VolumeAttachment it was staged"
          : attachment.why.empty()                      ? ""

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bring_up.hpp"
+#include "corbd/plan/combination.hpp"
 #include "fscrypt.hpp"
 #include "krbd.hpp"
 #include "paths.hpp"
@@ -54,8 +55,8 @@ std::optional<Decision> refuse_second_pod(const Situation& view, const Published
   if (!wish.capability.single_writer) return std::nullopt;
   for (const auto& publish : view.record->publishes)
     if (publish.target != wish.target && is_there(view, publish))
-      return refuse(errc::failed_precondition, "volume " + view.id + " is for one pod only and published at " +
-                                                   publish.target + ": unpublish it there first");
+      return refuse(error_of(not_served::kSecondPod, "volume " + view.id,
+                             " and published at " + publish.target + ": unpublish it there first"));
   return std::nullopt;
 }
 

@@ -1,6 +1,7 @@
 #include "volume_key.hpp"
 
 #include "bring_up.hpp"
+#include "corbd/plan/combination.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"
 
@@ -65,22 +66,17 @@ std::optional<Decision> not_rotated(const Situation& view) {
   const auto& record = view.record;
   if (!record) return refuse(errc::not_found, "volume " + view.id + " is not staged here");
   if (!record->file_kms_id.empty())
-    return refuse(errc::unimplemented,
-                  "the files of volume " + view.id + " are encrypted (fscrypt), and their key is not rotated");
-  if (record->kms_id.empty())
-    return refuse(errc::failed_precondition, "volume " + view.id + " is not encrypted: it has no key");
-  if (record->read_only || record->shared || record->failed)
-    return refuse(errc::failed_precondition, "volume " + view.id +
-                                                 (record->failed   ? " was given up"
-                                                  : record->shared ? " is written by many nodes"
-                                                                   : " is staged read-only") +
-                                                 ", so its key is not rotated: stage it as ReadWriteOnce first");
+    return refuse(error_of(not_served::kFilesRotated, "the files of volume " + view.id));
+  const std::string volume = "volume " + view.id;
+  if (record->kms_id.empty()) return refuse(error_of(not_served::kNoKey, volume));
+  if (record->failed)
+    return refuse(errc::failed_precondition,
+                  volume + " was given up, so its key is not rotated: stage it as ReadWriteOnce first");
+  if (record->read_only) return refuse(error_of(not_served::kReaderRotates, volume));
+  if (record->shared) return refuse(error_of(not_served::kManyRotate, volume));
   if (luks_mapping(view) == nullptr)
     return refuse(errc::failed_precondition, "volume " + view.id + " is not open: stage it first");
-  if (by_kernel(view))
-    return refuse(
-        errc::unimplemented,
-        "volume " + view.id + " is served by the kernel's client: its key is rotated only with mounter rbd-nbd");
+  if (by_kernel(view)) return refuse(error_of(not_served::kKernelRotates, volume));
   if (!view.seen.connected || view.seen.link != Observation::Link::serving)
     return refuse(errc::unavailable,
                   "the device of volume " + view.id + " is not served by this agent now: repeat when it is healed");

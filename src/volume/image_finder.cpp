@@ -7,6 +7,7 @@
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/text.hpp"
+#include "corbd/plan/combination.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -26,9 +27,8 @@ result<> check_mapping_name(const std::string& id) {
 /// The kernel encrypts folders of some types of filesystem only.
 result<> check_filesystem(const std::string& id, const plan::Capability& capability) {
   if (!capability.block && host::encrypts_files(plan::with_fstype(capability).fstype)) return {};
-  return Error{errc::invalid_argument,
-               "volume " + id + " has encryptionType 'file', which needs a filesystem that encrypts folders, not " +
-                   (capability.block ? "raw block" : capability.fstype) + ": use ext4, or encryptionType 'block'"};
+  return error_of(plan::not_served::kFilesOnOther,
+                  "volume " + id + (capability.block ? ", raw block," : ", " + capability.fstype + ","));
 }
 
 /// Whether the image may be in another place, although it is not in this one.

@@ -1,0 +1,66 @@
+// What corbd does not serve on purpose: one row for each such combination of what a request and an image say. Whoever
+// refuses one takes the error from its row; docs/serving.md prints the rows, and `corbd doctor` asks them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "corbd/core/result.hpp"
+#include "corbd/device/values.hpp"
+#include "corbd/plan/record.hpp"
+
+namespace corbd::plan {
+
+/// What decides whether a volume is served, as far as it is known before anything is done.
+struct Combination {
+  enum class Encryption { none, device, with_integrity, files };
+  /// What the image holds: nothing, what the request wants, a filesystem of another type, or unencrypted data although
+  /// encryption is wanted.
+  enum class Contents { nothing, wanted, other_filesystem, unencrypted };
+
+  Mounter mounter = Mounter::nbd;
+  Encryption encryption = Encryption::none;
+  Capability capability = {};
+  std::uint64_t features = 0;  ///< of the image
+  device::Abilities kernel = {};
+  Contents contents = Contents::nothing;
+  std::string filesystem = {};  ///< that it holds, below its encryption; empty: none
+  bool left_unserved = false;   ///< its device had lost its server before this agent knew the volume
+};
+
+/// Whether the kernel's client serves it.
+bool is_for_kernel(const Combination& of);
+/// Of a volume that is staged.
+Combination combination_of(const Record& record);
+
+struct NotServed {
+  enum class Moment { stage, second_pod, expansion, rotation, reclaim, giving_up };
+  Moment moment;
+  std::string_view combination;  ///< for people
+  errc code;
+  std::string_view why;  ///< as its error says it, after what it is about
+  bool (*is)(const Combination& of);
+};
+std::string_view name(NotServed::Moment moment);
+
+/// "volume 0001-... is not encrypted: it has no key"; `rest`: behind that.
+Error error_of(const NotServed& row, const std::string& about, const std::string& rest = "");
+/// In the order in which they are looked at.
+std::span<const NotServed* const> all_not_served();
+/// The first row that the combination meets at that moment; nullptr: it is served.
+const NotServed* find_not_served(NotServed::Moment moment, const Combination& of);
+
+namespace not_served {
+extern const NotServed kFilesystemForMany, kFilesOnOther, kFeaturesOfKernel, kUnencrypted, kHeaderForReader,
+    kHeaderForMany, kIntegrityForMany, kNothingToRead, kOtherFilesystem, kFilesystemWithoutFolders, kFolderForReader,
+    kUnprovenWithoutLock, kMadeWithoutFolders;
+extern const NotServed kSecondPod;
+extern const NotServed kIntegrityGrows;
+extern const NotServed kFilesRotated, kNoKey, kReaderRotates, kManyRotate, kKernelRotates;
+extern const NotServed kBlockReclaims, kReaderReclaims;
+extern const NotServed kKernelGivesUp;
+}  // namespace not_served
+
+}  // namespace corbd::plan
