@@ -38,17 +38,17 @@ class Daemons final : public host::Daemons {
 
 std::unique_ptr<host::Daemons> make_daemons(World& world) { return std::make_unique<Daemons>(world); }
 
-std::uint32_t CephCsi::stages(const std::string& name, const std::string& staging_path, std::string volume_id) {
+std::uint32_t CephCsi::stages(const std::string& name, const std::string& staging_path, std::string volume_id,
+                              const plan::Capability& use) {
   if (volume_id.empty()) volume_id = name;
   FakeImage& image = world_.cluster.images.at(name);
   const std::string client = world_.agent.node_address + ":0/9" + std::to_string(world_.cluster.new_serial());
-  image.lock_by(client);
-  image.watchers.insert(client);
-  image.changed();
-  image.data = true;
-  world_.cluster.stamp(image);
-  image.content = host::Probe::Kind::filesystem;
-  image.fstype = "ext4";
+  if (!use.read_only) {
+    if (image.exclusive) image.lock_by(client);
+    image.watchers.insert(client);
+    image.changed();
+    world_.cluster.stamp(image);
+  }
   KernelDevice device;
   while (world_.kernel.by_index(device.index) != nullptr) ++device.index;
   device.backend = volume_id;
@@ -56,50 +56,90 @@ std::uint32_t CephCsi::stages(const std::string& name, const std::string& stagin
   device.size = image.size;
   device.alive = true;
   device.request_timeout = true;
+  device.read_only = use.read_only;
   device.link = world_.cluster.new_serial();
   device.visits = image.visits;
   world_.kernel.devices.push_back(device);
   world_.kernel.read_only_numbers.erase(device.index);
   begins(device.index, client);
-  mounts(device.index, plan::staging_target(volume_id, staging_path));
-  cephcsi::Stash stash;
-  stash.pool = "pool";
-  stash.image = name;
+  stages_contents(name, world_.kernel.devices.back(), staging_path, volume_id, use);
+  cephcsi::Stash& stash = world_.disk.stashes[staging_path];
   stash.nbd = true;
   stash.device = device::path(device.index);
   stash.log_dir = "/var/log/ceph";
   stash.log_strategy = "remove";
   world_.disk.logs.insert("/var/log/ceph/rbd-nbd-" + volume_id + ".log");
-  world_.disk.stashes[staging_path] = stash;
   return device.index;
 }
 
-void CephCsi::mounts(std::uint32_t index, const std::string& target) {
+void CephCsi::stages_contents(const std::string& name, KernelDevice& device, const std::string& staging_path,
+                              const std::string& volume_id, const plan::Capability& use) {
+  FakeImage& image = world_.cluster.images.at(name);
+  image.data = true;
+  if (!use.block && image.content == host::Probe::Kind::nothing) {
+    image.content = host::Probe::Kind::filesystem;
+    image.fstype = "ext4";
+  }
+  cephcsi::Stash& stash = world_.disk.stashes[staging_path] = {};
+  stash.pool = "pool";
+  stash.image = name;
+  if (image.luks) {
+    stash.encrypted = true;
+    const std::uint64_t around = kLuksHeader + (image.luks->integrity ? kLuksTags : 0);
+    device.map_as(plan::mapping_name(volume_id), device.size - around, image.luks->integrity);
+  }
+  if (image.folder) device.folder_key = true;
   host::Mount mount;
   mount.id = static_cast<std::uint64_t>(world_.cluster.new_serial());
-  mount.dev_major = 43;
-  mount.dev_minor = index * 32;
-  mount.root = "/";
+  mount.target = plan::staging_target(volume_id, staging_path);
+  if (use.block) {
+    mount.fstype = "devtmpfs";
+    mount.root = device.mapping ? "/dm-" + std::to_string(device.index) : "/" + device::name(device.kind, device.index);
+  } else {
+    mount.dev_major = device.mapping ? kMappingMajor : 43;
+    mount.dev_minor = device.mapping ? device.index : device.index * 32;
+    mount.root = "/";
+    mount.fstype = image.fstype;
+    mount.options = use.mount_flags;
+    mount.read_only = mount.filesystem_read_only = plan::wants_read_only(use);
+  }
+  world_.kernel.mounts.push_back(mount);
+  world_.disk.places.insert(mount.target);
+}
+
+std::uint32_t CephCsi::stages_with_krbd(const std::string& name, const std::string& staging_path, std::string volume_id,
+                                        const plan::Capability& use) {
+  static_cast<void>(world_.kernel.krbd_maps(name, use.read_only));
+  KernelDevice& device = world_.kernel.devices.back();
+  stages_contents(name, device, staging_path, volume_id, use);
+  return device.index;
+}
+
+void CephCsi::publishes(const std::string& volume_id, const std::string& staging_path, const std::string& target) {
+  const auto staged = plan::staging_target(volume_id, staging_path);
+  host::Mount mount = *std::ranges::find(world_.kernel.mounts, staged, &host::Mount::target);
+  mount.id = static_cast<std::uint64_t>(world_.cluster.new_serial());
   mount.target = target;
-  mount.fstype = "ext4";
+  const auto index = device_below(mount);
+  const KernelDevice* device = index ? world_.kernel.by_index(*index) : nullptr;
+  if (device != nullptr && device->folder_key) mount.root = std::string("/") + host::kEncryptedFolder;
   world_.kernel.mounts.push_back(mount);
   world_.disk.places.insert(target);
 }
 
-std::uint32_t CephCsi::stages_with_krbd(const std::string& name, const std::string& staging_path,
-                                        std::string volume_id) {
-  FakeImage& image = world_.cluster.images.at(name);
-  image.data = true;
-  image.content = host::Probe::Kind::filesystem;
-  image.fstype = "ext4";
-  static_cast<void>(world_.kernel.krbd_maps(name, false));
-  const std::uint32_t index = world_.kernel.devices.back().index;
-  mounts(index, plan::staging_target(volume_id, staging_path));
-  cephcsi::Stash stash;
-  stash.pool = "pool";
-  stash.image = name;
-  world_.disk.stashes[staging_path] = stash;
-  return index;
+void CephCsi::unstages(std::uint32_t index, const std::string& volume_id, const std::string& staging_path) {
+  const auto target = plan::staging_target(volume_id, staging_path);
+  std::erase_if(world_.kernel.mounts, [&](const auto& mount) { return mount.target == target; });
+  world_.disk.places.erase(target);
+  world_.kernel.unmounted(index);
+  KernelDevice& device = *world_.kernel.by_index(index);
+  device.mapping.reset();
+  device.integrity = false;
+  if (device.kind == device::Kind::krbd)
+    static_cast<void>(world_.kernel.krbd_unmaps(index));
+  else
+    world_.kernel.disconnect(index);
+  world_.disk.stashes.erase(staging_path);
 }
 
 void CephCsi::opens_luks(std::uint32_t index, const std::string& staging_path, const std::string& volume_id,

@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "corbd/core/time.hpp"
+#include "corbd/plan/wish.hpp"
 
 namespace corbd::test {
 
 class World;
 struct FakeImage;
+struct KernelDevice;
 
 class CephCsi {
  public:
@@ -21,10 +23,17 @@ class CephCsi {
   /// The indexes of devices whose rbd-nbd acknowledges a write that only its memory has, as it does by default.
   std::set<std::uint32_t> caching;
   std::map<std::uint32_t, std::string> daemons;  ///< rbd-nbd's client address by the index of the device it serves
-  /// The image is mapped by rbd-nbd, and its filesystem staged at the path. The device's index.
-  std::uint32_t stages(const std::string& image, const std::string& staging_path, std::string volume_id = {});
+  /// The image is mapped by rbd-nbd, and what it holds staged at the path: a new filesystem if it is empty, the mapping
+  /// of its LUKS header, its encrypted folder unlocked. The device's index.
+  std::uint32_t stages(const std::string& image, const std::string& staging_path, std::string volume_id = {},
+                       const plan::Capability& use = {});
   /// The same with krbd.
-  std::uint32_t stages_with_krbd(const std::string& image, const std::string& staging_path, std::string volume_id);
+  std::uint32_t stages_with_krbd(const std::string& image, const std::string& staging_path, std::string volume_id,
+                                 const plan::Capability& use = {});
+  /// A pod gets what is staged there.
+  void publishes(const std::string& volume_id, const std::string& staging_path, const std::string& target);
+  /// Its unstage, of whatever is staged there by whomever.
+  void unstages(std::uint32_t index, const std::string& volume_id, const std::string& staging_path);
   /// What it staged is encrypted: the mapping is open, and mounted wherever the device was.
   void opens_luks(std::uint32_t index, const std::string& staging_path, const std::string& volume_id,
                   const std::string& passphrase);
@@ -48,7 +57,8 @@ class CephCsi {
   std::map<std::uint32_t, time_point> begun_;
   /// By device: the numbers of each block since it was stored last. Only the last one need be stored.
   std::map<std::uint32_t, std::map<std::size_t, std::vector<std::uint64_t>>> cache_;
-  void mounts(std::uint32_t index, const std::string& target);
+  void stages_contents(const std::string& image, KernelDevice& device, const std::string& staging_path,
+                       const std::string& volume_id, const plan::Capability& use);
   struct Unread {
     std::uint32_t index = 0;
     int link = 0;

@@ -1,6 +1,7 @@
 // The encrypted folder of a mounted filesystem.
 #include <functional>
 
+#include "corbd/plan/combination.hpp"
 #include "support/world/ports.hpp"
 
 namespace corbd::test {
@@ -71,12 +72,14 @@ class Fscrypt final : public host::Fscrypt {
     const auto index = mounted_device(world_, target);
     if (!index) co_return Error{errc::not_found, "nothing is mounted at " + target};
     needs_link(world_, device::path(*index));
-    auto performed = [&world = world_, target, effect = std::move(effect)]() -> result<> {
+    // What was made without that feature shows no folder.
+    auto performed = [&world = world_, target, looks = call == "fscrypt look",
+                      effect = std::move(effect)]() -> result<> {
       const auto now = mounted_device(world, target);
       KernelDevice* on = now ? world.kernel.by_index(*now) : nullptr;
       FakeImage* image = on == nullptr ? nullptr : world.cluster.by_id(on->image_id);
       if (image == nullptr) return Error{errc::not_found, "nothing is mounted at " + target};
-      if (!image->encrypts) return Error{errc::failed_precondition, "the filesystem cannot encrypt"};
+      if (!image->encrypts && !looks) return error_of(plan::not_served::kMadeWithoutFolders, target);
       return effect(*on, *image);
     };
     co_return co_await world_.calls.ask_helper(std::move(call), index, std::move(busy), until, std::move(performed));

@@ -115,6 +115,9 @@ void Kernel::send(KernelDevice& device, KernelRequest& request) {
       world_.hazards != nullptr && request.id % 4 == 0 && device.kind == device::Kind::nbd && !is_read(device);
   // By value: an answer may come at once and end the request.
   const KernelRequest sent = request;
+  if (device.kind == device::Kind::krbd)
+    return world_.loop().outside_in(std::chrono::milliseconds(1),
+                                    [this, index = device.index, id = sent.id] { krbd_serves(index, id); });
   if (const auto place = links.find(device.link); place != links.end()) return place->second->take(device.index, sent);
   if (world_.ceph_csi.daemons.contains(device.index))
     world_.loop().outside_in(std::chrono::milliseconds(2), [this, index = device.index, link = device.link,

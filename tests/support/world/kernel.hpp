@@ -175,6 +175,7 @@ class Kernel {
   result<> krbd_unmaps(std::uint32_t index);
   /// A device of krbd is written or read.
   void krbd_used(const KernelDevice& device);
+  void krbd_serves(std::uint32_t index, std::uint64_t request);
 
   // For the ports.
   std::vector<const World*> processes;  ///< the agents of this node

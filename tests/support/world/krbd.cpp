@@ -1,6 +1,7 @@
 // The kernel's own rbd client: it needs no process, takes the lock when it maps, and does not mind mapping an image
 // twice.
 #include <algorithm>
+#include <cerrno>
 
 #include "corbd/cephcsi/key.hpp"
 #include "support/world/ports.hpp"
@@ -113,6 +114,26 @@ result<> Kernel::krbd_unmaps(std::uint32_t index) {
   }
   std::erase_if(devices, [&](const auto& one) { return one.index == index; });
   return {};
+}
+
+/// It waits for a cluster that it does not reach, and takes the lock for a write.
+void Kernel::krbd_serves(std::uint32_t index, std::uint64_t id) {
+  if (world_.network.is_cut()) return world_.network.hold([this, index, id] { krbd_serves(index, id); });
+  if (world_.cluster.dead) return world_.cluster.hold([this, index, id] { krbd_serves(index, id); });
+  KernelDevice* device = by_index(index);
+  if (device == nullptr) return;
+  const auto request = std::ranges::find(device->requests, id, &KernelRequest::id);
+  FakeImage* image = world_.cluster.by_id(device->image_id);
+  if (image == nullptr || request == device->requests.end()) return;
+  if (world_.cluster.refuses(rbd_client())) return answer(index, 0, {.request = id, .failed = -EIO, .tombstone = true});
+  if (request->flush) return answer(index, 0, {id});
+  if (request->write) {
+    if (image->exclusive && image->lock_owner != rbd_client()) image->lock_by(rbd_client());
+    image->blocks[request->block] = request->number;
+    image->stored.insert(request->number);
+    world_.cluster.stamp(*image);
+  }
+  answer(index, 0, {id, 0, image->blocks[request->block]});
 }
 
 void Kernel::krbd_used(const KernelDevice& device) {
