@@ -118,6 +118,8 @@ Answer needs_opening(const Situation& view) {
 
 Answer needs_no_proof(const Situation& view) {
   const bool reads = view.record->read_only && !(view.reads_alone && view.seen.devices.empty());
+  // It has neither lock nor cache, and the kernel gives a device whose server lives no other one.
+  if (reads && view.record->adopting && view.seen.facts.served_by_other == true) return Step(step::Dismiss{});
   if (reads || (view.seen.lock_held && !rests_on_override(view))) return Done{};
   return std::nullopt;
 }

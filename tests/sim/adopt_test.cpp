@@ -422,6 +422,25 @@ TEST_CASE("a heal with --adopt ends rbd-nbd and serves its device, with exclusiv
   CHECK_FALSE(node.status().served_by_other);
 }
 
+TEST_CASE("a heal with --adopt ends an rbd-nbd that only reads, whoever writes the image, and serves its device") {
+  Adopting node;
+  node.wish.capability.read_only = true;
+  const std::string writer = "10.0.0.7:0/1";
+  node.world.ceph_csi.ends(node.index, true);
+  node.world.kernel.devices.clear();
+  node.world.kernel.mounts.clear();
+  node.world.ceph_csi.stages(kId, node.wish.path, kId, node.wish.capability);
+  node.image().lock_by(writer);
+  node.image().watchers = {writer};
+  node.world.agent.start();
+  REQUIRE(node.stage() == errc::ok);
+  CHECK(node.want(Wish(plan::Adopted{})) == errc::ok);
+  CHECK(node.world.ceph_csi.daemons.empty());
+  CHECK(node.device().alive);
+  CHECK(node.device().read_only);
+  CHECK(node.image().lock_owner == writer);
+}
+
 TEST_CASE("rbd-nbd is not asked to leave an image that another node has open") {
   Adopting node;
   node.world.agent.start();
