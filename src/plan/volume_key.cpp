@@ -1,7 +1,10 @@
 #include "volume_key.hpp"
 
+#include <algorithm>
+
 #include "bring_up.hpp"
 #include "corbd/plan/combination.hpp"
+#include "filesystem.hpp"
 #include "krbd.hpp"
 #include "luks.hpp"
 
@@ -72,7 +75,10 @@ std::optional<Decision> not_rotated(const Situation& view) {
   if (record->failed)
     return refuse(errc::failed_precondition,
                   volume + " was given up, so its key is not rotated: stage it as ReadWriteOnce first");
-  if (record->read_only) return refuse(error_of(not_served::kReaderRotates, volume));
+  // One filesystem is behind all stagings: none is mounted for reading beside another one for writing.
+  const auto reads = [&](const Staging& staging) { return writes_nothing(view, staging.capability); };
+  if (record->read_only || std::ranges::any_of(record->stagings, reads))
+    return refuse(error_of(not_served::kReaderRotates, volume));
   if (record->shared) return refuse(error_of(not_served::kManyRotate, volume));
   if (luks_mapping(view) == nullptr)
     return refuse(errc::failed_precondition, "volume " + view.id + " is not open: stage it first");

@@ -226,3 +226,17 @@ TEST_CASE("a key is rotated only where the volume has one of its own and is open
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
   CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
 }
+
+TEST_CASE("a key is not rotated of a volume that only reads: by its access mode, or by the mount flag ro") {
+  Encrypted scene("own");
+  REQUIRE(scene.stage() == errc::ok);
+  REQUIRE(scene.unstage() == errc::ok);
+  const auto keys = scene.image().luks->keys;
+  if (GENERATE(false, true))
+    scene.wish.capability.read_only = true;
+  else
+    scene.wish.capability.mount_flags = "noatime,ro";
+  REQUIRE(scene.stage() == errc::ok);
+  CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
+  CHECK(scene.image().luks->keys == keys);
+}
