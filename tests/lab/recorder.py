@@ -87,8 +87,9 @@ class Recorder:
             self.released.wait(left)
         channel = grpc.insecure_channel("unix:" + self.driver)
         asked = channel.unary_unary(method).future(message, timeout=left)
-        # Kubelet may leave first.
-        context.add_callback(asked.cancel)
+        # Kubelet may leave first, or has left while its call was held.
+        if not context.add_callback(asked.cancel):
+            asked.cancel()
         try:
             answer, code, details = asked.result(), "OK", ""
         except grpc.RpcError as error:
