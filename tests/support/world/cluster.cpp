@@ -288,6 +288,11 @@ void Cluster::remove_image(const std::string& name) {
 }
 
 void Cluster::resized(const std::string& image_id) {
+  // The kernel's own client watches a header that it has mapped to write.
+  for (const World* node : nodes_)
+    for (auto& device : node->kernel.devices)
+      if (device.kind == device::Kind::krbd && device.image_id == image_id && !device.read_only)
+        device.size = by_id(image_id)->size;
   std::vector<int> told;
   for (const auto& [serial, image] : opened)
     if (image->key().image_id == image_id) told.push_back(serial);
