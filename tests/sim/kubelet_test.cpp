@@ -82,9 +82,11 @@ Record read_record(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string text;
   REQUIRE(std::getline(file, text));
-  Record record{path.parent_path().filename().string() + "/" + path.stem().string(),
-                text_of(json::parse(text).at("situation")),
-                {}};
+  const json::object header = json::parse(text).as_object();
+  REQUIRE_FALSE(text_of(header.at("kubelet")).empty());
+  REQUIRE_FALSE(text_of(header.at("source")).empty());
+  Record record{
+      path.parent_path().filename().string() + "/" + path.stem().string(), text_of(header.at("situation")), {}};
   while (std::getline(file, text)) {
     const json::object from = json::parse(text).as_object();
     Line line;
