@@ -334,16 +334,17 @@ void cut_off(ContractCluster& on) {
   CHECK(told == 1);
 }
 
+/// The lock and its watch stay, so the image has a name of its own.
 void kept_lock(ContractCluster& on) {
-  on.create("contract", true);
+  on.create("contract-kept", true);
   auto &us = on.ours(), &them = on.other();
-  const Opened mine = open(on, us, "contract");
+  const Opened mine = open(on, us, "contract-kept");
   REQUIRE(acquire(us, *mine) == errc::ok);
   const std::string before = mine->client();
   REQUIRE(us.run(mine->keep_lock(us.in(30s))));
   REQUIRE(us.run(mine->keep_lock(us.in(30s))));
   close(us, *mine);
-  const Opened theirs = open(on, them, "contract");
+  const Opened theirs = open(on, them, "contract-kept");
   auto seen = users_of(them, *theirs);
   CHECK(seen.lock == Lock::other);
   CHECK(seen.owner == before);
