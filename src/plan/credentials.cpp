@@ -9,6 +9,12 @@ void Credentials::loaded(Credential credential) {
 
 void Credentials::replace(Credential credential) {
   known_ = std::move(credential);
+  saved_ = worked_ = swapped_ = false;
+}
+
+void Credentials::swap() {
+  std::swap(known_, *offered_);
+  swapped_ = !swapped_;
   saved_ = worked_ = false;
 }
 
@@ -17,6 +23,8 @@ void Credentials::begin(const Wish& wish, bool has_record) {
   use_offered_ = staged != nullptr;
   tried_ = false;
   if (staged == nullptr) return;
+  // What was refused a moment ago may be right again later. What a stage brings does not replace it untried.
+  if (swapped_) swap();
   if (known_ == staged->credential) return offered_.reset();
   if (has_record && !known_.empty()) {
     offered_ = staged->credential;
@@ -35,6 +43,7 @@ bool Credentials::take(const Credential& of_secret, errc refused) {
   const bool other = refused == errc::permission_denied ? of_secret.user != asks_with().user : of_secret != asks_with();
   if (!other) return false;
   tried_ = false;
+  if (swapped_) swap();
   use_offered_ = of_secret != known_;
   if (use_offered_) offered_ = of_secret;
   return true;
@@ -42,6 +51,7 @@ bool Credentials::take(const Credential& of_secret, errc refused) {
 
 void Credentials::worked() {
   worked_ = true;
+  swapped_ = false;
   if (!use_offered_ || !offered_) return;
   known_ = std::move(*offered_);
   offered_.reset();
@@ -49,9 +59,7 @@ void Credentials::worked() {
 }
 
 void Credentials::refused() {
-  if (!offered_ || use_offered_) return;
-  std::swap(known_, *offered_);
-  saved_ = worked_ = false;
+  if (offered_ && !use_offered_) swap();
 }
 
 void Credentials::record_dropped(const Wish& wish) {

@@ -58,10 +58,13 @@ class Credentials {
   void record_dropped(const Wish& wish);
 
  private:
+  void swap();
+
   Credential known_;
   bool saved_ = false;
   bool file_lost_ = false;
   std::optional<Credential> offered_;
+  bool swapped_ = false;      ///< after a refusal, and neither has worked since
   bool use_offered_ = false;  ///< the operation under way brought it
   bool tried_ = false;        ///< by the operation under way
   bool worked_ = false;       ///< known() did, since somebody asked

@@ -94,6 +94,27 @@ TEST_CASE("each heal whose key the cluster refuses makes the next heal use the o
   CHECK(both.known() == kOld);
 }
 
+TEST_CASE("a stage keeps the key that served the volume beside its own, also while the cluster refuses both") {
+  Credentials both = with_two();
+  both.begin(Wish(Healed{}), true);
+  both.refused();
+  const Credential again = GENERATE(kNew, Credential{"node.2", Secret("newer")});
+  both.begin(stage_with(again), true);
+  CHECK(both.asks_with() == again);
+  CHECK(both.known() == kOld);
+}
+
+TEST_CASE("a Secret's pair does not replace the key that served the volume, also while the cluster refuses both") {
+  Credentials both = with_two();
+  both.begin(Wish(Healed{}), true);
+  both.refused();
+  both.begin(Wish(Healed{}), true);
+  const Credential third{"node.2", Secret("newer")};
+  REQUIRE(both.take(third, errc::unauthenticated));
+  CHECK(both.asks_with() == third);
+  CHECK(both.known() == kOld);
+}
+
 TEST_CASE("a stage whose key the cluster refuses leaves the key that serves the volume unchanged") {
   Credentials both = with_two();
   both.refused();
