@@ -303,7 +303,8 @@ void Agent::kill(bool with_keeper) {
   yields_.clear();
   handed_over_.clear();
   beside_ = false;
-  if (node.has_lock == this) node.has_lock = nullptr;
+  if (node.resumed == this) node.resumed = nullptr;
+  if (node.has_lock == this) node.has_lock = node.resumed;
   world_.cluster.expire_watches(std::move(dead));
 }
 
@@ -337,12 +338,13 @@ task<> Agent::stop_new_work() {
 }
 
 task<result<>> Agent::quiesce() {
+  node.resumed = nullptr;
   co_await stop_new_work();
   co_return co_await life_->shell->quiesce();
 }
 
 void Agent::resume() {
-  node.has_lock = this;
+  node.has_lock = node.resumed = this;
   life_->shell->resume();
 }
 
@@ -411,7 +413,7 @@ result<> Agent::admits_to_monitors(const image::Access& access) const {
 
 result<> Agent::record(const std::string& client) {
   if (node.recorded.contains(client)) return {};
-  if (node.has_lock != this) world_.broke("a client was noted for fencing by an agent that may write nothing yet");
+  if (!has_lock()) world_.broke("a client was noted for fencing by an agent that may write nothing yet");
   const auto state = world_.disk.state;
   if (state != Disk::State::good && (state == Disk::State::read_only || world_.disk.spares-- <= 0))
     return Error{errc::state_write, "writing the incarnation: the disk takes nothing"};

@@ -28,6 +28,8 @@ class Agent {
   /// Beside one that serves: without the lock, the records, or a healer.
   void begin_beside();
   bool beside() const { return beside_; }
+  /// Of the state directory.
+  bool has_lock() const { return node.has_lock == this || node.resumed == this; }
   /// It has the lock, and reads the records. `beside`: its predecessor serves on if it cannot.
   task<result<>> acquire_state(bool beside);
   /// As image::Clusters::look_at_before.
@@ -77,6 +79,7 @@ class Agent {
     int clients_made = 0;
     std::set<std::string> cut;        ///< clients of the agent that lives, which the cluster cut off
     const Agent* has_lock = nullptr;  ///< of the state directory: whoever got it last
+    const Agent* resumed = nullptr;   ///< it gave that to a next agent, and serves on: it kept a copy of the descriptor
   };
 
  private:

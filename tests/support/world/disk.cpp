@@ -6,7 +6,7 @@ namespace {
 
 /// Of the state directory. Who gave it away may not act on it any more, although its process has it still.
 void look_at_lock(World& world, const char* what) {
-  if (world.agent.node.has_lock != &world.agent)
+  if (!world.agent.has_lock())
     world.broke(std::string("a record was ") + what + " by an agent that has not the lock of the state directory");
 }
 
