@@ -102,6 +102,8 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   const auto status = agent().running() ? agent().shell().status(id) : std::nullopt;
   const bool is_known = !status || status->attachment_uid == record->attachment_uid;
   if (is_known && stayed_here(*record, image->second) && !visited) return true;
+  // A try that rested on an operator's word took the lock, and failed: the word counted for that one.
+  if (record->operator_override) return false;
   const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
   return record->exclusive_lock && (freed_by_us || agent().clients.contains(image->second.lock_owner));
 }
