@@ -106,8 +106,10 @@ void Node::happen(const Fault& fault) {
     case Kind::take_away:
       happen_to_device(fault);
       break;
+    case Kind::attach_again:
+      return attach_again();
     default:
-      happen_to_image(fault);
+      if (!changes_.happen(fault, history_.volumes[fault.what % history_.volumes.size()].image)) happen_to_image(fault);
   }
 }
 
@@ -172,6 +174,10 @@ void Node::happen_to_image(const Fault& fault) {
       return visit(fault, false);
     case Kind::visit_by_force:
       return visit(fault, true);
+    case Kind::visit_with_cache:
+      return visit_with_cache(fault);
+    case Kind::visit_here:
+      return visit_here(fault);
     case Kind::maintain:
       return maintain(fault);
     case Kind::agent_waits:
@@ -274,6 +280,8 @@ void Node::stop_faults() {
     if (const auto image = world_.cluster.images.find(visit.first); image != world_.cluster.images.end())
       world_.cluster.leave(image->second, visitor, visit.second);
   visitors_.clear();
+  changes_.stop();
+  for (auto& [name, image] : world_.cluster.images) image.features &= ~test::FakeImage::kDirtyCache;
   if (is_fenced()) world_.cluster.unfence_host(agent().node_address);
   while (!world_.ceph_csi.daemons.empty()) world_.ceph_csi.ends(world_.ceph_csi.daemons.begin()->first, false);
   lifecycle();

@@ -34,6 +34,14 @@ void Node::hand_over() {
     if (one_in(2)) schedule(any(600ms), [this](test::Handover&) { tool_comes(); });
   if (one_in(6)) schedule(sometime(), [lost = one_in(2)](test::Handover& of) { of.end(lost); });
   if (one_in(4)) schedule(sometime(), [by = any(12s)](test::Handover& of) { of.late = by; });
+  if (history_.meddled) {
+    begun.next.agent.fence_out_of_service = one_in(2);
+    if (one_in(4))
+      schedule(sometime(), [this](test::Handover& of) {
+        if (of.next.agent.running() && !of.next_serves && !of.next.agent.client().empty())
+          world_.cluster.blocklist(of.next.agent.client());
+      });
+  }
   // A rollout that is undone. It is not drawn, so that it changes no other draw of a history.
   const auto now = static_cast<std::uint64_t>(loop_.clock.now().time_since_epoch() / 1ms) + handovers_;
   if (now % 4 == 0)

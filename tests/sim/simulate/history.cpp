@@ -60,6 +60,18 @@ constexpr std::array kWeights{
     Weight{Kind::keeper_dies, "the keeper dies", 0, 20'000},
     // Drawn apart: add_growth().
     Weight{Kind::grow_under_load, "an image grows under load, and the agent dies in that moment", 0, 150'000},
+    // Drawn apart: meddle().
+    Weight{Kind::rotate_user, "the Ceph user is rotated", 0, 60'000},
+    Weight{Kind::lower_caps, "the user's rights are lowered", 0, 90'000},
+    Weight{Kind::bad_secret, "the Secret is edited badly", 0, 60'000},
+    Weight{Kind::break_config, "config.json is edited badly", 0, 60'000},
+    Weight{Kind::break_records, "records, or notes of clients, cannot be read", 0, 20'000},
+    Weight{Kind::api_silent, "the API server is silent", 0, 120'000},
+    Weight{Kind::cache_on, "a cache is switched on for an image or its pool", 0, 90'000},
+    Weight{Kind::disturb_kms, "the KMS is silent, or its standby answers", 0, 120'000},
+    Weight{Kind::attach_again, "the VolumeAttachment is made again under its pod", 0, 1},
+    Weight{Kind::visit_with_cache, "another node dies with a persistent cache", 0, 120'000},
+    Weight{Kind::visit_here, "another program of this node writes", 0, 60'000},
     // Drawn apart: make_history_of_two().
     Weight{Kind::cut_network, "a node's network is cut", 0, 150'000},
     Weight{Kind::fence_host, "a node is fenced by its host", 0, 150'000},
@@ -144,6 +156,28 @@ void add_caches(Draw& draw, History& history) {
                             Millis(draw.below(weight_of(Kind::there_and_back).lasts_ms)), draw.below(1000)});
 }
 
+/// After all else, too. The agent mostly dies, or hands over, in the midst of it.
+void meddle(Draw& draw, History& history) {
+  constexpr std::array kinds{Kind::rotate_user,   Kind::lower_caps,       Kind::bad_secret, Kind::break_config,
+                             Kind::break_records, Kind::api_silent,       Kind::cache_on,   Kind::disturb_kms,
+                             Kind::attach_again,  Kind::visit_with_cache, Kind::visit_here};
+  constexpr std::array ends{Kind::kill, Kind::kill, Kind::crash_after_call, Kind::fence_us, Kind::hand_over};
+  constexpr std::size_t of_any_node = 8;
+  if (!draw.one_in(3)) return;
+  history.meddled = true;
+  history.forgetful = draw.one_in(2);
+  for (std::uint32_t more = 1 + draw.below(3); more > 0; --more) {
+    const auto kind = kinds.at(draw.below(history.nodes == 2 ? of_any_node : kinds.size()));
+    const Fault fault{kind, Millis(draw.below(static_cast<std::uint32_t>(history.length.count()))),
+                      Millis(draw.below(weight_of(kind).lasts_ms)), draw.below(1000)};
+    history.faults.push_back(fault);
+    if (draw.one_in(3)) continue;
+    const auto end = ends.at(draw.below(ends.size()));
+    history.faults.push_back({end, fault.at + Millis(draw.below(2000)),
+                              Millis(draw.below(std::min<std::uint32_t>(weight_of(end).lasts_ms, 5000))), fault.what});
+  }
+}
+
 /// By the seed: it takes no random number from the rest.
 void encrypt_files(History& history) {
   for (auto& volume : history.volumes) volume.files = !volume.kms.empty() && !volume.block && history.seed % 3 == 0;
@@ -206,6 +240,7 @@ History make_history(std::uint64_t seed) {
   add_handovers(draw, history);
   add_growth(draw, history);
   add_caches(draw, history);
+  meddle(draw, history);
   return history;
 }
 
@@ -263,6 +298,7 @@ History make_history_of_two(std::uint64_t seed) {
   history.volumes.front().exclusive = !draw.one_in(4);
   add_keepers(draw, history);
   add_handovers(draw, history);
+  meddle(draw, history);
   return history;
 }
 

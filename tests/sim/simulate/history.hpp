@@ -49,6 +49,19 @@ struct Fault {
     dead_holder,
     keeper_dies,
     grow_under_load,
+    // Of a history that is meddled with. Of two nodes `what` names one as below.
+    rotate_user,
+    lower_caps,
+    bad_secret,
+    break_config,
+    break_records,
+    api_silent,
+    cache_on,
+    disturb_kms,
+    // The same of one node.
+    attach_again,
+    visit_with_cache,
+    visit_here,
     // Of two nodes; so are those that name a call, kill, fence_us, and those of links and the cluster. `what` is even
     // of the first node, and odd of the second.
     cut_network,
@@ -79,6 +92,8 @@ struct History {
   bool orchestrated = false;  ///< there are VolumeAttachments: who else writes has one, and ours is gone from then on
   bool fence_out_of_service = false;  ///< the agent's flag
   bool caches = false;                ///< rbd-nbd has a cache every other time, and the applications flush
+  bool meddled = false;               ///< people change what the volumes rest on
+  bool forgetful = false;             ///< kubelet never repeats a stage
   std::uint32_t keepers = 0;          ///< nodes whose agent has one, by their bits
   Millis length{};                    ///< until the faults stop
 };

@@ -162,7 +162,12 @@ void Node::agent_dies() {
 void Node::start_agent() {
   if (agent().running() || processes_.handover() != nullptr) return;
   trace("an agent starts");
-  agent().start(true);
+  const auto started = agent().try_to_start(true);
+  if (started) return;
+  trace("it ends at once: " + started.error().text);
+  agent_dies();
+  if (const auto back_in = std::exchange(down_for_, std::nullopt).value_or(1s); !faults_over_)
+    loop_.outside_in(back_in, [this] { start_agent(); });
 }
 
 result<> Node::want(const std::string& id, const Wish& wish) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <random>
 
+#include "changes.hpp"
 #include "history.hpp"
 #include "processes.hpp"
 #include "support/world/world.hpp"
@@ -67,7 +68,12 @@ class Node final : public test::Hazards {
   // others.cpp: other nodes
   bool is_between_break_and_lock(const test::FakeImage& image) const;
   std::string new_nonce();
+  bool shows_later_writes(const std::string& name) const;
   void visit(const Fault& fault, bool by_force);
+  void visit_with_cache(const Fault& fault);
+  void visit_here(const Fault& fault);
+  void leaves_later(const std::string& visitor, const std::string& image, bool cleanly, Millis in);
+  void attach_again();
   void moves_away(test::FakeImage& image);
   void maintain(const Fault& fault);
   void agent_waits(const Fault& fault);
@@ -113,6 +119,7 @@ class Node final : public test::Hazards {
   test::World world_{loop_};
   test::World beside_{beside_loop_, world_};  ///< the node's other process, while there is one
   Processes processes_{world_, beside_, {[this] { return one_in(2); }, [this] { before_ends(); }}};
+  Changes changes_{history_, {loop_, world_.cluster, {&world_}, [this](duration limit) { return any(limit); }}};
   std::size_t handovers_ = 0;
   time_point start_;
   std::vector<Kubelet> kubelets_;

@@ -22,32 +22,78 @@ bool Node::is_between_break_and_lock(const test::FakeImage& image) const {
          std::ranges::any_of(image.watchers, [&](const auto& watcher) { return agent().clients.contains(watcher); });
 }
 
+/// A rescue host, or another cluster of Kubernetes: the orchestrator does not hear of it. What it writes is seen if it
+/// does not come within a minute of the stage, and if rbd-nbd, which stamps the image as well, did not serve the device
+/// last.
+bool Node::shows_later_writes(const std::string& name) const {
+  const auto& image = world_.cluster.images.at(name);
+  const auto knows_stamp = [&](const auto& record) { return record.volume_id == name && record.modified; };
+  const auto device = std::ranges::find(world_.kernel.devices, name, &test::KernelDevice::backend);
+  const bool by_corbd =
+      device != world_.kernel.devices.end() && device->io_timeout_ms != test::KernelDevice().io_timeout_ms;
+  return image.exclusive && !image.shared && by_corbd && world_.cluster.would_stamp(image) &&
+         std::ranges::any_of(world_.disk.records, knows_stamp);
+}
+
 void Node::visit(const Fault& fault, bool by_force) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const std::string visitor = "10.0.0.2" + new_nonce();
   test::FakeImage& image = world_.cluster.images.at(name);
-  // A rescue host, or another cluster of Kubernetes: the orchestrator does not hear of it. What it writes is seen if it
-  // does not come within a minute of the stage.
-  const auto knows_stamp = [&](const auto& record) { return record.volume_id == name && record.modified; };
-  // Nor if rbd-nbd served the device last: it stamps the image as well.
-  const auto* device = device_of(name);
-  const bool by_corbd = device != nullptr && device->io_timeout_ms != test::KernelDevice().io_timeout_ms;
-  const bool unheard = by_force && fault.what / 8 % 2 == 0 && image.exclusive && !image.shared && by_corbd &&
-                       world_.cluster.would_stamp(image) && std::ranges::any_of(world_.disk.records, knows_stamp);
+  const bool unheard = by_force && fault.what / 8 % 2 == 0 && shows_later_writes(name);
   if (overridden_.contains(name) || is_between_break_and_lock(image) || !world_.cluster.visit(image, visitor, by_force))
     return;
   if (!unheard) moves_away(image);
   // Nobody told the operator.
   if (history_.orchestrated && one_in(2))
     loop_.outside_in(any(90s), [this, i = fault.what % history_.volumes.size()] { override_proof(i); });
-  visitors_[visitor] = {name, fault.what % 5 != 0};
-  loop_.outside_in(fault.lasts, [this, visitor] {
+  leaves_later(visitor, name, fault.what % 5 != 0, fault.lasts);
+}
+
+void Node::leaves_later(const std::string& visitor, const std::string& name, bool cleanly, Millis in) {
+  visitors_[visitor] = {name, cleanly};
+  loop_.outside_in(in, [this, visitor] {
     const auto place = visitors_.find(visitor);
     if (place == visitors_.end()) return;
     const auto image = world_.cluster.images.find(place->second.first);
     if (image != world_.cluster.images.end()) world_.cluster.leave(image->second, visitor, place->second.second);
     visitors_.erase(place);
   });
+}
+
+/// What it flushed last is on its own disk; such a cache needs the lock. Later somebody starts it again there, which
+/// stores that, or gives it up.
+void Node::visit_with_cache(const Fault& fault) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  const std::string visitor = "10.0.0.2" + new_nonce();
+  test::FakeImage& image = world_.cluster.images.at(name);
+  if (!image.exclusive || overridden_.contains(name) || is_between_break_and_lock(image) ||
+      !world_.cluster.visit(image, visitor, false))
+    return;
+  moves_away(image);
+  image.features |= test::FakeImage::kDirtyCache;
+  leaves_later(visitor, name, false, Millis(fault.what % 100));
+  loop_.outside_in(fault.lasts, [this, name] {
+    if (const auto still = world_.cluster.images.find(name); still != world_.cluster.images.end())
+      still->second.features &= ~test::FakeImage::kDirtyCache;
+  });
+}
+
+/// qemu-img, or an rbd-nbd made by hand, with this node's own address. Nobody else hears of it.
+void Node::visit_here(const Fault& fault) {
+  const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
+  const std::string visitor = agent().node_address + ":0/8" + std::to_string(++nonces_);
+  test::FakeImage& image = world_.cluster.images.at(name);
+  const bool seen = !world_.ceph_csi.daemons.empty() || overridden_.contains(name) || !shows_later_writes(name);
+  if (seen || is_between_break_and_lock(image) || !world_.cluster.visit(image, visitor, false)) return;
+  leaves_later(visitor, name, fault.what % 3 == 0, fault.lasts);
+}
+
+/// As people do who see a Multi-Attach error. Nobody can tell then whether another node had it in between.
+void Node::attach_again() {
+  if (!history_.orchestrated || world_.attachment.state != plan::Attachment::State::here) return;
+  world_.attachment.uid = "uid-" + std::to_string(++attachments_);
+  trace("the VolumeAttachment is made again: " + world_.attachment.uid);
+  world_.moved_away = loop_.clock.now();
 }
 
 void Node::moves_away(test::FakeImage& image) {
@@ -65,14 +111,7 @@ void Node::maintain(const Fault& fault) {
   const auto* device = device_of(name);
   if (device != nullptr && device->cache_died && !device->alive) return;
   if (overridden_.contains(name) || !world_.cluster.maintain(world_.cluster.images.at(name), tool)) return;
-  visitors_[tool] = {name, fault.what % 5 != 0};
-  loop_.outside_in(fault.lasts, [this, tool] {
-    const auto place = visitors_.find(tool);
-    if (place == visitors_.end()) return;
-    const auto image = world_.cluster.images.find(place->second.first);
-    if (image != world_.cluster.images.end()) world_.cluster.leave(image->second, tool, place->second.second);
-    visitors_.erase(place);
-  });
+  leaves_later(tool, name, fault.what % 5 != 0, fault.lasts);
 }
 
 void Node::agent_waits(const Fault& fault) {
@@ -190,7 +229,7 @@ void Node::stage_what_the_dead_left() {
       if (tries == 5) go_until(loop_.clock.now() + 3min);
       if (tries == 5) world_.cluster.images.at(name).metadata.erase("corbd/first-key");
       if (tries > 0) go_until(loop_.clock.now() + 30s);
-      done = want(name, stage_wish(kubelet.volume));
+      done = want(name, changes_.staged(stage_wish(kubelet.volume)));
     }
     // A device that a late command made meanwhile needs a proof of its own.
     if (!done && device_of(name) == nullptr && world_.broken_rules.empty())

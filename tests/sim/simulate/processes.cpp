@@ -46,8 +46,10 @@ void Processes::before_dies() {
   if (!comes_again || !now.before.agent.keeper) return now.before.agent.kill(true);
   if (!now.before.agent.die()) return;
   // It has the lock before the next one looks for that again.
-  now.before.agent.start(true);
-  now.refused = true;
+  if (now.before.agent.try_to_start(true))
+    now.refused = true;
+  else
+    now.before.agent.kill(true);
 }
 
 /// With the lock of the state directory it has a keeper's links, or some of them.

@@ -39,6 +39,7 @@ void TwoNodes::happen(const Fault& fault) {
     case Kind::move:
       return move_to(1 - attached_, any(fault.lasts));
     default:
+      if (changes_.happen(fault, volume_.image)) return;
       return happen_to_node(fault, sides_.at(fault.what % 2));
   }
 }
@@ -110,6 +111,7 @@ void TwoNodes::stop_faults() {
   faults_over_ = true;
   pair_.comes_back_in = 100ms;
   pair_.cluster.slow = duration::zero();
+  changes_.stop();
   if (pair_.cluster.dead) pair_.cluster.revive();
   for (Side& side : sides_) {
     side.armed.clear();

@@ -116,6 +116,14 @@ void TwoNodes::hand_over(std::size_t node) {
     schedule([](test::Handover& of) {
       if (of.next.agent.running()) of.next.loop().crash();
     });
+  if (history_.meddled) {
+    side.processes->handover()->next.agent.fence_out_of_service = one_in(2);
+    if (one_in(4))
+      schedule([this](test::Handover& of) {
+        if (of.next.agent.running() && !of.next_serves && !of.next.agent.client().empty())
+          pair_.cluster.blocklist(of.next.agent.client());
+      });
+  }
   if (one_in(6)) schedule([lost = one_in(2)](test::Handover& of) { of.end(lost); });
   if (one_in(4)) schedule([by = any(12s)](test::Handover& of) { of.late = by; });
   if (one_in(4))
@@ -154,7 +162,7 @@ void TwoNodes::kubelet_looks(Side& side) {
   const bool noted =
       uid.empty() || std::ranges::any_of(records, [&](const auto& record) { return record.attachment_uid == uid; });
   if (side.wants_up && !failed) {
-    if (!side.staged || one_in(15)) return ask(side, stage_wish(volume_));
+    if (!side.staged || (one_in(15) && !history_.forgetful)) return ask(side, changes_.staged(stage_wish(volume_)));
     if (!noted && one_in(2)) return ask(side, plan::Attached{uid});
     if (!side.published || one_in(15)) return ask(side, publish_wish(volume_));
     return;

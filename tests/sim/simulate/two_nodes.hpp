@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 
+#include "changes.hpp"
 #include "history.hpp"
 #include "node.hpp"
 #include "processes.hpp"
@@ -87,6 +88,8 @@ class TwoNodes {
   time_point start_;
   Side cluster_;
   std::array<Side, 2> sides_;
+  Changes changes_{history_,
+                   {pair_.loop_a, pair_.cluster, {&pair_.a, &pair_.b}, [this](duration limit) { return any(limit); }}};
   std::size_t attached_ = 0, wanted_ = 0;  ///< the node that has the volume, and the one that its pod is to run on
   time_point forced_at_;                   ///< then it moves, whatever its node says
   int attachments_ = 1;

@@ -64,7 +64,10 @@ class Orchestrator final : public volume::Orchestrator {
   explicit Orchestrator(World& world)
       : world_(world),
         nodes_(world.loop().control(), world.loop().clock, read_nodes(world.nodes), {}, repeatable_jitter(1)) {}
-  task<plan::Attachment> attachment(std::string) override { co_return world_.attachment; }
+  task<plan::Attachment> attachment(std::string) override {
+    if (!world_.nodes.silent) co_return world_.attachment;
+    co_return plan::Attachment{plan::Attachment::State::unknown, "", kSilent};
+  }
   task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
     return nodes_.find(std::move(query), leaving_);
   }
@@ -73,10 +76,12 @@ class Orchestrator final : public volume::Orchestrator {
     if (world_.secret_takes > duration())
       co_await sleep_until(world_.loop().control(), world_.loop().clock,
                            world_.loop().clock.now() + world_.secret_takes);
+    if (world_.nodes.silent) co_return plan::StageSecret{"", std::nullopt, kSilent};
     co_return world_.stage_secret;
   }
 
  private:
+  static constexpr const char* kSilent = "the API server does not answer";
   World& world_;
   CancelScope leaving_;
   orchestrator::HolderNodes nodes_;
@@ -160,6 +165,10 @@ void Agent::begin() {
 }
 
 void Agent::start(bool with_healer) {
+  if (const auto started = try_to_start(with_healer); !started) throw std::runtime_error(started.error().text);
+}
+
+result<> Agent::try_to_start(bool with_healer) {
   if (node.has_lock != nullptr) world_.broke("two agents have the lock of the state directory");
   if (const auto& frozen = world_.kernel.frozen; frozen && frozen->by != nullptr && !frozen->by->agent.running())
     world_.broke("an agent waits in the kernel and never ends, so nobody starts the next one, which would answer");
@@ -171,11 +180,11 @@ void Agent::start(bool with_healer) {
   begin();
   // Its listener hears of what the records tell.
   if (with_healer) make_healer();
-  const auto started = world_.loop().run(life_->shell->start());
-  if (!started) throw std::runtime_error(started.error().text);
+  auto started = world_.loop().run(life_->shell->start());
+  if (!started) return started;
   if (life_->healer) life_->healer->start();
-  if (world_.kernel.inherited.empty()) return;
-  let_go_later();
+  if (!world_.kernel.inherited.empty()) let_go_later();
+  return {};
 }
 
 void Agent::let_go_later() {

@@ -25,6 +25,8 @@ class Agent {
 
   /// Ports of a fresh agent, with a client address of its own.
   void start(bool with_healer = false);
+  /// The same. Its files may be such that it ends at once, which its keeper sees as a death.
+  result<> try_to_start(bool with_healer);
   /// Beside one that serves: without the lock, the records, or a healer.
   void begin_beside();
   bool beside() const { return beside_; }

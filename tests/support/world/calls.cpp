@@ -99,6 +99,10 @@ task<result<>> Calls::ask_kms(std::string call, Until until, Effect effect, bool
   if (asked->fate.crash_before) co_await die();
   if (asked->fate.fail) co_return with_context(call, *asked->fate.fail);
   auto* hazards = world_.hazards;
+  if (world_.cluster.kms_silent && hazards != nullptr) {
+    world_.loop().outside_in(hazards->any(std::chrono::minutes(2)), [asked] { static_cast<void>(asked->effect()); });
+    co_return Error{errc::unavailable, call + ": the KMS does not answer"};
+  }
   if (repeats && hazards != nullptr && hazards->any(duration(3)).count() == 0) {
     // Sent again, or on its way for longer than anybody waits.
     if (hazards->any(duration(2)).count() == 0) asked->fate.before += hazards->any(std::chrono::minutes(2));

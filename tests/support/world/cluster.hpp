@@ -164,6 +164,7 @@ class Cluster {
   std::set<std::string> asked_as;  ///< tenants, as its askers said
   /// What its standby answers, which lags behind; unset: nobody asks one.
   std::optional<std::map<std::string, KeptKey>> standby_keys;
+  bool kms_silent = false;  ///< it answers nothing, and does later what it was told
   bool dead = false;
   duration slow{};
   int odd_error = 0;  ///< errno with which OSDs answer every read and write, and do nothing

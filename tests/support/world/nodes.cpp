@@ -24,27 +24,28 @@ class Reader final : public orchestrator::NodeReader {
   explicit Reader(const FakeNodes& nodes) : nodes_(nodes) {}
 
   task<kube::answer<kube::Node>> node(std::string name, Until) override {
-    if (!nodes_.answers) co_return failed(errc::unavailable, "the API server does not answer");
+    if (!answers()) co_return failed(errc::unavailable, "the API server does not answer");
     const auto place = nodes_.by_name.find(name);
     if (place == nodes_.by_name.end()) co_return failed(errc::not_found, "no node " + name);
     co_return object_of(name, place->second);
   }
 
   task<kube::answer<std::vector<kube::Node>>> nodes(Until) override {
-    if (!nodes_.answers || !nodes_.lists) co_return failed(errc::unavailable, "too many requests");
+    if (!answers() || !nodes_.lists) co_return failed(errc::unavailable, "too many requests");
     std::vector<kube::Node> all;
     for (const auto& [name, node] : nodes_.by_name) all.push_back(object_of(name, node));
     co_return all;
   }
 
   task<kube::answer<kube::VolumeAttachment>> attachment(std::string, std::string node, Until) override {
-    if (!nodes_.answers) co_return failed(errc::unavailable, "the API server does not answer");
+    if (!answers()) co_return failed(errc::unavailable, "the API server does not answer");
     const auto place = nodes_.by_name.find(node);
     if (place == nodes_.by_name.end() || !place->second.attached) co_return failed(errc::not_found, "not attached");
     co_return kube::VolumeAttachment();
   }
 
  private:
+  bool answers() const { return nodes_.answers && !nodes_.silent; }
   const FakeNodes& nodes_;
 };
 

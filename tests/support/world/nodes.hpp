@@ -16,6 +16,7 @@ struct FakeNode {
 struct FakeNodes {
   std::map<std::string, FakeNode> by_name;
   bool answers = true;  ///< otherwise every question fails
+  bool silent = false;  ///< the same, and so does every question for an attachment or a Secret
   bool lists = true;    ///< otherwise lists fail: too many requests, or no right to
 };
 

@@ -15,7 +15,10 @@ task<> asking(World& node, std::string id, plan::Wish wish, Until until, Pair::A
 void Pair::start(World& node) {
   if (node.agent.running()) return;
   node.trace("an agent starts");
-  node.agent.start(true);
+  if (node.agent.try_to_start(true)) return;
+  node.trace("it ends at once");
+  const auto by_keeper = node.agent.die();
+  node.loop().outside_in(by_keeper.value_or(std::chrono::seconds(1)), [&node] { start(node); });
 }
 
 void Pair::step(time_point limit) {

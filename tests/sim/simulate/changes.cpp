@@ -1,0 +1,189 @@
+#include "changes.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace corbd::sim {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = Fault::Kind;
+
+const std::string kCluster = "lab", kSecret = "Secret ceph/node";
+
+}  // namespace
+
+Changes::Changes(const History& history, Needs needs)
+    : history_(history), needs_(std::move(needs)), secret_(test::staged_wish("").credential) {
+  known_.push_back(secret_);
+  tell_secret(secret_);
+}
+
+/// Unless all was put right before.
+void Changes::later(duration in, std::function<void()> what) {
+  needs_.loop.outside_in(in, [this, what = std::move(what)] {
+    if (!over_) what();
+  });
+}
+
+bool Changes::happen(const Fault& fault, const std::string& image) {
+  test::World& node = *needs_.nodes.at(fault.what % needs_.nodes.size());
+  switch (fault.kind) {
+    case Kind::rotate_user:
+      rotate(fault);
+      return true;
+    case Kind::lower_caps:
+      lower_caps(fault);
+      return true;
+    case Kind::bad_secret:
+      tell_secret({known_.back().user, Secret("edited badly")});
+      later(fault.lasts, [this] { tell_secret(known_.back()); });
+      return true;
+    case Kind::break_config:
+      break_config(fault, node.disk);
+      return true;
+    case Kind::api_silent:
+      node.nodes.silent = true;
+      later(fault.lasts, [&node] { node.nodes.silent = false; });
+      return true;
+    case Kind::cache_on:
+      switch_cache_on(fault, image);
+      return true;
+    case Kind::disturb_kms:
+      disturb_kms(fault);
+      return true;
+    case Kind::break_records:
+      break_records(fault, node.disk);
+      return true;
+    default:
+      return false;
+  }
+}
+
+plan::Staged Changes::staged(plan::Staged wish) const {
+  wish.credential = secret_;
+  return wish;
+}
+
+// --- The user, its rights, and the Secret that names it -----------------------------------------
+
+/// The next generation's user, or another key of the same one. The Secret has it before the old one is refused, in that
+/// moment, or later. Clients that live are not asked again.
+void Changes::rotate(const Fault& fault) {
+  const auto generation = std::to_string(known_.size());
+  const std::string before = known_.back().user;
+  // Of one user the cluster knows one key. Without an API server only the next stage would bring it.
+  const bool other_user = fault.what / 2 % 2 == 0 || !history_.orchestrated;
+  const plan::Credential next{other_user ? "node." + generation : before, Secret("key " + generation)};
+  needs_.nodes.front()->trace("the Ceph user of " + before + " is " + next.user + " now");
+  needs_.cluster.users[next.user] = next.key;
+  known_.push_back(next);
+  later(fault.what / 4 % 3 == 0 ? duration::zero() : needs_.any(1min), [this, next] { tell_secret(next); });
+  if (next.user != before)
+    later(fault.what / 4 % 3 == 1 ? duration::zero() : duration(fault.lasts),
+          [this, before] { needs_.cluster.users.erase(before); });
+}
+
+void Changes::tell_secret(plan::Credential credential) {
+  secret_ = std::move(credential);
+  if (!history_.orchestrated) return;
+  for (test::World* node : needs_.nodes) node->stage_secret = {kSecret, secret_, ""};
+}
+
+/// Clients that live keep what they were told of their rights until their tickets end: those that were denied something
+/// are denied it still when their user has it again.
+void Changes::lower_caps(const Fault& fault) {
+  auto& cluster = needs_.cluster;
+  auto& lowered = fault.what / 2 % 2 == 0 ? cluster.without_caps : cluster.readers;
+  const std::string user = known_.back().user;
+  lowered.insert(user);
+  for (const test::World* node : needs_.nodes)
+    for (const auto& [client, state] : node->agent.clients)
+      if (state == test::Client::live) cluster.denied.insert(client);
+  later(fault.lasts, [&lowered, user] { lowered.erase(user); });
+}
+
+// --- A node's files -----------------------------------------------------------------------------
+
+void Changes::put_right(test::Disk& disk) const {
+  disk.config_malformed = disk.unreadable_record = disk.unreadable_incarnation = false;
+  disk.clusters.insert(kCluster);
+  disk.strangers.erase(kCluster);
+  disk.reads_unknown.clear();
+}
+
+void Changes::break_config(const Fault& fault, test::Disk& disk) {
+  switch (fault.what / 2 % 4) {
+    case 0:
+      disk.config_malformed = true;
+      break;
+    case 1:
+      disk.clusters.erase(kCluster);
+      break;
+    case 2:
+      disk.strangers.insert(kCluster);
+      break;
+    default:
+      disk.reads_unknown = "the labels of this node are not known yet";
+  }
+  later(fault.lasts, [this, &disk] { put_right(disk); });
+}
+
+/// The disk reads badly.
+void Changes::break_records(const Fault& fault, test::Disk& disk) {
+  (fault.what / 2 % 2 == 0 ? disk.unreadable_record : disk.unreadable_incarnation) = true;
+  later(fault.lasts, [this, &disk] { put_right(disk); });
+}
+
+// --- The cluster and the KMS --------------------------------------------------------------------
+
+void Changes::switch_cache_on(const Fault& fault, const std::string& image) {
+  auto& cluster = needs_.cluster;
+  const auto set = [&cluster, image, of_pool = fault.what / 2 % 2 == 0](bool on) {
+    if (of_pool)
+      cluster.pools_cache = on;
+    else if (const auto place = cluster.images.find(image); place != cluster.images.end())
+      place->second.cached = on;
+  };
+  set(true);
+  later(fault.lasts, [set] { set(false); });
+}
+
+/// It is silent, and what it was told meanwhile may be done later, or its standby answers, which lags behind.
+void Changes::disturb_kms(const Fault& fault) {
+  auto& cluster = needs_.cluster;
+  if (fault.what / 2 % 2 == 0)
+    cluster.kms_silent = true;
+  else
+    cluster.standby_keys = cluster.kept_keys;
+  later(fault.lasts, [&cluster] {
+    cluster.kms_silent = false;
+    cluster.standby_keys.reset();
+  });
+}
+
+void Changes::stop() {
+  over_ = true;
+  auto& cluster = needs_.cluster;
+  cluster.without_caps.clear();
+  cluster.readers.clear();
+  cluster.pools_cache = cluster.kms_silent = false;
+  cluster.standby_keys.reset();
+  for (auto& [name, image] : cluster.images) image.cached = false;
+  for (test::World* node : needs_.nodes) {
+    put_right(node->disk);
+    node->nodes.silent = false;
+  }
+  tell_secret(known_.back());
+  // Only an operator ends the wait of an image without a lock for what no API server proves. By then all tickets have
+  // ended.
+  const bool rests_on_operator =
+      !history_.orchestrated && std::ranges::any_of(history_.volumes, [](const auto& one) { return !one.exclusive; });
+  if (rests_on_operator) cluster.denied.clear();
+  // No API server has the Secret, and kubelet may not repeat its stage: somebody lets the old users in again.
+  if (history_.orchestrated) return;
+  for (const auto& credential : known_)
+    if (!cluster.users.contains(credential.user)) cluster.users[credential.user] = credential.key;
+}
+
+}  // namespace corbd::sim

@@ -1,0 +1,50 @@
+// What people change under volumes that run, at the cluster, the KMS, the API server and on the nodes, and how they put
+// it right again. Other clients of an image are Node's and TwoNodes' own.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "history.hpp"
+#include "support/world/world.hpp"
+
+namespace corbd::sim {
+
+class Changes {
+ public:
+  struct Needs {
+    test::Loop& loop;
+    test::Cluster& cluster;
+    std::vector<test::World*> nodes;  ///< one process of each
+    std::function<duration(duration)> any;
+  };
+  Changes(const History& history, Needs needs);
+
+  /// Of `image`, and of the node that `fault.what` names. False: it is none of these.
+  bool happen(const Fault& fault, const std::string& image);
+  /// All is put right.
+  void stop();
+  /// With what the volume's Secret has now.
+  plan::Staged staged(plan::Staged wish) const;
+
+ private:
+  void later(duration in, std::function<void()> what);
+  void rotate(const Fault& fault);
+  void tell_secret(plan::Credential credential);
+  void lower_caps(const Fault& fault);
+  void break_config(const Fault& fault, test::Disk& disk);
+  void break_records(const Fault& fault, test::Disk& disk);
+  void switch_cache_on(const Fault& fault, const std::string& image);
+  void disturb_kms(const Fault& fault);
+  void put_right(test::Disk& disk) const;
+
+  const History& history_;
+  const Needs needs_;
+  std::vector<plan::Credential> known_;  ///< the last one is the present user's
+  plan::Credential secret_;
+  bool over_ = false;
+};
+
+}  // namespace corbd::sim
