@@ -174,6 +174,7 @@ void CephCsi::heals(std::uint32_t index) {
   image->watchers.insert(client);
   image->changed();
   begins(index, client);
+  world_.kernel.read_only_numbers.erase(index);
   device->request_timeout = true;
   device->io_timeout_ms = KernelDevice().io_timeout_ms;
   world_.kernel.connect_link(*device, world_.cluster.new_serial());
