@@ -51,7 +51,9 @@ void Node::kubelet_looks(std::size_t i) {
     if (!kubelet.staged || (again && !history_.forgetful)) return ask(i, changes_.staged(stage_wish(kubelet.volume)));
     if (!kubelet.published || one_in(15)) return ask(i, publish_wish(kubelet.volume));
     if (one_in(10) && !kubelet.volume.integrity) return ask(i, plan::Expanded{publish_wish(kubelet.volume).target});
-    if ((kubelet.volume.kms == "own" || kubelet.volume.kms == "kept") && one_in(8))
+    const bool is_rotated = kubelet.volume.kms == "own" || kubelet.volume.kms == "kept" ||
+                            (history_.meddled && kubelet.volume.kms == "plain");
+    if (is_rotated && one_in(8))
       return ask(i, plan::Rekeyed{stage_wish(kubelet.volume).passphrase});
   } else {
     // A pod ends when its requests have.
