@@ -53,8 +53,7 @@ void Node::kubelet_looks(std::size_t i) {
     if (one_in(10) && !kubelet.volume.integrity) return ask(i, plan::Expanded{publish_wish(kubelet.volume).target});
     const bool is_rotated = kubelet.volume.kms == "own" || kubelet.volume.kms == "kept" ||
                             (history_.meddled && kubelet.volume.kms == "plain");
-    if (is_rotated && one_in(8))
-      return ask(i, plan::Rekeyed{stage_wish(kubelet.volume).passphrase});
+    if (is_rotated && one_in(8)) return ask(i, plan::Rekeyed{stage_wish(kubelet.volume).passphrase});
   } else {
     // A pod ends when its requests have.
     if (kubelet.volume.block && owes(kubelet.volume.image)) return;
