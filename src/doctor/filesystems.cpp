@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "corbd/host/values.hpp"
+#include "corbd/plan/observation.hpp"
 #include "inputs.hpp"
 
 namespace corbd::doctor {
@@ -42,6 +43,12 @@ FilesystemSeen on_device(const device::Seen& seen, const std::string& volume, co
 }
 
 }  // namespace
+
+void find_integrity(Records& records, const std::vector<device::Seen>& devices) {
+  for (auto& [volume, of] : records.combinations)
+    for (const auto& seen : devices)
+      if (plan::integrity_of(seen, volume) != nullptr) of.encryption = plan::Combination::Encryption::with_integrity;
+}
 
 std::vector<FilesystemSeen> find_filesystems(const Records& records, const std::vector<device::Seen>& devices,
                                              const std::vector<std::string>& mounted) {

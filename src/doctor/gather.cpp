@@ -109,11 +109,12 @@ std::vector<std::string> mounted_devices() {
   return names;
 }
 
-std::vector<FilesystemSeen> staged_filesystems(const Inputs& inputs) {
+std::vector<FilesystemSeen> staged_filesystems(Inputs& inputs) {
   std::vector<device::Seen> devices;
   if (auto served = nbd::read_inventory("/sys")) devices = std::move(*served);
   if (const auto mapped = krbd::read_inventory("/sys"))
     for (const auto& one : *mapped) devices.push_back(one.seen);
+  find_integrity(inputs.records, devices);
   auto found = find_filesystems(inputs.records, devices, mounted_devices());
   if (const auto volumes = ask_volumes(inputs.options.admin_endpoint)) read_filesystems(found, *volumes);
   return found;
@@ -183,6 +184,7 @@ result<> read_record(const std::string& path, Records& into) {
   if (id.empty())
     return Error{errc::state_corrupt, "a record in " + fs::path(path).parent_path().string() + " names no volume"};
   into.volumes.insert(id);
+  if (const auto known = plan::decode(*text)) into.combinations[id] = plan::combination_of(*known);
   if (text_of(record->get_object(), "kind") == "krbd") into.by_kernel.insert(id);
   if (is_set(record->get_object(), "read_only")) into.read_only.insert(id);
   if (is_set(record->get_object(), "block")) into.blocks.insert(id);

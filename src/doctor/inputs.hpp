@@ -141,6 +141,7 @@ std::vector<Finding> judge(const Inputs& inputs);
 void judge_node(const Inputs& inputs, std::vector<Finding>& into);
 void judge_filesystems(const Inputs& inputs, std::vector<Finding>& into);
 void judge_ceph(const Inputs& inputs, std::vector<Finding>& into);
+Finding judge_combinations(const Inputs& inputs);
 Finding judge_versions(const Inputs& inputs);
 /// Why the agent cannot hand over to `next`, as its own refusal would say (src/handover/messages.hpp). Empty: it can.
 std::string cannot_follow(const v1::Program& serving, const v1::Program& next);
@@ -152,6 +153,8 @@ std::string redacted_text(std::string_view text);
 /// The value of "--NAME=VALUE" or "--NAME VALUE" in the text of /proc/<pid>/cmdline; empty: it is not there.
 std::string flag_of(std::string_view command_line, std::string_view name);
 /// Filesystems of volumes that have a record. `mounted`: the kernel's names of the devices that are.
+/// A record does not say whether the encryption of its volume has tags. The mappings above its device do.
+void find_integrity(Records& records, const std::vector<device::Seen>& devices);
 std::vector<FilesystemSeen> find_filesystems(const Records& records, const std::vector<device::Seen>& devices,
                                              const std::vector<std::string>& mounted);
 

@@ -289,6 +289,7 @@ std::vector<Finding> judge(const Inputs& inputs) {
   judge_node(inputs, all);
   judge_filesystems(inputs, all);
   judge_ceph(inputs, all);
+  all.push_back(judge_combinations(inputs));
   all.push_back(judge_versions(inputs));
   return all;
 }

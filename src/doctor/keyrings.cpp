@@ -26,6 +26,23 @@ bool kernel_serves(const manager::Mount& mount, const Choosing& choosing) {
   return read && read->mounter == cephcsi::Mounter::krbd;
 }
 
+/// As far as the file tells it: the image was not asked.
+std::optional<std::string> refusal_of(const manager::Mount& mount, const Choosing& choosing) {
+  const auto read = cephcsi::read_parameters(mount.volume_context, {choosing.unnamed, std::nullopt});
+  if (!read) return std::nullopt;
+  plan::Combination of;
+  using enum plan::Combination::Encryption;
+  if (!read->kms_id.empty())
+    of.encryption = read->encryption_type == cephcsi::kFileEncryption ? files
+                    : read->luks.integrity.empty()                    ? device
+                                                                      : with_integrity;
+  of.capability.block = mount.usage.attachment == manager::AccessType::block;
+  of.capability.fstype = mount.usage.fstype;
+  of.contents = plan::Combination::Contents::wanted;
+  const auto* row = plan::find_not_served(plan::NotServed::Moment::stage, of);
+  return row == nullptr ? std::nullopt : std::optional("the volume " + std::string(row->why));
+}
+
 std::vector<std::string> keyrings_in(const std::string& folder) {
   std::vector<std::string> paths;
   for (const auto& name : sysfs::names_in(folder))
@@ -45,6 +62,7 @@ Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_di
       found.wrong.push_back(file.spec ? file.path + ": " + mount.error().text : mount.error().text);
       continue;
     }
+    if (const auto refused = refusal_of(*mount, choosing)) found.wrong.push_back(file.path + ": " + *refused);
     used.push_back(mount->secrets.at("userKey"));
     found.keys.push_back({file.spec->dir + " (client." + file.spec->user + ")", cephcsi::key_type(used.back().reveal()),
                           kernel_serves(*mount, choosing), KeySeen::From::mount});

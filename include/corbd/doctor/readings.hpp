@@ -10,6 +10,7 @@
 #include "corbd/cephcsi/mounters.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/doctor/doctor.hpp"
+#include "corbd/plan/combination.hpp"
 #include "corbd/rbd/config_json.hpp"
 
 namespace corbd::doctor {
@@ -18,12 +19,13 @@ namespace corbd::doctor {
 enum class Module { present, loadable, absent };
 /// An agent's records.
 struct Records {
-  std::set<std::string> volumes;                 ///< their IDs
-  std::set<std::string> by_kernel;               ///< of these, what the kernel's client serves
-  std::set<std::string> read_only;               ///< of these, what nobody writes
-  std::set<std::string> blocks;                  ///< of these, what is used as a raw block device
-  std::map<std::string, std::uint32_t> numbers;  ///< device number, by volume ID
-  result<> complete;                             ///< an error: `volumes` lacks some
+  std::set<std::string> volumes;                          ///< their IDs
+  std::set<std::string> by_kernel;                        ///< of these, what the kernel's client serves
+  std::set<std::string> read_only;                        ///< of these, what nobody writes
+  std::set<std::string> blocks;                           ///< of these, what is used as a raw block device
+  std::map<std::string, std::uint32_t> numbers;           ///< device number, by volume ID
+  std::map<std::string, plan::Combination> combinations;  ///< by volume ID, of the records that this version reads
+  result<> complete;                                      ///< an error: `volumes` lacks some
 };
 
 struct Readings {

@@ -55,6 +55,20 @@ Finding find(const Inputs& inputs, const std::string& check) {
 
 }  // namespace
 
+TEST_CASE("what is refused on purpose of the volumes that are staged here is named by volume, without a warning") {
+  auto inputs = healthy();
+  CHECK(find(inputs, "combinations").said == "no volume is staged here");
+  inputs.records.combinations["plain"] = {};
+  CHECK(find(inputs, "combinations").said == "nothing is refused of the volumes that are staged here");
+  inputs.records.combinations["v1"] = {.encryption = plan::Combination::Encryption::device};
+  device::Seen seen;
+  seen.holders = {{"dm-0", "luks-rbd-v1_dif", 0}, {"dm-1", "luks-rbd-v1", 0}};
+  find_integrity(inputs.records, {seen});
+  const auto found = find(inputs, "combinations");
+  CHECK(found.verdict == Grade::ok);
+  CHECK_THAT(found.said, ContainsSubstring("volume v1: expansion (integrityMode)") && !ContainsSubstring("plain"));
+}
+
 TEST_CASE("a healthy node has no warning and exit code 0") {
   const auto findings = judge(healthy());
   for (const auto& finding : findings) {
@@ -318,6 +332,25 @@ TEST_CASE("a file in mounts.d that cannot be mounted is a warning") {
   CHECK(find(inputs, "mounts.d").said == "no such finding");
   inputs.wrong_mounts = {"/etc/corbd/mounts.d/db.conf: line 2: there is no key x"};
   CHECK(find(inputs, "mounts.d").verdict == Grade::warning);
+}
+
+TEST_CASE("a file of mounts.d that asks for what is refused on purpose is named with the reason") {
+  const test::Folder folder;
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(folder.path() + name).parent_path());
+    std::ofstream(folder.path() + name) << text;
+  };
+  put("/ceph.conf", "[global]\nfsid = f\nmon_host = a\n");
+  put("/ring", "[client.a]\nkey = AQDgkbRgAAAAABAA\n");
+  put("/passphrase", "canary");
+  put("/mounts.d/a.conf", "image = rbd/a\ndir = /srv/a\nuser = a\nconf = " + folder.path() +
+                              "/ceph.conf\nkeyring = " + folder.path() + "/ring\npassphrase-file = " + folder.path() +
+                              "/passphrase\nfstype = xfs\nencrypted = default\nattribute = encryptionType=file\n");
+  const auto found = read_keyrings(folder.path() + "/mounts.d", "/none");
+  REQUIRE(found.wrong.size() == 1);
+  CHECK_THAT(found.wrong[0],
+             ContainsSubstring("a.conf: ") && ContainsSubstring(std::string(plan::not_served::kFilesOnOther.why)));
+  CHECK(found.keys.size() == 1);
 }
 
 TEST_CASE("a host's keyrings are those that its mounts name and the others in its Ceph folder") {
