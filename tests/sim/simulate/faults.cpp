@@ -263,7 +263,8 @@ void Node::override_proof(std::size_t i) {
   for (const auto& [agent, of] : waiting_)
     if (of == name && !moved_at_) return;
   const bool true_word = device->visits == world_.cluster.images.at(name).visits;
-  if (!true_word && !moved_at_) return;
+  // A false word does no harm as long as the API server says that the volume is away.
+  if (!true_word && (!moved_at_ || world_.nodes.silent)) return;
   overridden_.insert(name);
   ask(i, plan::Healed{true});
 }

@@ -72,6 +72,7 @@ class Node final : public test::Hazards {
   void visit(const Fault& fault, bool by_force);
   void visit_with_cache(const Fault& fault);
   void visit_here(const Fault& fault);
+  void works_here(const Fault& fault);
   void leaves_later(const std::string& visitor, const std::string& image, bool cleanly, Millis in);
   void attach_again();
   void moves_away(test::FakeImage& image);

@@ -78,14 +78,27 @@ void Node::visit_with_cache(const Fault& fault) {
   });
 }
 
-/// qemu-img, or an rbd-nbd made by hand, with this node's own address. Nobody else hears of it.
+/// The agent is away until after its last watch. Meanwhile qemu-img, or an rbd-nbd made by hand, works with this node's
+/// own address. Nobody else hears of it.
 void Node::visit_here(const Fault& fault) {
+  if (!agent().running() || processes_.handover() != nullptr) return;
+  down_for_ = fault.lasts + 45s;
+  agent().keeper_goes_too = true;
+  processes_.crash();
+  loop_.outside_in(36s, [this, fault] {
+    if (!faults_over_) works_here(fault);
+  });
+}
+
+void Node::works_here(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const std::string visitor = agent().node_address + ":0/8" + std::to_string(++nonces_);
-  test::FakeImage& image = world_.cluster.images.at(name);
+  const auto place = world_.cluster.images.find(name);
+  if (place == world_.cluster.images.end()) return;
+  test::FakeImage& image = place->second;
   const bool seen = !world_.ceph_csi.daemons.empty() || overridden_.contains(name) || !shows_later_writes(name);
   if (seen || is_between_break_and_lock(image) || !world_.cluster.visit(image, visitor, false)) return;
-  leaves_later(visitor, name, fault.what % 3 == 0, fault.lasts);
+  leaves_later(visitor, name, fault.what % 3 == 0, Millis(any(20s) / 1ms));
 }
 
 /// As people do who see a Multi-Attach error. Nobody can tell then whether another node had it in between.
