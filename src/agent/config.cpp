@@ -24,7 +24,7 @@ result<AcceptsRefused> accepts_refused(const Options& options, std::chrono::syst
   if (!until)
     return Error{errc::invalid_argument,
                  "--accept-refused: '" + options.accept_refused +
-                     "' is no time: give the time in UTC until which it holds, at most 7 days ahead, such as "
+                     "' is not a time: give a time in UTC that is at most 7 days ahead, such as "
                      "--accept-refused=" +
                      utc_text(now + std::chrono::hours(24))};
   if (now >= *until) return AcceptsRefused::over;

@@ -19,11 +19,11 @@ namespace corbd::agent {
 /// Whether --accept-refused counts now.
 enum class AcceptsRefused {
   no,       ///< it was not given
-  yes,      ///< its time is to come
-  over,     ///< its time has come, as it must once the rollout is done that it was given for
-  too_far,  ///< its time is more than 7 days ahead: it would outlast its rollout. Or this node's clock is wrong
+  yes,      ///< its time has not come yet
+  over,     ///< its time has passed: it was given for one rollout
+  too_far,  ///< its time is more than 7 days ahead, longer than a rollout takes; or this node's clock is wrong
 };
-/// invalid_argument: it is no time.
+/// invalid_argument: the flag's value is not a time.
 result<AcceptsRefused> accepts_refused(const Options& options, std::chrono::system_clock::time_point now);
 /// This agent, to its predecessor or successor.
 handover::Side handover_side(const Options& options);

@@ -70,9 +70,9 @@ constexpr auto kTable = std::to_array<Flag>({
      "If an agent already serves with the same --runtime-dir, take its devices over without a break; that agent then "
      "ends"},
     {"accept-refused", Kind::text, &Run::accept_refused,
-     "With --handover, until that time (UTC, at most 7 days ahead: 2026-11-28T12:00:00Z): take over although this "
-     "agent cannot open volumes that the present one serves, if the present one could not open them again either. "
-     "Their I/O then waits until the reason is gone"},
+     "A time in UTC, at most 7 days ahead, such as 2026-11-28T12:00:00Z. With --handover, an agent that starts before "
+     "this time takes over although it cannot open volumes that the present agent serves, if the present one could not "
+     "open them again either. Their I/O then waits until the reason is gone"},
     {"pod", Kind::text, &Run::pod,
      "UID of the pod that this agent is in. With --handover: an agent that has given its devices away does not end, "
      "but "

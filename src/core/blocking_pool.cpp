@@ -22,8 +22,8 @@ struct BlockingPool::Threads {
   mutable std::mutex mutex;
   std::condition_variable changed, ended;
   std::deque<std::function<void()>> jobs;
-  /// Those in `gone` take no more jobs. They are joined: libraries (OpenSSL, for one) tidy up as a thread ends, and
-  /// must not do so beside what the process does at its own end.
+  /// Threads in `gone` take no more jobs. They must be joined: libraries such as OpenSSL clean up when a thread ends,
+  /// and must not do that while the process exits.
   All alive, gone;
   std::size_t idle = 0;
   bool closing = false;

@@ -152,9 +152,9 @@ std::string redacted_text(std::string_view text);
 
 /// The value of "--NAME=VALUE" or "--NAME VALUE" in the text of /proc/<pid>/cmdline; empty: it is not there.
 std::string flag_of(std::string_view command_line, std::string_view name);
-/// Filesystems of volumes that have a record. `mounted`: the kernel's names of the devices that are.
-/// A record does not say whether the encryption of its volume has tags. The mappings above its device do.
+/// Finds the volumes with integrityMode: a record does not say it, the mappings above the volume's device do.
 void find_integrity(Records& records, const std::vector<device::Seen>& devices);
+/// Filesystems of volumes that have a record. `mounted`: the kernel's names of the mounted devices.
 std::vector<FilesystemSeen> find_filesystems(const Records& records, const std::vector<device::Seen>& devices,
                                              const std::vector<std::string>& mounted);
 

@@ -1,4 +1,4 @@
-// What the table of combinations says of the volumes that are staged here. Pure.
+// Which rows of the table of refused combinations the volumes staged here would meet. Pure.
 #include <algorithm>
 
 #include "inputs.hpp"
@@ -27,7 +27,7 @@ Finding judge_combinations(const Inputs& inputs) {
     if (!rows.empty()) refused.push_back("volume " + volume + ": " + listed(rows));
   }
   if (inputs.records.combinations.empty()) return ok(check, "no volume is staged here");
-  if (refused.empty()) return ok(check, "nothing is refused of the volumes that are staged here");
+  if (refused.empty()) return ok(check, "the volumes that are staged here meet no row of the table");
   return ok(check, "refused on purpose (docs/serving.md): " + listed(refused, "; "));
 }
 

@@ -26,7 +26,7 @@ bool kernel_serves(const manager::Mount& mount, const Choosing& choosing) {
   return read && read->mounter == cephcsi::Mounter::krbd;
 }
 
-/// As far as the file tells it: the image was not asked.
+/// Why corbd refuses this mount on purpose, judged by the file alone: the image is not read.
 std::optional<std::string> refusal_of(const manager::Mount& mount, const Choosing& choosing) {
   const auto read = cephcsi::read_parameters(mount.volume_context, {choosing.unnamed, std::nullopt});
   if (!read) return std::nullopt;

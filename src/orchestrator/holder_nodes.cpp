@@ -173,8 +173,9 @@ task<> HolderNodes::read_list() {
   const auto at = clock_.now() + std::chrono::duration_cast<duration>(part);
   static_cast<void>(co_await sleep_until(control_, clock_, at, &stopping_));
   const std::uint64_t number = ++lists_;
-  const auto all = co_await nodes_->nodes({clock_.now() + config_.list_within, &stopping_});
-  list_ = List{clock_.now(), number, std::map<std::string, Names>()};
+  const auto begun = clock_.now();
+  const auto all = co_await nodes_->nodes({begun + config_.list_within, &stopping_});
+  list_ = List{all ? begun : clock_.now(), number, std::map<std::string, Names>()};
   if (all)
     for (const auto& node : *all)
       for (const auto& address : node.addresses) (*list_->by_address)[address].push_back(node.name);

@@ -118,8 +118,11 @@ Answer needs_opening(const Situation& view) {
 
 Answer needs_no_proof(const Situation& view) {
   const bool reads = view.record->read_only && !(view.reads_alone && view.seen.devices.empty());
-  // It has neither lock nor cache, and the kernel gives a device whose server lives no other one.
-  if (reads && view.record->adopting && view.seen.facts.served_by_other == true) return Step(step::Dismiss{});
+  // It maps the image read-only, so it has no lock and no cache. The kernel lets nobody else serve a device while its
+  // server lives.
+  const auto* device = view.seen.device();
+  const bool other_reads = view.seen.facts.served_by_other == true && device != nullptr && device->read_only;
+  if (reads && view.record->adopting && other_reads) return Step(step::Dismiss{});
   if (reads || (view.seen.lock_held && !rests_on_override(view))) return Done{};
   return std::nullopt;
 }

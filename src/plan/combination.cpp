@@ -29,14 +29,14 @@ namespace not_served {
 
 constexpr NotServed kFilesystemForMany{
     .moment = Moment::stage,
-    .combination = "ReadWriteMany of a filesystem",
+    .combination = "ReadWriteMany with a filesystem",
     .code = errc::invalid_argument,
     .why = "RWX access mode request is only valid for volumes with access type `block`",
     .is = [](const Combination& of) { return of.capability.shared && !of.capability.block; }};
 
 constexpr NotServed kFilesOnOther{
     .moment = Moment::stage,
-    .combination = "encryptionType `file` of raw block, or of a filesystem that cannot encrypt a folder",
+    .combination = "encryptionType `file` with raw block, or with a filesystem that cannot encrypt a folder",
     .code = errc::invalid_argument,
     .why =
         "has encryptionType 'file', which needs a filesystem that encrypts folders: use ext4, or encryptionType "
@@ -70,35 +70,35 @@ constexpr NotServed kUnprovenWithoutLock{
 
 constexpr NotServed kHeaderForReader{
     .moment = Moment::stage,
-    .combination = "an empty image that is to be encrypted, read-only",
+    .combination = "a read-only volume that is to be encrypted, on an empty image",
     .code = errc::failed_precondition,
     .why = "is not encrypted yet and is wanted read-only: stage it writable once, which encrypts it",
     .is = [](const Combination& of) { return has_header(of) && is_empty(of) && reads(of); }};
 
 constexpr NotServed kHeaderForMany{
     .moment = Moment::stage,
-    .combination = "an empty image that is to be encrypted, ReadWriteMany",
+    .combination = "ReadWriteMany with encryption, on an empty image",
     .code = errc::failed_precondition,
     .why = "is not encrypted yet, and another node may use it: stage it once as ReadWriteOnce, which encrypts it",
     .is = [](const Combination& of) { return has_header(of) && is_empty(of) && of.capability.shared; }};
 
 constexpr NotServed kUnencrypted{
     .moment = Moment::stage,
-    .combination = "an image that is to be encrypted, and holds unencrypted data",
+    .combination = "a volume that is to be encrypted, on an image that holds unencrypted data",
     .code = errc::failed_precondition,
     .why = "is to be encrypted, but holds unencrypted data",
     .is = [](const Combination& of) { return has_header(of) && of.contents == Contents::unencrypted; }};
 
 constexpr NotServed kIntegrityForMany{
     .moment = Moment::stage,
-    .combination = "integrityMode, ReadWriteMany",
+    .combination = "integrityMode with ReadWriteMany",
     .code = errc::failed_precondition,
     .why = "has integrityMode, which one node at a time can write: use ReadWriteOnce",
     .is = [](const Combination& of) { return of.encryption == Encryption::with_integrity && of.capability.shared; }};
 
 constexpr NotServed kNothingToRead{
     .moment = Moment::stage,
-    .combination = "an empty image, a filesystem that is read-only",
+    .combination = "a read-only filesystem, on an empty image",
     .code = errc::failed_precondition,
     .why = "holds no filesystem and is wanted read-only: stage it writable once, which makes one",
     .is = [](const Combination& of) { return !of.capability.block && is_empty(of) && reads(of); }};
@@ -122,7 +122,7 @@ constexpr NotServed kFilesystemWithoutFolders{
 
 constexpr NotServed kFolderForReader{
     .moment = Moment::stage,
-    .combination = "encryptionType `file`, a filesystem that has no encrypted folder yet, read-only",
+    .combination = "encryptionType `file`, read-only, on a filesystem that has no encrypted folder yet",
     .code = errc::failed_precondition,
     .why = "has no encrypted folder yet and is wanted read-only: stage it writable once, which makes one",
     .is = [](const Combination& of) {
@@ -142,7 +142,7 @@ constexpr NotServed kMadeWithoutFolders{
 // --- a staged volume
 
 constexpr NotServed kSecondPod{.moment = Moment::second_pod,
-                               .combination = "ReadWriteOncePod, and a second pod",
+                               .combination = "a second pod of a ReadWriteOncePod volume",
                                .code = errc::failed_precondition,
                                .why = "is for one pod only",
                                .is = [](const Combination& of) { return of.capability.single_writer; }};

@@ -23,7 +23,7 @@ void Credentials::begin(const Wish& wish, bool has_record) {
   use_offered_ = staged != nullptr;
   tried_ = false;
   if (staged == nullptr) return;
-  // What was refused a moment ago may be right again later. What a stage brings does not replace it untried.
+  // The cluster may take the key that served the volume again later. A stage's untried one must not replace that key.
   if (swapped_) swap();
   if (known_ == staged->credential) return offered_.reset();
   if (has_record && !known_.empty()) {

@@ -74,7 +74,7 @@ struct HeadStart::Preopening {
     result<> may;
   };
   std::vector<Image> left;
-  std::vector<Image> of_lost_clusters;  ///< nobody found the cluster of these: they are tried last
+  std::vector<Image> of_lost_clusters;  ///< nobody found their cluster, or they have no key file: they are tried last
   std::vector<Identified> identified;
   std::vector<std::pair<image::Access, std::size_t>> connections;  ///< for so many images each
   std::vector<std::shared_ptr<Right>> rights;
@@ -141,7 +141,7 @@ task<bool> HeadStart::has_other_name(Preopening& preopening, const Record& recor
 task<> HeadStart::plan_one(Preopening& preopening, const Record& record, Until identifying) {
   auto key = co_await ports_.records.load_key(record);
   if (!key) {
-    preopening.left.push_back({record, {}, key.error()});
+    preopening.of_lost_clusters.push_back({record, {}, key.error()});
     co_return;
   }
   const Credential credential{record.user, std::move(*key)};
@@ -237,8 +237,8 @@ task<result<>> HeadStart::may_write(Preopening& preopening, const image::Key& ke
   co_return asked->may;
 }
 
-/// They were rotated while the volume was served, and no stage brought the new ones since; or the key file is gone, and
-/// `refused` is empty.
+/// The user or key was rotated while the volume was served, and no stage has brought the new one since. Or the key file
+/// is gone, and `refused` is empty.
 task<result<bool>> HeadStart::open_with_secret(Preopening& preopening, const Record& record, Credential refused,
                                                Error error) {
   if (clock_.now() >= preopening.until.deadline) co_return error;

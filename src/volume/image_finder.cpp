@@ -28,7 +28,7 @@ result<> check_mapping_name(const std::string& id) {
 result<> check_filesystem(const std::string& id, const plan::Capability& capability) {
   if (!capability.block && host::encrypts_files(plan::with_fstype(capability).fstype)) return {};
   return error_of(plan::not_served::kFilesOnOther,
-                  "volume " + id + (capability.block ? ", raw block," : ", " + capability.fstype + ","));
+                  "volume " + id + " (" + (capability.block ? "raw block" : capability.fstype) + ")");
 }
 
 /// Whether the image may be in another place, although it is not in this one.

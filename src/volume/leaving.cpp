@@ -1,6 +1,7 @@
 #include "leaving.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "corbd/core/log.hpp"
 
@@ -180,10 +181,10 @@ std::string Leaving::needs_record(const Volume& volume, std::optional<Loss> loss
            ", whose file is gone or damaged, so the next agent could not serve the volume";
   if (loss == Loss::changed_record)
     return "only this agent knows the record of volume " + volume.id +
-           ", whose file somebody replaced, so the next agent would act on what is not true";
+           ", whose file somebody replaced, so the next agent would act on a wrong record";
   if (loss == Loss::key)
     return "only this agent knows the Ceph key of volume " + volume.id +
-           ", whose file is gone or damaged, so the cluster might not let the next agent in";
+           ", whose file is gone or damaged, so the cluster might refuse the next agent";
   if (volume.record->operator_override)
     return "only this agent knows that it acted on an operator override for volume " + volume.id +
            ", and without that record the next agent would take what it did for a proof";
@@ -193,21 +194,23 @@ std::string Leaving::needs_record(const Volume& volume, std::optional<Loss> loss
   return "";
 }
 
-/// Under the volume's lock, or while nothing is written.
+/// Needs the volume's lock, or that nothing is being written.
 task<bool> Leaving::has_lost_key(Volume& volume, Record record) {
-  // Not written yet, and not lost.
-  if (volume.credentials.known().empty() || volume.credentials.to_be_saved()) co_return false;
+  if (volume.credentials.known().empty()) co_return false;
   auto key = co_await ports_.records.load_key(record);
-  co_return !key || !volume.credentials.has({record.user, std::move(*key)});
+  if (!key) co_return true;
+  // A key that was not written yet is not lost.
+  if (volume.credentials.to_be_saved()) co_return false;
+  co_return !volume.credentials.has({record.user, std::move(*key)});
 }
 
-/// What was refused differs, and is written again anyway.
+/// If the disk refused the last write, memory and file differ, and rewrite_records() writes the record anyway.
 task<std::optional<Leaving::Loss>> Leaving::loss_of(Volume& volume, const std::vector<Record>& there) {
   const auto file = std::ranges::find(there, volume.id, &Record::volume_id);
   if (file == there.end()) co_return Loss::record;
   if (volume.writes.refused) co_return std::nullopt;
   Record record = with_real_paths(*file, ports_.files);
-  // Only a key comes with another user.
+  // A record that is written without a key keeps the user of its file, so that user is not compared.
   if (volume.credentials.known().empty()) record.user = volume.record->user;
   if (encode(record) != encode(*volume.record)) co_return Loss::changed_record;
   const bool lost_key = co_await has_lost_key(volume, std::move(record));
@@ -218,15 +221,18 @@ task<std::optional<Leaving::Loss>> Leaving::loss_of(Volume& volume, const std::v
 task<result<>> Leaving::find_lost_files(Until until) {
   const auto there = co_await ports_.records.peek(until);
   if (!there) co_return there.error();
-  lost_.clear();
+  const auto before = std::exchange(lost_, {});
   std::vector<std::string> ids;
   for (const auto& [id, volume] : volumes_) ids.push_back(id);
   for (const auto& id : ids) {
     Volume* const volume = volumes_.find(id);
     if (volume == nullptr || !volume->record) continue;
     ++volume->users;
-    const auto loss = co_await loss_of(*volume, *there);
+    auto loss = co_await loss_of(*volume, *there);
     --volume->users;
+    // What could not be written again since is lost still.
+    if (const auto known = before.find(id); !loss && volume->writes.refused && known != before.end())
+      loss = known->second;
     if (loss) lost_.emplace(id, *loss);
   }
   co_return result<>();
@@ -249,7 +255,7 @@ void Leaving::note_unwritten(const Volume& volume, const Error& why) {
 Error Leaving::restored(const Volume& volume, Loss loss) {
   const std::string what = loss == Loss::key ? "Ceph key" : "record";
   const std::string why =
-      loss == Loss::changed_record ? "its file was replaced, as by a backup" : "its file was gone or damaged";
+      loss == Loss::changed_record ? "its file was replaced, perhaps by a backup" : "its file was gone or damaged";
   log::warning(loss == Loss::key ? "key.restored" : "record.restored",
                {{"volume", volume.id}, {"why", why + "; it is written again from memory"}});
   return {errc::state_write, "the " + what + " of volume " + volume.id + " has been written again, because " + why +
@@ -257,7 +263,7 @@ Error Leaving::restored(const Volume& volume, Loss loss) {
                                  "happens each time, find out what removes or replaces the file"};
 }
 
-/// From memory. Record and key count only together, so what was lost is written with the key.
+/// Writes the record from memory, and the key with it if either file was lost: the next agent needs both.
 task<result<>> Leaving::write_again(Volume& volume, std::optional<Loss> loss) {
   if (loss) volume.credentials.file_lost();
   const plan::Step again = step::WriteRecord{*volume.record};
@@ -280,7 +286,7 @@ task<> Leaving::restore_key(Volume& volume, Until until) {
   --volume.users;
 }
 
-/// The next agent asks again, and reads them then.
+/// The next agent reads the key files when it asks again.
 task<> Leaving::restore_keys(std::vector<std::string> ids, Until until) {
   for (const auto& id : ids)
     if (Volume* const volume = volumes_.find(id); volume != nullptr && volume->operations.empty())

@@ -35,7 +35,7 @@ class Leaving {
   task<> restore_keys(std::vector<std::string> ids, Until until);
 
  private:
-  /// What the disk has no more of what this agent knows.
+  /// Which file of a volume the disk no longer has as this agent wrote it.
   enum class Loss { record, changed_record, key };
   /// A handover, by several at once.
   struct Handover {

@@ -7,6 +7,7 @@
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/file.hpp"
+#include "corbd/core/log.hpp"
 #include "corbd/volume/record_store.hpp"
 
 namespace corbd::volume {
@@ -157,6 +158,7 @@ class Files final : public RecordStore {
     for (const auto& path : *files) {
       if (path.extension() != ".json") continue;
       auto record = read(path);
+      if (record && !has_own_name(path, *record)) continue;
       if (record)
         all.push_back(std::move(*record));
       else if (!may_be_left_out(record.error()) && record.error().code != errc::not_found)
@@ -216,9 +218,20 @@ class Files final : public RecordStore {
       static_cast<void>(remove_durably(path + kNext));
   }
 
+  /// Somebody's copy beside a record has the same volume, and may be older.
+  static bool has_own_name(const std::filesystem::path& path, const Record& record) {
+    return path.stem() == sha256_hex(record.volume_id);
+  }
+
   /// Sets aside only what is proven corrupt.
   static result<> load_one(const std::string& path, const std::string& keys, Loaded& loaded) {
     auto record = read(path);
+    if (record && !has_own_name(path, *record)) {
+      log::warning(
+          "record.misnamed",
+          {{"file", path}, {"volume", record->volume_id}, {"effect", "it counts for nothing: remove the copy"}});
+      return {};
+    }
     if (record) {
       finish_key(keys + "/" + sha256_hex(record->volume_id), record->user);
       loaded.records.push_back(std::move(*record));

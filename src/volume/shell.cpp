@@ -121,7 +121,7 @@ task<> Shell::Impl::load_credential(Volume& volume, const Record& record) {
     log::warning("key.not_read",
                  {{"volume", volume.id},
                   {"error", volume.key_unread},
-                  {"effect", "the volume is served again once its Secret, or its next stage, tells the key"}});
+                  {"effect", "the volume is served again once its Secret, or its next stage, brings the key"}});
 }
 
 task<result<>> Shell::Impl::start_beside(Until noted) {

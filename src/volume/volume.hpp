@@ -134,7 +134,8 @@ struct NamedCluster {
   Cluster cluster;
 };
 result<NamedCluster> cluster_of(const Ports& ports, const Record& record);
-/// Why config.json, which can be read, leads to no cluster that may be it. Empty: it does, or nobody can know.
+/// Why neither config.json nor cluster-mapping.json leads to a cluster of the record's clusterID. Empty: one does, or
+/// config.json cannot be read.
 std::string why_cluster_gone(const Ports& ports, const Record& record);
 /// Connects to those that it may be, in their order, until one has the volume's fsid. An error names them all.
 task<result<>> identify_cluster(const Ports& ports, Record record, Credential as, Until until);

@@ -20,7 +20,7 @@ REFUSED = {
     "metrics of volumes that nobody has": ({"nodeplugin.httpMetrics.volumeMetrics": "all"}, "nodeplugin.httpMetrics.volumeMetrics must be one of the following"),
     "a request that is slow after less than a second": ({"nodeplugin.slowRequestSeconds": 0.5}, "nodeplugin.slowRequestSeconds: Invalid type. Expected: integer"),
     "a second driver under the first one's name": ({"driverName": "blue.rbd.csi.ceph.com"}, "Give fullnameOverride, for example corbd-blue"),
-    "handovers without volumes that never end": ({"nodeplugin.plugin.extraArgs": ["--accept-refused"]}, "write --accept-refused=TIME"),
+    "an --accept-refused without its time": ({"nodeplugin.plugin.extraArgs": ["--accept-refused"]}, "write --accept-refused=TIME"),
     "a grace that the chart cannot read": ({"nodeplugin.plugin.extraArgs": ["--leave-grace"]}, "write --leave-grace=SECONDS"),
     "a number that was taken away": ({"nodeplugin.shutdownGraceSeconds": None}, "nodeplugin: shutdownGraceSeconds is required"),
     "a port that was taken away": ({"nodeplugin.httpMetrics.containerPort": None}, "nodeplugin.httpMetrics: containerPort is required"),

@@ -1,5 +1,5 @@
-"""Few cells of the matrix (tests/sim/matrix) for a real kernel: whichever two values two dimensions have together in a cell that is served, they have in
-one of these; and one cell for each reason to refuse a stage. `python3 pairwise.py < CELLS` prints them, as `matrix --cells` prints all."""
+"""A few cells of the matrix (tests/sim/matrix) for a real kernel: each pair of values that occurs in a served cell occurs in one of these, and each reason
+to refuse a stage has one cell. `python3 pairwise.py < CELLS` prints them, as `matrix --cells` prints all."""
 import itertools
 import json
 import sys
@@ -12,7 +12,7 @@ def pairs(cell):
 
 
 def cover(cells):
-    """Of those in their order the ones that bring most, until nothing is missing."""
+    """Takes the cell with the most missing pairs, the first of equal ones, until no pair is missing."""
     of = [pairs(cell) for cell in cells]
     missing, chosen = set().union(*of), []
     while missing:

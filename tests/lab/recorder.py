@@ -9,7 +9,7 @@ import calls
 from checks import Failed, wait_for
 from machine import put
 
-# Of a record: it is for reading.
+# The most lines of a record: people read it.
 MOST = 100
 
 
@@ -42,7 +42,7 @@ class Recorder:
             self.lines.append({"at": self._now(), "event": text})
 
     def hold(self, method):
-        """Calls of it wait before the driver until release()."""
+        """Holds calls of this method back from the driver until release()."""
         self.released.clear()
         self.held.add(method)
 
@@ -51,7 +51,7 @@ class Recorder:
         self.released.set()
 
     def wait_call(self, method, timeout, code=None, count=1):
-        """Until so many calls of it began, or ended with that code."""
+        """Waits until so many calls of this method have begun, or have ended with that code."""
         def look():
             with self.lock:
                 found = [line for line in self.lines if line.get("call") == method and code in (None, line.get("code"))]
@@ -110,7 +110,7 @@ class Recorder:
 
 
 def records(lab):
-    """Where a story leaves them."""
+    """The folder where a story leaves its records."""
     folder = os.path.join(lab.out, "records")
     os.makedirs(folder, exist_ok=True)
     return folder

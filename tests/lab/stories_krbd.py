@@ -121,8 +121,10 @@ def story_krbd_fenced(lab):
     volume.unstage()
     expect_unmapped(volume, image)
     volume.stage()
+    volume.publish()
     check(read(kept) == "stored before", "what was stored before is gone")
     check(volume.stats()[1] is None, "its condition: %s" % volume.stats()[1])
+    volume.unpublish()
     volume.unstage()
     agent.stop()
 

@@ -441,6 +441,16 @@ TEST_CASE("a heal with --adopt ends an rbd-nbd that only reads, whoever writes t
   CHECK(node.image().lock_owner == writer);
 }
 
+TEST_CASE("a heal with --adopt ends no rbd-nbd that may write, although its volume is only read by now") {
+  Adopting node;
+  node.wish.capability.read_only = true;
+  node.world.agent.start();
+  REQUIRE(node.stage() == errc::ok);
+  CHECK(node.want(Wish(plan::Adopted{})) != errc::ok);
+  CHECK(node.world.ceph_csi.daemons.size() == 1);
+  CHECK_FALSE(node.device().read_only);
+}
+
 TEST_CASE("rbd-nbd is not asked to leave an image that another node has open") {
   Adopting node;
   node.world.agent.start();

@@ -260,6 +260,25 @@ TEST_CASE("an agent whose record was replaced by an older one writes it again, a
   CHECK(first.kernel.errors == 0);
 }
 
+TEST_CASE("while a replaced record cannot be written again, nothing is handed over, however often somebody asks") {
+  TwoProcesses node;
+  auto& [loop, beside, first, second, calm] = node;
+  REQUIRE(first.agent.want(kId, Wish(test::staged())));
+  const auto backup = first.disk.records;
+  REQUIRE(first.agent.want(kId, Wish(test::published(test::staged_wish(kId), "/pods/1/mount"))));
+  first.disk.records = backup;
+  first.disk.state = test::Disk::State::read_only;
+  for (int i = 0; i < 3; ++i) {
+    Handover there(first, second);
+    node.go_on(there);
+    CHECK(there.refused);
+    CHECK_FALSE(there.next_serves);
+  }
+  node.write_all();
+  loop.advance(1s);
+  CHECK(first.kernel.devices.front().requests.empty());
+}
+
 TEST_CASE("an agent whose key file was damaged or removed writes it again, and hands over to the next that asks") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;

@@ -164,7 +164,7 @@ TEST_CASE("a volume whose clusterID is gone for good could not be opened again, 
 }
 
 TEST_CASE(
-    "a served volume whose clusterID is gone has a condition that says so, and one that nobody can read has none") {
+    "a served volume whose clusterID is gone has a condition that says so, and a malformed config.json gives it none") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   const auto now = [&] { return volume::condition_of(*scene.world.agent.shell().status(kId)); };

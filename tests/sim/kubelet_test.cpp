@@ -281,7 +281,7 @@ class Replay : public Pair {
     works();
   }
 
-  /// Of a caller that has given up, and takes down only what it tried to bring up.
+  /// True: the caller does not make this call. One that has given up takes down only what it tried to bring up.
   bool skipped(const Line& line) {
     auto& tried = tried_[line.node];
     if (!line.undoes()) {
@@ -321,7 +321,7 @@ class Replay : public Pair {
     answered();
   }
 
-  /// Who has a raw block device open ends when its requests have.
+  /// The pod of a raw block volume ends after its last request.
   void end_of_pod(World& node, const Line& line) {
     published_[line.node].erase(line.text("target_path"));
     const auto owes = [](const test::KernelDevice& device) { return !device.requests.empty(); };
@@ -475,7 +475,7 @@ bool survives_blow(const Record& record, const Blow& blow) {
   return fell;
 }
 
-// A replay costs ten times as much there.
+// A replay costs ten times as much with a sanitizer.
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 constexpr std::size_t kOneIn = 5;
 #else
@@ -497,8 +497,8 @@ void each_call(As as, const std::function<void(const Record&, std::size_t)>& doe
   }
 }
 
-/// Until the call has ended before. Most port calls of the world take a millisecond. Sweeps of their own have the other
-/// ways of serving (sweep_test.cpp, krbd_sweep_test.cpp, luks_test.cpp): here only some moments.
+/// Shifts each call further and further, until it ends before the blow. Most port calls of the world take 1 ms. Other
+/// ways of serving have sweeps of their own (sweep_test.cpp, krbd_sweep_test.cpp, luks_test.cpp), so fewer moments do.
 void sweep_time(As as, Shift shift) {
   const auto step = as == As::recorded ? 3ms : 9ms;
   each_call(as, [&](const Record& record, std::size_t i) {
@@ -507,7 +507,7 @@ void sweep_time(As as, Shift shift) {
   });
 }
 
-/// Before each of the agent's port calls within it.
+/// Kills the agent before each port call that it makes within a call of kubelet.
 void sweep_deaths(As as) {
   const int step = as == As::recorded ? 1 : 3;
   each_call(as, [&](const Record& record, std::size_t i) {
@@ -518,7 +518,7 @@ void sweep_deaths(As as) {
 
 }  // namespace
 
-TEST_CASE("what a kubelet sent is answered as it was, or better") {
+TEST_CASE("recorded calls of kubelet are answered as in the record, or better") {
   const auto as = GENERATE(from_range(kServed));
   const auto records = read_records();
   REQUIRE(records.size() >= 10);

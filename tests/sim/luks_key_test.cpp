@@ -227,7 +227,7 @@ TEST_CASE("a key is rotated only where the volume has one of its own and is open
   CHECK(scene.want(plan::Rekeyed{scene.wish.passphrase}) == errc::failed_precondition);
 }
 
-TEST_CASE("a key is not rotated of a volume that only reads: by its access mode, or by the mount flag ro") {
+TEST_CASE("the key of a volume that is read-only by its access mode or by the mount flag ro is not rotated") {
   Encrypted scene("own");
   REQUIRE(scene.stage() == errc::ok);
   REQUIRE(scene.unstage() == errc::ok);

@@ -45,8 +45,8 @@ class HolderNodes {
     std::chrono::seconds list_every{300};
     /// The same, to prove a client dead, or after a list that failed.
     std::chrono::seconds list_again{30};
-    /// How long such a proof waits for that list if it may do with an older one. That one is at most `list_every` old,
-    /// and was asked for after the client's node was seen dead: where a list takes longer than a look, none is younger.
+    /// How long such a proof waits for that list before it uses an older one. That one is at most `list_every` old, and
+    /// was asked for after the client's node was seen dead: a list that takes longer than a look is never younger.
     std::chrono::seconds newest_within{2};
     /// A node without an object counts as a client's only if the client was seen on it so long ago. Ceph may give an
     /// address and its nonce to another client one day.

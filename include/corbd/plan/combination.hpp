@@ -1,5 +1,5 @@
-// What corbd does not serve on purpose: one row for each such combination of what a request and an image say. Whoever
-// refuses one takes the error from its row; docs/serving.md prints the rows, and `corbd doctor` asks them.
+// What corbd refuses on purpose: one row for each combination of what a request and an image say. The code that refuses
+// it takes the error from its row. docs/serving.md prints the rows, and `corbd doctor` asks them about staged volumes.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@ struct Combination {
   std::uint64_t features = 0;  ///< of the image
   device::Abilities kernel = {};
   Contents contents = Contents::nothing;
-  std::string filesystem = {};  ///< that it holds, below its encryption; empty: none
+  std::string filesystem = {};  ///< on the image, inside its encryption; empty: none
   bool left_unserved = false;   ///< its device had lost its server before this agent knew the volume
 };
 
 /// Whether the kernel's client serves it.
 bool is_for_kernel(const Combination& of);
-/// Of a volume that is staged.
+/// What a staged volume's record says of it.
 Combination combination_of(const Record& record);
 
 struct NotServed {
@@ -40,14 +40,14 @@ struct NotServed {
   Moment moment;
   std::string_view combination;  ///< for people
   errc code;
-  std::string_view why;  ///< as its error says it, after what it is about
+  std::string_view why;  ///< the text of its error, after the name of the volume or image
   bool (*is)(const Combination& of);
 };
 std::string_view name(NotServed::Moment moment);
 
-/// "volume 0001-... is not encrypted: it has no key"; `rest`: behind that.
+/// "volume 0001-... is not encrypted: it has no key", and then `rest`.
 Error error_of(const NotServed& row, const std::string& about, const std::string& rest = "");
-/// In the order in which they are looked at.
+/// All rows. find_not_served() takes the first one that fits.
 std::span<const NotServed* const> all_not_served();
 /// The first row that the combination meets at that moment; nullptr: it is served.
 const NotServed* find_not_served(NotServed::Moment moment, const Combination& of);

@@ -18,10 +18,10 @@ class Credentials {
   const Credential& asks_with() const { return use_offered_ && offered_ ? *offered_ : known_; }
   /// known() is not in the volume's files yet.
   bool to_be_saved() const { return !saved_ && !known_.empty(); }
-  /// known() is to be written with the record. Of two, the cluster says first which is right, unless the files have
-  /// none.
+  /// known() is to be written with the record. If there are two, the cluster decides first, unless the volume's files
+  /// have neither.
   bool goes_with_record() const { return to_be_saved() && (!undecided() || file_lost_); }
-  /// It is one of those that may serve the volume.
+  /// `read` is one of the credentials that may serve the volume.
   bool has(const Credential& read) const { return read == known_ || (offered_ && read == *offered_); }
   /// There are two, and the cluster has not said yet which of them is right.
   bool undecided() const { return offered_.has_value(); }
@@ -43,8 +43,8 @@ class Credentials {
   }
   /// An operation begins. Only a stage brings a credential.
   void begin(const Wish& wish, bool has_record);
-  /// The cluster refused asks_with(), or gave it no rights, or there is none, and the volume's Secret has this one.
-  /// False: it is no other.
+  /// The volume's Secret has this one, and asks_with() is empty, refused or without rights. False: this one is no
+  /// better, and is not taken.
   bool take(const Credential& of_secret, errc refused);
   /// The cluster took asks_with().
   void worked();

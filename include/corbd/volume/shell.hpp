@@ -77,7 +77,8 @@ class Shell final : public Volumes {
   task<> stop(Until until);
   /// Which of these volumes are served here, and answer.
   std::vector<std::string> answering(const std::vector<std::string>& volume_ids) const;
-  /// Of these volumes: a key file that is gone or damaged is written again from memory, for the next agent's next look.
+  /// Writes the key files of these volumes again, from memory, where they are gone or damaged. The next agent reads
+  /// them when it asks again.
   task<> restore_keys(std::vector<std::string> volume_ids, Until until);
   /// Which of these volumes, that are served here, this agent could not open again if it let them go, and why: its user
   /// or key is refused by now, or their image would be. Those that were not looked at by then are left out.

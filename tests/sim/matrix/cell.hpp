@@ -32,7 +32,7 @@ enum class Origin {
 inline constexpr std::array kMounters{plan::Mounter::nbd, plan::Mounter::krbd, plan::Mounter::krbd_if_able};
 inline constexpr std::array kEncryptions{Encryption::none, Encryption::device, Encryption::with_integrity,
                                          Encryption::files};
-/// Of a filesystem its type; "" names none.
+/// The type of filesystem, "" in a request that names none, or "block".
 inline constexpr std::array<std::string_view, 6> kUses{"ext4", "ext3", "xfs", "btrfs", "", "block"};
 inline constexpr std::array kAccesses{Access::one_pod,      Access::one_node,     Access::one_reader,
                                       Access::many_readers, Access::many_writers, Access::ro_by_mount,
@@ -57,7 +57,7 @@ struct Cell {
   bool by_ceph_csi() const;
   bool has_pod() const { return origin == Origin::ceph_csi_runs || origin == Origin::adopted; }
   std::uint64_t feature_bits() const;
-  /// Of what the image holds before the stage; "" if that is nothing.
+  /// The type on the image before the stage; "" if there is none.
   std::string filesystem_there() const;
 };
 
@@ -74,7 +74,7 @@ std::string json(const Cell& cell);
 /// Features of an image that the fake kernel's client knows: all but journaling, as the real one's.
 inline constexpr std::uint64_t kKernelFeatures = 0x1bf;
 Combination combination_of(const Cell& cell);
-/// Those that can be: a mount flag is of a filesystem, and what could not be staged was not staged before.
+/// The cells that can occur: only a filesystem has mount flags, and what cannot be staged was never staged before.
 std::vector<Cell> all_cells();
 
 }  // namespace corbd::matrix

@@ -1,8 +1,8 @@
-// Plays every cell of the matrix:
-//   matrix [PART/PARTS]             all of them, or every Nth; prints what is otherwise than the table says, and
-//   counts matrix --cell N [--event NAME]   one of them, with the agent's log matrix --cells                   prints
-//   each as a line of JSON matrix --page                    prints the part of docs/serving.md that is made from the
-//   table
+// Plays cells of the matrix, prints what differs from the table, and counts:
+//   matrix [PART/PARTS] [--event NAME]   all cells, or every PARTS-th
+//   matrix --cell N [--event NAME]       one cell, with the agent's log
+//   matrix --cells                       prints each cell as a line of JSON
+//   matrix --page                        prints the table of docs/serving.md
 #include <chrono>
 #include <cstdio>
 #include <cstring>

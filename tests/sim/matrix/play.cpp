@@ -17,7 +17,7 @@ using Moment = plan::NotServed::Moment;
 const std::string kPod = "/kubelet/pods/1/volume", kSecondPod = "/kubelet/pods/2/volume";
 constexpr std::uint64_t kGrown = 2u << 30;
 
-/// What nobody may change of a volume that is read.
+/// What nobody may change on the image of a read-only volume.
 struct Snapshot {
   explicit Snapshot(const FakeImage& image)
       : blocks(image.blocks),
@@ -83,7 +83,7 @@ class Play {
     if (!holds) wrong_.push_back(otherwise);
   }
   result<> want(plan::Wish wish) { return world_.agent.want(kVolume, std::move(wish)); }
-  /// As kubelet, which repeats what failed.
+  /// Repeats what failed, as kubelet does.
   bool insist(const std::string& what, const plan::Wish& wish) {
     auto done = want(wish);
     for (int tries = 0; tries < 12 && !done; ++tries) {
@@ -100,7 +100,7 @@ class Play {
            what + " is refused for another reason than in the table: " + std::string(name(done.error().code)) + ", " +
                done.error().text);
   }
-  /// Of a volume that rbd-nbd serves some things wait until it is ours.
+  /// `may_wait`: UNAVAILABLE is right while rbd-nbd serves the volume.
   void as_table(Moment moment, const std::string& what, const result<>& done, bool may_wait = false) {
     if (may_wait && by_rbd_nbd() && !done && done.error().code == errc::unavailable) return;
     if (const auto* row = plan::find_not_served(moment, table_)) return refused_as(what, done, *row);
@@ -142,7 +142,7 @@ class Play {
     const auto wish = stage_of(maker);
     must(wish && want(*wish), "the stage that fills the image");
     write_all();
-    must(want(plan::Unstaged{kStagingPath}).has_value(), "the unstage of who fills the image");
+    must(want(plan::Unstaged{kStagingPath}).has_value(), "the unstage after the image was filled");
     image().data = true;
   }
 
@@ -203,10 +203,10 @@ class Play {
   }
 
   void look_at_stage() {
-    must(world_.kernel.devices.size() == 1, "one stage has made another number of devices than one");
+    must(world_.kernel.devices.size() == 1, "one stage has made more than one device, or none");
     if (device() == nullptr) return;
     must(traits(device()->kind).served != by_kernel(), "another client serves it than the table says");
-    must(device()->read_only == table_.capability.read_only, "the device is read-only, and is to be written, or not");
+    must(device()->read_only == table_.capability.read_only, "the device is wrongly read-only, or wrongly writable");
     must(has_mount(plan::staging_target(kVolume, kStagingPath)), "nothing is mounted at the staging path");
     const bool header = cell_.encryption == Encryption::device || cell_.encryption == Encryption::with_integrity;
     must(device()->mapping.has_value() == header, "the mapping of its encryption is missing, or too much");
@@ -239,7 +239,7 @@ class Play {
       write ? world_.kernel.application_writes(*device(), block) : world_.kernel.application_reads(*device(), block);
   }
 
-  /// The application, and what it was told is stored.
+  /// The application writes every block. `written_` is what the image then holds.
   void write_all() {
     ask_all(true);
     all_answered("a write");
@@ -257,8 +257,7 @@ class Play {
     ask_all(false);
     all_answered("a read " + when);
     must(world_.kernel.answered == before + kBlocks, "not every read was answered " + when);
-    if (cell_.origin != Origin::nothing || !cell_.reads())
-      must(image().blocks == written_, "the data are others " + when);
+    if (cell_.origin != Origin::nothing || !cell_.reads()) must(image().blocks == written_, "the data differ " + when);
   }
 
   // --- what happens
@@ -306,7 +305,7 @@ class Play {
     look_at_stage();
   }
 
-  /// Its pods are there again, and what they need.
+  /// Stages the volume and publishes it to its pod again.
   void bring_back() {
     if (!stage_served()) return;
     publish(kPod);
@@ -404,7 +403,7 @@ class Play {
       must(done.has_value() == (image().luks->keys != keys), "the rotation left its key, or changed it");
   }
 
-  /// In its Secret, of a volume that is open.
+  /// The Secret of an open volume gets a new Ceph key, and then another passphrase.
   void new_secrets() {
     world_.cluster.users["node"] = Secret("canary-key-2");
     request_.ceph_key = "canary-key-2";
@@ -424,7 +423,7 @@ class Play {
     must(device() != nullptr && device()->alive && has_mount(kPod), "an unstage of others took something away");
     insist("the unpublish", plan::Unpublished{kPod});
     unstage_all();
-    must(cell_.reads() || image().blocks == written_, "the data are others after the unstage");
+    must(cell_.reads() || image().blocks == written_, "the data differ after the unstage");
   }
 
   void unstage_all() {

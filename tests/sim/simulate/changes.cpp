@@ -19,7 +19,7 @@ Changes::Changes(const History& history, Needs needs)
   tell_secret(secret_);
 }
 
-/// Unless all was put right before.
+/// Does nothing after stop(), which puts everything right.
 void Changes::later(duration in, std::function<void()> what) {
   needs_.loop.outside_in(in, [this, what = std::move(what)] {
     if (!over_) what();
@@ -72,7 +72,7 @@ plan::Staged Changes::staged(plan::Staged wish) const {
 void Changes::rotate(const Fault& fault) {
   const auto generation = std::to_string(known_.size());
   const std::string before = known_.back().user;
-  // Of one user the cluster knows one key. Without an API server only the next stage would bring it.
+  // The cluster knows one key of each user. Without an API server only the next stage would bring a new one.
   const bool other_user = fault.what / 2 % 2 == 0 || !history_.orchestrated;
   const plan::Credential next{other_user ? "node." + generation : before, Secret("key " + generation)};
   needs_.nodes.front()->trace("the Ceph user of " + before + " is " + next.user + " now");
@@ -129,7 +129,7 @@ void Changes::break_config(const Fault& fault, test::Disk& disk) {
   later(fault.lasts, [this, &disk] { put_right(disk); });
 }
 
-/// The disk reads badly.
+/// The disk cannot read a record, or a note of a client.
 void Changes::break_records(const Fault& fault, test::Disk& disk) {
   (fault.what / 2 % 2 == 0 ? disk.unreadable_record : disk.unreadable_incarnation) = true;
   later(fault.lasts, [this, &disk] { put_right(disk); });
@@ -149,7 +149,7 @@ void Changes::switch_cache_on(const Fault& fault, const std::string& image) {
   later(fault.lasts, [set] { set(false); });
 }
 
-/// It is silent, and what it was told meanwhile may be done later, or its standby answers, which lags behind.
+/// Either the KMS is silent and does later what it was told, or its standby answers with older keys.
 void Changes::disturb_kms(const Fault& fault) {
   auto& cluster = needs_.cluster;
   if (fault.what / 2 % 2 == 0)

@@ -22,11 +22,11 @@ class Changes {
   };
   Changes(const History& history, Needs needs);
 
-  /// Of `image`, and of the node that `fault.what` names. False: it is none of these.
+  /// Carries out the fault, on `image` or on the node that `fault.what` names. False: another class has this fault.
   bool happen(const Fault& fault, const std::string& image);
-  /// All is put right.
+  /// Puts everything right.
   void stop();
-  /// With what the volume's Secret has now.
+  /// The wish, with the user and key that the Secret has now.
   plan::Staged staged(plan::Staged wish) const;
 
  private:

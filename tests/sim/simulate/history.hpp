@@ -49,7 +49,7 @@ struct Fault {
     dead_holder,
     keeper_dies,
     grow_under_load,
-    // Of a history that is meddled with. Of two nodes `what` names one as below.
+    // Only if `meddled`. In a history of two nodes, `what` names one of them as below.
     rotate_user,
     lower_caps,
     bad_secret,
@@ -58,7 +58,7 @@ struct Fault {
     api_silent,
     cache_on,
     disturb_kms,
-    // The same of one node.
+    // The same, in a history of one node only.
     attach_again,
     visit_with_cache,
     visit_here,

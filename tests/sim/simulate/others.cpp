@@ -60,8 +60,8 @@ void Node::leaves_later(const std::string& visitor, const std::string& name, boo
   });
 }
 
-/// What it flushed last is on its own disk; such a cache needs the lock. Later somebody starts it again there, which
-/// stores that, or gives it up.
+/// Another node dies, and its persistent cache has the newest writes. Such a cache needs the lock. Later somebody
+/// starts that node again, which stores these writes, or gives them up.
 void Node::visit_with_cache(const Fault& fault) {
   const std::string name = history_.volumes[fault.what % history_.volumes.size()].image;
   const std::string visitor = "10.0.0.2" + new_nonce();
@@ -101,7 +101,7 @@ void Node::works_here(const Fault& fault) {
   leaves_later(visitor, name, fault.what % 3 == 0, Millis(any(20s) / 1ms));
 }
 
-/// As people do who see a Multi-Attach error. Nobody can tell then whether another node had it in between.
+/// People do this after a Multi-Attach error. Nobody can tell then whether another node had the volume in between.
 void Node::attach_again() {
   if (!history_.orchestrated || world_.attachment.state != plan::Attachment::State::here) return;
   world_.attachment.uid = "uid-" + std::to_string(++attachments_);

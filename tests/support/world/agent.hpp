@@ -30,7 +30,7 @@ class Agent {
   /// Beside one that serves: without the lock, the records, or a healer.
   void begin_beside();
   bool beside() const { return beside_; }
-  /// Of the state directory.
+  /// Whether this agent has the lock of the state directory.
   bool has_lock() const { return node.has_lock == this || node.resumed == this; }
   /// It has the lock, and reads the records. `beside`: its predecessor serves on if it cannot.
   task<result<>> acquire_state(bool beside);

@@ -23,8 +23,8 @@ class CephCsi {
   /// The indexes of devices whose rbd-nbd acknowledges a write that only its memory has, as it does by default.
   std::set<std::uint32_t> caching;
   std::map<std::uint32_t, std::string> daemons;  ///< rbd-nbd's client address by the index of the device it serves
-  /// The image is mapped by rbd-nbd, and what it holds staged at the path: a new filesystem if it is empty, the mapping
-  /// of its LUKS header, its encrypted folder unlocked. The device's index.
+  /// Maps the image with rbd-nbd, and stages what it holds at the path: a new filesystem if it is empty, the mapping of
+  /// its LUKS header, its encrypted folder unlocked. Returns the device's index.
   std::uint32_t stages(const std::string& image, const std::string& staging_path, std::string volume_id = {},
                        const plan::Capability& use = {});
   /// The same with krbd.
@@ -32,7 +32,7 @@ class CephCsi {
                                  const plan::Capability& use = {});
   /// A pod gets what is staged there.
   void publishes(const std::string& volume_id, const std::string& staging_path, const std::string& target);
-  /// Its unstage, of whatever is staged there by whomever.
+  /// Unstages what is staged there, whoever staged it.
   void unstages(std::uint32_t index, const std::string& volume_id, const std::string& staging_path);
   /// What it staged is encrypted: the mapping is open, and mounted wherever the device was.
   void opens_luks(std::uint32_t index, const std::string& staging_path, const std::string& volume_id,

@@ -28,7 +28,7 @@ TEST_CASE("--accept-refused counts until its time, and counts for nothing if tha
   }
 }
 
-TEST_CASE("an agent whose --accept-refused is over tells its predecessor nothing of it") {
+TEST_CASE("an agent tells its predecessor of --accept-refused only before the time of that flag") {
   agent::Options options;
   CHECK_FALSE(agent::handover_side(options).accepts_refused);
   const auto now = std::chrono::system_clock::now();

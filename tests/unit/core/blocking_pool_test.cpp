@@ -122,7 +122,7 @@ TEST_CASE("the jobs of a pool with one thread run in the order in which they wer
   CHECK(order.size() == 100);
 }
 
-TEST_CASE("what a library tidies up as a thread ends is done when the pool has gone") {
+TEST_CASE("a pool ends only after its threads, with what libraries clean up when a thread ends") {
   static std::atomic<int> tidied;
   struct Tidies {
     ~Tidies() {

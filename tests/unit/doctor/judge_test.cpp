@@ -55,11 +55,11 @@ Finding find(const Inputs& inputs, const std::string& check) {
 
 }  // namespace
 
-TEST_CASE("what is refused on purpose of the volumes that are staged here is named by volume, without a warning") {
+TEST_CASE("the doctor names what corbd would refuse on purpose for each staged volume, without a warning") {
   auto inputs = healthy();
   CHECK(find(inputs, "combinations").said == "no volume is staged here");
   inputs.records.combinations["plain"] = {};
-  CHECK(find(inputs, "combinations").said == "nothing is refused of the volumes that are staged here");
+  CHECK(find(inputs, "combinations").said == "the volumes that are staged here meet no row of the table");
   inputs.records.combinations["v1"] = {.encryption = plan::Combination::Encryption::device};
   device::Seen seen;
   seen.holders = {{"dm-0", "luks-rbd-v1_dif", 0}, {"dm-1", "luks-rbd-v1", 0}};

@@ -353,7 +353,7 @@ TEST_CASE("a look that needs a list begun after its client was seen waits for th
   CHECK(proving.get().state == State::out_of_service);
 }
 
-TEST_CASE("where a list of nodes takes longer than a look, a dead node is proven by one begun after it was seen dead") {
+TEST_CASE("a list of nodes that takes longer than a look proves a node dead if it began after the death was seen") {
   SlowScene scene;
   const auto look = [&scene] {
     auto begun = scene.start({{"n7"}, {}});
@@ -405,7 +405,7 @@ TEST_CASE("an old list of nodes, and one that was asked for before a node died a
   }
 }
 
-TEST_CASE("a list of nodes with anything in it ends no agent, and names the nodes that it has") {
+TEST_CASE("malformed Nodes in a list crash no agent and hide no other node of the list") {
   Scene scene;
   scene.nodes["a"] = "7";
   scene.nodes["b"] = R"({"metadata":7,"status":{"addresses":7,"conditions":[7]},"spec":{"taints":"x"}})";

@@ -62,7 +62,7 @@ TEST_CASE("a heal whose key the cluster accepts leaves a stage's newer key undec
   CHECK(both.undecided());
 }
 
-TEST_CASE("of two keys none is written before the cluster has decided, unless the files have neither") {
+TEST_CASE("with two keys none is written before the cluster has decided, unless the files have neither") {
   Credentials both = with_two();
   CHECK(both.has(kOld));
   CHECK(both.has(kNew));

@@ -74,6 +74,23 @@ TEST_CASE("a peek at the records leaves half-written, corrupt and orphaned files
   for (const char* name : {"half.json.tmp", "torn.json", "alone.busy"}) CHECK(std::filesystem::exists(records + name));
 }
 
+TEST_CASE("a copy of a record under another name counts for nothing and stays, whatever is older") {
+  Disk kept;
+  REQUIRE(kept.run(kept.store->save(test::sample_record())));
+  auto old = test::sample_record();
+  old.publishes.clear();
+  const std::string records = kept.folder.path() + "/volumes/";
+  for (const char* name : {"0-copy.json", "z-copy.json"})
+    REQUIRE(write_durably(records + name, plan::encode(old), 0600));
+  const auto seen = kept.run(kept.store->peek({}));
+  REQUIRE(seen);
+  CHECK(*seen == std::vector{test::sample_record()});
+  const auto loaded = kept.run(kept.store->load());
+  REQUIRE(loaded);
+  CHECK(loaded->records == std::vector{test::sample_record()});
+  for (const char* name : {"0-copy.json", "z-copy.json"}) CHECK(std::filesystem::exists(records + name));
+}
+
 TEST_CASE("a peek at the records fails at a record that cannot be read, and skips a newer version's") {
   Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
