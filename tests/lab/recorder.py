@@ -20,6 +20,7 @@ class Recorder:
         import grpc
         self.socket, self.driver, self.folder, self.kubelet = socket, driver, folder, kubelet
         self.lock, self.lines, self.held, self.released = threading.Lock(), [], set(), threading.Event()
+        self.begun = time.monotonic()  # the driver is registered before a record begins
         self.released.set()
         recorder = self
 
