@@ -89,6 +89,14 @@ struct TwoProcesses {
     }
     loop.advance(10ms);
   }
+  /// Writes go on, and no application noticed what came before.
+  void expect_unnoticed() {
+    write_all();
+    loop.advance(1s);
+    CHECK(first.kernel.devices.front().requests.empty());
+    CHECK(first.kernel.deaths == 0);
+    CHECK(first.kernel.errors == 0);
+  }
   Loop loop, beside;
   World first{loop}, second{beside, first};
   test::Calm calm;
@@ -253,11 +261,7 @@ TEST_CASE("an agent whose record was replaced by an older one writes it again, a
     CHECK(there.next_serves == !refused);
     CHECK(first.disk.records.front().publishes == published);
   }
-  node.write_all();
-  loop.advance(1s);
-  CHECK(first.kernel.devices.front().requests.empty());
-  CHECK(first.kernel.deaths == 0);
-  CHECK(first.kernel.errors == 0);
+  node.expect_unnoticed();
 }
 
 TEST_CASE("while a replaced record cannot be written again, nothing is handed over, however often somebody asks") {
@@ -317,11 +321,7 @@ TEST_CASE("a next agent that finds no key file opens the image by the volume's S
     CHECK(there.refused == refused);
     CHECK(there.next_serves == !refused);
   }
-  node.write_all();
-  loop.advance(1s);
-  CHECK(first.kernel.devices.front().requests.empty());
-  CHECK(first.kernel.deaths == 0);
-  CHECK(first.kernel.errors == 0);
+  node.expect_unnoticed();
 }
 
 TEST_CASE("a volume whose record goes while the lock is handed over is not called served until a stage") {

@@ -124,6 +124,12 @@ struct SlowScene {
   test::Started<plan::HolderNode> start(plan::Noted noted = {}) {
     return {loop.io, finder->find({"v", "10.0.0.7:0/1", "10.0.0.7", std::move(noted)}, leaving)};
   }
+  /// Looks for a client that the image's metadata puts on n7, for as long as one look may take.
+  plan::HolderNode look() {
+    auto begun = start({{"n7"}, {}});
+    loop.advance(4s);
+    return begun.get();
+  }
 };
 
 }  // namespace
@@ -355,53 +361,43 @@ TEST_CASE("a look that needs a list begun after its client was seen waits for th
 
 TEST_CASE("a list of nodes that takes longer than a look proves a node dead if it began after the death was seen") {
   SlowScene scene;
-  const auto look = [&scene] {
-    auto begun = scene.start({{"n7"}, {}});
-    scene.loop.advance(4s);
-    return begun.get();
-  };
   scene.nodes.takes = 10s;
-  CHECK(look().state == State::ready);
+  CHECK(scene.look().state == State::ready);
   auto any = scene.start();
   scene.loop.advance(41s);
   CHECK(any.get().name.empty());
   scene.nodes.out_of_service = true;
   // The list that is there was asked for before that.
-  const auto early = look();
+  const auto early = scene.look();
   CHECK(early.state == State::unknown);
   CHECK_THAT(early.why, ContainsSubstring("still being read"));
   scene.loop.advance(2min);
-  const auto proven = look();
+  const auto proven = scene.look();
   CHECK(proven.state == State::out_of_service);
   CHECK(proven.attached == false);
   scene.loop.advance(2min);
-  CHECK(look().state == State::out_of_service);
+  CHECK(scene.look().state == State::out_of_service);
 }
 
 TEST_CASE("an old list of nodes, and one that was asked for before a node died again, prove nothing of it") {
   SlowScene scene;
-  const auto look = [&scene] {
-    auto begun = scene.start({{"n7"}, {}});
-    scene.loop.advance(4s);
-    return begun.get();
-  };
   scene.nodes.takes = 10s;
   scene.nodes.out_of_service = true;
-  CHECK(look().state == State::unknown);
+  CHECK(scene.look().state == State::unknown);
   scene.loop.advance(41s);
   SECTION("it is old") {
     scene.loop.advance(5min);
-    CHECK(look().state == State::unknown);
+    CHECK(scene.look().state == State::unknown);
     scene.loop.advance(2min);
-    CHECK(look().state == State::out_of_service);
+    CHECK(scene.look().state == State::out_of_service);
   }
   SECTION("the node lived meanwhile") {
     scene.nodes.out_of_service = false;
-    CHECK(look().state == State::ready);
+    CHECK(scene.look().state == State::ready);
     scene.nodes.out_of_service = true;
-    CHECK(look().state == State::unknown);
+    CHECK(scene.look().state == State::unknown);
     scene.loop.advance(2min);
-    CHECK(look().state == State::out_of_service);
+    CHECK(scene.look().state == State::out_of_service);
   }
 }
 
