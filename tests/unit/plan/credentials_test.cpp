@@ -98,7 +98,7 @@ TEST_CASE("a stage keeps the key that served the volume beside its own, also whi
   Credentials both = with_two();
   both.begin(Wish(Healed{}), true);
   both.refused();
-  const Credential again = GENERATE(kNew, Credential{"node.2", Secret("newer")});
+  const Credential again = GENERATE(as<Credential>{}, kNew, Credential{"node.2", Secret("newer")});
   both.begin(stage_with(again), true);
   CHECK(both.asks_with() == again);
   CHECK(both.known() == kOld);
