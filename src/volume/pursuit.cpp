@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kMaxRounds = 80;  // steps and waits. I7 allows 40 steps
 constexpr std::chrono::milliseconds kWaitPause{300};
+constexpr std::chrono::seconds kReadsWithin{2};
 
 /// The error of an unpublish or unstage that took everything down, but found something in the folder that is not ours
 /// to remove.
@@ -37,6 +38,9 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
   auto outcome = co_await pursue_with_secret(volume, wish);
   if (outcome && volume.record && volume.writes.unsure && must_be_durable(wish))
     outcome = co_await rewrite_record(volume, wish);
+  // Kubelet asks again, for instance after its restart: the time to find what somebody did to the files.
+  if (outcome && before && volume.record && std::holds_alternative<Staged>(wish))
+    co_await files_.restore(volume, {clock_.now() + kReadsWithin});
   if (outcome) {
     auto dropped = co_await drop_leftover_key(volume, wish, before.has_value());
     co_return dropped ? leftover_of(volume, wish) : dropped;

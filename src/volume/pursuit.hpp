@@ -9,13 +9,14 @@ namespace corbd::volume {
 class Pursuit {
  public:
   Pursuit(executor control, Clock& clock, const Ports& ports, const Config& config, const VolumeMap& volumes,
-          Steps& steps, const HealthTracker& health, Stalls& stalls, const Leaving& leaving)
+          Steps& steps, VolumeFiles& files, const HealthTracker& health, Stalls& stalls, const Leaving& leaving)
       : control_(std::move(control)),
         clock_(clock),
         ports_(ports),
         config_(config),
         volumes_(volumes),
         steps_(steps),
+        files_(files),
         health_(health),
         stalls_(stalls),
         leaving_(leaving) {}
@@ -45,6 +46,7 @@ class Pursuit {
   const Config& config_;
   const VolumeMap& volumes_;
   Steps& steps_;
+  VolumeFiles& files_;
   const HealthTracker& health_;
   Stalls& stalls_;
   const Leaving& leaving_;
