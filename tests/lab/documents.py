@@ -4,7 +4,7 @@ import os
 import re
 
 MIGRATING, RUNBOOK, README, KUBERNETES = "docs/migrating-from-ceph-csi.md", "docs/runbook.md", "README.md", "deploy/kubernetes/README.md"
-RELEASES, STANDALONE = "docs/releases.md", "docs/standalone.md"
+RELEASES, STANDALONE, OPERATIONS = "docs/releases.md", "docs/standalone.md", "docs/operations.md"
 
 # What a command begins with.
 PROGRAMS = ("apt-get", "ceph", "cephcsi", "corbd", "corbd-probe", "crictl", "ctr", "helm", "kubectl", "modprobe", "nbd-client", "pkill", "podman", "rbd",
@@ -15,6 +15,7 @@ SECTIONS = {
     RUNBOOK: None,
     README: ["Put it on a cluster", "Put it on a host", "Operations"],
     RELEASES: None,
+    OPERATIONS: None,
     STANDALONE: ["Set up"],
     KUBERNETES: ["Install it", "Rook"],
 }
@@ -73,7 +74,7 @@ ELSEWHERE = {
         "corbd unfence --self-check": (UNIT, '"unfence", "--self-check"'),
         "corbd drain": (MOVED, '"drain"'), "corbd drain --undo": ("tests/unit/cli/drain_test.cpp", "undo"),
         "corbd alive": ("tests/unit/ops/command_test.cpp", "corbd alive ends with 0"), "corbd-probe": ("tests/process/probe_test.cpp", 'probes(ground, "alive"'),
-        "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "corbd doctor --bundle FILE": ("tests/lab/stories_container.py", '"--bundle"'),
+        "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'),
         "rbd persistent-cache": NO_PLUGIN, "rbd status": ("tests/lab/stories_owner.py", '"rbd", "status"'), "rbd lock ls": ("tests/lab/stories_fence.py", '"rbd", "lock", "ls"'),
         "rbd lock add": ("tests/lab/rbd_lab.cpp", 'rbd_lock_exclusive(other, "maintenance")'),
         "rbd snap create": "Ceph's own command, as its manual has it; the document says that no test runs these steps",
@@ -82,11 +83,14 @@ ELSEWHERE = {
         "ceph osd blocklist ls": ("tests/lab/stories_accept.py", '"ceph", "osd", "blocklist", "ls"'), "ceph auth get": CEPHS_OWN, "ceph auth caps": IN_PASSING,
         "ceph health detail": CEPHS_OWN, "kubectl rollout undo": IN_PASSING,
         "systemctl restart corbd": "the path of a crash, which the stories of the keeper take", "kubectl cordon": "the story drains, which cordons first",
+        "kubectl describe pod": KUBES_OWN,
         "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"), "corbd csi stage": ("tests/lab/calls.py", "stage"), "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING,
         "helm rollback": IN_PASSING, "apt-get install": IN_PASSING,
         "nbd-client -d": "no story loses a record whose device nothing names any more"},
     (RUNBOOK, "Runbook"): {
         "kubectl -n ceph-csi exec POD -c corbd -- corbd status": "as in deploy/kubernetes; the story runs it in ceph-csi's place",
+        "kubectl -n ceph-csi exec POD -c corbd -- corbd doctor --bundle": ("tests/unit/doctor/bundle_test.cpp", "write_bundle"),
+        "kubectl -n ceph-csi exec POD -c corbd -- cat": KUBES_OWN,
         "corbd doctor --before-rollback": (MOVED, '"doctor", "--before-" + what')},
     (RUNBOOK, "CorbdServesBeyondItsEnd"): {
         "kubectl -n ceph-csi rollout undo": ("tests/lab/stories_rollout.py", "node.controller.apply(node.first"),
@@ -100,7 +104,9 @@ ELSEWHERE = {
         "pkill -TERM -x rbd-nbd": "the story runs it as the page on migrations has it", "kubectl delete pod": IN_PASSING, "kubectl rollout undo": IN_PASSING,
         "nbd-client -d": "what nobody shall do", "umount -f": "what nobody shall do",
         "corbd csi unstage": ("tests/lab/calls.py", "unstage")},
-    (RELEASES, "Releases"): {"kubectl corbd": IN_PASSING, "sha256sum -c --ignore-missing SHA256SUMS": ("tests/lab/release_files", "SHA256SUMS")},
+    (RELEASES, "Releases"): {
+        "kubectl corbd": IN_PASSING, "kubectl apply": IN_PASSING, "kubectl kustomize": IN_PASSING, "podman build": IN_PASSING,
+        "sha256sum -c --ignore-missing SHA256SUMS": ("tests/lab/release_files", "SHA256SUMS")},
     (RELEASES, "Your registry"): {
         "podman load -i corbd-image-VERSION-amd64.tar": ("tests/lab/loads", "podman"), "podman push REGISTRY/corbd:VERSION": "there is no registry here"},
     (RELEASES, "Make one"): {"kubectl corbd": IN_PASSING, "kubectl krew install": "Krew is no package of Debian; tests/lab/release_files checks the manifest's sum"},
@@ -113,12 +119,31 @@ ELSEWHERE = {
     (RELEASES, "Upgrade the Debian package"): {"systemctl restart corbd": "the path of a crash, which the stories of the keeper take"},
     (RELEASES, "Upgrade on Nomad and in ceph-csi's place"): {"kubectl set image": IN_PASSING},
     (RELEASES, "Uninstall from a cluster"): {"kubectl delete -k": IN_PASSING, "helm uninstall corbd": NO_HELM},
+    (OPERATIONS, None): {
+        "kubectl -n ceph-csi get pods": KUBES_OWN, "kubectl -n ceph-csi logs": KUBES_OWN,
+        "kubectl -n ceph-csi exec POD -c corbd -- corbd volumes": (SEEN, '"volumes"'), "corbd volumes": (SEEN, '"volumes"'), "corbd status": (SEEN, '"status"'),
+        "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "corbd doctor --bundle FILE": ("tests/unit/doctor/bundle_test.cpp", "write_bundle"),
+        "corbd log-level": ("tests/unit/ops/command_test.cpp", '"log-level", "debug"'), "corbd drain": (MOVED, '"drain"'),
+        "corbd fail ID --yes-really": ("tests/lab/stories_heal.py", '"fail", volume.id, "--yes-really"'),
+        "corbd heal ID --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"'),
+        "corbd heal ID --without-proof": ("tests/lab/stories_owner.py", '"heal", volume.id, "--without-proof"'),
+        "corbd holders VOLUME": ("tests/lab/stories_fence.py", '"holders", volume.id'), "corbd take": (UNIT, '"take", "volume-1"'),
+        "corbd mount": IN_PASSING, "corbd csi stage": ("tests/lab/calls.py", "stage"),
+        "systemctl edit corbd.service": "an editor, which no story uses", "systemctl restart corbd": "the path of a crash, which the stories of the keeper take",
+        "ssh NODE systemctl restart kubelet": "the lab's kubelet is no unit of systemd", "ssh NODE systemctl reboot": "no story reboots a node of Kubernetes; `host_reboot` reboots a host",
+        "kubectl drain": "the story runs it as the page on migrations has it", "kubectl uncordon": "the story runs it as the page on migrations has it",
+        "kubectl -n ceph-csi rollout restart daemonset/corbd": "the story `rollout` applies a changed DaemonSet instead",
+        "kubectl label namespace ceph-csi pod-security.kubernetes.io/enforce-": "the lab's Kubernetes has no Pod Security",
+        "ctr -n k8s.io images rm": "the lab's runtime removes no image",
+        "ceph auth get-or-create": ("tests/lab/fence_lab.cpp", "get-or-create"), "ceph auth rm": "Ceph's own command, as its manual has it",
+        **dict.fromkeys(("nbd-client -d", "rbd unmap -o force", "umount -f", "umount -l", "rbd lock rm"), "what nobody shall do")},
     (STANDALONE, "Set up"): {
         "ceph config generate-minimal-conf": CEPHS_OWN, "corbd run --standalone": "corbd.service starts it so", "corbd mount --cluster": IN_PASSING},
     (KUBERNETES, "Install it"): {
         "podman build": ("tests/lab/image", "deploy/Containerfile"),
         "kubectl apply -f deploy/kubernetes/examples": ("tests/deploy/server", '"deploy/kubernetes/examples"'),
         "kubectl exec writer": "the lab has no provisioner for the claims of the examples",
+        "kubectl wait --for=condition=Ready pod/writer": "the lab has no provisioner for the claims of the examples",
         "kubectl corbd -l app=csi-rbdplugin": "the story runs it as the page on migrations has it", "kubectl apply": IN_PASSING,
         "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'), "corbd drain": (MOVED, '"drain"'),
         "kubectl kustomize deploy/kubernetes/base | sed": ("tests/lab/stories_docs.py", "kubectl kustomize deploy/kubernetes/base | sed"),
