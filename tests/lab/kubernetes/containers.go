@@ -52,11 +52,9 @@ type runtime struct {
 }
 
 func runContainers(socket, images, folder string) {
-	r := &runtime{RemoteRuntime: fakeremote.NewFakeRemoteRuntime(), images: images, folder: folder, containers: map[string]*container{}}
+	r := &runtime{RemoteRuntime: pretended(), images: images, folder: folder, containers: map[string]*container{}}
 	r.RuntimeService.FakeStatus = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: true}}}
-	// kubelet takes an image without a size for none.
-	r.ImageService.SetFakeImageSize(1)
 	config := streaming.DefaultConfig
 	config.Addr = "127.0.0.1:0"
 	var err error

@@ -43,9 +43,16 @@ func must(err error, doing string) {
 	}
 }
 
-func containers(socket string) {
+// pretended has the bookkeeping of sandboxes, containers and images.
+func pretended() *fakeremote.RemoteRuntime {
 	runtime := fakeremote.NewFakeRemoteRuntime()
-	must(runtime.Start("unix://"+socket), "serving the pretended containers")
+	// kubelet takes an image without a size for none, and starts no second pod of it.
+	runtime.ImageService.SetFakeImageSize(1)
+	return runtime
+}
+
+func containers(socket string) {
+	must(pretended().Start("unix://"+socket), "serving the pretended containers")
 	select {}
 }
 
