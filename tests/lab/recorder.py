@@ -11,14 +11,16 @@ from machine import put
 
 # The most lines of a record: people read it.
 MOST = 100
+FAILED = "that failed"
 
 
 class Recorder:
-    """A record is a header and lines: events, and calls by their beginning. `folder` is written as /var/lib/kubelet, secrets not at all."""
+    """A record is a header and lines: events, and calls by their beginning. It has no secrets. `names` says what is written in the place of a text that
+    would differ in each record."""
 
-    def __init__(self, socket, driver, folder, kubelet):
+    def __init__(self, socket, driver, names, kubelet):
         import grpc
-        self.socket, self.driver, self.folder, self.kubelet = socket, driver, folder, kubelet
+        self.socket, self.driver, self.names, self.kubelet = socket, driver, dict(names), kubelet
         self.lock, self.lines, self.held, self.released = threading.Lock(), [], set(), threading.Event()
         self.begun = time.monotonic()  # the driver is registered before a record begins
         self.released.set()
@@ -52,11 +54,13 @@ class Recorder:
         self.released.set()
 
     def wait_call(self, method, timeout, code=None, count=1):
-        """Waits until so many calls of this method have begun, or have ended with that code."""
+        """Waits until so many calls of this method have begun, or have ended with that code, or with any but OK (FAILED)."""
+        def counts(line):
+            return line.get("call") == method and (code in (None, line.get("code")) or (code is FAILED and line.get("code", "OK") != "OK"))
+
         def look():
             with self.lock:
-                found = [line for line in self.lines if line.get("call") == method and code in (None, line.get("code"))]
-            return len(found) >= count
+                return len([line for line in self.lines if counts(line)]) >= count
         wait_for("%d of kubelet's calls %s %s" % (count, method, code or ""), look, timeout, 0.1)
 
     def end(self, path):
@@ -75,7 +79,10 @@ class Recorder:
         request = json_format.MessageToDict(calls.MESSAGES[name].FromString(message), preserving_proto_field_name=True)
         request.pop("secrets", None)
         request.get("volume_context", {}).pop("csi.storage.k8s.io/serviceAccount.tokens", None)
-        return json.loads(json.dumps(request).replace(self.folder, "/var/lib/kubelet"))
+        text = json.dumps(request, sort_keys=True)
+        for found, name in list(self.names.items()):
+            text = text.replace(found, name)
+        return json.loads(text)
 
     def _pass_on(self, method, message, context):
         import grpc

@@ -2,13 +2,15 @@
 and attach (scripts/lab/kubernetes). Its containers are pretended. The story plays the containers' writes and the external attacher."""
 import os
 import re
+import signal
 import threading
 import urllib.request
 
 import kube
 from checks import Skip, check, long, now_us, say, wait_for
 from machine import GIB, mounted, read
-from recorder import Recorder, records
+from recorder import FAILED, Recorder, records
+from stories_calls import enlarge
 from volume import DRIVER, Volume
 from writer import Writer
 
@@ -38,6 +40,12 @@ class Kubelet:
     def kill(self):
         self.process.kill()
         self.process.wait(20)
+
+    def stand_still(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
 
 
 def calls(method):
@@ -87,7 +95,7 @@ def describe_claim(lab, server, image, number=1):
 
 
 def pod(server, name, claim="claim-1"):
-    server.create(PODS, "Pod", "v1", name, spec={
+    return server.create(PODS, "Pod", "v1", name, spec={
         "nodeName": NODE, "automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
         "containers": [{"name": "main", "image": "pretended", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]})
@@ -201,11 +209,12 @@ def live(lab, server, image, agent, kubelet):
 
 @long
 def story_kubelet_recorded(lab):
-    """a real kubelet's calls are written down: start, restart, deletion by force, eviction, drain, an agent that is down, a stage undone, a node that is away"""
-    recorder = Recorder(os.path.join(lab.dir, "recorder.sock"), os.path.join(lab.dir, "agent.sock"), lab.kubelet,
+    """a real kubelet's calls are written down: start, restart, deletion by force, eviction, drain, an agent that is down, a node that is away, and more"""
+    recorder = Recorder(os.path.join(lab.dir, "recorder.sock"), os.path.join(lab.dir, "agent.sock"), {lab.kubelet: "/var/lib/kubelet"},
                         "1.20.2, of Debian 12's source package")
 
     def tells(lab, server, image, agent, kubelet):
+        recorder.names.update({image.name: "image-1", '"%s"' % image.pool: '"pool"'})
         wait_registered(server, agent)
         describe_claim(lab, server, image, 2)
         told = Told(lab, server, image, agent, kubelet, recorder)
@@ -225,12 +234,12 @@ class Told:
     """What a story does to a kubelet while its calls are written down."""
 
     def __init__(self, lab, server, image, agent, kubelet, recorder):
-        self.lab, self.server, self.agent, self.kubelet, self.recorder = lab, server, agent, kubelet, recorder
+        self.lab, self.server, self.image, self.agent, self.kubelet, self.recorder = lab, server, image, agent, kubelet, recorder
         self.volume = Volume(agent, image)
 
     def create(self, name, runs=True):
         self.recorder.event(name + " is created")
-        pod(self.server, name, "claim-2")
+        self.recorder.names[pod(self.server, name, "claim-2")["metadata"]["uid"]] = "uid-of-" + name
         if runs:
             running(self.server, name)
             self.recorder.event(name + " runs")
@@ -243,6 +252,12 @@ class Told:
         self.recorder.event(name + " is evicted")
         self.server.ask("POST", PODS + "/" + name + "/eviction", {
             "kind": "Eviction", "apiVersion": "policy/v1beta1", "metadata": {"name": name, "namespace": "default"}})
+
+    def grow(self):
+        """As external-resizer, which has grown the image and leaves the filesystem to kubelet."""
+        enlarge(self.lab, self.image, 2 * GIB)
+        self.recorder.event("the claim grows")
+        self.server.patch("/api/v1/persistentvolumes/pv-2", spec={"capacity": {"storage": "2Gi"}})
 
     def gone(self):
         wait_for("the end of the pods", lambda: not self.server.get(PODS)["items"], 400, 0.5)
@@ -272,8 +287,11 @@ class Told:
 
 
 def told_start(told):
-    """A pod starts, and ends."""
+    """A pod starts, its claim grows while it runs, and it ends."""
     told.create("pod-1")
+    told.recorder.wait_call("NodeGetVolumeStats", 150)
+    told.grow()
+    told.recorder.wait_call("NodeExpandVolume", 120, "OK")
     told.delete("pod-1")
 
 
@@ -291,6 +309,20 @@ def told_restart(told):
     told.kubelet_starts()
 
 
+def told_forgotten(told):
+    """Kubelet restarts between unpublish and unstage, when the pod's folder is gone. The next pod of the claim comes after that."""
+    told.create("pod-1")
+    told.recorder.hold("NodeUnstageVolume")
+    told.delete("pod-1")
+    told.recorder.wait_call("NodeUnstageVolume", 120)
+    told.kubelet_dies()
+    told.recorder.release()
+    told.kubelet_starts()
+    told.recorder.wait_call("NodeGetInfo", 120, "OK")
+    told.create("pod-2")
+    told.delete("pod-2")
+
+
 def told_force(told):
     """A pod is deleted by force, and its replacement starts on the same node."""
     told.create("pod-1")
@@ -300,11 +332,11 @@ def told_force(told):
 
 
 def told_eviction(told):
-    """A pod is evicted while Ceph is silent, and Ceph answers after the first unstage has reached its deadline."""
+    """A pod is evicted while Ceph is silent, and Ceph answers after two unstages have failed."""
     told.create("pod-1")
     told.ceph(False)
     told.evict("pod-1")
-    told.recorder.wait_call("NodeUnstageVolume", 300, "DEADLINE_EXCEEDED")
+    told.recorder.wait_call("NodeUnstageVolume", 300, FAILED, 2)
     told.ceph(True)
 
 
@@ -334,10 +366,10 @@ def told_agent_down(told):
 
 
 def told_undone(told):
-    """Ceph is silent when a pod starts, and the pod is deleted after its stage has reached the deadline."""
+    """Ceph is silent when a pod starts, and the pod is deleted after its stage has failed."""
     told.ceph(False)
     told.create("pod-1", runs=False)
-    told.recorder.wait_call("NodeStageVolume", 300, "DEADLINE_EXCEEDED")
+    told.recorder.wait_call("NodeStageVolume", 300, FAILED)
     told.delete("pod-1")
     told.ceph(True)
 
@@ -347,13 +379,13 @@ def told_away(told):
     told.create("pod-1")
     told.recorder.event("node-1 is cut off")
     told.lab.admin("link", "down")
-    told.kubelet.kill()
+    told.kubelet.stand_still()
     told.delete("pod-1", force=True)
     wait_for("the end of the pod", lambda: told.server.get(POD) is None, 60)
     told.recorder.event("node-1 is back")
     told.lab.admin("link", "up")
-    told.kubelet.start()
+    told.kubelet.go_on()
 
 
-SITUATIONS = {"start": told_start, "kubelet_restart": told_restart, "force_deleted": told_force, "eviction": told_eviction, "drain": told_drain,
-              "agent_down": told_agent_down, "stage_undone": told_undone, "node_loss": told_away}
+SITUATIONS = {"start": told_start, "kubelet_restart": told_restart, "unstage_forgotten": told_forgotten, "force_deleted": told_force,
+              "eviction": told_eviction, "drain": told_drain, "agent_down": told_agent_down, "stage_undone": told_undone, "node_loss": told_away}
