@@ -16,8 +16,8 @@ def file_of(volume, pod="pod-1"):
 
 
 def story_driver(lab):
-    """the nbd room against this kernel's own driver: links, replaced links, sizes, disconnects, numbers"""
-    said = run([os.path.join(BUILD, "tests", "lab", "lab_nbd"), "-r", "compact"], timeout=200)
+    """the nbd room against this kernel's own driver: links, replaced links, sizes, disconnects, numbers; and what the simulator's kernel is to do as well"""
+    said = run([os.path.join(BUILD, "tests", "lab", "lab_nbd"), "-r", "compact"], timeout=230)
     say(said.strip().splitlines()[-1])
 
 

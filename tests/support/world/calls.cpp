@@ -30,7 +30,7 @@ struct Calls::HelperJob {
   std::shared_ptr<Asked> asked;
   std::optional<std::uint32_t> device;
   std::string busy_file;
-  bool syncs = false;  ///< needs the device only for what that owes
+  bool syncs = false;  ///< writes what the device owes, and reads nothing
   bool waits = false;
   bool gone = false;  ///< with its machine
 };
@@ -276,7 +276,8 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
     world_.loop().outside_in(in, [this, job] { run_helper(job); });
     return;
   }
-  const bool needs_device = !job->syncs || (device != nullptr && !device->requests.empty());
+  // It opens the device, and reads nothing.
+  const bool needs_device = job->asked->call != "check unused";
   // Nobody reads its request, and the kernel has not seen that yet.
   const bool unread = device != nullptr && device->alive && device->kind == device::Kind::nbd &&
                       !device->disconnected && !world_.kernel.is_read(*device);

@@ -119,9 +119,7 @@ class Filesystems final : public host::Filesystems {
 
   task<result<>> check_unused(std::string device, HelperOwner busy, Until until) override {
     auto effect = [&world = world_, device]() -> result<> {
-      const KernelDevice* on = world.kernel.by_index(index_of(world, device));
-      if (mounted(world, index_of(world, device)) || (on != nullptr && (on->mapping || on->integrity)))
-        return Error{errc::in_use, "mounted or mapped"};
+      if (world.kernel.is_claimed(index_of(world, device))) return Error{errc::in_use, "mounted or mapped"};
       return {};
     };
     co_return co_await world_.calls.ask_helper("check unused", index_of(world_, device), std::move(busy), until,

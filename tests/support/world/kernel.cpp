@@ -18,8 +18,11 @@ KernelDevice* Kernel::by_index(std::uint32_t index) {
 void Kernel::boot() {
   devices.clear();
   read_only_numbers.clear();
+  timers.clear();
   inherited.clear();
   mounts.clear();
+  open_files.clear();
+  detached.clear();
   frozen.reset();
   waiting_.clear();
   boot_id += "'";
@@ -106,7 +109,17 @@ void Kernel::ask_device(KernelDevice& device, KernelRequest request) {
   if (std::any_of(device.requests.begin(), device.requests.end(), waits)) return;
   request.id = ++requests_;
   device.requests.push_back(request);
-  if (device.alive) send(device, device.requests.back());
+  device.alive ? send(device, device.requests.back()) : begin_patience(device, request.id);
+}
+
+void Kernel::begin_patience(const KernelDevice& device, std::uint64_t request) {
+  if (device.dead_conn_timeout_s == 0) return;
+  world_.loop().outside_in(
+      std::chrono::seconds(device.dead_conn_timeout_s), [this, index = device.index, link = device.link, request] {
+        KernelDevice* still = by_index(index);
+        if (still == nullptr || still->alive || still->link != link) return;
+        errors += std::erase_if(still->requests, [&](const auto& one) { return one.id == request; });
+      });
 }
 
 void Kernel::send(KernelDevice& device, KernelRequest& request) {
@@ -160,15 +173,22 @@ void Kernel::let_go(std::uint32_t index) {
           if (still != automounts.end() && still->second == target && std::ranges::none_of(mounts, has_it))
             mount_by_hand(index, target);
         });
-  if (device == nullptr || !device->disconnected || device->openers > 0 || device->mapping || device->integrity ||
+  if (device == nullptr || !device->disconnected || device->openers > 0 || is_claimed(index) ||
       world_.ceph_csi.daemons.contains(index))
     return;
-  // A path that the device is bound on does not hold it open.
-  const auto holds = [&](const host::Mount& mount) { return mount.fstype != "devtmpfs" && shows_device(mount, index); };
-  if (std::any_of(mounts.begin(), mounts.end(), holds)) return;
   // It stays, unconfigured: the next device of that number is a new one.
   world_.trace(device::path(index) + " is free");
+  if (device->kind == device::Kind::nbd) timers[index] = device->io_timeout_ms;
   std::erase_if(devices, [&](const auto& one) { return one.index == index; });
+}
+
+bool Kernel::is_claimed(std::uint32_t index) {
+  const KernelDevice* device = by_index(index);
+  if (device != nullptr && (device->mapping || device->integrity)) return true;
+  // A path that the device is bound on does not claim it.
+  const auto is_of = [&](const host::Mount& mount) { return device_below(mount) == index; };
+  return std::ranges::any_of(mounts, is_of) ||
+         std::ranges::any_of(detached, [&](const auto& one) { return one.second == index; });
 }
 
 void Kernel::open_device(std::uint32_t index) { ++by_index(index)->openers; }
@@ -263,6 +283,7 @@ void Kernel::seen_dead(int link) {
     device.alive = false;
     ++deaths;
     world_.trace("the kernel sees the link of " + device::path(device.index) + " dead");
+    for (const auto& request : device.requests) begin_patience(device, request.id);
     const auto told_in = world_.hazards == nullptr ? std::nullopt : world_.hazards->until_told_dead();
     if (!told_in) continue;
     world_.loop().outside_in(*told_in, [this, index = device.index] {

@@ -1,8 +1,11 @@
 // The node's kernel: it keeps devices, their requests, mappings and mounts when the agent dies, until the next boot.
 //
-// What a real one does that this one does not (tests/lab/nbd_lab.cpp asks a real one):
+// What the agent relies on is checked of this kernel and of real ones alike: tests/support/kernel_contract.hpp.
+//
+// What a real one does that this one does not:
 // - It has a page cache and a journal. Here each application's write is a request of one block, and a mount writes
-//   nothing.
+//   nothing, though the end of a writable one waits for its device.
+// - Its patience with a dead link ends for rbd-nbd's devices too (reattach-timeout). Here it does for the agent's only.
 // - It merges, splits and reorders requests, has several queues, and limits how many are in flight.
 // - The socket has a size, and a request may be sent in part. Here only a killed thread leaves one half sent.
 // - Netlink answers late, twice or not at all, and others hold its mutex. Here commands wait in one row.
@@ -56,7 +59,7 @@ struct KernelDevice {
   bool read_only = false;
   bool trim = true;
   bool flush = true;  ///< otherwise every write that was answered counts as stored, and no flush is sent
-  std::uint64_t dead_conn_timeout_s = 0;
+  std::uint64_t dead_conn_timeout_s = 0;  ///< 0: without an end
   std::uint32_t io_timeout_ms = 30000;
   bool request_timeout = false;  ///< another program set one: requests that are slow fail
 
@@ -125,6 +128,8 @@ class Kernel {
   bool takes_no_write(const KernelDevice& device) const {
     return device.read_only || read_only_numbers.contains(device.index);
   }
+  /// `queue/io_timeout`, by number: that of the device before.
+  std::map<std::uint32_t, std::uint32_t> timers;
   KernelDevice* by_index(std::uint32_t index);
   void boot();
 
@@ -162,6 +167,15 @@ class Kernel {
   void mount_by_hand(std::uint32_t index, const std::string& target);
   /// Once what the device owes is stored, if it was the last.
   void unmount_by_hand(std::uint32_t index, const std::string& target);
+  /// A program has a file open below that mount: it is busy.
+  void open_file(const std::string& target) { open_files.insert(target); }
+  void close_file(const std::string& target);
+  std::set<std::string> open_files;
+  /// `umount -l`: the filesystem goes with its last open file.
+  void unmount_lazily(const std::string& target);
+  std::map<std::string, std::uint32_t> detached;  ///< devices of such filesystems, by target
+  /// Something has it mounted or mapped, in a table or not.
+  bool is_claimed(std::uint32_t index);
   /// Where another program mounts a device as soon as nobody has it mounted any more.
   std::map<std::uint32_t, std::string> automounts;
 
@@ -214,6 +228,8 @@ class Kernel {
   void ask_device(KernelDevice& device, KernelRequest request);
   void flush_answered(KernelDevice& device, const KernelRequest& request, const Reply& reply);
   void seen_dead(int link);
+  /// A request on a dead link waits that long for the next one (dead_conn_timeout), and fails then.
+  void begin_patience(const KernelDevice& device, std::uint64_t request);
   void thaw_if_idle(std::uint32_t index);
 
   World& world_;

@@ -5,7 +5,7 @@
 // - mkfs, fsck and cryptsetup print, ask, take minutes, and differ between versions. Here each has one effect and a
 //   code.
 // - A filesystem is damaged in part, replays its journal, and turns read-only by itself.
-// - A mount is busy while a file on it is open, and lazily unmounted ones live on. Here an unmount succeeds.
+// - A mount is busy while a file on it is open, and lazily unmounted ones live on. Here a test says so.
 // - udev and other programs open a device at any moment. Here a test says who does.
 // - Memory, descriptors and processes run out. Here only the agent's descriptors and the disk of its state do.
 // - SELinux, cgroups and namespaces refuse. Here a pod's limits are taken or not.
@@ -15,6 +15,11 @@
 
 namespace corbd::test {
 namespace {
+
+bool is_read_only_at(const World& world, const std::string& target) {
+  const auto at = std::ranges::find(world.kernel.mounts, target, &host::Mount::target);
+  return at != world.kernel.mounts.end() && at->filesystem_read_only;
+}
 
 /// Of a volume with encrypted files a pod gets their folder, unlocked, and no other volume has one.
 void look_at_published(World& world, const host::Mount& staged, bool folder) {
@@ -49,7 +54,8 @@ class Mounts final : public host::Mounts {
       if (image->luks && !is_mapping(device)) return Error{errc::failed_precondition, "wrong fs type"};
       add(world, target, device, fstype, "/");
       world.kernel.mounts.back().options = flags;
-      world.kernel.mounts.back().filesystem_read_only = host::mounts_read_only(flags);
+      world.kernel.mounts.back().read_only = world.kernel.mounts.back().filesystem_read_only =
+          host::mounts_read_only(flags);
       return {};
     };
     co_return co_await world_.calls.ask_helper("mount", index_of(world_, device), std::move(busy), until,
@@ -83,6 +89,7 @@ class Mounts final : public host::Mounts {
       look_at_published(world, *place, folder);
       host::Mount copy = *place;
       copy.target = target;
+      copy.read_only = copy.read_only || host::mounts_read_only(flags);
       if (folder) copy.root = below;
       world.kernel.mounts.push_back(copy);
       return {};
@@ -130,10 +137,12 @@ class Mounts final : public host::Mounts {
   }
 
   task<result<>> unmount(std::string target, bool sync, HelperOwner busy, Until until) override {
-    // syncfs waits for what the device owes, and so does the end of the filesystem, whoever asked for it.
+    // syncfs writes to the device, and so does the end of a filesystem, whoever asked for it.
     auto waits_for = mounted_device(world_, target);
-    if (!sync && waits_for && mounted_elsewhere(world_, *waits_for, target)) waits_for.reset();
+    const bool writes = waits_for && !is_read_only_at(world_, target);
+    if (!writes || (!sync && mounted_elsewhere(world_, *waits_for, target))) waits_for.reset();
     auto effect = [&world = world_, target, sync]() -> result<> {
+      if (world.kernel.open_files.contains(target)) return Error{errc::in_use, target + " is busy"};
       const auto of = mounted_device(world, target);
       if (of && !sync && !mounted_elsewhere(world, *of, target))
         world.broke("the last mount of a filesystem was taken away without a sync: " + target);
@@ -200,9 +209,27 @@ void Kernel::unmount_by_hand(std::uint32_t index, const std::string& target) {
   let_go(index);
 }
 
+void Kernel::unmount_lazily(const std::string& target) {
+  const auto of = mounted_device(world_, target);
+  std::erase_if(mounts, [&](const auto& mount) { return mount.target == target; });
+  if (!of) return;
+  if (open_files.contains(target)) detached[target] = *of;
+  unmounted(*of);
+  let_go(*of);
+}
+
+void Kernel::close_file(const std::string& target) {
+  open_files.erase(target);
+  const auto of = detached.extract(target);
+  if (of.empty()) return;
+  unmounted(of.mapped());
+  let_go(of.mapped());
+}
+
 void Kernel::unmounted(std::uint32_t index) {
   KernelDevice* on = by_index(index);
-  if (on == nullptr || mounted_elsewhere(world_, index, "")) return;
+  const bool lives = std::ranges::any_of(detached, [&](const auto& one) { return one.second == index; });
+  if (on == nullptr || lives || mounted_elsewhere(world_, index, "")) return;
   if (std::exchange(on->folder_key, false)) ++keys_left;
 }
 

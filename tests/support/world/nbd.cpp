@@ -92,7 +92,8 @@ class Devices final : public device::Devices {
     auto done = co_await world_.calls.ask_driver(
         "kernel connect", args.backend, until,
         {.effect = [&world = world_, made, numbers, index] { return make_device(world, made, *numbers, *index); },
-         .begins = [&world = world_, avoid = args.avoid, numbers] { *numbers = free_numbers(world, avoid()); }});
+         .begins = [&world = world_, avoid = args.avoid,
+                    numbers] { *numbers = free_numbers(world, avoid ? avoid() : std::vector<std::uint32_t>()); }});
     if (!done) co_return done.error();
     ours.keep();
     co_return *index;
@@ -109,9 +110,11 @@ class Devices final : public device::Devices {
       world_.kernel.discard_inherited(args.index);
     }
     auto effect = [&world = world_, serial, args] {
-      if (KernelDevice* known = world.kernel.by_index(args.index); known != nullptr && args.foreign)
-        known->request_timeout = false;
-      return give_back(world, serial, args.index, args.backend);
+      KernelDevice* known = world.kernel.by_index(args.index);
+      if (known != nullptr && args.foreign) known->request_timeout = false;
+      auto given = give_back(world, serial, args.index, args.backend);
+      if (given) known->dead_conn_timeout_s = args.dead_conn_timeout_s;
+      return given;
     };
     auto done = co_await world_.calls.ask_driver("kernel reconfigure", args.backend, until, {.effect = effect});
     if (done) ours.keep();
@@ -241,7 +244,8 @@ class Devices final : public device::Devices {
       seen.dev_major = 43;
       seen.dev_minor = known.index * 32;
       seen.io_timeout_ms = known.io_timeout_ms;
-      seen.waiting = static_cast<std::uint32_t>(known.requests.size());
+      seen.waiting = static_cast<std::uint32_t>(
+          std::ranges::count_if(known.requests, [](const KernelRequest& request) { return request.sent_on != 0; }));
       seen.completed = seen.waiting > 0 ? known.completed : 0;
       seen.disconnected =
           known.disconnected && world_.kernel.disconnected_by_us.contains({&world_, known.index, known.link});
@@ -286,6 +290,8 @@ class Devices final : public device::Devices {
       if (mount.root == "/nbd" + std::to_string(made.index) && mount.target.find(made.backend) == std::string::npos)
         world.broke("a device got the number of one that another volume's pods were given: " + mount.target);
     index = made.index;
+    if (const auto timer = world.kernel.timers.find(made.index); timer != world.kernel.timers.end())
+      made.io_timeout_ms = timer->second;
     world.kernel.devices.push_back(made);
     // A process that died in the syscall leaves a device whose link is dead from the start.
     if (link == nullptr) return {};
