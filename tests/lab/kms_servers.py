@@ -232,8 +232,13 @@ class KeyProtect:
 
 
 class Kmip:
-    """DiscoverVersions, Encrypt, Decrypt and Get of KMIP 1.4: https://docs.oasis-open.org/kmip/spec/v1.4/kmip-spec-v1.4.html"""
-    KEY = "key-of-the-lab"
+    """DiscoverVersions, Encrypt, Decrypt and Get of KMIP 1.4: https://docs.oasis-open.org/kmip/spec/v1.4/kmip-spec-v1.4.html
+
+    PyKMIP is asked the same (tests/process/kmip_contract). What a real one does that this one does not: it keeps keys that clients make, each with a state and
+    an owner by the client's certificate; it encrypts (here a text is a name of what it stands for, and the nonce must be the same); it locates and destroys.
+    """
+    KEY, FOREIGN = "key-of-the-lab", "key-of-another-client"
+    NOT_FOUND, DENIED, FAILED = 1, 0x0C, 0x100
 
     def __init__(self, authority):
         self.sealed, self.asked = {}, []
@@ -262,22 +267,23 @@ class Kmip:
         self.asked.append(operation)
         version = structure(0x420069, integer(0x42006A, 1), integer(0x42006B, 4))
         reply = {0x1E: lambda: version, 0x1F: self.encrypt, 0x20: self.decrypt, 0x0A: self.get}[operation]
-        made = reply() if operation == 0x1E else reply(payload)
-        status = [enumeration(0x42007F, 0), structure(0x42007C, made)] if made is not None else [enumeration(0x42007F, 1), enumeration(0x42007E, 1)]
+        made = reply() if operation == 0x1E else self.refusal(payload) or reply(payload)
+        status = [enumeration(0x42007F, 1), enumeration(0x42007E, made)] if isinstance(made, int) else [enumeration(0x42007F, 0), structure(0x42007C, made)]
         echoed = [octets(0x420093, identifier)] if identifier is not None else []
         head = structure(0x42007A, version, moment(0x420092), integer(0x42000D, 1))
         return structure(0x42007B, head, structure(0x42000F, enumeration(0x42005C, operation), *echoed, *status))
 
+    def refusal(self, payload):
+        return {self.KEY: None, self.FOREIGN: self.DENIED}.get(find(payload, 0x420094), self.NOT_FOUND)
+
     def encrypt(self, payload):
-        if find(payload, 0x420094) != self.KEY:
-            return None
         name = secrets.token_bytes(32)
         self.sealed[name] = (find(payload, 0x4200C2), find(payload, 0x42003D))
         return text(0x420094, self.KEY) + octets(0x4200C2, name)
 
     def decrypt(self, payload):
         data, nonce = self.sealed.get(find(payload, 0x4200C2), (None, None))
-        return text(0x420094, self.KEY) + octets(0x4200C2, data) if data is not None and nonce == find(payload, 0x42003D) else None
+        return text(0x420094, self.KEY) + octets(0x4200C2, data) if data is not None and nonce == find(payload, 0x42003D) else self.FAILED
 
     def get(self, payload):
         material = structure(0x420045, octets(0x420043, b"k" * 32))
