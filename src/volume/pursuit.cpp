@@ -209,7 +209,7 @@ task<> Pursuit::leave_image(Volume& volume, const Wish& wish) {
 
 /// Nothing heals a volume without a device, and its caller may never come again. Our watch and our lock must not keep
 /// other nodes out until then.
-task<> Pursuit::leave_without_device(Volume& volume, const Wish& wish) {
+task<> Pursuit::leave_without_device(Volume& volume, Wish wish) {
   if (volume.server.image() == nullptr || leaving_.begun()) co_return;
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   // The kernel may have made a device, or may still make it. That device needs this image.

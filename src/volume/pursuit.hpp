@@ -23,6 +23,8 @@ class Pursuit {
   /// Pursues the wish. If it fails for good, what it added is undone, because the caller forgets the volume at a final
   /// code (I3, I6).
   task<result<>> fulfil(Volume& volume, Wish wish);
+  /// What an operation that ended while the agent was leaving has open without a device. Needs the volume's lock.
+  task<> leave_cut_short(Volume& volume) { return leave_without_device(volume, Healed{}); }
 
  private:
   task<result<>> prepare(Volume& volume, const Wish& wish);
@@ -38,7 +40,7 @@ class Pursuit {
   task<> pause(Volume& volume);
   task<result<>> step_failed(Volume& volume, const Wish& wish, Step step, Error error);
   task<> leave_image(Volume& volume, const Wish& wish);
-  task<> leave_without_device(Volume& volume, const Wish& wish);
+  task<> leave_without_device(Volume& volume, Wish wish);
 
   executor control_;
   Clock& clock_;

@@ -53,6 +53,8 @@ class Shell::Impl {
   friend class Shell;
   task<> run(Volume& volume, std::shared_ptr<Operation> operation, Until lock_until);
   task<> fulfil(Volume& volume, Operation& operation, Until until);
+  void resume();
+  task<> leave_cut_short(Volume& volume);
   void link_dead(device::Kind kind, std::uint32_t index);
 
   const Ports ports_;
@@ -194,6 +196,26 @@ task<> Shell::Impl::fulfil(Volume& volume, Operation& operation, Until until) {
   }
 }
 
+/// Whoever was cut short leaves its image open, and its caller may never come again.
+void Shell::Impl::resume() {
+  leaving_.resume();
+  std::vector<Volume*> open;
+  for (const auto& [id, volume] : volumes_)
+    if (volume->server.image() != nullptr) open.push_back(volume.get());
+  // Each forgets no volume but its own.
+  for (Volume* const volume : open) gate_.spawn(leave_cut_short(*volume));
+}
+
+task<> Shell::Impl::leave_cut_short(Volume& volume) {
+  ++volume.users;
+  if (auto guard = co_await volume.lock.lock({})) {
+    co_await pursuit_.leave_cut_short(volume);
+    guard->release();
+  }
+  --volume.users;
+  volumes_.forget_if_idle(std::string(volume.id));
+}
+
 void Shell::Impl::link_dead(device::Kind kind, std::uint32_t index) {
   Volume* const known = volumes_.find(ports_.devices.of(kind).backend_of(index));
   if (known == nullptr || !known->record || known->server.serves()) return;
@@ -256,7 +278,7 @@ task<std::map<std::string, std::string>> Shell::not_again(std::vector<std::strin
   return impl_->head_start_.not_again(std::move(volume_ids), until);
 }
 task<result<>> Shell::quiesce() { return impl_->leaving_.quiesce(); }
-void Shell::resume() { impl_->leaving_.resume(); }
+void Shell::resume() { impl_->resume(); }
 task<std::size_t> Shell::hand_over(Recipient recipient) { return impl_->leaving_.hand_over(std::move(recipient)); }
 
 }  // namespace corbd::volume

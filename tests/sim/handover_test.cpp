@@ -591,6 +591,28 @@ TEST_CASE("an agent whose cluster does not answer stalled requests need not wait
   CHECK(scene.waiting() == 1);
 }
 
+TEST_CASE("the image of a stage that an undone handover cut short is closed, though kubelet never comes again") {
+  Scene scene;
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  const std::string at = GENERATE(as<std::string>(), "acquire lock", "write stash", "kernel connect");
+  scene.world.calls.delayed = at;
+  const auto stage = [](Scene& in) -> task<> {
+    static_cast<void>(co_await in.world.agent.shell().want(kId, test::staged(), {}));
+  };
+  gate.spawn(stage(scene));
+  scene.loop.advance(10ms);
+  REQUIRE(scene.image().is_watched());
+  REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
+  // Its step is over by then, and no further one began.
+  scene.loop.advance(2min);
+  scene.world.agent.resume();
+  scene.loop.advance(10s);
+  INFO(at);
+  CHECK(scene.image().is_watched() == !scene.world.kernel.devices.empty());
+  CHECK(scene.image().lock_owner.empty() == scene.world.kernel.devices.empty());
+  CHECK(scene.want(test::staged()) == errc::ok);
+}
+
 TEST_CASE("a volume whose drain was undone answers the requests that came meanwhile") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
