@@ -9,6 +9,7 @@ namespace {
 using namespace std::chrono_literals;
 using Kind = Fault::Kind;
 
+constexpr std::uint64_t kUnknownFeature = 1 << 13;
 const std::string kCluster = "lab", kSecret = "Secret ceph/node";
 
 }  // namespace
@@ -55,6 +56,21 @@ bool Changes::happen(const Fault& fault, const std::string& image) {
     case Kind::break_records:
       break_records(fault, node.disk);
       return true;
+    case Kind::take_entries_away:
+      take_entries_away(fault);
+      return true;
+    case Kind::damage_record:
+      damage_record(fault, image, node);
+      return true;
+    case Kind::rename_node:
+      rename_node(fault, node.agent);
+      return true;
+    case Kind::switch_feature:
+      switch_feature(fault, image);
+      return true;
+    case Kind::change_options:
+      change_options(fault);
+      return true;
     default:
       return false;
   }
@@ -62,6 +78,13 @@ bool Changes::happen(const Fault& fault, const std::string& image) {
 
 plan::Staged Changes::staged(plan::Staged wish) const {
   wish.credential = secret_;
+  wish.capability.mount_flags = mount_flags_;
+  wish.source.kernel.map = map_options_;
+  return wish;
+}
+
+plan::Published Changes::published(plan::Published wish) const {
+  wish.capability.mount_flags = mount_flags_;
   return wish;
 }
 
@@ -135,6 +158,35 @@ void Changes::break_records(const Fault& fault, test::Disk& disk) {
   later(fault.lasts, [this, &disk] { put_right(disk); });
 }
 
+/// Somebody cleans up below /var/lib, or puts a backup of it back. What the disk has no more it has at most until the
+/// agent writes it.
+void Changes::damage_record(const Fault& fault, const std::string& image, test::World& node) {
+  auto& records = node.disk.records;
+  const auto of_volume = [image](const plan::Record& record) { return record.volume_id == image; };
+  const auto record = std::ranges::find_if(records, of_volume);
+  if (record == records.end()) return;
+  // Without one a dead agent's volume waits for its next stage, which another node's has no reason to come.
+  if (fault.what / 2 % 2 == 0 && history_.nodes == 1) {
+    damaged_.insert(image);
+    node.trace("the record of " + image + " is removed");
+    records.erase(record);
+    return;
+  }
+  later(fault.lasts, [this, &node, of_volume, copy = *record] {
+    const auto now = std::ranges::find_if(node.disk.records, of_volume);
+    if (now == node.disk.records.end()) return;
+    node.trace("an older record of " + copy.volume_id + " is put back");
+    damaged_.insert(copy.volume_id);
+    *now = copy;
+  });
+}
+
+/// A rollout with another name, and the next one with the right name.
+void Changes::rename_node(const Fault& fault, test::Agent& agent) {
+  agent.node.other_name = "another-name";
+  later(fault.lasts, [&agent] { agent.node.other_name.clear(); });
+}
+
 // --- The cluster and the KMS --------------------------------------------------------------------
 
 void Changes::switch_cache_on(const Fault& fault, const std::string& image) {
@@ -147,6 +199,41 @@ void Changes::switch_cache_on(const Fault& fault, const std::string& image) {
   };
   set(true);
   later(fault.lasts, [set] { set(false); });
+}
+
+/// At once, or in the middle of what needs the next one.
+void Changes::take_entries_away(const Fault& fault) {
+  auto& cluster = needs_.cluster;
+  if (fault.what / 2 % 2 == 0)
+    cluster.take_entries_away();
+  else
+    cluster.entries_go_in = needs_.any(fault.what / 4 % 2 == 0 ? 100ms : 5s);
+}
+
+/// object-map, fast-diff, deep-flatten, journaling, or one that this version does not know. The header changes.
+void Changes::switch_feature(const Fault& fault, const std::string& image) {
+  constexpr std::array bits{std::uint64_t{8}, std::uint64_t{24}, std::uint64_t{32}, test::FakeImage::kJournaling,
+                            kUnknownFeature};
+  const auto flip = [&cluster = needs_.cluster, image, bit = bits.at(fault.what / 2 % bits.size())] {
+    const auto place = cluster.images.find(image);
+    if (place == cluster.images.end() || cluster.dead) return;
+    place->second.features ^= bit;
+    place->second.changed();
+  };
+  flip();
+  later(fault.lasts, flip);
+}
+
+// --- The PersistentVolume -----------------------------------------------------------------------
+
+/// Which stage has which options is chance: kubelet repeats one, or another node has its first.
+void Changes::change_options(const Fault& fault) {
+  const auto edit = [this](std::uint32_t which) {
+    mount_flags_ = which % 3 == 0 ? "" : which % 3 == 1 ? "noatime" : "noatime,discard";
+    map_options_ = which / 3 % 2 == 0 ? "" : "queue_depth=64";
+  };
+  edit(fault.what / 2);
+  later(fault.lasts, [edit, what = fault.what] { edit(what / 20); });
 }
 
 /// Either the KMS is silent and does later what it was told, or its standby answers with older keys.
@@ -169,8 +256,13 @@ void Changes::stop() {
   cluster.readers.clear();
   cluster.pools_cache = cluster.kms_silent = false;
   cluster.standby_keys.reset();
-  for (auto& [name, image] : cluster.images) image.cached = false;
+  cluster.entries_go_in.reset();
+  for (auto& [name, image] : cluster.images) {
+    image.cached = false;
+    image.features &= ~kUnknownFeature;
+  }
   for (test::World* node : needs_.nodes) {
+    node->agent.node.other_name.clear();
     put_right(node->disk);
     node->nodes.silent = false;
   }

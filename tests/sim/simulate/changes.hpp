@@ -26,8 +26,12 @@ class Changes {
   bool happen(const Fault& fault, const std::string& image);
   /// Puts everything right.
   void stop();
-  /// The wish, with the user and key that the Secret has now.
+  /// The wish, with what the Secret and the PersistentVolume have now.
   plan::Staged staged(plan::Staged wish) const;
+  /// The wish, with the options that the PersistentVolume has now.
+  plan::Published published(plan::Published wish) const;
+  /// Whether somebody meddled with the record of that volume: it may not be on the disk as its agent wrote it.
+  bool damaged(const std::string& image) const { return damaged_.contains(image); }
 
  private:
   void later(duration in, std::function<void()> what);
@@ -38,12 +42,19 @@ class Changes {
   void break_records(const Fault& fault, test::Disk& disk);
   void switch_cache_on(const Fault& fault, const std::string& image);
   void disturb_kms(const Fault& fault);
+  void take_entries_away(const Fault& fault);
+  void damage_record(const Fault& fault, const std::string& image, test::World& node);
+  void rename_node(const Fault& fault, test::Agent& agent);
+  void switch_feature(const Fault& fault, const std::string& image);
+  void change_options(const Fault& fault);
   void put_right(test::Disk& disk) const;
 
   const History& history_;
   const Needs needs_;
   std::vector<plan::Credential> known_;  ///< the last one is the present user's
   plan::Credential secret_;
+  std::string mount_flags_, map_options_;  ///< of the PersistentVolume
+  std::set<std::string> damaged_;
   bool over_ = false;
 };
 

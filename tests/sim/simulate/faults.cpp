@@ -289,6 +289,8 @@ void Node::stop_faults() {
   const auto end = loop_.clock.now() + 10min;
   while (processes_.handover() != nullptr && loop_.clock.now() < end && world_.broken_rules.empty()) step(end);
   if (processes_.handover() != nullptr) world_.broke("a handover does not end");
+  // An upgrade with the right name.
+  leaves_well_ |= agent().misnamed();
   // Whoever serves now may have been told to leave meanwhile.
   lifecycle();
   start_agent();

@@ -69,6 +69,11 @@ constexpr std::array kWeights{
     Weight{Kind::api_silent, "the API server is silent", 0, 120'000},
     Weight{Kind::cache_on, "a cache is switched on for an image or its pool", 0, 90'000},
     Weight{Kind::disturb_kms, "the KMS is silent, or its standby answers", 0, 120'000},
+    Weight{Kind::take_entries_away, "an administrator takes our clients' entries away", 0, 1},
+    Weight{Kind::damage_record, "a record is removed, or replaced by an older copy", 0, 10'000},
+    Weight{Kind::rename_node, "agents begin with another --nodeid", 0, 60'000},
+    Weight{Kind::switch_feature, "a feature of an image is switched", 0, 90'000},
+    Weight{Kind::change_options, "the PersistentVolume's options are edited", 0, 60'000},
     Weight{Kind::attach_again, "the VolumeAttachment is made again under its pod", 0, 1},
     Weight{Kind::visit_with_cache, "another node dies with a persistent cache", 0, 120'000},
     Weight{Kind::visit_here, "another program of this node writes", 0, 60'000},
@@ -178,6 +183,25 @@ void meddle(Draw& draw, History& history) {
   }
 }
 
+/// After all else, too: kinds that were new later.
+void meddle_more(Draw& draw, History& history) {
+  constexpr std::array kinds{Kind::take_entries_away, Kind::damage_record, Kind::rename_node, Kind::switch_feature,
+                             Kind::change_options};
+  constexpr std::array ends{Kind::kill, Kind::kill, Kind::crash_after_call, Kind::fence_us, Kind::hand_over};
+  if (!draw.one_in(4)) return;
+  history.meddled = true;
+  for (std::uint32_t more = 1 + draw.below(2); more > 0; --more) {
+    const auto kind = kinds.at(draw.below(kinds.size()));
+    const Fault fault{kind, Millis(draw.below(static_cast<std::uint32_t>(history.length.count()))),
+                      Millis(draw.below(weight_of(kind).lasts_ms)), draw.below(1000)};
+    history.faults.push_back(fault);
+    if (draw.one_in(3)) continue;
+    const auto end = ends.at(draw.below(ends.size()));
+    history.faults.push_back({end, fault.at + Millis(draw.below(2000)),
+                              Millis(draw.below(std::min<std::uint32_t>(weight_of(end).lasts_ms, 5000))), fault.what});
+  }
+}
+
 /// By the seed: it takes no random number from the rest.
 void encrypt_files(History& history) {
   for (auto& volume : history.volumes) volume.files = !volume.kms.empty() && !volume.block && history.seed % 3 == 0;
@@ -241,6 +265,7 @@ History make_history(std::uint64_t seed) {
   add_growth(draw, history);
   add_caches(draw, history);
   meddle(draw, history);
+  meddle_more(draw, history);
   return history;
 }
 
@@ -299,6 +324,7 @@ History make_history_of_two(std::uint64_t seed) {
   add_keepers(draw, history);
   add_handovers(draw, history);
   meddle(draw, history);
+  meddle_more(draw, history);
   return history;
 }
 

@@ -58,6 +58,11 @@ struct Fault {
     api_silent,
     cache_on,
     disturb_kms,
+    take_entries_away,
+    damage_record,
+    rename_node,
+    switch_feature,
+    change_options,
     // The same, in a history of one node only.
     attach_again,
     visit_with_cache,

@@ -45,11 +45,11 @@ void Node::kubelet_looks(std::size_t i) {
   const auto* device = device_of(kubelet.volume.image);
   if (noted && world_.attachment.state == plan::Attachment::State::here && device != nullptr && device->alive)
     world_.moved_away.reset();
-  if (history_.orchestrated && kubelet.staged && !noted && one_in(2))
+  if (history_.orchestrated && kubelet.staged && !noted && !agent().misnamed() && one_in(2))
     return ask(i, plan::Attached{world_.attachment.uid});
   if (kubelet.wants_up) {
     if (!kubelet.staged || (again && !history_.forgetful)) return ask(i, changes_.staged(stage_wish(kubelet.volume)));
-    if (!kubelet.published || one_in(15)) return ask(i, publish_wish(kubelet.volume));
+    if (!kubelet.published || one_in(15)) return ask(i, changes_.published(publish_wish(kubelet.volume)));
     if (one_in(10) && !kubelet.volume.integrity) return ask(i, plan::Expanded{publish_wish(kubelet.volume).target});
     const bool is_rotated = kubelet.volume.kms == "own" || kubelet.volume.kms == "kept" ||
                             (history_.meddled && kubelet.volume.kms == "plain");

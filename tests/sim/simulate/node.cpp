@@ -48,6 +48,7 @@ Node::Node(const History& history, bool trace)
   for (test::World* process : {&world_, &beside_}) {
     process->agent.fence_out_of_service = history.fence_out_of_service;
     process->agent.keeper = history.keepers != 0;
+    process->agent.compares_names = history.seed % 4 != 0;
   }
   // As rbd-nbd leaves them that had mapped something read-only.
   if (history.seed % 3 == 0) world_.kernel.read_only_numbers = {0, 1, 3};
@@ -272,6 +273,10 @@ void Node::take_down() {
       for (int tries = 0; tries < 30 && !done && world_.broken_rules.empty(); ++tries) {
         if (!kubelet.volume.block || !owes(id)) done = want(id, wish);
         if (done) break;
+        // Nobody but the next stage knows a volume without a record: somebody restarts kubelet.
+        if (tries >= 2 && device_of(id) != nullptr && changes_.damaged(id) &&
+            std::ranges::find(world_.disk.records, id, &plan::Record::volume_id) == world_.disk.records.end())
+          static_cast<void>(want(id, changes_.staged(stage_wish(kubelet.volume))));
         // What is not provably ours is given up by hand after a while.
         if (tries >= 6) static_cast<void>(want(id, plan::GivenUp{}));
         go_until(loop_.clock.now() + 30s);

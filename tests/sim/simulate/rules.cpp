@@ -39,8 +39,10 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
                        [&](const auto& mount) { return mount.target == target; });
   };
   const auto staged_at = [&](const std::string& path) {
-    return known && std::any_of(record->stagings.begin(), record->stagings.end(),
-                                [&](const auto& staging) { return staging.path == path && staging.complete; });
+    // What somebody took away is in the agent's memory still.
+    return changes_.damaged(id) ||
+           (known && std::any_of(record->stagings.begin(), record->stagings.end(),
+                                 [&](const auto& staging) { return staging.path == path && staging.complete; }));
   };
   const auto* device = device_of(id);
   bool true_now = true;
@@ -51,11 +53,11 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
     true_now = device != nullptr && device->folder_key == kubelet.volume.files &&
                device->mapping.has_value() == (!kubelet.volume.kms.empty() && !kubelet.volume.files);
   if (const auto* unstaged = std::get_if<plan::Unstaged>(&wish))
-    true_now = !staged_at(unstaged->path) && !mounted(plan::staging_target(id, unstaged->path)) &&
-               !world_.disk.stashes.contains(unstaged->path) &&
+    true_now = (changes_.damaged(id) || !staged_at(unstaged->path)) &&
+               !mounted(plan::staging_target(id, unstaged->path)) && !world_.disk.stashes.contains(unstaged->path) &&
                !world_.disk.places.contains(plan::staging_target(id, unstaged->path)) && device == nullptr;
   if (const auto* published = std::get_if<plan::Published>(&wish))
-    true_now = known && !record->publishes.empty() && mounted(published->target);
+    true_now = (changes_.damaged(id) || (known && !record->publishes.empty())) && mounted(published->target);
   if (const auto* unpublished = std::get_if<plan::Unpublished>(&wish))
     true_now = !mounted(unpublished->target) && !world_.disk.places.contains(unpublished->target);
   if (std::holds_alternative<plan::Expanded>(wish)) {
@@ -75,7 +77,9 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
 
 bool Node::stayed_here(const plan::Record& record, const test::FakeImage& image) const {
   const auto& told = world_.attachment;
-  if (told.state != plan::Attachment::State::here || record.attachment_uid.empty() || record.attachment_uid != told.uid)
+  const bool named = record.node.empty() || record.node == world_.name;
+  if (!named || told.state != plan::Attachment::State::here || record.attachment_uid.empty() ||
+      record.attachment_uid != told.uid)
     return false;
   return image.lock_owner.empty() || image::host_of(image.lock_owner) == agent().node_address;
 }

@@ -118,6 +118,7 @@ void TwoNodes::stop_faults() {
     side.slow_death_until = side.untold_until = pair_.now();
     side.tainted = false;
     side.world->network.mend();
+    if (side.world->agent.misnamed()) side.processes->crash();
     pair_.cluster.unfence_host(side.world->agent.node_address);
     if (side.processes->handover() == nullptr) test::Pair::start(*side.world);
   }

@@ -37,6 +37,7 @@ TwoNodes::TwoNodes(const History& history, bool trace)
         *side.world, *side.beside, Processes::Hooks{[this] { return one_in(2); }, [&side] { side.asking.reset(); }});
     for (test::World* process : {side.world, side.beside.get()}) {
       process->agent.fence_out_of_service = history.fence_out_of_service;
+      process->agent.compares_names = history.seed % 4 != 0;
       process->agent.keeper = (history.keepers >> (&side - sides_.data()) & 1) != 0;
     }
   }
@@ -163,8 +164,8 @@ void TwoNodes::kubelet_looks(Side& side) {
       uid.empty() || std::ranges::any_of(records, [&](const auto& record) { return record.attachment_uid == uid; });
   if (side.wants_up && !failed) {
     if (!side.staged || (one_in(15) && !history_.forgetful)) return ask(side, changes_.staged(stage_wish(volume_)));
-    if (!noted && one_in(2)) return ask(side, plan::Attached{uid});
-    if (!side.published || one_in(15)) return ask(side, publish_wish(volume_));
+    if (!noted && !side.world->agent.misnamed() && one_in(2)) return ask(side, plan::Attached{uid});
+    if (!side.published || one_in(15)) return ask(side, changes_.published(publish_wish(volume_)));
     return;
   }
   // A pod ends when its requests have.

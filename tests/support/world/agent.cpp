@@ -65,6 +65,10 @@ class Orchestrator final : public volume::Orchestrator {
       : world_(world),
         nodes_(world.loop().control(), world.loop().clock, read_nodes(world.nodes), {}, repeatable_jitter(1)) {}
   task<plan::Attachment> attachment(std::string) override {
+    using State = plan::Attachment::State;
+    const bool knows = world_.attachment.state == State::here || world_.attachment.state == State::away;
+    if (!world_.nodes.silent && knows && world_.agent.misnamed())
+      co_return plan::Attachment{State::unknown, "", "it knows no node " + world_.agent.called(), true};
     if (!world_.nodes.silent) co_return world_.attachment;
     co_return plan::Attachment{plan::Attachment::State::unknown, "", kSilent};
   }
@@ -131,6 +135,8 @@ Agent::~Agent() {
   if (running()) kill();
 }
 
+bool Agent::misnamed() const { return running() && called_ != world_.name; }
+
 volume::Shell& Agent::shell() { return *life_->shell; }
 
 void Agent::begin() {
@@ -144,7 +150,8 @@ void Agent::begin() {
   volume::Config config;
   config.boot_id = world_.kernel.boot_id;
   config.policy.driver = "rbd.csi.ceph.com";
-  config.policy.node = world_.name;
+  called_ = node.other_name.empty() ? world_.name : node.other_name;
+  config.policy.node = called_;
   config.filesystems = filesystems;
   config.policy.fencing = fencing;
   config.policy.fence_out_of_service = fence_out_of_service;

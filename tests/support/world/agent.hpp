@@ -73,12 +73,14 @@ class Agent {
   bool keeper = false;           ///< its links outlive it
   bool keeper_goes_too = false;  ///< with the agent's next death
   bool no_descriptor = false;    ///< the process can open nothing
+  bool compares_names = true;    ///< it hands over to none of another --nodeid; one of 0.1.0 does not look
   /// What the processes of a node share.
   struct Node {
     std::set<std::string> given_up;
     std::map<std::string, Client> clients;
     std::set<std::string> recorded;  ///< of those, whoever may open an image for writing: their files are there
     int clients_made = 0;
+    std::string other_name;           ///< --nodeid of the agents that begin; "": the node's
     std::set<std::string> cut;        ///< clients of the agent that lives, which the cluster cut off
     const Agent* has_lock = nullptr;  ///< of the state directory: whoever got it last
     const Agent* resumed = nullptr;   ///< it gave that to a next agent, and serves on: it kept a copy of the descriptor
@@ -97,6 +99,10 @@ class Agent {
 
   // For the ports.
   int life() const { return lives_; }
+  /// Its --nodeid.
+  const std::string& called() const { return called_; }
+  /// The API server knows no such node.
+  bool misnamed() const;
   /// Whether that life is not over.
   bool lives(int life) const { return running() && life == lives_; }
   /// A client that is not known to be cut off. "": a new one would be, because the cluster has fenced this node.
@@ -129,7 +135,7 @@ class Agent {
   keeper::Policy policy_;
   time_point began_{};
   int lives_ = 0;
-  std::string client_;
+  std::string client_, called_;
   std::set<std::string> own_clients_;
   std::set<std::string> yields_;       ///< clients of the agent beside this one
   std::set<std::string> handed_over_;  ///< those that have ended well

@@ -111,6 +111,26 @@ void Cluster::blocklist(const std::string& address, duration lasts) {
     blocklisted[address] = end;
   }
   cut_off([&](const std::string& client) { return client == address; });
+  if (entries_go_in) loop_.outside_in(*std::exchange(entries_go_in, std::nullopt), [this] { take_entries_away(); });
+}
+
+void Cluster::take_entries_away() {
+  if (dead) return;
+  const auto may_go = [&](const std::string& client) {
+    const World* node = node_of(client);
+    if (node == nullptr || node->network.is_cut() || under_way_[client] > 0) return false;
+    return std::ranges::none_of(opened, [&](const auto& one) {
+      const FakeImage* of = by_id(one.second->key().image_id);
+      return one.second->client() == client && of != nullptr && of->exclusive && of->lock_owner != client;
+    });
+  };
+  for (const auto& client : cut_off_clients()) {
+    if (!may_go(client)) continue;
+    trace("somebody takes the entry of " + client + " away");
+    blocklisted.erase(client);
+    renewed.erase(client);
+    taken_away_.insert(client);
+  }
 }
 
 void Cluster::keep_blocked(const std::string& address, duration lasts) {
@@ -332,6 +352,7 @@ void Cluster::submit(Work work) {
   duration takes = hazards_now() == nullptr ? duration(1ms) : hazards_now()->any(4ms) + 1us;
   if (hazards_now() != nullptr && hazards_now()->any(duration(20)).count() == 0) takes += hazards_now()->any(8s);
   work.sent = loop_.clock.now();
+  ++under_way_[work.client];
   loop_.outside_in(takes + slow, [this, work = std::move(work)]() mutable { run_work(std::move(work)); });
 }
 
@@ -340,6 +361,7 @@ void Cluster::run_work(Work work) {
     hold([this, work = std::move(work)]() mutable { run_work(std::move(work)); });
     return;
   }
+  --under_way_[work.client];
   Network& network = work.node->network;
   if (!network.carries(work.sent) || (network.is_cut() && refuses(work.client))) {
     network.hold([this, work = std::move(work)]() mutable { submit(std::move(work)); });

@@ -187,10 +187,17 @@ class Cluster {
   /// As an agent has it done: it adds the entry again when one that was there ends. That is done here without a moment
   /// in between, and whether or not the agent lives then.
   void keep_blocked(const std::string& address, duration lasts);
+  /// As `ceph osd blocklist rm` of each client of a node with an agent. Not of one that could write then what another
+  /// one has overwritten: nobody but who takes the entry away can know that, and docs/runbook.md says not to.
+  void take_entries_away();
+  /// The same, that long after the next entry.
+  std::optional<duration> entries_go_in;
   /// So much time passes for the entries alone.
   void entries_age(duration by);
   /// Whether an entry of its own refuses that client now.
   bool has_entry(const std::string& address) const;
+  /// Whether it had one, which somebody took away.
+  bool had_entry(const std::string& address) const { return taken_away_.contains(address); }
   /// Those that an entry of their own refuses now.
   std::set<std::string> cut_off_clients() const;
   /// Every client of that host is blocklisted, those to come too. OSDs go by it once they have the map that says so:
@@ -272,6 +279,8 @@ class Cluster {
   std::set<std::string> waiting_agents_;  ///< other nodes', that have not got their image yet
   std::set<std::string> refused_hosts_;   ///< fenced ones, as the OSDs have it
   std::vector<std::function<void()>> held_;
+  std::map<std::string, int> under_way_;       ///< reads and writes, by their client
+  std::set<std::string> taken_away_;           ///< clients whose entry somebody took away
   std::map<std::string, time_point> removed_;  ///< images by id
 };
 

@@ -25,6 +25,12 @@ Handover::Handover(World& serves, World& other)
 void Handover::begin() {
   before.trace("the next agent begins beside the one that serves");
   next.agent.begin_beside();
+  // Before anything is said.
+  if (before.agent.compares_names && before.agent.called() != next.agent.called()) {
+    before.trace("the next agent has another --nodeid");
+    refused = next_ended = true;
+    return end(false);
+  }
   asio::co_spawn(before.loop().io, hand_over(), asio::detached);
   asio::co_spawn(next.loop().io, take(), asio::detached);
 }

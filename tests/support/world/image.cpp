@@ -10,6 +10,8 @@ using image::Ownership;
 
 namespace {
 
+constexpr std::uint64_t kUnknownFeatures = 1 << 12;
+
 bool has_lock(const FakeImage& image, const std::string& client, int handle) {
   return image.lock_owner == client && (image.lock_handle == 0 || image.lock_handle == handle);
 }
@@ -42,7 +44,6 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
       serial_(world.cluster.new_serial()),
       client_(std::move(client)),
       exclusive_(of.exclusive),
-      journaled_((of.features & FakeImage::kJournaling) != 0),
       caches_before_flush_(of.caches_before_flush),
       reads_(of.reads),
       size_(of.size),
@@ -53,10 +54,18 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
     of.watchers.insert(client_);
     of.break_time = 0;
   }
+  if (!options_.read_only && of.features >= kUnknownFeatures)
+    world_.broke("an image was opened for writing that has a feature of a newer librbd");
   for (const auto& device : world_.kernel.devices)
     if (device.kind == device::Kind::krbd && device.image_id == of.id && !options_.read_only)
       world_.broke("an image was opened for writing that the kernel has mapped");
   world_.cluster.opened[serial_] = this;
+}
+
+/// A change of the header is heard of.
+bool FakeOpened::needs_flush() const {
+  const FakeImage* image = world_.cluster.by_id(key_.image_id);
+  return image != nullptr && (image->features & FakeImage::kJournaling) != 0;
 }
 
 std::string FakeOpened::refused_again() const {
@@ -214,27 +223,27 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
 task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t break_time, Until until) {
   const auto known = world_.agent.clients.find(owner);
   const bool foreign = known == world_.agent.clients.end();
-  if (foreign && !world_.cluster.has_entry(owner))
+  if (foreign && !world_.cluster.has_entry(owner) && !world_.cluster.had_entry(owner))
     world_.broke("a lock was to be broken that is neither ours nor that of a client that is cut off: " + owner);
   const bool yields = world_.agent.yields(owner);
   if (!foreign && known->second != Client::fenced && !yields)
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
-  co_return co_await ask("break lock", until,
-                         [&world = world_, id = key_.image_id, owner, break_time, yields, foreign]() -> result<> {
-                           FakeImage* of = world.cluster.by_id(id);
-                           if (of == nullptr || of->lock_owner != owner)
-                             return Error{errc::unproven, owner + " does not hold the lock any more"};
-                           if (!world.cluster.has_entry(owner) && !world.cluster.ended.contains(owner) &&
-                               (!yields || of->watchers.contains(owner)))
-                             world.broke("a lock was broken whose owner is not fenced, and has not ended");
-                           of->lock_owner.clear();
-                           of->changed(break_time);
-                           if (foreign) return {};
-                           // With a disk that keeps refusing the record the break is done without, and
-                           // proves nothing later.
-                           if (!world.disk.break_record_refused(id)) of->our_break = of->version;
-                           return {};
-                         });
+  co_return co_await ask(
+      "break lock", until, [&world = world_, id = key_.image_id, owner, break_time, yields, foreign]() -> result<> {
+        FakeImage* of = world.cluster.by_id(id);
+        if (of == nullptr || of->lock_owner != owner)
+          return Error{errc::unproven, owner + " does not hold the lock any more"};
+        const bool cut_off = world.cluster.has_entry(owner) || world.cluster.had_entry(owner);
+        if (!cut_off && !world.cluster.ended.contains(owner) && (!yields || of->watchers.contains(owner)))
+          world.broke("a lock was broken whose owner is not fenced, and has not ended");
+        of->lock_owner.clear();
+        of->changed(break_time);
+        if (foreign) return {};
+        // With a disk that keeps refusing the record the break is done without, and
+        // proves nothing later.
+        if (!world.disk.break_record_refused(id)) of->our_break = of->version;
+        return {};
+      });
 }
 
 task<result<>> FakeOpened::acquire_lock(Until until) {

@@ -44,7 +44,7 @@ class FakeOpened final : public image::Image {
   std::uint64_t size() const override { return size_; }
   bool read_only() const override { return options_.read_only; }
   bool exclusive_lock() const override { return exclusive_; }
-  bool needs_flush() const override { return journaled_; }
+  bool needs_flush() const override;
   bool caches_before_flush() const override { return caches_before_flush_; }
   image::ReadPolicy read_policy() const override { return reads_; }
   std::string refused_again() const override;
@@ -91,7 +91,7 @@ class FakeOpened final : public image::Image {
   const int serial_;
   std::uint64_t seen_version_ = 0;
   const std::string client_;
-  const bool exclusive_, journaled_, caches_before_flush_;
+  const bool exclusive_, caches_before_flush_;
   const image::ReadPolicy reads_;
   std::uint64_t size_;  ///< as the cluster told it
   image::OpenOptions options_;
