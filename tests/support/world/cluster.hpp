@@ -10,8 +10,11 @@
 // - A client may watch an image twice, has an address for each messenger, and its ticket expires.
 // - A user has caps for pools and commands. Here it may do everything, read, or nothing.
 // - Monitors know blocks of addresses, and who may fence. tests/lab/fence_lab.cpp has that, and users().
+// - Whoever clears the blocklist takes every entry away, whatever is still under way. Here entries stay of clients that
+//   could then overwrite what others wrote: no agent prevents that.
 // This one is stricter too. Who opens an image before its dead clients are fenced, breaks the lock of a client that is
-// not cut off, or takes an entry away, has broken a rule, which a test fails for. A real one refuses or obeys.
+// not cut off, writes an image with a feature of a newer librbd, or takes an entry away, has broken a rule, which a
+// test fails for. A real one refuses or obeys.
 #pragma once
 
 #include <array>
