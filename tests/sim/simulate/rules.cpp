@@ -39,25 +39,28 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
                        [&](const auto& mount) { return mount.target == target; });
   };
   const auto staged_at = [&](const std::string& path) {
-    // What somebody took away is in the agent's memory still.
-    return changes_.damaged(id) ||
-           (known && std::any_of(record->stagings.begin(), record->stagings.end(),
-                                 [&](const auto& staging) { return staging.path == path && staging.complete; }));
+    return known && std::any_of(record->stagings.begin(), record->stagings.end(),
+                                [&](const auto& staging) { return staging.path == path && staging.complete; });
   };
+  // What somebody took away is in the agent's memory still. A stage writes it again, if the disk can be read and
+  // written.
+  const auto& disk = world_.disk;
+  const bool disk_well = !disk.silent && !disk.unreadable_record && !disk.outdated.contains(id);
+  const bool may_be_gone = changes_.damaged(id) && !(std::holds_alternative<plan::Staged>(wish) && disk_well);
   const auto* device = device_of(id);
   bool true_now = true;
   if (const auto* staged = std::get_if<plan::Staged>(&wish))
-    true_now = staged_at(staged->path) && mounted(plan::staging_target(id, staged->path)) &&
+    true_now = (may_be_gone || staged_at(staged->path)) && mounted(plan::staging_target(id, staged->path)) &&
                world_.disk.stashes.contains(staged->path);
   if (true_now && std::holds_alternative<plan::Staged>(wish))
     true_now = device != nullptr && device->folder_key == kubelet.volume.files &&
                device->mapping.has_value() == (!kubelet.volume.kms.empty() && !kubelet.volume.files);
   if (const auto* unstaged = std::get_if<plan::Unstaged>(&wish))
-    true_now = (changes_.damaged(id) || !staged_at(unstaged->path)) &&
-               !mounted(plan::staging_target(id, unstaged->path)) && !world_.disk.stashes.contains(unstaged->path) &&
+    true_now = (may_be_gone || !staged_at(unstaged->path)) && !mounted(plan::staging_target(id, unstaged->path)) &&
+               !world_.disk.stashes.contains(unstaged->path) &&
                !world_.disk.places.contains(plan::staging_target(id, unstaged->path)) && device == nullptr;
   if (const auto* published = std::get_if<plan::Published>(&wish))
-    true_now = (changes_.damaged(id) || (known && !record->publishes.empty())) && mounted(published->target);
+    true_now = (may_be_gone || (known && !record->publishes.empty())) && mounted(published->target);
   if (const auto* unpublished = std::get_if<plan::Unpublished>(&wish))
     true_now = !mounted(unpublished->target) && !world_.disk.places.contains(unpublished->target);
   if (std::holds_alternative<plan::Expanded>(wish)) {
