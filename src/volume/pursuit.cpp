@@ -38,9 +38,7 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
   auto outcome = co_await pursue_with_secret(volume, wish);
   if (outcome && volume.record && volume.writes.unsure && must_be_durable(wish))
     outcome = co_await rewrite_record(volume, wish);
-  // Kubelet asks again, for instance after its restart: the time to find what somebody did to the files.
-  if (outcome && before && volume.record && std::holds_alternative<Staged>(wish))
-    co_await files_.restore(volume, {clock_.now() + kReadsWithin});
+  if (outcome && before && volume.record && std::holds_alternative<Staged>(wish)) co_await restore_files(volume);
   if (outcome) {
     auto dropped = co_await drop_leftover_key(volume, wish, before.has_value());
     co_return dropped ? leftover_of(volume, wish) : dropped;
@@ -85,6 +83,12 @@ task<result<>> Pursuit::rewrite_record(Volume& volume, const Wish& wish) {
   if (!written) co_return written;
   // Another program may have taken the device away since.
   co_return co_await pursue(volume, wish);
+}
+
+task<> Pursuit::restore_files(Volume& volume) {
+  const auto loss = co_await files_.find_loss(volume, {clock_.now() + kReadsWithin});
+  // The files may be the next agent's by then.
+  if (loss && !leaving_.begun()) static_cast<void>(co_await files_.write_again(volume, loss));
 }
 
 task<result<>> Pursuit::drop_leftover_key(Volume& volume, const Wish& wish, bool had_record) {

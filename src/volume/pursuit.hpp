@@ -33,6 +33,9 @@ class Pursuit {
   task<result<>> ask_secret(Volume& volume, const Wish& wish, Error refused);
   /// After success whose record may not be on the disk.
   task<result<>> rewrite_record(Volume& volume, const Wish& wish);
+  /// Kubelet repeats a stage, for instance after its restart: somebody may have removed or replaced the volume's files.
+  /// A failure is logged only.
+  task<> restore_files(Volume& volume);
   /// After an unstage that had no record: a stage may have left a key.
   task<result<>> drop_leftover_key(Volume& volume, const Wish& wish, bool had_record);
   task<result<>> run(Volume& volume, const Step& step, const Wish& wish);

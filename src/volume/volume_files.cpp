@@ -44,10 +44,10 @@ task<result<>> VolumeFiles::write_again(Volume& volume, std::optional<Loss> loss
   co_return written;
 }
 
-task<> VolumeFiles::restore(Volume& volume, Until until) {
-  const auto there = co_await ports_.records.peek_at(volume.id, until);
-  if (!there) co_return;
-  if (const auto loss = co_await loss_of(volume, *there)) static_cast<void>(co_await write_again(volume, loss));
+task<std::optional<Loss>> VolumeFiles::find_loss(Volume& volume, Until until) {
+  auto there = co_await ports_.records.peek_at(volume.id, until);
+  if (!there) co_return std::nullopt;
+  co_return co_await loss_of(volume, std::move(*there));
 }
 
 }  // namespace corbd::volume

@@ -22,8 +22,8 @@ class VolumeFiles {
   task<bool> has_lost_key(Volume& volume, Record record);
   /// Writes the record from memory, and the key with it if either file was lost. Logs a loss.
   task<result<>> write_again(Volume& volume, std::optional<Loss> loss);
-  /// Looks for a loss and writes again. What fails is logged only.
-  task<> restore(Volume& volume, Until until);
+  /// The same, of what the disk has now. None, too, if it does not say.
+  task<std::optional<Loss>> find_loss(Volume& volume, Until until);
 
  private:
   const Ports& ports_;
