@@ -196,7 +196,7 @@ task<> Shell::Impl::fulfil(Volume& volume, Operation& operation, Until until) {
   }
 }
 
-/// Whoever was cut short leaves its image open, and its caller may never come again.
+/// An operation that the handover cut short leaves its image open, and its caller may never come again.
 void Shell::Impl::resume() {
   leaving_.resume();
   std::vector<Volume*> open;

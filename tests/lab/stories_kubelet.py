@@ -378,7 +378,7 @@ def told_away(told):
     told.kubelet.go_on()
 
 
-# Not that a stage under way is undone. Kubelet 1.20 removes the folder of the deleted pod, and vol_data.json in it, beside the stage, and then publishes
-# the volume all the same: without that file it can never unpublish it.
+# An undone stage is left out. If a pod is deleted while its stage is under way, kubelet 1.20 removes the pod's folder with vol_data.json, and then publishes
+# the volume all the same. Without that file it can never unpublish the volume.
 SITUATIONS = {"start": told_start, "kubelet_restart": told_restart, "unstage_forgotten": told_forgotten, "force_deleted": told_force,
               "eviction": told_eviction, "drain": told_drain, "agent_down": told_agent_down, "node_loss": told_away}

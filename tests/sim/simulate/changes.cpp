@@ -158,14 +158,14 @@ void Changes::break_records(const Fault& fault, test::Disk& disk) {
   later(fault.lasts, [this, &disk] { put_right(disk); });
 }
 
-/// Somebody cleans up below /var/lib, or puts a backup of it back. What the disk has no more it has at most until the
-/// agent writes it.
+/// Somebody cleans up below /var/lib, or puts a backup of it back. The damage lasts at most until the agent writes the
+/// record.
 void Changes::damage_record(const Fault& fault, const std::string& image, test::World& node) {
   auto& records = node.disk.records;
   const auto of_volume = [image](const plan::Record& record) { return record.volume_id == image; };
   const auto record = std::ranges::find_if(records, of_volume);
   if (record == records.end()) return;
-  // Without one a dead agent's volume waits for its next stage, which another node's has no reason to come.
+  // Without a record a dead agent's volume waits for its next stage. With two nodes that stage may never come.
   if (fault.what / 2 % 2 == 0 && history_.nodes == 1) {
     damaged_.insert(image);
     node.trace("the record of " + image + " is removed");
@@ -201,7 +201,7 @@ void Changes::switch_cache_on(const Fault& fault, const std::string& image) {
   later(fault.lasts, [set] { set(false); });
 }
 
-/// At once, or in the middle of what needs the next one.
+/// At once, or soon after the next entry is made: in the middle of what needs that entry.
 void Changes::take_entries_away(const Fault& fault) {
   auto& cluster = needs_.cluster;
   if (fault.what / 2 % 2 == 0)

@@ -42,8 +42,8 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
     return known && std::any_of(record->stagings.begin(), record->stagings.end(),
                                 [&](const auto& staging) { return staging.path == path && staging.complete; });
   };
-  // What somebody took away is in the agent's memory still. A stage writes it again, if the disk can be read and
-  // written.
+  // A record that somebody removed or replaced is still in the agent's memory. A stage writes it again if the disk can
+  // be read and written.
   const auto& disk = world_.disk;
   const bool disk_well = !disk.silent && !disk.unreadable_record && !disk.outdated.contains(id);
   const bool may_be_gone = changes_.damaged(id) && !(std::holds_alternative<plan::Staged>(wish) && disk_well);
