@@ -103,7 +103,8 @@ std::vector<Notices::Told> Notices::due(const std::vector<volume::Status>& all, 
       told.push_back(
           {id,
            {"NodeFenced", true,
-            "Reads and writes wait: " + status->last_error->text + ". See `corbd fence ls` on the node." + see(id)}});
+            "Reads and writes wait: " + status->last_error->text +
+                ". `corbd fence ls`, with --cluster, --user and --key-file, shows the blocklist entries." + see(id)}});
     if (now - stall.since >= config_.stalled_after && stall.told.empty() && stall.told.insert("VolumeStalled").second)
       told.push_back({id,
                       {"VolumeStalled", true,
