@@ -37,19 +37,6 @@ bool rests_on_record(const Volume& volume) {
          !volume.record->shared;
 }
 
-std::optional<Record> of_volume(const std::vector<Record>& records, const std::string& id) {
-  const auto place = std::ranges::find(records, id, &Record::volume_id);
-  return place == records.end() ? std::nullopt : std::optional(*place);
-}
-
-/// The next agent tests an image before anything is given to it, and did not see these files.
-Error restored(const Volume& volume, Loss loss) {
-  return {errc::state_write, "the " + name(loss) + " of volume " + volume.id + " has been written again, because " +
-                                 cause(loss) +
-                                 ", but the next agent had read the old files: start the handover again. If that "
-                                 "happens each time, find out what removes or replaces the file"};
-}
-
 std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::milliseconds>(of).count(); }
 
 }  // namespace
@@ -207,6 +194,29 @@ std::string Leaving::needs_record(const Volume& volume, std::optional<Loss> loss
   return "";
 }
 
+/// Needs the volume's lock, or that nothing is being written.
+task<bool> Leaving::has_lost_key(Volume& volume, Record record) {
+  if (volume.credentials.known().empty()) co_return false;
+  auto key = co_await ports_.records.load_key(record);
+  if (!key) co_return true;
+  // A key that was not written yet is not lost.
+  if (volume.credentials.to_be_saved()) co_return false;
+  co_return !volume.credentials.has({record.user, std::move(*key)});
+}
+
+/// If the disk refused the last write, memory and file differ, and rewrite_records() writes the record anyway.
+task<std::optional<Leaving::Loss>> Leaving::loss_of(Volume& volume, const std::vector<Record>& there) {
+  const auto file = std::ranges::find(there, volume.id, &Record::volume_id);
+  if (file == there.end()) co_return Loss::record;
+  if (volume.writes.refused) co_return std::nullopt;
+  Record record = with_real_paths(*file, ports_.files);
+  // A record that is written without a key keeps the user of its file, so that user is not compared.
+  if (volume.credentials.known().empty()) record.user = volume.record->user;
+  if (encode(record) != encode(*volume.record)) co_return Loss::changed_record;
+  const bool lost_key = co_await has_lost_key(volume, std::move(record));
+  co_return lost_key ? std::optional(Loss::key) : std::nullopt;
+}
+
 /// The next agent reads only the files. Somebody may have removed, damaged or replaced one since this agent wrote it.
 task<result<>> Leaving::find_lost_files(Until until) {
   const auto there = co_await ports_.records.peek(until);
@@ -218,7 +228,7 @@ task<result<>> Leaving::find_lost_files(Until until) {
     Volume* const volume = volumes_.find(id);
     if (volume == nullptr || !volume->record) continue;
     ++volume->users;
-    auto loss = co_await files_.loss_of(*volume, of_volume(*there, id));
+    auto loss = co_await loss_of(*volume, *there);
     --volume->users;
     // What could not be written again since is lost still.
     if (const auto known = before.find(id); !loss && volume->writes.refused && known != before.end())
@@ -228,7 +238,7 @@ task<result<>> Leaving::find_lost_files(Until until) {
   co_return result<>();
 }
 
-std::optional<Loss> Leaving::lost(const Volume& volume) const {
+std::optional<Leaving::Loss> Leaving::lost(const Volume& volume) const {
   const auto place = lost_.find(volume.id);
   return place == lost_.end() ? std::nullopt : std::optional(place->second);
 }
@@ -241,12 +251,37 @@ void Leaving::note_unwritten(const Volume& volume, const Error& why) {
                               why);
 }
 
+/// The next agent tests an image before anything is given to it, and did not see these files.
+Error Leaving::restored(const Volume& volume, Loss loss) {
+  const std::string what = loss == Loss::key ? "Ceph key" : "record";
+  const std::string why =
+      loss == Loss::changed_record ? "its file was replaced, perhaps by a backup" : "its file was gone or damaged";
+  log::warning(loss == Loss::key ? "key.restored" : "record.restored",
+               {{"volume", volume.id}, {"why", why + "; it is written again from memory"}});
+  return {errc::state_write, "the " + what + " of volume " + volume.id + " has been written again, because " + why +
+                                 ", but the next agent had read the old files: start the handover again. If that "
+                                 "happens each time, find out what removes or replaces the file"};
+}
+
+/// Writes the record from memory, and the key with it if either file was lost: the next agent needs both.
+task<result<>> Leaving::write_again(Volume& volume, std::optional<Loss> loss) {
+  if (loss) volume.credentials.file_lost();
+  const plan::Step again = step::WriteRecord{*volume.record};
+  co_return co_await steps_.run(volume, again, Wish(Healed{}));
+}
+
 task<> Leaving::restore_key(Volume& volume, Until until) {
   ++volume.users;
   auto guard = co_await volume.lock.lock(until);
   bool is_lost = false;
-  if (guard && volume.record) is_lost = co_await files_.has_lost_key(volume, *volume.record);
-  if (is_lost) static_cast<void>(co_await files_.write_again(volume, Loss::key));
+  if (guard && volume.record) is_lost = co_await has_lost_key(volume, *volume.record);
+  if (is_lost) {
+    const auto written = co_await write_again(volume, Loss::key);
+    if (written)
+      static_cast<void>(restored(volume, Loss::key));
+    else
+      log::warning("key.not_written", {{"volume", volume.id}, {"error", written.error().text}});
+  }
   if (guard) guard->release();
   --volume.users;
 }
@@ -266,7 +301,7 @@ task<> Leaving::rewrite_record(Volume& volume, Until until) {
   result<> written = guard ? result<>() : guard.error();
   if (guard && volume.record) {
     const auto loss = lost(volume);
-    written = co_await files_.write_again(volume, loss);
+    written = co_await write_again(volume, loss);
     if (written && loss) unwritten_ = restored(volume, *loss);
   }
   if (guard) guard->release();

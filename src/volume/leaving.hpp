@@ -7,22 +7,21 @@
 #include <map>
 
 #include "kernel_watch.hpp"
+#include "steps.hpp"
 #include "usage_reader.hpp"
-#include "volume_files.hpp"
 
 namespace corbd::volume {
 
 class Leaving {
  public:
   Leaving(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Steps& steps,
-          VolumeFiles& files, UsageReader& usage, KernelWatch& kernel)
+          UsageReader& usage, KernelWatch& kernel)
       : control_(std::move(control)),
         clock_(clock),
         ports_(ports),
         volumes_(volumes),
         gate_(gate),
         steps_(steps),
-        files_(files),
         usage_(usage),
         kernel_(kernel) {}
   /// Nothing new is begun any more.
@@ -36,6 +35,8 @@ class Leaving {
   task<> restore_keys(std::vector<std::string> ids, Until until);
 
  private:
+  /// Which file of a volume the disk no longer has as this agent wrote it.
+  enum class Loss { record, changed_record, key };
   /// A handover, by several at once.
   struct Handover {
     Recipient recipient;
@@ -50,9 +51,13 @@ class Leaving {
   void hand_over_later(Volume& volume, const Error& why);
   std::size_t watched_stalls() const;
   static std::string needs_record(const Volume& volume, std::optional<Loss> loss);
+  static Error restored(const Volume& volume, Loss loss);
+  task<std::optional<Loss>> loss_of(Volume& volume, const std::vector<Record>& there);
+  task<bool> has_lost_key(Volume& volume, Record record);
   task<result<>> find_lost_files(Until until);
   std::optional<Loss> lost(const Volume& volume) const;
   void note_unwritten(const Volume& volume, const Error& why);
+  task<result<>> write_again(Volume& volume, std::optional<Loss> loss);
   task<> restore_key(Volume& volume, Until until);
   task<> rewrite_record(Volume& volume, Until until);
   task<Waited> rewrite_records(Until until);
@@ -65,7 +70,6 @@ class Leaving {
   VolumeMap& volumes_;
   Gate& gate_;
   Steps& steps_;
-  VolumeFiles& files_;
   UsageReader& usage_;
   KernelWatch& kernel_;
   bool begun_ = false;

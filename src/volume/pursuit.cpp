@@ -8,7 +8,6 @@ namespace {
 
 constexpr int kMaxRounds = 80;  // steps and waits. I7 allows 40 steps
 constexpr std::chrono::milliseconds kWaitPause{300};
-constexpr std::chrono::seconds kReadsWithin{2};
 
 /// The error of an unpublish or unstage that took everything down, but found something in the folder that is not ours
 /// to remove.
@@ -38,7 +37,6 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
   auto outcome = co_await pursue_with_secret(volume, wish);
   if (outcome && volume.record && volume.writes.unsure && must_be_durable(wish))
     outcome = co_await rewrite_record(volume, wish);
-  if (outcome && before && volume.record && std::holds_alternative<Staged>(wish)) co_await restore_files(volume);
   if (outcome) {
     auto dropped = co_await drop_leftover_key(volume, wish, before.has_value());
     co_return dropped ? leftover_of(volume, wish) : dropped;
@@ -83,12 +81,6 @@ task<result<>> Pursuit::rewrite_record(Volume& volume, const Wish& wish) {
   if (!written) co_return written;
   // Another program may have taken the device away since.
   co_return co_await pursue(volume, wish);
-}
-
-task<> Pursuit::restore_files(Volume& volume) {
-  const auto loss = co_await files_.find_loss(volume, {clock_.now() + kReadsWithin});
-  // The files may be the next agent's by then.
-  if (loss && !leaving_.begun()) static_cast<void>(co_await files_.write_again(volume, loss));
 }
 
 task<result<>> Pursuit::drop_leftover_key(Volume& volume, const Wish& wish, bool had_record) {

@@ -9,14 +9,13 @@ namespace corbd::volume {
 class Pursuit {
  public:
   Pursuit(executor control, Clock& clock, const Ports& ports, const Config& config, const VolumeMap& volumes,
-          Steps& steps, VolumeFiles& files, const HealthTracker& health, Stalls& stalls, const Leaving& leaving)
+          Steps& steps, const HealthTracker& health, Stalls& stalls, const Leaving& leaving)
       : control_(std::move(control)),
         clock_(clock),
         ports_(ports),
         config_(config),
         volumes_(volumes),
         steps_(steps),
-        files_(files),
         health_(health),
         stalls_(stalls),
         leaving_(leaving) {}
@@ -33,9 +32,6 @@ class Pursuit {
   task<result<>> ask_secret(Volume& volume, const Wish& wish, Error refused);
   /// After success whose record may not be on the disk.
   task<result<>> rewrite_record(Volume& volume, const Wish& wish);
-  /// Kubelet repeats a stage, for instance after its restart: somebody may have removed or replaced the volume's files.
-  /// A failure is logged only.
-  task<> restore_files(Volume& volume);
   /// After an unstage that had no record: a stage may have left a key.
   task<result<>> drop_leftover_key(Volume& volume, const Wish& wish, bool had_record);
   task<result<>> run(Volume& volume, const Step& step, const Wish& wish);
@@ -51,7 +47,6 @@ class Pursuit {
   const Config& config_;
   const VolumeMap& volumes_;
   Steps& steps_;
-  VolumeFiles& files_;
   const HealthTracker& health_;
   Stalls& stalls_;
   const Leaving& leaving_;

@@ -71,17 +71,6 @@ class Files final : public RecordStore {
     auto job = [records = records_] { return peek_at_all(records); };
     co_return co_await pool_.run(job, until, "reading the records");
   }
-  task<result<std::optional<Record>>> peek_at(std::string volume_id, Until until) override {
-    auto job = [path = record_path(volume_id)]() -> result<std::optional<Record>> {
-      auto record = read(path);
-      const errc found = record ? errc::ok : record.error().code;
-      if (found == errc::not_found || found == errc::state_corrupt || (record && !has_own_name(path, *record)))
-        return std::optional<Record>();
-      if (!record) return record.error();
-      return std::optional(std::move(*record));
-    };
-    co_return co_await pool_.run(job, until, "reading a record");
-  }
   task<result<>> save(Record record) override {
     auto path = record_path(record.volume_id);
     auto job = [path = std::move(path), record = std::move(record)]() mutable -> result<> {

@@ -74,11 +74,10 @@ class Shell::Impl {
                [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); }};
   Stalls stalls_{control_, clock_, ports_, volumes_, gate_};
   KernelWatch kernel_watch_{clock_, ports_, volumes_, health_, gate_};
-  VolumeFiles files_{ports_, steps_};
-  Leaving leaving_{control_, clock_, ports_, volumes_, gate_, steps_, files_, usage_, kernel_watch_};
+  Leaving leaving_{control_, clock_, ports_, volumes_, gate_, steps_, usage_, kernel_watch_};
   HeadStart head_start_{control_, clock_, ports_, volumes_, config_.policy};
   OtherClients other_clients_{ports_, volumes_, health_};
-  Pursuit pursuit_{control_, clock_, ports_, config_, volumes_, steps_, files_, health_, stalls_, leaving_};
+  Pursuit pursuit_{control_, clock_, ports_, config_, volumes_, steps_, health_, stalls_, leaving_};
   /// The last member, so that links and images go first: their ends call back.
   VolumeMap volumes_{control_, clock_};
 };
@@ -201,7 +200,7 @@ void Shell::Impl::resume() {
   leaving_.resume();
   std::vector<Volume*> open;
   for (const auto& [id, volume] : volumes_)
-    if (volume->server.image() != nullptr) open.push_back(volume.get());
+    if (volume->server.image() != nullptr && !volume->server.serves()) open.push_back(volume.get());
   // Each forgets no volume but its own.
   for (Volume* const volume : open) gate_.spawn(leave_cut_short(*volume));
 }

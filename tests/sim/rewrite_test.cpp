@@ -1,5 +1,4 @@
-// Before a handover, and at a repeated stage, an agent writes again what the disk refused or lost, because the next
-// agent reads only the files.
+// Before a handover an agent writes again what the disk refused or lost, because the next agent reads only the files.
 #include "corbd/core/gate.hpp"
 #include "dead.hpp"
 
@@ -163,34 +162,4 @@ TEST_CASE("a newer version's record is no lost one, and is handed over as it is"
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.world.disk.newer_records.insert(kId);
   CHECK(scene.loop.run(scene.world.agent.quiesce()));
-}
-
-TEST_CASE("a repeated stage writes a record that somebody removed or replaced, and a lost key file, again") {
-  Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
-  const auto backup = scene.world.disk.records;
-  REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
-  const auto kept = scene.world.disk.records;
-  const auto keys = scene.world.disk.keys;
-  REQUIRE(encode(backup.front()) != encode(kept.front()));
-  const auto what = GENERATE(0, 1, 2);
-  if (what == 0) scene.world.disk.records.clear();
-  if (what == 1) scene.world.disk.records = backup;
-  if (what == 2) scene.world.disk.keys.clear();
-  REQUIRE(scene.want(staged()) == errc::ok);
-  REQUIRE(scene.world.disk.records.size() == 1);
-  CHECK(encode(scene.world.disk.records.front()) == encode(kept.front()));
-  CHECK(scene.world.disk.keys == keys);
-}
-
-TEST_CASE("a repeated stage succeeds where a removed record can be neither read nor written again") {
-  Scene scene;
-  REQUIRE(scene.want(staged()) == errc::ok);
-  scene.world.disk.records.clear();
-  if (GENERATE(false, true))
-    scene.world.disk.silent = true;
-  else
-    scene.world.disk.state = Disk::State::full;
-  CHECK(scene.want(staged()) == errc::ok);
-  serves_on(scene);
 }

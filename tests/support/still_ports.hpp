@@ -153,10 +153,6 @@ class Records final : public volume::RecordStore {
  public:
   task<result<volume::Loaded>> load() override { co_return std::move(loaded); }
   task<result<std::vector<plan::Record>>> peek(Until) override { co_return loaded.records; }
-  task<result<std::optional<plan::Record>>> peek_at(std::string id, Until) override {
-    const auto place = std::ranges::find(loaded.records, id, &plan::Record::volume_id);
-    co_return place == loaded.records.end() ? std::nullopt : std::optional(*place);
-  }
   task<result<>> save(plan::Record) override { co_return result<>(); }
   task<result<>> drop(std::string) override { co_return result<>(); }
   task<result<>> save_with_key(plan::Record, Secret) override { co_return result<>(); }

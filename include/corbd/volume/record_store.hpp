@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +26,6 @@ class RecordStore {
   virtual task<result<Loaded>> load() = 0;
   /// Beside the agent that writes them, or by it. It changes nothing, and fails where load() would.
   virtual task<result<std::vector<Record>>> peek(Until until) = 0;
-  /// One volume's record. None: its file is gone or damaged.
-  virtual task<result<std::optional<Record>>> peek_at(std::string volume_id, Until until) = 0;
   /// Durable when it returns: tmp, fsync, rename, fsync of the folder. state_newer: a newer version wrote the record,
   /// which stays. A record that is there keeps its user, whose key lies beside it.
   virtual task<result<>> save(Record record) = 0;

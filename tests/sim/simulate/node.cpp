@@ -273,9 +273,8 @@ void Node::take_down() {
       for (int tries = 0; tries < 30 && !done && world_.broken_rules.empty(); ++tries) {
         if (!kubelet.volume.block || !owes(id)) done = want(id, wish);
         if (done) break;
-        // Nobody but the next stage knows a volume without a record: somebody restarts kubelet.
-        if (tries >= 2 && device_of(id) != nullptr && changes_.damaged(id) &&
-            std::ranges::find(world_.disk.records, id, &plan::Record::volume_id) == world_.disk.records.end())
+        // Nobody but the next stage knows a volume whose record was gone: somebody restarts kubelet.
+        if (tries >= 2 && device_of(id) != nullptr && changes_.damaged(id))
           static_cast<void>(want(id, changes_.staged(stage_wish(kubelet.volume))));
         // What is not provably ours is given up by hand after a while.
         if (tries >= 6) static_cast<void>(want(id, plan::GivenUp{}));

@@ -42,11 +42,8 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
     return known && std::any_of(record->stagings.begin(), record->stagings.end(),
                                 [&](const auto& staging) { return staging.path == path && staging.complete; });
   };
-  // A record that somebody removed or replaced is still in the agent's memory. A stage writes it again if the disk can
-  // be read and written.
-  const auto& disk = world_.disk;
-  const bool disk_well = !disk.silent && !disk.unreadable_record && !disk.outdated.contains(id);
-  const bool may_be_gone = changes_.damaged(id) && !(std::holds_alternative<plan::Staged>(wish) && disk_well);
+  // What somebody took away or replaced is in the agent's memory still.
+  const bool may_be_gone = changes_.damaged(id);
   const auto* device = device_of(id);
   bool true_now = true;
   if (const auto* staged = std::get_if<plan::Staged>(&wish))
@@ -56,7 +53,7 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
     true_now = device != nullptr && device->folder_key == kubelet.volume.files &&
                device->mapping.has_value() == (!kubelet.volume.kms.empty() && !kubelet.volume.files);
   if (const auto* unstaged = std::get_if<plan::Unstaged>(&wish))
-    true_now = (may_be_gone || !staged_at(unstaged->path)) && !mounted(plan::staging_target(id, unstaged->path)) &&
+    true_now = !staged_at(unstaged->path) && !mounted(plan::staging_target(id, unstaged->path)) &&
                !world_.disk.stashes.contains(unstaged->path) &&
                !world_.disk.places.contains(plan::staging_target(id, unstaged->path)) && device == nullptr;
   if (const auto* published = std::get_if<plan::Published>(&wish))

@@ -26,13 +26,6 @@ class Store final : public volume::RecordStore {
     });
     co_return seen;
   }
-  task<result<std::optional<plan::Record>>> peek_at(std::string id, Until until) override {
-    const auto seen = co_await peek(until);
-    if (!seen) co_return seen.error();
-    if (world_.disk.newer_records.contains(id)) co_return Error{errc::state_newer, "a newer version's record"};
-    const auto place = std::ranges::find(*seen, id, &plan::Record::volume_id);
-    co_return place == seen->end() ? std::nullopt : std::optional(*place);
-  }
   task<result<volume::Loaded>> load() override {
     look_at_lock(world_, "read");
     if (world_.disk.unreadable_record) co_return Error{errc::unavailable, "a record cannot be read"};

@@ -90,6 +90,7 @@ void Kernel::application_flushes(KernelDevice& device) {
   request.id = ++requests_;
   device.requests.push_back(request);
   if (device.alive && flushes == 0) send(device, device.requests.back());
+  if (!device.alive) begin_patience(device, request.id);
 }
 
 /// Requests of one block come one after another, as those of one page do.
@@ -119,6 +120,7 @@ void Kernel::begin_patience(const KernelDevice& device, std::uint64_t request) {
         KernelDevice* still = by_index(index);
         if (still == nullptr || still->alive || still->link != link) return;
         errors += std::erase_if(still->requests, [&](const auto& one) { return one.id == request; });
+        thaw_if_idle(index);
       });
 }
 
