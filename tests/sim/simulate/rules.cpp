@@ -91,6 +91,8 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   if (record == world_.disk.records.end() || record->failed || record->boot_id != world_.kernel.boot_id ||
       !world_.disk.keys.contains(id))
     return false;
+  // An older copy of the record does not have what proved it, such as the time of a break.
+  if (changes_.damaged(id)) return false;
   const auto has_id = [&](const auto& device) { return device.backend == id && !device.disconnected; };
   if (std::none_of(world_.kernel.devices.begin(), world_.kernel.devices.end(), has_id)) return false;
   const auto image = world_.cluster.images.find(id);
