@@ -69,7 +69,7 @@ function(corbd_room name)
   target_link_libraries(corbd_${name} ${scope} corbd_flags ${used_targets} ${ROOM_LIBS})
 endfunction()
 
-# Writes the module map and fences every room with it. ccache ignores the map: the hash of its rules goes on the command line. Not of the
+# Writes the module map and fences every room with it. ccache does not look into the map: the hash of its rules goes on the command line. Not of the
 # headers' names: each new header would have everything compiled anew, and a file that includes it is compiled for that already.
 function(corbd_fence_rooms)
   get_property(text GLOBAL PROPERTY CORBD_MAP_TEXT)
