@@ -106,7 +106,8 @@ void Node::attach_again() {
   if (!history_.orchestrated || world_.attachment.state != plan::Attachment::State::here) return;
   world_.attachment.uid = "uid-" + std::to_string(++attachments_);
   trace("the VolumeAttachment is made again: " + world_.attachment.uid);
-  world_.moved_away = loop_.clock.now();
+  // A volume that is lost already stays so.
+  if (!world_.moved_away) world_.moved_away = loop_.clock.now();
 }
 
 void Node::moves_away(test::FakeImage& image) {
