@@ -272,6 +272,15 @@ class Told:
         self.recorder.event("kubelet starts")
         self.kubelet.start()
 
+    def restarts_within(self, method):
+        """Kubelet dies while its call of this method, which the end of pod-1 brings, waits for its answer."""
+        self.recorder.hold(method)
+        self.delete("pod-1")
+        self.recorder.wait_call(method, 120)
+        self.kubelet_dies()
+        self.recorder.release()
+        self.kubelet_starts()
+
     def agent_dies(self):
         self.recorder.event("agent is killed")
         self.agent.kill()
@@ -301,23 +310,13 @@ def told_restart(told):
     told.kubelet_dies()
     told.kubelet_starts()
     told.recorder.wait_call("NodePublishVolume", 240, "OK", 2)
-    told.recorder.hold("NodeUnpublishVolume")
-    told.delete("pod-1")
-    told.recorder.wait_call("NodeUnpublishVolume", 120)
-    told.kubelet_dies()
-    told.recorder.release()
-    told.kubelet_starts()
+    told.restarts_within("NodeUnpublishVolume")
 
 
 def told_forgotten(told):
     """Kubelet restarts between unpublish and unstage, when the pod's folder is gone. The next pod of the claim comes after that."""
     told.create("pod-1")
-    told.recorder.hold("NodeUnstageVolume")
-    told.delete("pod-1")
-    told.recorder.wait_call("NodeUnstageVolume", 120)
-    told.kubelet_dies()
-    told.recorder.release()
-    told.kubelet_starts()
+    told.restarts_within("NodeUnstageVolume")
     told.recorder.wait_call("NodeGetInfo", 120, "OK")
     told.create("pod-2")
     told.delete("pod-2")

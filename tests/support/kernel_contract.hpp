@@ -1,5 +1,6 @@
 // What the agent relies on of a node's kernel: one list of checks over its ports, for the world's fake
-// (tests/sim/kernel_contract_test.cpp) and for a real kernel (tests/lab/kernel_contract_lab.cpp, the story `kernel_contract`).
+// (tests/sim/kernel_contract_test.cpp) and for a real kernel (tests/lab/kernel_contract_lab.cpp, which the story
+// `kernel_contract` runs).
 // Where the two must differ, the headers of tests/support/world/kernel.hpp and mounts.cpp say so.
 #pragma once
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 namespace corbd::sim {
 namespace {
@@ -161,18 +162,12 @@ void add_caches(Draw& draw, History& history) {
                             Millis(draw.below(weight_of(Kind::there_and_back).lasts_ms)), draw.below(1000)});
 }
 
-/// After all else, too. The agent mostly dies, or hands over, in the midst of it.
-void meddle(Draw& draw, History& history) {
-  constexpr std::array kinds{Kind::rotate_user,   Kind::lower_caps,       Kind::bad_secret, Kind::break_config,
-                             Kind::break_records, Kind::api_silent,       Kind::cache_on,   Kind::disturb_kms,
-                             Kind::attach_again,  Kind::visit_with_cache, Kind::visit_here};
+/// Up to `most` of these. The agent mostly dies, or hands over, in the midst of it.
+void add_changes(Draw& draw, History& history, std::span<const Kind> kinds, std::uint32_t most) {
   constexpr std::array ends{Kind::kill, Kind::kill, Kind::crash_after_call, Kind::fence_us, Kind::hand_over};
-  constexpr std::size_t of_any_node = 8;
-  if (!draw.one_in(3)) return;
   history.meddled = true;
-  history.forgetful = draw.one_in(2);
-  for (std::uint32_t more = 1 + draw.below(3); more > 0; --more) {
-    const auto kind = kinds.at(draw.below(history.nodes == 2 ? of_any_node : kinds.size()));
+  for (std::uint32_t more = 1 + draw.below(most); more > 0; --more) {
+    const auto kind = kinds[draw.below(static_cast<std::uint32_t>(kinds.size()))];
     const Fault fault{kind, Millis(draw.below(static_cast<std::uint32_t>(history.length.count()))),
                       Millis(draw.below(weight_of(kind).lasts_ms)), draw.below(1000)};
     history.faults.push_back(fault);
@@ -183,23 +178,22 @@ void meddle(Draw& draw, History& history) {
   }
 }
 
-/// After all else, too: kinds that were new later.
+/// After all else, too.
+void meddle(Draw& draw, History& history) {
+  constexpr std::array kinds{Kind::rotate_user,   Kind::lower_caps,       Kind::bad_secret, Kind::break_config,
+                             Kind::break_records, Kind::api_silent,       Kind::cache_on,   Kind::disturb_kms,
+                             Kind::attach_again,  Kind::visit_with_cache, Kind::visit_here};
+  constexpr std::size_t of_any_node = 8;
+  if (!draw.one_in(3)) return;
+  history.forgetful = draw.one_in(2);
+  add_changes(draw, history, std::span(kinds).first(history.nodes == 2 ? of_any_node : kinds.size()), 3);
+}
+
+/// After meddle(), so that a seed draws what it drew before there were these kinds.
 void meddle_more(Draw& draw, History& history) {
   constexpr std::array kinds{Kind::take_entries_away, Kind::damage_record, Kind::rename_node, Kind::switch_feature,
                              Kind::change_options};
-  constexpr std::array ends{Kind::kill, Kind::kill, Kind::crash_after_call, Kind::fence_us, Kind::hand_over};
-  if (!draw.one_in(4)) return;
-  history.meddled = true;
-  for (std::uint32_t more = 1 + draw.below(2); more > 0; --more) {
-    const auto kind = kinds.at(draw.below(kinds.size()));
-    const Fault fault{kind, Millis(draw.below(static_cast<std::uint32_t>(history.length.count()))),
-                      Millis(draw.below(weight_of(kind).lasts_ms)), draw.below(1000)};
-    history.faults.push_back(fault);
-    if (draw.one_in(3)) continue;
-    const auto end = ends.at(draw.below(ends.size()));
-    history.faults.push_back({end, fault.at + Millis(draw.below(2000)),
-                              Millis(draw.below(std::min<std::uint32_t>(weight_of(end).lasts_ms, 5000))), fault.what});
-  }
+  if (draw.one_in(4)) add_changes(draw, history, kinds, 2);
 }
 
 /// By the seed: it takes no random number from the rest.
