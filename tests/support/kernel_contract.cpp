@@ -24,11 +24,14 @@ class Served {
   Served(const Served&) = delete;
   Served& operator=(const Served&) = delete;
   device::Link& operator*() { return *link_; }
-  /// The kernel has seen it then.
-  void end() {
+  /// The kernel has seen it then. Operations of the image may still be under way.
+  void shut() {
     link_->shut();
-    on_.run(link_->idle(on_.in(20s)));
     on_.run(link_->ended(on_.in(20s)));
+  }
+  void end() {
+    shut();
+    on_.run(link_->idle(on_.in(20s)));
   }
 
  private:
@@ -205,7 +208,7 @@ void left_behind(ContractKernel& on) {
   CHECK(on.drive([&] { return seen(on)->waiting == 1; }, 20s));
   const auto completed = seen(on)->completed;
   CHECK(completed > 0);
-  (*first).shut();
+  first.shut();
   on.answers(true);
   first.end();
   CHECK(waits(on));
