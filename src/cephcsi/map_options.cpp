@@ -126,9 +126,7 @@ result<MapOptions> split_map_options(std::string_view text) {
       options.krbd = item;
       continue;
     }
-    std::string mounter(trimmed(item.substr(0, colon)));
-    std::transform(mounter.begin(), mounter.end(), mounter.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    const std::string mounter = lower(trimmed(item.substr(0, colon)));
     if (mounter == "krbd")
       options.krbd = item.substr(colon + 1);
     else if (mounter == "nbd")

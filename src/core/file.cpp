@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/text.hpp"
 
 namespace corbd {
 namespace {
@@ -126,13 +127,7 @@ std::string sha256_hex(std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
   unsigned length = 0;
   EVP_Digest(text.data(), text.size(), digest.data(), &length, EVP_sha256(), nullptr);
-  std::string hex;
-  constexpr std::string_view digits = "0123456789abcdef";
-  for (unsigned i = 0; i < length; ++i) {
-    hex += digits[digest[i] >> 4];
-    hex += digits[digest[i] & 15];
-  }
-  return hex;
+  return hex({reinterpret_cast<const char*>(digest.data()), length});
 }
 
 }  // namespace corbd

@@ -1,8 +1,9 @@
 #include "corbd/csi/topology.hpp"
 
-#include <cctype>
 #include <set>
 #include <vector>
+
+#include "corbd/core/text.hpp"
 
 namespace corbd::csi {
 namespace {
@@ -18,12 +19,6 @@ std::vector<std::string> parts(std::string_view text) {
     all.emplace_back(text.substr(0, comma));
   }
   return all;
-}
-
-std::string lower(std::string_view text) {
-  std::string out;
-  for (const unsigned char c : text) out += static_cast<char>(std::tolower(c));
-  return out;
 }
 
 }  // namespace

@@ -23,14 +23,12 @@ bool is_word(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
 
-bool sounds_secret(std::string_view name) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+bool sounds_secret(std::string_view of) {
+  const std::string name = lower(of);
   constexpr std::array words{"secret", "password", "passwd", "passphrase", "token", "credential"};
-  return lower.ends_with("key") || lower.ends_with("pass") ||
+  return name.ends_with("key") || name.ends_with("pass") ||
          std::any_of(words.begin(), words.end(),
-                     [&](const char* word) { return lower.find(word) != std::string::npos; });
+                     [&](const char* word) { return name.find(word) != std::string::npos; });
 }
 
 std::string without_ceph_keys(std::string_view text) {

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -33,9 +32,8 @@ Error cache_not_known(std::string why) { return {errc::failed_precondition, std:
 
 /// In its file Ceph takes any other word for an error, and then has its default.
 bool is_false(std::string_view value) {
-  std::string lower(trimmed(value));
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower == "false" || lower == "0";
+  const std::string word = lower(trimmed(value));
+  return word == "false" || word == "0";
 }
 
 /// The option that an argument names: "rbd_cache" of "--rbd-cache=false"; empty: it names none.

@@ -14,9 +14,9 @@
 
 #include "corbd/core/file.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/core/text.hpp"
 #include "failure.hpp"
 #include "fscrypt_keys.hpp"
-#include "hex.hpp"
 #include "ops.hpp"
 #include "target.hpp"
 
@@ -65,6 +65,11 @@ result<std::optional<Policy>> policy_of(int fd, const std::string& what) {
                what +
                    " is encrypted with a policy of version 1, as on kernels before 5.4, which is not supported: "
                    "copy its data into a new volume with ceph-csi"};
+}
+
+std::string id_of(const Policy& policy) {
+  const auto& id = policy.master_key_identifier;
+  return hex({reinterpret_cast<const char*>(id), sizeof id});
 }
 
 KeyName name_of(const Policy& policy) {
@@ -175,7 +180,7 @@ result<fscrypt::Policy> policy_to_save(const fscrypt::Protector& protector, cons
   auto wrapped = wrap_fscrypt_key(protector_key, key);
   if (!wrapped) return wrapped.error();
   fscrypt::Policy saved;
-  saved.set_id(to_hex(policy.master_key_identifier, sizeof policy.master_key_identifier));
+  saved.set_id(id_of(policy));
   auto& options = *saved.mutable_options();
   options.set_padding(kPadding);
   options.set_contents(policy.contents_encryption_mode);
@@ -189,7 +194,7 @@ result<fscrypt::Policy> policy_to_save(const fscrypt::Protector& protector, cons
 
 /// What the metadata have of that policy.
 result<Secret> key_of(int root, const std::string& target, const Policy& policy, const Secret& secret) {
-  const std::string id = to_hex(policy.master_key_identifier, sizeof policy.master_key_identifier);
+  const std::string id = id_of(policy);
   const auto saved = read_metadata<fscrypt::Policy>(root, kPolicies, id);
   if (!saved) return saved.error();
   if (!*saved)

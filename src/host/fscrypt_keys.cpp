@@ -13,7 +13,6 @@
 #include <memory>
 
 #include "corbd/core/text.hpp"
-#include "hex.hpp"
 #include "ops.hpp"
 
 namespace corbd::host {
@@ -81,7 +80,7 @@ result<std::string> protector_id(const Secret& key) {
   if (EVP_Digest(key.reveal().data(), key.reveal().size(), first.data(), &size, EVP_sha512(), nullptr) != 1 ||
       EVP_Digest(first.data(), size, second.data(), &size, EVP_sha512(), nullptr) != 1)
     return crypto_failed();
-  return to_hex(second.data(), kProtectorIdBytes);
+  return hex({reinterpret_cast<const char*>(second.data()), kProtectorIdBytes});
 }
 
 /// ceph-csi's raw key: 32 bytes, cut, or filled up with NUL.

@@ -67,7 +67,6 @@ task<result<Credentials>> own_credentials(Reach& reach, Ask ask, std::string opt
 }
 
 std::string form_encoded(std::initializer_list<std::pair<std::string_view, std::string_view>> fields) {
-  constexpr std::string_view digits = "0123456789ABCDEF";
   std::string text;
   // A field may be a secret, which a text that grows would leave behind.
   std::size_t most = 0;
@@ -76,14 +75,7 @@ std::string form_encoded(std::initializer_list<std::pair<std::string_view, std::
   for (const auto& [name, value] : fields) {
     if (!text.empty()) text += '&';
     if (!name.empty()) text += std::string(name) + "=";
-    for (const unsigned char c : value) {
-      const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                         c == '.' || c == '_' || c == '~';
-      if (plain)
-        text += static_cast<char>(c);
-      else
-        text += {'%', digits[c >> 4], digits[c & 15]};
-    }
+    append_percent_encoded(text, value);
   }
   return text;
 }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "corbd/core/file.hpp"
+#include "corbd/core/text.hpp"
 #include "corbd/core/utc.hpp"
 
 namespace corbd::kms {
@@ -19,16 +20,6 @@ std::string hmac_sha256(std::string_view key, std::string_view text) {
   HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(text.data()),
        text.size(), digest.data(), &length);
   return {reinterpret_cast<const char*>(digest.data()), length};
-}
-
-std::string lower_hex(std::string_view bytes) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char c : bytes) {
-    text += digits[c >> 4];
-    text += digits[c & 15];
-  }
-  return text;
 }
 
 Secret signing_key(const Secret& secret_key, std::string_view day, std::string_view region, std::string_view service) {
@@ -48,12 +39,7 @@ void sign_v4(http::Message& message, const AwsCredentials& credentials, const st
   if (!credentials.session_token.empty())
     message.headers.emplace_back("X-Amz-Security-Token", std::string(credentials.session_token.reveal()));
   std::map<std::string, std::string> sorted;
-  for (const auto& [name, value] : message.headers) {
-    std::string lower = name;
-    for (char& c : lower)
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    sorted.emplace(std::move(lower), value);
-  }
+  for (const auto& [name, value] : message.headers) sorted.emplace(lower(name), value);
   std::string headers, names;
   for (const auto& [name, value] : sorted) {
     headers += name + ":" + value + "\n";
@@ -64,7 +50,7 @@ void sign_v4(http::Message& message, const AwsCredentials& credentials, const st
   const std::string scope = day + "/" + region + "/" + service + "/aws4_request";
   const Secret key = signing_key(credentials.secret_key, day, region, service);
   const std::string signature =
-      lower_hex(hmac_sha256(key.reveal(), "AWS4-HMAC-SHA256\n" + at + "\n" + scope + "\n" + sha256_hex(request)));
+      hex(hmac_sha256(key.reveal(), "AWS4-HMAC-SHA256\n" + at + "\n" + scope + "\n" + sha256_hex(request)));
   message.headers.emplace_back("Authorization", "AWS4-HMAC-SHA256 Credential=" + credentials.key_id + "/" + scope +
                                                     ", SignedHeaders=" + names + ", Signature=" + signature);
 }

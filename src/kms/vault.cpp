@@ -1,7 +1,6 @@
 #include "vault.hpp"
 
 #include <algorithm>
-#include <cctype>
 
 #include "corbd/core/secret_json.hpp"
 #include "corbd/core/text.hpp"
@@ -32,21 +31,7 @@ bool says_none(const http::Reply& reply, const JsonAnswer& body) {
   return reply.status == 404 && (no_errors || body.object_at({"data", "metadata"}) != nullptr);
 }
 
-/// Percent-encoded, except for the slashes.
-std::string escaped_path(std::string_view path) {
-  constexpr char hex[] = "0123456789ABCDEF";
-  std::string out;
-  for (const unsigned char c : path) {
-    if (std::isalnum(c) != 0 || std::string_view("-._~/").find(static_cast<char>(c)) != std::string_view::npos) {
-      out += static_cast<char>(c);
-    } else {
-      out += '%';
-      out += hex[c >> 4];
-      out += hex[c & 15];
-    }
-  }
-  return out;
-}
+std::string escaped_path(std::string_view path) { return percent_encoded(path, "/"); }
 
 /// It goes into a header, and a line end would end that header.
 result<Secret> clean_token(const Secret& token, const std::string& of) {

@@ -2,6 +2,7 @@
 
 #include <boost/json/serialize.hpp>
 
+#include "corbd/core/text.hpp"
 #include "fields.hpp"
 #include "lines.hpp"
 #include "wire.hpp"
@@ -17,25 +18,10 @@ constexpr std::size_t kPage = 500, kMostPages = 200;
 constexpr std::size_t kObjectBytes = 4 << 20, kPageBytes = 64 << 20;  // a server keeps no object of more than 1.5 MiB
 constexpr const char* kJson = "application/json";
 
-std::string escaped(std::string_view text) {
-  constexpr char hex[] = "0123456789ABCDEF";
-  std::string out;
-  for (const unsigned char c : text) {
-    if (std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_' || c == '~') {
-      out += static_cast<char>(c);
-    } else {
-      out += '%';
-      out += hex[c >> 4];
-      out += hex[c & 15];
-    }
-  }
-  return out;
-}
-
 std::string query(const std::vector<std::pair<std::string, std::string>>& parts) {
   std::string out;
   for (const auto& [name, value] : parts)
-    if (!value.empty()) out += (out.empty() ? "?" : "&") + name + "=" + escaped(value);
+    if (!value.empty()) out += (out.empty() ? "?" : "&") + name + "=" + percent_encoded(value);
   return out;
 }
 
@@ -228,7 +214,7 @@ Api::~Api() = default;
 task<answer<json::object>> Api::get(Resource resource, std::string name, Until until) {
   http::Message message;
   message.limit = kObjectBytes;
-  message.target = resource.path + "/" + escaped(name);
+  message.target = resource.path + "/" + percent_encoded(name);
   auto object = co_await impl_->ask(std::move(message), {"get", resource.rbac, name}, until);
   if (!object || text(*object, "metadata", "name") == name) co_return object;
   co_return not_asked_for(resource, "an object other than " + name);
@@ -295,7 +281,7 @@ task<answer<json::object>> Api::create(Resource resource, json::object body, Unt
 task<answer<json::object>> Api::patch(Resource resource, std::string name, json::object body, Until until) {
   http::Message message;
   message.method = "PATCH";
-  message.target = resource.path + "/" + escaped(name);
+  message.target = resource.path + "/" + percent_encoded(name);
   message.headers.emplace_back("Content-Type", "application/strategic-merge-patch+json");
   message.body = json::serialize(body);
   co_return co_await impl_->ask(std::move(message), {"patch", resource.rbac, name}, until);

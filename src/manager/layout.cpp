@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "corbd/core/file.hpp"
+#include "corbd/core/text.hpp"
 #include "corbd/manager/manager.hpp"
 
 namespace corbd::manager {
@@ -30,8 +31,8 @@ std::string folder_name(std::string_view name) {
 }
 
 std::string folder_name(const Usage& usage) {
-  std::string mode = usage.access_mode;
-  for (char& c : mode) c = c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  std::string mode = lower(usage.access_mode);
+  std::ranges::replace(mode, '_', '-');
   const bool block = usage.attachment == AccessType::block;
   std::string made =
       std::string(usage.read_only ? "ro-" : "rw-") + (block ? "block-device-" : "file-system-") + folder_name(mode);

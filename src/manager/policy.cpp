@@ -1,5 +1,7 @@
 #include "policy.hpp"
 
+#include <boost/algorithm/string/join.hpp>
+
 #include "policy_parts.hpp"
 
 namespace corbd::manager {
@@ -58,9 +60,9 @@ Action replace_dead_staging(const MountFacts& seen, const std::string& path) {
                                                  "), and the plugin does not unmount it: its log says why");
   }
   if (!seen.others.empty())
-    return failed(errc::failed_precondition, "the device of the volume is gone (" + seen.staging->text +
-                                                 "), and it is still mounted at " + joined(seen.others) +
-                                                 ": unmount that first, then mount all again");
+    return failed(errc::failed_precondition,
+                  "the device of the volume is gone (" + seen.staging->text + "), and it is still mounted at " +
+                      boost::algorithm::join(seen.others, ", ") + ": unmount that first, then mount all again");
   if (!seen.unstaged) return {Do::unstage};
   return failed(errc::failed_precondition, "the device of the volume is gone (" + seen.staging->text +
                                                "), and the plugin does not unstage it: its log says why");

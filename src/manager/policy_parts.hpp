@@ -6,7 +6,6 @@
 namespace corbd::manager {
 
 /// "a, b".
-std::string joined(const std::vector<std::string>& words);
 Action failed(errc code, std::string text);
 /// Whose the mount at the target is, as far as what was seen tells. untold: nothing tells it.
 enum class Whose { ours, another, untold };

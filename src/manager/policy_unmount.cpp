@@ -1,3 +1,5 @@
+#include <boost/algorithm/string/join.hpp>
+
 #include "policy_parts.hpp"
 
 namespace corbd::manager {
@@ -53,12 +55,6 @@ Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) 
 
 }  // namespace
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string all;
-  for (const auto& word : words) all += (all.empty() ? "" : ", ") + word;
-  return all;
-}
-
 Action failed(errc code, std::string text) { return {Do::fail, Phase::mounting, {code, std::move(text)}}; }
 
 bool comparable(AccessType attachment, const Sight& staging) {
@@ -91,7 +87,8 @@ Action foreign(const std::string& path, const Sight& target) {
 }
 
 Action in_use(const std::string& target, const std::vector<std::string>& users) {
-  return failed(errc::in_use, target + " is in use by " + joined(users) + ": end these processes first");
+  return failed(errc::in_use,
+                target + " is in use by " + boost::algorithm::join(users, ", ") + ": end these processes first");
 }
 
 Action next_of_unmount(const Claim& claim, const Goal& wish, const MountFacts& seen) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/algorithm/string/join.hpp>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -24,17 +25,11 @@ struct Setting {
   std::string value;
 };
 
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const auto& part : parts) text += (text.empty() ? "" : ",") + part;
-  return text;
-}
-
 /// The options that our promises need.
 std::vector<Setting> settings(const image::Access& access, Timeouts timeouts) {
   const std::string timeout = std::to_string(timeouts.monitors.count());
   return {
-      {"mon_host", joined(access.monitors)},
+      {"mon_host", boost::algorithm::join(access.monitors, ",")},
       {"client_mount_timeout", timeout},
       {"rados_mon_op_timeout", timeout},
       {"rados_osd_op_timeout", std::to_string(timeouts.osds.count())},
@@ -141,7 +136,7 @@ bool is_key(std::string_view text) {
 }
 
 std::string cluster_text(const image::Access& access) {
-  return "cluster " + access.cluster_id + " (monitors " + joined(access.monitors) + ")";
+  return "cluster " + access.cluster_id + " (monitors " + boost::algorithm::join(access.monitors, ",") + ")";
 }
 
 result<Connected> connect(const image::Access& access, Timeouts timeouts) {

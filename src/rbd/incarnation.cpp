@@ -15,6 +15,7 @@
 
 #include "address.hpp"
 #include "corbd/core/file.hpp"
+#include "corbd/core/text.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/rbd/clusters.hpp"
 
@@ -147,13 +148,7 @@ std::string make_uuid() {
   std::array<unsigned char, 16> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     throw std::runtime_error("getrandom failed");
-  std::string hex;
-  constexpr std::string_view digits = "0123456789abcdef";
-  for (const auto byte : bytes) {
-    hex += digits[byte >> 4];
-    hex += digits[byte & 15];
-  }
-  return hex;
+  return hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 std::string to_json(const Incarnation& incarnation) {

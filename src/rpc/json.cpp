@@ -2,9 +2,9 @@
 
 #include <google/protobuf/descriptor.h>
 
-#include <algorithm>
 #include <boost/json/array.hpp>
-#include <cctype>
+
+#include "corbd/core/text.hpp"
 
 namespace corbd::rpc {
 namespace {
@@ -56,10 +56,7 @@ boost::json::array all(const Message& message, const Reflection& get, const Fiel
 std::string enum_word(const EnumDescriptor& of, int number) {
   const auto* value = of.FindValueByNumber(number);
   if (value == nullptr) return std::to_string(number);
-  std::string text = value->name().substr(of.name().size() + 1);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
+  return lower(value->name().substr(of.name().size() + 1));
 }
 
 boost::json::object document(boost::json::object of) {
