@@ -10,7 +10,6 @@ struct Row {
   errc code;
   std::string_view name;
   int grpc;
-  Retry retry;
 };
 
 // grpc::StatusCode by number.
@@ -19,33 +18,33 @@ constexpr int kOk = 0, kCancelled = 1, kInvalid = 3, kDeadline = 4, kNotFound = 
               kUnavailable = 14, kUnauthenticated = 16;
 
 constexpr std::array kRows{
-    Row{errc::ok, "ok", kOk, Retry::now},
-    Row{errc::invalid_argument, "invalid_argument", kInvalid, Retry::give_up},
-    Row{errc::not_found, "not_found", kNotFound, Retry::give_up},
-    Row{errc::already_exists, "already_exists", kExists, Retry::give_up},
-    Row{errc::failed_precondition, "failed_precondition", kPrecondition, Retry::give_up},
-    Row{errc::permission_denied, "permission_denied", kDenied, Retry::give_up},
-    Row{errc::unauthenticated, "unauthenticated", kUnauthenticated, Retry::give_up},
-    Row{errc::unimplemented, "unimplemented", kUnimplemented, Retry::give_up},
-    Row{errc::out_of_range, "out_of_range", kRange, Retry::give_up},
-    Row{errc::busy, "busy", kAborted, Retry::now},
-    Row{errc::exhausted, "exhausted", kExhausted, Retry::now},
-    Row{errc::timed_out, "timed_out", kDeadline, Retry::now},
-    Row{errc::cancelled, "cancelled", kCancelled, Retry::give_up},
-    Row{errc::unavailable, "unavailable", kUnavailable, Retry::now},
-    Row{errc::unreachable, "unreachable", kUnavailable, Retry::now},
-    Row{errc::in_use, "in_use", kUnavailable, Retry::look},
-    Row{errc::unproven, "unproven", kUnavailable, Retry::look},
-    Row{errc::lost, "lost", kUnavailable, Retry::operator_},
-    Row{errc::fenced, "fenced", kUnavailable, Retry::look},
-    Row{errc::node_fenced, "node_fenced", kUnavailable, Retry::look},
-    Row{errc::state_write, "state_write", kUnavailable, Retry::now},
-    Row{errc::state_corrupt, "state_corrupt", kUnavailable, Retry::operator_},
-    Row{errc::state_newer, "state_newer", kUnavailable, Retry::operator_},
-    Row{errc::unsafe_config, "unsafe_config", kPrecondition, Retry::give_up},
-    Row{errc::not_empty, "not_empty", kPrecondition, Retry::give_up},
-    Row{errc::io, "io", kUnavailable, Retry::look},
-    Row{errc::internal, "internal", kInternal, Retry::give_up},
+    Row{errc::ok, "ok", kOk},
+    Row{errc::invalid_argument, "invalid_argument", kInvalid},
+    Row{errc::not_found, "not_found", kNotFound},
+    Row{errc::already_exists, "already_exists", kExists},
+    Row{errc::failed_precondition, "failed_precondition", kPrecondition},
+    Row{errc::permission_denied, "permission_denied", kDenied},
+    Row{errc::unauthenticated, "unauthenticated", kUnauthenticated},
+    Row{errc::unimplemented, "unimplemented", kUnimplemented},
+    Row{errc::out_of_range, "out_of_range", kRange},
+    Row{errc::busy, "busy", kAborted},
+    Row{errc::exhausted, "exhausted", kExhausted},
+    Row{errc::timed_out, "timed_out", kDeadline},
+    Row{errc::cancelled, "cancelled", kCancelled},
+    Row{errc::unavailable, "unavailable", kUnavailable},
+    Row{errc::unreachable, "unreachable", kUnavailable},
+    Row{errc::in_use, "in_use", kUnavailable},
+    Row{errc::unproven, "unproven", kUnavailable},
+    Row{errc::lost, "lost", kUnavailable},
+    Row{errc::fenced, "fenced", kUnavailable},
+    Row{errc::node_fenced, "node_fenced", kUnavailable},
+    Row{errc::state_write, "state_write", kUnavailable},
+    Row{errc::state_corrupt, "state_corrupt", kUnavailable},
+    Row{errc::state_newer, "state_newer", kUnavailable},
+    Row{errc::unsafe_config, "unsafe_config", kPrecondition},
+    Row{errc::not_empty, "not_empty", kPrecondition},
+    Row{errc::io, "io", kUnavailable},
+    Row{errc::internal, "internal", kInternal},
 };
 static_assert(kRows.size() == static_cast<std::size_t>(errc_last) + 1);
 
@@ -62,7 +61,6 @@ const Row& row(errc code) { return kRows.at(static_cast<std::size_t>(code)); }
 
 std::string_view name(errc code) { return row(code).name; }
 int grpc_code(errc code) { return row(code).grpc; }
-Retry retry_class(errc code) { return row(code).retry; }
 
 bool final_for_caller(errc code) {
   switch (grpc_code(code)) {

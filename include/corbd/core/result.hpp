@@ -1,6 +1,5 @@
-// Results and error codes of the whole agent, with the two tables that give a code its meaning outside: what a gRPC
-// caller is told, and what the retrying side does about it. Exceptions stay inside a room; between rooms an operation
-// returns result<T>.
+// Results and error codes of the whole agent, and what a gRPC caller is told for each code. Exceptions stay inside a
+// room; between rooms an operation returns result<T>.
 #pragma once
 
 #include <boost/system/result.hpp>
@@ -65,14 +64,5 @@ Error with_context(std::string_view doing, Error error);
 /// is given only after a full rollback.
 int grpc_code(errc code);
 bool final_for_caller(errc code);
-
-/// What the retrying side does.
-enum class Retry {
-  now,       ///< Repeat with backoff; it is expected to pass by itself.
-  look,      ///< Something changed outside: observe again before the next try.
-  give_up,   ///< Repeating cannot help; the wish fails.
-  operator_  ///< Only a person can decide; keep waiting, show it.
-};
-Retry retry_class(errc code);
 
 }  // namespace corbd
