@@ -1,17 +1,23 @@
 // Thousands of short histories of a node, each made of a seed:
-//   simulate --seeds N [--from S]    runs N of them, prints those that break a rule, and how to see one again; --first
-//                                    ends at one
+//   simulate --seeds N [--from S]    runs N of them on all processors or on --jobs J, prints those that break a rule,
+//                                    and how to see one again; --first ends at one
 //   simulate --seed S [--trace]      one of them, with every event; --whole keeps the faults that do not matter
 // With --nodes 2 first they are histories of two nodes on one cluster, each with a whole agent.
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "corbd/core/log.hpp"
 #include "history.hpp"
@@ -77,39 +83,98 @@ int run_one(std::uint64_t seed, bool trace, bool whole) {
 /// So many histories of one node meet what the histories are made for.
 constexpr std::uint64_t kMustMeet = 2000;
 
-int run_many(std::uint64_t from, std::uint64_t seeds, int told) {
-  std::uint64_t calls = 0, requests = 0, losses_told = 0;
-  int failed = 0;
-  const auto began = std::chrono::steady_clock::now();
-  for (std::uint64_t seed = from; seed < from + seeds; ++seed) {
+struct Played {
+  std::uint64_t histories = 0, calls = 0, requests = 0, losses_told = 0, broken = 0;
+};
+
+/// How many broken ones all processes have told together.
+std::atomic<std::uint64_t>& told_by_all() {
+  static void* const shared =
+      ::mmap(nullptr, sizeof(std::atomic<std::uint64_t>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return *static_cast<std::atomic<std::uint64_t>*>(shared);
+}
+
+/// Each `step`th of them, until `most` broken ones are told.
+Played play(std::uint64_t from, std::uint64_t end, std::uint64_t step, std::uint64_t most) {
+  Played played;
+  for (std::uint64_t seed = from; seed < end && told_by_all() < most; seed += step) {
     living = seed;
     const auto history = make(seed);
     const auto outcome = run(history, false);
-    calls += outcome.calls;
-    requests += outcome.requests;
-    losses_told += outcome.losses_told;
-    if (!outcome.broken.empty() && ++failed <= told) tell(history, outcome);
-    if (failed == told) break;
+    ++played.histories;
+    played.calls += outcome.calls;
+    played.requests += outcome.requests;
+    played.losses_told += outcome.losses_told;
+    if (outcome.broken.empty()) continue;
+    ++played.broken;
+    ++told_by_all();
+    tell(history, outcome);
   }
+  return played;
+}
+
+/// A process that plays its part of the histories, and the end of a pipe where it says what it played.
+struct Job {
+  pid_t pid = 0;
+  int said = -1;
+};
+
+Job start_job(std::uint64_t from, std::uint64_t end, std::uint64_t step, std::uint64_t told) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) return {};
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const Played played = play(from, end, step, told);
+    ::_exit(::write(ends[1], &played, sizeof played) == static_cast<ssize_t>(sizeof played) ? 0 : 1);
+  }
+  ::close(ends[1]);
+  return {pid, ends[0]};
+}
+
+/// Adds what it played. False: it crashed, and has said where.
+bool add(Played& sum, const Job& job) {
+  Played played;
+  const bool ended = job.pid > 0 && ::read(job.said, &played, sizeof played) == static_cast<ssize_t>(sizeof played);
+  ::close(job.said);
+  ::waitpid(job.pid, nullptr, 0);
+  if (!ended) return false;
+  sum.histories += played.histories;
+  sum.calls += played.calls;
+  sum.requests += played.requests;
+  sum.losses_told += played.losses_told;
+  sum.broken += played.broken;
+  return true;
+}
+
+int run_many(std::uint64_t from, std::uint64_t seeds, std::uint64_t jobs, std::uint64_t told) {
+  told_by_all() = 0;  // before the processes part
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<Job> all;
+  for (std::uint64_t job = 0; job < jobs; ++job) all.push_back(start_job(from + job, from + seeds, jobs, told));
+  Played sum;
+  bool ended = true;
+  for (const auto& job : all) ended = add(sum, job) && ended;
   const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   std::printf(
-      "%llu histories, %llu calls, %llu requests, %llu flushes failed over a lost cache, %d broken, %.0f histories a "
-      "minute\n",
-      static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(calls),
-      static_cast<unsigned long long>(requests), static_cast<unsigned long long>(losses_told), failed,
-      static_cast<double>(seeds) / s * 60);
-  if (nodes == 1 && seeds >= kMustMeet && losses_told == 0) {
+      "%llu histories, %llu calls, %llu requests, %llu flushes failed over a lost cache, %llu broken, %.0f histories a "
+      "minute on %llu processors\n",
+      static_cast<unsigned long long>(sum.histories), static_cast<unsigned long long>(sum.calls),
+      static_cast<unsigned long long>(sum.requests), static_cast<unsigned long long>(sum.losses_told),
+      static_cast<unsigned long long>(sum.broken), static_cast<double>(sum.histories) / s * 60,
+      static_cast<unsigned long long>(jobs));
+  if (ended && nodes == 1 && seeds >= kMustMeet && sum.losses_told == 0) {
     std::printf("BROKEN no history met a lost cache: the fake kernel or the faults forbid it\n");
     return 1;
   }
-  return failed == 0 ? 0 : 1;
+  return ended && sum.broken == 0 ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   std::uint64_t from = 0, seeds = 2000, seed = 0;
-  int told = 10;  // a defect is often met by many
+  std::uint64_t jobs = std::max(1u, std::thread::hardware_concurrency());
+  std::uint64_t told = 10;  // a defect is often met by many
   bool one = false, trace = false, whole = false;
   for (int i = 1; i < argc; ++i) {
     const bool more = i + 1 < argc;
@@ -125,11 +190,14 @@ int main(int argc, char** argv) {
       seeds = std::stoull(argv[++i]);
     else if (std::strcmp(argv[i], "--from") == 0 && more)
       from = std::stoull(argv[++i]);
+    else if (std::strcmp(argv[i], "--jobs") == 0 && more)
+      jobs = std::max(1ull, std::stoull(argv[++i]));
     else if (std::strcmp(argv[i], "--seed") == 0 && more)
       one = true, seed = std::stoull(argv[++i]);
     else
-      return std::fprintf(stderr,
-                          "simulate [--nodes 2] --seeds N [--from S] [--first] | --seed S [--trace] [--whole]\n"),
+      return std::fprintf(
+                 stderr,
+                 "simulate [--nodes 2] --seeds N [--from S] [--jobs J] [--first] | --seed S [--trace] [--whole]\n"),
              2;
   }
   name_crashes();
@@ -138,5 +206,5 @@ int main(int argc, char** argv) {
   // The agent's own log goes to stderr; only a trace wants it.
   corbd::log::set_level(trace ? corbd::log::Level::info : corbd::log::Level::error);
   if (!trace && std::freopen("/dev/null", "w", stderr) == nullptr) return 2;
-  return one ? run_one(seed, trace, whole) : run_many(from, seeds, told);
+  return one ? run_one(seed, trace, whole) : run_many(from, seeds, jobs, told);
 }
