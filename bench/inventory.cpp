@@ -207,34 +207,16 @@ void measure(std::uint32_t count) {
 }
 
 /// Holds what it is asked until it is told, and has written to every page of a read by then.
-class Holding final : public image::Image {
+class Holding final : public image::BlockImage {
  public:
   explicit Holding(std::size_t keep) : keep_(keep) {}
   const image::Key& key() const override { return key_; }
   std::uint64_t size() const override { return 1ull << 30; }
   bool read_only() const override { return false; }
-  bool exclusive_lock() const override { return false; }
-  std::string client() const override { return {}; }
   void write(image::Op& op, std::uint64_t, std::span<const std::byte>) override { op.done(&op, 0); }
   void flush(image::Op& op) override { op.done(&op, 0); }
   void discard(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
   void write_zeroes(image::Op& op, std::uint64_t, std::uint64_t) override { op.done(&op, 0); }
-  task<result<>> refresh(Until) override { co_return result<>(); }
-  task<result<image::Ownership>> ownership(Until) override { co_return image::Ownership(); }
-  task<result<>> break_dead_lock(std::string, std::int64_t, Until) override { co_return result<>(); }
-  task<result<>> acquire_lock(Until) override { co_return result<>(); }
-  task<result<>> release_lock(Until) override { co_return result<>(); }
-  task<result<bool>> has_data(Until) override { co_return false; }
-  task<result<std::optional<std::string>>> metadata(std::string, Until) override {
-    co_return std::optional<std::string>();
-  }
-  task<result<std::map<std::string, std::string>>> metadata_below(std::string, Until) override {
-    co_return std::map<std::string, std::string>();
-  }
-  task<result<>> set_metadata(std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> remove_metadata(std::string, Until) override { co_return result<>(); }
-  task<result<>> close(Until) override { co_return result<>(); }
-
   void read(image::Op& op, std::uint64_t, std::span<std::byte> into) override {
     std::memset(into.data(), 1, into.size());
     const std::lock_guard lock(mutex_);

@@ -177,7 +177,7 @@ class Devices final : public device::Devices {
     co_return Waited::ready;
   }
 
-  result<std::unique_ptr<device::Link>> serve(image::Image& image, device::ServeOptions options,
+  result<std::unique_ptr<device::Link>> serve(image::BlockImage& image, device::ServeOptions options,
                                               std::function<void()> on_stopped) override {
     auto pair = make_socket_pair();
     if (!pair) return pair.error();
@@ -193,7 +193,7 @@ class Devices final : public device::Devices {
 
   bool has_inherited(const std::string& backend) const override { return inherited_.has(backend); }
 
-  std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
+  std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::BlockImage& image,
                                        device::ServeOptions options, std::function<void()> on_stopped) override {
     auto found = inherited_.find(index, backend, image, options.read_only);
     if (!found) return nullptr;

@@ -70,7 +70,7 @@ bool InheritedLinks::has(const std::string& backend) const {
 }
 
 std::optional<InheritedLinks::Found> InheritedLinks::find(std::uint32_t index, const std::string& backend,
-                                                          const image::Image& image, bool read_only) {
+                                                          const image::BlockImage& image, bool read_only) {
   const auto place = links_.find(index);
   if (place == links_.end()) return std::nullopt;
   One& one = place->second;
@@ -168,7 +168,7 @@ void InheritedLinks::end(std::uint32_t index, InheritedLink link) {
 
 /// An error: nobody may go on with it.
 result<std::unique_ptr<InheritedSession>> InheritedLinks::read_inherited(std::uint32_t index, One& one,
-                                                                         const image::Image& image,
+                                                                         const image::BlockImage& image,
                                                                          bool read_only) const {
   if (fd_store_ == nullptr) return Error{errc::failed_precondition, "no keeper holds it"};
   InheritedLink& link = one.link;

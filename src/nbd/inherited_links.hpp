@@ -33,7 +33,8 @@ class InheritedLinks {
   };
   /// The link of that device, for whoever goes on with it. Nothing: there is none that somebody may go on with, and
   /// what there was is being ended.
-  std::optional<Found> find(std::uint32_t index, const std::string& backend, const image::Image& image, bool read_only);
+  std::optional<Found> find(std::uint32_t index, const std::string& backend, const image::BlockImage& image,
+                            bool read_only);
 
   /// Nobody goes on with it: the kernel gets to know, whoever else has the socket.
   void discard(std::uint32_t index);
@@ -54,8 +55,8 @@ class InheritedLinks {
   void refuse(Links::iterator place, const Error& why);
   Links::iterator discard(Links::iterator place);
   void end(std::uint32_t index, InheritedLink link);
-  result<std::unique_ptr<InheritedSession>> read_inherited(std::uint32_t index, One& one, const image::Image& image,
-                                                           bool read_only) const;
+  result<std::unique_ptr<InheritedSession>> read_inherited(std::uint32_t index, One& one,
+                                                           const image::BlockImage& image, bool read_only) const;
 
   const executor control_;
   Clock& clock_;

@@ -14,7 +14,7 @@ task<Waited> wait_for(std::shared_ptr<Event> event, Until until) { co_return co_
 
 }  // namespace
 
-NbdLink::NbdLink(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options,
+NbdLink::NbdLink(executor control, Clock& clock, IoLoop& loop, image::BlockImage& image, device::ServeOptions options,
                  Fd socket, Fd kernel_end, std::function<void()> on_stopped, Counters& counters,
                  std::unique_ptr<InheritedSession> inherited)
     : control_(control),

@@ -17,8 +17,8 @@ struct KernelEnd {
 
 class NbdLink final : public device::Link {
  public:
-  NbdLink(executor control, Clock& clock, IoLoop& loop, image::Image& image, device::ServeOptions options, Fd socket,
-          Fd kernel_end, std::function<void()> on_stopped, Counters& counters,
+  NbdLink(executor control, Clock& clock, IoLoop& loop, image::BlockImage& image, device::ServeOptions options,
+          Fd socket, Fd kernel_end, std::function<void()> on_stopped, Counters& counters,
           std::unique_ptr<InheritedSession> inherited = nullptr);
   ~NbdLink() override;
   NbdLink(const NbdLink&) = delete;
@@ -68,7 +68,7 @@ class NbdLink final : public device::Link {
 bool hung_up(int socket);
 
 /// Serves the peer of a connected stream socket.
-inline std::unique_ptr<NbdLink> serve_socket(executor control, Clock& clock, IoLoop& loop, image::Image& image,
+inline std::unique_ptr<NbdLink> serve_socket(executor control, Clock& clock, IoLoop& loop, image::BlockImage& image,
                                              Fd socket, Counters& counters, bool read_only = false,
                                              std::function<void()> on_stopped = {}) {
   return std::make_unique<NbdLink>(std::move(control), clock, loop, image, read_only, std::move(socket), Fd(),

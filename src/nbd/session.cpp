@@ -18,8 +18,8 @@ constexpr std::size_t kMaxRequests = ledger::kSlots;
 
 }  // namespace
 
-Session::Session(IoLoop& loop, image::Image& image, const device::ServeOptions& options, Fd socket, Notices notices,
-                 Counters& counters, std::unique_ptr<InheritedSession> inherited)
+Session::Session(IoLoop& loop, image::BlockImage& image, const device::ServeOptions& options, Fd socket,
+                 Notices notices, Counters& counters, std::unique_ptr<InheritedSession> inherited)
     : loop_(loop),
       image_(image),
       read_only_(options.read_only || image.read_only()),

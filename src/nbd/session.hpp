@@ -39,7 +39,7 @@ class Session final : Budget::Waiter, Batched {
 
   /// The socket is a connected stream. Counters and image outlive this object. `inherited`: what a dead server of it
   /// owes.
-  Session(IoLoop& loop, image::Image& image, const device::ServeOptions& options, Fd socket, Notices notices,
+  Session(IoLoop& loop, image::BlockImage& image, const device::ServeOptions& options, Fd socket, Notices notices,
           Counters& counters, std::unique_ptr<InheritedSession> inherited = nullptr);
   ~Session();
 
@@ -132,7 +132,7 @@ class Session final : Budget::Waiter, Batched {
   bool serving() const { return link_state_->state.load(std::memory_order_relaxed) == State::serving; }
 
   IoLoop& loop_;
-  image::Image& image_;
+  image::BlockImage& image_;
   const bool read_only_;
   Notices notices_;
   Counters& counters_;

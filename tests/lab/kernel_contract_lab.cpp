@@ -64,7 +64,7 @@ class RealKernel final : public test::ContractKernel {
   host::Mounts& mounts() override { return *mounts_; }
   host::Filesystems& filesystems() override { return *filesystems_; }
   host::Luks& luks() override { return *luks_; }
-  image::Image& image() override { return image_; }
+  image::BlockImage& image() override { return image_; }
   void answers(bool on) override {
     image_.set_ends(on ? test::MemoryImage::Ends::elsewhere : test::MemoryImage::Ends::when_told);
     if (on) image_.release();

@@ -27,7 +27,7 @@ class Devices final : public test::still::Devices {
   explicit Devices(KernelEnds& kernel) : kernel_(kernel) {}
   void on(executor control, Clock& clock) { control_ = std::move(control), clock_ = &clock; }
 
-  result<std::unique_ptr<device::Link>> serve(image::Image& image, device::ServeOptions,
+  result<std::unique_ptr<device::Link>> serve(image::BlockImage& image, device::ServeOptions,
                                               std::function<void()> on_stopped) override {
     auto pair = nbd::make_socket_pair();
     if (!pair) return pair.error();
@@ -48,7 +48,7 @@ class Devices final : public test::still::Devices {
     co_return result<>();
   }
   void take(std::uint32_t, std::string backend, Fd socket) override { given_[backend] = std::move(socket); }
-  std::unique_ptr<device::Link> resume(std::uint32_t, const std::string& backend, image::Image& image,
+  std::unique_ptr<device::Link> resume(std::uint32_t, const std::string& backend, image::BlockImage& image,
                                        device::ServeOptions, std::function<void()> on_stopped) override {
     const auto place = given_.find(backend);
     if (place == given_.end()) return nullptr;

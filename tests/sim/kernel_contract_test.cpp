@@ -34,7 +34,7 @@ class FakeKernel final : public test::ContractKernel {
   host::Mounts& mounts() override { return *mounts_; }
   host::Filesystems& filesystems() override { return *filesystems_; }
   host::Luks& luks() override { return *luks_; }
-  image::Image& image() override { return *image_; }
+  image::BlockImage& image() override { return *image_; }
   void answers(bool on) override { on ? scene_.world.cluster.revive() : void(scene_.world.cluster.dead = true); }
   std::string folder() override { return "/contract"; }
   executor control() override { return scene_.loop.control(); }

@@ -27,7 +27,7 @@ class ContractKernel {
   virtual host::Mounts& mounts() = 0;
   virtual host::Filesystems& filesystems() = 0;
   virtual host::Luks& luks() = 0;
-  virtual image::Image& image() = 0;
+  virtual image::BlockImage& image() = 0;
   virtual void answers(bool on) = 0;  ///< the image: off, it answers once it is on again
   virtual std::string folder() = 0;   ///< for mounts
 

@@ -29,7 +29,8 @@ class Devices : public device::Devices {
  public:
   result<> ready() const override { return {}; }
   result<std::vector<device::Seen>> inventory() const override { return seen; }
-  result<std::unique_ptr<device::Link>> serve(image::Image&, device::ServeOptions, std::function<void()>) override {
+  result<std::unique_ptr<device::Link>> serve(image::BlockImage&, device::ServeOptions,
+                                              std::function<void()>) override {
     std::unique_ptr<device::Link> link = std::make_unique<Link>();
     return link;
   }

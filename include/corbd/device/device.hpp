@@ -17,7 +17,7 @@
 #include "corbd/device/counters.hpp"
 #include "corbd/device/figures.hpp"
 #include "corbd/device/values.hpp"
-#include "corbd/image/image.hpp"
+#include "corbd/image/block_image.hpp"
 
 namespace corbd::device {
 
@@ -128,7 +128,7 @@ class Devices {
   virtual task<Waited> end_links(Until) { co_return Waited::ready; }
   /// Starts answering on one end of a new socket pair; the kernel gets the other with connect() or reconnect().
   /// The image outlives the link. on_stopped: the state left `serving`.
-  virtual result<std::unique_ptr<Link>> serve(image::Image& image, ServeOptions options,
+  virtual result<std::unique_ptr<Link>> serve(image::BlockImage& image, ServeOptions options,
                                               std::function<void()> on_stopped) = 0;
   /// The socket of a link that an earlier agent handed over, for resume(). The link is ended if nobody resumes it
   /// within a minute.
@@ -138,7 +138,7 @@ class Devices {
   /// Goes on with the link of that device which an earlier agent handed over for this very identifier
   /// (Link::hand_over). It needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing:
   /// there is none, or the kernel has ended it.
-  virtual std::unique_ptr<Link> resume(std::uint32_t, const std::string& /*backend*/, image::Image&,
+  virtual std::unique_ptr<Link> resume(std::uint32_t, const std::string& /*backend*/, image::BlockImage&,
                                        ServeOptions /*options*/, std::function<void()> /*on_stopped*/) {
     return nullptr;
   }

@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "corbd/core/secret.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
+#include "corbd/image/block_image.hpp"
 #include "corbd/image/blocklist.hpp"
 #include "corbd/image/values.hpp"
 
@@ -31,30 +31,10 @@ struct Access {
   bool operator==(const Access&) const = default;
 };
 
-/// One request's place in the image port. The submitter owns it and keeps it alive until `done` ran. `done` runs once,
-/// on any thread, perhaps inside the submitting call. result: 0, or -errno.
-struct Op {
-  void (*done)(Op* op, int result) noexcept = nullptr;
-  /// The image's own, while it has the operation: so that it needs no memory of its own for it.
-  struct {
-    void* image = nullptr;
-    std::span<std::byte> into;
-  } held = {};
-};
-
-/// An open image. The I/O calls may come from any one thread at a time, never block and complete in any order. Buffers
-/// live until done. An acknowledged write is stored: no write-back cache is ever in between.
-class Image {
+/// An open image, with what its cluster knows of it.
+class Image : public BlockImage {
  public:
-  virtual ~Image() = default;
-
-  virtual const Key& key() const = 0;
-  virtual std::uint64_t size() const = 0;  ///< bytes, as of the last refresh
-  virtual bool read_only() const = 0;
   virtual bool exclusive_lock() const = 0;  ///< has the feature
-  /// Whether flush() has anything to do; asked for each flush of a device, on the thread of the I/O calls. false: every
-  /// acknowledged write is stored, and no journal records flushes.
-  virtual bool needs_flush() const { return true; }
   /// A client with librbd's cache, such as rbd-nbd, would acknowledge writes that are only cached, even before its
   /// first flush. By default that cache writes through until then.
   virtual bool caches_before_flush() const { return false; }
@@ -65,12 +45,6 @@ class Image {
   virtual std::string refused_again() const { return {}; }
   virtual std::string client()
       const = 0;  ///< address of the client that it is open on, as Ceph prints it; empty if none
-
-  virtual void read(Op& op, std::uint64_t offset, std::span<std::byte> into) = 0;
-  virtual void write(Op& op, std::uint64_t offset, std::span<const std::byte> from) = 0;
-  virtual void flush(Op& op) = 0;
-  virtual void discard(Op& op, std::uint64_t offset, std::uint64_t length) = 0;
-  virtual void write_zeroes(Op& op, std::uint64_t offset, std::uint64_t length) = 0;
 
   // Control thread.
   /// Asks the cluster for size() and refused_again(). Calls on_resized as if the cluster had announced a change.

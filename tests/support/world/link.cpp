@@ -10,7 +10,7 @@
 
 namespace corbd::test {
 
-FakeLink::FakeLink(World& world, image::Image& image, device::ServeOptions options, std::function<void()> on_stopped)
+FakeLink::FakeLink(World& world, image::BlockImage& image, device::ServeOptions options, std::function<void()> on_stopped)
     : serial(world.cluster.new_serial()),
       image_id(image.key().image_id),
       visits(begin_visit(world, image)),
@@ -25,7 +25,7 @@ FakeLink::FakeLink(World& world, image::Image& image, device::ServeOptions optio
   look_whom_it_is_taken_from();
 }
 
-std::uint64_t FakeLink::begin_visit(World& world, const image::Image& image) {
+std::uint64_t FakeLink::begin_visit(World& world, const image::BlockImage& image) {
   FakeImage* of = world.cluster.by_id(image.key().image_id);
   if (of == nullptr) return 0;
   const auto* opened = dynamic_cast<const FakeOpened*>(&image);

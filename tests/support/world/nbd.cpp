@@ -22,7 +22,7 @@ class Devices final : public device::Devices {
     return found;
   }
 
-  result<std::unique_ptr<device::Link>> serve(image::Image& image, device::ServeOptions options,
+  result<std::unique_ptr<device::Link>> serve(image::BlockImage& image, device::ServeOptions options,
                                               std::function<void()> on_stopped) override {
     if (world_.agent.no_descriptor) return Error{errc::exhausted, "too many open files"};
     look_at_image(image, options.read_only);
@@ -49,7 +49,7 @@ class Devices final : public device::Devices {
     return std::ranges::any_of(world_.kernel.inherited, is_it);
   }
 
-  std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::Image& image,
+  std::unique_ptr<device::Link> resume(std::uint32_t index, const std::string& backend, image::BlockImage& image,
                                        device::ServeOptions options, std::function<void()> on_stopped) override {
     const auto place = world_.kernel.inherited.find(index);
     if (place == world_.kernel.inherited.end() || place->second.of != &world_ || !place->second.taken) return nullptr;
@@ -223,7 +223,7 @@ class Devices final : public device::Devices {
     return given.of_keeper && world_.hazards != nullptr && world_.hazards->any(duration(24)).count() == 0;
   }
 
-  void look_at_image(const image::Image& image, bool read_only) const {
+  void look_at_image(const image::BlockImage& image, bool read_only) const {
     const auto* opened = dynamic_cast<const FakeOpened*>(&image);
     const FakeImage* of = opened == nullptr ? nullptr : world_.cluster.by_id(image.key().image_id);
     if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");

@@ -109,7 +109,7 @@ class FakeOpened final : public image::Image {
 /// nbd's session, as far as the control side and the kernel see it.
 class FakeLink final : public device::Link {
  public:
-  FakeLink(World& world, image::Image& image, device::ServeOptions options, std::function<void()> on_stopped);
+  FakeLink(World& world, image::BlockImage& image, device::ServeOptions options, std::function<void()> on_stopped);
   ~FakeLink() override;
   State state() const override { return state_; }
   int error() const override { return error_; }
@@ -153,7 +153,7 @@ class FakeLink final : public device::Link {
  private:
   static void completed(image::Op* op, int result) noexcept;
   /// Of the image, which this node may write from now on.
-  static std::uint64_t begin_visit(World& world, const image::Image& image);
+  static std::uint64_t begin_visit(World& world, const image::BlockImage& image);
   void look_whom_it_is_taken_from();
   void end(SessionOp& op, int result);
   bool busy() const { return !ops_.empty() || !owed_.empty(); }
@@ -161,7 +161,7 @@ class FakeLink final : public device::Link {
   void send(std::uint64_t request);
   void note_idle();
   World& world_;
-  image::Image& image_;
+  image::BlockImage& image_;
   device::ServeOptions options_;
   const std::unique_ptr<nbd::LostCache> lost_cache_;
   std::function<void()> on_stopped_;

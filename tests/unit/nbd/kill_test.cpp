@@ -23,7 +23,7 @@ constexpr std::uint32_t kDevice = 7;
 std::string backend_of(std::size_t link) { return "volume " + std::to_string(link); }
 
 /// The cluster: what it has outlives every server. Operations take effect late, in any order, on threads of its own.
-class SharedImage final : public image::Image {
+class SharedImage final : public image::BlockImage {
  public:
   SharedImage(const Disk& disk, unsigned seed) : disk_(disk), random_(seed), thread_([this] { work(); }) {
     thread_.detach();  // it ends with the process
@@ -31,8 +31,6 @@ class SharedImage final : public image::Image {
   const image::Key& key() const override { return key_; }
   std::uint64_t size() const override { return disk_.size(); }
   bool read_only() const override { return false; }
-  bool exclusive_lock() const override { return true; }
-  std::string client() const override { return {}; }
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override {
     run(op, [=, this] { std::memcpy(into.data(), disk_.at(offset), into.size()); });
   }
@@ -46,22 +44,6 @@ class SharedImage final : public image::Image {
     run(op, [=, this] { disk_.zero(offset, length); });
   }
   void write_zeroes(image::Op& op, std::uint64_t offset, std::uint64_t length) override { discard(op, offset, length); }
-
-  task<result<>> refresh(Until) override { co_return result<>(); }
-  task<result<image::Ownership>> ownership(Until) override { co_return image::Ownership(); }
-  task<result<>> break_dead_lock(std::string, std::int64_t, Until) override { co_return result<>(); }
-  task<result<>> acquire_lock(Until) override { co_return result<>(); }
-  task<result<>> release_lock(Until) override { co_return result<>(); }
-  task<result<bool>> has_data(Until) override { co_return true; }
-  task<result<std::optional<std::string>>> metadata(std::string, Until) override {
-    co_return std::optional<std::string>();
-  }
-  task<result<std::map<std::string, std::string>>> metadata_below(std::string, Until) override {
-    co_return std::map<std::string, std::string>();
-  }
-  task<result<>> set_metadata(std::string, std::string, Until) override { co_return result<>(); }
-  task<result<>> remove_metadata(std::string, Until) override { co_return result<>(); }
-  task<result<>> close(Until) override { co_return result<>(); }
 
  private:
   struct Job {
