@@ -2,7 +2,7 @@
 include(cmake/Proto.cmake)
 
 function(corbd_house)
-  corbd_room(core LIBS Boost::headers Threads::Threads spdlog::spdlog crypto dl ALONE boost_impl VALUES base64 overloaded result secret text time utc)
+  corbd_room(core LIBS Boost::headers Threads::Threads spdlog::spdlog crypto dl ALONE boost_impl VALUES base64 expect fields fields_json overloaded result secret text time utc)
   corbd_room(rpc LIBS corbd_proto PkgConfig::grpc)
   corbd_room(image)
   corbd_room(device USES image)

@@ -1,7 +1,8 @@
 #include "corbd/core/async_lock.hpp"
 
 #include <algorithm>
-#include <cassert>
+
+#include "corbd/core/expect.hpp"
 
 namespace corbd {
 namespace {
@@ -26,9 +27,10 @@ void wake_first(std::deque<std::shared_ptr<Event>>& queue) {
 AsyncLock::AsyncLock(executor control, Clock& clock, std::string what, std::size_t max_waiters)
     : control_(std::move(control)), clock_(clock), what_(std::move(what)), max_waiters_(max_waiters) {}
 
-AsyncLock::~AsyncLock() { assert(!held_ && queue_.empty()); }
+AsyncLock::~AsyncLock() { expect(!held_ && queue_.empty(), "a lock outlives its holder and those who wait for it"); }
 
 task<result<AsyncLock::Guard>> AsyncLock::lock(Until until) {
+  expect_control_thread();
   if (!held_) {
     held_ = true;
     co_return Guard(this);
@@ -42,6 +44,8 @@ task<result<AsyncLock::Guard>> AsyncLock::lock(Until until) {
 }
 
 void AsyncLock::unlock() {
+  expect_control_thread();
+  expect(held_, "a lock that is given back is held");
   if (queue_.empty())
     held_ = false;
   else
@@ -56,6 +60,7 @@ Slots::Slots(executor control, Clock& clock, std::string what, std::size_t n)
     : control_(std::move(control)), clock_(clock), what_(std::move(what)), free_(n) {}
 
 task<result<Slots::Guard>> Slots::take(Until until) {
+  expect_control_thread();
   if (free_ > 0) {
     --free_;
     co_return Guard(this);
@@ -66,6 +71,7 @@ task<result<Slots::Guard>> Slots::take(Until until) {
 }
 
 void Slots::give() {
+  expect_control_thread();
   if (queue_.empty())
     ++free_;
   else

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "corbd/core/expect.hpp"
 #include "corbd/core/log.hpp"
 
 namespace corbd {
@@ -47,6 +48,7 @@ struct BlockingPool::Threads {
   }
 
   void work(All::iterator self) {
+    this_thread_is = ThreadKind::pool;
     std::unique_lock lock(mutex);
     for (std::function<void()> job; next(lock, job);) {
       lock.unlock();

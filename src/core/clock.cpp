@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "corbd/core/expect.hpp"
+
 namespace corbd {
 namespace {
 
@@ -17,6 +19,7 @@ class RealClock final : public Clock {
   std::chrono::system_clock::time_point wall() const override { return std::chrono::system_clock::now(); }
 
   TimerId schedule(time_point at, std::function<void()> action) override {
+    expect_control_thread();
     const TimerId id = ++last_;
     auto [place, added] = timers_.emplace(id, asio::steady_timer(control_, at));
     place->second.async_wait([this, id, action = std::move(action)](boost::system::error_code failed) {

@@ -1,18 +1,13 @@
 #include "corbd/core/gate.hpp"
 
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <utility>
 
+#include "corbd/core/expect.hpp"
+
 namespace corbd {
 
-Gate::~Gate() {
-  if (count_ != 0) {
-    std::fputs("corbd: a gate was destroyed with work under way\n", stderr);
-    std::abort();
-  }
-}
+Gate::~Gate() { expect(count_ == 0, "a gate outlives the work that it let in"); }
 
 /// This is in the frame before the task begins. So a task that ends with its io_context before its first step leaves
 /// too.
@@ -36,6 +31,7 @@ task<void> Gate::run(Pass pass, task<void> work) {
 }
 
 bool Gate::spawn(task<void> work) {
+  expect_control_thread();
   if (closed_) return false;
   asio::co_spawn(control_, run(Pass(*this), std::move(work)), [](std::exception_ptr failed) {
     if (failed) std::rethrow_exception(failed);
@@ -48,6 +44,7 @@ void Gate::leave() {
 }
 
 task<Waited> Gate::close(Until until) {
+  expect_control_thread();
   closed_ = true;
   if (count_ == 0) empty_.set();
   co_return co_await empty_.wait(until);

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 
+#include "corbd/core/expect.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/secret.hpp"
 #include "helper_wire.hpp"
@@ -313,6 +314,7 @@ HelperPool::HelperPool(executor control, Clock& clock, Config config)
 HelperPool::~HelperPool() = default;
 
 task<result<json::object>> HelperPool::call(HelperRequest request, Until until) {
+  expect_control_thread();
   const std::string what = request.what;
   const auto job = impl_->submit(std::move(request));
   auto future = job->promise.future();

@@ -5,6 +5,8 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "corbd/core/expect.hpp"
+
 namespace corbd {
 
 Error wait_error(Waited how, std::string_view what) {
@@ -31,6 +33,7 @@ Event::~Event() {
 }
 
 void Event::set() {
+  expect_control_thread();
   set_ = true;
   while (!waiters_.empty()) finish(*waiters_.front(), Waited::ready);
 }
@@ -48,6 +51,7 @@ void Event::finish(Waiter& waiter, Waited how) {
 }
 
 task<Waited> Event::wait(Until until) {
+  expect_control_thread();
   if (set_) co_return Waited::ready;
   if (until.scope != nullptr && until.scope->cancelled()) co_return Waited::cancelled;
   if (until.deadline <= clock_.now()) co_return Waited::deadline;
@@ -78,6 +82,7 @@ CancelScope::~CancelScope() {
 }
 
 void CancelScope::cancel() {
+  expect_control_thread();
   cancelled_ = true;
   // Move it out first. A hook may remove itself or others, and removed hooks must not run.
   while (!hooks_.empty()) {
@@ -88,6 +93,7 @@ void CancelScope::cancel() {
 }
 
 CancelScope::Hook CancelScope::on_cancel(std::function<void()> hook) {
+  expect_control_thread();
   return hooks_.insert(hooks_.end(), std::move(hook));
 }
 

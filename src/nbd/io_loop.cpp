@@ -6,6 +6,7 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "corbd/core/expect.hpp"
 #include "corbd/core/log.hpp"
 #include "link_state.hpp"
 
@@ -118,12 +119,14 @@ void IoLoop::complete(Completion& completion) {
 }
 
 void IoLoop::at_batch_end(Batched& what) {
+  expect(here(), "a batch ends on its own io thread");
   if (what.asked_) return;
   what.asked_ = true;
   what.next_batched_ = std::exchange(batched_, &what);
 }
 
 void IoLoop::run() {
+  this_thread_is = ThreadKind::io;
   for (;;)
     if (!(std::exchange(polls_, false) && poll()) && io_.run_one() == 0) return;
 }

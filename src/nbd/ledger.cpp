@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "corbd/core/expect.hpp"
+
 namespace corbd::nbd {
 
 using ledger::Head;
@@ -85,6 +87,7 @@ void Ledger::close() { commit(head_->magic, std::uint64_t{0}); }
 
 void Ledger::taken(std::uint16_t number, const Request& request, std::uint64_t buffer) {
   ledger::Slot& one = slot(number);
+  expect(one.state == ledger::State::free, "a request gets a free slot of the ledger");
   one.buffer = buffer;
   one.cookie = request.cookie;
   one.offset = request.offset;

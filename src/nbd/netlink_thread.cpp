@@ -4,12 +4,16 @@
 
 #include <algorithm>
 
+#include "corbd/core/expect.hpp"
 #include "corbd/core/log.hpp"
 
 namespace corbd::nbd {
 
 NetlinkThread::NetlinkThread(Counters& counters, std::function<void(std::uint32_t)> dead)
-    : counters_(counters), dead_(std::move(dead)), work_(io_.get_executor()), thread_([this] { io_.run(); }) {
+    : counters_(counters), dead_(std::move(dead)), work_(io_.get_executor()), thread_([this] {
+        this_thread_is = ThreadKind::pool;
+        io_.run();
+      }) {
   pthread_setname_np(thread_.native_handle(), "corbd-netlink");
 }
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "corbd/core/expect.hpp"
+
 namespace corbd::nbd {
 
 void Outbox::push(Reply& reply) {
@@ -11,6 +13,7 @@ void Outbox::push(Reply& reply) {
 }
 
 void Outbox::resume(Reply& reply, std::size_t bytes) {
+  expect(!mid_reply(), "one reply at a time is out in part");
   if (empty()) last_ = &reply;
   reply.next_reply = std::exchange(first_, &reply);
   first_sent_ = bytes;

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "codec.hpp"
+#include "corbd/core/expect.hpp"
 
 namespace corbd::nbd {
 
@@ -29,8 +30,11 @@ class Outbox {
   void push(Reply& reply);
   /// The first reply is out in part.
   bool mid_reply() const { return first_sent_ > 0; }
-  /// It. Only while mid_reply().
-  const Reply& first() const { return *first_; }
+  /// The reply that is out in part. Only while mid_reply().
+  const Reply& first() const {
+    expect(mid_reply(), "a reply is out in part");
+    return *first_;
+  }
   std::size_t first_sent() const { return first_sent_; }
   /// Becomes the first one, of which that many bytes are out already. Only while mid_reply() is false.
   void resume(Reply& reply, std::size_t bytes);

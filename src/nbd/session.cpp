@@ -6,6 +6,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "corbd/core/expect.hpp"
 #include "corbd/core/log.hpp"
 #include "slot.hpp"
 
@@ -43,6 +44,7 @@ Session::Session(IoLoop& loop, image::BlockImage& image, const device::ServeOpti
 Session::~Session() { --loop_.sessions; }
 
 void Session::start() {
+  expect(loop_.here(), "a session is used on its own io thread");
   loop_.budget.join(*this, image_.key().fsid);
   if (inherited_) resume();
   wait_readable();

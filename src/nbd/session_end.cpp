@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "corbd/core/expect.hpp"
 #include "slot.hpp"
 
 namespace corbd::nbd {
@@ -62,6 +63,7 @@ void Session::stop(State state, int error) {
 }
 
 Fd Session::hand_over() {
+  expect(loop_.here(), "a session is used on its own io thread");
   Fd given;
   if (draining_ && serving() && quiet()) given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3));
   // The keeper lets go before anybody else has the socket.
@@ -72,16 +74,19 @@ Fd Session::hand_over() {
 }
 
 void Session::shut() {
+  expect(loop_.here(), "a session is used on its own io thread");
   stop(State::closed, 0);
   destroy_if_idle();
 }
 
 void Session::hold() {
+  expect(loop_.here(), "a session is used on its own io thread");
   stop(State::held, ESHUTDOWN);
   destroy_if_idle();
 }
 
 void Session::drain(std::function<void()> told) {
+  expect(loop_.here(), "a session is used on its own io thread");
   draining_ = true;
   drained_ = std::move(told);
   if (serving() && !blocked_) turn();
@@ -89,6 +94,7 @@ void Session::drain(std::function<void()> told) {
 }
 
 void Session::undrain() {
+  expect(loop_.here(), "a session is used on its own io thread");
   draining_ = false;
   drained_ = nullptr;
   if (serving() && !blocked_) turn();
@@ -96,6 +102,7 @@ void Session::undrain() {
 }
 
 void Session::detach(std::unique_ptr<Session> self) {
+  expect(loop_.here(), "a session is used on its own io thread");
   self_ = std::move(self);
   notices_ = {};
   drained_ = nullptr;

@@ -1,6 +1,7 @@
 // Going on in the middle of a stream: where the server in a dead process stopped, and for a later process.
 #include <cstring>
 
+#include "corbd/core/expect.hpp"
 #include "corbd/core/log.hpp"
 #include "slot.hpp"
 
@@ -87,6 +88,7 @@ bool Session::keep_instead_of(const InheritedSession& inherited) {
 }
 
 void Session::keep(std::uint32_t device, const std::string& backend) {
+  expect(loop_.here(), "a session is used on its own io thread");
   if (loop_.fd_store == nullptr || ledger_.file() < 0 || kept_ || !serving()) return;
   ledger_.belongs_to(device, backend, loop_.arena_token());
   const auto held = loop_.fd_store->hold({ledger_.token(), device, backend, 0}, fd_, ledger_.file());
