@@ -107,8 +107,10 @@ class Wait {
       case Do::wait_in_reserve:
         let_listeners_go();
         return done(wait_in_reserve(action.within));
-      default:
+      case Do::lock:
         return done(take(lock_folder(options_.state_dir)));
+      default:
+        return done(Error{errc::internal, "no action of an agent that waits"});
     }
   }
 
