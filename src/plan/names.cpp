@@ -1,39 +1,10 @@
 #include <algorithm>
-#include <array>
 
 #include "corbd/core/overloaded.hpp"
 #include "corbd/plan/planner.hpp"
 
 namespace corbd::plan {
 namespace {
-
-/// Whom a look asks.
-step::Asks asks_for(Fact fact) {
-  switch (fact) {
-    case Fact::probe:
-    case Fact::filesystem:
-    case Fact::unused:
-    case Fact::stash:
-    case Fact::luks:
-    case Fact::first_key:
-    case Fact::keys:
-    case Fact::folder:
-    case Fact::served_by_other:
-      return step::Asks::node;
-    case Fact::resolved:
-    case Fact::header:
-    case Fact::ownership:
-    case Fact::image_size:
-    case Fact::has_data:
-    case Fact::format_marker:
-    case Fact::encryption:
-    case Fact::attachment:
-    case Fact::holders:
-    case Fact::io_limits:
-      return step::Asks::cluster;
-  }
-  return step::Asks::cluster;
-}
 
 constexpr std::string_view kMapping = "luks-rbd-", kInner = "_dif";
 
@@ -47,15 +18,13 @@ std::string inner_name(const std::string& volume_id) { return mapping_name(volum
 }  // namespace
 
 bool asks_cluster(const Step& step) {
-  const auto whom = Overloaded{[](const step::Look& look) { return asks_for(look.fact); },
+  const auto whom = Overloaded{[](const step::Look& look) { return step::row(look.fact).asks; },
                                []<class Other>(const Other&) { return Other::asks; }};
   return std::visit(whom, step) == step::Asks::cluster;
 }
 
 std::string_view name(const Wish& wish) {
-  constexpr std::array<std::string_view, 11> names{"stage", "unstage", "publish", "unpublish", "heal",  "adopt",
-                                                   "fail",  "expand",  "trim",    "rekey",     "attach"};
-  return names.at(wish.index());
+  return std::visit([](const auto& one) { return one.name; }, wish);
 }
 
 std::string mapping_name(const std::string& volume_id) { return std::string(kMapping) + volume_id; }

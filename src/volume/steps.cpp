@@ -1,28 +1,12 @@
 #include "steps.hpp"
 
+#include "corbd/core/expect.hpp"
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/overloaded.hpp"
 
 namespace corbd::volume {
 namespace {
-
-bool needs_image(Fact fact) {
-  switch (fact) {
-    case Fact::ownership:
-    case Fact::holders:
-    case Fact::image_size:
-    case Fact::has_data:
-    case Fact::format_marker:
-    case Fact::encryption:
-    case Fact::first_key:
-    case Fact::keys:
-    case Fact::io_limits:
-      return true;
-    default:
-      return false;
-  }
-}
 
 task<result<>> refuse(Error why) { co_return why; }
 
@@ -115,7 +99,7 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
 }
 
 task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& wish) {
-  if (needs_image(step.fact) && volume.server.image() == nullptr)
+  if (step::row(step.fact).needs_image && volume.server.image() == nullptr)
     return refuse({errc::unavailable,
                    "the image of volume " + volume.id + " is not open here, because rbd-nbd serves it: repeat later"});
   switch (step.fact) {
@@ -150,7 +134,7 @@ task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& w
     case Fact::unused:
       return mounts_.look(volume, step);
   }
-  std::abort();
+  broken_expectation("each fact has a reader", std::source_location::current());
 }
 
 task<result<>> Steps::ask_attachment(Volume& volume) {

@@ -51,6 +51,38 @@ struct Text {
 /// Whom a step speaks to. What a step did not get from the cluster in time, the cluster did not answer.
 enum class Asks { node, cluster };
 
+struct FactRow {
+  Fact fact;
+  Asks asks;
+  bool needs_image;  ///< it is asked of the open image
+};
+/// In the order of Fact.
+inline constexpr std::array kFacts{
+    FactRow{Fact::resolved, Asks::cluster, false},
+    FactRow{Fact::header, Asks::cluster, false},
+    FactRow{Fact::ownership, Asks::cluster, true},
+    FactRow{Fact::image_size, Asks::cluster, true},
+    FactRow{Fact::probe, Asks::node, false},
+    FactRow{Fact::has_data, Asks::cluster, true},
+    FactRow{Fact::format_marker, Asks::cluster, true},
+    FactRow{Fact::filesystem, Asks::node, false},
+    FactRow{Fact::unused, Asks::node, false},
+    FactRow{Fact::stash, Asks::node, false},
+    FactRow{Fact::served_by_other, Asks::node, false},
+    FactRow{Fact::encryption, Asks::cluster, true},
+    FactRow{Fact::luks, Asks::node, false},
+    FactRow{Fact::first_key, Asks::node, true},
+    FactRow{Fact::keys, Asks::node, true},
+    FactRow{Fact::folder, Asks::node, false},
+    FactRow{Fact::attachment, Asks::cluster, false},
+    FactRow{Fact::holders, Asks::cluster, true},
+    FactRow{Fact::io_limits, Asks::cluster, true},
+};
+static_assert(std::ranges::all_of(kFacts, [](const FactRow& row) {
+  return &kFacts[static_cast<std::size_t>(row.fact)] == &row;
+}));
+constexpr const FactRow& row(Fact fact) { return kFacts[static_cast<std::size_t>(fact)]; }
+
 /// A step without arguments.
 template <Text Name, Asks Whom>
 struct Plain {

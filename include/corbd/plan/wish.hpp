@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -68,6 +69,7 @@ struct Attachment {
 };
 
 struct Staged {
+  static constexpr std::string_view name = "stage";
   std::string path;  ///< the staging path of the request; the mount is <path>/<volume id>
   Capability capability;
   Source source;
@@ -91,10 +93,12 @@ struct Staged {
   bool operator==(const Staged&) const = default;
 };
 struct Unstaged {
+  static constexpr std::string_view name = "unstage";
   std::string path;
   bool operator==(const Unstaged&) const = default;
 };
 struct Published {
+  static constexpr std::string_view name = "publish";
   std::string path;  ///< staging path
   std::string target;
   bool read_only = false;
@@ -106,11 +110,13 @@ struct Published {
   bool operator==(const Published&) const = default;
 };
 struct Unpublished {
+  static constexpr std::string_view name = "unpublish";
   std::string target;
   bool operator==(const Unpublished&) const = default;
 };
 /// A staged volume that nobody serves is served again.
 struct Healed {
+  static constexpr std::string_view name = "heal";
   /// An operator says that no other node used the image (`corbd heal ID --without-proof`). It counts in this one try,
   /// and only where nobody says otherwise.
   bool operator_override = false;
@@ -120,16 +126,19 @@ struct Healed {
 };
 /// The same, and rbd-nbd is asked to leave the volume to this agent if it serves it.
 struct Adopted {
+  static constexpr std::string_view name = "adopt";
   bool operator==(const Adopted&) const = default;
 };
 /// A volume is given up by hand: its device answers EIO to everything until it is unstaged.
 struct GivenUp {
+  static constexpr std::string_view name = "fail";
   bool operator==(const GivenUp&) const = default;
 };
 
 /// The device has that many bytes at least, and its filesystem, unless it is read-only, fills it. Needs a live link:
 /// healing has its own way.
 struct Expanded {
+  static constexpr std::string_view name = "expand";
   std::string path;         ///< where the volume is staged or published
   std::uint64_t bytes = 0;  ///< 0: as many as the image has
   std::string target = {};  ///< where else it may be; empty: nowhere
@@ -139,6 +148,7 @@ struct Expanded {
 /// An encrypted volume gets a new key, and its old one opens it no more. Needs a live link. Its KMS keeps a key of each
 /// volume.
 struct Rekeyed {
+  static constexpr std::string_view name = "rekey";
   Secret passphrase;                           ///< of its secret
   std::map<std::string, Secret> secrets = {};  ///< as Staged's
   bool operator==(const Rekeyed&) const = default;
@@ -146,12 +156,14 @@ struct Rekeyed {
 
 /// What its filesystem does not use is given back to the cluster. Needs a live link.
 struct Trimmed {
+  static constexpr std::string_view name = "trim";
   std::string path;  ///< as Expanded::path
   bool operator==(const Trimmed&) const = default;
 };
 
 /// The orchestrator was asked: it is by that attachment that the volume, which is served, is here.
 struct Attached {
+  static constexpr std::string_view name = "attach";
   std::string uid;
   bool operator==(const Attached&) const = default;
 };
@@ -159,6 +171,7 @@ struct Attached {
 using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, GivenUp, Expanded, Trimmed,
                           Rekeyed, Attached>;
 
+/// For people and the log: "stage".
 std::string_view name(const Wish& wish);
 
 }  // namespace corbd::plan
