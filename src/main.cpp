@@ -2,7 +2,7 @@
 #include "corbd/agent/agent.hpp"
 #include "corbd/agent/program.hpp"
 #include "corbd/cli/options.hpp"
-#include "corbd/core/helper_pool.hpp"
+#include "corbd/core/helper_operation.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/handover/reserve.hpp"
 #include "corbd/host/helpers.hpp"
@@ -19,9 +19,8 @@ namespace {
 
 /// The helper process: the work of four rooms.
 result<boost::json::object> work(const boost::json::object& request) {
-  if (manager::knows(request)) return manager::work(request);
-  if (nbd::knows(request)) return nbd::work(request);
-  return krbd::knows(request) ? krbd::work(request) : host::work(request);
+  return helper::work(request, {host::helper_operations(), krbd::helper_operations(), manager::helper_operations(),
+                                nbd::helper_operations()});
 }
 
 /// A helper does the same as its agent, by the limit that it inherits.

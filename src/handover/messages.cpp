@@ -5,6 +5,8 @@
 #include <boost/json/serialize.hpp>
 #include <limits>
 
+#include "corbd/core/fields_json.hpp"
+
 namespace corbd::handover {
 namespace {
 
@@ -87,29 +89,20 @@ std::optional<std::string> other_name(const std::string& flag, const std::string
 }  // namespace
 
 std::string pack(const Hello& hello) {
-  json::object object{{"protocol", hello.protocol},
-                      {"version", hello.side.version},
-                      {"records", hello.side.records},
-                      {"state", hello.side.state}};
-  if (hello.side.kept) object["keeper"] = true;
-  if (hello.side.listens) object["listeners"] = true;
-  if (!hello.side.node.empty()) object["node"] = hello.side.node;
-  if (!hello.side.driver.empty()) object["driver"] = hello.side.driver;
-  if (hello.side.accepts_refused) object["accepts_refused"] = true;
+  json::object object{{"protocol", hello.protocol}};
+  for (auto& field : fields::to_json(hello.side)) object.emplace(field.key(), std::move(field.value()));
   return json::serialize(object);
 }
 
 result<Hello> unpack_hello(std::string_view message) {
   const auto object = parse(message);
   if (!object) return object.error();
-  const auto protocol = number_of(*object, "protocol"), records = number_of(*object, "records");
+  const auto protocol = number_of(*object, "protocol");
   if (!protocol) return without("protocol");
-  if (!records) return without("records");
+  auto side = fields::from_json<Side>(*object, "the other agent's message", {errc::internal});
+  if (!side) return side.error();
   constexpr std::int64_t most = std::numeric_limits<int>::max();
-  return Hello{static_cast<int>(std::clamp<std::int64_t>(*protocol, 0, most)),
-               {text_of(*object, "version"), static_cast<int>(std::clamp<std::int64_t>(*records, 0, most)),
-                text_of(*object, "state"), object->contains("keeper"), object->contains("listeners"),
-                text_of(*object, "node"), text_of(*object, "driver"), object->contains("accepts_refused")}};
+  return Hello{static_cast<int>(std::clamp<std::int64_t>(*protocol, 0, most)), std::move(*side)};
 }
 
 std::optional<std::string> refusal(const Hello& next, const Side& own) {

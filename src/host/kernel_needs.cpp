@@ -10,8 +10,8 @@
 #include "corbd/core/process.hpp"
 #include "failure.hpp"
 #include "filesystem_types.hpp"
+#include "operations.hpp"
 #include "ops.hpp"
-#include "requests.hpp"
 
 namespace corbd::host {
 namespace {
@@ -24,26 +24,19 @@ result<KernelNeeds> read_needs(const std::string& device, const FilesystemType& 
   return KernelNeeds{std::string(type.name), *running, *oldest};
 }
 
-result<KernelNeeds> ask(std::string what, boost::json::object body, const HelperProgram& helper) {
-  const auto reply = call_helper({std::move(what), std::move(body), {}}, helper);
-  if (!reply) return reply.error();
-  return kernel_needs_from_json(*reply);
-}
-
 }  // namespace
 
 std::string oldest_kernel() {
   return "Linux " + std::to_string(kOldestKernel.major) + "." + std::to_string(kOldestKernel.minor);
 }
 
-result<KernelNeeds> kernel_needs(const std::string& device, const HelperProgram& helper) {
-  return ask("reading the superblock of " + device, {{"op", "kernel_needs"}, {"device", device}}, helper);
+result<KernelNeeds> kernel_needs(const std::string& device, const HelperProgram& program) {
+  return helper::call(operation::ReadKernelNeeds{device}, {}, program);
 }
 
 result<KernelNeeds> kernel_needs_of_new(const std::string& fstype, const std::string& options,
-                                        const HelperProgram& helper) {
-  return ask("trying mkfs." + fstype, {{"op", "kernel_needs_of_new"}, {"fstype", fstype}, {"options", options}},
-             helper);
+                                        const HelperProgram& program) {
+  return helper::call(operation::TryKernelNeeds{fstype, options}, {}, program);
 }
 
 namespace ops {

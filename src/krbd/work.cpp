@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/json/value.hpp>
 #include <cerrno>
 #include <system_error>
 
@@ -14,12 +13,10 @@
 #include "failure.hpp"
 #include "kernel_key.hpp"
 #include "monitors.hpp"
-#include "requests.hpp"
+#include "operations.hpp"
 
 namespace corbd::krbd {
 namespace {
-
-namespace json = boost::json;
 
 /// Returns errno, or 0. A module that was loaded with single_major=N has only the older files.
 int write_bus(const std::string& sysfs, const std::string& which, const std::string& line) {
@@ -44,7 +41,11 @@ result<> check_identity(const std::string& sysfs, const device::MapArgs& args,
                                     " any more: it was renamed, or deleted and made again"};
 }
 
-result<json::object> map(const std::string& sysfs, device::MapArgs args) {
+}  // namespace
+
+result<> perform(const Map& asked) {
+  const auto& sysfs = asked.sysfs;
+  auto args = asked.args;
   auto monitors = with_addresses(args.monitors, look_up_host);
   if (!monitors) return monitors.error();
   args.monitors = std::move(*monitors);
@@ -57,13 +58,13 @@ result<json::object> map(const std::string& sysfs, device::MapArgs args) {
   const auto line = add_line({args.monitors, args.user, key->name(), args.name, args.read_only, args.options});
   if (!line) return line.error();
   if (const int failed = write_bus(sysfs, "add", *line); failed != 0) return not_mapped(args, failed);
-  if (auto same = check_identity(sysfs, args, before); !same) return same.error();
-  return json::object();
+  return check_identity(sysfs, args, before);
 }
 
-result<json::object> unmap(const std::string& sysfs, std::uint32_t index, const std::string& options) {
+result<> perform(const Unmap& asked) {
+  const auto& [sysfs, index, options] = asked;
   const int failed = write_bus(sysfs, "remove", std::to_string(index) + (options.empty() ? "" : " " + options));
-  if (failed == 0 || failed == ENOENT) return json::object();
+  if (failed == 0 || failed == ENOENT) return {};
   const std::string doing =
       "unmapping " + device::path(index, device::Kind::krbd) + ": " + std::generic_category().message(failed);
   if (failed == EBUSY) return Error{errc::in_use, doing + ": it is open or mounted, maybe in another mount namespace"};
@@ -73,17 +74,6 @@ result<json::object> unmap(const std::string& sysfs, std::uint32_t index, const 
   return Error{errc::unavailable, doing};
 }
 
-}  // namespace
-
-bool knows(const json::object& request) {
-  const auto* op = request.if_contains("op");
-  return op != nullptr && op->is_string() && (op->get_string() == kMap || op->get_string() == kUnmap);
-}
-
-result<json::object> work(const json::object& request) {
-  const std::string sysfs(request.at("sysfs").as_string());
-  if (request.at("op").as_string() == kMap) return map(sysfs, map_args(request));
-  return unmap(sysfs, request.at("index").to_number<std::uint32_t>(), std::string(request.at("options").as_string()));
-}
+std::span<const helper::Known> helper_operations() { return helper::kKnown<Map, Unmap>; }
 
 }  // namespace corbd::krbd

@@ -1,6 +1,5 @@
 #include "corbd/manager/node.hpp"
 
-#include <boost/json/array.hpp>
 #include <filesystem>
 
 #include "corbd/host/helpers.hpp"
@@ -10,12 +9,6 @@
 
 namespace corbd::manager {
 namespace {
-
-namespace json = boost::json;
-
-constexpr std::chrono::seconds kPatience{20}, kReadPatience{5};  ///< after this a helper is left behind
-
-std::string text_of(const json::object& reply, std::string_view key) { return std::string(reply.at(key).as_string()); }
 
 class HelperNode final : public Node {
  public:
@@ -31,50 +24,31 @@ class HelperNode final : public Node {
     }
     if (top == nullptr && reach == Reach::below) top = inside;
     if (top != nullptr) co_return co_await look_at_mount(*top, until);
-    const auto reply = co_await ask("look at " + path, {{"op", kLook}, {"path", path}}, until);
-    if (reply) co_return sight_from_json(*reply);
-    Sight sight = unknown(reply.error().text);
-    sight.barred = reply.error().code == errc::invalid_argument;
+    const auto seen = co_await ask(operation::Look{path}, until);
+    if (seen) co_return *seen;
+    Sight sight = unknown(seen.error().text);
+    sight.barred = seen.error().code == errc::invalid_argument;
     co_return sight;
   }
 
   task<result<std::vector<std::string>>> users(std::string target, Until until) override {
-    const auto reply = co_await ask("look who uses " + target, {{"op", kUsers}, {"path", target}}, until);
-    if (!reply) co_return reply.error();
-    std::vector<std::string> all;
-    for (const auto& user : reply->at("users").as_array()) all.emplace_back(user.as_string());
-    co_return all;
+    return ask(operation::FindUsers{target}, until);
   }
 
   task<result<>> make_folder(std::string path, unsigned mode, Until until) override {
-    const auto reply = co_await ask("make " + path, {{"op", kMakeFolder}, {"path", path}, {"mode", mode}}, until);
-    if (!reply) co_return reply.error();
-    co_return result<>();
+    return ask(operation::MakeFolder{path, mode}, until);
   }
 
   task<result<>> put_back(std::string path, Before before, Until until) override {
-    json::object body{{"op", kPutBack}, {"path", path}, {"file", before.file}, {"mode", before.mode}};
-    if (before.owner) {
-      body["uid"] = before.owner->uid;
-      body["gid"] = before.owner->gid;
-    }
-    if (before.folder) body["folder"] = {{"inode", before.folder->inode}, {"born_ns", before.folder->born_ns}};
-    const auto reply = co_await ask("put back " + path, std::move(body), until);
-    if (!reply) co_return reply.error();
-    co_return result<>();
+    return ask(operation::PutBack{path, before}, until);
   }
 
   task<result<>> remove_folder(std::string path, std::string root, Until until) override {
-    const auto reply =
-        co_await ask("remove the folder " + path, {{"op", kRemoveFolder}, {"path", path}, {"root", root}}, until);
-    if (!reply) co_return reply.error();
-    co_return result<>();
+    return ask(operation::RemoveFolder{path, root}, until);
   }
 
   task<result<std::string>> resolve(std::string path, Until until) override {
-    const auto reply = co_await ask("resolve " + path, {{"op", kResolve}, {"path", path}}, until);
-    if (!reply) co_return reply.error();
-    co_return text_of(*reply, "path");
+    return ask(operation::Resolve{path}, until);
   }
 
  private:
@@ -111,28 +85,19 @@ class HelperNode final : public Node {
   }
 
   task<result<>> read_device(std::string device, Until until) {
-    HelperRequest request;
-    request.what = "read /dev/" + device;
+    const operation::ReadDevice wanted{"/dev/" + device};
     for (const auto& stuck : helpers_.stuck())
-      if (stuck.what == request.what)
-        co_return Error{errc::unavailable, "/dev/" + device + " does not answer; process " + std::to_string(stuck.pid) +
-                                               " still waits for it"};
-    request.body = {{"op", kRead}, {"path", "/dev/" + device}};
-    request.owner = HelperOwner("", "reads devices");
-    request.report_after = kReadPatience;
-    const auto reply = co_await helpers_.call(std::move(request), until);
-    if (!reply) co_return reply.error();
-    co_return result<>();
+      if (stuck.what == wanted.what())
+        co_return Error{errc::unavailable,
+                        wanted.path + " does not answer; process " + std::to_string(stuck.pid) + " still waits for it"};
+    co_return co_await helper::call(helpers_, wanted, HelperOwner("", "reads devices"), until);
   }
 
-  task<result<json::object>> ask(std::string what, json::object body, Until until) {
-    HelperRequest request;
-    request.what = std::move(what);
-    // Each path has helpers of its own: one below a server that is gone must not keep the others waiting.
-    request.owner = HelperOwner("", text_of(body, "path"));
-    request.body = std::move(body);
-    request.report_after = kPatience;
-    return helpers_.call(std::move(request), until);
+  /// Each path has helpers of its own: one below a server that is gone must not keep the others waiting.
+  template <class Operation>
+  task<result<typename Operation::Reply>> ask(Operation wanted, Until until) {
+    HelperOwner owner("", wanted.path);
+    return helper::call(helpers_, std::move(wanted), std::move(owner), until);
   }
 
   HelperPool& helpers_;

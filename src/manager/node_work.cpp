@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json/array.hpp>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -20,8 +19,6 @@
 namespace corbd::manager {
 namespace {
 
-namespace json = boost::json;
-
 constexpr unsigned kPermissions = 07777;
 
 Error not_done(const std::string& doing, const std::string& path, int error) {
@@ -30,19 +27,6 @@ Error not_done(const std::string& doing, const std::string& path, int error) {
                     : error == EACCES || error == EPERM ? errc::permission_denied
                                                         : errc::unavailable;
   return {code, doing + " " + path + ": " + std::strerror(error)};
-}
-
-json::object folder_to_json(const FolderIdentity& folder) {
-  return {{"inode", folder.inode}, {"born_ns", folder.born_ns}};
-}
-
-FolderIdentity folder_of(const json::value& from) {
-  return {from.at("inode").to_number<std::uint64_t>(), from.at("born_ns").to_number<std::int64_t>()};
-}
-
-json::object sight_to_json(const Sight& sight) {
-  return {{"at", static_cast<int>(sight.at)}, {"text", sight.text},     {"mode", sight.mode},
-          {"uid", sight.owner.uid},           {"gid", sight.owner.gid}, {"folder", folder_to_json(sight.folder)}};
 }
 
 /// The first name in the open folder; empty if there is none.
@@ -99,22 +83,7 @@ bool leave_outputs() {
   return nowhere && ::dup2(nowhere.get(), STDOUT_FILENO) >= 0 && ::dup2(nowhere.get(), STDERR_FILENO) >= 0;
 }
 
-result<json::object> empty_reply(const result<>& done) {
-  if (!done) return done.error();
-  return json::object();
-}
-
 }  // namespace
-
-Sight sight_from_json(const json::object& reply) {
-  Sight sight;
-  sight.at = static_cast<Sight::At>(reply.at("at").to_number<int>());
-  sight.text = reply.at("text").as_string();
-  sight.mode = reply.at("mode").to_number<unsigned>();
-  sight.owner = {reply.at("uid").to_number<unsigned>(), reply.at("gid").to_number<unsigned>()};
-  sight.folder = folder_of(reply.at("folder"));
-  return sight;
-}
 
 namespace ops {
 
@@ -251,42 +220,35 @@ result<> read_device(const std::string& path) {
 
 }  // namespace ops
 
-bool knows(const json::object& request) {
-  const auto* op = request.if_contains("op");
-  return op != nullptr && op->is_string() && std::string_view(op->as_string()).starts_with("manager.");
-}
+namespace operation {
 
-result<json::object> work(const json::object& request) {
+result<Sight> perform(const Look& asked) { return ops::look(asked.path); }
+result<std::vector<std::string>> perform(const FindUsers& asked) { return ops::users(asked.path); }
+result<> perform(const MakeFolder& asked) { return ops::make_folder(asked.path, asked.mode); }
+result<> perform(const PutBack& asked) { return ops::put_back(asked.path, asked.before); }
+result<> perform(const RemoveFolder& asked) { return ops::remove_folder(asked.path, asked.root); }
+result<std::string> perform(const Resolve& asked) { return ops::resolve(asked.path); }
+result<> perform(const ReadDevice& asked) { return ops::read_device(asked.path); }
+
+}  // namespace operation
+
+namespace {
+
+template <class Operation>
+result<boost::json::object> perform_quietly(const boost::json::object& request) {
   static const bool once = leave_outputs();
   static_cast<void>(once);
-  const std::string_view op = request.at("op").as_string();
-  const std::string path(request.at("path").as_string());
-  if (op == kLook) {
-    const auto sight = ops::look(path);
-    if (!sight) return sight.error();
-    return sight_to_json(*sight);
-  }
-  if (op == kUsers) {
-    json::array users;
-    for (const auto& user : ops::users(path)) users.emplace_back(user);
-    return json::object{{"users", std::move(users)}};
-  }
-  if (op == kMakeFolder) return empty_reply(ops::make_folder(path, request.at("mode").to_number<unsigned>()));
-  if (op == kPutBack) {
-    Before before{request.at("file").as_bool(), request.at("mode").to_number<unsigned>(), {}, {}};
-    if (request.contains("uid"))
-      before.owner = {request.at("uid").to_number<unsigned>(), request.at("gid").to_number<unsigned>()};
-    if (const auto* folder = request.if_contains("folder")) before.folder = folder_of(*folder);
-    return empty_reply(ops::put_back(path, before));
-  }
-  if (op == kRemoveFolder) return empty_reply(ops::remove_folder(path, std::string(request.at("root").as_string())));
-  if (op == kRead) return empty_reply(ops::read_device(path));
-  if (op == kResolve) {
-    auto real = ops::resolve(path);
-    if (!real) return real.error();
-    return json::object{{"path", *real}};
-  }
-  return Error{errc::internal, "the helper does not know the work " + std::string(op)};
+  return helper::perform_request<Operation>(request);
+}
+
+template <class... Operations>
+constexpr std::array kQuiet{helper::Known{Operations::name, &perform_quietly<Operations>}...};
+
+}  // namespace
+
+std::span<const helper::Known> helper_operations() {
+  using namespace operation;
+  return kQuiet<Look, FindUsers, MakeFolder, PutBack, RemoveFolder, Resolve, ReadDevice>;
 }
 
 }  // namespace corbd::manager

@@ -1,19 +1,80 @@
-// The helper's operations of this room, one function each, and their names on the wire.
+// What a helper does for this room: its operations, and the functions that carry them out.
 #pragma once
 
-#include <boost/json/object.hpp>
+#include <chrono>
 #include <string>
 #include <vector>
 
+#include "corbd/core/helper_operation.hpp"
 #include "corbd/manager/node.hpp"
 
 namespace corbd::manager {
 
-inline constexpr std::string_view kLook = "manager.look", kUsers = "manager.users", kMakeFolder = "manager.make_folder",
-                                  kPutBack = "manager.put_back", kRemoveFolder = "manager.remove_folder",
-                                  kResolve = "manager.resolve", kRead = "manager.read";
+namespace operation {
 
-Sight sight_from_json(const boost::json::object& reply);
+using fields::required;
+
+struct Look {
+  using Reply = Sight;
+  static constexpr std::string_view name = "manager.look";
+  static constexpr std::chrono::seconds patience{20};
+  std::string path;
+  static constexpr std::tuple fields{required("path", &Look::path)};
+  std::string what() const { return "look at " + path; }
+};
+struct FindUsers {
+  using Reply = std::vector<std::string>;
+  static constexpr std::string_view name = "manager.users";
+  static constexpr std::chrono::seconds patience{20};
+  std::string path;
+  static constexpr std::tuple fields{required("path", &FindUsers::path)};
+  std::string what() const { return "look who uses " + path; }
+};
+struct MakeFolder {
+  using Reply = void;
+  static constexpr std::string_view name = "manager.make_folder";
+  static constexpr std::chrono::seconds patience{20};
+  std::string path;
+  unsigned mode = 0;
+  static constexpr std::tuple fields{required("path", &MakeFolder::path), required("mode", &MakeFolder::mode)};
+  std::string what() const { return "make " + path; }
+};
+struct PutBack {
+  using Reply = void;
+  static constexpr std::string_view name = "manager.put_back";
+  static constexpr std::chrono::seconds patience{20};
+  std::string path;
+  Before before;
+  static constexpr std::tuple fields{required("path", &PutBack::path), required("before", &PutBack::before)};
+  std::string what() const { return "put back " + path; }
+};
+struct RemoveFolder {
+  using Reply = void;
+  static constexpr std::string_view name = "manager.remove_folder";
+  static constexpr std::chrono::seconds patience{20};
+  std::string path;
+  std::string root;
+  static constexpr std::tuple fields{required("path", &RemoveFolder::path), required("root", &RemoveFolder::root)};
+  std::string what() const { return "remove the folder " + path; }
+};
+struct Resolve {
+  using Reply = std::string;
+  static constexpr std::string_view name = "manager.resolve";
+  static constexpr std::chrono::seconds patience{20};
+  std::string path;
+  static constexpr std::tuple fields{required("path", &Resolve::path)};
+  std::string what() const { return "resolve " + path; }
+};
+struct ReadDevice {
+  using Reply = void;
+  static constexpr std::string_view name = "manager.read";
+  static constexpr std::chrono::seconds patience{5};
+  std::string path;
+  static constexpr std::tuple fields{required("path", &ReadDevice::path)};
+  std::string what() const { return "read " + path; }
+};
+
+}  // namespace operation
 
 namespace ops {
 
@@ -30,3 +91,6 @@ result<> read_device(const std::string& path);
 
 }  // namespace ops
 }  // namespace corbd::manager
+
+template <>
+struct corbd::fields::Written<corbd::manager::Sight::At> : corbd::helper::AsNumber<corbd::manager::Sight::At> {};

@@ -262,9 +262,8 @@ class Devices final : public device::Devices {
       turn->reset();  // the helper takes it
       auto may = may_resize(*state, std::chrono::steady_clock::now() - asked);
       if (!may) return [refused = not_resized(index, may.error().text)]() -> result<> { return refused; };
-      return [request = resize_request({index, backend, bytes, known_->sysfs}, lock_), helper = helper_]() -> result<> {
-        if (auto done = call_helper(request, helper); !done) return done.error();
-        return {};
+      return [wanted = Resize{index, backend, bytes, known_->sysfs}, lock = lock_, program = helper_]() -> result<> {
+        return helper::call(wanted, HelperOwner(lock), program);
       };
     };
     co_return co_await command<void>(backend, std::move(prepare), {}, until, "resizing " + device::path(index));

@@ -1,9 +1,8 @@
 #include "corbd/ops/cordon.hpp"
 
-#include <boost/json/object.hpp>
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
+#include "corbd/core/fields_json.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/utc.hpp"
@@ -11,7 +10,6 @@
 namespace corbd::ops {
 namespace {
 
-namespace json = boost::json;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMostBytes = 256;
@@ -31,16 +29,14 @@ bool still_cordoned(const Cordoned& cordoned, std::chrono::system_clock::time_po
 }
 
 std::string cordon_json(std::chrono::system_clock::time_point since) {
-  return json::serialize(json::object{
+  return boost::json::serialize(boost::json::object{
              {"drained_at_ms", std::chrono::duration_cast<milliseconds>(since.time_since_epoch()).count()}}) +
          "\n";
 }
 
 Cordoned read_cordon(std::string_view text) {
-  boost::system::error_code bad;
-  const auto parsed = json::parse(text, bad);
-  const auto* object = bad ? nullptr : parsed.if_object();
-  const auto* at = object == nullptr ? nullptr : object->if_contains("drained_at_ms");
+  const auto object = fields::parse(text, "drain");
+  const auto* at = object ? object->if_contains("drained_at_ms") : nullptr;
   if (at == nullptr || !at->is_int64() || at->get_int64() < 0 || at->get_int64() > kLatestMs) return {};
   return {std::chrono::system_clock::time_point(milliseconds(at->get_int64()))};
 }

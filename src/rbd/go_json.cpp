@@ -3,19 +3,11 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 
+#include "corbd/core/fields_json.hpp"
+
 namespace corbd::rbd {
 
 namespace json = boost::json;
-
-namespace {
-
-bool same_key(std::string_view left, std::string_view right) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
-                    [&](char a, char b) { return lower(a) == lower(b); });
-}
-
-}  // namespace
 
 result<std::optional<json::array>> GoJson::list(std::string_view text) const {
   if (text.find_first_not_of(" \t\r\n") == text.npos) return std::optional<json::array>();
@@ -30,10 +22,7 @@ result<std::optional<json::array>> GoJson::list(std::string_view text) const {
 }
 
 const json::value* GoJson::find(const json::object& object, std::string_view key) {
-  const json::value* found = nullptr;
-  for (const auto& entry : object)
-    if (same_key(entry.key(), key) && !entry.value().is_null()) found = &entry.value();
-  return found;
+  return fields::find(object, key, true);
 }
 
 result<const json::object*> GoJson::object_at(const json::object& object, std::string_view key) const {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -14,16 +12,30 @@
 #include <utility>
 
 #include "address.hpp"
+#include "corbd/core/fields_json.hpp"
 #include "corbd/core/file.hpp"
-#include "corbd/core/text.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/core/text.hpp"
 #include "corbd/rbd/clusters.hpp"
+
+namespace corbd::fields {
+
+using rbd::Incarnation;
+
+template <>
+struct Written<Incarnation::State> {
+  static bool to(Incarnation::State state) { return state == Incarnation::State::fenced; }
+  static result<Incarnation::State> from(bool fenced) {
+    return fenced ? Incarnation::State::fenced : Incarnation::State::dead;
+  }
+};
+
+}  // namespace corbd::fields
 
 namespace corbd::rbd {
 namespace {
 
 namespace fs = std::filesystem;
-namespace json = boost::json;
 
 constexpr std::size_t kMaxFile = 65536;
 constexpr std::size_t kSpareBytes = 4096;
@@ -33,26 +45,6 @@ constexpr std::size_t kManyFiles = 64;
 constexpr std::size_t kMostAddresses = 512;  ///< less than kMaxFile
 
 Error corrupt(std::string why) { return {errc::state_corrupt, std::move(why)}; }
-
-result<std::string> text_at(const json::object& object, std::string_view key) {
-  const auto* value = object.if_contains(key);
-  if (value == nullptr || !value->is_string() || value->get_string().empty())
-    return corrupt("no string at \"" + std::string(key) + "\"");
-  return std::string(value->get_string());
-}
-
-result<std::vector<std::string>> addresses_at(const json::object& object) {
-  const auto* value = object.if_contains("addresses");
-  if (value == nullptr || !value->is_array() || value->get_array().empty()) return corrupt("no addresses");
-  std::vector<std::string> addresses;
-  for (const auto& one : value->get_array()) {
-    if (!one.is_string()) return corrupt("an address is not a string");
-    const auto parsed = parse_addresses(one.get_string());
-    if (parsed.size() != 1) return corrupt("not a client address: " + std::string(one.get_string()));
-    addresses.push_back(parsed.front());
-  }
-  return addresses;
-}
 
 // A file that cannot be read now (other than one with wrong content) must stop the start, or its incarnation would go
 // unfenced.
@@ -151,46 +143,26 @@ std::string make_uuid() {
   return hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-std::string to_json(const Incarnation& incarnation) {
-  json::array addresses(incarnation.addresses.begin(), incarnation.addresses.end());
-  json::object object{{"version", kIncarnationVersion},     {"uuid", incarnation.uuid},
-                      {"fsid", incarnation.fsid},           {"cluster_id", incarnation.cluster_id},
-                      {"addresses", std::move(addresses)},  {"fenced", incarnation.state == Incarnation::State::fenced},
-                      {"fenced_at", incarnation.fenced_at}, {"boot_id", incarnation.boot_id}};
-  if (incarnation.ended) object["ended"] = true;
-  return json::serialize(object) + "\n";
-}
+std::string to_json(const Incarnation& incarnation) { return fields::to_file(incarnation, kIncarnationVersion); }
 
 result<Incarnation> parse_incarnation(std::string_view text) {
-  boost::system::error_code failed;
-  const auto value = json::parse(text, failed);
-  if (failed || !value.is_object()) return corrupt("not a JSON object");
-  const auto& object = value.get_object();
-  if (const auto* version = object.if_contains("version"); version != nullptr && version->is_int64())
-    if (version->get_int64() > kIncarnationVersion)
-      return Error{errc::state_newer, "incarnation version " + std::to_string(version->get_int64()) +
-                                          ", this agent reads " + std::to_string(kIncarnationVersion)};
-  auto uuid = text_at(object, "uuid");
-  if (!uuid) return uuid.error();
-  auto fsid = text_at(object, "fsid");
-  if (!fsid) return fsid.error();
-  auto cluster_id = text_at(object, "cluster_id");
-  if (!cluster_id) return cluster_id.error();
-  auto addresses = addresses_at(object);
-  if (!addresses) return addresses.error();
-  Incarnation read{Incarnation::State::dead, std::move(*uuid),      std::move(*fsid),
-                   std::move(*cluster_id),   std::move(*addresses), 0};
-  const auto* fenced = object.if_contains("fenced");
-  const auto* at = object.if_contains("fenced_at");
-  if (fenced != nullptr && fenced->is_bool() && fenced->get_bool() && at != nullptr && at->is_int64()) {
-    read.state = Incarnation::State::fenced;
-    read.fenced_at = at->get_int64();
-    // 0.1.0 does not write it, and does not look at it.
-    const auto* ended = object.if_contains("ended");
-    read.ended = ended != nullptr && ended->is_bool() && ended->get_bool();
+  const auto object = fields::parse_file(text, "incarnation", kIncarnationVersion);
+  if (!object) return object.error();
+  auto read = fields::from_json<Incarnation>(*object, "incarnation");
+  if (!read) return read.error();
+  if (read->uuid.empty() || read->fsid.empty() || read->cluster_id.empty() || read->addresses.empty())
+    return corrupt("it has no uuid, fsid, cluster or addresses");
+  for (auto& address : read->addresses) {
+    const auto parsed = parse_addresses(address);
+    if (parsed.size() != 1) return corrupt("not a client address: " + address);
+    address = parsed.front();
   }
-  // Absent in files of earlier versions.
-  if (auto boot_id = text_at(object, "boot_id")) read.boot_id = std::move(*boot_id);
+  // Without the time nobody knows how long the fence lasts, and a client that was not fenced has none.
+  if (!object->contains("fenced_at")) read->state = Incarnation::State::dead;
+  if (read->state != Incarnation::State::fenced) {
+    read->fenced_at = 0;
+    read->ended = false;
+  }
   return read;
 }
 

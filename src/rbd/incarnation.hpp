@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "corbd/core/clock.hpp"
+#include "corbd/core/fields.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/image/blocklist.hpp"
 
@@ -31,6 +32,14 @@ struct Incarnation {
   std::string boot_id = {};            ///< the boot in which it was fenced
   bool ended = false;                  ///< it is fenced without an entry in the blocklist, because it ended well
   bool handed_over = false;            ///< it ended well after it had given its images to this very process
+  static constexpr std::tuple fields{fields::required("uuid", &Incarnation::uuid),
+                                     fields::required("fsid", &Incarnation::fsid),
+                                     fields::required("cluster_id", &Incarnation::cluster_id),
+                                     fields::required("addresses", &Incarnation::addresses),
+                                     fields::added("fenced", &Incarnation::state),
+                                     fields::added("fenced_at", &Incarnation::fenced_at),
+                                     fields::added("boot_id", &Incarnation::boot_id),
+                                     fields::rare("ended", &Incarnation::ended)};
 };
 
 /// They cut it off. invalid_argument: one of its addresses is no client's.

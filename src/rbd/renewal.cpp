@@ -25,8 +25,13 @@ task<result<>> Connections::note_ending_early(std::string fsid, std::string clus
         short_entries_, [&](const ShortEntry& one) { return one.fsid == fsid && one.client == entry.client; });
     if (noted != short_entries_.end() && noted->saved) continue;
     const bool is_new = noted == short_entries_.end();
-    const ShortEntry made =
-        is_new ? ShortEntry{make_uuid(), fsid, cluster_id, entry.client, entry.until, false} : *noted;
+    const ShortEntry made = is_new ? ShortEntry{make_uuid(),
+                                                fsid,
+                                                cluster_id,
+                                                entry.client,
+                                                std::chrono::floor<std::chrono::seconds>(entry.until),
+                                                false}
+                                   : *noted;
     if (is_new) short_entries_.push_back(made);
     log::info("blocklist.ends_early",
               {{"cluster", cluster_id},

@@ -1,10 +1,9 @@
 #include "short_entries.hpp"
 
 #include <algorithm>
-#include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <filesystem>
 
+#include "corbd/core/fields_json.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/log.hpp"
 #include "incarnation.hpp"
@@ -12,11 +11,11 @@
 namespace corbd::rbd {
 namespace {
 
-namespace json = boost::json;
 using std::chrono::system_clock;
 
 constexpr std::string_view kNoteSuffix = ".short";
 constexpr std::size_t kLargestNote = 4096;
+constexpr int kNoteVersion = 1;
 
 // A monitor that leads looks every 5 s (mon_tick_interval) which entries have ended. Until ours is there its client may
 // write, so we look often then.
@@ -27,11 +26,6 @@ std::string note_file(const std::string& dir, const std::string& uuid) {
   return dir + "/" + uuid + std::string(kNoteSuffix);
 }
 
-std::string string_at(const json::object& object, std::string_view key) {
-  const auto* value = object.if_contains(key);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : std::string();
-}
-
 Renewal wait_for_end(system_clock::duration left) {
   const auto before = std::chrono::duration_cast<std::chrono::milliseconds>(left - kBefore);
   if (left > kBefore) return {Renewal::Step::wait, std::clamp(before, kOften, kSeldom)};
@@ -40,30 +34,14 @@ Renewal wait_for_end(system_clock::duration left) {
 
 }  // namespace
 
-std::string to_json(const ShortEntry& entry) {
-  const auto until = std::chrono::duration_cast<std::chrono::seconds>(entry.until.time_since_epoch()).count();
-  return json::serialize(json::object{{"version", 1},
-                                      {"uuid", entry.uuid},
-                                      {"fsid", entry.fsid},
-                                      {"cluster_id", entry.cluster_id},
-                                      {"client", entry.client},
-                                      {"until", until}}) +
-         "\n";
-}
+std::string to_json(const ShortEntry& entry) { return fields::to_file(entry, kNoteVersion); }
 
 result<ShortEntry> parse_short_entry(std::string_view text) {
-  boost::system::error_code failed;
-  const auto value = json::parse(text, failed);
-  if (failed || !value.is_object()) return Error{errc::state_corrupt, "not a JSON object"};
-  const auto& object = value.get_object();
-  ShortEntry entry{string_at(object, "uuid"), string_at(object, "fsid"), string_at(object, "cluster_id"),
-                   string_at(object, "client")};
-  const auto* until = object.if_contains("until");
-  if (entry.uuid.empty() || entry.fsid.empty() || until == nullptr || !until->is_int64())
-    return Error{errc::state_corrupt, "no uuid, fsid or end"};
-  if (const auto client = image::entry_of_client(entry.client); !client)
+  auto entry = fields::from_text<ShortEntry>(text, "entry");
+  if (!entry) return entry.error();
+  if (entry->uuid.empty() || entry->fsid.empty()) return Error{errc::state_corrupt, "no uuid, or no fsid"};
+  if (const auto client = image::entry_of_client(entry->client); !client)
     return Error{errc::state_corrupt, client.error().text};
-  entry.until = system_clock::time_point(std::chrono::seconds(until->get_int64()));
   return entry;
 }
 

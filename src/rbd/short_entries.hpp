@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "corbd/core/clock.hpp"
+#include "corbd/core/fields.hpp"
 #include "corbd/image/blocklist.hpp"
 
 namespace corbd::rbd {
@@ -18,8 +19,12 @@ struct ShortEntry {
   std::string uuid;  ///< the file's name
   std::string fsid, cluster_id;
   std::string client;  ///< "10.0.0.1:0/123"
-  std::chrono::system_clock::time_point until = {};
+  std::chrono::sys_seconds until = {};
   bool saved = true;  ///< there is a file of it
+  static constexpr std::tuple fields{
+      fields::required("uuid", &ShortEntry::uuid), fields::required("fsid", &ShortEntry::fsid),
+      fields::added("cluster_id", &ShortEntry::cluster_id), fields::required("client", &ShortEntry::client),
+      fields::required("until", &ShortEntry::until)};
 };
 
 std::string to_json(const ShortEntry& entry);

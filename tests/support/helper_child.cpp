@@ -71,7 +71,7 @@ result<json::object> test_work(const json::object& request) {
   if (op == "test_hold") return hold(request);
   if (op == "test_tool") return hold_with_tool(request);
   if (op == "test_fds") return list_descriptors(request);
-  return manager::knows(request) ? manager::work(request) : host::work(request);
+  return helper::work(request, {host::helper_operations(), manager::helper_operations()});
 }
 
 int play_agent(const std::string& busy_file, const std::string& gate) {

@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "corbd/core/fields.hpp"
+
 namespace corbd::cephcsi {
 
 /// What is not known is empty.
@@ -12,6 +14,9 @@ struct PvcRef {
   std::string name, name_space;  ///< of the PersistentVolumeClaim
   std::string volume;            ///< the PersistentVolume
   bool empty() const { return name.empty() && name_space.empty() && volume.empty(); }
+  static constexpr std::tuple fields{fields::required("name", &PvcRef::name),
+                                     fields::required("namespace", &PvcRef::name_space),
+                                     fields::required("volume", &PvcRef::volume)};
   bool operator==(const PvcRef&) const = default;
 };
 

@@ -7,12 +7,17 @@
 #include <string>
 #include <string_view>
 
+#include "corbd/core/fields.hpp"
+
 namespace corbd::cephcsi {
 
 /// Each a second; 0: none.
 struct IoLimits {
   std::uint64_t read_iops = 0, write_iops = 0, read_bps = 0, write_bps = 0;
   bool empty() const { return *this == IoLimits(); }
+  static constexpr std::tuple fields{
+      fields::required("read_iops", &IoLimits::read_iops), fields::required("write_iops", &IoLimits::write_iops),
+      fields::required("read_bps", &IoLimits::read_bps), fields::required("write_bps", &IoLimits::write_bps)};
   bool operator==(const IoLimits&) const = default;
 };
 

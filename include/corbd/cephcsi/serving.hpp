@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "corbd/core/fields.hpp"
+
 namespace corbd::cephcsi {
 
 /// Which client is to serve a volume: the agent over nbd, the kernel's own, or the kernel's where it knows all features
@@ -15,6 +17,8 @@ enum class Mounter { nbd, krbd, krbd_if_able };
 /// What the volume's attributes give to the kernel's client, comma separated.
 struct KernelOptions {
   std::string map, unmap;
+  static constexpr std::tuple fields{fields::required("map", &KernelOptions::map),
+                                     fields::required("unmap", &KernelOptions::unmap)};
   bool operator==(const KernelOptions&) const = default;
 };
 
@@ -25,6 +29,10 @@ struct Serving {
   std::map<std::string, std::string> config;         ///< Ceph's options of its connection
   bool cache_off = false;                            ///< rbd-nbd, which ceph-csi starts, has no cache either
   bool same_timeout = false;                         ///< rbd-nbd's device has the io_timeout that corbd's have
+  static constexpr std::tuple fields{
+      fields::required("trim", &Serving::trim), fields::required("config", &Serving::config),
+      fields::rare("cache_off", &Serving::cache_off), fields::rare("same_timeout", &Serving::same_timeout),
+      fields::rare("dead_conn_timeout_s", &Serving::dead_conn_timeout_s)};
   bool operator==(const Serving&) const = default;
 };
 

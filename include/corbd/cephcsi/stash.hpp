@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/core/result.hpp"
 
 namespace corbd::cephcsi {
@@ -22,6 +23,17 @@ struct Stash {
   /// UID of the VolumeAttachment under which this agent served it last; empty: not known, or ceph-csi staged it.
   /// ceph-csi ignores the key, and drops it when it writes the file itself.
   std::string attachment = "";
+  /// In the order of ceph-csi's Go.
+  static constexpr std::tuple fields{fields::added("pool", &Stash::pool),
+                                     fields::added("radosNamespace", &Stash::ns),
+                                     fields::added("image", &Stash::image),
+                                     fields::added("unmapOptions", &Stash::unmap_options),
+                                     fields::added("accessType", &Stash::nbd),
+                                     fields::added("encrypted", &Stash::encrypted),
+                                     fields::added("device", &Stash::device),
+                                     fields::added("logDir", &Stash::log_dir),
+                                     fields::added("logFileStrategy", &Stash::log_strategy),
+                                     fields::rare("corbdAttachmentUID", &Stash::attachment)};
   bool operator==(const Stash&) const = default;
 };
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/fields.hpp"
 #include "corbd/core/result.hpp"
 
 namespace corbd {
@@ -17,6 +18,8 @@ namespace corbd {
 struct FolderIdentity {
   std::uint64_t inode = 0;
   std::int64_t born_ns = 0;  ///< since 1970; 0: the filesystem does not say
+  static constexpr std::tuple fields{fields::required("inode", &FolderIdentity::inode),
+                                     fields::required("born_ns", &FolderIdentity::born_ns)};
   friend bool operator==(const FolderIdentity&, const FolderIdentity&) = default;
 };
 

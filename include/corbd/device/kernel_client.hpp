@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/core/helper_owner.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/core/secret.hpp"
@@ -31,6 +32,11 @@ struct MapArgs {
   image::Key image;  ///< the image that must be there
   bool read_only = false;
   std::string options;  ///< further options of the kernel, comma separated
+  static constexpr std::tuple fields{
+      fields::required("monitors", &MapArgs::monitors), fields::required("user", &MapArgs::user),
+      fields::required("key", &MapArgs::key),           fields::required("name", &MapArgs::name),
+      fields::required("image", &MapArgs::image),       fields::required("read_only", &MapArgs::read_only),
+      fields::required("options", &MapArgs::options)};
 };
 
 class KernelClient {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "corbd/core/fd.hpp"
+#include "corbd/core/fields.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/device/link_socket.hpp"
 #include "corbd/handover/values.hpp"
@@ -37,6 +38,11 @@ struct Side {
   bool listens = false;                ///< it takes over its predecessor's listening sockets
   std::string node = {}, driver = {};  ///< --nodeid and --drivername; empty: a version that does not say
   bool accepts_refused = false;        ///< --accept-refused
+  static constexpr std::tuple fields{
+      fields::added("version", &Side::version),  fields::required("records", &Side::records),
+      fields::added("state", &Side::state),      fields::rare("keeper", &Side::kept),
+      fields::rare("listeners", &Side::listens), fields::rare("node", &Side::node),
+      fields::rare("driver", &Side::driver),     fields::rare("accepts_refused", &Side::accepts_refused)};
 };
 
 /// Tells a folder from any other on this machine, whatever its path is.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/core/task.hpp"
@@ -23,6 +24,8 @@ struct OtherServer {
   std::string uncached = {};
 
   bool serving() const { return !pids.empty(); }
+  static constexpr std::tuple fields{fields::required("pids", &OtherServer::pids),
+                                     fields::required("uncached", &OtherServer::uncached)};
 };
 
 class Daemons {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/core/secret.hpp"
 #include "corbd/host/host.hpp"
 
@@ -15,6 +16,8 @@ struct FscryptSecret {
   /// Hashed as a passphrase, which costs an argon2 with 64 MiB: whoever calls bounds how many run at once. Otherwise
   /// its first 32 bytes are the key.
   bool passphrase = false;
+  static constexpr std::tuple fields{fields::required("secret", &FscryptSecret::secret),
+                                     fields::required("passphrase", &FscryptSecret::passphrase)};
 };
 
 /// All: not_found when nothing is mounted there, failed_precondition for a filesystem that cannot encrypt.

@@ -1,9 +1,10 @@
 // The real side of the host ports, on helper processes; and the helper's own work.
 #pragma once
 
-#include <boost/json/object.hpp>
 #include <memory>
+#include <span>
 
+#include "corbd/core/helper_operation.hpp"
 #include "corbd/core/helper_pool.hpp"
 #include "corbd/host/fscrypt.hpp"
 #include "corbd/host/host.hpp"
@@ -16,7 +17,7 @@ std::unique_ptr<Filesystems> make_filesystems(HelperPool& helpers);
 std::unique_ptr<Luks> make_luks(HelperPool& helpers);
 std::unique_ptr<Fscrypt> make_fscrypt(HelperPool& helpers);
 
-/// Carries out one request of the ports above, in the helper process.
-result<boost::json::object> work(const boost::json::object& request);
+/// What the ports above ask of a helper.
+std::span<const helper::Known> helper_operations();
 
 }  // namespace corbd::host

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/core/helper_call.hpp"
 #include "corbd/core/result.hpp"
 
@@ -13,6 +14,9 @@ struct KernelNeeds {
   std::string fstype;          ///< empty: none that this agent knows
   std::string beyond_running;  ///< by its number; a distribution's kernel may know more
   std::string beyond_oldest;   ///< what oldest_kernel() does not know
+  static constexpr std::tuple fields{fields::required("fstype", &KernelNeeds::fstype),
+                                     fields::required("beyond_running", &KernelNeeds::beyond_running),
+                                     fields::required("beyond_oldest", &KernelNeeds::beyond_oldest)};
 };
 
 /// "Linux 5.14": the oldest that docs/serving.md promises.

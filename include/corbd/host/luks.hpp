@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/core/secret.hpp"
 #include "corbd/host/host.hpp"
 
@@ -22,6 +23,10 @@ struct LuksFormat {
   std::string integrity;           ///< "hmac-sha256", "hmac-sha512"; "": none
   std::uint32_t sector_bytes = 0;  ///< 0: as the device prefers
   std::string mapping;             ///< the volume's: by it the tags of integrity are written
+  static constexpr std::tuple fields{
+      fields::required("cipher", &LuksFormat::cipher), fields::required("key_bits", &LuksFormat::key_bits),
+      fields::required("integrity", &LuksFormat::integrity),
+      fields::required("sector_bytes", &LuksFormat::sector_bytes), fields::required("mapping", &LuksFormat::mapping)};
 };
 
 /// unauthenticated: no key slot (or not that one) opens with the passphrase; nothing was changed. exhausted: the memory

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/core/result.hpp"
 
 namespace corbd::host {
@@ -47,6 +48,7 @@ inline bool goes_with(const Mount& twin, const Mount& of) {
 struct Probe {
   enum class Kind { nothing, filesystem, partitions, other, ambivalent } kind = Kind::ambivalent;
   std::string type;  ///< "ext4"
+  static constexpr std::tuple fields{fields::required("kind", &Probe::kind), fields::required("type", &Probe::type)};
 };
 
 /// The filesystem types that a volume may ask for.
@@ -73,6 +75,8 @@ result<std::map<std::string, std::string>> options_by_type(std::string_view text
 struct Extent {
   std::uint64_t bytes = 0;
   std::uint32_t block_bytes = 0;
+  static constexpr std::tuple fields{fields::required("bytes", &Extent::bytes),
+                                     fields::required("block_bytes", &Extent::block_bytes)};
 };
 
 /// Whether the device has room for another block of the filesystem.
@@ -84,6 +88,12 @@ constexpr bool has_room(const Extent& filesystem, std::uint64_t device_bytes) {
 struct Usage {
   std::uint64_t bytes = 0, bytes_used = 0, bytes_available = 0;
   std::uint64_t inodes = 0, inodes_used = 0, inodes_available = 0;  ///< 0: the filesystem does not count them
+  static constexpr std::tuple fields{fields::required("bytes", &Usage::bytes),
+                                     fields::required("bytes_used", &Usage::bytes_used),
+                                     fields::required("inodes", &Usage::inodes),
+                                     fields::required("bytes_available", &Usage::bytes_available),
+                                     fields::required("inodes_used", &Usage::inodes_used),
+                                     fields::required("inodes_available", &Usage::inodes_available)};
 };
 
 /// What a device holds in the place of an encrypted volume's header.
@@ -93,6 +103,9 @@ struct LuksHeader {
       key_slots;  ///< in use. None means that nothing can ever open it: its format did not end, or it is damaged
   bool integrity = false;        ///< its sectors have tags, of which one node at a time can keep track
   std::uint32_t memory_kib = 0;  ///< to try the costliest of its key slots
+  static constexpr std::tuple fields{
+      fields::required("found", &LuksHeader::found), fields::required("key_slots", &LuksHeader::key_slots),
+      fields::required("integrity", &LuksHeader::integrity), fields::required("memory_kib", &LuksHeader::memory_kib)};
 };
 
 /// Whether it is a LUKS header, of either version and in whatever state.
@@ -114,12 +127,16 @@ enum class EncryptedFolder {
 struct MkfsFor {
   bool zeroes = false;           ///< what was never written reads as zeros
   bool files_encrypted = false;  ///< the filesystem is to be able to encrypt a folder
+  static constexpr std::tuple fields{fields::required("zeroes", &MkfsFor::zeroes),
+                                     fields::required("files_encrypted", &MkfsFor::files_encrypted)};
 };
 
 /// How a volume uses the number of an nbd device, whatever the number was before.
 struct NumberUse {
   bool read_only = false;
   bool flush = false;  ///< the device sends flushes, and somebody needs them
+  static constexpr std::tuple fields{fields::required("read_only", &NumberUse::read_only),
+                                     fields::required("flush", &NumberUse::flush)};
 };
 
 }  // namespace corbd::host

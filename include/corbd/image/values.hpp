@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/image/features.hpp"
 
 namespace corbd::image {
@@ -22,6 +23,9 @@ struct Key {
   std::string image_id;       ///< librbd's internal id
   std::uint64_t snap_id = 0;  ///< 0: the head
 
+  static constexpr std::tuple fields{fields::required("fsid", &Key::fsid), fields::required("pool_id", &Key::pool_id),
+                                     fields::required("ns", &Key::ns), fields::required("image_id", &Key::image_id),
+                                     fields::required("snap_id", &Key::snap_id)};
   auto operator<=>(const Key&) const = default;
   /// "fsid/pool/ns/id@snap", for logs.
   std::string text() const {
@@ -40,6 +44,8 @@ constexpr std::string_view name(ReadPolicy policy) {
 struct Name {
   std::string pool, ns, image;
   std::string text() const { return pool + "/" + (ns.empty() ? "" : ns + "/") + image; }
+  static constexpr std::tuple fields{fields::required("pool", &Name::pool), fields::required("ns", &Name::ns),
+                                     fields::required("image", &Name::image)};
   bool operator==(const Name&) const = default;
 };
 

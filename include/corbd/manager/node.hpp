@@ -2,14 +2,14 @@
 // bound.
 #pragma once
 
-#include <boost/json/object.hpp>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "corbd/core/held_path.hpp"
-#include "corbd/core/helper_pool.hpp"
+#include "corbd/core/helper_operation.hpp"
 #include "corbd/core/task.hpp"
 #include "corbd/core/wait.hpp"
 #include "corbd/manager/values.hpp"
@@ -40,6 +40,9 @@ struct Sight {
   bool barred = false;  ///< unknown, because a parent is a symbolic link or no folder: nothing here goes through it
 
   bool is_mount() const { return at == At::mounted || at == At::dead; }
+  static constexpr std::tuple fields{fields::required("at", &Sight::at), fields::required("text", &Sight::text),
+                                     fields::required("mode", &Sight::mode), fields::required("owner", &Sight::owner),
+                                     fields::required("folder", &Sight::folder)};
 };
 
 /// Where a mount counts: at the path, or also below it, as a plugin may have it in its staging path.
@@ -67,8 +70,7 @@ class Node {
 
 std::unique_ptr<Node> make_node(HelperPool& helpers);
 
-/// The helper process's side.
-bool knows(const boost::json::object& request);
-result<boost::json::object> work(const boost::json::object& request);
+/// What it asks of a helper.
+std::span<const helper::Known> helper_operations();
 
 }  // namespace corbd::manager

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/core/held_path.hpp"
 #include "corbd/core/result.hpp"
 #include "corbd/core/secret.hpp"
@@ -24,6 +25,10 @@ struct Usage {
   bool read_only = false;
   std::string fstype;                      ///< empty: the plugin's default
   std::vector<std::string> mount_options;  ///< in the order in which they are given
+  static constexpr std::tuple fields{
+      fields::required("access_mode", &Usage::access_mode), fields::required("block", &Usage::attachment),
+      fields::required("read_only", &Usage::read_only), fields::required("fstype", &Usage::fstype),
+      fields::required("mount_options", &Usage::mount_options)};
   friend bool operator==(const Usage&, const Usage&) = default;
 };
 
@@ -32,6 +37,9 @@ struct PluginVolume {
   std::string plugin;                   ///< name of the plugin, as GetPluginInfo says it
   std::string external_id;              ///< volume_id of every call
   std::string space = "default", name;  ///< namespace and name; both are only for people and paths
+  static constexpr std::tuple fields{
+      fields::required("plugin", &PluginVolume::plugin), fields::required("external_id", &PluginVolume::external_id),
+      fields::required("namespace", &PluginVolume::space), fields::required("name", &PluginVolume::name)};
   friend bool operator==(const PluginVolume&, const PluginVolume&) = default;
 };
 
@@ -51,6 +59,7 @@ struct Mount {
 /// Of a folder or a file.
 struct Owner {
   unsigned uid = 0, gid = 0;
+  static constexpr std::tuple fields{fields::required("uid", &Owner::uid), fields::required("gid", &Owner::gid)};
   friend bool operator==(const Owner&, const Owner&) = default;
 };
 
@@ -60,6 +69,8 @@ struct Before {
   unsigned mode = 0;
   std::optional<Owner> owner;            ///< older claims have none: root
   std::optional<FolderIdentity> folder;  ///< that held it; older claims have none: only root's own is made again
+  static constexpr std::tuple fields{fields::required("file", &Before::file), fields::required("mode", &Before::mode),
+                                     fields::rare("owner", &Before::owner), fields::rare("folder", &Before::folder)};
 };
 
 /// What is durable about one user of a volume, from before the first call until after the last one.
@@ -82,6 +93,18 @@ struct Claim {
   /// as Sight::mount. Both tell another's mount from ours. Older claims have neither.
   std::string boot_id, shown;
   Texts volume_context, publish_context, notes;
+  static constexpr std::tuple fields{fields::required("phase", &Claim::phase),
+                                     fields::required("volume", &Claim::volume),
+                                     fields::required("usage", &Claim::usage),
+                                     fields::required("user", &Claim::user),
+                                     fields::required("staging", &Claim::staging),
+                                     fields::required("target", &Claim::target),
+                                     fields::required("volume_context", &Claim::volume_context),
+                                     fields::required("publish_context", &Claim::publish_context),
+                                     fields::required("notes", &Claim::notes),
+                                     fields::rare("again", &Claim::again),
+                                     fields::rare("boot_id", &Claim::boot_id),
+                                     fields::rare("shown", &Claim::shown)};
 };
 
 /// Whether the claim stands for a user whose staging path must stay.

@@ -1,12 +1,12 @@
 // The nbd room's real side of the device port.
 #pragma once
 
-#include <boost/json/object.hpp>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "corbd/core/helper_call.hpp"
+#include "corbd/core/helper_operation.hpp"
 #include "corbd/device/device.hpp"
 #include "corbd/device/fd_store.hpp"
 
@@ -47,8 +47,7 @@ struct Config {
 /// Starts the io threads and the netlink thread; the destructor ends them, after all links are destroyed.
 std::unique_ptr<device::Devices> make_devices(executor control, Clock& clock, Config config);
 
-/// In the helper process: whether the request is one of the devices', and what is to be done.
-bool knows(const boost::json::object& request);
-result<boost::json::object> work(const boost::json::object& request);
+/// What the devices ask of a helper.
+std::span<const helper::Known> helper_operations();
 
 }  // namespace corbd::nbd

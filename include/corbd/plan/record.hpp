@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "corbd/core/fields.hpp"
 #include "corbd/device/values.hpp"
 #include "corbd/image/values.hpp"
 #include "corbd/plan/wish.hpp"
@@ -22,6 +23,9 @@ struct Staging {
   std::string path;
   Capability capability;
   bool complete = false;  ///< the stage ended well; before that an intent, whose stage may be undone
+  static constexpr std::tuple fields{fields::required("path", &Staging::path),
+                                     fields::required("capability", &Staging::capability),
+                                     fields::required("complete", &Staging::complete)};
   bool operator==(const Staging&) const = default;
 };
 
@@ -30,6 +34,10 @@ struct Publish {
   bool read_only = false;
   std::string pod = {};  ///< "namespace/name", for people; empty: not known
   IoLimits limits = {};  ///< to ask of the pod's cgroup; none any more if it refused them
+  static constexpr std::tuple fields{fields::required("target", &Publish::target),
+                                     fields::required("staging", &Publish::staging),
+                                     fields::required("read_only", &Publish::read_only),
+                                     fields::rare("pod", &Publish::pod), fields::rare("limits", &Publish::limits)};
   bool operator==(const Publish&) const = default;
 };
 
@@ -38,6 +46,8 @@ struct Publish {
 struct Note {
   std::string user;     ///< Ceph's
   std::string address;  ///< its client's, "10.0.0.1"; empty without fencing
+  static constexpr std::tuple fields{fields::required("user", &Note::user),
+                                     fields::required("address", &Note::address)};
   bool operator==(const Note&) const = default;
 };
 
@@ -89,6 +99,42 @@ struct Record {
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 
+  static constexpr std::tuple fields{fields::required("volume_id", &Record::volume_id),
+                                     fields::required("driver", &Record::driver),
+                                     fields::required("source", &Record::source),
+                                     fields::required("user", &Record::user),
+                                     fields::required("key", &Record::key),
+                                     fields::required("size", &Record::size),
+                                     fields::required("block_size", &Record::block_size),
+                                     fields::required("exclusive_lock", &Record::exclusive_lock),
+                                     fields::required("block", &Record::block),
+                                     fields::required("read_only", &Record::read_only),
+                                     fields::added("shared", &Record::shared),
+                                     fields::added("adopting", &Record::adopting),
+                                     fields::added("failed", &Record::failed),
+                                     fields::required("boot_id", &Record::boot_id),
+                                     fields::required("attachment_uid", &Record::attachment_uid),
+                                     fields::required("stagings", &Record::stagings),
+                                     fields::required("publishes", &Record::publishes),
+                                     fields::rare("node", &Record::node),
+                                     fields::rare("kind", &Record::kind),
+                                     fields::rare("cache_lost", &Record::cache_lost),
+                                     fields::rare("uncached", &Record::uncached),
+                                     fields::rare("signed_as", &Record::signed_as),
+                                     fields::rare("kms_id", &Record::kms_id),
+                                     fields::rare("file_kms_id", &Record::file_kms_id),
+                                     fields::rare("tenant", &Record::tenant),
+                                     fields::rare("device", &Record::device),
+                                     fields::rare("breaking", &Record::breaking),
+                                     fields::rare("freed", &Record::freed),
+                                     fields::rare("modified", &Record::modified),
+                                     fields::rare("format", &Record::format),
+                                     fields::rare("format_version", &Record::format_version),
+                                     fields::rare("on_word", &Record::operator_override),
+                                     fields::rare("provisioned", &Record::provisioned),
+                                     fields::rare("claim", &Record::claim),
+                                     fields::rare("io_limits", &Record::io_limits),
+                                     fields::rare("note", &Record::note)};
   bool operator==(const Record&) const = default;
 };
 

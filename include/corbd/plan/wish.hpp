@@ -14,6 +14,7 @@
 #include "corbd/cephcsi/luks_options.hpp"
 #include "corbd/cephcsi/serving.hpp"
 #include "corbd/cephcsi/stash.hpp"
+#include "corbd/core/fields.hpp"
 #include "corbd/core/secret.hpp"
 #include "corbd/image/values.hpp"
 #include "corbd/plan/credential.hpp"
@@ -36,6 +37,12 @@ struct Capability {
   bool read_only = false;      ///< the access mode forbids writing
   bool single_writer = false;  ///< ReadWriteOncePod: one target at a time
   bool shared = false;         ///< ReadWriteMany of a raw block volume: other nodes write it too
+  static constexpr std::tuple fields{fields::required("block", &Capability::block),
+                                     fields::required("fstype", &Capability::fstype),
+                                     fields::required("mount_flags", &Capability::mount_flags),
+                                     fields::required("read_only", &Capability::read_only),
+                                     fields::required("single_writer", &Capability::single_writer),
+                                     fields::added("shared", &Capability::shared)};
   bool operator==(const Capability&) const = default;
 };
 
@@ -50,6 +57,13 @@ struct Source {
   std::string mkfs_options;  ///< "" = ceph-csi's defaults
   Serving serving = {};
   KernelOptions kernel = {};
+  static constexpr std::tuple fields{fields::required("cluster_id", &Source::cluster_id),
+                                     fields::required("pool", &Source::pool),
+                                     fields::required("ns", &Source::ns),
+                                     fields::required("image", &Source::image),
+                                     fields::required("mkfs_options", &Source::mkfs_options),
+                                     fields::rare("serving", &Source::serving),
+                                     fields::rare("kernel", &Source::kernel)};
   bool operator==(const Source&) const = default;
 };
 

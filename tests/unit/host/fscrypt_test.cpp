@@ -6,7 +6,6 @@
 #include "fscrypt_keys.hpp"
 #include "ground.hpp"
 #include "ops.hpp"
-#include "requests.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -137,14 +136,6 @@ TEST_CASE("costs of a protector that would take minutes of CPU time are refused"
   protector.mutable_costs()->set_memory(256 << 10);
   protector.mutable_costs()->set_time(1 << 10);
   CHECK(host::open_protector(protector, kHashed.secret).error().code == errc::state_corrupt);
-}
-
-TEST_CASE("a helper's reply about an encrypted folder is read whole, and any other reply is an error") {
-  for (const auto folder :
-       {EncryptedFolder::none, EncryptedFolder::plain, EncryptedFolder::locked, EncryptedFolder::unlocked})
-    CHECK(host::folder_from_json(host::folder_to_json(folder)).value() == folder);
-  CHECK(!host::folder_from_json({{"folder", "open"}}));
-  CHECK(!host::folder_from_json({}));
 }
 
 TEST_CASE("a folder is made with a key, locked, and unlocked, and without its key its names are not readable") {

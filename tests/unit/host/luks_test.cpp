@@ -10,7 +10,6 @@
 
 #include "ground.hpp"
 #include "ops.hpp"
-#include "requests.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -166,17 +165,6 @@ TEST_CASE("a key goes into a free slot only, and a slot is wiped as long as it i
   CHECK(made.slots() == std::vector<int>{1});
   CHECK(host::ops::luks_remove_key(made.image, 1).error().code == errc::failed_precondition);
   CHECK(made.opens(1, Secret("other")));
-}
-
-TEST_CASE("a helper's reply about a LUKS header is read whole, and half a reply is an error") {
-  const auto back = host::luks_header_from_json(
-      host::luks_header_to_json({{Probe::Kind::other, "crypto_LUKS"}, {0, 3}, true, 65536}));
-  REQUIRE(back);
-  CHECK(back->memory_kib == 65536);
-  CHECK(back->integrity);
-  CHECK(host::is_luks(back->found));
-  CHECK(back->key_slots == std::vector<int>{0, 3});
-  CHECK(!host::luks_header_from_json(host::probe_to_json({Probe::Kind::other, "crypto_LUKS"})));
 }
 
 TEST_CASE("a header tells the memory that the costliest of its key slots needs") {

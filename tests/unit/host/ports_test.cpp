@@ -5,8 +5,8 @@
 #include "corbd/host/helpers.hpp"
 #include "corbd/host/luks.hpp"
 #include "ground.hpp"
+#include "operations.hpp"
 #include "ops.hpp"
-#include "requests.hpp"
 #include "support/helpers.hpp"
 
 using namespace corbd;
@@ -27,6 +27,11 @@ struct Ports {
   std::unique_ptr<host::Filesystems> filesystems = host::make_filesystems(pool);
   std::string busy_file = folder.path() + "/a.busy";
 };
+
+template <class T>
+T transferred(const T& value) {
+  return fields::from_json<T>(fields::to_json(value), "value").value();
+}
 
 }  // namespace
 
@@ -103,42 +108,30 @@ TEST_CASE("a device name that could leave sysfs is refused") {
     CHECK(ports.get(ports.filesystems->tune(name, {}, "", {})).error().code == errc::invalid_argument);
 }
 
-TEST_CASE("an operation that the helper does not know is refused by name") {
-  const auto reply = host::work({{"op", "nosuch"}});
-  REQUIRE(!reply);
-  CHECK(reply.error().code == errc::unimplemented);
-}
-
-TEST_CASE("every kind of probe result survives the transfer between processes") {
+TEST_CASE("each kind of value that a helper of this room answers survives the transfer between processes") {
   for (const auto kind : {Probe::Kind::nothing, Probe::Kind::filesystem, Probe::Kind::partitions, Probe::Kind::other,
-                          Probe::Kind::ambivalent}) {
-    const auto back = host::probe_from_json(host::probe_to_json({kind, "type"}));
-    REQUIRE(back);
-    CHECK(back->kind == kind);
-    CHECK(back->type == "type");
-  }
+                          Probe::Kind::ambivalent})
+    CHECK(transferred(Probe{kind, "type"}).kind == kind);
+  for (const auto folder : {host::EncryptedFolder::none, host::EncryptedFolder::plain, host::EncryptedFolder::locked,
+                            host::EncryptedFolder::unlocked})
+    CHECK(
+        helper::reply_of<host::operation::LookForFolder>(fields::to_json(helper::Answer<host::EncryptedFolder>{folder}))
+            .value() == folder);
+  CHECK(transferred(host::Extent{1ull << 50, 4096}).bytes == 1ull << 50);
+  CHECK(transferred(host::Usage{60, 50, 40, 30, 20, 10}).inodes_available == 10);
+  const auto header = transferred(host::LuksHeader{{Probe::Kind::other, "crypto_LUKS"}, {0, 3}, true, 65536});
+  CHECK(host::is_luks(header.found));
+  CHECK(header.key_slots == std::vector<int>{0, 3});
+  CHECK(header.integrity);
+  CHECK(header.memory_kib == 65536);
 }
 
-TEST_CASE("a probe reply that is not understood is an error and not nothing") {
-  CHECK(!host::probe_from_json({}));
-  CHECK(!host::probe_from_json({{"kind", "empty"}, {"type", ""}}));
-}
-
-TEST_CASE("sizes and usage survive the transfer between processes, and half a reply is an error") {
-  const auto extent = host::extent_from_json(host::extent_to_json({1ull << 50, 4096}));
-  REQUIRE(extent);
-  CHECK(extent->bytes == 1ull << 50);
-  CHECK(extent->block_bytes == 4096);
-  const auto usage = host::usage_from_json(host::usage_to_json({60, 50, 40, 30, 20, 10}));
-  REQUIRE(usage);
-  CHECK(usage->bytes == 60);
-  CHECK(usage->bytes_used == 50);
-  CHECK(usage->bytes_available == 40);
-  CHECK(usage->inodes == 30);
-  CHECK(usage->inodes_used == 20);
-  CHECK(usage->inodes_available == 10);
-  CHECK(!host::extent_from_json({{"bytes", 1}}));
-  CHECK(!host::usage_from_json({{"bytes", -1}}));
+TEST_CASE("a helper's reply that lacks a part is an error") {
+  const auto half = helper::reply_of<host::operation::ProbeDevice>(boost::json::object{{"reply", {{"kind", 0}}}});
+  REQUIRE(!half);
+  CHECK(half.error().code == errc::internal);
+  CHECK(half.error().text == "probe.reply.type: missing");
+  CHECK(!helper::reply_of<host::operation::MeasureUsage>(boost::json::object()));
 }
 
 TEST_CASE("a helper reads the size and usage of a filesystem") {

@@ -6,7 +6,7 @@
 #include "corbd/core/sysfs.hpp"
 #include "corbd/krbd/kernel_client.hpp"
 #include "kernel_key.hpp"
-#include "requests.hpp"
+#include "operations.hpp"
 #include "support/catch.hpp"
 #include "support/folder.hpp"
 
@@ -102,9 +102,8 @@ TEST_CASE("a map request reaches the helper unchanged") {
   auto made = args();
   made.read_only = true;
   made.options = "queue_depth=64";
-  const auto body = krbd::to_json(made);
-  CHECK(krbd::knows(body));
-  const auto back = krbd::map_args(body);
+  const auto request = helper::request_of(krbd::Map{"/sys", made}, {});
+  const auto back = fields::from_json<krbd::Map>(request.body, "map").value().args;
   CHECK(back.monitors == made.monitors);
   CHECK(back.user == made.user);
   CHECK(back.key == made.key);
@@ -119,13 +118,13 @@ TEST_CASE("a device is unmapped by its number, through remove_single_major if th
   tree.file("bus/rbd/remove", "");
   const bool newer = GENERATE(true, false);
   if (newer) tree.file("bus/rbd/remove_single_major", "");
-  REQUIRE(krbd::work({{"op", "krbd_unmap"}, {"sysfs", tree.root()}, {"index", 3}, {"options", "force"}}));
+  REQUIRE(krbd::perform(krbd::Unmap{tree.root(), 3, "force"}));
   CHECK(tree.text(newer ? "bus/rbd/remove_single_major" : "bus/rbd/remove") == "3 force");
 }
 
 TEST_CASE("unmapping a device succeeds in a kernel without the rbd module") {
   Tree tree;
-  CHECK(krbd::work({{"op", "krbd_unmap"}, {"sysfs", tree.root()}, {"index", 3}, {"options", ""}}));
+  CHECK(krbd::perform(krbd::Unmap{tree.root(), 3, ""}));
 }
 
 TEST_CASE("the kernel client knows keys of type aes256k from Linux 7.0 on") {

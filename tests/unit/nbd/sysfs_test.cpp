@@ -4,6 +4,7 @@
 
 #include "corbd/nbd/devices.hpp"
 #include "ground.hpp"
+#include "resize.hpp"
 #include "support/folder.hpp"
 #include "support/loop.hpp"
 
@@ -187,7 +188,7 @@ TEST_CASE("a resize that comes late does not make a device smaller that another 
   Tree tree;
   tree.device(1).file("block/nbd1/backend", "mine");
   // Without a driver any command would be an error.
-  CHECK(nbd::work({{"op", "nbd_resize"}, {"index", 1}, {"backend", "mine"}, {"bytes", 4096}, {"sysfs", tree.root()}}));
+  CHECK(nbd::perform(nbd::Resize{1, "mine", 4096, tree.root()}));
 }
 
 TEST_CASE("a number that refuses writes is seen, whether it is in use or free") {

@@ -13,7 +13,7 @@ using Step = Renewal::Step;
 
 namespace {
 
-const std::chrono::system_clock::time_point kEnd{std::chrono::seconds(1'800'000'000)};
+const std::chrono::sys_seconds kEnd{std::chrono::seconds(1'800'000'000)};
 const rbd::ShortEntry kShort{"5e1f", "fsid", "lab", "10.0.0.7:0/5", kEnd};
 
 std::vector<image::BlocklistEntry> listed(std::chrono::seconds later = {}) {

@@ -1,0 +1,198 @@
+// Writes and reads structs as JSON, by their tables of fields. A mistake names its place: "record.stagings[1].path: not
+// a text".
+#pragma once
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <concepts>
+#include <map>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "corbd/core/fields.hpp"
+
+namespace corbd::fields {
+
+namespace json = boost::json;
+
+template <class T>
+concept WrittenAsOther = requires(const T& value) { Written<T>::to(value); };
+template <class T>
+concept WrittenAsJson = requires(const json::value& value) { Written<T>::read(value); };
+
+/// Where a value is, for the text of an error.
+struct Place {
+  const Place* above = nullptr;
+  std::string_view key;   ///< of an object, or the name of the whole
+  std::size_t index = 0;  ///< of a list, if there is no key
+  std::string text() const;
+};
+
+/// How a text is read.
+struct Manner {
+  errc code = errc::state_corrupt;  ///< of a mistake
+  bool go = false;  ///< as Go does: keys match in any case, the last one counts, and null counts as absent
+};
+
+/// Null: the object does not have it. `go` as Manner's.
+const json::value* find(const json::object& object, std::string_view key, bool go);
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+template <class T>
+inline constexpr bool is_list = false;
+template <class T>
+inline constexpr bool is_list<std::vector<T>> = true;
+
+Error mistake(const Place& place, std::string_view what, const Manner& manner);
+
+template <class T>
+json::value write(const T& value, const json::storage_ptr& memory);
+
+template <class T, class Fields>
+void write_into(json::object& object, const T& value, const Fields& fields) {
+  const auto write_field = [&](const auto& field) {
+    const auto& member = value.*field.member;
+    if constexpr (std::decay_t<decltype(field)>::presence == Presence::rare)
+      if (member == T().*field.member) return;
+    object[field.key] = write(member, object.storage());
+  };
+  std::apply([&](const auto&... field) { (write_field(field), ...); }, fields);
+}
+
+template <class T>
+json::value write(const T& value, const json::storage_ptr& memory) {
+  if constexpr (Listed<T>) {
+    json::object object(memory);
+    write_into(object, value, T::fields);
+    return object;
+  } else if constexpr (WrittenAsJson<T>) {
+    return Written<T>::write(value, memory);
+  } else if constexpr (WrittenAsOther<T>) {
+    return write(Written<T>::to(value), memory);
+  } else if constexpr (is_optional<T>) {
+    return value ? write(*value, memory) : json::value(memory);
+  } else if constexpr (is_list<T>) {
+    json::array list(memory);
+    for (const auto& one : value) list.push_back(write(one, memory));
+    return list;
+  } else if constexpr (requires { typename T::mapped_type; }) {
+    json::object object(memory);
+    for (const auto& [key, one] : value) object[key] = write(one, memory);
+    return object;
+  } else {
+    return json::value(value, memory);
+  }
+}
+
+template <class T>
+result<> read(const json::value& from, T& into, const Place& place, const Manner& manner);
+
+template <class T, class Fields>
+result<> read_object(const json::object& from, T& into, const Fields& fields, const Place& place,
+                     const Manner& manner) {
+  result<> done;
+  const auto read_field = [&](const auto& field) {
+    const auto* value = find(from, field.key, manner.go);
+    const Place at{&place, field.key};
+    if (value != nullptr)
+      done = read(*value, into.*field.member, at, manner);
+    else if constexpr (std::decay_t<decltype(field)>::presence == Presence::required)
+      done = mistake(at, "missing", manner);
+    return done.has_value();
+  };
+  std::apply([&](const auto&... field) { static_cast<void>((read_field(field) && ...)); }, fields);
+  return done;
+}
+
+template <class T>
+result<> read(const json::value& from, T& into, const Place& place, const Manner& manner) {
+  if constexpr (Listed<T>) {
+    const auto* object = from.if_object();
+    if (object == nullptr) return mistake(place, "not an object", manner);
+    return read_object(*object, into, T::fields, place, manner);
+  } else if constexpr (WrittenAsJson<T>) {
+    auto value = Written<T>::read(from);
+    if (!value) return mistake(place, value.error().text, manner);
+    into = std::move(*value);
+  } else if constexpr (WrittenAsOther<T>) {
+    std::decay_t<decltype(Written<T>::to(into))> written{};
+    if (auto done = read(from, written, place, manner); !done) return done;
+    auto value = Written<T>::from(std::move(written));
+    if (!value) return mistake(place, value.error().text, manner);
+    into = std::move(*value);
+  } else if constexpr (is_optional<T>) {
+    return read(from, into.emplace(), place, manner);
+  } else if constexpr (is_list<T>) {
+    const auto* list = from.if_array();
+    if (list == nullptr) return mistake(place, "not a list", manner);
+    for (std::size_t at = 0; at < list->size(); ++at)
+      if (auto done = read((*list)[at], into.emplace_back(), {&place, {}, at}, manner); !done) return done;
+  } else if constexpr (requires { typename T::mapped_type; }) {
+    const auto* object = from.if_object();
+    if (object == nullptr) return mistake(place, "not an object", manner);
+    for (const auto& [key, one] : *object)
+      if (auto done = read(one, into[key], {&place, key}, manner); !done) return done;
+  } else if constexpr (std::same_as<T, std::string>) {
+    if (!from.is_string()) return mistake(place, "not a text", manner);
+    into = from.get_string();
+  } else if constexpr (std::same_as<T, bool>) {
+    if (!from.is_bool()) return mistake(place, "neither true nor false", manner);
+    into = from.get_bool();
+  } else {
+    static_assert(std::integral<T>, "a type without a table");
+    boost::system::error_code failed;
+    into = from.is_number() ? from.to_number<T>(failed) : T();
+    if (failed || !from.is_number()) return mistake(place, "not a number that fits", manner);
+  }
+  return {};
+}
+
+}  // namespace detail
+
+template <Listed T>
+json::object to_json(const T& value, const json::storage_ptr& memory = {}) {
+  json::object object(memory);
+  detail::write_into(object, value, T::fields);
+  return object;
+}
+
+/// `name` is the whole's, for the text of an error: "record". Keys that no field has are passed over: a later version
+/// may have written them.
+template <Listed T>
+result<T> from_json(const json::object& object, std::string_view name, const Manner& manner = {}) {
+  T value;
+  if (auto done = detail::read_object(object, value, T::fields, {nullptr, name}, manner); !done) return done.error();
+  return value;
+}
+
+result<json::object> parse(std::string_view text, std::string_view name, const Manner& manner = {});
+template <Listed T>
+result<T> from_text(std::string_view text, std::string_view name, const Manner& manner = {}) {
+  const auto object = parse(text, name, manner);
+  return object ? from_json<T>(*object, name, manner) : result<T>(object.error());
+}
+
+/// A file of ours: one line, an object that begins with its version.
+std::string to_file(int version, json::object fields);
+/// state_newer: a later version wrote it.
+result<json::object> parse_file(std::string_view text, std::string_view name, int newest);
+template <Listed T>
+std::string to_file(const T& value, int version) {
+  return to_file(version, fields::to_json(value));
+}
+template <Listed T>
+result<T> from_file(std::string_view text, std::string_view name, int newest) {
+  const auto object = parse_file(text, name, newest);
+  return object ? from_json<T>(*object, name) : result<T>(object.error());
+}
+
+}  // namespace corbd::fields

@@ -1,0 +1,118 @@
+#include "corbd/core/fields_json.hpp"
+
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "support/catch.hpp"
+
+using namespace corbd;
+
+namespace {
+
+enum class Colour { red, blue };
+
+struct Wheel {
+  std::uint32_t spokes = 0;
+  static constexpr std::tuple fields{fields::required("spokes", &Wheel::spokes)};
+  bool operator==(const Wheel&) const = default;
+};
+
+struct Cart {
+  std::string name;
+  std::optional<std::uint64_t> load = std::nullopt;
+  std::vector<Wheel> wheels = {};
+  std::map<std::string, std::string> labels = {};
+  Colour colour = Colour::red;
+  bool sold = false;
+  std::chrono::sys_seconds since = {};
+  static constexpr std::tuple fields{fields::required("name", &Cart::name),     fields::rare("load", &Cart::load),
+                                     fields::required("wheels", &Cart::wheels), fields::rare("labels", &Cart::labels),
+                                     fields::added("colour", &Cart::colour),    fields::rare("sold", &Cart::sold),
+                                     fields::rare("since", &Cart::since)};
+  bool operator==(const Cart&) const = default;
+};
+
+}  // namespace
+
+namespace corbd::fields {
+
+template <>
+struct Written<Colour> {
+  static std::string to(Colour colour) { return colour == Colour::red ? "red" : "blue"; }
+  static result<Colour> from(const std::string& text) {
+    if (text == "red") return Colour::red;
+    if (text == "blue") return Colour::blue;
+    return Error{errc::internal, "no colour"};
+  }
+};
+
+}  // namespace corbd::fields
+
+namespace {
+
+const Cart kCart{
+    "a", 7, {{8}, {6}}, {{"b", "c"}}, Colour::blue, true, std::chrono::sys_seconds(std::chrono::seconds(9))};
+
+std::string text_of(const Cart& cart) { return boost::json::serialize(fields::to_json(cart)); }
+
+std::string mistake(std::string_view text, const fields::Manner& manner = {}) {
+  const auto read = fields::from_text<Cart>(text, "cart", manner);
+  REQUIRE(!read);
+  CHECK(read.error().code == manner.code);
+  return read.error().text;
+}
+
+}  // namespace
+
+TEST_CASE("each field of a table is written and read again") {
+  CHECK(fields::from_text<Cart>(text_of(kCart), "cart").value() == kCart);
+}
+
+TEST_CASE("fields are written in the order of their table, and rare ones unless they have their defaults") {
+  CHECK(
+      text_of(kCart) ==
+      R"({"name":"a","load":7,"wheels":[{"spokes":8},{"spokes":6}],"labels":{"b":"c"},"colour":"blue","sold":true,"since":9})");
+  CHECK(text_of({.name = "a"}) == R"({"name":"a","wheels":[],"colour":"red"})");
+}
+
+TEST_CASE("a text without the fields that may be missing has their defaults, and unknown keys are passed over") {
+  CHECK(fields::from_text<Cart>(R"({"name":"a","wheels":[],"later":{}})", "cart").value() == Cart{.name = "a"});
+}
+
+TEST_CASE("a mistake names its place and what it should be") {
+  CHECK(mistake("[]") == "cart: not a JSON object");
+  CHECK(mistake(R"({"wheels":[]})") == "cart.name: missing");
+  CHECK(mistake(R"({"name":1,"wheels":[]})") == "cart.name: not a text");
+  CHECK(mistake(R"({"name":"","wheels":{}})") == "cart.wheels: not a list");
+  CHECK(mistake(R"({"name":"","wheels":[{"spokes":1},2]})") == "cart.wheels[1]: not an object");
+  CHECK(mistake(R"({"name":"","wheels":[{"spokes":1},{}]})") == "cart.wheels[1].spokes: missing");
+  CHECK(mistake(R"({"name":"","wheels":[],"sold":1})") == "cart.sold: neither true nor false");
+  CHECK(mistake(R"({"name":"","wheels":[],"labels":{"x":1}})") == "cart.labels.x: not a text");
+  CHECK(mistake(R"({"name":"","wheels":[],"labels":[]})") == "cart.labels: not an object");
+  CHECK(mistake(R"({"name":"","wheels":[],"colour":"green"})") == "cart.colour: no colour");
+}
+
+TEST_CASE("a number that its member cannot hold is a mistake") {
+  for (const auto* number : {"-1", "4294967296", "1.5", "\"1\"", "null"})
+    CHECK(mistake(R"({"name":"","wheels":[{"spokes":)" + std::string(number) + "}]}") ==
+          "cart.wheels[0].spokes: not a number that fits");
+}
+
+TEST_CASE("a mistake has the code of its reader") { mistake("{}", {errc::invalid_argument}); }
+
+TEST_CASE("in Go's manner a key matches in any case, the last one counts, and null counts as absent") {
+  const fields::Manner go{.go = true};
+  CHECK(fields::from_text<Cart>(R"({"NAME":"a","name":"b","Name":null,"wheels":[],"sold":null})", "cart", go).value() ==
+        Cart{.name = "b"});
+  CHECK(mistake(R"({"Name":"a","wheels":[]})") == "cart.name: missing");
+}
+
+TEST_CASE("a file begins with its version, and one of a later version is not read") {
+  const auto file = fields::to_file(Cart{.name = "a"}, 2);
+  CHECK(file == "{\"version\":2,\"name\":\"a\",\"wheels\":[],\"colour\":\"red\"}\n");
+  CHECK(fields::from_file<Cart>(file, "cart", 2).value() == Cart{.name = "a"});
+  const auto newer = fields::from_file<Cart>(file, "cart", 1);
+  REQUIRE(!newer);
+  CHECK(newer.error().code == errc::state_newer);
+  CHECK(newer.error().text == "cart version 2, this agent reads 1");
+}
