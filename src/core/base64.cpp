@@ -10,7 +10,7 @@ const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<c
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // and the zero byte that OpenSSL puts behind it
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // one more for the zero byte that OpenSSL appends
   text.resize(static_cast<std::size_t>(
       EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), bytes_of(bytes), static_cast<int>(bytes.size()))));
   return text;

@@ -29,7 +29,7 @@ struct BlockingPool::Threads {
   std::size_t idle = 0;
   bool closing = false;
 
-  /// False: no job is left to wait for.
+  /// Waits for a job. False: this thread is to end.
   bool next(std::unique_lock<std::mutex>& lock, std::function<void()>& into) {
     ++idle;
     const auto due = [&] { return closing || !jobs.empty(); };
@@ -53,7 +53,7 @@ struct BlockingPool::Threads {
     for (std::function<void()> job; next(lock, job);) {
       lock.unlock();
       job();
-      // What it captured goes before the next wait.
+      // Free the job's captures before the next wait.
       job = nullptr;
       lock.lock();
     }
@@ -64,7 +64,7 @@ struct BlockingPool::Threads {
     join(before);
   }
 
-  /// With the lock held.
+  /// Call this with the lock held.
   void start() {
     const auto self = alive.emplace(alive.end());
     try {

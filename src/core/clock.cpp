@@ -23,8 +23,8 @@ class RealClock final : public Clock {
     const TimerId id = ++last_;
     auto [place, added] = timers_.emplace(id, asio::steady_timer(control_, at));
     place->second.async_wait([this, id, action = std::move(action)](boost::system::error_code failed) {
-      // A handler that was already queued when its timer was cancelled must not run, because whoever cancelled it may
-      // be gone.
+      // A handler that was already queued when its timer was cancelled must not run, because its owner may be
+      // destroyed.
       if (failed || timers_.erase(id) == 0) return;
       action();
     });

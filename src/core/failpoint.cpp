@@ -22,7 +22,7 @@ struct Point {
 };
 std::atomic<bool> any_armed{false};
 
-/// Complete before main().
+/// The map is complete before main().
 std::map<std::string, Point, std::less<>>& points() {
   static std::map<std::string, Point, std::less<>> all;
   return all;

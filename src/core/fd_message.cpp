@@ -9,7 +9,7 @@
 namespace corbd {
 namespace {
 
-// The kernel passes on at most so many (SCM_MAX_FD).
+// The kernel's limit of descriptors per message (SCM_MAX_FD).
 constexpr std::size_t kMostDescriptors = 253;
 
 union Control {

@@ -9,8 +9,8 @@ namespace corbd {
 
 Gate::~Gate() { expect(count_ == 0, "a gate outlives the work that it let in"); }
 
-/// This is in the frame before the task begins. So a task that ends with its io_context before its first step leaves
-/// too.
+/// Lies in the frame before the task begins. So a task that ends with its io_context before its first step leaves the
+/// gate too.
 class Gate::Pass {
  public:
   explicit Pass(Gate& gate) : gate_(&gate) { ++gate_->count_; }
@@ -25,7 +25,7 @@ class Gate::Pass {
 };
 
 task<void> Gate::run(Pass pass, task<void> work) {
-  // Give it back when the work is done, not when the frame is destroyed.
+  // Leave the gate when the work is done, not when the frame is destroyed.
   const Pass until_the_end = std::move(pass);
   co_await std::move(work);
 }

@@ -81,7 +81,7 @@ bool HeldPath::remove_file() const { return ::unlinkat(folder_.get(), name_.c_st
 bool HeldPath::remove_folder() const { return ::unlinkat(folder_.get(), name_.c_str(), AT_REMOVEDIR) == 0; }
 
 bool HeldPath::unmount() const {
-  // There is no umountat(2). The link in /proc leads to the folder that is open here, wherever its path leads by now.
+  // There is no umountat(2). This link in /proc leads to the folder that is open here, wherever its path leads by now.
   const std::string place = "/proc/self/fd/" + std::to_string(folder_.get()) + "/" + name_;
   return ::umount2(place.c_str(), UMOUNT_NOFOLLOW) == 0;
 }

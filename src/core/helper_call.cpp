@@ -48,7 +48,7 @@ result<boost::json::object> call_helper(const HelperRequest& request, const Help
   auto helper = helper_wire::spawn(program.program, program.arguments);
   if (!helper) return with_context(request.what, helper.error());
   auto reply = ask(*helper, request);
-  // It ends with its socket.
+  // The helper ends when its socket closes.
   helper->socket.reset();
   siginfo_t info{};
   ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(helper->pidfd.get()), &info, WEXITED);

@@ -28,7 +28,7 @@ struct Job {
   Job& operator=(const Job&) = delete;
   HelperRequest request;
   Promise<json::object> promise;
-  bool abandoned = false;  ///< the caller left while it waited in the queue
+  bool abandoned = false;  ///< the caller left while the request waited in the queue
 };
 
 struct Helper {
@@ -127,7 +127,7 @@ std::optional<Error> HelperPool::Impl::overwhelmed(const std::string& whose) con
                                       "): the agent starts no more of them until one ends"};
 }
 
-/// Requests of one owner start in the order in which they came. None waits for a request of another owner.
+/// Requests of one owner start in the order in which they came. No request waits for another owner's.
 void HelperPool::Impl::dispatch() {
   for (auto place = queue_.begin(); place != queue_.end();) {
     const auto job = *place;
@@ -165,7 +165,7 @@ void HelperPool::Impl::send_to_one(const std::shared_ptr<Job>& job, const std::s
     job->promise.set(Error{errc::unavailable, "a new helper died at once: " + job->request.what});
 }
 
-// False if the helper is dead. Nothing of the request was begun then.
+// Returns false if the helper is dead. Then nothing of the request has begun.
 bool HelperPool::Impl::give(Helper& helper, Id id, const std::shared_ptr<Job>& job, const std::string& message) {
   const int refused = helper_wire::send(helper.socket.native_handle(), message);
   if (refused == EPIPE || refused == ECONNRESET) {
@@ -248,7 +248,7 @@ void HelperPool::Impl::on_closed(Helper& helper) {
 }
 
 void HelperPool::Impl::on_exit(Id id) {
-  on_socket(id);  // a reply may still lie there
+  on_socket(id);  // a reply may still be readable
   Helper* helper = find(id);
   if (helper == nullptr) return;
   if (helper->state == Helper::State::working) on_closed(*helper);
@@ -279,7 +279,7 @@ std::shared_ptr<Job> HelperPool::Impl::release(Helper& helper, Helper::State nex
   return std::exchange(helper.job, nullptr);
 }
 
-/// send_to_one() takes the first idle one, so the others come to their end here.
+/// send_to_one() takes the first idle helper, so the others reach their end here.
 void HelperPool::Impl::rest(Helper& helper, Id id) {
   helper.timer = clock_.schedule(clock_.now() + config_.spare, [this, id, alive = std::weak_ptr<void>(alive_)] {
     Helper* spare = alive.expired() ? nullptr : find(id);

@@ -1,4 +1,4 @@
-// The helper's own side.
+// The side of helper calls that runs in the helper process.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -41,7 +41,7 @@ result<Fd> take_busy_file(const std::string& path) {
   return Error{errc::busy, "an earlier operation on the same volume still runs: its helper holds " + path};
 }
 
-/// It waits for the answer and says nothing more meanwhile.
+/// An agent that waits for the answer sends nothing meanwhile.
 bool is_awaited(int asker) {
   char byte = 0;
   return ::recv(asker, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0;
@@ -57,7 +57,7 @@ result<json::object> answer(int asker, std::string& message, const HelperWork& w
     if (!taken) return taken.error();
     busy = std::move(*taken);
   }
-  // The next agent may have done something else meanwhile.
+  // The next agent may have changed things meanwhile.
   if (!is_awaited(asker)) return Error{errc::cancelled, "the agent is gone"};
   try {
     return work(request->body);

@@ -1,4 +1,4 @@
-// What travels between the agent and a helper: one JSON object a message on a SOCK_SEQPACKET socket.
+// Messages between the agent and a helper: one JSON object each, on a SOCK_SEQPACKET socket.
 //   request {"body": {...}, "busy_file": path or ""}      reply {"reply": {...}} or {"errc": name, "text": sentence}
 #pragma once
 
@@ -14,21 +14,21 @@ namespace corbd::helper_wire {
 
 inline constexpr std::size_t kMaxMessage = 256 * 1024;
 
-/// The descriptor of its socket in every helper.
+/// Number of the socket's descriptor in every helper.
 inline constexpr int kHelperSocket = 3;
 
-/// Perhaps with a secret in it: to be wiped, as the request's body is (core/secret.hpp). Replies have none.
+/// The text may contain a secret: wipe it, and the request's body, too (core/secret.hpp). Replies contain none.
 std::string pack_request(const HelperRequest& request);
 std::string pack_reply(const result<boost::json::object>& reply);
 result<boost::json::object> unpack_reply(std::string_view message);
 
 struct Request {
-  boost::json::object body;  ///< in wiping_storage()
+  boost::json::object body;  ///< lies in wiping_storage()
   std::string busy_file;
 };
 result<Request> unpack_request(std::string_view message);
 
-/// Sends one message; 0 or errno. Never raises SIGPIPE.
+/// Sends one message; returns 0 or errno. Never raises SIGPIPE.
 int send(int socket, std::string_view message);
 
 enum class Got { message, nothing, closed };

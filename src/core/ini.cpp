@@ -7,7 +7,7 @@
 namespace corbd {
 namespace {
 
-/// Without a comment: what stands behind ';' or '#', unless it is quoted.
+/// Removes a comment: the text after ';' or '#', unless that is quoted.
 std::string_view without_comment(std::string_view line) {
   char quote = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -50,7 +50,7 @@ result<> read_ini(std::string_view text, const TakeOption& take) {
   std::size_t number = 0;
   for (std::string_view piece : pieces(text, '\n')) {
     ++number;
-    // A backslash at its end joins a line with the next one.
+    // A backslash at the end joins a line with the next one.
     if (piece.ends_with('\r')) piece.remove_suffix(1);
     if (piece.ends_with('\\')) {
       line += piece.substr(0, piece.size() - 1);

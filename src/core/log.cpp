@@ -40,7 +40,7 @@ constexpr Name kLevels[] = {
 
 const Name& name_of(Level level) { return kLevels[static_cast<std::size_t>(level)]; }
 
-/// What is left of a JSON object's text behind its first brace.
+/// Returns the text of a JSON object after its first brace.
 std::string members(std::string_view message, std::initializer_list<Field> fields) {
   json::object object;
   object["msg"] = message;
@@ -68,12 +68,13 @@ class JsonLine final : public spdlog::formatter {
   std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonLine>(); }
 };
 
-/// A line that stderr does not take is counted. The next line that it takes gives the count.
+/// Counts a line that stderr does not take. The next line that it takes gives the count.
 class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   Stderr() : base_sink(std::make_unique<JsonLine>()) {}
 
-  /// From now on each line waits until stderr has room for it. `lost`: lines that came to no sink, so far.
+  /// Makes each line wait from now on until stderr has room for it. `lost`: the number of lines so far that came to no
+  /// sink.
   void wait_for_room(std::function<std::size_t()> lost) {
     const std::lock_guard lock(mutex_);
     lost_ = std::move(lost);
@@ -99,7 +100,7 @@ class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
   }
   void flush_() override {}
 
-  /// Writes as much as stderr takes. A pipe with room for anything has room for PIPE_BUF bytes.
+  /// Writes as much as stderr takes. A pipe with any room has room for PIPE_BUF bytes.
   std::size_t put(std::string_view bytes) const {
     std::size_t written = 0;
     while (written < bytes.size()) {
@@ -122,7 +123,7 @@ class Stderr final : public spdlog::sinks::base_sink<std::mutex> {
   std::atomic<std::size_t> taken_ = 0;
 };
 
-/// Never destroyed, because its thread may wait for the reader of stderr.
+/// This is never destroyed, because its thread may wait for the reader of stderr.
 struct Log {
   Log() { configure(std::make_shared<spdlog::logger>("corbd", sink)); }
 
@@ -148,7 +149,7 @@ Log& the_log() {
 void start_thread() {
   Log& log = the_log();
   if (log.thread) return;
-  // The agent's signals are for its own threads.
+  // The agent's own threads handle its signals.
   const auto begins = [] {
     sigset_t all;
     sigfillset(&all);

@@ -106,7 +106,7 @@ std::string environment(const char* name) {
 
 pid_t parent_of(const std::string& proc, pid_t pid) {
   const auto stat = read_file(proc + "/" + std::to_string(pid) + "/stat", 4096);
-  // Its name may have anything in it (proc(5)). Then come its state and its parent.
+  // A process's name may contain anything (proc(5)). Its state and its parent follow.
   const auto name_ends = stat ? stat->rfind(") ") : std::string::npos;
   if (name_ends == std::string::npos || name_ends + 4 >= stat->size()) return 0;
   return static_cast<pid_t>(std::strtol(stat->c_str() + name_ends + 4, nullptr, 10));
@@ -115,13 +115,13 @@ pid_t parent_of(const std::string& proc, pid_t pid) {
 void begin_anew() {
   auto words = read_file("/proc/self/cmdline", 1u << 20);
   std::error_code failed;
-  // By its name: the process would be called "exe" otherwise.
+  // Execute it by its name. Otherwise the process would be called "exe".
   const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (!words || failed) return;
   std::vector<char*> arguments;
   for (std::size_t at = 0; at < words->size(); at = words->find('\0', at) + 1) arguments.push_back(words->data() + at);
   arguments.push_back(nullptr);
-  // Whoever opened it: a library need not have thought of this.
+  // Close also descriptors that a library opened without CLOEXEC.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   ::execv(program.c_str(), arguments.data());
 }

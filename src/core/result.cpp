@@ -12,7 +12,7 @@ struct Row {
   int grpc;
 };
 
-// grpc::StatusCode by number.
+// Values of grpc::StatusCode.
 constexpr int kOk = 0, kCancelled = 1, kInvalid = 3, kDeadline = 4, kNotFound = 5, kExists = 6, kDenied = 7,
               kExhausted = 8, kPrecondition = 9, kAborted = 10, kRange = 11, kUnimplemented = 12, kInternal = 13,
               kUnavailable = 14, kUnauthenticated = 16;

@@ -15,7 +15,7 @@ namespace {
 namespace json = boost::json;
 
 class WipingMemory final : public boost::container::pmr::memory_resource {
-  // Boost gives some texts back with another alignment than it asked for.
+  // Boost frees some texts with another alignment than it asked for.
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) throw std::bad_alloc();
     return ::operator new(bytes);

@@ -11,7 +11,7 @@ namespace corbd::sysfs {
 namespace fs = std::filesystem;
 
 std::optional<std::string> attribute(const fs::path& path) {
-  auto text = read_file(path.string(), 4096);  // a page; no file of sysfs is longer
+  auto text = read_file(path.string(), 4096);  // a page, the longest that a file of sysfs can be
   if (!text) return std::nullopt;
   return text->substr(0, text->find('\n'));
 }
@@ -39,14 +39,14 @@ std::vector<fs::path> holders_of(const fs::path& block) {
 
 std::uint32_t waiting_of(const fs::path& block) {
   std::uint32_t waiting = 0;
-  // "reads writes", both counts
+  // The attribute holds two counts: "reads writes".
   std::istringstream counts(attribute(block / "inflight").value_or(""));
   for (std::uint32_t count; counts >> count;) waiting += count;
   return waiting;
 }
 
 std::uint64_t completed_of(const fs::path& block) {
-  constexpr std::array<std::size_t, 4> kCounts{0, 4, 11, 15};  // of reads, writes, discards and flushes
+  constexpr std::array<std::size_t, 4> kCounts{0, 4, 11, 15};  // columns of reads, writes, discards and flushes
   std::uint64_t completed = 0;
   std::istringstream stat(attribute(block / "stat").value_or(""));
   std::uint64_t number = 0;

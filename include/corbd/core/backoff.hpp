@@ -1,4 +1,5 @@
-// How long to wait before the next try: a pure function, and the random numbers that spread it.
+// Computes how long to wait before the next try. The function is pure; the random numbers that spread the waits are
+// passed in.
 #pragma once
 
 #include <chrono>
@@ -7,7 +8,8 @@
 
 namespace corbd {
 
-/// Full jitter: uniform in (0, min(cap, first * 2^attempt)], at least a tenth of it so that no try is immediate.
+/// Exponential backoff with full jitter: uniform in (0, min(cap, first * 2^attempt)], and at least a tenth of that, so
+/// that no try is immediate.
 struct Backoff {
   std::chrono::milliseconds first{1000};
   std::chrono::milliseconds cap{60000};
@@ -18,7 +20,8 @@ struct Backoff {
 
 /// A source of random numbers for jitter, in [0, 1).
 using Jitter = std::function<double()>;
-/// The agent's one generator, seeded by the system's entropy: no two nodes draw the same. Any thread.
+/// Draws from the agent's one generator. It is seeded with the system's entropy, so no two nodes draw the same numbers.
+/// Any thread.
 double uniform();
 /// Gives the same numbers in every run, so that a test can be repeated.
 Jitter repeatable_jitter(std::uint64_t seed);

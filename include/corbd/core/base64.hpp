@@ -8,7 +8,7 @@
 namespace corbd {
 
 std::string to_base64(std::string_view bytes);
-/// Nothing if the text is not base64.
+/// Returns nothing if the text is not base64.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace corbd

@@ -11,13 +11,13 @@
 
 namespace corbd {
 
-/// It begins with one thread. More start when a job would wait. An idle one ends after `idle_timeout` if another one is
-/// idle, too.
+/// Starts with one thread, and adds one when a job would have to wait. An idle thread ends after `idle_timeout` if
+/// another one is idle, too.
 class BlockingPool {
  public:
   static constexpr std::chrono::seconds kIdleTimeout{10};
 
-  /// `threads`: the most, at least one.
+  /// `threads`: the upper bound, at least one.
   BlockingPool(executor control, Clock& clock, std::size_t threads,
                std::chrono::milliseconds idle_timeout = kIdleTimeout);
   /// Waits for every job that was posted, and for its threads.
@@ -33,14 +33,14 @@ class BlockingPool {
     co_return co_await future.get(until, std::move(what));
   }
 
-  /// Runs `job` on a pool thread. The caller has a promise to wait with. Callable from any thread. Jobs start in the
-  /// order posted.
+  /// Runs `job` on a pool thread. A caller that waits brings its own promise. Callable from any thread. Jobs start in
+  /// the order posted.
   template <class Job>
   void post(Job job) {
     add([kept = std::make_shared<Job>(std::move(job))] { (*kept)(); });
   }
 
-  /// How many there are now.
+  /// Returns the present number of threads.
   std::size_t threads() const;
 
  private:

@@ -1,5 +1,5 @@
-// While a server (a cluster, a KMS) does not answer, one asks for all. Pure: the caller passes
-// the time and keeps the timer.
+// While a server (a cluster, a KMS) does not answer, one caller tries on behalf of all. Pure: the caller passes the
+// time and keeps the timer.
 #pragma once
 
 #include "corbd/core/backoff.hpp"
@@ -11,20 +11,20 @@ class Breaker {
  public:
   explicit Breaker(Backoff backoff = {}) : backoff_(backoff) {}
 
-  /// Whether a try may go out now. An open breaker allows one try at a time, when its backoff has passed.
+  /// Whether a try may go out now. An open breaker allows one try at a time, once its backoff has passed.
   bool allows(time_point now) const;
-  /// A try went out.
+  /// Call this when a try goes out.
   void began();
-  /// A try ended, and the server answered, whatever it said.
+  /// Call this when a try ended and the server answered, whatever the answer.
   void answered();
-  /// A try ended without an answer. random: uniform in [0, 1).
+  /// Call this when a try ended without an answer. random: uniform in [0, 1).
   void unanswered(time_point now, double random);
-  /// A try ended before it asked the server anything.
+  /// Call this when a try ended before it asked the server anything.
   void unasked();
 
   bool open() const { return failures_ > 0; }
   bool idle() const { return under_way_ == 0; }
-  /// When allows() may change by itself; max() if never.
+  /// Returns when allows() may change by itself; max() if never.
   time_point next(time_point now) const;
 
  private:

@@ -1,4 +1,4 @@
-// Time as a port: nothing else in the agent asks the system for it, so that tests run hours of backoff in microseconds.
+// Time as a port: no other code of the agent asks the system for it, so tests run hours of backoff in microseconds.
 #pragma once
 
 #include <chrono>
@@ -17,20 +17,20 @@ class Clock {
   using TimerId = std::uint64_t;
 
   virtual ~Clock() = default;
-  /// Monotonic. All timers and deadlines use it.
+  /// Monotonic time. All timers and deadlines use it.
   virtual time_point now() const = 0;
-  /// For people, logs and records, and to compare with another machine's clock.
+  /// Wall-clock time, for people, logs and records, and for comparison with another machine's clock.
   virtual std::chrono::system_clock::time_point wall() const = 0;
   /// Runs `action` on the control thread at `at` or soon after; never from inside this call.
   virtual TimerId schedule(time_point at, std::function<void()> action) = 0;
-  /// No effect on a timer that has run. A timer that is due but has not run will not run: whoever cancels it may be
-  /// gone in a moment.
+  /// Has no effect on a timer that has run. A timer that is due and has not run will not run: its owner may be
+  /// destroyed next.
   virtual void cancel(TimerId timer) = 0;
 };
 
 std::unique_ptr<Clock> make_real_clock(executor control);
 
-/// Moves only when the test says so. `wall()` starts at 2026-01-01 and moves along.
+/// A clock that moves only when the test moves it. `wall()` starts at 2026-01-01 and moves along.
 class VirtualClock final : public Clock {
  public:
   explicit VirtualClock(executor control);
@@ -42,7 +42,7 @@ class VirtualClock final : public Clock {
 
   /// Posts every timer that is due by then, in order of time.
   void advance(duration by);
-  /// The time of the next timer; time_point::max() without one.
+  /// Returns the time of the next timer; time_point::max() without one.
   time_point next() const;
 
  private:

@@ -1,4 +1,4 @@
-// How values are shown to people on a terminal. Pure.
+// Formats values for people at a terminal. Pure.
 #pragma once
 
 #include <chrono>
@@ -8,11 +8,11 @@
 
 namespace corbd {
 
-/// The two largest units that matter: "0s", "850ms", "12s", "3m20s", "5h12m", "4d3h".
+/// Shows the two largest units that matter: "0s", "850ms", "12s", "3m20s", "5h12m", "4d3h".
 std::string duration_text(std::chrono::milliseconds of);
-/// With one decimal if it is not whole: "512 B", "1 GiB", "1.5 TiB".
+/// Shows one decimal if the number is not whole: "512 B", "1 GiB", "1.5 TiB".
 std::string size_text(std::uint64_t bytes);
-/// UTC: "2026-01-31T12:00:00Z".
+/// Shows UTC: "2026-01-31T12:00:00Z".
 std::string time_text(std::int64_t ms_since_1970);
 /// Makes text safe for a terminal: a question mark replaces each control character.
 std::string for_terminal(std::string text);

@@ -1,5 +1,5 @@
-// Named places where a test can stop, fail or kill the agent. Off unless `corbd run --failpoint NAME=ACTION` asks; the
-// names are a closed list, so that a test cannot wait for a point that does not exist.
+// Named places where a test can stop, fail or kill the agent. They are off unless `corbd run --failpoint NAME=ACTION`
+// asks. The names are a closed list, so that a test cannot wait for a point that does not exist.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace corbd::failpoint {
 
-/// Names of a room's places. Made at namespace scope by the room that has them, before main().
+/// Names of a room's failpoints. The room makes this object at namespace scope, before main().
 class Places {
  public:
   explicit Places(std::vector<std::string> names);
 };
 
-/// All names, sorted.
+/// Returns all names, sorted.
 std::vector<std::string> names();
 
 /// ACTION: `off`, `kill` (SIGKILL to ourselves), `stop` (SIGSTOP to ourselves, until a SIGCONT), `error` (hit() returns
@@ -25,7 +25,7 @@ std::vector<std::string> names();
 /// invalid_argument.
 result<> arm(std::string_view spec);
 
-/// The agent calls this at the named place. It costs one relaxed load when nothing is armed. Any thread.
+/// Marks a named place in the code. It costs one relaxed load when nothing is armed. Any thread.
 result<> hit(std::string_view name);
 
 }  // namespace corbd::failpoint

@@ -17,7 +17,7 @@ struct FdMessage {
   std::vector<Fd> descriptors;
 };
 
-/// Whether a call waits, as long as the socket's time-outs allow.
+/// Whether a call may block, for as long as the socket's time-outs allow.
 enum class Waits { yes, no };
 
 /// not_found: the other side has ended. unavailable: it does not read, or the call would have to wait too long.

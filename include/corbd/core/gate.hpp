@@ -1,5 +1,5 @@
-// Counts the operations that are under way, so that whatever they use is destroyed after the last of them. Every
-// coroutine that nobody awaits is spawned through a gate.
+// Counts operations under way, so that the objects they use are destroyed after the last of them. Every coroutine that
+// nobody awaits is spawned through a gate.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>

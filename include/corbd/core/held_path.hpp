@@ -1,4 +1,4 @@
-// A name in a folder: the only way to make, change, mount on or remove something below a folder that others than root
+// A name in a folder: the only way to make, change, mount on or remove anything below a folder that others than root
 // may write (rule 14).
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace corbd {
 
-/// What tells a folder from another one that has its name later, also after a reboot.
+/// Tells a folder from another one that gets the same name later, also after a reboot.
 struct FolderIdentity {
   std::uint64_t inode = 0;
   std::int64_t born_ns = 0;  ///< since 1970; 0: the filesystem does not say
@@ -23,24 +23,24 @@ struct FolderIdentity {
   friend bool operator==(const FolderIdentity&, const FolderIdentity&) = default;
 };
 
-/// Holds the folder, so whatever is done to the path meanwhile, each call is about the name in that folder. No call
-/// follows a link. Those that return bool leave their reason in errno.
+/// Holds the folder open, so each call acts on the name in that very folder, whatever happens to the path meanwhile. No
+/// call follows a link. Calls that return bool leave their reason in errno.
 class HeldPath {
  public:
-  /// Of an absolute path. not_found: its folder is not there. invalid_argument: a part of it is a symbolic link, or no
-  /// folder.
+  /// Opens the folder of an absolute path. not_found: the folder does not exist. invalid_argument: a part of the path
+  /// is a symbolic link, or no folder.
   static result<HeldPath> find(const std::string& path);
 
   const std::string& path() const { return path_; }
   result<FolderIdentity> folder_identity() const;
   bool look(struct stat& found) const;
   Fd open(int flags) const;
-  /// Fails where something has the name.
+  /// Fails if the name exists.
   Fd make_file(mode_t mode) const;
   bool make_folder(mode_t mode) const;
   bool remove_file() const;
   bool remove_folder() const;
-  /// The topmost mount there.
+  /// Unmounts the topmost mount there.
   bool unmount() const;
 
  private:

@@ -1,5 +1,4 @@
-// A request in a helper process of its own, for a thread that may wait as long as it takes. The control thread uses a
-// HelperPool.
+// Runs one request in a helper process of its own, for a thread that may block. The control thread uses a HelperPool.
 #pragma once
 
 #include <string>
@@ -14,8 +13,8 @@ struct HelperProgram {
   std::vector<std::string> arguments = {"helper"};
 };
 
-/// Returns when the helper has answered or died; only a process that dies leaves earlier. After `report_after` the log
-/// says that it is stuck.
+/// Returns when the helper has answered or died; a process that dies first leaves it running. After `report_after` the
+/// log says that it is stuck.
 result<boost::json::object> call_helper(const HelperRequest& request, const HelperProgram& program);
 
 }  // namespace corbd

@@ -13,7 +13,7 @@
 
 namespace corbd {
 
-/// A request of a helper. Both directions are one JSON object of at most 256 KiB per message.
+/// A request to a helper. Both directions are one JSON object of at most 256 KiB per message.
 struct HelperRequest {
   std::string what;          ///< for people: "mount /dev/nbd0 on /x"
   boost::json::object body;  ///< {"op": ..., arguments}
@@ -27,18 +27,20 @@ class HelperPool {
   struct Config {
     std::string program = "/proc/self/exe";
     std::vector<std::string> arguments = {"helper"};
-    std::size_t max_helpers =
-        4;  ///< at work at once for each owner; its further requests wait in order. Stuck ones do not count
-    std::size_t max_stuck =
-        16;  ///< for each owner; then its requests are refused until one ends. So it never has more than both together
-    std::chrono::seconds spare{10};  ///< a helper that is idle so long ends, unless no other one is: each has 5 MiB of
-                                     ///< its own, mostly relocations of libraries
+    /// Limit of running requests for each owner. Its further requests wait in order. Stuck ones do not count.
+    std::size_t max_helpers = 4;
+    /// Limit of stuck requests for each owner. At the limit its requests are refused until one ends. So an owner never
+    /// has more helpers than both limits together.
+    std::size_t max_stuck = 16;
+    /// An idle helper ends after this time, unless it is the only idle one. Each has 5 MiB of its own, mostly
+    /// relocations of libraries.
+    std::chrono::seconds spare{10};
   };
   HelperPool(executor control, Clock& clock, Config config);
   /// Idle helpers end with their socket; busy ones are left to finish.
   ~HelperPool();
 
-  /// The reply body, or the error the helper reported ({"errc": name, "text": ...}).
+  /// Returns the reply body, or the error that the helper reported ({"errc": name, "text": ...}).
   task<result<boost::json::object>> call(HelperRequest request, Until until);
 
   /// Requests that were reported stuck and have not ended yet, for status and doctor.
@@ -54,7 +56,7 @@ class HelperPool {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The helper's own side: serves requests on `fd` until it closes; `work` turns a request body into a reply. Returns
+/// Serves requests on `fd` until it closes, in the helper process. `work` turns a request body into a reply. Returns
 /// the exit code.
 using HelperWork = std::function<result<boost::json::object>(const boost::json::object&)>;
 int serve_helper(int fd, const HelperWork& work);

@@ -15,7 +15,7 @@ namespace corbd::log {
 
 enum class Level { debug, info, warning, error };
 
-/// A name and a value that JSON can hold: text, number, bool. It refers to the text, so it lives for one call only.
+/// A name and a value that JSON can hold: text, number, bool. It refers to the text, so it is valid for one call only.
 struct Field {
   template <class Value>
   Field(std::string_view field_name, const Value& field_value) : name(field_name), value(held(field_value)) {}
@@ -38,18 +38,18 @@ struct Field {
   }
 };
 
-/// Of "debug", "info", "warning", "error".
+/// Parses "debug", "info", "warning" or "error".
 std::optional<Level> level_of(std::string_view text);
 
-/// Any thread, at any time.
+/// Callable from any thread, at any time.
 void set_level(Level level);
 
-/// From now on a thread of its own writes: the last 2048 lines wait for a slow reader, older ones are dropped. A crash
-/// loses what it has not written yet. Until
-/// then a line that stderr does not take at once is dropped. Once, before other threads write.
+/// Starts a thread that writes from then on: the last 2048 lines wait for a slow reader, older ones are dropped. A
+/// crash loses lines that are not written yet. Before the call, a line that stderr does not take at once is dropped.
+/// Call it once, before other threads log.
 void start_thread();
 
-/// Waits until what was written so far is on stderr, or until the time is up.
+/// Waits until all lines so far are on stderr, or until the time is up.
 void drain(std::chrono::milliseconds at_most);
 
 void write(Level level, std::string_view message, std::initializer_list<Field> fields = {});

@@ -2,7 +2,7 @@
 
 namespace corbd {
 
-/// One function for each alternative of a variant, for std::visit.
+/// Joins one function for each alternative of a variant, for std::visit.
 template <class... Each>
 struct Overloaded : Each... {
   using Each::operator()...;

@@ -38,10 +38,10 @@ enum class errc {
   internal,       ///< A defect of ours.
 };
 
-/// The last enumerator, for tests that walk the tables.
+/// Last enumerator, for tests that walk the tables.
 inline constexpr errc errc_last = errc::internal;
 
-/// The name as the log and `status` print it: the enumerator's own.
+/// Returns the name that the log and `status` print: the enumerator's own.
 std::string_view name(errc code);
 
 /// A code for programs and a sentence for people: cause, object, way out. Never a secret.

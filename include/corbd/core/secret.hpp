@@ -25,7 +25,7 @@ inline void wipe(std::string& text) {
 }
 /// Overwrites every string below it with zeroes.
 void wipe(boost::json::value& value);
-/// The same, and leaves it empty.
+/// Overwrites every string below it with zeroes, and leaves it empty.
 void wipe(boost::json::object& object);
 
 class Secret {
@@ -50,7 +50,7 @@ class Secret {
   ~Secret() { wipe(value_); }
 
   bool empty() const { return value_.empty(); }
-  /// The only way to the text, to give it to a library or write it to a 0600 file.
+  /// The only access to the text, for a library call or a 0600 file.
   std::string_view reveal() const { return value_; }
   friend bool operator==(const Secret&, const Secret&) = default;
 

@@ -1,4 +1,5 @@
-// JSON with secrets in it. Boost's own functions leave copies in buffers on the stack, and in those that they outgrow.
+// JSON that contains secrets. Boost's own functions leave copies in buffers on the stack, and in those that they
+// outgrow.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -10,13 +11,13 @@
 
 namespace corbd {
 
-/// Overwrites what is given back to it: a value there needs no wipe().
+/// Returns storage that overwrites freed memory, so a value in it needs no wipe().
 boost::json::storage_ptr wiping_storage();
 
-/// As boost::json::serialize(). The text is the only copy, and to be wiped.
+/// Works like boost::json::serialize(). The returned text is the only copy; the caller wipes it.
 std::string serialize_secret(const boost::json::object& object);
 
-/// As boost::json::parse(), into a value in wiping_storage().
+/// Works like boost::json::parse(), and puts the value into wiping_storage().
 boost::json::value parse_secret(std::string_view text, boost::system::error_code& failed);
 
 }  // namespace corbd

@@ -1,4 +1,4 @@
-// Reading sysfs, which cannot hang.
+// Reads sysfs. Such a read cannot hang.
 #pragma once
 
 #include <charconv>
@@ -10,10 +10,10 @@
 
 namespace corbd::sysfs {
 
-/// The first line. Nothing if the attribute is not there, or disappeared during the read.
+/// Returns the first line. Nothing: the attribute does not exist, or disappeared during the read.
 std::optional<std::string> attribute(const std::filesystem::path& path);
 
-/// The whole text, in decimal unless said otherwise.
+/// Parses the whole text as a number, in decimal unless `base` says otherwise.
 template <class Number>
 std::optional<Number> number(std::string_view text, int base = 10) {
   Number value{};
@@ -22,21 +22,23 @@ std::optional<Number> number(std::string_view text, int base = 10) {
   return value;
 }
 
-/// 0 if it is not there, or is no number.
+/// Returns 0 if the attribute does not exist, or is no number.
 template <class Number>
 Number number_of(const std::filesystem::path& path) {
   const auto text = attribute(path);
   return text ? number<Number>(*text).value_or(0) : 0;
 }
 
-/// The names in order; none if there is no such folder.
+/// Returns the names in order; none if the folder does not exist.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
-/// By a block device's folder: the folders of the device-mapper devices above it and above its partitions.
+/// Returns the folders of the device-mapper devices above a block device and above its partitions. Takes the device's
+/// folder.
 std::vector<std::filesystem::path> holders_of(const std::filesystem::path& block);
-/// By a block device's folder: the requests that the driver has and has not answered yet.
+/// Returns the number of requests that the driver has and has not answered yet. Takes the device's folder.
 std::uint32_t waiting_of(const std::filesystem::path& block);
-/// By a block device's folder: reads, writes, discards and flushes that have ended (Documentation/block/stat.rst).
+/// Returns the number of reads, writes, discards and flushes that have ended (Documentation/block/stat.rst). Takes the
+/// device's folder.
 std::uint64_t completed_of(const std::filesystem::path& block);
 
 }  // namespace corbd::sysfs

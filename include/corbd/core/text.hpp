@@ -8,7 +8,7 @@
 
 namespace corbd {
 
-/// Between separators, also empty ones.
+/// Splits text at the separator, and keeps empty pieces.
 inline std::vector<std::string_view> pieces(std::string_view text, char separator) {
   std::vector<std::string_view> all;
   for (std::size_t at = 0;;) {

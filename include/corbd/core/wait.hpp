@@ -1,5 +1,4 @@
-// The parts of a wait: a limit in time, and a scope that can be cancelled. A wait never throws. It returns how it
-// ended.
+// Waits have a limit in time, and a scope that can be cancelled. A wait never throws. It returns how it ended.
 #pragma once
 
 #include <functional>
@@ -15,17 +14,17 @@ namespace corbd {
 
 enum class Waited { ready, deadline, cancelled };
 
-/// The error for a wait that did not end with ready. `what` names the object waited for.
+/// Makes the error for a wait that did not end with ready. `what` names the object waited for.
 Error wait_error(Waited how, std::string_view what);
 
 class CancelScope;
 
-/// How long to wait: until a time, or until the scope is cancelled. Default: without end.
+/// Limit of a wait: until a time, or until the scope is cancelled. Default: no limit.
 struct Until {
   time_point deadline = time_point::max();
   CancelScope* scope = nullptr;
 
-  /// The same scope, with a deadline no later than `limit`.
+  /// Returns the same scope with a deadline no later than `limit`.
   Until at_most(time_point limit) const;
 };
 
@@ -72,7 +71,7 @@ class CancelScope {
   CancelScope* parent_;
   Hook in_parent_;
   std::list<std::function<void()>> hooks_;
-  std::list<std::function<void()>> called_;  ///< run already, not yet forgotten
+  std::list<std::function<void()>> called_;  ///< have run already, and may still be forgotten
 };
 
 /// Sleeps. Returns Waited::deadline when the time is up.
@@ -86,7 +85,7 @@ class Promise;
 template <class T>
 class Future {
  public:
-  /// The value, or nothing if the wait ended first. A value that comes later is dropped. For one waiter.
+  /// Returns the value, or an error if the wait ended first. A value that comes later is dropped. For one waiter.
   task<result<T>> get(Until until, std::string what) const {
     auto shared = shared_;
     const Waited how = co_await shared->event.wait(until);
@@ -117,7 +116,7 @@ class Promise {
   Promise(executor control, Clock& clock)
       : control_(control), shared_(std::make_shared<typename Future<T>::Shared>(control, clock)) {}
   Future<T> future() const { return Future<T>(shared_); }
-  /// Call it from any thread. Only the first call counts.
+  /// Callable from any thread. Only the first call counts.
   void set(result<T> value) const {
     asio::post(control_, [shared = shared_, value = std::move(value)]() mutable {
       if (shared->value) return;
