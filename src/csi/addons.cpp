@@ -58,7 +58,7 @@ class ReclaimSpace final : public reclaimspace::ReclaimSpaceNode::CallbackServic
  public:
   ReclaimSpace(rpc::Server& server, volume::Volumes& volumes) : server_(server), volumes_(volumes) {}
 
-  /// Usage is optional. To find it out would cost the cluster a walk over the whole image.
+  /// Usage is optional. Finding it out would cost the cluster a walk over the whole image.
   Reactor* NodeReclaimSpace(Context* context, const reclaimspace::NodeReclaimSpaceRequest* request,
                             reclaimspace::NodeReclaimSpaceResponse*) override {
     auto work = [this, request](Until until) { return reclaim(volumes_, *request, until); };

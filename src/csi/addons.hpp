@@ -12,11 +12,11 @@
 
 namespace corbd::csi {
 
-/// What the process is to CSI-Addons. Its controller sends a fence to any endpoint that offers NETWORK_FENCE. A node
-/// does not, because it may be the very one to be fenced; it tells its clients' addresses.
+/// Role of the process for CSI-Addons. Its controller sends a fence to any endpoint that offers NETWORK_FENCE. A node
+/// does not offer it, because the node may be the one to be fenced; it reports its clients' addresses.
 enum class Role { node, fencing_only };
 std::unique_ptr<grpc::Service> make_identity(const Config& config, Role role);
-/// src/csi/fencing.cpp
+/// Defined in src/csi/fencing.cpp.
 std::unique_ptr<grpc::Service> make_fence_controller(rpc::Server& server, fence::Fencer& fencer);
 
 /// The arguments must outlive the result.

@@ -1,4 +1,4 @@
-// Pure functions from what the agent knows to a CSI response.
+// Pure functions from the agent's values to a CSI response.
 #pragma once
 
 #include "corbd/plan/wish.hpp"
@@ -8,7 +8,7 @@
 
 namespace corbd::csi {
 
-/// For a raw block volume it has only the size: only the cluster knows how much is used.
+/// Fills in only the size for a raw block volume: only the cluster knows how much is used.
 void fill(::csi::v1::NodeGetVolumeStatsResponse& into, const host::Usage& usage, const volume::Status& status);
 void fill(::csi::v1::NodeGetVolumeHealthResponse& into, const volume::Status& status);
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kScheme = "unix://";
 constexpr std::chrono::seconds kLookEvery{60};
 
-/// Answers on gRPC's thread, because kubelet waits only 1 s. It passes what it hears to the control thread.
+/// Answers on gRPC's thread, because kubelet waits only 1 s. It passes kubelet's words to the control thread.
 class Service final : public pluginregistration::Registration::CallbackService {
  public:
   using Context = grpc::CallbackServerContext;
@@ -201,7 +201,7 @@ class Registrar::Impl {
   bool is_there() const {
     struct stat found{};
     if (::lstat(path_.c_str(), &found) != 0) return false;
-    // An inode's number may be reused at once. Its time is not.
+    // An inode's number may be reused at once, but not with the same time.
     const auto identity = [](const struct stat& file) {
       return std::tuple(file.st_dev, file.st_ino, file.st_ctim.tv_sec, file.st_ctim.tv_nsec);
     };

@@ -1,4 +1,4 @@
-// When to recreate the registration socket. Pure.
+// Decides when to recreate the registration socket. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 
 namespace corbd::csi {
 
-/// What kubelet has said at one socket.
+/// kubelet's messages at one socket.
 struct Heard {
-  std::optional<time_point> asked;    ///< the first GetInfo without an answer on the registration since
-  std::optional<time_point> refused;  ///< the last answer, if it was no
-  std::uint32_t failures = 0;         ///< in a row, of this socket and those before it
+  std::optional<time_point> asked;    ///< the first GetInfo since the last answer on the registration
+  std::optional<time_point> refused;  ///< time of the last answer, if that refused us
+  std::uint32_t failures = 0;         ///< failures in a row, at this socket and those before it
 };
 
-/// When kubelet asked at a socket and then said nothing for this long, the socket is recreated.
+/// The socket is recreated if kubelet called GetInfo there and then said nothing for this long.
 inline constexpr std::chrono::seconds kSilence{60};
 
-/// kubelet asks who is there. Of a driver that it has taken, it does so every 10 s, and says nothing more
-/// (docs/sources.md#kubelet-registration).
+/// Call this when kubelet calls GetInfo. For a driver that it has accepted, it does so every 10 s, and says nothing
+/// more (docs/sources.md#kubelet-registration).
 void note_asked(Heard& heard, time_point now, bool registered);
-/// When it is time for a new socket; max() while there is no reason for one. random: uniform in [0, 1), one for each
-/// socket.
+/// Returns when it is time for a new socket; max() while there is no reason for one. random: uniform in [0, 1), one for
+/// each socket.
 time_point renewal(const Heard& heard, double random);
-/// The pause after that many failures in a row, at least one.
+/// Returns the pause after that many failures in a row, at least one.
 std::chrono::milliseconds pause_after(std::uint32_t failures, double random);
 
 }  // namespace corbd::csi

@@ -17,9 +17,9 @@ namespace {
 using ::csi::v1::VolumeCapability;
 using Map = google::protobuf::Map<std::string, std::string>;
 
-constexpr std::size_t kMaxName = 255;    // NAME_MAX: what is staged is mounted at <staging path>/<volume ID>
-constexpr std::size_t kMaxPath = 4095;   // PATH_MAX without its end
-constexpr std::size_t kMaxFlags = 4096;  // CSI: all mount flags together
+constexpr std::size_t kMaxName = 255;    // NAME_MAX: the volume is mounted at <staging path>/<volume ID>
+constexpr std::size_t kMaxPath = 4095;   // PATH_MAX without the terminating zero
+constexpr std::size_t kMaxFlags = 4096;  // limit of the CSI specification for all mount flags together
 
 Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
 Error not_yet(std::string text) { return {errc::unimplemented, std::move(text)}; }
@@ -75,9 +75,9 @@ result<> check_path(const std::string& path, const std::string& what) {
   return {};
 }
 
-/// A flag may hold several, as in a StorageClass with "noatime,discard" in one line, or a part of one: kubelet splits a
-/// PersistentVolume's annotation at every comma, also inside SELinux's context="a:b:c:s0:c1,c2". mount(8), to which
-/// ceph-csi gives them, sees only the whole line, too.
+/// Joins the flags into one line. A flag may hold several options, as in a StorageClass with "noatime,discard" in one
+/// line, or a part of one: kubelet splits a PersistentVolume's annotation at every comma, also inside SELinux's
+/// context="a:b:c:s0:c1,c2". ceph-csi passes them to mount(8), which sees only the whole line, too.
 result<std::string> line_of(const VolumeCapability::MountVolume& mount) {
   std::string line;
   for (const auto& flag : mount.mount_flags())
@@ -150,7 +150,7 @@ result<Secret> key_secret(const Map& secrets, const char* key) {
   return Secret(std::move(*checked));
 }
 
-/// The names of pool and image, from the attributes.
+/// Returns a name of a pool or an image from the attributes.
 result<std::string> name_at(const Map& context, const char* key) {
   std::string name = value(context, key);
   if (has_control(name) || name.find_first_of("/@") != name.npos)
@@ -158,7 +158,7 @@ result<std::string> name_at(const Map& context, const char* key) {
   return name;
 }
 
-/// The volume ID says what the attributes do not.
+/// Fills in from the volume ID what the attributes lack.
 result<> complete_migrated(const std::string& id, plan::Source& source) {
   if (!source.cluster_id.empty() && !source.pool.empty() && !source.image.empty()) return {};
   const auto handle = cephcsi::decode_migrated_handle(id);
@@ -189,7 +189,7 @@ result<> complete_static(const ::csi::v1::NodeStageVolumeRequest& request, const
   return {};
 }
 
-/// The journal outranks the attributes. They are hints, because a StorageClass may say anything in them.
+/// The journal overrides the attributes. They are hints, because a StorageClass may say anything in them.
 result<> complete_dynamic(const ::csi::v1::NodeStageVolumeRequest& request, plan::Staged& into) {
   const auto handle = cephcsi::decode_handle(request.volume_id());
   if (!handle) return handle.error();

@@ -23,7 +23,7 @@ class Identity final : public v1::Identity::CallbackService {
     return rpc::Server::answer(context, grpc::Status::OK);
   }
   /// These are the capabilities of the whole deployed plugin: ceph-csi's provisioner has the controller and its
-  /// topology. Where there is none, an orchestrator must not wait for one (docs/sources.md#nomad).
+  /// topology. Without a controller, an orchestrator must not wait for one (docs/sources.md#nomad).
   Reactor* GetPluginCapabilities(Context* context, const v1::GetPluginCapabilitiesRequest*,
                                  v1::GetPluginCapabilitiesResponse* response) override {
     using Service = v1::PluginCapability::Service;
@@ -33,7 +33,7 @@ class Identity final : public v1::Identity::CallbackService {
       response->add_capabilities()->mutable_service()->set_type(Service::VOLUME_ACCESSIBILITY_CONSTRAINTS);
     return rpc::Server::answer(context, grpc::Status::OK);
   }
-  /// The agent is ready as soon as the socket serves. Healing has its own signs.
+  /// The agent is ready as soon as the socket serves. Healing is reported elsewhere.
   Reactor* Probe(Context* context, const v1::ProbeRequest*, v1::ProbeResponse* response) override {
     response->mutable_ready()->set_value(true);
     return rpc::Server::answer(context, grpc::Status::OK);
@@ -164,7 +164,7 @@ class Node final : public v1::Node::CallbackService {
     const auto topology = config.topology();
     if (!topology) co_return topology.error();
     response.set_node_id(config.nodeid);
-    // Whoever has VOLUME_ACCESSIBILITY_CONSTRAINTS sends it, even empty, and nobody else may.
+    // A plugin with VOLUME_ACCESSIBILITY_CONSTRAINTS must send this, even empty, and no other plugin may.
     if (config.controller)
       response.mutable_accessible_topology()->mutable_segments()->insert(topology->begin(), topology->end());
     co_return result<>();

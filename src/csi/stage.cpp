@@ -7,7 +7,7 @@ namespace {
 
 using Mode = ::csi::v1::VolumeCapability::AccessMode;
 
-/// kubelet maps them like this for a driver that knows the single-node modes.
+/// Maps the modes as kubelet does for a driver that knows the single-node modes.
 result<Mode::Mode> mode_of(const std::string& access_mode) {
   if (access_mode == "ReadWriteOnce") return Mode::SINGLE_NODE_MULTI_WRITER;
   if (access_mode == "ReadWriteOncePod") return Mode::SINGLE_NODE_SINGLE_WRITER;

@@ -8,7 +8,7 @@
 namespace corbd::csi {
 namespace {
 
-constexpr std::size_t kMaxPrefix = 63;  // of a label's name in Kubernetes
+constexpr std::size_t kMaxPrefix = 63;  // limit of Kubernetes for a label's name
 
 Error bad_topology(std::string text) { return {errc::invalid_argument, std::move(text)}; }
 

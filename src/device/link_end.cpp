@@ -16,16 +16,16 @@ namespace corbd::device {
 namespace {
 
 constexpr std::size_t kPiece = 64u << 10;
-// Then it is another socket's turn.
+// After this many pieces it is another socket's turn.
 constexpr int kPieces = 64;
 // The kernel has 128 requests per socket at most, of 1 MiB on a tuned device.
 constexpr int kMostTurns = 64;
-// A kernel with a processor to run on takes milliseconds.
+// A kernel that gets processor time needs only milliseconds.
 constexpr std::chrono::seconds kTellsAfter{1};
 
 std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::milliseconds>(of).count(); }
 
-/// The sockets whose other side has not ended.
+/// Returns the sockets whose other side has not ended.
 std::vector<pollfd> look(std::vector<pollfd> open) {
   std::erase_if(open, [](const pollfd& one) { return one.revents != 0 && discard_input(one.fd) == Input::ended; });
   return open;
@@ -33,8 +33,9 @@ std::vector<pollfd> look(std::vector<pollfd> open) {
 
 }  // namespace
 
-/// A thread that has no room to send can be interrupted by a signal, and leaves the rest of its request to a worker. If
-/// the kernel had seen our end by then, it would forget the rest before that worker begins. So there is room first.
+/// Reading first makes room. A kernel thread that has no room to send can be interrupted by a signal, and leaves the
+/// rest of its request to a worker. If the kernel had seen our end by then, it would forget the rest before that worker
+/// begins.
 void begin_end(int socket) {
   for (int turns = 0; turns < kMostTurns && discard_input(socket) == Input::more;) ++turns;
   ::shutdown(socket, SHUT_WR);

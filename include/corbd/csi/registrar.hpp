@@ -1,4 +1,4 @@
-// Tells kubelet of this driver, in the place of the sidecar node-driver-registrar: a socket in kubelet's
+// Registers this driver with kubelet, instead of the sidecar node-driver-registrar: a socket in kubelet's
 // plugins_registry (docs/sources.md#kubelet-registration).
 #pragma once
 
@@ -18,13 +18,13 @@ struct RegistrarConfig {
   std::string endpoint;    ///< path of the CSI socket as kubelet sees it on the host
 };
 
-/// What decides whether and how to register with kubelet.
+/// Inputs that decide whether and how to register with kubelet.
 struct RegistrarWish {
-  std::optional<bool> by_hand;  ///< otherwise where kubelet's plugins_registry exists
+  std::optional<bool> by_hand;  ///< the operator's choice; unset: register if kubelet's plugins_registry exists
   std::string kubelet_dir, drivername;
   std::string endpoint;  ///< the CSI socket, unix:///path/to.sock
-  std::string
-      endpoint_on_host;  ///< its path on the host; empty: that of `endpoint`, which must then lie below kubelet_dir
+  /// Path of the socket on the host; empty: the path of `endpoint`, which must then lie below kubelet_dir.
+  std::string endpoint_on_host;
 };
 /// An empty result means: do not register. failed_precondition: by_hand asks for it, but the socket's path on the host
 /// is not known. Without by_hand the agent logs that and does not register. invalid_argument: no path.
@@ -38,7 +38,7 @@ struct Registered {
     refused,     ///< kubelet said no
     elsewhere    ///< another program answers at the registration socket
   } state = State::waits;
-  std::string text;  ///< why not; empty: kubelet has not said
+  std::string text;  ///< the reason; empty: kubelet gave none
 };
 
 /// Control thread only. stop() before it is destroyed, if it was started.
@@ -48,15 +48,15 @@ class Registrar {
   ~Registrar();
   /// Call it once the CSI socket serves, because kubelet calls that at once. From then on the registrar keeps its
   /// socket there, and recreates it when kubelet refuses or is silent.
-  /// It goes on with the predecessor's socket, if there is one. `registered`: kubelet has taken the driver there.
-  /// kubelet hears nothing of that: its watcher sees names only.
+  /// With a predecessor's socket, it goes on with that one. `registered`: kubelet has accepted the driver there.
+  /// kubelet does not notice the change: its watcher sees names only.
   void start(rpc::Inherited& inherited, bool registered);
-  /// Called with the socket and whether kubelet has taken the driver there, whenever one of them changes; with -1 once
-  /// there is none. Before start().
+  /// Calls `tell` with the socket and whether kubelet has accepted the driver there, whenever one of them changes; with
+  /// -1 once there is no socket. Call it before start().
   void on_socket(std::function<void(const std::string& path, int socket, bool registered)> tell);
-  /// The socket, for the next agent, which stays where it is. Invalid: there is none.
+  /// Returns the socket for the next agent, and leaves its name in place. Invalid: there is none.
   Fd release();
-  /// The next agent did not come: goes on with what release() gave.
+  /// Resumes with the socket that release() returned, if the next agent did not come.
   result<> go_on(Fd socket);
   /// Removes the socket first. kubelet then makes no more calls to this driver, not even an unstage.
   task<> stop(Until until);

@@ -1,5 +1,5 @@
-// The CSI socket with the Identity and Node services, and the socket of CSI-Addons beside it; or the latter alone, for
-// fencing.
+// The CSI socket with the Identity and Node services, and the socket of CSI-Addons beside it; or, for fencing, only the
+// latter.
 #pragma once
 
 #include <functional>
@@ -24,35 +24,35 @@ struct Config {
   std::string drivername;
   std::string nodeid;
   std::string version;
-  /// Segments (csi/topology.hpp); an error while they are not known. Control thread.
+  /// Returns segments (csi/topology.hpp), or an error while they are not known. Control thread.
   std::function<result<std::map<std::string, std::string>>()> topology = [] {
     return std::map<std::string, std::string>();
   };
-  cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;  ///< for volumes whose attributes name none: nbd or krbd
-  /// Who serves a volume that is to be staged; default_mounter, if nobody says. Control thread.
+  cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;  ///< for volumes that name no mounter: nbd or krbd
+  /// Chooses the mounter of a volume that is to be staged; empty: default_mounter. Control thread.
   std::function<task<result<cephcsi::Mounters>>(std::string volume_id, cephcsi::Attributes attributes, Until until)>
       mounters = nullptr;
-  bool volume_health = false;  ///< NodeGetVolumeHealth of CSI 1.13 (alpha): older callers do not know its capability
-  bool controller = true;      ///< whether a controller is deployed beside the agent: ceph-csi's provisioner
-  fence::Fencer* fencer = nullptr;  ///< for the FenceController; null: there is none
+  bool volume_health = false;       ///< offers NodeGetVolumeHealth of CSI 1.13 (alpha), which older callers do not know
+  bool controller = true;           ///< whether a controller, ceph-csi's provisioner, is deployed beside the agent
+  fence::Fencer* fencer = nullptr;  ///< serves the FenceController; null: there is none
   std::size_t max_calls = 512;
-  std::function<void(const rpc::Ended&)> on_ended;  ///< as of rpc::Config
+  std::function<void(const rpc::Ended&)> on_ended;  ///< see rpc::Config
 };
 
 class Server {
  public:
   Server(executor control, Clock& clock, volume::Volumes& volumes, Config config);
   ~Server();
-  /// Goes on with those of the sockets that are its own.
+  /// Takes over its own sockets from `inherited`.
   result<> start(rpc::Inherited& inherited);
-  /// The sockets, for the next agent. Nobody is accepted any more, and callers that come wait in them.
+  /// Returns the sockets for the next agent. No connection is accepted any more, and new callers wait in the sockets.
   std::vector<Fd> release();
-  /// The next agent did not come: goes on with what release() gave.
+  /// Resumes with the sockets that release() returned, if the next agent did not come.
   result<> go_on(std::vector<Fd> sockets);
-  /// Those on which it listens, by path.
+  /// Returns the sockets on which it listens, by path.
   std::map<std::string, int> sockets() const;
   task<> stop(Until until);
-  /// The number of calls about volumes that have not ended, on both sockets. Any thread.
+  /// Returns the number of unfinished calls about volumes, on both sockets. Any thread.
   std::size_t in_flight() const;
 
  private:
@@ -60,8 +60,8 @@ class Server {
   std::unique_ptr<Impl> impl_;
 };
 
-/// `cephcsi --fencing-only`, in the place of ceph-csi's controller: only the socket of CSI-Addons, with the
-/// services that fence. Config::fencer must be there.
+/// `cephcsi --fencing-only`, used instead of ceph-csi's controller: only the socket of CSI-Addons, with the services
+/// that fence. Config::fencer must be set.
 class FencingServer {
  public:
   FencingServer(executor control, Clock& clock, Config config);

@@ -1,4 +1,4 @@
-// What is counted on all devices together.
+// Counts over all devices together.
 #pragma once
 
 #include <array>
@@ -9,14 +9,14 @@ namespace corbd::device {
 
 enum class Count { refused, image_errors, links_held, links_broken, links_dead, budget_waits };
 
-/// As the metrics show a count.
+/// Name and help text of a count in the metrics.
 struct CountMetric {
   Count count;
   const char* name;
   const char* help;
 };
 
-/// In the order of Count.
+/// The rows are in the order of Count.
 inline constexpr std::array kCountMetrics{
     CountMetric{Count::refused, "corbd_nbd_refused_total", "Requests answered with an error without asking the image."},
     CountMetric{Count::image_errors, "corbd_nbd_image_errors_total", "Requests answered with the image's error."},
@@ -29,22 +29,22 @@ inline constexpr std::array kCountMetrics{
 };
 static_assert(kCountMetrics.back().count == Count{kCountMetrics.size() - 1}, "a row for each Count, in its order");
 
-/// Of each Count, and of requests by NBD command number.
+/// One number for each Count, and one for requests by NBD command number.
 template <class Number>
 struct Counts {
-  std::array<Number, 7> requests{};  ///< given to the image
+  std::array<Number, 7> requests{};  ///< requests that the image got, by NBD command number
   std::array<Number, kCountMetrics.size()> by{};
   Number& of(Count count) { return by.at(static_cast<std::size_t>(count)); }
   const Number& of(Count count) const { return by.at(static_cast<std::size_t>(count)); }
 };
 
-/// Since the agent's start.
+/// Totals since the agent's start.
 struct Counters : Counts<std::uint64_t> {
-  // The present values, in bytes.
-  std::uint64_t budget = 0;     ///< what requests in flight of all devices together may take
-  std::uint64_t reserved = 0;   ///< what they may take beyond that: one largest request for each device that is served
-  std::uint64_t in_flight = 0;  ///< what they take
-  std::uint64_t buffers = 0;    ///< memory for that, and memory that is kept for the next requests
+  // Present values, in bytes.
+  std::uint64_t budget = 0;     ///< limit of memory for requests in flight, over all devices
+  std::uint64_t reserved = 0;   ///< what they may take beyond the budget: one largest request for each served device
+  std::uint64_t in_flight = 0;  ///< memory that they take now
+  std::uint64_t buffers = 0;    ///< memory allocated for them, including buffers that are kept for the next requests
   Counters& operator+=(const Counters& other) {
     for (std::size_t i = 0; i < requests.size(); ++i) requests.at(i) += other.requests.at(i);
     for (std::size_t i = 0; i < by.size(); ++i) by.at(i) += other.by.at(i);

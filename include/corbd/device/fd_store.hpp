@@ -1,4 +1,4 @@
-// Port to a process that has descriptors of this one, for the one after it.
+// Port to the keeper, which stores our descriptors for the next agent.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace corbd::device {
 
-/// Any thread; never waits. Messages are heard in order, also those of a process that has died since.
+/// Callable from any thread; never waits. The keeper reads messages in order, also those of a process that has died
+/// since.
 class FdStore {
  public:
   virtual ~FdStore() = default;
@@ -16,14 +17,14 @@ class FdStore {
   struct Link {
     std::uint64_t token = 0;
     std::uint32_t device = 0;
-    std::string backend;           ///< its device's identifier
-    std::uint64_t instead_of = 0;  ///< the token of what goes at the same moment; 0: nothing does
+    std::string backend;           ///< identifier of the link's device
+    std::uint64_t instead_of = 0;  ///< token of the entry that is dropped in the same step; 0: none
   };
-  /// Has a link's socket and its ledger from now on. An error: it does not, and what it should go instead of stays.
+  /// Stores a link's socket and its ledger. After an error neither is stored, and the entry of `instead_of` stays.
   virtual result<> hold(const Link& link, int socket, int ledger) = 0;
-  /// Likewise for memory that ledgers speak of.
+  /// Stores memory that ledgers refer to, in the same way.
   virtual result<> hold_memory(std::uint64_t token, int file) = 0;
-  /// Nobody needs it any more. One that it does not have is no error.
+  /// Drops an entry that is no longer needed. An unknown token is no error.
   virtual result<> drop(std::uint64_t token) = 0;
 };
 

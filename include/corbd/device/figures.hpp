@@ -1,4 +1,4 @@
-// What a link has done for its device, counted by operation.
+// A link's statistics, counted by operation.
 #pragma once
 
 #include <array>
@@ -8,15 +8,16 @@
 
 namespace corbd::device {
 
-/// `discard`: TRIM and WRITE_ZEROES. Both give room back, and neither moves the bytes that it names.
+/// `discard`: TRIM and WRITE_ZEROES. Both free space, and neither transfers the bytes that it names.
 enum class RequestKind { read, write, flush, discard };
 inline constexpr std::array<std::string_view, 4> kRequestKinds{"read", "write", "flush", "discard"};
 inline std::string_view name(RequestKind operation) { return kRequestKinds.at(static_cast<std::size_t>(operation)); }
 
-/// Upper bounds in seconds of the latency's buckets. Few, because each is a time series for every volume and operation.
+/// Upper bounds in seconds of the latency's buckets. They are few, because each is a time series for every volume and
+/// operation.
 inline constexpr std::array kLatencyBounds{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0};
 
-/// Requests of one operation that the image ended. One that the kernel repeats on another link counts there.
+/// Requests of one operation that the image ended. A request that the kernel repeats on another link counts there.
 struct RequestFigures {
   std::uint64_t requests = 0;
   std::uint64_t bytes = 0;   ///< that the requests named; 0 for flush
@@ -28,9 +29,9 @@ struct RequestFigures {
 };
 
 struct Figures {
-  std::array<RequestFigures, kRequestKinds.size()> by{};  ///< in the order of RequestKind
+  std::array<RequestFigures, kRequestKinds.size()> by{};  ///< indexed in the order of RequestKind
   std::uint64_t slow = 0;                                 ///< requests of any operation that took --slow-request
-  std::uint64_t still_micros = 0;                         ///< for which nothing was read, for want of memory budget
+  std::uint64_t still_micros = 0;                         ///< time in which nothing was read, for lack of memory budget
   RequestFigures& of(RequestKind operation) { return by.at(static_cast<std::size_t>(operation)); }
   const RequestFigures& of(RequestKind operation) const { return by.at(static_cast<std::size_t>(operation)); }
   bool operator==(const Figures&) const = default;

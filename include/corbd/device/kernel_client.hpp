@@ -16,20 +16,20 @@
 
 namespace corbd::device {
 
-/// A device of the kernel's client, and what it shows.
+/// A device of the kernel's client, as sysfs shows it.
 struct Mapped {
   Seen seen;
-  image::Key key;    ///< of the head; snap_id says nothing
-  image::Name name;  ///< when it was mapped
-  bool head = true;  ///< not of a snapshot
+  image::Key key;    ///< of the image's head; snap_id has no meaning
+  image::Name name;  ///< name at the time of the map
+  bool head = true;  ///< false: it maps a snapshot
 };
 
 struct MapArgs {
   std::vector<std::string> monitors;  ///< as in config.json; names are resolved
   std::string user;                   ///< without "client."
   Secret key;
-  image::Name name;  ///< where the image was found; the kernel knows it by name only
-  image::Key image;  ///< the image that must be there
+  image::Name name;  ///< name by which the image was found; the kernel knows it only by name
+  image::Key image;  ///< the image that must have that name
   bool read_only = false;
   std::string options;  ///< further options of the kernel, comma separated
   static constexpr std::tuple fields{
@@ -42,22 +42,22 @@ struct MapArgs {
 class KernelClient {
  public:
   virtual ~KernelClient() = default;
-  /// failed_precondition "modprobe rbd" without the module.
+  /// failed_precondition "modprobe rbd": the module is not loaded.
   virtual result<Abilities> abilities() const = 0;
-  /// Every mapped image, from sysfs; cannot hang.
+  /// Returns every mapped image, from sysfs; cannot hang.
   virtual result<std::vector<Mapped>> inventory() const = 0;
-  /// Makes a device of that very image. The caller made sure that there is none. not_found when another image has its
-  /// name by now. The kernel takes the exclusive lock before this returns, unless it is read-only, and gives it to a
-  /// client that asks for it.
+  /// Makes a device of that very image. The caller has checked that there is none. not_found: another image has the
+  /// name by now. The kernel takes the exclusive lock before this returns, unless the map is read-only, and gives it to
+  /// a client that asks for it.
   virtual task<result<>> map(MapArgs args, HelperOwner owner, Until until) = 0;
-  /// The caller made sure that nobody uses it. in_use when somebody does. Succeeds too when it is not there. `options`
-  /// are the kernel's: "force".
+  /// Removes a device that nobody uses, which the caller has checked. in_use: somebody does. Succeeds too if it does
+  /// not exist. `options` are the kernel's: "force".
   virtual task<result<>> unmap(std::uint32_t index, std::string options, HelperOwner owner, Until until) = 0;
 };
 
-/// Those of an inventory that show this image. It goes by identity, because a name may be another image's by now.
+/// Returns the devices that show this image. It compares identities, because a name may belong to another image by now.
 std::vector<Seen> of_image(const std::vector<Mapped>& all, const image::Key& key);
-/// Those that were mapped by this name, which is all that ceph-csi remembers of an image.
+/// Returns the devices that were mapped by this name, which is all that ceph-csi remembers of an image.
 std::vector<Seen> of_name(const std::vector<Mapped>& all, const image::Name& name);
 
 }  // namespace corbd::device

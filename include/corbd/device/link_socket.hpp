@@ -8,7 +8,7 @@
 
 namespace corbd::device {
 
-/// Our end of the socket that the kernel has for that device, on its way between two agents.
+/// Our end of a device's socket pair, on its way between two agents.
 struct LinkSocket {
   std::string volume_id;
   std::uint32_t device = 0;

@@ -1,4 +1,4 @@
-// The devices that this agent serves, of every kind.
+// The devices that this agent serves, over all kinds.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace corbd::device {
 
-/// One port for each kind whose traits say `served`. Questions that need no kind go to all of them.
+/// Has one port for each kind whose traits say `served`. Questions that need no kind go to all of them.
 class Served {
  public:
   Served(Devices& only) : ports_{{Kind(), &only}} {}  // NOLINT: a node with the first kind alone is the usual one
@@ -21,10 +21,10 @@ class Served {
     for (const auto& [kind, port] : ports) ports_.emplace(kind, port.get());
   }
 
-  /// Only of a served kind.
+  /// The kind must be served.
   Devices& of(Kind kind) const { return *ports_.at(kind); }
 
-  /// Devices::ready() of each kind.
+  /// Returns Devices::ready() of each kind.
   std::map<Kind, result<>> ready() const {
     std::map<Kind, result<>> all;
     for (const auto& [kind, devices] : ports_) all.emplace(kind, devices->ready());
@@ -49,7 +49,7 @@ class Served {
       port.second->on_link_dead([dead, kind = port.first](std::uint32_t index) { dead(kind, index); });
   }
 
-  /// One after the other: most kinds have nothing to end, and the limit is the same for all.
+  /// Asks the kinds one after the other: most have nothing to end, and the limit is the same for all.
   task<Waited> end_commands(Until until) const {
     for (const auto& [kind, devices] : ports_)
       if (const Waited ended = co_await devices->end_commands(until); ended != Waited::ready) co_return ended;

@@ -1,4 +1,4 @@
-// What sysfs shows for every kind of block device.
+// Attributes of sysfs that every kind of block device has.
 #pragma once
 
 #include <tuple>
@@ -8,7 +8,7 @@
 
 namespace corbd::device {
 
-/// "43:0"; zeroes for any other text.
+/// Parses "43:0"; returns zeroes for any other text.
 inline std::pair<std::uint32_t, std::uint32_t> parse_dev(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == text.npos) return {0, 0};
@@ -16,16 +16,16 @@ inline std::pair<std::uint32_t, std::uint32_t> parse_dev(std::string_view text) 
           sysfs::number<std::uint32_t>(text.substr(colon + 1)).value_or(0)};
 }
 
-/// Bytes of a device, by its folder.
+/// Returns a device's size in bytes. Takes the device's folder.
 inline std::uint64_t size_of(const std::filesystem::path& block) {
   return sysfs::number_of<std::uint64_t>(block / "size") * 512;  // the unit of that file, whatever the block size
 }
 
-/// By a device's folder: by its driver, or by BLKROSET, which outlives a disconnect.
+/// Whether the driver or BLKROSET, which outlives a disconnect, made the device read-only. Takes its folder.
 inline bool is_read_only(const std::filesystem::path& block) { return sysfs::attribute(block / "ro") == "1"; }
 
-/// The devices above it and above its partitions, and those above them: a LUKS mapping with integrity is the second
-/// one. The entries are links to their own folders.
+/// Returns the devices above a device and above its partitions, and those above them: a LUKS mapping with integrity is
+/// the second one. The entries are links to their own folders.
 inline std::vector<UpperDevice> holders_of(const std::filesystem::path& block) {
   auto folders = sysfs::holders_of(block);
   std::vector<UpperDevice> holders;

@@ -1,4 +1,4 @@
-// What the kernel shows of a block device of this node: values, without a driver.
+// The kernel's view of a block device of this node: values, without a driver.
 #pragma once
 
 #include <algorithm>
@@ -11,24 +11,24 @@
 
 namespace corbd::device {
 
-/// Who answers for a device: this agent, or the kernel's own rbd client. In the order of kTraits.
+/// The server of a device: this agent, or the kernel's own rbd client. In the order of kTraits.
 enum class Kind { nbd, krbd };
 
-/// What differs between the kinds. Code that depends on such a difference asks here, not for the kind.
+/// Differences between the kinds. Code that depends on such a difference reads it here, and does not compare kinds.
 struct Traits {
   Kind kind;
-  std::string_view name;    ///< in a record, in the log, and to people
-  std::string_view prefix;  ///< of a device's name: "nbd" in /dev/nbd0
-  int records;  ///< the first version of records that has the kind: an older agent takes an unknown kind for a corrupt
-                ///< record, and a newer version for what it is
-  bool served;  ///< this agent answers for it through a link, heals it, and can give it up. Otherwise the kernel does,
-                ///< and needs no agent
-  bool identified;  ///< the kernel keeps the volume ID with the device. Otherwise the device is found by its image
-  bool shows_pid;   ///< the kernel shows the attribute `pid` of a device while it is configured
-  bool rbd_nbd;     ///< ceph-csi has rbd-nbd serve such a device. Otherwise ceph-csi has the kernel serve it
+  std::string_view name;    ///< name in records, in the log, and for people
+  std::string_view prefix;  ///< prefix of a device's name: "nbd" in /dev/nbd0
+  int records;  ///< first version of records with this kind: an older agent takes an unknown kind for a corrupt record,
+                ///< and a newer version for what it is
+  bool served;  ///< this agent serves it through a link, heals it, and can give it up. Otherwise the kernel serves it
+                ///< without an agent
+  bool identified;  ///< the kernel stores the volume ID with the device. Otherwise the device is found by its image
+  bool shows_pid;   ///< sysfs has the attribute `pid` of a device while it is configured
+  bool rbd_nbd;     ///< ceph-csi serves such a device with rbd-nbd. Otherwise ceph-csi lets the kernel serve it
 };
 
-/// A record without a kind is of the first.
+/// A record without a kind has the first one.
 inline constexpr std::array kTraits{
     Traits{.kind = Kind::nbd,
            .name = "nbd",
@@ -48,11 +48,11 @@ inline constexpr std::array kTraits{
            .rbd_nbd = false},
 };
 
-/// What a new volume gets that this agent serves.
+/// Kind of a new volume that this agent serves.
 inline constexpr Kind kServing = Kind::nbd;
-/// What the kernel's own client makes (KernelClient).
+/// Kind of the devices of the kernel's own client (KernelClient).
 inline constexpr Kind kMapped = Kind::krbd;
-/// What rbd-nbd makes.
+/// Kind of the devices of rbd-nbd.
 inline constexpr Kind kOfRbdNbd = Kind::nbd;
 
 constexpr const Traits& traits(Kind kind) { return kTraits[static_cast<std::size_t>(kind)]; }
@@ -61,13 +61,13 @@ static_assert(std::ranges::all_of(kTraits, [](const Traits& row) { return &trait
               "a row for each kind, in the order of Kind");
 static_assert(traits(kServing).served && !traits(kMapped).served && traits(kOfRbdNbd).rbd_nbd);
 
-/// By Traits::name; nullptr: this agent has no such kind.
+/// Finds a kind by Traits::name; nullptr: this agent has no such kind.
 constexpr const Traits* find_kind(std::string_view name) {
   const auto* found = std::ranges::find(kTraits, name, &Traits::name);
   return found == kTraits.end() ? nullptr : found;
 }
 
-/// The row of a device by its name, "nbd0" or a partition's "nbd0p1"; nullptr: it is of no kind.
+/// Finds the row of a device by its name, "nbd0" or a partition's "nbd0p1"; nullptr: no kind has such names.
 constexpr const Traits* traits_of(std::string_view device) {
   const auto* found = std::ranges::find_if(kTraits, [&](const Traits& row) { return device.starts_with(row.prefix); });
   return found == kTraits.end() ? nullptr : found;
@@ -83,7 +83,7 @@ struct UpperDevice {
   bool operator==(const UpperDevice&) const = default;
 };
 
-/// The volume group in the name that device-mapper has of a logical volume: "vg-1" of "vg--1-root".
+/// Returns the volume group in device-mapper's name of a logical volume: "vg-1" in "vg--1-root".
 inline std::string volume_group(std::string_view mapping) {
   std::string group;
   for (std::size_t at = 0; at < mapping.size(); ++at) {
@@ -97,38 +97,38 @@ inline std::string volume_group(std::string_view mapping) {
 struct Seen {
   Kind kind = Kind();
   std::uint32_t index = 0;  ///< /dev/nbd<index>, /dev/rbd<index>
-  std::string backend;  ///< nbd: the identifier given at connect, the volume ID. Empty: another program's, without one
-  std::string client;   ///< krbd: its client's address as the cluster sees it, "10.0.0.1:0/123456789"
-  std::uint64_t size = 0;  ///< bytes
+  std::string backend;      ///< nbd: the volume ID, given at connect. Empty: another program connected it without one
+  std::string client;       ///< krbd: its client's address in the cluster, "10.0.0.1:0/123456789"
+  std::uint64_t size = 0;   ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::uint32_t io_timeout_ms = 0;
-  std::uint32_t waiting = 0;  ///< requests given to the driver and not answered yet
-  /// nbd, while requests wait (else 0): requests answered since the kernel made the device. Read before `waiting`: the
-  /// same number twice means that what waited still waits.
+  std::uint32_t waiting = 0;  ///< requests that the driver has and has not answered yet
+  /// nbd, while requests wait (else 0): requests answered since the kernel made the device. It is read before
+  /// `waiting`: the same number twice means that the same requests still wait.
   std::uint64_t completed = 0;
-  bool disconnected =
-      false;  ///< by a command of this process. It takes no link any more, and stays as long as somebody has it open
-  bool read_only = false;  ///< the kernel refuses writes: as connected, or left by an earlier user of the number
-  std::vector<UpperDevice> holders;  ///< of its partitions too
+  /// A command of this process disconnected it. It takes no link any more, and stays as long as somebody has it open.
+  bool disconnected = false;
+  bool read_only = false;  ///< the kernel refuses writes: connected so, or left so by an earlier user of the number
+  std::vector<UpperDevice> holders;  ///< devices above it and above its partitions
 };
 
-/// What the kernel's own rbd client can do.
+/// Abilities of the kernel's own rbd client.
 struct Abilities {
-  std::uint64_t features = 0;  ///< of images that it knows, as librbd numbers them
+  std::uint64_t features = 0;  ///< image features that it knows, by librbd's numbers
   bool aes256k = false;        ///< it knows keys of that type
 };
 
-/// A command to the kernel's driver whose end is not known. It cannot be taken back, and may outlive its caller.
+/// A command to the kernel's driver whose end is not known. It cannot be undone, and may outlive its caller.
 struct Command {
   std::string what;                             ///< "disconnecting /dev/nbd0"
-  std::chrono::system_clock::time_point since;  ///< when it was asked for
+  std::chrono::system_clock::time_point since;  ///< start of the command
 };
 
-/// "nbd0", "rbd0"
+/// Returns "nbd0" or "rbd0".
 inline std::string name(Kind kind, std::uint32_t index) {
   return std::string(traits(kind).prefix) + std::to_string(index);
 }
-/// "/dev/nbd0", "/dev/rbd0"
+/// Returns "/dev/nbd0" or "/dev/rbd0".
 inline std::string path(std::uint32_t index, Kind kind = Kind()) { return "/dev/" + name(kind, index); }
 inline std::string path(const Seen& seen) { return path(seen.index, seen.kind); }
 
