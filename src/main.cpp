@@ -1,4 +1,4 @@
-// One binary: the agent, its helper processes, and the commands that ask it.
+// The one binary: the agent, its helper processes, and the commands that call the agent.
 #include "corbd/agent/agent.hpp"
 #include "corbd/agent/program.hpp"
 #include "corbd/cli/options.hpp"
@@ -17,19 +17,19 @@
 namespace corbd {
 namespace {
 
-/// The helper process: the work of four rooms.
+/// A helper process's work, which belongs to four rooms.
 result<boost::json::object> work(const boost::json::object& request) {
   return helper::work(request, {host::helper_operations(), krbd::helper_operations(), manager::helper_operations(),
                                 nbd::helper_operations()});
 }
 
-/// A helper does the same as its agent, by the limit that it inherits.
+/// A helper follows its agent, by the limit that it inherits.
 bool may_dump(const cli::Command& command) {
   if (const auto* agent = std::get_if<cli::Run>(&command)) return agent->allow_core_dumps;
   return std::holds_alternative<cli::Helper>(command) && !core_dumps_forbidden();
 }
 
-// Run before the constructors of the libraries, which open files too.
+// Runs before the constructors of the libraries, which open files too.
 __attribute__((section(".preinit_array"), used)) void (*const before_libraries)() = &fill_standard_streams;
 
 }  // namespace
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   const auto& run = std::get<cli::Run>(command);
   Fd keeper = keeper::socket_of_keeper();
   if (run.keeper && !run.fencing_only && !keeper) {
-    // While it pauses after an agent's death, nobody else of the pod lives.
+    // While the keeper pauses after an agent's death, nothing else of the pod lives.
     const Fd lives = run.pod.empty() ? Fd() : handover::say_keeper_lives(run.runtime_dir, run.pod);
     return keeper::run(std::span(argv, static_cast<std::size_t>(argc)));
   }

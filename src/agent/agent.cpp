@@ -48,9 +48,9 @@ namespace {
 
 // Each cluster has threads of its own (rbd/blocking_calls.hpp).
 constexpr std::size_t kFileThreads = 4, kNameThreads = 2;
-// Healing asks for itself, and longer.
+// Healing fences by itself, and with a longer limit.
 constexpr std::chrono::seconds kFencesEarly{10};
-// The keeper starts its next agent within half a second, or has ended the sockets.
+// The keeper starts its next agent within half a second, or it has closed the sockets.
 constexpr std::chrono::seconds kOthersLetGoWithin{3};
 constexpr std::chrono::milliseconds kListensAgain{50};
 
@@ -59,7 +59,7 @@ result<kube::Access> api_access(const Options& options) {
   return kube::find_access(environment("KUBERNETES_CONFIG_PATH"), environment);
 }
 
-/// A mistake in it shows when a volume is staged. This tells of it before.
+/// Reports a mistake at the start. Otherwise it would show only when a volume is staged.
 result<> check_kms_config(const std::string& folder) {
   for (const auto& complaint : kms::check_folder(folder))
     log::warning("kms.config", {{"kms", complaint.kms_id},
@@ -68,7 +68,7 @@ result<> check_kms_config(const std::string& folder) {
   return {};
 }
 
-/// One agent process. Its members may be destroyed from the last to the first.
+/// One agent process. Its members may be destroyed in reverse order.
 class Agent final {
  public:
   Agent(const Options& options, std::string boot_id, const std::optional<csi::RegistrarConfig>& registrar, Start start,
@@ -296,12 +296,12 @@ class Agent final {
   task<result<>> begin_alone() {
     tell_of_volumes();
     auto read = co_await shell_.start();
-    // Beside the start of the sockets, which takes the control thread some time.
+    // Run this beside the start of the sockets, which keeps the control thread busy for some time.
     if (read) gate_.spawn(shell_.fence_early({clock_->now() + kFencesEarly}));
     co_return read;
   }
 
-  /// Not before it has the lock: one that dies until then is in reserve still.
+  /// Call this only with the lock: an agent that dies before it holds the lock is still in reserve.
   task<result<>> leave_reserve() {
     auto job = [folder = options_.runtime_dir, pod = options_.pod]() -> result<> {
       handover::leave_reserve(folder, pod);
@@ -317,7 +317,7 @@ class Agent final {
       lock_ = std::move(lock);
       if (!options_.pod.empty())
         if (auto left = co_await leave_reserve(); !left) co_return left;
-      // The predecessor had the port. Healing may not touch a volume that it still served.
+      // The predecessor used the port until now. Healing may not touch a volume that the predecessor still served.
       tell_of_volumes();
     }
     co_await cordon_.load();
@@ -338,8 +338,8 @@ class Agent final {
     co_return result<>();
   }
 
-  /// This agent has the lock of the state directory. An agent that died may have a keeper, which has its sockets until
-  /// its next agent finds that it has not the lock.
+  /// This agent has the lock of the state directory. The keeper of a dead agent holds the listening sockets until its
+  /// next agent fails to get that lock.
   task<result<>> listen() {
     const auto until = clock_->now() + kOthersLetGoWithin;
     for (bool said = false;;) {
@@ -351,7 +351,7 @@ class Agent final {
     }
   }
 
-  /// kubelet then sees no name come or go when this process is killed, and callers wait for the next one.
+  /// With this, no name in the folder comes or goes when the process is killed, and callers wait for the next agent.
   void keep_listeners() {
     for (const auto& [path, socket] : csi_.sockets()) keep_listener(path, socket, false);
   }
@@ -381,7 +381,7 @@ class Agent final {
   executor control_;
   std::unique_ptr<Clock> clock_;
   BlockingPool files_;  ///< records, keys, paths, parsing answers: work that always ends
-  BlockingPool names_;  ///< who may not answer for long: name servers, the system bus
+  BlockingPool names_;  ///< calls that may wait long for an answer: name servers, the system bus
   Gate gate_;
   const result<kube::Access> access_;
   std::unique_ptr<kube::Api> api_;

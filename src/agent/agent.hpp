@@ -1,4 +1,4 @@
-// The agent of a node: all rooms together, from its first coroutine to its last.
+// Private entry points of the agent of a node, from its first coroutine to its last.
 #pragma once
 
 #include <memory>
@@ -15,29 +15,29 @@
 
 namespace corbd::agent {
 
-/// What the keeper has for this agent, and how to tell it more.
+/// Descriptors that the keeper stores for this agent, and the way to store more.
 struct FromKeeper {
-  std::unique_ptr<keeper::Client> keeper;  ///< nothing: this process has none
-  keeper::StoredFds stored;                ///< of the agent that died
+  std::unique_ptr<keeper::Client> keeper;  ///< null: this process has no keeper
+  keeper::StoredFds stored;                ///< links and memory of the agent that died
 };
 
-/// What an agent begins with: the lock of its state directory, or the agent that serves and will give it.
+/// Start of an agent: it has the lock of its state directory, or a predecessor that will hand the lock over.
 struct Start {
   lifecycle::Transition begins;
   Fd lock;
-  Fd predecessor;  ///< as handover::ask() gave it
-  Fd lives;        ///< of handover::say_pod_lives(); invalid: this agent is in no pod
-  std::vector<keeper::StoredListener> listeners = {};  ///< of the agent that died
+  Fd predecessor;  ///< from handover::ask()
+  Fd lives;        ///< from handover::say_pod_lives(); invalid: this agent is in no pod
+  std::vector<keeper::StoredListener> listeners = {};  ///< listeners of the agent that died
 };
 
-/// Its folders are the caller's. Does not return.
+/// The caller has made the agent's folders. Does not return.
 [[noreturn]] void run_agent(const Options& options, std::string boot_id,
                             const std::optional<csi::RegistrarConfig>& registrar, Start start, FromKeeper from_keeper);
 
-/// `--fencing-only`: serves until a signal ends it; the exit code. Its folders are the caller's.
+/// Runs `--fencing-only` until a signal ends it, and returns the exit code. The caller has made its folders.
 int run_fencing(const Options& options);
 
-/// Logs why there is no agent; the exit code.
+/// Logs why no agent can run, and returns the exit code.
 int refuse(const Error& error);
 
 }  // namespace corbd::agent

@@ -1,4 +1,4 @@
-// The shell's port to what is configured of clusters: ceph-csi's config.json and cluster-mapping.json, or Ceph's own
+// The shell's port to the configuration of clusters: ceph-csi's config.json and cluster-mapping.json, or Ceph's own
 // configuration file.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace corbd::agent {
 
-/// Of the cluster in config.json, or in --ceph-conf.
+/// Returns the monitors of that cluster in config.json, or in --ceph-conf.
 result<std::vector<std::string>> monitors_of(const Options& options, const std::string& cluster_id);
 
 class ClusterDirectory final : public volume::ClusterDirectory {

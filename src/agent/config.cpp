@@ -13,7 +13,7 @@ namespace corbd::agent {
 
 namespace {
 
-// One rollout of a large fleet.
+// This is enough for one rollout of a large fleet.
 constexpr std::chrono::hours kAcceptsFor{24 * 7};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the flags of `corbd run` mean to each room.
+// Translates the flags of `corbd run` into each room's configuration.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace corbd::agent {
 
-/// Whether --accept-refused counts now.
+/// Whether --accept-refused is in force now.
 enum class AcceptsRefused {
   no,       ///< it was not given
   yes,      ///< its time has not come yet
@@ -25,9 +25,9 @@ enum class AcceptsRefused {
 };
 /// invalid_argument: the flag's value is not a time.
 result<AcceptsRefused> accepts_refused(const Options& options, std::chrono::system_clock::time_point now);
-/// This agent, to its predecessor or successor.
+/// Describes this agent to its predecessor or successor.
 handover::Side handover_side(const Options& options);
-/// `beside`: as rbd::Config has it.
+/// `beside`: see rbd::Config.
 rbd::Config cluster_config(const Options& options, const std::string& boot_id, bool beside);
 /// invalid_argument names the flag.
 result<volume::FilesystemOptions> filesystem_options(const Options& options);

@@ -1,5 +1,4 @@
-// The ports of this node's devices. Whatever else a kind of device needs of the agent is in its traits
-// (device/values.hpp).
+// Ports of this node's devices. What else a kind of device needs of the agent is in its traits (device/values.hpp).
 #pragma once
 
 #include <map>
@@ -10,7 +9,7 @@
 
 namespace corbd::agent {
 
-/// One for each kind that this agent serves. The keeper outlives them.
+/// Makes one for each kind that this agent serves. The keeper outlives them.
 std::map<device::Kind, std::unique_ptr<device::Devices>> make_devices(executor control, Clock& clock,
                                                                       const Options& options, keeper::Client* keeper,
                                                                       keeper::StoredFds stored);

@@ -1,4 +1,4 @@
-// `--fencing-only`: the FenceController without an agent, in the place of ceph-csi's controller. It has no volumes and
+// `--fencing-only`: the FenceController without an agent, used instead of ceph-csi's controller. It has no volumes and
 // no state, so it needs no lock.
 #include <unistd.h>
 #include <boost/asio/io_context.hpp>
@@ -56,7 +56,7 @@ class Fencing {
     co_await signals_.async_wait(asio::use_awaitable);
     const Until until{clock_->now() + kFencingLeavesWithin};
     co_await server_.stop(until);
-    // A client that ends well leaves nothing that anybody has to fence.
+    // A client that ends cleanly leaves nothing to fence.
     static_cast<void>(co_await clusters_->shutdown(until));
     log::info("fencing.left");
     io_.stop();

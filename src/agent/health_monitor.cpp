@@ -10,12 +10,13 @@ namespace {
 
 using std::chrono::seconds;
 
-// As the pod's terminationGracePeriodSeconds.
+// This is the pod's terminationGracePeriodSeconds.
 constexpr std::chrono::seconds kLeavesWithin{240};
 constexpr seconds kAskBusEvery{60}, kAskApiEvery{30}, kAnnounceEvery{10};
-/// A pod is ready so much later than its agent. Our own socket is asked as often, whoever asks about it.
+/// A pod becomes ready up to this much later than its agent. Our own socket is asked at the same pace, however often
+/// somebody asks about it.
 constexpr seconds kBeatEvery{2};
-/// So the whole fleet asks an API server that answers for next to nothing.
+/// At this pace a whole fleet costs a working API server next to nothing.
 constexpr std::chrono::minutes kAnswerIsFresh{5};
 constexpr std::chrono::milliseconds kBusPatience{500};
 
@@ -45,7 +46,7 @@ HealthMonitor::HealthMonitor(executor control, Clock& clock, const Needs& needs)
       needs_(needs),
       lag_(clock),
       state_dir_(control, clock, needs.files, needs.state_dir),
-      // Where another init runs, a bus that answers counts all the same: another login manager may have it.
+      // Under another init a bus that answers is still useful: another login manager may be on it.
       system_bus_(
           control, clock, "the system bus", kAskBusEvery,
           [&names = needs.names](Until until) { return ask_bus(names, until); }, host::other_init()) {
@@ -81,7 +82,7 @@ ops::Outsider HealthMonitor::api_server() const {
 
 void HealthMonitor::announce(std::function<void(const volume::Notice&)> tell) {
   tell_ = std::move(tell);
-  // The socket serves since a moment ago.
+  // The socket has been served for a moment already.
   csi_ = rpc::answers(needs_.endpoint);
   look_again();
 }
@@ -89,7 +90,7 @@ void HealthMonitor::announce(std::function<void(const volume::Notice&)> tell) {
 void HealthMonitor::look_again() {
   const auto now = facts();
   for (const auto& notice : announcements_.step(now, clock_.now())) tell_(notice);
-  // There is no Node for an Event.
+  // An Event needs a Node.
   if (!now.own_node && !told_of_node_) log::warning("node.unknown", {{"error", now.own_node.error().text}});
   told_of_node_ = !now.own_node;
   announces_ = clock_.schedule(clock_.now() + kAnnounceEvery, [this] { look_again(); });
@@ -103,7 +104,7 @@ void HealthMonitor::beat() {
 
 void HealthMonitor::note_pulse() const {
   std::string why;
-  // Until then another agent may answer on this one's sockets.
+  // Before that, another agent may answer on the same sockets.
   if (!tell_)
     why = "this pod's agent does not serve yet: it takes over, or waits for the agent that serves";
   else
@@ -114,7 +115,7 @@ void HealthMonitor::note_pulse() const {
 std::optional<ops::KeeperFacts> HealthMonitor::keeper() const {
   if (needs_.keeper == nullptr) return std::nullopt;
   const auto& deaths = needs_.keeper->deaths();
-  // Not this clock: whoever keeps time for the rooms may be another.
+  // Do not use clock_ here: the rooms may have another clock.
   return ops::KeeperFacts{needs_.keeper->deaf(), deaths.count, deaths.signal,
                           std::chrono::steady_clock::now() - deaths.last, deaths.pause};
 }

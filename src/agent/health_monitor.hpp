@@ -1,4 +1,4 @@
-// The facts of the node's health that no room has: whoever the agent asks now and then, and what it finds.
+// Facts of the node's health that belong to no room: asks for them now and then, and keeps the answers.
 #pragma once
 
 #include <functional>
@@ -23,23 +23,23 @@ class HealthMonitor {
     BlockingPool& names;
     const std::string& state_dir;
     const std::string& endpoint;
-    result<kube::Api*> api;  ///< failed_precondition: this node has none, and needs none
+    result<kube::Api*> api;  ///< failed_precondition: this node has none and needs none
     const device::Served& devices;
-    const keeper::Client* keeper;  ///< may be null: this agent has none
-    int pod_file;                  ///< of handover::say_pod_lives(), for `corbd-probe`; -1: none
+    const keeper::Client* keeper;  ///< null: this agent has no keeper
+    int pod_file;                  ///< from handover::say_pod_lives(), for `corbd-probe`; -1: none
     const ops::Cordon& cordon;
     const std::optional<csi::Registrar>& registrar;
     const kube::OwnNode& node;
-    std::function<ops::PortFacts()> metrics;  ///< asked from announce() on
+    std::function<ops::PortFacts()> metrics;  ///< called from announce() on
   };
   HealthMonitor(executor control, Clock& clock, const Needs& needs);
   void start();
   task<> stop();
-  /// As they were found at the last beat, or by whoever watches them: it asks nobody, since anybody may want them.
+  /// Returns what the last beat or a watch found. It asks nobody, because anybody may call it often.
   ops::NodeFacts facts() const;
   std::optional<ops::KeeperFacts> keeper() const;
-  /// Calls `tell` when people should hear of the node, until stop(). No volume keeps the node from being ready, so none
-  /// is looked at. From now on this agent serves, and may be ready.
+  /// Calls `tell` when people should hear of the node, until stop(). It looks at no volume, because no volume keeps the
+  /// node from being ready. From now on this agent serves, and may be ready.
   void announce(std::function<void(const volume::Notice&)> tell);
   duration worst_lag() const { return lag_.worst(); }
 
@@ -56,7 +56,7 @@ class HealthMonitor {
   ops::Watched system_bus_;
   std::optional<ops::Watched> api_server_;
   std::function<void(const volume::Notice&)> tell_;
-  result<> csi_ = Error{errc::unavailable, "not asked yet"};  ///< what our own socket said at the last beat
+  result<> csi_ = Error{errc::unavailable, "not asked yet"};  ///< our own socket's answer at the last beat
   ops::Announcements announcements_;
   bool told_of_node_ = false;
   Clock::TimerId announces_ = 0, beats_ = 0;

@@ -8,7 +8,7 @@
 namespace corbd::agent {
 namespace {
 
-/// Tenants and Secrets are named by a journal and by the KMS config, and become parts of a path.
+/// Names of tenants and Secrets come from a journal and from the KMS config, and become parts of a path.
 result<> check_name(const std::string& name) {
   constexpr std::size_t longest = 253;
   const bool plain = std::ranges::all_of(

@@ -1,4 +1,4 @@
-// What the KMSs of encrypted volumes ask of the API server.
+// The API server as the KMSs of encrypted volumes use it.
 #pragma once
 
 #include "corbd/kms/kms.hpp"

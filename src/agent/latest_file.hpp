@@ -1,4 +1,4 @@
-// A file that threads write, and that ends with what was set last.
+// A file that several threads write, and that ends with the value that was set last.
 #pragma once
 
 #include <mutex>
@@ -11,16 +11,16 @@ namespace corbd::agent {
 
 class LatestFile {
  public:
-  /// Readable by the agent's own user alone.
+  /// Only the agent's own user can read the file.
   explicit LatestFile(std::string path) : path_(std::move(path)) {}
 
-  /// Any thread. Waits for no disk.
+  /// Callable from any thread. Waits for no disk.
   void set(std::string text) {
     const std::lock_guard lock(setting_);
     text_ = std::move(text);
   }
-  /// Any thread, after set(). Writers take turns, and each writes what is set when its turn comes. So their order does
-  /// not matter.
+  /// Callable from any thread, after set(). Writers take turns, and each writes the value that is set when its turn
+  /// comes, so their order does not matter.
   result<> write() {
     const std::lock_guard turn(writing_);
     return write_durably(path_, latest(), 0600);

@@ -9,14 +9,14 @@
 namespace corbd::agent {
 namespace {
 
-constexpr std::size_t kMaxRules = 1 << 20;  // what a ConfigMap can hold
+constexpr std::size_t kMaxRules = 1 << 20;  // limit of a ConfigMap
 
 result<cephcsi::MounterRules> read_rules(const std::string& path) {
   const auto text = read_file(path, kMaxRules);
   if (!text && text.error().code == errc::not_found) return cephcsi::MounterRules();
   if (!text) return Error{errc::unavailable, text.error().text};
   auto rules = cephcsi::parse_mounter_rules(*text);
-  // The file may be another one at the next try, so the code is not final (rule 12).
+  // The file may have changed at the next try, so the code is not final (rule 12).
   if (!rules)
     return Error{errc::unavailable,
                  path + ", which says which client serves which volume, is invalid: correct it: " + rules.error().text};
@@ -25,7 +25,7 @@ result<cephcsi::MounterRules> read_rules(const std::string& path) {
 
 }  // namespace
 
-/// Its client is decided: it has a device, or a record of this boot.
+/// The client of a volume is decided once it has a device, or a record of this boot.
 bool Mounters::has_client(const std::string& volume_id) const {
   const auto has_it = [&](const volume::Unclaimed& device) { return device.volume_id == volume_id; };
   const auto status = volumes_.status(volume_id);

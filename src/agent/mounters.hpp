@@ -1,5 +1,5 @@
-// Who serves a volume that is to be staged: its attributes, --default-mounter, and mounters.json beside config.json,
-// which is read anew for each stage.
+// Chooses the client for a volume that is to be staged, from its attributes, --default-mounter, and mounters.json
+// beside config.json. That file is read anew for each stage.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ class Mounters {
       : options_(options), files_(files), volumes_(volumes), kubernetes_(kubernetes) {}
 
   /// A volume that has a client keeps it, so neither a wrong file nor a silent API server refuses its stage. For any
-  /// other, unavailable: the file is wrong, or a rule names a StorageClass and the API server does not tell the
-  /// volume's.
+  /// other volume the result is unavailable if the file is wrong, or if a rule names a StorageClass and the API server
+  /// does not return the volume's.
   task<result<cephcsi::Mounters>> of(std::string volume_id, cephcsi::Attributes attributes, Until until);
 
  private:

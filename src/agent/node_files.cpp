@@ -7,7 +7,7 @@
 namespace corbd::agent {
 namespace {
 
-/// The name that mountinfo uses for what is below the folder.
+/// Returns the name that mountinfo uses for paths below the folder.
 std::string real_folder(const std::string& folder) {
   std::error_code failed;
   const auto real = std::filesystem::canonical(folder, failed);
@@ -21,7 +21,7 @@ std::vector<NodeFiles::Folder> NodeFiles::folders_of(const std::string& kubelet_
   std::vector<Folder> folders;
   for (const char* name : {"/pods", "/plugins"}) {
     const std::string below = real_folder(real + name);
-    // Without kubelet (--standalone) no folder of that name is meant.
+    // Without kubelet (--standalone) a folder of that name has no meaning.
     if (real == "/" || below == real + name) continue;
     folders.push_back({kubelet_dir + name, below});
     folders.push_back({real + name, below});

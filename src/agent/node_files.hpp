@@ -21,10 +21,10 @@ class NodeFiles final : public volume::NodeFiles {
   task<result<>> drop_stash(std::string staging_path, std::string log) override;
 
  private:
-  /// kubelet's, and its two folders that may be links: an operator moves them to another disk. Resolved once, at the
-  /// start, by whoever may write kubelet's folder: root.
+  /// kubelet's folder, and the two folders in it that may be links, because an operator moves them to another disk.
+  /// They are resolved once, at the start, when only root may write kubelet's folder.
   struct Folder {
-    std::string given, real;  ///< real: as mountinfo names it
+    std::string given, real;  ///< real: the name in mountinfo
   };
   static std::vector<Folder> folders_of(const std::string& kubelet_dir);
   const std::vector<Folder> folders_;

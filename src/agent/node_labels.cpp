@@ -22,7 +22,7 @@ std::string labels_to_json(const std::string& node, const csi::Labels& labels) {
   return json::serialize(json::object{{"node", node}, {"labels", std::move(of)}}) + "\n";
 }
 
-/// Nothing but a hint: without it images are opened as if there were no labels.
+/// Labels are only a hint: without them images are opened as if the node had none.
 csi::Labels read_labels(const std::string& path, const std::string& node) {
   const auto text = read_file(path, kMostLabelBytes);
   boost::system::error_code failed;

@@ -1,4 +1,4 @@
-// Where this node is: the labels of its Node object, or those given by hand, and what follows from them.
+// Where this node is: the labels of its Node object, or those set by hand, and what follows from them.
 #pragma once
 
 #include <memory>
@@ -17,29 +17,29 @@ namespace corbd::agent {
 
 class NodeLabels {
  public:
-  /// Reads the labels that an earlier agent of this boot knew. `files`: for keeping them.
+  /// Reads the labels that an earlier agent of this boot stored. `files`: runs the writes that store them.
   NodeLabels(const Options& options, kube::OwnNode& node, BlockingPool& files);
 
   /// Asks for the Node object early, if something will need it.
   void want();
-  /// For NodeGetInfo; empty without labels.
+  /// Answers NodeGetInfo; empty without labels.
   result<csi::Labels> topology();
-  /// For a cluster with that entry in config.json: cephcsi::read_policy(). unavailable: the labels are not known yet.
-  /// After a crash or in a handover, images are opened before the API server has answered: until then the labels that
-  /// an earlier agent knew count.
+  /// Returns cephcsi::read_policy() for a cluster with that entry in config.json. unavailable: the labels are not known
+  /// yet. After a crash or in a handover, images are opened before the API server has answered; until then the labels
+  /// that an earlier agent stored count.
   result<cephcsi::ReadPolicy> read_policy(const rbd::ClusterEntry& cluster);
 
  private:
   result<csi::Labels> labels();
   void remember();
-  /// Labels given by hand replace those of the Node object.
+  /// Labels set by hand replace those of the Node object.
   bool by_hand() const { return !options_.topology.empty(); }
 
   const Options& options_;
   kube::OwnNode& node_;
   BlockingPool& files_;
   const std::shared_ptr<LatestFile> file_;
-  csi::Labels remembered_;  ///< of the Node object; empty: none
+  csi::Labels remembered_;  ///< labels of the Node object; empty: none
 };
 
 }  // namespace corbd::agent

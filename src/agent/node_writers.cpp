@@ -10,7 +10,7 @@ namespace {
 using fence::NodeWriters;
 
 void add_volumes(NodeWriters& facts, const NodeParts& parts) {
-  // Without it nobody knows which device is mounted.
+  // Without the mount table nobody knows which device is mounted.
   if (const auto mounts = parts.mounts.table(); !mounts)
     facts.unseen.push_back("the mounts of this node: " + mounts.error().text);
   for (const auto& status : parts.volumes.status()) {
@@ -28,7 +28,7 @@ void add_devices(NodeWriters& facts, const NodeParts& parts) {
     facts.unseen.push_back("the devices of this node: " + served.error().text);
   else
     for (const auto& seen : *served)
-      // One that is disconnected takes no request, and no link any more.
+      // A disconnected device takes no request, and no link any more.
       if (!seen.disconnected) facts.devices.push_back({device::path(seen), seen.backend});
   if (const auto mapped = parts.kernel.inventory(); !mapped)
     facts.unseen.push_back("the devices of the kernel's own client: " + mapped.error().text);

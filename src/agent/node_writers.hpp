@@ -1,4 +1,4 @@
-// What of this node may write to a cluster, besides its agent's own clients.
+// Everything on this node that may write to a cluster, besides its agent's own clients.
 #pragma once
 
 #include "corbd/core/blocking_pool.hpp"
@@ -18,7 +18,7 @@ struct NodeParts {
   BlockingPool& files;
 };
 
-/// Each kind of thing is looked at before what it leaves when it ends.
+/// Looks at each kind of writer before it looks at what that kind leaves when it ends.
 task<fence::NodeWriters> look_for_writers(NodeParts parts, Until until);
 
 }  // namespace corbd::agent

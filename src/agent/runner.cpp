@@ -21,7 +21,7 @@ namespace {
 using lifecycle::Do;
 
 constexpr std::chrono::milliseconds kAskSystem{500};
-// While it serves on although it was told to end: the node may shut down later.
+// Used while the agent serves on although it was told to end: the node may shut down later.
 constexpr std::chrono::seconds kAskSystemAgain{5};
 // The next agent waits for two and a half minutes, not counting its own preparation.
 constexpr std::chrono::seconds kLooksWithin{30};
@@ -127,7 +127,7 @@ task<lifecycle::Event> Runner::wait(lifecycle::Action action) {
 task<> Runner::hear_next() {
   co_await parts_.giver.run();
   listens_ = false;
-  // It may have asked while another event was awaited.
+  // The next agent may have asked while another event was awaited.
   if (parts_.giver.has_next()) wake();
 }
 
@@ -152,7 +152,8 @@ task<lifecycle::Event> Runner::ask_next(duration within) {
                                 parts_.giver.next_accepts_refused()};
 }
 
-/// What this agent could not open again either is no reason to keep it for ever. Whoever reads this decides.
+/// This agent could not open the volume again either, so refusing the next agent for ever would not help. The reader of
+/// this log line decides.
 void Runner::refuse_next() {
   const bool all = refused_here_ == unopened_.size();
   log::error("handover.images_not_opened",
@@ -186,7 +187,7 @@ task<result<>> Runner::announce(lifecycle::Action action) {
   co_return result<>();
 }
 
-/// While the node goes down and our devices are in use, we serve them. A second signal ends that.
+/// While the node goes down and our devices are in use, we serve them. A second signal stops that.
 task<> Runner::see_users_out() {
   parts_.giver.stop();
   co_await heal::outlast_users(control_, clock_, parts_.shell, std::chrono::seconds(parts_.options.shutdown_grace_s),
@@ -217,7 +218,7 @@ void Runner::drop_next(const lifecycle::Event& event) {
   if (advance(event).what == Do::drop_next) parts_.giver.leave();
 }
 
-/// Until the node shuts down: its pods may be ended before this is known, and long before it begins.
+/// Runs until the node shuts down. Its pods may be ended before we learn of the shutdown, and long before it begins.
 task<> Runner::watch_node() {
   for (bool told = false;;) {
     // The limit holds even if the bus does not answer.
@@ -237,7 +238,7 @@ task<> Runner::watch_node() {
   }
 }
 
-/// What is served by now, after a handover for example, ends.
+/// Devices that are served by now, after a handover for example, lose their server.
 task<> Runner::refuse_to_serve() {
   exit_code_ = refuse(error_);
   parts_.takeover.leave();
@@ -248,7 +249,7 @@ task<> Runner::refuse_to_serve() {
 void Runner::end(const lifecycle::Action& action) const {
   if (action.say) log::info("agent.left");
   log::drain(kLogEndsWithin);
-  // With nothing of what it was. A keeper does that for its agent.
+  // Restart with a clean process image; under a keeper, the keeper does it.
   if (action.what == Do::go_to_reserve) {
     if (parts_.options.keeper) ::_exit(keeper::kBeginsAnew);
     begin_anew();

@@ -1,4 +1,4 @@
-// Carries out what lifecycle::next() decides, one action after the other, and tells it what happens meanwhile.
+// Carries out what lifecycle::next() decides, one action after the other, and passes it the events.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -33,13 +33,13 @@ class Runner {
     Shutdown& shutdown;
     std::function<task<result<>>()> begin_alone, serve;
   };
-  /// `begins`: as start() has left it.
+  /// `begins`: the transition that start() left.
   Runner(executor control, Clock& clock, const Parts& parts, lifecycle::Transition begins);
-  /// Until there is nothing more to do: the exit code. Most processes end before.
+  /// Runs until there is nothing more to do, and returns the exit code. Most processes end before.
   int run();
-  /// Its giver has a next agent.
+  /// Called when its giver has a next agent.
   void wake() { woken_->set(); }
-  /// It was told to end, and serves on until the next agent asks.
+  /// Returns facts if the agent was told to end and serves on until the next agent asks.
   std::optional<ops::ToldFacts> waits_for_next() const;
 
  private:
@@ -65,16 +65,16 @@ class Runner {
   Clock& clock_;
   const Parts parts_;
   lifecycle::State state_;
-  lifecycle::Action action_;  ///< the first
+  lifecycle::Action action_;  ///< the first action
   Gate gate_;
   asio::signal_set signals_;
   CancelScope hurry_;             ///< cancelled by a second signal
-  std::unique_ptr<Event> woken_;  ///< by a signal, or by a next agent
+  std::unique_ptr<Event> woken_;  ///< set by a signal, or by a next agent
   bool listens_ = false;
-  std::vector<std::string> unopened_;  ///< volumes that are served here, and that the last next agent could not open
-  std::size_t refused_here_ = 0;       ///< of them, those that this agent could not open again either
-  std::string first_refused_;          ///< the first of those, and why
-  Error error_;                        ///< the last
+  std::vector<std::string> unopened_;  ///< volumes that are served here and that the previous next agent could not open
+  std::size_t refused_here_ = 0;       ///< how many of them this agent could not open again either
+  std::string first_refused_;          ///< the first of those, with the reason
+  Error error_;                        ///< the last error
   int exit_code_ = 0;
 };
 

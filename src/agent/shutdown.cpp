@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::chrono::seconds kLeaveWithin{2};
 constexpr std::chrono::milliseconds kAdminLeavesWithin{100};
-// Within the pod's terminationGracePeriodSeconds.
+// This must fit into the pod's terminationGracePeriodSeconds.
 constexpr std::chrono::seconds kCommandsEndWithin{90};
-// When the next agent takes over.
+// Used when the next agent takes over.
 constexpr std::chrono::seconds kClientsEndWithin{2};
 constexpr std::chrono::milliseconds kSignalArrivesWithin{10};
 constexpr std::chrono::milliseconds kLooksForCallers{20};
@@ -80,9 +80,9 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
       done = co_await hand_over_links();
       break;
     case Do::stop_volumes:
-      // Answers what was read, and keeps the locks: they are the next start's proof of ownership
-      // (docs/healing.md#leaving). So the images stay open, and the process ends without the destructors that would
-      // close them.
+      // Answers the requests that were read, and keeps the locks: they are the next start's proof of ownership
+      // (docs/healing.md#leaving). The images stay open for that, and the process ends without the destructors that
+      // would close them.
       callers_.clear();
       registration_.reset();
       co_await parts_.shell.stop({clock_.now() + action.within});
@@ -101,7 +101,7 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
   co_return lifecycle::Done{};
 }
 
-/// No next agent is heard, nobody reads metrics, and nothing is healed any more.
+/// From here on no next agent is heard, no metrics are served, and nothing is healed.
 task<> Shutdown::stop_new_work() {
   parts_.giver.stop();
   co_await end_commands();
@@ -112,8 +112,7 @@ task<> Shutdown::stop_new_work() {
 }
 
 /// A process cannot end inside a command to the kernel's nbd driver: its thread would keep the lock of the state
-/// directory, and the sockets, which nobody serves then. A resize may wait for the very requests that are served
-/// here.
+/// directory, and the sockets, which nobody would serve. A resize may wait for the very requests that are served here.
 task<> Shutdown::end_commands() {
   if (co_await parts_.devices.end_commands({clock_.now()}) == Waited::ready) co_return;
   log::warning("agent.waits", {{"why", "a command to the kernel's nbd driver is under way"},
@@ -127,7 +126,7 @@ task<> Shutdown::end_commands() {
 
 /// Callers that come from now on wait for the next agent. kubelet sees no change, and keeps the driver registered.
 void Shutdown::release_listeners() {
-  // They are the next agent's soon, or nobody's: its keeper shall have them alone.
+  // The next agent will have them, or nobody: leave them to its keeper alone.
   for (const auto& [path, socket] : parts_.csi.sockets()) parts_.keep_listener(path, -1, false);
   if (!parts_.giver.next_listens()) return;
   callers_ = parts_.csi.release();
@@ -136,14 +135,14 @@ void Shutdown::release_listeners() {
   registration_ = parts_.registrar->release();
 }
 
-/// Their volumes' steps go on meanwhile.
+/// The steps of the callers' volumes go on meanwhile.
 task<> Shutdown::await_callers(duration within) {
   const auto until = clock_.now() + within;
   while (parts_.csi.in_flight() > 0 && clock_.now() < until)
     static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kLooksForCallers));
 }
 
-/// The next agent has ended, or was not ready any more. Whoever asks next finds everything as it was.
+/// The next agent has ended, or was not ready any more. The agent that asks next finds everything as it was.
 task<result<>> Shutdown::serve_on() {
   parts_.giver.leave();
   parts_.shell.resume();
@@ -165,7 +164,7 @@ task<> Shutdown::end_callers(duration calls_within) {
   co_await parts_.kubernetes.stop(until_);
 }
 
-/// While devices are served: systemd may take its time.
+/// Tell systemd while devices are still served, because its answer may take time.
 task<> Shutdown::tell_successor() {
   auto job = [next = parts_.giver.next_process()]() -> result<> {
     host::tell_successor(next);
@@ -195,8 +194,8 @@ result<> Shutdown::hand_over_listeners() {
 
 task<result<>> Shutdown::hand_over_links() {
   links_ = co_await parts_.shell.hand_over([this](device::LinkSocket one) { return hand_over(std::move(one)); });
-  // If the next agent has died, nobody ends the watches of the locks that it did not take, and nobody answers them. So
-  // the next start fences these clients, as after a crash.
+  // A dead next agent leaves locks that it did not take. Nobody ends their watches, and nobody answers them, so the
+  // next start fences these clients as after a crash.
   if (parts_.giver.has_next())
     if (auto closed = co_await parts_.clusters.shutdown({clock_.now() + kClientsEndWithin}, {clock_.now()}); !closed)
       log::warning("clusters.not_closed", {{"error", closed.error().text}});
@@ -205,7 +204,7 @@ task<result<>> Shutdown::hand_over_links() {
 
 task<volume::Taken> Shutdown::hand_over(device::LinkSocket one) {
   const auto given = co_await parts_.giver.hand_over(one);
-  // Nobody else has it. It ends as all links that nobody goes on with (Devices::end_links).
+  // This agent is its only owner, so it ends like every link that is not resumed (Devices::end_links).
   if (one.socket) parts_.devices.of(one.kind).take(one.device, one.volume_id, std::move(one.socket));
   static_cast<void>(failpoint::hit("handover.given"));
   if (!given) log::warning("volume.not_given", {{"volume", one.volume_id}, {"error", given.error().text}});
@@ -213,14 +212,14 @@ task<volume::Taken> Shutdown::hand_over(device::LinkSocket one) {
   co_return *given ? volume::Taken::served : volume::Taken::later;
 }
 
-/// Without a volume no image is open. The clients then end well, and the next start has nobody to fence.
+/// Without a volume no image is open. The clients then end cleanly, and the next start has nothing to fence.
 task<> Shutdown::close_clients() {
   if (!parts_.shell.status().empty()) co_return;
   if (auto closed = co_await parts_.clusters.shutdown(until_); !closed)
     log::warning("clusters.not_closed", {{"error", closed.error().text}});
 }
 
-/// Those that came while the devices were given. One that comes later ends the process.
+/// Handles signals that came while the devices were handed over. A later signal ends the process.
 task<> Shutdown::hear_last_signals() {
   if (failure_)
     log::error("agent.not_handed_over",

@@ -1,4 +1,4 @@
-// How an agent ends: it leaves its devices to the next start, or hands them to the next agent.
+// The end of an agent: it leaves its devices to the next start, or hands them to the next agent.
 #pragma once
 
 #include <chrono>
@@ -44,13 +44,13 @@ class Shutdown {
     ops::Web& web;
     HealthMonitor& health;
     handover::Giver& giver;
-    const Fd& lock;  ///< of the state directory
-    /// Tells this agent's keeper of a listening socket; -1: it has none at that path any more.
+    const Fd& lock;  ///< lock of the state directory
+    /// Stores a listening socket in this agent's keeper; -1: there is none at that path any more.
     std::function<void(const std::string& path, int socket, bool registered)> keep_listener;
   };
   Shutdown(executor control, Clock& clock, const Parts& parts);
 
-  /// The actions of lifecycle::Phase::handing_over and leaving. An error is their Done with its code.
+  /// Carries out an action of lifecycle::Phase::handing_over or leaving. An error is the action's Done with its code.
   task<result<lifecycle::Event>> carry_out(lifecycle::Action action);
 
  private:
@@ -71,12 +71,12 @@ class Shutdown {
   executor control_;
   Clock& clock_;
   const Parts parts_;
-  std::vector<Fd> callers_;  ///< the sockets on which they wait
-  Fd registration_;          ///< and kubelet's
+  std::vector<Fd> callers_;  ///< sockets on which callers wait
+  Fd registration_;          ///< kubelet's socket
   bool registered_ = false;
-  Until until_;  ///< when everything else must have ended, from stop_new_work() on
+  Until until_;  ///< limit for everything else, set by stop_new_work()
   std::size_t links_ = 0;
-  std::optional<Error> failure_;  ///< of a handover
+  std::optional<Error> failure_;  ///< failure of a handover
 };
 
 }  // namespace corbd::agent

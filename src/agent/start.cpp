@@ -47,8 +47,8 @@ result<FromKeeper> take_stored(Fd keeper) {
   return from_keeper;
 }
 
-/// The kernel has seen the end of these links. If this process dies before, their books are empty: somebody goes on
-/// with the end, and nobody with the link.
+/// The kernel knows that these links have ended. If this process dies first, their books are empty, so the next agent
+/// goes on with the end and not with the link.
 void let_go(FromKeeper& from_keeper) {
   std::vector<int> sockets;
   for (const auto& held : from_keeper.stored.links) {
@@ -70,7 +70,7 @@ lifecycle::Settings settings_of(const Options& options) {
           .leave_grace = std::chrono::seconds(options.leave_grace_s)};
 }
 
-/// Waits until an agent may begin here. There are neither threads nor coroutines yet.
+/// Waits until an agent may begin here. No threads or coroutines exist yet.
 class Wait {
  public:
   Wait(const Options& options, FromKeeper& from_keeper)
@@ -114,7 +114,7 @@ class Wait {
     }
   }
 
-  /// Another agent has the state directory, and wants to listen there.
+  /// Another agent has the state directory, and wants to listen at these paths.
   void let_listeners_go() {
     for (const auto& one : from_keeper_.stored.listeners)
       static_cast<void>(from_keeper_.keeper->drop_listener(one.path));
@@ -126,7 +126,7 @@ class Wait {
     return {ended ? errc::ok : error_.code};
   }
 
-  /// not_found: nobody serves. failed_precondition: it refuses to give anything.
+  /// not_found: no agent serves. failed_precondition: it refuses to hand anything over.
   result<> ask() {
     auto predecessor = handover::ask(options_.runtime_dir, handover_side(options_));
     if (!predecessor) return with_context("--handover", predecessor.error());
@@ -151,7 +151,7 @@ class Wait {
   lifecycle::LinksGone let_links_go() {
     const auto links = from_keeper_.stored.links.size();
     if (links > 0) log::warning("keeper.links_let_go", {{"links", links}, {"why", error_.text}});
-    // Memory of which no link speaks goes, too.
+    // Memory that belongs to no link goes, too.
     let_go(from_keeper_);
     const bool noted = !options_.pod.empty() && handover::pod_in_reserve(options_.runtime_dir) == options_.pod;
     return {noted};
@@ -161,7 +161,7 @@ class Wait {
   FromKeeper& from_keeper_;
   lifecycle::State state_;
   Fd lock_, predecessor_;
-  Error error_;  ///< the last
+  Error error_;  ///< the last error
 };
 
 result<> make_folders(const Options& options) {
@@ -217,7 +217,7 @@ int start(const Options& options, Fd keeper) {
   for (const auto& spec : options.failpoints)
     if (auto armed = failpoint::arm(spec); !armed) return refuse(armed.error());
   if (auto made = make_folders(options); !made) return refuse(made.error());
-  // Until this process ends.
+  // Hold this until the process ends.
   Fd lives = options.pod.empty() ? Fd() : handover::say_pod_lives(options.runtime_dir, options.pod);
   const auto boot_id = read_boot_id();
   if (!boot_id) return refuse(boot_id.error());
@@ -226,7 +226,7 @@ int start(const Options& options, Fd keeper) {
   auto start = Wait(options, *from_keeper).run();
   if (!start) return refuse(start.error());
   if (!options.pod.empty() && start->lock) handover::leave_reserve(options.runtime_dir, options.pod);
-  // From here on its control thread must run soon, or it hangs.
+  // From here on the control thread must run soon, or it counts as hung.
   if (lives) handover::note_pulse(lives.get(), "this pod's agent starts");
   static_cast<void>(failpoint::hit("agent.starts"));
   start->lives = std::move(lives);

@@ -10,7 +10,7 @@ namespace {
 
 using handover::Word;
 
-// The predecessor has given it up by then, and goes on with the next volume.
+// By then the predecessor gives up waiting for this volume, and goes on with the next one.
 constexpr std::chrono::seconds kServesWithin{30};
 // The predecessor waits twice as long for everything that this agent does with the lock. A file that is late is written
 // when its image is opened.
@@ -57,7 +57,7 @@ task<result<lifecycle::Event>> Takeover::carry_out(lifecycle::Action action) {
     case Do::finish:
       leave();
       static_cast<void>(co_await serving_.close({clock_.now() + action.within}));
-      // What cannot be read now is read again, and served volumes go on meanwhile.
+      // Clients that cannot be read now are read later, and served volumes go on meanwhile.
       static_cast<void>(co_await parts_.clusters.look_at_before(true));
       break;
     default:
@@ -71,7 +71,7 @@ void Takeover::leave() {
   if (predecessor_) predecessor_->end();
 }
 
-/// If the predecessor hears nothing any more, its end is heard next.
+/// If the predecessor cannot be reached any more, its end is the next event.
 void Takeover::say(const Word& word) { static_cast<void>(predecessor_->say(word)); }
 
 task<result<>> Takeover::preopen(duration within) {
@@ -97,18 +97,18 @@ task<result<lifecycle::Event>> Takeover::hear(lifecycle::Action action) {
   co_return lifecycle::Heard{said_.word.what};
 }
 
-/// The predecessor writes no record any more.
+/// The predecessor no longer writes records.
 task<result<>> Takeover::take_lock_and_records() {
   lock_ = std::move(said_.descriptor);
   auto note = [folder = parts_.state_dir, &held = lock_] { return note_lock_holder(folder, held); };
-  // The note is for people only.
+  // The note is only for people.
   if (const auto noted = co_await parts_.files.run(std::move(note), {}, "noting who has the lock"); !noted)
     log::warning("handover.lock_not_noted", {{"error", noted.error().text}});
   if (auto stopped = failpoint::hit("takeover.records"); !stopped) co_return stopped;
   co_return co_await parts_.shell.start_beside({clock_.now() + kNotedWithin});
 }
 
-/// The predecessor has ended, and gave nothing.
+/// The predecessor has ended without handing anything over.
 task<result<>> Takeover::lock_alone(duration pause) {
   static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + pause));
   auto lock = co_await parts_.files.run([folder = parts_.state_dir] { return lock_folder(folder); }, {},
@@ -134,7 +134,7 @@ task<> Takeover::serve(handover::Word link) {
   if (!done)
     log::warning("handover.not_served",
                  {{"volume", link.volume_id}, {"error", done.error().text}, {"effect", "it is healed"}});
-  // Without its record nobody serves the device, and the predecessor ends its watch of the lock only for one that is
+  // Without its record no agent serves the device. The predecessor ends its watch of the lock only for a device that is
   // served.
   if (!parts_.shell.status(link.volume_id)) {
     log::error("handover.no_record",

@@ -1,4 +1,4 @@
-// Takes over from the agent that serves: device by device, while that one serves the others.
+// Takes over from the serving agent, one device at a time, while that agent serves the others.
 #pragma once
 
 #include <optional>
@@ -27,17 +27,17 @@ class Takeover {
     image::Clusters& clusters;
   };
 
-  /// `predecessor`: as handover::ask() gave it; invalid: nobody serves.
+  /// `predecessor`: from handover::ask(); invalid: no agent serves.
   Takeover(executor control, Clock& clock, Fd predecessor, Parts parts);
-  /// The actions of lifecycle::Phase::taking_over. An error is their Done with its code.
+  /// Carries out an action of lifecycle::Phase::taking_over. An error is the action's Done with its code.
   task<result<lifecycle::Event>> carry_out(lifecycle::Action action);
-  /// The predecessor sees that this one has ended.
+  /// Closes the conversation, so that the predecessor sees the end of this agent.
   void leave();
-  /// The lock of the state directory, once this agent has it.
+  /// Returns the lock of the state directory, once this agent has it.
   Fd take_lock() { return std::move(lock_); }
-  /// A socket on which the predecessor listened. `registered`: kubelet has taken the driver there.
+  /// Keeps a socket on which the predecessor listened. `registered`: kubelet has registered the driver there.
   void inherit_listener(Fd socket, bool registered);
-  /// The sockets on which the predecessor listened, and whether kubelet has taken the driver there.
+  /// Returns the sockets on which the predecessor listened, and whether kubelet has registered the driver there.
   rpc::Inherited& listeners() { return listeners_; }
   bool registered() const { return registered_; }
 
@@ -55,7 +55,7 @@ class Takeover {
   Parts parts_;
   std::optional<handover::Conversation> predecessor_;
   std::vector<std::string> unopened_images_;
-  handover::Said said_;  ///< last
+  handover::Said said_;  ///< the message received last
   Gate serving_;
   Fd lock_;
   rpc::Inherited listeners_;

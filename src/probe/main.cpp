@@ -1,6 +1,6 @@
-// `corbd-probe`: kubelet's probes of an agent's pod. kubelet runs it on every node every few seconds, and most of all
-// when the node has no time for it. So it is linked with the C library alone, statically, and asks nobody: it looks at
-// locks, which the kernel keeps, and at what the agent wrote last. docs/healing.md#probes has what it says and when.
+// `corbd-probe`: kubelet's probes of an agent's pod. kubelet runs it on every node every few seconds, also when the
+// node has no time to spare. It is therefore linked with the C library alone, statically, and calls nobody: it looks at
+// locks, which the kernel keeps, and at the agent's last pulse. docs/healing.md#probes has its answers.
 #include <fcntl.h>
 #include <getopt.h>
 #include <sys/file.h>
@@ -31,13 +31,13 @@ constexpr const char* kUsage =
 
 struct Asked {
   const char* what = "";
-  bool ready = false;  ///< not whether it is alive
+  bool ready = false;  ///< asks whether the pod is ready, not whether it is alive
   const char* folder = "/run/corbd";
   const char* pod = "";
   long long wait_ms = 0, hung_after_ms = 120'000;
 };
 
-/// Why not; empty: it is so.
+/// Reason for a "no"; empty: the answer is yes.
 struct Verdict {
   char why[512] = {};
 };
@@ -63,7 +63,7 @@ Path path_of(const Asked& asked, const char* more, const char* end = "") {
 
 int open_file(const Path& path) { return ::open(path.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW); }
 
-/// A process that lives has it locked: handover/reserve. The lock that this takes for a moment goes with the file.
+/// A live process holds this lock (handover/reserve). The lock that this test takes for a moment goes with the file.
 bool is_locked(int file) { return file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; }
 
 bool keeper_lives(const Asked& asked) {
@@ -84,9 +84,9 @@ bool in_reserve(const Asked& asked) {
   return same;
 }
 
-/// The agent's process lives: its pulse, if it has written one, and how long ago.
+/// Judges a live agent by its pulse, if it has written one, and the pulse's age.
 Verdict judge(const Asked& asked, const Pulse* pulse, long long age_ms) {
-  // After a boot the clock begins anew, and a line from before may be later than now.
+  // After a boot the clock restarts, and an old line may be later than now.
   if (pulse != nullptr && age_ms > asked.hung_after_ms)
     return no("the agent's control thread has not run for %lld s: its log and `top -H` say what holds it up",
               age_ms / 1000);
@@ -106,7 +106,7 @@ Verdict look(const Asked& asked) {
   if (lives) return judge(asked, beats ? &pulse : nullptr, beats ? corbd::handover::monotonic_ms() - pulse.at_ms : 0);
   if (!keeper_lives(asked))
     return no("no agent of this pod runs: no process locks %s/pods/%s", asked.folder, asked.pod);
-  // It starts the next one after its pause. To end it would only begin the pauses anew.
+  // The keeper starts the next agent after its pause. A kill would only restart the pauses.
   return asked.ready ? no("the agent has died, and its keeper has not started the next one yet") : Verdict{};
 }
 
@@ -136,7 +136,7 @@ constexpr option kOptions[] = {{"runtime-dir", required_argument, nullptr, 'r'},
                                {nullptr, 0, nullptr, 0}};
 constexpr int kUnderstood = -1;
 
-/// The exit code if there is nothing to ask, or kUnderstood.
+/// Returns the exit code if the program is to end, or kUnderstood.
 int read_option(int one, const char* value, Asked& into) {
   switch (one) {
     case 'r':
@@ -182,7 +182,8 @@ int main(int argc, char** argv) {
     const Verdict found = look(asked);
     if (*found.why == '\0') return kYes;
     const bool over = corbd::handover::monotonic_ms() >= end;
-    // At once: a probe that is killed with its container has no later moment. Of one that says yes nobody reads this.
+    // Write it at once: a probe that is killed with its container has no later moment. Nobody reads the output of a
+    // probe that succeeds.
     if (*told.why == '\0' || (over && std::strcmp(found.why, told.why) != 0)) {
       std::fprintf(stderr, "corbd-probe %s: %s\n", asked.what, static_cast<const char*>(found.why));
       told = found;

@@ -1,4 +1,4 @@
-// The agent of a node: all rooms together.
+// Public entry of the room `agent`, which joins all other rooms into the agent of a node.
 #pragma once
 
 #include "corbd/agent/options.hpp"
@@ -6,8 +6,8 @@
 
 namespace corbd::agent {
 
-/// Looks whether an agent may begin here, and runs it. The exit code of one that may not; otherwise it does not return.
-/// `keeper`: the socket of the one that started this process.
+/// Checks whether an agent may begin here, and runs it. Returns the exit code of one that may not; otherwise it does
+/// not return. `keeper`: the socket of the process that started this one.
 int start(const Options& options, Fd keeper);
 
 }  // namespace corbd::agent

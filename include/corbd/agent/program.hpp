@@ -1,4 +1,4 @@
-// What this program is, for people and for programs of other versions.
+// The program's name and version, for people and for programs of other versions.
 #pragma once
 
 namespace corbd::v1 {
