@@ -77,7 +77,7 @@ std::map<std::string, std::string> with_policy(std::map<std::string, std::string
     config.try_emplace(kPolicy, kLocalize);
   const auto chosen = config.find(kPolicy);
   if (policy.location.empty() || chosen->second != kLocalize) return config;
-  std::string places = policy.location;  // librados has "host=node-1 zone=z1"
+  std::string places = policy.location;  // librados takes "host=node-1 zone=z1"
   std::replace(places.begin(), places.end(), ':', '=');
   std::replace(places.begin(), places.end(), '|', ' ');
   config.try_emplace("crush_location", places);

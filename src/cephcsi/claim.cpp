@@ -5,9 +5,10 @@
 namespace corbd::cephcsi {
 namespace {
 
-constexpr std::size_t kLongest = 253;  // a DNS subdomain, as Kubernetes has it for all of these
+constexpr std::size_t kLongest = 253;  // DNS subdomain: Kubernetes' limit for all these names
 
-/// Whoever may write to the image wrote its metadata. A record or a metric must be able to have what this returns.
+/// Anybody who may write to the image can write its metadata. A record or a metric must be able to hold the names that
+/// this accepts.
 bool is_name(const std::string& text) {
   return text.size() <= kLongest && std::ranges::all_of(text, [](char at) {
            return (at >= 'a' && at <= 'z') || (at >= '0' && at <= '9') || at == '.' || at == '-';

@@ -7,7 +7,7 @@
 namespace corbd::cephcsi {
 namespace {
 
-constexpr std::size_t kMaxId = 128;  // of what the provisioner makes
+constexpr std::size_t kMaxId = 128;  // limit of the IDs that the provisioner makes
 constexpr std::size_t kUuid = 36, kMd5 = 32;
 constexpr unsigned kVersion = 1;
 constexpr std::string_view kMigrated = "mig_mons-", kImage = "_image-", kInTreeImage = "kubernetes-dynamic-pvc-";
@@ -39,7 +39,7 @@ std::string hex(std::uint64_t value, std::size_t digits) {
   return text;
 }
 
-/// Takes the id apart from its front. After the first wrong part it yields nothing more and keeps what was wrong.
+/// Takes the id apart from its front. After the first wrong part it yields nothing more and keeps the error.
 class Parts {
  public:
   Parts(std::string_view id, std::string_view kind) : id_(id), kind_(kind) {}
@@ -98,7 +98,8 @@ result<Handle> decode_handle(std::string_view id) {
     parts.wrong(parts.at() - 16, "the pool ID is negative");
   handle.pool_id = static_cast<std::int64_t>(pool_id);
   parts.skip("-");
-  // As ceph-csi: 36 signs of any kind, because tools write handles by hand. They only end the name of a journal entry.
+  // Accept 36 characters of any kind, as ceph-csi does, because tools write handles by hand. They only end the name of
+  // a journal entry.
   handle.uuid = parts.take(kUuid, "the uuid", is_id, "made of letters, digits, '-' and '_'");
   parts.end();
   if (parts.failed()) return parts.error();

@@ -23,7 +23,7 @@ std::string listed(std::span<const std::string_view> allowed) {
   return text;
 }
 
-/// The attribute's value; "" if it is not set, or is none of those.
+/// Returns the attribute's value; "" if it is not set, or not one of `allowed`.
 std::string one_of(const Attributes& attributes, const char* key, std::span<const std::string_view> allowed,
                    LuksOptions& into) {
   const auto place = attributes.find(key);
@@ -46,7 +46,7 @@ LuksOptions read_luks_options(const Attributes& attributes) {
   set_number(options.key_bits, one_of(attributes, "encryptionKeySize", kKeySizes, options));
   set_number(options.sector_bytes, one_of(attributes, "encryptionSectorSize", kSectorSizes, options));
   options.integrity = one_of(attributes, "integrityMode", kIntegrityModes, options);
-  // A random IV is stored beside the tag.
+  // A random IV is stored beside the tag, so it needs a tag.
   if (options.refused.empty() && options.integrity.empty() && options.cipher.ends_with("-random"))
     options.refused =
         "encryptionCipher '" + options.cipher + "' needs integrityMode: use one of " + listed(kIntegrityModes);

@@ -1,4 +1,4 @@
-// ceph-csi's mapOptions, and what of rbd-nbd's command line has a meaning here.
+// Reads ceph-csi's mapOptions, and the options of rbd-nbd's command line that have a meaning here.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -39,13 +39,14 @@ bool is_off(std::string_view value) {
   return value == "false" || value == "0" || value == "no" || value == "off" || value == "disabled";
 }
 
-/// The ones that put a cache in between which acknowledges first.
+/// Options that put a cache in between which acknowledges writes before they are stored.
 bool is_cache(std::string_view name) {
   return name == "rbd-cache" || name == "rbd-rwl-enabled" || name == "rbd-plugins" ||
          name == "rbd-persistent-cache-mode" || name == "rbd-pwl-mode";
 }
 
-/// What the agent sets itself, because its promises rest on it, and what tunes a cache that is not there.
+/// Options that the agent sets itself, because its promises rest on them, and options that tune a cache which does not
+/// exist here.
 bool is_ours(std::string_view name) {
   constexpr std::array<std::string_view, 4> kept{"rbd-disable-zero-copy-writes", "rbd-blocklist-on-break-lock",
                                                  "rbd-blocklist-expire-seconds", "rbd-non-blocking-aio"};
@@ -56,12 +57,12 @@ bool is_ours(std::string_view name) {
 
 result<> read_config(const Option& option, NbdOptions& into) {
   if (is_cache(option.name)) {
-    // rbd-nbd takes no other word for a no.
+    // rbd-nbd takes no other word for "no".
     if (option.name == "rbd-cache" && (option.value == "false" || option.value == "0")) into.serving.cache_off = true;
     if (is_off(option.value)) return {};
     return bad_option(option.name + " would acknowledge writes before they are stored: remove it");
   }
-  // The agent has no cache. It reads this option back from librbd, as what a later rbd-nbd has
+  // The agent has no cache. It reads this option back from librbd, to learn the setting of a later rbd-nbd
   // (image::Image::caches_before_flush).
   if (option.name == "rbd-cache-writethrough-until-flush" && (option.value == "false" || option.value == "0")) {
     into.serving.config["rbd_cache_writethrough_until_flush"] = "false";
@@ -80,7 +81,7 @@ result<> read_config(const Option& option, NbdOptions& into) {
 }
 
 result<> read_option(const Option& option, NbdOptions& into) {
-  if (option.name == "try-netlink" || option.name == "exclusive") return {};  // always so
+  if (option.name == "try-netlink" || option.name == "exclusive") return {};  // these are always on
   if (option.name == "read-only") {
     into.read_only = !is_off(option.value);
   } else if (option.name == "notrim") {
@@ -96,7 +97,7 @@ result<> read_option(const Option& option, NbdOptions& into) {
     const auto seconds = seconds_of(option);
     if (!seconds) return seconds.error();
     into.serving.same_timeout = *seconds == 1;
-    // With a timeout the kernel ends what a slow cluster would still have answered.
+    // With a timeout the kernel would fail requests that a slow cluster still answers.
     if (*seconds > 0) into.ignored.emplace_back("io-timeout: a request waits until the cluster answers");
   } else if (printable(option.name) == option.name &&
              (option.name.starts_with("rbd-") || option.name.starts_with("debug-"))) {
@@ -107,10 +108,10 @@ result<> read_option(const Option& option, NbdOptions& into) {
   return {};
 }
 
-/// "name=admin" is `name`.
+/// Returns `name` of "name=admin".
 std::string_view name_of(std::string_view option) { return option.substr(0, option.find('=')); }
 
-/// What the agent gives itself: who asks, with which key, in which namespace.
+/// Options that the agent sets itself: user, key and namespace.
 bool is_given(std::string_view name) {
   return name == "name" || name == "secret" || name == "key" || name == "_pool_ns" || name == "rbd_namespace";
 }
@@ -142,7 +143,7 @@ result<std::string> parse_kernel_options(std::string_view list) {
   for (const auto item : pieces(list, ',')) {
     const auto option = trimmed(item);
     if (option.empty() || option == "noudev") continue;
-    // The kernel takes a line of words.
+    // The kernel takes one line of words.
     if (std::any_of(option.begin(), option.end(), [](unsigned char c) { return c <= 0x20 || c > 0x7e; }))
       return bad_option("an option of the kernel's rbd has a blank or an unprintable byte");
     if (is_given(name_of(option)))

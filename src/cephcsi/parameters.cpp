@@ -25,7 +25,7 @@ constexpr std::array<Feature, 6> kFeatures{{{"layering", ""},
                                             {"journaling", "exclusive-lock"},
                                             {"deep-flatten", ""}}};
 
-/// Only checked: the image has its features already.
+/// Features are only checked, because the image has its own already.
 result<> check_features(std::string_view list) {
   const auto wanted = pieces(list, ',');
   for (const auto feature : wanted) {
@@ -40,7 +40,7 @@ result<> check_features(std::string_view list) {
   return {};
 }
 
-/// The kernel's client leaves an image that it does not know to nbd, where tryOtherMounters allows it.
+/// With tryOtherMounters, an image that the kernel's client does not know is left to nbd.
 Mounter as_able(const Attributes& attributes, Mounter plain) {
   if (plain == Mounter::nbd) return plain;
   return go_true(value(attributes, "tryOtherMounters")) ? Mounter::krbd_if_able : Mounter::krbd;
@@ -58,7 +58,7 @@ bool read_only_by(Mounter mounter, const NbdOptions& nbd, std::string_view kerne
   return (mounter != Mounter::krbd && nbd.read_only) || (mounter != Mounter::nbd && kernel_read_only(kernel));
 }
 
-/// A list for the mounter that is not wanted is only looked at.
+/// A list for the mounter that is not used is only checked.
 result<> read_map_options(const Attributes& attributes, Parameters& into) {
   const auto map = split_map_options(value(attributes, "mapOptions"));
   if (!map) return with_context("mapOptions", map.error());
@@ -90,7 +90,7 @@ result<> read_unmap_options(const Attributes& attributes, Parameters& into) {
 
 constexpr const char* kLogFolder = "/var/log/ceph";
 
-/// Where debug output goes; with it, librados writes a file of its own.
+/// The folder gets debug output. With one, librados writes a log file of its own.
 result<> read_log_options(const Attributes& attributes, Parameters& into) {
   std::string folder = value(attributes, "cephLogDir");
   const std::string strategy = value(attributes, "cephLogStrategy");
@@ -104,8 +104,8 @@ result<> read_log_options(const Attributes& attributes, Parameters& into) {
     if (!folder.starts_with('/') || printable(folder) != folder || folder.find('$') != folder.npos ||
         (folder + "/").find("/../") != folder.npos)
       return invalid("cephLogDir is not an absolute path, or has '..', '$' or unprintable bytes");
-    // Root makes a file there, and whoever registers a volume with Nomad names the folder. A PersistentVolume keeps its
-    // attributes for life, so it is served all the same.
+    // Root makes a file there, and the folder's name comes from anybody who registers a volume with Nomad. A
+    // PersistentVolume keeps its attributes for life, so the volume is served all the same.
     if (!(folder + "/").starts_with("/var/log/")) {
       into.ignored.push_back("cephLogDir: " + folder + " is not below /var/log and is ignored; the log is in " +
                              std::string(kLogFolder));

@@ -44,7 +44,7 @@ result<Fd> connect_to_agent(const std::string& socket) {
   }
 }
 
-/// Anybody may make folders in /tmp and listen there, and a command may carry a key.
+/// Only root may own the path: anybody may make folders in /tmp and listen there, and a command may carry a key.
 bool only_roots(const std::string& path) {
   struct stat seen{};
   return ::lstat(path.c_str(), &seen) == 0 && !S_ISLNK(seen.st_mode) && seen.st_uid == 0 && (seen.st_mode & 0022) == 0;

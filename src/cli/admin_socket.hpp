@@ -10,23 +10,23 @@
 
 namespace corbd::cli {
 
-/// Where agents keep their socket unless they are told: corbd's own place, and that of ceph-csi's pod (its
-/// keys-tmp-dir).
+/// Default folders of an agent's socket: corbd's own, and the one in ceph-csi's pod (its keys-tmp-dir).
 inline constexpr const char* kRuntimeDirs[] = {"/run/corbd", "/tmp/csi/keys"};
 
 inline constexpr const char* kRuntimeDirHelp =
     "The agent's --runtime-dir, which holds its admin.sock [/run/corbd or /tmp/csi/keys, where an agent answers]";
 
-/// The folder that was given; otherwise the first of kRuntimeDirs where an agent answers, or where one has been.
+/// Returns the folder that was given; otherwise the first of kRuntimeDirs where an agent answers, or where one has
+/// been.
 std::string agents_folder(const std::string& given);
-/// The same with the look as a parameter. Pure.
+/// Does the same with the check as a parameter. Pure.
 std::string agents_folder(const std::string& given, const std::function<result<>(const std::string& folder)>& look);
 
-/// <runtime_dir>/admin.sock, absolute: gRPC takes no other.
+/// Returns <runtime_dir>/admin.sock as an absolute path: gRPC takes no other.
 std::string admin_socket(const std::string& runtime_dir);
-/// not_found, unavailable or permission_denied, with the socket and the way out.
+/// Errors are not_found, unavailable or permission_denied, with the socket and the way out.
 result<> look_for_agent(const std::string& socket);
-/// The process that listens there, with the same errors.
+/// Returns the process that listens there, with the same errors.
 result<pid_t> pid_of_agent(const std::string& socket);
 
 }  // namespace corbd::cli

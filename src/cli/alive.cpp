@@ -21,8 +21,8 @@ struct Alive final : Question<v1::Admin> {
         ->envname("POD_UID");
     add_timeout(command, timeout_s);
   }
-  /// An agent in reserve serves as soon as nobody else does. Were it not ready, a rollback to its pod would wait for it
-  /// for ever.
+  /// An agent in reserve serves as soon as nobody else does. If it were not ready, a rollback to its pod would wait for
+  /// it for ever.
   int run() override {
     if (ready && !pod.empty() && handover::pod_in_reserve(folder()) == pod) return 0;
     return Question::run();
@@ -37,7 +37,7 @@ struct Alive final : Question<v1::Admin> {
     if (status.ok() || (agent_left(status) && lives_unheard())) return 0;
     return tell(said_of(status, limit));
   }
-  /// While two pods are beside each other, both reach whichever agent serves: it counts for its own pod only.
+  /// While two pods run side by side, both reach the agent that serves. Its answer counts only for its own pod.
   int own_pod_ready(Agent& agent) const {
     v1::GetStatusResponse response;
     if (!answered(agent, &Stub::GetStatus, v1::GetStatusRequest(), response)) return kRefused;
@@ -49,12 +49,12 @@ struct Alive final : Question<v1::Admin> {
       if (part.keeps_from_serving()) tell(for_terminal(part.name()) + ": " + for_terminal(part.text()));
     return kRefused;
   }
-  /// Between two agents nobody listens on the admin socket: one hands over, the other one takes over. A kill would only
-  /// lengthen that.
+  /// Between two agents nobody listens on the admin socket: one hands over, the other takes over. A kill would only
+  /// make that longer.
   bool lives_unheard() const { return !ready && handover::pod_lives(folder(), pod); }
 
-  bool ready = false;  ///< whether it serves, too
-  std::string pod;     ///< with `ready`: whose agent must answer, by its UID; empty: any
+  bool ready = false;  ///< asks whether the agent serves, too
+  std::string pod;     ///< with `ready`: UID of the pod whose agent must answer; empty: any
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ inline std::string said_of(const grpc::Status& status, std::chrono::seconds limi
          " s: the agent's log says what it waits for; a longer --timeout waits longer";
 }
 
-/// The agent went away, before or during the call.
+/// Whether the agent ended before or during the call.
 inline bool agent_left(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::CANCELLED;
 }
@@ -53,7 +53,7 @@ class Caller {
     constexpr int many_volumes_bytes = 64 << 20;
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(many_volumes_bytes);
-    // Otherwise a new channel would inherit the old one's backoff.
+    // Without this, a new channel would inherit the old one's backoff.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     return Service::NewStub(
         grpc::CreateCustomChannel("unix://" + socket, grpc::InsecureChannelCredentials(), arguments));

@@ -11,7 +11,7 @@
 namespace corbd::cli {
 namespace {
 
-constexpr const char* kKeys = "/tmp/csi/keys";  // ceph-csi's DaemonSet has memory there
+constexpr const char* kKeys = "/tmp/csi/keys";  // ceph-csi's DaemonSet mounts a tmpfs there
 constexpr const char* kRun = "/run/corbd";
 constexpr std::uint16_t kLivenessPort = 8080;
 
@@ -39,8 +39,8 @@ result<Run> agent_flags(const std::vector<Given>& given, const Node& node) {
   Run run;
   run.addons_endpoint = "unix:///tmp/csi-addons.sock";
   run.metricsip = "0.0.0.0";
-  run.registers = false;  // a sidecar of its DaemonSet does that
-  // A volume keeps its attributes for life. If ceph-csi came back, its healer would leave alone a volume that is served
+  run.registers = false;  // a sidecar of ceph-csi's DaemonSet registers the driver
+  // A volume keeps its attributes for life. If ceph-csi came back, its healer would ignore a volume that was served
   // over NBD by mistake.
   run.default_mounter = "rbd";
   for (const Flag& flag : flags()) {
@@ -64,7 +64,7 @@ result<> check_name(const std::string& driver) {
                  "' is not a name for a CSI driver: use at most 63 letters, digits, '-' and '.'");
 }
 
-/// Keys survive a restart of the container there, and are gone with its pod.
+/// Keys in this folder survive a restart of the container, and are gone with its pod.
 result<std::string> memory_folder(const Node& node) {
   if (node.in_memory(kKeys)) return std::string(kKeys);
   if (node.in_memory(kRun) || node.in_memory("/run")) return std::string(kRun);
@@ -88,7 +88,7 @@ result<Command> agent(const std::vector<Given>& given, Run run, const Node& node
     return invalid("--type=rbd has nothing to serve: add --nodeserver=true");
   if (run.nodeid.empty()) return invalid("--nodeid is missing: give the name of this node");
   if (auto named = check_name(run.drivername); !named) return named.error();
-  // kubelet's plugins are in this folder, wherever the distribution puts it.
+  // This folder contains kubelet's plugins, wherever the distribution puts it.
   if (last(given, "kubelet-dir") == nullptr) run.kubelet_dir = folder_above(run.pluginpath);
   if (last(given, "runtime-dir") == nullptr && node.variable("CORBD_RUNTIME_DIR").empty()) {
     auto found = memory_folder(node);
@@ -105,7 +105,7 @@ result<Command> liveness(const std::vector<Given>& given, const Run& run) {
   watch.address = run.metricsip;
   watch.port = last(given, "metricsport") == nullptr ? kLivenessPort : run.metricsport;
   watch.path = run.metricspath;
-  // The parser has checked them.
+  // The parser has checked these values.
   watch.poll = parse_go_duration(text(given, "polltime", "60s")).value();
   watch.timeout = parse_go_duration(text(given, "timeout", "3s")).value();
   if (watch.poll <= std::chrono::milliseconds::zero()) return invalid("--polltime must be longer than 0");

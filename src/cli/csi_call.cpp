@@ -20,20 +20,20 @@ namespace {
 
 namespace spec = ::csi::v1;
 
-/// What the command line says of the call.
+/// Options of the call on the command line.
 struct CsiArguments {
   std::string method, endpoint, volume_id, staging_path, target, cluster_id, pool, user, key_file, passphrase_file,
       fstype, mkfs_options;
   std::string mode = "SINGLE_NODE_MULTI_WRITER";
   std::vector<std::string> mount_flags;
-  std::vector<std::string> attributes;  ///< "name=value"; they override those of a static volume
+  std::vector<std::string> attributes;  ///< "name=value"; overrides an attribute of a static volume
   bool block = false, readonly = false;
   std::int64_t bytes = 0;
-  bool wait = false;  ///< for an agent that does not answer yet
+  bool wait = false;  ///< waits for an agent that does not answer yet
   int timeout_s = 120;
 };
 
-/// Where a call goes, and what comes back beside its status.
+/// The channel of a call, and everything that comes back beside its status.
 struct Exchange {
   std::shared_ptr<grpc::Channel> channel;
   grpc::ClientContext context = {};
@@ -46,14 +46,14 @@ struct Exchange {
     Stub stub(channel);
     return (stub.*method)(&context, request, &response);
   }
-  /// Its response is empty.
+  /// Makes a call with an empty response.
   template <class Stub, class Request, class Response>
   grpc::Status send(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                     const Request& request) {
     Response response;
     return send(method, request, response);
   }
-  /// The answer becomes JSON in protobuf's form: camelCase, 64-bit numbers as text, no zero values.
+  /// Turns the answer into JSON in protobuf's form: camelCase, 64-bit numbers as text, no zero values.
   template <class Stub, class Request, class Response>
   grpc::Status ask(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                    const Request& request) {

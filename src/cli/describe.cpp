@@ -39,7 +39,7 @@ std::vector<std::string> names(const CLI::Option& option) {
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-/// The values of which a flag takes one, as CLI11 shows them in its type: "TEXT:{text,json}".
+/// The values of a flag that takes one of a few. CLI11 shows them in its type: "TEXT:{text,json}".
 std::vector<std::string> choices(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const auto begin = type.find('{'), end = type.rfind('}');
@@ -53,7 +53,8 @@ std::string page_name(const std::string& path) {
   return name;
 }
 
-/// A line that begins with a dot or a quote would be a request; "-" would become a hyphen, which nobody can type.
+/// Escapes text for man(7): a line that begins with a dot or a quote would be a request, and "-" would become a hyphen,
+/// which nobody can type.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char letter : text) {

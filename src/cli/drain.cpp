@@ -7,7 +7,7 @@
 namespace corbd::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kAskAgain{300};  ///< between two questions about a drain
+constexpr std::chrono::milliseconds kAskAgain{300};  ///< between two checks of a drain
 
 struct Drain final : Question<v1::Admin> {
   static constexpr const char* kName = "drain";
@@ -52,7 +52,8 @@ struct Drain final : Question<v1::Admin> {
         "volumes are left: end their pods (kubectl drain moves them to other nodes). No new volume is staged here "
         "until corbd drain --undo");
   }
-  /// Whether the node is still drained, and what is left. It sets nothing: to drain again would undo somebody's undo.
+  /// Asks whether the node is still drained, and which volumes are left. It sets nothing, because to drain again would
+  /// cancel somebody's undo.
   bool look(Agent& agent, bool& draining, v1::DrainResponse& left) const {
     v1::GetStatusResponse status;
     v1::ListVolumesResponse volumes;
@@ -66,7 +67,7 @@ struct Drain final : Question<v1::Admin> {
   }
 
   bool undo = false;
-  int within_s = 3600;  ///< for the whole drain; each of its calls answers at once
+  int within_s = 3600;  ///< limit of the whole drain; each of its calls answers at once
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kFollowWait{30};
-constexpr seconds kGrace{10};  ///< for the answer, after the wait that was asked for
+constexpr seconds kGrace{10};  ///< for the answer, added to the wait that was asked for
 
 struct ShowEvents final : Question<v1::Admin> {
   static constexpr const char* kName = "events";
@@ -20,7 +20,7 @@ struct ShowEvents final : Question<v1::Admin> {
     command.add_flag("-f,--follow", follow, "Keep printing new changes, even across a restart of the agent");
     add_output(command, {"text", "json"});
   }
-  /// Prints every page that is there already. With --follow it also prints those to come, until nobody reads any more.
+  /// Prints every page that exists already. With --follow it also prints later ones, until nobody reads any more.
   int ask(Agent& agent) override {
     v1::NextEventsRequest request;
     bool gone = false;

@@ -1,4 +1,4 @@
-// Who has an image, and who is kept from a cluster: the service Fencing of the admin socket.
+// The service Fencing of the admin socket: who has an image, and who is fenced from a cluster.
 #include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
 #include "corbd/v1/fencing.grpc.pb.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMostKeyBytes = 4096;
 
-/// What they all have.
+/// Options and checks that all these commands share.
 class FencingQuestion : public Question<v1::Fencing> {
  protected:
   explicit FencingQuestion(CLI::App& command) : Question(command) {
@@ -31,7 +31,7 @@ class FencingQuestion : public Question<v1::Fencing> {
   void add_confirm(CLI::App& command) {
     command.add_flag("--yes-really", yes_really, "Confirm; without this flag nothing is changed");
   }
-  /// Cluster, user and key. False: the key could not be read, and the reason is told.
+  /// Fills in cluster, user and key. False: the key could not be read, and the reason is printed.
   template <class Message>
   bool fill_user(Message& message) const {
     message.set_cluster_id(cluster_id_);
@@ -85,7 +85,7 @@ struct Holders : FencingQuestion {
     if (!fill(*request.mutable_at()) || !answered(agent, &Stub::GetHolders, request, found)) return kRefused;
     return say(rpc::json_of(found), holders_text(found));
   }
-  /// A volume ID of ceph-csi has no '/', and a name of an image has one.
+  /// A volume ID of ceph-csi contains no '/', and an image's name contains one.
   bool fill(v1::ImageAt& at) const {
     if (image.find('/') == std::string::npos) {
       at.set_volume_id(image);
@@ -124,7 +124,7 @@ struct Take final : Holders {
     if (!fill(*request.mutable_at()) || !answered(agent, &Stub::Take, request, done)) return kRefused;
     std::string text;
     for (const auto& holder : done.cut_off()) text += "cut off: " + for_terminal(holder.text()) + "\n";
-    // A dirty cache stays in its header.
+    // A dirty cache stays recorded in the image's header.
     const char* const now =
         also_dirty ? " can be staged here now, or once `rbd persistent-cache invalidate` has given up its dirty cache\n"
                    : " can be staged here now\n";
@@ -134,7 +134,7 @@ struct Take final : Holders {
   bool force = false, also_dirty = false;
 };
 
-/// Blocks of addresses that are fenced, or not any more.
+/// Prints the blocks of addresses that were fenced or unfenced.
 class FenceChange : public FencingQuestion {
  protected:
   explicit FenceChange(CLI::App& command) : FencingQuestion(command) {
@@ -224,7 +224,7 @@ struct ListFences final : FencingQuestion {
   }
 };
 
-/// The node asks itself, because nobody else sees what it still has.
+/// Only the node itself sees what it still has, so it is asked about itself.
 struct Unfence final : FencingQuestion {
   static constexpr const char* kName = "unfence";
   static constexpr const char* kDescription =

@@ -113,7 +113,7 @@ constexpr auto kTable = std::to_array<Flag>({
     {"allow-core-dumps", Kind::boolean, &Run::allow_core_dumps,
      "Leave a core dump when the agent crashes; the dump contains Ceph keys and passphrases"},
     {"verbose", Kind::boolean, &Run::verbose, "Log every step"},
-    // Flags of ceph-csi that only its own command line uses: cephcsi.cpp.
+    // Flags of ceph-csi that only its own command line uses (cephcsi.cpp).
     {"type"},
     {"nodeserver", Kind::boolean},
     {"controllerserver", Kind::boolean},
@@ -141,7 +141,7 @@ constexpr auto kTable = std::to_array<Flag>({
     {"fusemountoptions"},
     {"radosnamespacecephfs"},
     {"kubeconfig"},
-    // Flags of klog, the log library of ceph-csi. They are ignored too.
+    // Flags of klog, ceph-csi's log library. They are ignored too.
     {"v", Kind::number},
     {"vmodule"},
     {"logtostderr", Kind::boolean},

@@ -14,7 +14,7 @@
 namespace corbd::cli {
 
 struct Flag {
-  /// The values that Go takes for it.
+  /// The kinds of values, in Go's grammar.
   enum class Kind { boolean, text, number, duration };
   using Field = std::variant<std::monostate, std::string Run::*, bool Run::*, std::optional<bool> Run::*, int Run::*,
                              std::uint16_t Run::*, std::vector<std::string> Run::*>;
@@ -23,12 +23,12 @@ struct Flag {
   Field field = {};             ///< none: a flag of ceph-csi that means nothing to an agent
   const char* help = "";        ///< empty: not shown
   const char* env = nullptr;    ///< the environment variable that can replace it
-  int least = 0, most = 65535;  ///< of an int
+  int least = 0, most = 65535;  ///< bounds of an int
 };
 
 std::span<const Flag> flags();
 
-/// Puts the value into its field, as Go reads it. invalid_argument names the flag. A flag without a field is only
+/// Stores the value in its field, parsed as Go does. invalid_argument names the flag. A flag without a field is only
 /// checked.
 result<> assign(const Flag& flag, const std::string& value, Run& into);
 
@@ -37,15 +37,15 @@ struct Given {
   const Flag* flag;
   std::string value;
 };
-/// Go's grammar: -x or --x, with =value or the next argument; a boolean takes its value only with '='.
+/// Parses by Go's grammar: -x or --x, with =value or the next argument; a boolean takes its value only with '='.
 /// invalid_argument: an unknown flag (the text names the nearest one), a flag without its value, or a word that is no
 /// flag.
 result<std::vector<Given>> parse_go(std::span<const std::string> arguments);
 
-/// "1m30s", "300ms", "0".
+/// Parses "1m30s", "300ms" or "0".
 result<std::chrono::milliseconds> parse_go_duration(std::string_view text);
 
-/// The nearest one by edits, for "did you mean". Empty when none is near.
+/// Returns the nearest word by edits, for "did you mean". Empty: none is near.
 std::string nearest(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace corbd::cli

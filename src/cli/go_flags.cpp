@@ -85,7 +85,7 @@ struct Assign {
   }
 };
 
-/// Levenshtein distance, and two neighbours that changed places count as one edit: so words are mostly misspelt.
+/// Levenshtein distance in which two swapped neighbours count as one edit, because most misspelt words have just that.
 std::size_t edits(std::string_view one, std::string_view other) {
   std::vector<std::size_t> before_last(other.size() + 1), last(other.size() + 1), row(other.size() + 1);
   std::iota(row.begin(), row.end(), 0);

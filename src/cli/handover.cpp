@@ -20,8 +20,8 @@ namespace {
 constexpr std::size_t kLongestLine = 1u << 20;
 constexpr int kLookEvery = 50;  // ms
 
-/// The next agent is nobody's child: it outlives this command, and systemd is told of its end as of any other. Its
-/// process; 0: there is none.
+/// Starts the next agent. It is nobody's child: it outlives this command, and systemd hears of its end as of any other.
+/// Returns its process; 0: there is none.
 pid_t start(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (auto& word : words) argv.push_back(word.data());
@@ -35,7 +35,7 @@ pid_t start(std::vector<std::string> words) {
     ::setsid();
     const pid_t next = ::fork();
     if (next == 0) {
-      // Of the package that is installed by now.
+      // Runs the program of the package that is installed now.
       ::execv("/proc/self/exe", argv.data());
       ::_exit(126);
     }
@@ -64,7 +64,7 @@ std::vector<std::string> next_arguments(std::string_view cmdline) {
 
 namespace {
 
-/// For ExecReload= of systemd's unit. It asks no agent; it starts one.
+/// Serves ExecReload= of systemd's unit. It calls no agent; it starts one.
 struct Handover final : AdminSubcommand {
   static constexpr const char* kName = "handover";
   static constexpr const char* kDescription =
@@ -88,11 +88,11 @@ struct Handover final : AdminSubcommand {
       return tell("process " + std::to_string(*serving) +
                   " was not started as `corbd run`: start the next agent by hand");
     const pid_t next = start(std::move(words));
-    // It may have ended already.
+    // The next agent may have ended already.
     const Fd process(next > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, next, 0)) : -1);
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(timeout_s);
     while (process && std::chrono::steady_clock::now() < end) {
-      // With --keeper it is a child of what was started.
+      // With --keeper the agent is a child of the process that was started.
       if (const auto now = pid_of_agent(socket); now && (*now == next || parent_of("/proc", *now) == next)) {
         std::cout << "agent " << *now << " serves, in the place of " << *serving << std::endl;
         return 0;

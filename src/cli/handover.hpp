@@ -1,4 +1,4 @@
-// `corbd handover`: starts the next agent beside the one that serves. For ExecReload= of systemd's unit.
+// `corbd handover`: starts the next agent beside the serving one. Used by ExecReload= of systemd's unit.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace corbd::cli {
 
-/// The arguments of the next agent: those of the one that serves, as /proc/<pid>/cmdline has them. Empty: that is no
-/// agent.
+/// Returns the arguments of the next agent: those of the serving one, from /proc/<pid>/cmdline. Empty: that process is
+/// no agent.
 std::vector<std::string> next_arguments(std::string_view cmdline);
 
 }  // namespace corbd::cli

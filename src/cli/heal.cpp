@@ -54,7 +54,7 @@ struct Heal final : Question<v1::Admin> {
     for (const auto& one : response.volume_ids()) text += for_terminal(one) + "\n";
     return say(document, text);
   }
-  /// The try ended well. A volume without a device, or one that was given up, is still not served.
+  /// The try ended well, but a volume without a device, or one that was given up, is still not served.
   int say_state(Agent& agent) const {
     v1::GetVolumeRequest request;
     request.set_id(id);

@@ -30,7 +30,7 @@ bool ready(spec::Identity::Stub& plugin, std::chrono::milliseconds timeout) {
 }
 
 void ask_for_ever(const Liveness& watch, std::atomic<bool>& alive) {
-  // The next probe must see an agent that is back.
+  // Reconnect fast, so that the next probe sees an agent that is back.
   grpc::ChannelArguments arguments;
   for (const char* pause : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS})
     arguments.SetInt(pause, 100);

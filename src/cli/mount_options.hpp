@@ -6,7 +6,7 @@
 
 namespace corbd::cli {
 
-/// The subcommand that Nomad calls. A file of its folder of plugins has this name after "corbd-".
+/// The subcommand that Nomad calls. Nomad's folder of plugins links to it by this name after "corbd-".
 inline constexpr const char* kHostVolume = "host-volume";
 
 void add_mounts(CLI::App& app, mounting::Options& into);

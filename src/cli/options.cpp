@@ -25,12 +25,12 @@ std::string begins_with_slash(const std::string& path) {
   return path.starts_with('/') ? std::string() : path + " does not begin with /";
 }
 
-/// A row of the table as an option of CLI11.
+/// Turns a row of the table into an option of CLI11.
 struct Add {
   CLI::App& command;
   const Flag& flag;
   Run& run;
-  std::vector<std::string>& values;  ///< of the flags that are ignored
+  std::vector<std::string>& values;  ///< receives the ignored flags
 
   std::string name() const { return "--" + std::string(flag.name); }
   void operator()(std::monostate) const {
@@ -65,13 +65,13 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& values, boo
   return command;
 }
 
-/// What `corbd doctor` has beside the flags of `corbd run`.
+/// Options that `corbd doctor` has beside the flags of `corbd run`.
 struct DoctorFlags {
   std::string admin_endpoint, runtime_dir, default_mounter, root, bundle, output = "text";
   bool before_migration = false, before_rollback = false;
 };
 
-/// What a change of the node plugin would do, on a node with either of the two.
+/// Adds the forecasts of a change of the node plugin, on a node with either of the two.
 void add_before(CLI::App& command, Run& run, DoctorFlags& doctor) {
   auto* migration =
       command.add_flag("--before-migration", doctor.before_migration,
@@ -124,7 +124,7 @@ CLI::App* add_doctor(CLI::App& app, Run& run, DoctorFlags& doctor) {
   return command;
 }
 
-/// For scripts/package. What it prints goes to the program's standard output.
+/// Used by scripts/package, which reads standard output.
 void add_describe(CLI::App& app, const std::string& version) {
   auto* command = app.add_subcommand("describe", "Print the bash completion, or a man page")->group("");
   command->add_subcommand("bash")->callback([&app] { std::cout << bash_completion(app); });
@@ -160,7 +160,7 @@ Command complete(const DoctorFlags& given, const Run& run, bool is_cephcsi) {
   return options;
 }
 
-/// Prints help, or what is wrong. The exit code.
+/// Prints help, or the mistake, and returns the exit code.
 int stop(const CLI::App& app, std::span<const std::string> words, const CLI::ParseError& stopped) {
   if (stopped.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(stopped);
   const std::string unknown = unknown_word(app, words);
@@ -173,7 +173,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-/// The name under which this program was called. Nomad calls a file of its folder of plugins, which is a link to it and
+/// Replaces the name under which this program was called. Nomad calls a link to it in its folder of plugins, whose name
 /// stands for a subcommand. Its helpers have the link's name too.
 std::string take_link_name(std::vector<std::string>& words) {
   if (words.empty()) return "";
@@ -183,14 +183,14 @@ std::string take_link_name(std::vector<std::string>& words) {
   return name;
 }
 
-/// What was given stays.
+/// Sets the defaults of --standalone. Values that were given stay.
 void complete_standalone(Run& run) {
   const Run plain;
   if (run.nodeid.empty()) run.nodeid = host_name();
   if (run.endpoint == plain.endpoint) run.endpoint = "unix://" + run.runtime_dir + "/csi.sock";
   if (run.state_dir.empty()) run.state_dir = "/var/lib/corbd/agent";
   if (run.ceph_conf.empty()) run.ceph_conf = "/etc/ceph/ceph.conf";
-  // Any folder of the host may be a target.
+  // A target may be in any folder of the host.
   if (run.kubelet_dir == plain.kubelet_dir) run.kubelet_dir = "/";
   run.registers = false;
 }

@@ -1,4 +1,4 @@
-// The subcommands of the admin socket. Most are questions: they call the agent and show its answer.
+// Base of the subcommands that call the admin socket. Most are questions: they call the agent and show its answer.
 #pragma once
 
 #include <google/protobuf/repeated_ptr_field.h>
@@ -15,10 +15,10 @@
 
 namespace corbd::cli {
 
-/// Exit codes (docs/serving.md#exit-codes).
+/// Exit codes; docs/serving.md#exit-codes lists them.
 inline constexpr int kRefused = 1, kCritical = 2, kNoAgent = 3;
 
-/// Since 1970.
+/// Milliseconds since 1970.
 inline std::int64_t now_ms() {
   using namespace std::chrono;
   return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
@@ -37,7 +37,7 @@ class AdminSubcommand : public Subcommand {
     command.add_option("--runtime-dir", runtime_dir_, kRuntimeDirHelp)->envname("CORBD_RUNTIME_DIR");
     command.footer("Exit code: 0 done, 1 refused or failed, 3 no agent answers, 64 wrong command line.");
   }
-  /// The first form is the default.
+  /// Adds -o. The first form is the default.
   void add_output(CLI::App& command, std::vector<std::string> forms) {
     const std::string first = forms.front();
     command.add_option("-o,--output", output, "Output format [" + first + "]")->check(CLI::IsMember(std::move(forms)));
@@ -48,7 +48,7 @@ class AdminSubcommand : public Subcommand {
   }
   std::string folder() const { return agents_folder(runtime_dir_); }
   bool json() const { return output == "json"; }
-  /// Prints one of the two. The exit code.
+  /// Prints one of the two, and returns the exit code.
   int say(const boost::json::object& document, const std::string& text) const {
     return (json() ? print(document) : print(text)) ? 0 : kRefused;
   }
@@ -79,7 +79,7 @@ class Question : public AdminSubcommand {
   using Stub = typename Service::Stub;
   using AdminSubcommand::AdminSubcommand;
   virtual int ask(Agent& agent) = 0;
-  /// False: it was told why not.
+  /// Makes a call. False: it failed, and the reason is printed.
   template <class Request, class Response>
   bool answered(Agent& agent, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                 const Request& request, Response& response) const {

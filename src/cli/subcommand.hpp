@@ -1,4 +1,4 @@
-// A subcommand that calls an agent: its options, its call and its view, in a file of its own. Here is the table of
+// A subcommand that calls an agent has its options, its call and its view in a file of its own. This is the table of
 // them.
 #pragma once
 
@@ -11,11 +11,11 @@ namespace corbd::cli {
 class Subcommand {
  public:
   virtual ~Subcommand() = default;
-  /// Makes the call. Answers go to stdout, problems to stderr. The exit code.
+  /// Makes the call and returns the exit code. Answers go to stdout, problems to stderr.
   virtual int run() = 0;
 };
 
-/// The subcommand that the command line names; null: it is another one.
+/// The subcommand that the command line names; null: none of these.
 using Chosen = std::shared_ptr<Subcommand>;
 
 template <class One>
@@ -28,7 +28,7 @@ using Add = void(CLI::App& app, Chosen& chosen);
 Add add_status, add_volumes, add_volume, add_heal, add_fail, add_drain, add_log_level, add_events, add_top,
     add_handover, add_alive, add_fencing, add_csi, add_version;
 
-/// Those that ask on the admin socket, in the order of --help.
+/// Subcommands that use the admin socket, in the order of --help.
 inline constexpr Add* kQuestions[] = {add_status,    add_volumes, add_volume, add_heal,     add_fail,  add_drain,
                                       add_log_level, add_events,  add_top,    add_handover, add_alive, add_fencing};
 

@@ -14,7 +14,7 @@ std::vector<std::string> commands_of(const CLI::App& app) {
   return names;
 }
 
-/// With their dashes.
+/// The flags, with their dashes.
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> names;
   for (const auto* option : app.get_options([](const CLI::Option* one) { return !one->get_group().empty(); }))
@@ -30,7 +30,7 @@ std::string no_such(const std::string& where, const char* kind, const std::strin
          "': " + (near.empty() ? "`" + where + " --help` lists those that it has" : "did you mean '" + near + "'?");
 }
 
-/// A word that begins with a dash.
+/// A word that begins with a dash, taken apart.
 struct Dashed {
   std::string flag;           ///< "--output", "-o"
   bool value_inside = false;  ///< "--output=json", "-ojson"
@@ -42,7 +42,7 @@ Dashed dashed(const std::string& word) {
   return {word.substr(0, equals), equals != word.npos};
 }
 
-/// The command of that name; null: there is none.
+/// Returns the command of that name; null: there is none.
 const CLI::App* below(const CLI::App& command, const std::string& name) {
   for (const auto* sub : command.get_subcommands([](const CLI::App*) { return true; }))
     if (sub->get_name() == name) return sub;
@@ -64,7 +64,7 @@ std::string unknown_word(const CLI::App& app, std::span<const std::string> words
       const auto [flag, value_inside] = dashed(word);
       const auto* option = command->get_option_no_throw(flag);
       if (option == nullptr) return no_such(where, "flag", flag.starts_with("--") ? flag : word, flags_of(*command));
-      // Its value is the next word, unless it is in this one.
+      // The flag's value is the next word, unless it is in this one.
       if (option->get_items_expected_min() > 0 && !value_inside) ++i;
     } else if (has_commands(*command)) {
       const auto* next = below(*command, word);

@@ -27,12 +27,12 @@ std::string millis(double seconds) { return figure(seconds * 1e3, seconds < 0.1 
 
 std::string name_of(const TopRow& row) { return row.pvc.empty() ? row.id : row.pvc_namespace + "/" + row.pvc; }
 
-/// What a counter grew by. One that is smaller than before began anew.
+/// Growth of a counter. One that is smaller than before has restarted.
 std::uint64_t grown(std::uint64_t before, std::uint64_t now) { return now >= before ? now - before : now; }
 
 using Counts = std::vector<std::uint64_t>;
 
-/// Between the bounds of its bucket, as if the bucket's requests were spread evenly: as Prometheus' histogram_quantile.
+/// Interpolates within a bucket, as if its requests were spread evenly, like Prometheus' histogram_quantile.
 void put_p99(TopRow& row, const Counts& counts, const google::protobuf::RepeatedField<double>& bounds) {
   double all = 0;
   for (const auto count : counts) all += static_cast<double>(count);
@@ -92,7 +92,7 @@ double sort_value(const TopRow& row, std::string_view column) {
   return column == "name" ? 0 : row.iops();
 }
 
-/// Only for the order of the rows; the agent judges (ops::judge).
+/// Used only to order the rows; the agent judges (ops::judge).
 int severity(v1::Health health) {
   switch (health) {
     case v1::HEALTH_STAGING:
@@ -108,7 +108,7 @@ int severity(v1::Health health) {
   }
 }
 
-/// "r=100/s w=1.5MB/s", of each pod.
+/// Shows "r=100/s w=1.5MB/s" for each pod.
 std::string limits_of(const TopRow& row) {
   std::string text;
   const auto add = [&](const char* what, std::uint64_t limit, bool bytes) {
@@ -217,7 +217,7 @@ boost::json::object top_json(const std::vector<TopRow>& rows) {
                             {"oldest_request_s", row.oldest},
                             {"budget_wait_share", row.budget_wait}};
     if (row.p99) one["p99_s"] = *row.p99;
-    // A 0 would pass for a measurement.
+    // A 0 would look like a measurement.
     if (row.by_kernel)
       for (const char* figure : {"reads_per_s", "writes_per_s", "others_per_s", "read_bytes_per_s", "write_bytes_per_s",
                                  "errors_per_s", "p99_s", "in_flight", "oldest_request_s", "budget_wait_share"})

@@ -23,11 +23,11 @@ namespace {
 using Answer = std::optional<v1::ListActivityResponse>;
 
 constexpr char kCtrlC = 3;
-/// Keys are not read during a call, so it is short; an agent may be busy for several of them.
+/// Keys are not read during a call, so it must be short. An agent may be busy for several of these limits.
 constexpr std::chrono::seconds kTopLimit{2};
 constexpr int kTopTries = 5;
 
-/// Where a signal that ends programs is told. gRPC's threads take signals too, so that no mask of ours would do.
+/// Descriptor that a terminating signal is written to. gRPC's threads take signals too, so masks would not help.
 std::atomic<int> told_at{-1};
 
 void tell_of_signal(int) {
@@ -38,8 +38,8 @@ void tell_of_signal(int) {
 
 constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-/// The terminal, with a screen of its own and keys that come at once. Its end puts everything back, also after a signal
-/// that would end the program.
+/// The terminal, with its alternate screen and unbuffered keys. The destructor restores everything, also after a
+/// terminating signal.
 class Screen {
  public:
   Screen() {
@@ -58,7 +58,7 @@ class Screen {
       now.c_cc[VTIME] = 0;
       keys_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &now) == 0;
     }
-    // Without wrapping: a long line would push the others down.
+    // Switch wrapping off: a long line would push the others down.
     print("\033[?1049h\033[?25l\033[?7l");
   }
   ~Screen() {
@@ -70,18 +70,18 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  /// The key that came within the time; 0: none; q also for a signal that ends programs.
+  /// Waits for a key; 0: none came in time. A terminating signal counts as q.
   char key(std::chrono::milliseconds within) const {
     pollfd polls[2] = {{signals_.get(), POLLIN, 0}, {keys_ ? STDIN_FILENO : -1, POLLIN, 0}};
-    // A signal's byte is there when the poll that it interrupts is repeated.
+    // A signal's byte is ready when the interrupted poll is repeated.
     if (::poll(polls, 2, static_cast<int>(within.count())) < 0) return 0;
     if (polls[0].revents == 0 && polls[1].revents == 0) return 0;
     if (polls[0].revents != 0) return 'q';
     char byte = 0;
-    // The end of the input is the end of the terminal.
+    // The end of the input means the terminal is gone.
     return ::read(STDIN_FILENO, &byte, 1) == 1 && byte != kCtrlC ? byte : 'q';
   }
-  /// Of the table, without the lines around it.
+  /// Rows for the table, without the lines around it.
   static std::size_t rows() {
     winsize size{};
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) return 20;
@@ -95,7 +95,7 @@ class Screen {
   bool keys_ = false;
 };
 
-/// One frame. Lines that were longer before are cleared.
+/// Draws one frame, and clears the rest of lines that were longer before.
 bool draw(std::vector<TopRow> rows, const std::string& column) {
   sort_top(rows, column);
   double requests = 0, bytes = 0;
@@ -111,7 +111,7 @@ bool draw(std::vector<TopRow> rows, const std::string& column) {
   return print(frame + "\033[J");
 }
 
-/// On a terminal it ends with q, Ctrl-C or a signal, and leaves the terminal as it was.
+/// On a terminal it ends with q, Ctrl-C or a signal, and restores the terminal.
 struct Top final : Question<v1::Admin> {
   static constexpr const char* kName = "top";
   static constexpr const char* kDescription =
@@ -183,7 +183,7 @@ struct Top final : Question<v1::Admin> {
         next = std::chrono::steady_clock::now() + std::chrono::seconds(interval_s);
       }
     }
-    // Only now: the other screen would have taken it along.
+    // Print this only now, or it would vanish with the alternate screen.
     return tell(lost);
   }
 

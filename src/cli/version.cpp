@@ -7,7 +7,7 @@
 namespace corbd::cli {
 namespace {
 
-/// Asks nobody: an agent may be of another version, which `corbd doctor` tells.
+/// Calls no agent, because an agent may have another version; `corbd doctor` reports that.
 struct ShowVersion final : Subcommand {
   static constexpr const char* kName = "version";
   static constexpr const char* kDescription =

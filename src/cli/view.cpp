@@ -27,24 +27,24 @@ std::string claim_of(const v1::Volume& volume) {
   return volume.pvc().empty() ? "" : volume.pvc_namespace() + "/" + volume.pvc();
 }
 
-/// Of a volume, or of a device without one.
+/// Names the device of a volume, or a device without one.
 template <class Message>
 std::string path_of(const Message& device) {
   if (!device.device_path().empty()) return for_terminal(device.device_path());
-  // An agent that is older than that field has two kinds.
+  // An agent that does not know this field has only two kinds.
   return (device.by_kernel() ? "/dev/rbd" : "/dev/nbd") + std::to_string(device.device());
 }
 
 std::string device_of(const v1::Volume& volume) { return volume.has_device() ? path_of(volume) : ""; }
 
-/// The program that answers its requests now.
+/// Names the program that answers the volume's requests now.
 std::string server_of(const v1::Volume& volume) {
   if (!volume.has_device() || volume.unserved() || volume.health() == v1::HEALTH_ABSENT) return "";
   if (volume.by_kernel()) return "kernel";
   return volume.served_by_other() ? "rbd-nbd" : "corbd";
 }
 
-/// Without a blank: scripts split the columns at blanks.
+/// Contains no blank, because scripts split the columns at blanks.
 std::string state_of(const v1::Volume& volume) {
   return word(volume.health()) + (volume.cache_lost() ? ",cache-lost" : "");
 }

@@ -1,4 +1,4 @@
-// How the agent's answers are shown. Pure: the caller passes the time.
+// Formats the agent's answers. Pure: the caller passes the time.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace corbd::cli {
 
-/// "OK", "Warning", "Critical". What an older agent does not say is a warning.
+/// "OK", "Warning" or "Critical". A verdict that an older agent does not give is a warning.
 std::string word(v1::Verdict verdict);
-/// Of `corbd status`: 0 OK, 1 warning, 2 critical.
+/// Exit code of `corbd status`: 0 OK, 1 warning, 2 critical.
 int exit_code(const v1::GetStatusResponse& status);
 
-/// "reconnecting"; for a state that this version does not know, the number.
+/// "reconnecting", for example; the number for a state that this version does not know.
 std::string word(v1::Health health);
 
-/// Of `corbd version`.
+/// Output of `corbd version`.
 std::string program_view(const v1::Program& program);
 std::string status_screen(const v1::GetStatusResponse& status);
 /// The columns are those of `rbd device list`, then our own. now_ms: since 1970.

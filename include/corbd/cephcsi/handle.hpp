@@ -13,7 +13,7 @@ namespace corbd::cephcsi {
 /// hex4(version) '-' hex4(length of the cluster id) '-' cluster id '-' hex16(pool id) '-' uuid.
 struct Handle {
   std::string cluster_id;     ///< letters, digits, '-' and '_'
-  std::int64_t pool_id = -1;  ///< of the image, never negative
+  std::int64_t pool_id = -1;  ///< pool of the image, never negative
   std::string uuid;           ///< as written: its case is part of the journal's name
   bool operator==(const Handle&) const = default;
 };
@@ -31,7 +31,7 @@ struct MigratedHandle {
   bool operator==(const MigratedHandle&) const = default;
 };
 
-/// Errors as of decode_handle().
+/// Errors are those of decode_handle().
 result<MigratedHandle> decode_migrated_handle(std::string_view id);
 std::string encode(const MigratedHandle& handle);
 

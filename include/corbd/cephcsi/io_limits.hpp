@@ -11,7 +11,7 @@
 
 namespace corbd::cephcsi {
 
-/// Each a second; 0: none.
+/// Limits per second; 0: none.
 struct IoLimits {
   std::uint64_t read_iops = 0, write_iops = 0, read_bps = 0, write_bps = 0;
   bool empty() const { return *this == IoLimits(); }
@@ -21,12 +21,12 @@ struct IoLimits {
   bool operator==(const IoLimits&) const = default;
 };
 
-/// What the names of that metadata begin with.
+/// Prefix of the names in that metadata.
 inline constexpr std::string_view kIoLimits = ".rbd.csi.ceph.com/cgroup_qos_max_";
-/// What is no number counts as no limit.
+/// A value that is no number counts as no limit.
 IoLimits io_limits_of(const std::map<std::string, std::string>& metadata);
 
-/// A line for cgroup v2's io.max: "43:0 rbps=max wbps=1048576 riops=max wiops=100".
+/// Makes a line for cgroup v2's io.max: "43:0 rbps=max wbps=1048576 riops=max wiops=100".
 std::string io_max(const IoLimits& limits, std::uint32_t dev_major, std::uint32_t dev_minor);
 
 }  // namespace corbd::cephcsi

@@ -5,10 +5,10 @@
 
 namespace corbd::cephcsi {
 
-/// The older type, and the one that Ceph 20.2.4 brought.
+/// `aes` is the older type; Ceph 20.2.4 introduced `aes256k`.
 enum class KeyType { unknown, aes, aes256k };
 
-/// Of a key as Ceph prints it, or of its first four letters, which tell the type and nothing of the secret.
+/// Takes a key as Ceph prints it, or its first four letters, which show the type and nothing of the secret.
 KeyType key_type(std::string_view key);
 
 }  // namespace corbd::cephcsi

@@ -12,10 +12,11 @@ using Attributes = std::map<std::string, std::string>;
 
 struct LuksOptions {
   std::string cipher = "aes-xts-plain64";
-  std::uint32_t key_bits = 512;    ///< of the cipher; XTS splits it into two keys
-  std::string integrity;           ///< "hmac-sha256", with a key of its own; "": none
-  std::uint32_t sector_bytes = 0;  ///< 0: as the device prefers
-  /// Why no header is made: the attribute, and what it may be. A volume that has its header needs none of this.
+  std::uint32_t key_bits = 512;    ///< key size of the cipher; XTS splits it into two keys
+  std::string integrity;           ///< "hmac-sha256", which has its own key; "": none
+  std::uint32_t sector_bytes = 0;  ///< 0: the device's preferred size
+  /// Reason why no header can be made: the attribute, and its allowed values. A volume that has its header ignores
+  /// this.
   std::string refused;
   bool operator==(const LuksOptions&) const = default;
 };

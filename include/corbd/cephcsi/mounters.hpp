@@ -1,4 +1,4 @@
-// mounters.json: which client serves volumes whose own attributes cannot be changed any more, because a
+// mounters.json: chooses the client of volumes whose own attributes cannot be changed any more, because a
 // PersistentVolume keeps them for life. It lies beside ceph-csi's config.json. Pure.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace corbd::cephcsi {
 
-/// {"clusterID": "c", "pool": "p", "storageClass": "s", "mounter": "rbd-nbd"}. What it leaves out fits any volume.
+/// A rule: {"clusterID": "c", "pool": "p", "storageClass": "s", "mounter": "rbd-nbd"}. An omitted key matches any
+/// volume.
 struct MounterRule {
   std::optional<std::string> cluster_id, pool, storage_class;
   Mounter mounter = Mounter::nbd;  ///< nbd or krbd
@@ -20,21 +21,21 @@ struct MounterRule {
 };
 using MounterRules = std::vector<MounterRule>;
 
-/// A list of rules. invalid_argument names the rule by its number, and the key: also one that is not known, because a
-/// misspelt condition would make a rule fit every volume.
+/// Parses a list of rules. invalid_argument names the rule by its number, and the key. An unknown key is an error,
+/// because a misspelt condition would match every volume.
 result<MounterRules> parse_mounter_rules(std::string_view text);
 
-/// What is known of a volume when it is staged.
+/// Facts about a volume when it is staged.
 struct MounterCase {
-  std::string cluster_id, pool;              ///< pool: its name; empty: the attributes do not tell
-  std::optional<std::string> storage_class;  ///< nullopt: nobody has asked; empty: it has none
+  std::string cluster_id, pool;              ///< pool: its name; empty: the attributes do not name it
+  std::optional<std::string> storage_class;  ///< nullopt: not asked yet; empty: it has none
 };
 MounterCase mounter_case(const std::string& volume_id, const Attributes& attributes);
 
-/// The first rule that fits decides.
+/// The first matching rule decides.
 struct MounterChoice {
-  std::optional<Mounter> mounter;  ///< nullopt: no rule fits, so its own attributes count
-  bool ask_storage_class = false;  ///< a rule before that one would fit with a certain StorageClass
+  std::optional<Mounter> mounter;  ///< nullopt: no rule matches, so the volume's own attributes count
+  bool ask_storage_class = false;  ///< a rule before that one would match one particular StorageClass
   bool operator==(const MounterChoice&) const = default;
 };
 MounterChoice choose_mounter(const MounterRules& rules, const MounterCase& of);

@@ -1,4 +1,4 @@
-// How a volume is to be served: what its attributes wish, read.
+// How a volume is to be served, read from its attributes.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace corbd::cephcsi {
 
-/// Which client is to serve a volume: the agent over nbd, the kernel's own, or the kernel's where it knows all features
+/// The client that is to serve a volume: the agent over nbd, the kernel's own, or the kernel's if it knows all features
 /// of the image.
 enum class Mounter { nbd, krbd, krbd_if_able };
 
-/// What the volume's attributes give to the kernel's client, comma separated.
+/// Options of the volume's attributes for the kernel's client, comma separated.
 struct KernelOptions {
   std::string map, unmap;
   static constexpr std::tuple fields{fields::required("map", &KernelOptions::map),
@@ -22,7 +22,7 @@ struct KernelOptions {
   bool operator==(const KernelOptions&) const = default;
 };
 
-/// How a device is served; what the volume's attributes wish of it.
+/// How the volume's attributes want the device served.
 struct Serving {
   bool trim = true;                                  ///< the device offers to discard
   std::optional<std::uint64_t> dead_conn_timeout_s;  ///< absent: the agent's own

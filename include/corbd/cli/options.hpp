@@ -1,4 +1,4 @@
-// The command line: what `corbd run` and the other subcommands take.
+// The command line of `corbd run` and the other subcommands.
 #pragma once
 
 #include <array>
@@ -19,16 +19,16 @@
 
 namespace corbd::cli {
 
-/// Exit code of a command line that is not understood (EX_USAGE of sysexits.h): none of the codes that an answer has.
+/// Exit code for a command line that is not understood (EX_USAGE of sysexits.h). No answer has this code.
 inline constexpr int kWrongUsage = 64;
 
 /// ceph-csi's names for the client that serves a volume: the kernel's own client, or this agent over NBD.
 inline constexpr std::array<std::string_view, 2> kMounters{"rbd", "rbd-nbd"};
 
-/// What /metrics tells of each volume's I/O.
+/// Detail of each volume's I/O in /metrics.
 inline constexpr std::array<std::string_view, 3> kVolumeMetrics{"none", "counters", "latency"};
 
-/// `corbd run`. Flags have ceph-csi's name where it has one.
+/// `corbd run`. Flags that ceph-csi has, too, have ceph-csi's name.
 struct Run : agent::Options {};
 /// `cephcsi --type=liveness`: reports over HTTP whether an agent answers.
 struct Liveness {
@@ -38,7 +38,7 @@ struct Liveness {
 };
 /// `corbd helper`: the agent's own child, on file descriptor 3.
 struct Helper {};
-/// Everything is printed and done already.
+/// The command has printed and done everything already.
 struct Exit {
   int code = 0;
 };
@@ -51,7 +51,7 @@ struct Call {
 
 using Command = std::variant<Run, Liveness, Helper, Call, doctor::Options, migration::Options, mounting::Options, Exit>;
 
-/// Fills in what was not given and follows from the rest, with --standalone also from the host's name.
+/// Fills in values that were not given and follow from the rest; with --standalone also from the host's name.
 void complete(Run& run);
 
 /// Prints help, version, failpoints and errors itself. `version` is what --version prints. Under the name cephcsi, and
