@@ -1,4 +1,4 @@
-// What the agent says of itself and of its volumes.
+// Asks the agent about itself and its volumes.
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>

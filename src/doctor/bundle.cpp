@@ -1,5 +1,5 @@
-// The bundle: text files in a temporary folder, packed by tar. Text that others wrote goes through redacted_json() or
-// redacted_text(). The folder of keys is not even listed.
+// Makes the bundle: text files in a temporary folder, packed by tar. Text that others wrote goes through
+// redacted_json() or redacted_text(). The folder of keys is not even listed.
 #include <gnu/libc-version.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -30,7 +30,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kMaxPacked = 16 << 20;
 
-/// About a device. It reads only sysfs, so that nothing waits for the device itself.
+/// Attributes of a device. They come from sysfs, so that nothing waits for the device itself.
 constexpr const char* kAttributes[] = {"size",
                                        "ro",
                                        "pid",
@@ -49,7 +49,7 @@ void put(const fs::path& file, std::string_view text) {
   std::ofstream(file) << text;
 }
 
-/// A file that is not JSON is not packed, because we do not know what it holds.
+/// A file that is not JSON is left out, because its content is unknown.
 std::string json_file(const std::string& path) {
   const auto text = read_file(path, kMaxPacked);
   if (!text) return text.error().text + "\n";
@@ -90,7 +90,7 @@ std::string versions(const std::string& version) {
 
 result<> pack(const fs::path& folder, const std::string& file) {
   const std::string parent = folder.parent_path(), name = folder.filename();
-  // tar takes what is before a colon for another host.
+  // tar takes a name before a colon for another host.
   std::string arguments[] = {"tar", "--force-local", "-czf", file, "-C", parent, name};
   std::vector<char*> argv;
   for (auto& argument : arguments) argv.push_back(argument.data());
@@ -120,7 +120,7 @@ result<> write_bundle(const Options& options, const std::string& version, const 
   put(into / "config.json", json_file(options.config_dir + "/config.json"));
   put_sysfs(into);
   put_records(into, options.state_dir);
-  // Volume names and addresses are nobody else's business.
+  // Volume names and addresses are private.
   const auto old = ::umask(0077);
   auto packed = pack(into, options.bundle);
   ::umask(old);

@@ -1,5 +1,5 @@
-// What the filesystems of staged volumes, and new ones, ask of a kernel. A device of ours may wait for its server, so
-// helpers read them, and are left behind if they do not answer in time.
+// Finds the kernel features that filesystems of staged volumes, and new ones, need. A device of ours may wait for its
+// server, so helpers read them, and are abandoned if they do not answer in time.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -30,7 +30,7 @@ std::chrono::milliseconds left_until(Clock::time_point end) {
   return std::max(left, std::chrono::milliseconds(0));
 }
 
-/// The device that has the filesystem: the volume's own, or the encrypted volume's mapping, whose name ends with the
+/// Finds the device with the filesystem: the volume's own, or the encrypted volume's mapping, whose name ends with the
 /// ID.
 FilesystemSeen on_device(const device::Seen& seen, const std::string& volume, const std::vector<std::string>& mounted) {
   std::string name = device::name(seen.kind, seen.index), path = device::path(seen);
@@ -71,7 +71,7 @@ void read_filesystems(std::vector<FilesystemSeen>& all, const std::map<std::stri
                       const HelperProgram& helper, std::chrono::milliseconds each) {
   const auto end = Clock::now() + kTogether;
   for (auto& one : all) {
-    // Any other may have no server.
+    // Skip volumes that may have no server.
     const auto known = volumes.find(one.volume);
     if (known == volumes.end() || (known->second.state != "staged" && known->second.state != "staging")) continue;
     one.needs = within(std::min(each, left_until(end)),

@@ -1,5 +1,5 @@
-// Reads the facts. It only looks: nothing here opens a device (a helper of filesystems.cpp does), or changes anything
-// except a file of its own.
+// Reads the facts. Nothing here opens a device (a helper of filesystems.cpp does), or changes anything except a file of
+// its own.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -37,7 +37,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kMaxText = 16 << 20;
 
-/// A module can be loaded if depmod(8) knows it. `sign`: what is there while it is loaded.
+/// Looks for a module. It can be loaded if depmod(8) knows it. `sign`: a path that exists while it is loaded.
 Module module_of(const std::string& root, const std::string& kernel, const char* sign, const char* file) {
   std::error_code ignored;
   if (fs::exists(root + sign, ignored)) return Module::present;
@@ -60,7 +60,7 @@ result<> on_tmpfs(const std::string& folder) {
   return check_tmpfs(folder);
 }
 
-/// Only the letters that tell the type: the key itself is nobody's business here.
+/// Reads only the letters that show the type: the key itself must not be read here.
 KeyType type_of_key(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   std::array<char, 4> letters{};
@@ -79,7 +79,7 @@ bool is_set(const json::object& record, const char* field) {
   return value != nullptr && value->is_bool() && value->get_bool();
 }
 
-/// Of the volumes that have a key here.
+/// Returns the type of each volume's key here.
 std::vector<KeySeen> keys_of(const Records& records, const std::string& runtime_dir) {
   std::vector<KeySeen> keys;
   for (const auto& id : records.volumes) {
@@ -89,8 +89,8 @@ std::vector<KeySeen> keys_of(const Records& records, const std::string& runtime_
   return keys;
 }
 
-/// A file of the agent's process in /proc. The lock file of a state directory names its holder. A process that has
-/// ended may have left its name.
+/// Reads a file of the agent's process in /proc. The lock file of a state directory names its holder. A process that
+/// has ended may have left its name.
 std::optional<std::string> read_of_agent(const std::string& state_dir, const char* file) {
   const auto pid = sysfs::attribute(state_dir + "/lock");
   if (!pid || pid->empty()) return std::nullopt;
@@ -120,7 +120,8 @@ std::vector<FilesystemSeen> staged_filesystems(Inputs& inputs) {
   return found;
 }
 
-/// Reading the command line of a process may wait for its memory, but not that of an agent that answers.
+/// Looks at the mkfs options of the agent. Reading the command line of a process may wait for its memory, but not that
+/// of an agent that answers.
 void see_mkfs(Inputs& inputs) {
   const auto command_line = inputs.admin ? read_of_agent(inputs.options.state_dir, "cmdline") : std::nullopt;
   const auto options = host::options_by_type(command_line ? flag_of(*command_line, "mkfs-options") : "");
@@ -128,7 +129,7 @@ void see_mkfs(Inputs& inputs) {
   inputs.new_filesystems = try_mkfs(options ? *options : std::map<std::string, std::string>());
 }
 
-/// failed_precondition: the host has none that would tell of a shutdown.
+/// failed_precondition: the host has no system bus, so nothing would announce a shutdown.
 result<> see_system_bus() {
   constexpr std::chrono::milliseconds within{2000};
   const auto stopping = host::system_stopping(within);
@@ -137,9 +138,9 @@ result<> see_system_bus() {
   return stopping.error();
 }
 
-/// Pid 1 is the host's only in the host's PID namespace. Elsewhere we might compare with ourselves. A file below net/
-/// has another number in each network namespace. Unlike the link ns/net it is visible without CAP_SYS_PTRACE, which the
-/// agent's pod lacks.
+/// Compares our network namespace with pid 1's. Pid 1 is the host's only in the host's PID namespace; elsewhere we
+/// might compare with ourselves. A file below net/ has another inode number in each network namespace. Unlike the link
+/// ns/net it is visible without CAP_SYS_PTRACE, which the agent's pod lacks.
 std::optional<bool> in_host_network() {
   struct stat ours{}, first{};
   if (host::pid_namespace() != host::kHostPids || ::stat("/proc/self/net/dev", &ours) != 0 ||
@@ -148,7 +149,7 @@ std::optional<bool> in_host_network() {
   return ours.st_ino == first.st_ino;
 }
 
-/// By /sys.
+/// Reads /sys.
 std::vector<NbdDevice> nbd_devices() {
   std::vector<NbdDevice> all;
   const auto seen = nbd::read_inventory("/sys");
@@ -238,7 +239,7 @@ Inputs gather(const Options& options, const v1::Program& own) {
   inputs.pid_namespace = host::pid_namespace();
   inputs.first_process = sysfs::attribute("/proc/1/comm").value_or("");
   inputs.host_network = in_host_network();
-  // ceph-csi's DaemonSet mounts these two, and not the folder that they are in.
+  // ceph-csi's DaemonSet mounts these two folders, and not their parent.
   // Either may be a link, to a folder that needs a mount of its own.
   for (const std::string& folder : {options.kubelet_dir + "/pods", options.kubelet_dir + "/plugins"}) {
     std::error_code unknown;
@@ -258,7 +259,7 @@ Inputs gather(const Options& options, const v1::Program& own) {
   inputs.read_only_numbers = nbd::read_only_numbers("/sys");
   inputs.lvm_filtered = lvm_filtered("/etc/lvm");
   inputs.keys = keys_of(inputs.records, options.runtime_dir);
-  // Rules that cannot be read are a finding of their own.
+  // Unreadable rules have a finding of their own.
   auto keyrings =
       read_keyrings(mounting::kMountsDir, "/etc/ceph",
                     {options.default_mounter, inputs.mounters ? *inputs.mounters : cephcsi::MounterRules()});

@@ -1,4 +1,4 @@
-// The facts that the doctor judges.
+// Inputs of the doctor's judgements, and the functions that gather and judge them.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ struct Monitor {
 struct NbdDevice {
   std::uint32_t index = 0;
   std::string backend;        ///< its identifier, a volume ID; empty: it has none
-  bool maker_lives = false;   ///< the process that connected it; means nothing for a device that was served again since
+  bool maker_lives = false;   ///< the process that connected it lives; means nothing once another one serves it
   std::uint32_t waiting = 0;  ///< requests
   bool read_only = false;     ///< the kernel refuses writes
   std::vector<std::string> volume_groups = {};  ///< of the host's LVM, that are active on it
@@ -57,44 +57,44 @@ struct ToolSeen {
 struct FilesystemSeen {
   std::string volume;    ///< its ID
   std::string device;    ///< "/dev/nbd0", "/dev/mapper/..."
-  bool mounted = false;  ///< so this kernel knows all of its features
+  bool mounted = false;  ///< mounted, so this kernel knows all of its features
   result<host::KernelNeeds> needs;
 };
 
-/// What mkfs makes here.
+/// Filesystem that mkfs makes here.
 struct NewFilesystem {
   std::string fstype;
-  std::string options;  ///< the agent's; empty: corbd's own
+  std::string options;  ///< the agent's; empty: corbd's defaults
   result<host::KernelNeeds> needs;
 };
 
 using cephcsi::KeyType;
 struct KeySeen {
-  std::string of;  ///< the volume's ID; of a keyring the folder of the mount, or the file, with the user
+  std::string of;  ///< the volume's ID; for a keyring the folder of the mount, or the file, with the user
   KeyType type = KeyType::unknown;
   bool by_kernel = false;  ///< the kernel's client serves the volume
   enum class From {
-    volume,  ///< one that is staged
+    volume,  ///< a staged volume
     mount,   ///< a keyring that a file of mounts.d names
-    keyring  ///< a keyring that none of them names
+    keyring  ///< a keyring that no file of mounts.d names
   } from = From::volume;
 };
 
 /// The keyrings of a host without an orchestrator.
 struct Keyrings {
   std::vector<KeySeen> keys;
-  std::vector<std::string> wrong;  ///< why a file of `mounts_dir` cannot be mounted
+  std::vector<std::string> wrong;  ///< reasons why files of `mounts_dir` cannot be mounted
 };
-/// Who serves a volume, before its own attributes say it.
+/// Choice of a volume's client, as far as the volume's attributes do not decide.
 struct Choosing {
-  cephcsi::Mounter unnamed = cephcsi::Mounter::nbd;  ///< where they say nothing
-  cephcsi::MounterRules rules = {};                  ///< before anything they say
+  cephcsi::Mounter unnamed = cephcsi::Mounter::nbd;  ///< for volumes whose attributes name none
+  cephcsi::MounterRules rules = {};                  ///< override the attributes
 };
 
-/// What is absent could not be read.
+/// All inputs. An absent value could not be read.
 struct Inputs : Readings {
   std::optional<std::string> nbds_max;
-  std::optional<std::uint64_t> capabilities;  ///< effective, one bit each
+  std::optional<std::uint64_t> capabilities;  ///< effective capabilities, one bit each
   std::string pid_namespace;                  ///< "pid:[4026531836]"
   std::string first_process;                  ///< name of pid 1 as we see it
   std::optional<bool> host_network;
@@ -103,38 +103,39 @@ struct Inputs : Readings {
   result<> runtime_dir, state_dir_writable, admin, csi;
   std::vector<Monitor> monitors;
   std::vector<NbdDevice> devices;
-  std::vector<std::uint32_t> read_only_numbers;  ///< of nbd, that are free
-  std::optional<bool> lvm_filtered;  ///< whether the host's LVM is kept from our devices; absent: it has no lvm.conf
+  std::vector<std::uint32_t> read_only_numbers;  ///< free nbd numbers that are read-only
+  std::optional<bool> lvm_filtered;  ///< whether lvm.conf keeps the host's LVM off our devices; absent: no lvm.conf
   std::vector<ToolSeen> tools;
   std::vector<FilesystemSeen> filesystems;  ///< none if no agent answers
   std::vector<NewFilesystem> new_filesystems;
-  std::optional<std::string> wrong_mkfs_options;  ///< why the agent's cannot be read
+  std::optional<std::string> wrong_mkfs_options;  ///< why the agent's mkfs options cannot be read
   Module dm_crypt = Module::absent;
-  std::vector<kms::Complaint> kms;  ///< about the KMS config
+  std::vector<kms::Complaint> kms;  ///< problems of the KMS config
   result<> system_bus;
   result<std::vector<kube::Allowed>> api_rights = std::vector<kube::Allowed>();
   v1::Program own;                              ///< this program
   std::optional<v1::GetStatusResponse> status;  ///< the agent's; absent: it did not answer
-  std::string ceph_release;                     ///< of librados: "16.2.15"; empty: it does not tell
+  std::string ceph_release;                     ///< version of librados: "16.2.15"; empty: unknown
   std::string ceph_libraries;                   ///< rbd::library_versions()
-  std::string split_reads;                      ///< osd_min_split_replica_read_size in ceph.conf; empty: not there
-  std::vector<KeySeen> keys;                    ///< of the volumes that have a key here, and in keyrings
-  std::vector<std::string> wrong_mounts;        ///< why a file of mounts.d cannot be mounted
-  std::optional<bool> dumps_core;  ///< whether the agent that holds the state directory may; absent: there is none
+  std::string split_reads;                      ///< osd_min_split_replica_read_size in ceph.conf; empty: not set
+  std::vector<KeySeen> keys;                    ///< keys of volumes here, and in keyrings
+  std::vector<std::string> wrong_mounts;        ///< reasons why files of mounts.d cannot be mounted
+  std::optional<bool> dumps_core;               ///< whether the state directory's agent may dump core; absent: no agent
 };
 
 // --- pure
 
-/// {6, 1, 0} of "6.1.0-13-amd64"; zeros for what is no number.
+/// Returns {6, 1, 0} for "6.1.0-13-amd64"; zeroes for anything that is no number.
 using Version = std::array<unsigned, 3>;
 Version version_of(std::string_view release);
-/// From /proc/<pid>/limits; absent if the line is not there.
+/// Reads /proc/<pid>/limits; absent if it has no such line.
 std::optional<bool> dumps_core(std::string_view limits);
-/// "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0", "[v2:...,v1:...]". Without a port it means both of Ceph's.
+/// Parses "HOST", "HOST:PORT", "[IPV6]:PORT", "v2:HOST:PORT/0" or "[v2:...,v1:...]". Without a port, both of Ceph's
+/// ports are returned.
 std::vector<Endpoint> endpoints_of(std::string_view monitor);
-/// Whether a text of lvm.conf has a global_filter, or a filter, that names nbd devices.
+/// Whether lvm.conf has a global_filter, or a filter, that names nbd devices.
 bool filters_nbd(std::string_view lvm_conf);
-/// "a, b, c"
+/// Returns "a, b, c".
 std::string listed(const std::vector<std::string>& all, const char* between = ", ");
 std::vector<Finding> judge(const Inputs& inputs);
 /// Parts of judge().
@@ -143,16 +144,17 @@ void judge_filesystems(const Inputs& inputs, std::vector<Finding>& into);
 void judge_ceph(const Inputs& inputs, std::vector<Finding>& into);
 Finding judge_combinations(const Inputs& inputs);
 Finding judge_versions(const Inputs& inputs);
-/// Why the agent cannot hand over to `next`, as its own refusal would say (src/handover/messages.hpp). Empty: it can.
+/// Returns why the agent cannot hand over to `next`, in the words of its own refusal (src/handover/messages.hpp).
+/// Empty: it can.
 std::string cannot_follow(const v1::Program& serving, const v1::Program& next);
-/// Strings below a name that sounds like a secret, and whatever looks like a Ceph key, become "<redacted>".
+/// Replaces strings below a name that sounds like a secret, and anything that looks like a Ceph key, by "<redacted>".
 boost::json::value redacted_json(boost::json::value value);
-/// The same for other text: the VALUE in NAME=VALUE of such names, and Ceph keys.
+/// Does the same in other text: replaces the VALUE in NAME=VALUE of such names, and Ceph keys.
 std::string redacted_text(std::string_view text);
 
-/// The value of "--NAME=VALUE" or "--NAME VALUE" in the text of /proc/<pid>/cmdline; empty: it is not there.
+/// Returns the value of "--NAME=VALUE" or "--NAME VALUE" in the text of /proc/<pid>/cmdline; empty: it is not there.
 std::string flag_of(std::string_view command_line, std::string_view name);
-/// Finds the volumes with integrityMode: a record does not say it, the mappings above the volume's device do.
+/// Finds the volumes with integrityMode. A record does not say it, but the mappings above the volume's device do.
 void find_integrity(Records& records, const std::vector<device::Seen>& devices);
 /// Filesystems of volumes that have a record. `mounted`: the kernel's names of the mounted devices.
 std::vector<FilesystemSeen> find_filesystems(const Records& records, const std::vector<device::Seen>& devices,
@@ -161,7 +163,7 @@ std::vector<FilesystemSeen> find_filesystems(const Records& records, const std::
 // --- thin
 
 Inputs gather(const Options& options, const v1::Program& own);
-/// Fills in `needs` of those that the agent serves: `each` for one, 10 s for all.
+/// Fills in `needs` of the volumes that the agent serves: `each` for one, 10 s for all.
 void read_filesystems(std::vector<FilesystemSeen>& all, const std::map<std::string, AgentVolume>& volumes,
                       const HelperProgram& helper = {},
                       std::chrono::milliseconds each = std::chrono::milliseconds(3000));
@@ -171,10 +173,10 @@ std::vector<NewFilesystem> try_mkfs(const std::map<std::string, std::string>& op
 Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_dir, const Choosing& choosing = {});
 /// Tries a TCP connection to each, 2 s each, all at once, 10 s together; fills in `answers`.
 void ask_monitors(std::vector<Monitor>& monitors);
-/// What the API server grants to this pod; failed_precondition: there is no API server.
+/// Returns the rights that the API server grants to this pod; failed_precondition: there is no API server.
 result<std::vector<kube::Allowed>> api_rights(const std::string& driver);
 /// Nothing: no agent answers.
 std::optional<v1::GetStatusResponse> ask_status(const std::string& endpoint);
-/// Packs the report, and what a remote person needs, into a .tar.gz. Never reads keys.
+/// Packs the report, and files that help a remote person, into a .tar.gz. Never reads keys.
 result<> write_bundle(const Options& options, const std::string& version, const std::vector<Finding>& findings);
 }  // namespace corbd::doctor

@@ -1,4 +1,4 @@
-// What the facts mean: one function per check, all pure.
+// Judges the inputs: one function per check, all pure.
 #include <algorithm>
 #include <charconv>
 
@@ -10,7 +10,7 @@ namespace corbd::doctor {
 namespace {
 
 struct Right {
-  unsigned bit;  ///< linux/capability.h
+  unsigned bit;  ///< number in linux/capability.h
   const char* name;
   const char* without;
 };
@@ -49,7 +49,7 @@ Finding driver(const Inputs& inputs) {
       "unused ones");
 }
 
-/// By Module. Never a warning, because volumes that the agent serves itself do not need the rbd module.
+/// Indexed by Module. Never a warning, because volumes that the agent serves itself do not need the rbd module.
 constexpr const char* kRbdModule[] = {
     "the kernel's rbd module is loaded: volumes with mounter rbd can be staged",
     ("the kernel's rbd module is not loaded: for volumes with mounter rbd, run `modprobe rbd` and list it in "
@@ -81,7 +81,7 @@ Finding pid_namespace(const Inputs& inputs) {
   const char* remedy = "set `hostPID: true` in the pod";
   if (inputs.pid_namespace == host::kHostPids) return ok(check, "this is the host's");
   if (inputs.pid_namespace.empty()) return warning(check, "cannot read the PID namespace", remedy);
-  // A node that is itself a container, as kind's are, has an init of its own.
+  // A node that is itself a container, as kind's are, has another init.
   if (inputs.first_process == "systemd" || inputs.first_process == "init")
     return warning(
         check,
@@ -117,7 +117,7 @@ Finding propagation(const Inputs& inputs) {
   return ok(check, "mounts below " + inputs.options.kubelet_dir + " reach the host");
 }
 
-/// The agent makes a folder that is not there.
+/// The agent creates a folder that does not exist.
 Finding folder(const char* check, const result<>& fits, std::string said, std::string made, std::string remedy) {
   if (fits) return ok(check, std::move(said));
   if (fits.error().code == errc::not_found) return warning(check, fits.error().text, std::move(made));
@@ -161,7 +161,7 @@ Finding config(const Inputs& inputs) {
   return ok(check, std::to_string(inputs.clusters->size()) + " cluster(s)");
 }
 
-/// Most nodes have none, and need none.
+/// Most nodes have no mounters.json, and need none.
 void mounters(const Inputs& inputs, std::vector<Finding>& into) {
   const char* check = "mounters.json";
   if (!inputs.mounters)

@@ -1,4 +1,4 @@
-// Which Ceph this program has, which keys the volumes have, and whether the two and the kernel fit together. Pure.
+// Judges whether this program's Ceph, the volumes' keys and the kernel fit together. Pure.
 #include <algorithm>
 #include <iterator>
 
@@ -16,8 +16,8 @@ constexpr const char* kOtherKey =
     "or give the Ceph user a key of the type aes (`ceph auth get-or-create` with --key-type=aes) and put it into its "
     "Secret or keyring";
 
-/// Bugs of librbd that lose data, with the first release of each line that has the cure (docs/sources.md#librbd-bugs).
-/// Lines before the first of them have none, those after the last are cured.
+/// Bugs of librbd that lose data, with the first fixed release of each line (docs/sources.md#librbd-bugs). Lines before
+/// the first of them are never fixed, those after the last have the fix.
 struct Bug {
   const char* what;
   std::vector<Version> cured;
@@ -37,7 +37,7 @@ bool has_bug(const Version& release, const Bug& bug) {
   return line == bug.cured.end() ? release[0] < bug.cured.front()[0] : release < *line;
 }
 
-/// A release that librados does not tell is not judged.
+/// An unknown release is not judged.
 Finding librbd(const Inputs& inputs) {
   const char* check = "librbd";
   std::vector<std::string> found;
@@ -66,7 +66,7 @@ std::string some_of(const std::vector<std::string>& ids) {
   return listed({ids.begin(), ids.begin() + few}) + " and " + std::to_string(std::ssize(ids) - few) + " more";
 }
 
-/// The keyrings of a host, by the type of their keys.
+/// Judges the keyrings of a host, by the type of their keys.
 void judge_keyrings(const Inputs& inputs, std::vector<Finding>& into) {
   for (const auto& wrong : inputs.wrong_mounts)
     into.push_back(warning("mounts.d", wrong, "correct it: `corbd mount --all` fails for it, also at boot"));
@@ -102,7 +102,7 @@ void judge_ceph(const Inputs& inputs, std::vector<Finding>& into) {
     if (one.type != KeyType::aes256k) continue;
     ++new_keys;
     if (one.by_kernel && !kernel) by_kernel.push_back(one.of);
-    // The agent itself asks about every image, also for the kernel's client.
+    // The agent itself opens every image, also for the kernel's client.
     if (!library) (one.from == KeySeen::From::keyring ? unused : by_library).push_back(one.of);
   }
   judge_keyrings(inputs, into);

@@ -1,4 +1,4 @@
-// Which rows of the table of refused combinations the volumes staged here would meet. Pure.
+// Finds the rows of the table of refused combinations that volumes staged here would meet. Pure.
 #include <algorithm>
 
 #include "inputs.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 using plan::NotServed;
 
-/// A volume without encryption has no key that somebody would rotate.
+/// Whether the row matters: a volume without encryption has no key to rotate.
 bool concerns(const NotServed& row, const plan::Combination& of) {
   return row.moment != NotServed::Moment::stage && row.is(of) &&
          (row.moment != NotServed::Moment::rotation || of.encryption != plan::Combination::Encryption::none);

@@ -1,10 +1,11 @@
-// Whether this node's kernel, and the oldest that docs/serving.md promises, mount the volumes' filesystems. Pure.
+// Judges whether this node's kernel, and the oldest that docs/serving.md promises, can mount the volumes' filesystems.
+// Pure.
 #include "inputs.hpp"
 
 namespace corbd::doctor {
 namespace {
 
-/// Of staged volumes.
+/// Judges staged volumes.
 void staged(const Inputs& inputs, std::vector<Finding>& into) {
   const char* check = "filesystems";
   const std::string oldest = host::oldest_kernel();
@@ -43,7 +44,7 @@ std::string made_by(const NewFilesystem& made) {
   return "mkfs." + made.fstype + (made.options.empty() ? "" : " with --mkfs-options " + made.options);
 }
 
-/// Of new ones.
+/// Judges new volumes.
 void made_here(const Inputs& inputs, std::vector<Finding>& into) {
   const char* check = "mkfs";
   if (inputs.wrong_mkfs_options)

@@ -1,4 +1,4 @@
-// What the node around the agent has: programs, the system bus, rights, and what the agent says of itself. Pure.
+// Judges the node around the agent: programs, the system bus, rights, and the agent's own status. Pure.
 #include "inputs.hpp"
 
 namespace corbd::doctor {
@@ -18,7 +18,7 @@ Finding tools(const Inputs& inputs) {
                  "install " + listed({packages.begin(), packages.end()}) + "; corbd's own image has them");
 }
 
-/// By Module. Never a warning: only encrypted volumes need it.
+/// Indexed by Module. Never a warning: only encrypted volumes need it.
 constexpr const char* kDmCrypt[] = {
     "the kernel's module is loaded: encrypted volumes can be opened",
     ("the kernel's module is not loaded: for encrypted volumes, run `modprobe dm_crypt` and list it in "
@@ -26,7 +26,7 @@ constexpr const char* kDmCrypt[] = {
     "no module can be seen here: if it is not built in, encrypted volumes are refused"};
 Finding dm_crypt(const Inputs& inputs) { return ok("dm_crypt", kDmCrypt[static_cast<std::size_t>(inputs.dm_crypt)]); }
 
-/// Never a failure: the node may have no volume of that KMS.
+/// Never reports a failure: the node may have no volume of that KMS.
 void kms_config(const Inputs& inputs, std::vector<Finding>& into) {
   const char* check = "kms-config";
   if (inputs.kms.empty()) into.push_back(ok(check, "nothing is wrong in config.json, if there is one"));
@@ -49,7 +49,7 @@ Finding system_bus(const Inputs& inputs) {
       "node shuts down");
 }
 
-/// "get secrets"
+/// Returns "get secrets", for example.
 std::string name_of(const kube::Right& right) {
   const std::string group = right.group.empty() ? "" : "." + std::string(right.group);
   return std::string(right.verb) + " " + std::string(right.resource) + group;
@@ -66,7 +66,8 @@ Finding rights(const Inputs& inputs) {
   std::vector<std::string> missing;
   for (const auto& [right, allowed, why_not] : *inputs.api_rights) {
     if (!allowed) unknown = why_not;
-    // The way out of a missing right is the ClusterRole, and whoever chose namespaces chose them over that.
+    // The remedy for a missing right is the ClusterRole. An operator who restricts rights to namespaces decided against
+    // that.
     else if (!*allowed && right->by_namespace)
       narrower += "; " + name_of(*right) + " is not granted cluster-wide: by namespace?";
     else if (!*allowed)
@@ -86,7 +87,7 @@ Grade grade_of(v1::Verdict verdict) {
   return verdict == v1::VERDICT_OK ? Grade::ok : verdict == v1::VERDICT_CRITICAL ? Grade::failure : Grade::warning;
 }
 
-/// Kubelet's always, the others where something is wrong: the agent's word is the one that `corbd status` has.
+/// Reports kubelet's component always, others if something is wrong. The wording is that of `corbd status`.
 void agents_word(const Inputs& inputs, std::vector<Finding>& into) {
   if (!inputs.status) {
     if (inputs.admin)

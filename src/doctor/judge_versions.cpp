@@ -1,5 +1,5 @@
-// Whether the agent is another version than this program, and whether the two are compatible. Pure. Its keeper started
-// the agent from the keeper's own program, so those two are always one version (keeper/process.cpp).
+// Judges whether the agent has another version than this program, and whether the two are compatible. Pure. The agent
+// runs its keeper's own program, so those two always have one version (keeper/process.cpp).
 #include "inputs.hpp"
 
 namespace corbd::doctor {

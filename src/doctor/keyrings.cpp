@@ -1,5 +1,5 @@
-// Reads the keyrings of a host without an orchestrator: those that its mounts use, and the others of /etc/ceph. Of a
-// key only the type is kept.
+// Reads the keyrings of a host without an orchestrator: those that its mounts use, and the others of /etc/ceph. Only
+// the type of a key is kept.
 #include <algorithm>
 #include <filesystem>
 
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxKeyring = 1 << 20;
 
-/// As the agent decides. What it refuses has no client. No volume of a host has a StorageClass.
+/// Decides as the agent does. A refused volume has no client. No volume of a host has a StorageClass.
 bool kernel_serves(const manager::Mount& mount, const Choosing& choosing) {
   const auto rule =
       cephcsi::choose_mounter(choosing.rules, cephcsi::mounter_case(mount.volume.external_id, mount.volume_context));
@@ -26,7 +26,7 @@ bool kernel_serves(const manager::Mount& mount, const Choosing& choosing) {
   return read && read->mounter == cephcsi::Mounter::krbd;
 }
 
-/// Why corbd refuses this mount on purpose, judged by the file alone: the image is not read.
+/// Returns why corbd refuses this mount on purpose. The file alone decides: the image is not read.
 std::optional<std::string> refusal_of(const manager::Mount& mount, const Choosing& choosing) {
   const auto read = cephcsi::read_parameters(mount.volume_context, {choosing.unnamed, std::nullopt});
   if (!read) return std::nullopt;
@@ -58,7 +58,7 @@ Keyrings read_keyrings(const std::string& mounts_dir, const std::string& ceph_di
   for (const auto& file : mounting::read_mount_files(mounts_dir)) {
     const auto mount = file.spec ? mounting::mount_of(*file.spec) : result<manager::Mount>(file.spec.error());
     if (!mount) {
-      // What is wrong with the file itself names it already.
+      // An error of the file itself names the file already.
       found.wrong.push_back(file.spec ? file.path + ": " + mount.error().text : mount.error().text);
       continue;
     }

@@ -46,13 +46,13 @@ bool answers(const Endpoint& endpoint) {
   return false;
 }
 
-/// Shared with threads that may outlive the question: resolving a name has no limit of its own.
+/// Threads that may outlive the question share this: resolving a name has no time limit of its own.
 struct Round {
-  std::vector<std::pair<std::size_t, Endpoint>> all;  ///< with the monitor's place
+  std::vector<std::pair<std::size_t, Endpoint>> all;  ///< with the index of the monitor
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<bool> answered;  ///< by the monitor's place
+  std::vector<bool> answered;  ///< by the monitor's index
   std::size_t ended = 0;
 };
 

@@ -11,8 +11,8 @@ namespace corbd::doctor {
 namespace {
 
 constexpr std::string_view kRedacted = "<redacted>";
-// A Ceph key of type aes is 28 bytes in base64, one of type aes256k 44; the first two are the type, 1 or 2, and 0:
-// "AQ", "Ag".
+// A Ceph key of type aes has 28 bytes in base64, one of type aes256k 44. The first two bytes are the type, 1 or 2, and
+// 0: "AQ", "Ag".
 constexpr std::size_t kCephKey = 40;
 
 bool is_base64(char c) {
@@ -49,7 +49,7 @@ std::string without_ceph_keys(std::string_view text) {
 void add_endpoint(std::string_view text, std::vector<Endpoint>& into) {
   for (const std::string_view protocol : {"v1:", "v2:", "any:"})
     if (text.starts_with(protocol)) text.remove_prefix(protocol.size());
-  text = text.substr(0, text.find('/'));  // the nonce
+  text = text.substr(0, text.find('/'));  // removes the nonce
   if (text.empty()) return;
   std::string host(text), port;
   const auto colon = text.rfind(':');
@@ -73,7 +73,7 @@ std::string listed(const std::vector<std::string>& all, const char* between) {
 
 std::vector<Endpoint> endpoints_of(std::string_view monitor) {
   std::vector<Endpoint> all;
-  // [v2:HOST:PORT/0,v1:HOST:PORT/0]; in [IPV6]:PORT the bracket belongs to the host.
+  // Handles [v2:HOST:PORT/0,v1:HOST:PORT/0]; in [IPV6]:PORT the bracket belongs to the host.
   const bool vector = monitor.starts_with("[v") || monitor.starts_with("[any:");
   if (vector) monitor = monitor.substr(1, monitor.size() - 1 - (monitor.ends_with(']') ? 1 : 0));
   for (const auto& one : pieces(monitor, ',')) add_endpoint(one, all);

@@ -44,7 +44,7 @@ result<std::vector<AddressBlock>> read_blocks(const std::vector<std::string>& te
   for (const auto& text : texts) {
     const auto block = AddressBlock::parse(trimmed(text));
     if (!block) return block.error();
-    // One inside another stays: whoever unfences the wider one does not let it in.
+    // A block inside another stays: unfencing the wider one does not let the inner one in.
     if (std::ranges::find(blocks, *block) == blocks.end()) blocks.push_back(*block);
   }
   return blocks;
@@ -76,8 +76,8 @@ result<std::vector<BlocklistEntry>> to_block(const std::vector<AddressBlock>& bl
 
 namespace {
 
-/// Its range. Without one, a single address for each of its addresses is what monitors without ranges were given; fewer
-/// are somebody else's fences.
+/// Returns the block's range. Monitors without ranges have a single entry for each of its addresses instead; fewer
+/// entries are somebody else's fences.
 std::vector<BlocklistEntry> entries_of(const AddressBlock& block, const Blocklist& now) {
   std::vector<BlocklistEntry> ranges, hosts;
   for (const auto& entry : now.entries) {

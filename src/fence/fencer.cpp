@@ -8,7 +8,7 @@
 namespace corbd::fence {
 namespace {
 
-constexpr std::size_t kNamed = 8;  ///< of a long list, in a sentence
+constexpr std::size_t kNamed = 8;  ///< length of a list in a sentence
 
 std::string list_of(const std::vector<std::string>& texts) {
   std::string all;
@@ -17,7 +17,7 @@ std::string list_of(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// "fenced: 10.0.0.7/32; not fenced: 10.0.0.8/32 (the reason)".
+/// Reports "fenced: 10.0.0.7/32; not fenced: 10.0.0.8/32 (the reason)".
 result<> told(const char* done, const std::vector<BlocklistEntry>& entries, const std::vector<result<>>& results) {
   std::vector<std::string> good, bad;
   std::optional<Error> first;
@@ -72,7 +72,7 @@ task<result<Report>> Fencer::fence(Asker asker, Order order, Until until) {
   if (!entries) co_return entries.error();
   report.changed = std::move(*entries);
   if (order.dry_run) co_return std::move(report);
-  // Before it is done: a caller that leaves learns no end.
+  // Log this first: a caller that leaves does not learn the end.
   log_change("cluster.fencing", asker, report.changed);
   auto done = co_await block(to, report.changed, order.duration, until);
   if (!done) co_return done.error();
@@ -91,7 +91,7 @@ task<result<>> Fencer::block(image::Access to, std::vector<BlocklistEntry> entri
   co_return told("fenced", entries, *results);
 }
 
-/// A command for each address. A repeat goes on where the last one was.
+/// Sends a command for each address. A repeat resumes where the last one stopped.
 task<result<>> Fencer::block_each(image::Access to, AddressBlock block, std::chrono::seconds duration, Until until) {
   const auto each = each_address(block);
   if (!each) co_return each.error();
@@ -152,8 +152,8 @@ task<result<Fencer::Clients>> Fencer::clients(Asker asker, Until until) {
   co_return found;
 }
 
-/// The fence stands from the first look at the blocklist to the last, and under it nothing can begin to write. So what
-/// was clean in between is clean at the end.
+/// The fence stands from the first read of the blocklist to the last, and under it nothing new can begin to write. So
+/// everything that was clean in between is clean at the end.
 task<result<SelfCheck>> Fencer::self_check(Asker asker, bool unfence, Until until) {
   const auto to = access(asker);
   if (!to) co_return to.error();

@@ -31,7 +31,7 @@ void add_volumes(std::vector<Reason>& reasons, const NodeWriters& node, const st
   }
 }
 
-/// A device that carries the ID of a volume with a record is that volume's.
+/// A device with the ID of a volume that has a record counts as that volume's.
 void add_devices(std::vector<Reason>& reasons, const NodeWriters& node, const std::string& fsid) {
   for (const auto& device : node.devices) {
     if (!device.fsid.empty() && device.fsid != fsid) continue;
@@ -53,7 +53,7 @@ void add_others(std::vector<Reason>& reasons, const NodeWriters& node) {
   for (const auto& what : node.unseen) reasons.push_back({Cause::unseen, what});
 }
 
-/// The client's own entry: the fence itself is about to go.
+/// Looks for the client's own entry, because the fence itself is about to go.
 bool is_blocklisted(const image::Blocklist& now, const std::string& client) {
   const auto wanted = image::entry_of_client(client);
   return wanted &&
@@ -80,7 +80,7 @@ void add_clients(std::vector<Reason>& reasons, const BlocklistEntry& entry, cons
                                                   "the end of that entry"});
 }
 
-/// What speaks against the entry itself.
+/// Adds the reasons against the entry itself.
 void add_entry(std::vector<Reason>& reasons, const BlocklistEntry& entry, const CheckFacts& facts) {
   const auto same = [&](const BlocklistEntry& one) { return one.same_target(entry) && one.until == entry.until; };
   if (std::ranges::none_of(facts.before.entries, same))

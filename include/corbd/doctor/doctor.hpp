@@ -1,5 +1,5 @@
-// `corbd doctor`: looks at the node. A thin part gathers facts, pure functions judge them, and another part shows and
-// packs them.
+// `corbd doctor` checks the node. A thin part gathers facts, pure functions judge them, and another part shows and
+// packs the findings.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ namespace corbd::doctor {
 struct Options {
   std::string endpoint, admin_endpoint, kubelet_dir, state_dir, runtime_dir, config_dir;
   std::string kms_config_dir;
-  std::string ceph_conf;  ///< names the cluster where there is no config.json; empty: none does
+  std::string ceph_conf;  ///< names the cluster where there is no config.json; empty: none
   std::string driver;
   cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;
-  std::string bundle;           ///< file to pack into; empty: none
-  std::string output = "text";  ///< or "json"
+  std::string bundle;           ///< file of the bundle; empty: none
+  std::string output = "text";  ///< "text" or "json"
 };
 
-/// Prints what it found. `own`: this program. Exit code: 0 ok, 1 warnings, 2 failures.
+/// Prints its findings. `own`: this program. Exit code: 0 ok, 1 warnings, 2 failures.
 int diagnose(const Options& options, const v1::Program& own);
 
 }  // namespace corbd::doctor

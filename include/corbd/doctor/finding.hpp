@@ -1,4 +1,4 @@
-// What a check found.
+// Result of one check.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -20,11 +20,11 @@ Finding ok(std::string check, std::string said);
 Finding warning(std::string check, std::string said, std::string remedy);
 Finding failure(std::string check, std::string said, std::string remedy);
 
-/// 0 ok, 1 warnings, 2 failures.
+/// Returns 0 for ok, 1 for warnings, 2 for failures.
 int exit_code(const std::vector<Finding>& findings);
-/// "OK", "WARN", "FAIL".
+/// Returns "OK", "WARN" or "FAIL".
 const char* word(Grade verdict);
-/// In JSON; the words of `corbd status`.
+/// Returns the word for JSON, as in `corbd status`.
 const char* json_word(Grade verdict);
 boost::json::array report(const std::vector<Finding>& findings);
 

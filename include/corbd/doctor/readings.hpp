@@ -1,4 +1,4 @@
-// What both the doctor and the check before a migration read of a node.
+// Facts of a node that both the doctor and the check before a migration read.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 
 namespace corbd::doctor {
 
-/// What is known of a module of the kernel, which only some volumes need.
+/// State of a kernel module that only some volumes need.
 enum class Module { present, loadable, absent };
 /// An agent's records.
 struct Records {
   std::set<std::string> volumes;                          ///< their IDs
-  std::set<std::string> by_kernel;                        ///< of these, what the kernel's client serves
-  std::set<std::string> read_only;                        ///< of these, what nobody writes
-  std::set<std::string> blocks;                           ///< of these, what is used as a raw block device
+  std::set<std::string> by_kernel;                        ///< volumes that the kernel's client serves
+  std::set<std::string> read_only;                        ///< volumes that nobody writes
+  std::set<std::string> blocks;                           ///< volumes that are used as raw block devices
   std::map<std::string, std::uint32_t> numbers;           ///< device number, by volume ID
-  std::map<std::string, plan::Combination> combinations;  ///< by volume ID, of the records that this version reads
-  result<> complete;                                      ///< an error: `volumes` lacks some
+  std::map<std::string, plan::Combination> combinations;  ///< by volume ID, for the records that this version can read
+  result<> complete;                                      ///< an error: `volumes` is incomplete
 };
 
 struct Readings {
@@ -33,20 +33,20 @@ struct Readings {
   std::string kernel;  ///< uname -r
   bool nbd_there = false;
   Module rbd = Module::absent;  ///< the kernel's own RBD client
-  Records records;              ///< none if the folder is not there
+  Records records;              ///< empty if the folder does not exist
   result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
-  result<cephcsi::MounterRules> mounters = cephcsi::MounterRules();  ///< of mounters.json; empty if it is not there
+  result<cephcsi::MounterRules> mounters = cephcsi::MounterRules();  ///< of mounters.json; empty if there is none
 };
-/// `root`: where the host's root folder is seen; empty: here.
+/// `root`: prefix of the host's root folder; empty: it is ours.
 Readings read_node(const Options& options, const std::string& root);
 
-/// What the agent says of a volume.
+/// The agent's view of a volume.
 struct AgentVolume {
   std::string state;                                       ///< "staged", "unproven"
   std::optional<bool> caches_before_flush = std::nullopt;  ///< volume::Status::caches_before_flush
   bool cache_lost = false;                                 ///< volume::Status::cache_lost
 };
-/// By volume ID. 10 s.
+/// Returns the volumes by ID. Waits 10 s at most.
 result<std::map<std::string, AgentVolume>> ask_volumes(const std::string& endpoint);
 
 }  // namespace corbd::doctor

@@ -1,5 +1,5 @@
-// Fencing: to keep the clients of whole addresses from a cluster, and to let them in again. What a request means, and
-// what is to be done for it, is decided here without a cluster.
+// Fencing keeps the clients of whole addresses from a cluster, and lets them in again. These functions decide, without
+// a cluster, what a request means and what it takes.
 #pragma once
 
 #include <chrono>
@@ -15,38 +15,38 @@ using image::AddressBlock;
 using image::Blocklist;
 using image::BlocklistEntry;
 
-/// How long a fence lasts that names no time: five years, as ceph-csi's (docs/sources.md#fence-controller).
+/// Duration of a fence whose request names none: five years, as in ceph-csi (docs/sources.md#fence-controller).
 inline constexpr std::chrono::seconds kLasting{157784760};
-/// Monitors that know no ranges take one command for each address.
+/// Limit for monitors without ranges, which take one command for each address.
 inline constexpr std::uint64_t kMostAddresses = 65536;
 
-/// Each once, also one inside another. invalid_argument names what is wrong with which of them, or that
-/// there is none.
+/// Parses the blocks and drops duplicates, but not a block inside another. invalid_argument names the faulty text, or
+/// says that there is none.
 result<std::vector<AddressBlock>> read_blocks(const std::vector<std::string>& texts);
-/// "90", "90s", "15m", "24h", "7d": at least a second, at most ten years.
+/// Parses "90", "90s", "15m", "24h" or "7d": at least a second, at most ten years.
 result<std::chrono::seconds> read_duration(std::string_view text);
 
-/// What is to be blocked: each block by an entry of its own. One that fences it already may be a wider one, which goes
-/// when somebody unfences that. failed_precondition: a block has a client of this agent, which would end its own
-/// volumes; `forced` allows it.
+/// Returns the blocks that need an entry: one of their own each. A wider entry may fence the block already, but ends
+/// when somebody unfences that. failed_precondition: a block has a client of this agent, whose own volumes would end;
+/// `forced` allows it.
 result<std::vector<BlocklistEntry>> to_block(const std::vector<AddressBlock>& blocks, const Blocklist& now,
                                              bool forced);
-/// What is to be taken away: the block's own entry, or the single addresses that stand for it where monitors know no
-/// ranges. Others' fences, and entries of single clients, stay: they fence the dead. A block without an entry of its
-/// own needs nothing. failed_precondition: only some of its addresses are fenced, one by one.
+/// Returns the entries to be removed: the block's own entry, or the single addresses that stand for it where monitors
+/// know no ranges. Others' fences, and entries of single clients, stay: they fence the dead. A block without an entry
+/// of its own needs nothing. failed_precondition: only some of its addresses are fenced, one by one.
 result<std::vector<BlocklistEntry>> to_unblock(const std::vector<AddressBlock>& blocks, const Blocklist& now);
-/// The other entries that keep the block, or a part of it, fenced.
+/// Returns the other entries that keep the block, or a part of it, fenced.
 std::vector<BlocklistEntry> remaining(const AddressBlock& block, const Blocklist& now,
                                       const std::vector<BlocklistEntry>& gone);
-/// One entry for each address, for monitors that know no ranges. out_of_range above kMostAddresses.
+/// Makes one entry for each address, for monitors that know no ranges. out_of_range above kMostAddresses.
 result<std::vector<BlocklistEntry>> each_address(const AddressBlock& block);
-/// Which of them are still to be blocked for that long. The first one just was, for the duration and its slack
-/// (image::slack_of), so that a repeat within that time need not block again what the call before it did. Its end tells
-/// the monitors' clock; one that was there ends earlier, and so do those that are left out then.
+/// Returns the entries that are still to be blocked for that long. The first one was blocked just now, for the duration
+/// and its slack (image::slack_of), so a repeat within the slack need not block the rest again. Its end shows the
+/// monitors' clock. If it existed before, it ends earlier, and so may the entries that are left out.
 std::vector<BlocklistEntry> unblocked(std::vector<BlocklistEntry> each, const Blocklist& now,
                                       std::chrono::seconds duration);
 
-/// The blocks that are fenced. Entries of single clients are none.
+/// Returns the fenced blocks. Entries of single clients are none.
 std::vector<AddressBlock> blocks_of(const Blocklist& now);
 
 }  // namespace corbd::fence

@@ -1,5 +1,5 @@
-// Carries out what a fencing request wants, on a cluster's blocklist. Each call either did everything, or its error
-// says what is done and what is not; a repeat finishes it.
+// Carries out fencing requests on a cluster's blocklist. Each call either did everything, or its error lists what is
+// done and what is not; a repeat finishes it.
 #pragma once
 
 #include <functional>
@@ -10,29 +10,29 @@
 
 namespace corbd::fence {
 
-/// The cluster, and who asks.
+/// The cluster, and the user who asks.
 struct Asker {
-  std::string cluster_id;  ///< in config.json
+  std::string cluster_id;  ///< as in config.json
   std::string user;        ///< Ceph's, without "client."
   Secret key;
 };
 
 struct Order {
-  std::vector<std::string> blocks;  ///< as CIDR
+  std::vector<std::string> blocks;  ///< in CIDR notation
   std::chrono::seconds duration = kLasting;
-  bool forced = false;   ///< also blocks that have a client of this agent
-  bool dry_run = false;  ///< only looks
+  bool forced = false;   ///< allows blocks that have a client of this agent
+  bool dry_run = false;  ///< changes nothing
 };
 
-/// What was done, or would be.
+/// The changes that were made, or would be.
 struct Report {
   std::vector<BlocklistEntry> changed;
-  std::vector<AddressBlock> blocks;  ///< of the order, as they were understood
+  std::vector<AddressBlock> blocks;  ///< blocks of the order, as parsed
   Blocklist before;
-  std::vector<BlocklistEntry> remain = {};  ///< of an unfencing: what keeps some of the addresses fenced
+  std::vector<BlocklistEntry> remain = {};  ///< after an unfencing: entries that keep some of the addresses fenced
 };
 
-/// What a node's check of itself came to.
+/// Result of a node's self-check.
 struct SelfCheck {
   std::vector<CheckedFence> fences;
   std::vector<BlocklistEntry> removed = {};
@@ -42,27 +42,27 @@ struct SelfCheck {
 /// Control thread only.
 class Fencer {
  public:
-  /// The monitors of a cluster in config.json.
+  /// Returns the monitors of a cluster in config.json.
   using Monitors = std::function<result<std::vector<std::string>>(const std::string& cluster_id)>;
   using Look = std::function<task<NodeWriters>(Until)>;
-  /// `look`: at the node of this process; null if it only fences.
+  /// `look` examines the node of this process; null: this process only fences.
   Fencer(image::Clusters& clusters, Monitors monitors, Look look = {})
       : clusters_(clusters), monitors_(std::move(monitors)), look_(std::move(look)) {}
 
-  /// Each block gets an entry of its own, for so long from now; one that lasts longer stays so. When it has succeeded,
+  /// Gives each block an entry of its own, for that long from now; an entry that lasts longer stays so. On success,
   /// every client of this agent has the OSD map with the fence.
   task<result<Report>> fence(Asker asker, Order order, Until until);
   task<result<Report>> unfence(Asker asker, Order order, Until until);
   task<result<Blocklist>> list(Asker asker, Until until);
-  /// The addresses under which this node's volumes are served, each once; if there is none, the address of the client
-  /// that asked.
+  /// The addresses under which this node's volumes are served, each once; without any, the address of the client that
+  /// asked.
   struct Clients {
     std::string fsid;
     std::vector<AddressBlock> addresses;
   };
   task<result<Clients>> clients(Asker asker, Until until);
-  /// Whether this node may be let in again (docs/dead-node.md#without-a-reboot). It ends this agent's clients that the
-  /// cluster refuses. `unfence`: takes the fences away that are clean.
+  /// Checks whether this node may be let in again (docs/dead-node.md#without-a-reboot). It ends this agent's clients
+  /// that the cluster refuses. `unfence`: removes the fences that are clean.
   task<result<SelfCheck>> self_check(Asker asker, bool unfence, Until until);
 
  private:
@@ -70,7 +70,7 @@ class Fencer {
     image::Access to;
     Report report;
   };
-  /// Reads the order, and the blocklist as it is now.
+  /// Reads the order, and the present blocklist.
   task<result<Begun>> begin(const Asker& asker, const Order& order, Until until);
   result<image::Access> access(const Asker& asker) const;
   task<result<>> block(image::Access to, std::vector<BlocklistEntry> entries, std::chrono::seconds duration,

@@ -1,5 +1,5 @@
-// Whether a node that a cluster has fenced may be let in again: nothing of it can write there any more. Decided here
-// without a cluster and without a node.
+// Decides whether a node that a cluster has fenced may be let in again: nothing of the node can write there any more.
+// Needs neither a cluster nor a node.
 #pragma once
 
 #include <string>
@@ -10,37 +10,37 @@
 
 namespace corbd::fence {
 
-/// What a node shows of everything that may write to a cluster, besides the clients of its agent.
+/// Everything on a node that may write to a cluster, besides the clients of its agent.
 struct NodeWriters {
   /// A volume that has a record and a device which this agent serves.
   struct Volume {
     std::string id;
-    std::string fsid;  ///< of its image's cluster
+    std::string fsid;  ///< cluster of its image
     std::string device;
-    bool given_up = false;  ///< for good: its device answers EIO, whatever comes
+    bool given_up = false;  ///< for good: its device answers EIO from now on
     bool in_use = false;    ///< mounted, published, or below another device
   };
   /// A configured device that takes requests.
   struct Device {
     std::string path;
-    std::string volume_id = {};  ///< empty: it carries none
-    std::string fsid = {};       ///< of the cluster, if the kernel's own client serves it; empty: not known
+    std::string volume_id = {};  ///< empty: it has none
+    std::string fsid = {};       ///< cluster, if the kernel's own client serves it; empty: unknown
   };
   std::vector<Volume> volumes = {};
   std::vector<Device> devices = {};
   std::vector<std::string> programs = {};  ///< other processes with a Ceph client: "rbd-nbd, process 4711"
-  std::vector<std::string> unsent = {};    ///< sockets that nobody has any more, and whose data the kernel still sends
-  bool cephfs = false;                     ///< the kernel has a CephFS mounted, of whichever cluster
-  std::vector<std::string> unseen = {};    ///< what could not be looked at, and why
+  std::vector<std::string> unsent = {};    ///< sockets without an owner whose data the kernel still sends
+  bool cephfs = false;                     ///< the kernel has a CephFS mounted, of any cluster
+  std::vector<std::string> unseen = {};    ///< things that could not be examined, and why
 };
 
 struct CheckFacts {
-  image::OwnClients clients;  ///< after the agent has ended those that are refused
+  image::OwnClients clients;  ///< after the agent has ended the refused ones
   NodeWriters node;
-  image::Blocklist before, now;  ///< read before the rest, and after it
+  image::Blocklist before, now;  ///< read before and after everything else
 };
 
-/// Why a fence has to stay. Those from kFirstUnknown on say only that nobody knows.
+/// Reason why a fence has to stay. From kFirstUnknown on, a reason says only that nobody knows.
 enum class Cause {
   not_given_up,
   still_used,
@@ -63,9 +63,9 @@ struct Reason {
 };
 
 enum class Verdict {
-  clean,    ///< what the fence covers may be let in again
+  clean,    ///< the fenced addresses may be let in again
   unclean,  ///< something may still write
-  unknown   ///< nothing was seen that may, and not everything was seen
+  unknown   ///< nothing that may write was seen, but not everything could be seen
 };
 std::string_view name(Verdict verdict);
 
@@ -76,7 +76,7 @@ struct CheckedFence {
   Verdict verdict() const;
 };
 
-/// Each fence of a whole address or block that covers a client of this node.
+/// Returns each fence of a whole address or block that covers a client of this node.
 std::vector<CheckedFence> self_check(const CheckFacts& facts);
 
 }  // namespace corbd::fence
