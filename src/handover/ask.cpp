@@ -1,4 +1,4 @@
-// The next agent's side. It has neither threads nor coroutines yet.
+// The asking side of a handover. It has neither threads nor coroutines yet.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,9 +12,9 @@
 namespace corbd::handover {
 namespace {
 
-constexpr int kAnswerWithin = 10;  // s
+constexpr int kAnswerWithin = 10;  // seconds
 
-/// An invalid one: nobody listens there.
+/// Connects. An invalid result: nobody listens there.
 result<Fd> call(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -22,7 +22,7 @@ result<Fd> call(const std::string& path) {
   path.copy(address.sun_path, path.size());
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return Error{errc::exhausted, std::string("making a socket: ") + std::strerror(errno)};
-  // One that hangs takes nobody in, and connect() then waits for as long as a send may.
+  // A hung agent accepts nobody, and connect() then waits as long as a send may.
   set_timeouts(socket.get(), kAnswerWithin);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return socket;
   if (errno == ENOENT || errno == ECONNREFUSED) return Fd();
@@ -47,7 +47,7 @@ result<Fd> ask(const std::string& runtime_dir, const Side& next) {
   auto socket = call(socket_path(runtime_dir));
   if (!socket || !*socket) return socket;
   if (auto greeted = greet(socket->get(), next); !greeted) {
-    // It ended before it answered.
+    // The agent ended before it answered.
     if (greeted.error().code == errc::not_found) return Fd();
     return greeted.error();
   }

@@ -1,4 +1,4 @@
-// The side that serves.
+// The serving side of a handover.
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -17,7 +17,7 @@ namespace corbd::handover {
 namespace {
 
 constexpr std::chrono::seconds kHearsWithin{5}, kLoadsWithin{10}, kTakesWithin{5};
-// No descriptor is free, say.
+// Pause after a failure, for example without a free descriptor.
 constexpr std::chrono::seconds kAcceptsAgain{1};
 
 result<> check_user(int socket) {
@@ -27,7 +27,7 @@ result<> check_user(int socket) {
   return Error{errc::permission_denied, "user " + std::to_string(*user) + " may not ask for this agent's devices"};
 }
 
-/// Answers what the caller said. An error: it is none that may have the links.
+/// Answers the caller's greeting. An error: the caller may not have the links.
 result<Side> answer(int socket, const result<Message>& said, const Side& own) {
   if (!said) return said.error();
   const auto hello = unpack_hello(said->text);
@@ -66,7 +66,7 @@ result<> Giver::start(std::function<void()> asked) {
   path_.copy(address.sun_path, path_.size());
   Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   ::unlink(path_.c_str());
-  // The folder is the agent's own (0700); the socket is, too, before anybody can connect to it.
+  // The folder is the agent's own (0700). Its socket also gets a private mode before anybody can connect to it.
   if (!listener || ::fchmod(listener.get(), 0600) != 0 ||
       ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(listener.get(), 4) != 0)
@@ -107,7 +107,7 @@ task<> Giver::meet(Fd caller) {
   next_listens_ = side->listens;
   next_accepts_refused_ = side->accepts_refused;
   gate_.spawn(hear_next(met));
-  // It may have ended already.
+  // The next agent may have ended already.
   if (next_ == met) asked_();
 }
 
@@ -137,7 +137,7 @@ void Giver::note(const Word& word) {
   if (taking != taking_.end()) taking->second->set();
 }
 
-/// Whoever waits for it sees that there is none.
+/// Waiters see that there is no next agent any more.
 void Giver::lose_next() {
   next_->end();
   next_.reset();
@@ -149,7 +149,7 @@ void Giver::lose_next() {
 task<bool> Giver::awaits(std::shared_ptr<Event>& answer, Word word, const Fd* descriptor, duration within) {
   if (!next_) co_return false;
   const auto answered = answer = std::make_shared<Event>(control_, clock_);
-  // If it hears nothing any more, its end is heard next.
+  // If the next agent reads nothing any more, its end is the next event.
   static_cast<void>(next_->say(word, descriptor));
   co_return co_await answered->wait({clock_.now() + within}) == Waited::ready&& next_;
 }
@@ -183,7 +183,7 @@ task<bool> Giver::begins(duration within) {
 task<result<>> Giver::begin(const Fd& lock) {
   if (const bool loaded = co_await awaits(loaded_, {Word::What::lock}, &lock, kLoadsWithin); loaded)
     co_return result<>();
-  // One that said something else may live, has the lock, and goes on with it once it hears of the end.
+  // An agent that sent something else may live. It has the lock, and goes on with it when it sees our end.
   if (!next_ && next_has_ended_)
     co_return Error{errc::not_found, "the next agent ended before it had read the records"};
   co_return has_no_next();

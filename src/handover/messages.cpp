@@ -12,7 +12,7 @@ namespace {
 
 namespace json = boost::json;
 
-// A message holds so many bytes of volume IDs. One that is answered is enough to refuse.
+// Limit of a message's volume IDs in bytes. One listed volume is enough to refuse.
 constexpr std::size_t kMostUnopenedBytes = 48u << 10;
 
 result<json::object> parse(std::string_view message) {
@@ -38,7 +38,7 @@ std::string pack_ready(const Word& word) {
   json::array unopened;
   std::size_t bytes = 0;
   for (const auto& volume : word.unopened_images) {
-    constexpr std::size_t kAround = 3;  // quotes and a comma
+    constexpr std::size_t kAround = 3;  // quotes and comma around an ID
     bytes += volume.size() + kAround;
     if (bytes <= kMostUnopenedBytes) unopened.emplace_back(volume);
   }
@@ -79,7 +79,7 @@ json::object with_kind(json::object message, const Word& word) {
   return message;
 }
 
-/// Under another name the API server knows none of this node's volumes, and kubelet no path of them.
+/// Under another name the API server knows none of this node's volumes, and kubelet has other paths for them.
 std::optional<std::string> other_name(const std::string& flag, const std::string& next, const std::string& own) {
   if (next.empty() || own.empty() || next == own) return std::nullopt;
   return "this agent has " + flag + " " + own + ", the next one " + next +

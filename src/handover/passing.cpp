@@ -11,7 +11,7 @@
 namespace corbd::handover {
 namespace {
 
-// The most that messages.cpp packs, and more.
+// Exceeds the largest message of messages.cpp.
 constexpr std::size_t kMostBytes = 64u << 10;
 
 }  // namespace

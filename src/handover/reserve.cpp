@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kLongestPod = 256;
 constexpr std::chrono::milliseconds kLooksEvery{200};
-// Each time another pod has begun in the very moment.
+// Each try fails only if another pod begins in that very moment.
 constexpr int kMostTries = 100;
 
 std::string note_path(const std::string& runtime_dir) { return runtime_dir + "/in-reserve"; }
@@ -43,7 +43,8 @@ std::vector<std::string> pods_at(const std::string& folder) {
   return pods;
 }
 
-/// Under its lock: whoever opened it meanwhile waits for that, and then sees that it is gone.
+/// Removes a file under its lock. A process that opened it meanwhile waits for the lock, and then sees that the file is
+/// gone.
 void remove_unless_locked(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
@@ -55,11 +56,11 @@ bool is_at(const Fd& file, const std::string& path) {
          opened.st_ino == there.st_ino;
 }
 
-/// Its processes share the lock: one that ends may still have it when the next one starts.
+/// Takes a shared lock, because a process that ends may still have it when the next one starts.
 Fd lock_for_life(const std::string& path) {
   for (int tries = 0; tries < kMostTries; ++tries) {
     Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    // Who asks whether it is locked has it for a moment.
+    // A process that tests the lock holds it briefly.
     if (!file || ::flock(file.get(), LOCK_SH) != 0) return {};
     if (is_at(file, path)) return file;
   }
@@ -71,20 +72,20 @@ std::string pod_at(const std::string& path) {
   return pod ? *pod : "";
 }
 
-/// Who waits in reserve locks the note for as long, so that nobody waits for one that has gone. An invalid one:
-/// somebody has the lock.
+/// An agent in reserve locks the note while it waits, so that nobody waits for a dead one. Invalid: another process has
+/// the lock.
 Fd lock_note(const std::string& runtime_dir) {
   Fd note(::open(note_path(runtime_dir).c_str(), O_RDONLY | O_CLOEXEC));
   return note && ::flock(note.get(), LOCK_EX | LOCK_NB) == 0 ? std::move(note) : Fd();
 }
 
-/// A call counts once.
+/// Whether this pod was called. A call counts once.
 bool called(const std::string& runtime_dir, const std::string& pod) {
   const std::string path = call_path(runtime_dir);
   return pod_at(path) == pod && ::unlink(path.c_str()) == 0;
 }
 
-/// The helpers of the agent that this process was.
+/// Reaps helpers that this process started before it executed itself anew.
 void bury_children() {
   while (::waitpid(-1, nullptr, WNOHANG) > 0) {
   }
@@ -95,7 +96,7 @@ void bury_children() {
 std::string pod_in_reserve(const std::string& runtime_dir) { return pod_at(note_path(runtime_dir)); }
 
 result<> note_pod_in_reserve(const std::string& runtime_dir, const std::string& pod) {
-  // What called its pod before is over.
+  // Earlier calls of this pod are over.
   ::unlink(call_path(runtime_dir).c_str());
   return write_durably(note_path(runtime_dir), pod, 0600);
 }
@@ -173,7 +174,7 @@ result<Fd> wait_in_reserve(const std::string& state_dir, const std::string& runt
   log::info("handover.in_reserve", {{"for", "the end of the agent that serves, or of this pod"}});
   std::optional<time_point> free_since;
   for (;;) {
-    // Somebody who looks whether a pod waits here has it for a moment.
+    // A process that tests whether a pod waits here holds the lock briefly.
     if (!waits) waits = lock_note(runtime_dir);
     if (called(runtime_dir, pod)) return Fd();
     auto lock = lock_folder(state_dir);

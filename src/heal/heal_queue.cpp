@@ -70,7 +70,7 @@ std::vector<std::string> HealQueue::start(time_point now) {
   std::vector<HealEntry*> waiting;
   for (auto& [id, entry] : entries_)
     if (!entry.under_way && entry.due <= now) waiting.push_back(&entry);
-  // A heap, because only the first few of perhaps thousands are needed.
+  // Use a heap, because only the first few of perhaps thousands are needed.
   std::make_heap(waiting.begin(), waiting.end(), after);
   std::vector<std::string> chosen;
   for (; !waiting.empty() && under_way_ < config_.at_once; waiting.pop_back()) {

@@ -42,7 +42,7 @@ Healer::~Healer() {
 }
 
 void Healer::start() {
-  // Every volume once, whatever the kernel shows: healing also closes the record of an earlier boot.
+  // Admit every volume once, whatever the kernel shows: healing also closes the record of an earlier boot.
   for (const auto& status : volumes_.status()) admit(status, "the agent started");
   look();
 }
@@ -83,7 +83,7 @@ void Healer::look() {
   arm(clock_.now() + config_.look_every, look_timer_, &Healer::look);
 }
 
-/// Only reports: librados sends a request again by itself, and cutting the connection would not be safer.
+/// Only reports: librados resends requests by itself, and cutting the connection would not be safer.
 void Healer::report_stuck(const std::vector<volume::Status>& all) {
   for (const auto& one : all) {
     const bool old = one.oldest >= config_.stuck_after;
@@ -119,7 +119,7 @@ void Healer::arm(time_point at, Clock::TimerId& timer, void (Healer::*then)()) {
 
 void Healer::go_on() {
   auto chosen = queue_.start(clock_.now());
-  // Before the tries begin: a try that ends at once arms the timer for now.
+  // Do this before the tries begin: a try that ends at once arms the timer for now.
   arm(queue_.next(clock_.now()), next_timer_, &Healer::go_on);
   for (auto& volume_id : chosen) gate_.spawn(attempt(std::move(volume_id)));
 }
@@ -137,7 +137,7 @@ task<> Healer::attempt(std::string volume_id) {
   if (outcome == Outcome::healed && after && after->health != volume::Health::failed)
     log::info("volume.healed", {{"volume", volume_id}, {"attempts", queue_.entries().at(volume_id).attempts + 1}});
   queue_.ended(volume_id, outcome, clock_.now(), config_.jitter());
-  // Through the timer: direct calls of tries that end at once would nest, one for each volume of the node.
+  // Go through the timer: direct calls of tries that end at once would nest, one for each volume of the node.
   arm(clock_.now(), next_timer_, &Healer::go_on);
 }
 

@@ -1,4 +1,4 @@
-// For a process that waits for its turn: it holds nothing, so it ends well when it is told to.
+// Ends a process that waits for its turn, when it is told to. It holds nothing, so it can end at once.
 #pragma once
 
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 namespace corbd::handover {
 
-/// A process that is the first of its PID namespace gets a signal only if it asks for it.
+/// Installs handlers. The first process of a PID namespace gets only signals that it handles.
 class LeavesBySignal {
  public:
   LeavesBySignal() {

@@ -1,5 +1,5 @@
-// What an agent says of itself in its pod's file, <runtime-dir>/pods/UID, and `corbd-probe` reads there. The probe is
-// linked with the C library alone, so this header needs nothing else.
+// An agent's status in its pod's file, <runtime-dir>/pods/UID, where `corbd-probe` reads it. The probe is linked with
+// the C library alone, so this header needs nothing else.
 #pragma once
 
 #include <cstdio>
@@ -11,11 +11,11 @@ namespace corbd::handover {
 /// One line of text: "<ms> <0 or 1> <why>". `ms` is CLOCK_MONOTONIC, which all processes of a boot share, and which
 /// nobody sets.
 struct Pulse {
-  static constexpr std::size_t kSize = 512;  ///< of the line, padded with spaces: it is written over the one before
+  static constexpr std::size_t kSize = 512;  ///< length of the line, padded with spaces: the next one overwrites it
 
   long long at_ms = 0;
-  bool ready = false;  ///< this agent could stage a volume now
-  char why[256] = {};  ///< what keeps it from that
+  bool ready = false;  ///< the agent could stage a volume now
+  char why[256] = {};  ///< the reason why it could not
 };
 
 inline long long monotonic_ms() {
@@ -31,7 +31,7 @@ inline void write_line(const Pulse& pulse, char (&into)[Pulse::kSize]) {
   into[Pulse::kSize - 1] = '\n';
 }
 
-/// False: that is no such line. `line` ends with a zero.
+/// Parses a line, which ends with a zero. False: it has another form.
 inline bool read_line(const char* line, Pulse& into) {
   int ready = 0, text = 0;
   if (std::sscanf(line, "%lld %d %n", &into.at_ms, &ready, &text) < 2) return false;

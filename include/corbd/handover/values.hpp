@@ -1,4 +1,4 @@
-// What two agents say to each other after the greeting.
+// Messages between two agents after the greeting.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace corbd::handover {
 
 struct Word {
   enum class What { ready, begins, lock, loaded, listener, link, served, end } what = What::ready;
-  std::string volume_id = {};                     ///< of a link
-  std::uint32_t device = 0;                       ///< of `link` and `served`
-  std::vector<std::string> unopened_images = {};  ///< of the next agent's `ready`: of these volumes
-  bool registered = false;                        ///< of a listener
-  device::Kind kind = device::Kind();             ///< of the device
+  std::string volume_id = {};                     ///< with `link`
+  std::uint32_t device = 0;                       ///< with `link` and `served`
+  std::vector<std::string> unopened_images = {};  ///< with the next agent's `ready`
+  bool registered = false;                        ///< with `listener`
+  device::Kind kind = device::Kind();             ///< kind of the device
   bool operator==(const Word&) const = default;
   bool has_descriptor() const { return what == What::lock || what == What::listener || what == What::link; }
 };

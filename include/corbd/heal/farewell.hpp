@@ -1,4 +1,4 @@
-// Leaving while the node shuts down (rule 20): the users of our devices must end first.
+// Shutdown of the node (rule 20): the users of our devices must end before the agent.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace corbd::heal {
 
-/// The volumes whose devices this agent serves and somebody uses.
+/// Returns the volumes whose devices this agent serves and somebody uses.
 std::vector<std::string> served_in_use(const volume::Volumes& volumes);
 
 /// Returns when nobody uses a device of ours. After `grace`, volumes still in use are given up: they answer EIO, so

@@ -1,5 +1,5 @@
-// Decides which volumes are tried next. Pure: the caller passes the time and how tries ended. The queue says whom
-// to try and when to ask again.
+// Decides which volumes are tried next. Pure: the caller passes the time and how tries ended. The queue says which
+// volume to try and when to ask again.
 //
 // Volumes with requests that wait in the kernel come first, then the device whose dead-connection time ends next. At
 // most `at_once` volumes are tried together. Each volume has its own backoff, which starts over only after two minutes
@@ -18,12 +18,12 @@ namespace corbd::heal {
 struct HealEntry {
   std::string volume_id;
   std::string cluster_id;
-  std::string why;             ///< why it needs healing
+  std::string why;             ///< reason why it needs healing
   bool blocked = false;        ///< requests wait in the kernel
-  time_point since{};          ///< unserved since; the dead-connection time counts from there
-  std::uint32_t attempts = 0;  ///< tries that failed
-  time_point due{};            ///< not tried before this time
-  time_point unheard{};        ///< when its last try got no answer; then the other volumes of the cluster ask first
+  time_point since{};          ///< start of the outage; the dead-connection time counts from there
+  std::uint32_t attempts = 0;  ///< failed tries
+  time_point due{};            ///< earliest time of the next try
+  time_point unheard{};        ///< time of its last try without an answer; the cluster's other volumes then ask first
   bool under_way = false;
 };
 
@@ -51,19 +51,19 @@ class HealQueue {
   void add(HealEntry found, time_point now);
   /// Makes the volume due now, whatever failed before.
   void hurry(const std::string& volume_id, time_point now);
-  /// The volume is healthy or gone.
+  /// Removes a volume that is healthy or gone.
   void remove(const std::string& volume_id, time_point now);
 
-  /// Whom to try now. They count as under way until ended().
+  /// Returns the volumes to try now. They count as under way until ended().
   std::vector<std::string> start(time_point now);
   void ended(const std::string& volume_id, Outcome outcome, time_point now, double random);
-  /// When start() may have more to say without an add() or ended() before; max() if never.
+  /// Returns when start() may have more without an add() or ended() before; max() if never.
   time_point next(time_point now) const;
 
   const std::map<std::string, HealEntry>& entries() const { return entries_; }
   /// Whether the cluster's breaker is open, so that one volume asks for all.
   bool waits_for_cluster(const std::string& cluster_id) const;
-  /// How many tries ended with each Outcome.
+  /// Number of tries that ended with each Outcome.
   using Counts = std::array<std::uint64_t, static_cast<std::size_t>(Outcome::unreachable) + 1>;
   const Counts& ended() const { return ended_; }
 
@@ -79,7 +79,7 @@ class HealQueue {
   std::size_t under_way_ = 0;
   Counts ended_{};
   std::map<std::string, HealEntry> entries_;
-  std::map<std::string, Past> healed_;       ///< volumes that have not been healthy for reset_after yet
+  std::map<std::string, Past> healed_;       ///< volumes whose health has lasted less than reset_after
   std::map<std::string, Breaker> breakers_;  ///< by cluster ID
 };
 

@@ -1,5 +1,5 @@
-// Watches which volumes need healing, and tries until each answers or is given up. HealQueue decides whom to try and
-// when. This is the thin shell that waits and asks.
+// Watches which volumes need healing, and tries until each answers or is given up. HealQueue decides which one to try
+// and when. This class only waits and asks.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace corbd::heal {
 
 struct Config {
   HealQueue::Config queue{};
-  std::chrono::seconds look_every{30};   ///< between two looks at all volumes
-  std::chrono::seconds try_limit{120};   ///< for one try of one volume
-  std::chrono::seconds stuck_after{60};  ///< an older request is reported as stuck
+  std::chrono::seconds look_every{30};   ///< between two passes over all volumes
+  std::chrono::seconds try_limit{120};   ///< limit for one try of one volume
+  std::chrono::seconds stuck_after{60};  ///< age from which a request is reported as stuck
   Jitter jitter = uniform;               ///< for the backoffs
 };
 
@@ -26,9 +26,9 @@ class Healer final : public volume::Listener {
   Healer(executor control, Clock& clock, volume::Volumes& volumes, Config config);
   ~Healer() override;
 
-  /// Looks at every volume, now and from then on.
+  /// Checks every volume, now and from then on.
   void start();
-  /// Something happened to the volume: try it until it answers. Cheap if nothing is wrong.
+  /// Tries the volume until it answers, because something happened to it. Cheap if nothing is wrong.
   void report_failure(const std::string& volume_id, const std::string& why) override;
   /// An operator's request: try now, whatever failed before. Empty: every volume without a server.
   void hurry(const std::string& volume_id);
