@@ -22,10 +22,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// docs/sources.md#client-traces
+// Source: docs/sources.md#client-traces
 constexpr std::string_view kMessenger = "msgr-worker-";
 constexpr std::array<std::string_view, 2> kServers{"ceph-mon", "ceph-osd"};
-constexpr std::size_t kMostSockets = 64 << 20;  ///< bytes of a table of sockets
+constexpr std::size_t kMostSockets = 64 << 20;  ///< limit of a table of sockets, in bytes
 
 bool has_ended(const std::error_code& failed) {
   return failed == std::errc::no_such_file_or_directory || failed == std::errc::no_such_process;
@@ -48,7 +48,8 @@ result<bool> has_messenger(const fs::path& process) {
   return false;
 }
 
-/// "0100007F:1A85", "0000...:1A85" as the kernel prints them; the address in words of the machine's byte order.
+/// Parses "0100007F:1A85", "0000...:1A85" as the kernel prints them; the address is in words of the machine's byte
+/// order.
 std::optional<std::pair<std::string, std::string>> parse_end(std::string_view text) {
   const auto colon = text.rfind(':');
   if (colon == std::string_view::npos || (colon != 8 && colon != 32)) return std::nullopt;
@@ -83,21 +84,22 @@ std::optional<Socket> parse_socket(const std::string& line) {
   return Socket{here->first + ":" + here->second, here->second, there->first + ":" + there->second, *code, *queued};
 }
 
-/// Its process has closed it or has ended, and the kernel still sends what it has. The end of the stream counts as a
+/// Whether its process has closed it or has ended, and the kernel still sends data. The end of the stream counts as a
 /// byte of the queue.
 bool is_unsent(const Socket& socket) {
   constexpr std::uint32_t fin_wait_1 = 4, last_ack = 9, closing = 11;
   return (socket.state == fin_wait_1 || socket.state == last_ack || socket.state == closing) && socket.queued > 1;
 }
 
-/// Of one network namespace. Ceph's clients do not listen, so the answers of this node's servers do not count.
+/// Adds the sockets of one network namespace. Ceph's clients do not listen, so the answers of this node's servers do
+/// not count.
 void add_unsent(CephClients& found, const fs::path& net) {
   constexpr std::uint32_t listen = 10;
   std::vector<Socket> sockets;
   for (const char* table : {"tcp", "tcp6"}) {
     const auto text = read_file((net / table).string(), kMostSockets);
     if (!text) {
-      // Without IPv6 there is no second one.
+      // Without IPv6 there is no second table.
       if (text.error().code != errc::not_found)
         found.unseen.push_back("the sockets of this node: " + text.error().text);
       continue;
@@ -123,8 +125,8 @@ void add_unsent(CephClients& found, const fs::path& net) {
     if (is_unsent(socket) && !is_served(socket)) found.unsent.push_back(socket.local + " to " + socket.remote);
 }
 
-/// A file below net/ has another inode number in each network namespace. Nothing: the process has ended, or is ending,
-/// and is in none any more.
+/// Returns the number of a process's network namespace: a file below net/ has another inode number in each. Nothing:
+/// the process has ended or is ending, and is in none any more.
 result<std::optional<ino_t>> network_of(const fs::path& process) {
   struct stat table{};
   if (::stat((process / "net/tcp").c_str(), &table) == 0) return std::optional(table.st_ino);
@@ -138,7 +140,7 @@ struct Process {
   std::string pid() const { return path.filename().string(); }
 };
 
-/// In the order of their numbers.
+/// Returns the processes in the order of their numbers.
 std::vector<Process> processes(CephClients& found, const std::string& root) {
   std::map<int, fs::path> all;
   std::error_code failed;
@@ -150,7 +152,7 @@ std::vector<Process> processes(CephClients& found, const std::string& root) {
   return listed;
 }
 
-/// Whether it is the server that it is called after. Any program can give itself a name, and its file has another.
+/// Whether it really is the server of that name. Any program can give itself a name, but its file has another.
 result<bool> runs_server(const fs::path& process, const std::string& name) {
   std::error_code failed;
   const std::string program = fs::read_symlink(process / "exe", failed).filename().string();
@@ -182,8 +184,8 @@ void add_programs(CephClients& found, const std::vector<Process>& processes, int
   }
 }
 
-/// A sandbox with a TCP of its own, as gVisor's, sends its guests' packets through a packet socket of its pod's network
-/// namespace. Those of the host's are a DHCP client's, or a switch's.
+/// Reports packet sockets. A sandbox with its own TCP, such as gVisor's, sends its guests' packets through a packet
+/// socket in its pod's network namespace. Those in the host's belong to a DHCP client, or a switch.
 void add_packet_sockets(CephClients& found, const fs::path& process) {
   const auto text = read_file((process / "net/packet").string(), kMostSockets);
   if (text && std::ranges::count(*text, '\n') <= 1) return;
@@ -193,11 +195,12 @@ void add_packet_sockets(CephClients& found, const fs::path& process) {
       process.filename().string() + ": " + (text ? "it has a packet socket: end that pod" : text.error().text));
 }
 
-/// One process of each network namespace is enough. One that ends meanwhile shows no sockets, so another must be read.
+/// Reads one process of each network namespace, which is enough. A process that ends meanwhile shows no sockets, so
+/// another must be read.
 void add_sockets(CephClients& found, const std::vector<Process>& processes, const std::string& root) {
   const auto host = network_of(root + "/proc/1");
   std::set<ino_t> seen;
-  std::map<ino_t, std::string> missed;  ///< a process of each
+  std::map<ino_t, std::string> missed;  ///< a process of each namespace
   for (const auto& process : processes) {
     if (!process.network)
       found.unseen.push_back("the sockets of process " + process.pid() + ": " + process.network.error().text);
@@ -220,7 +223,7 @@ void add_sockets(CephClients& found, const std::vector<Process>& processes, cons
   if (seen.empty()) found.unseen.emplace_back("the sockets of this node: /proc shows none");
 }
 
-/// Nothing: it is a part of the kernel, which does not count the users of those.
+/// Nothing: the module is built into the kernel, which does not count the users of such.
 std::optional<bool> is_module_used(const std::string& root, const std::string& name) {
   const fs::path folder = root + "/sys/module/" + name;
   std::error_code failed;
@@ -230,8 +233,9 @@ std::optional<bool> is_module_used(const std::string& root, const std::string& n
   return count ? std::optional(*count != 0) : std::nullopt;
 }
 
-/// By the kernel's own line about it (docs/sources.md#client-traces), because its path may be any, or gone. A look at
-/// the open file itself may wait for its server. Nothing: without CAP_SYS_PTRACE, links are listed and not read.
+/// Recognises a tunnel by the kernel's own line about it (docs/sources.md#client-traces), because its path may be any,
+/// or gone. Examining the open file itself may wait for its server. Nothing: without CAP_SYS_PTRACE, links are listed
+/// and not read.
 std::optional<bool> is_tunnel(const fs::path& process, const fs::path& fd) {
   std::error_code failed;
   const auto file = fs::read_symlink(fd, failed);
@@ -245,8 +249,8 @@ std::optional<bool> is_tunnel(const fs::path& process, const fs::path& fd) {
   return there || !has_ended(failed) ? std::nullopt : std::optional(false);
 }
 
-/// Whoever holds the kernel's end of a network device can be a machine that needs no KVM: QEMU's emulation, User Mode
-/// Linux.
+/// A process that holds the kernel's end of a network device can be a machine that needs no KVM: QEMU's emulation, User
+/// Mode Linux.
 void add_tunnels(CephClients& found, const std::vector<Process>& processes, const std::string& root) {
   std::error_code failed;
   const auto devices = read_file(root + "/proc/misc", kMostSockets);
@@ -280,7 +284,7 @@ void add_kernel(CephClients& found, const std::string& root) {
     found.unseen.emplace_back("the kernel's modules: /sys/module is not there");
     return;
   }
-  // Each mount has a reference, in whatever namespace and however it was unmounted.
+  // Each mount has a reference, in any namespace and however it was unmounted.
   const auto cephfs = is_module_used(root, "ceph");
   found.cephfs = cephfs.value_or(false);
   if (!cephfs)
@@ -306,8 +310,8 @@ void sort_once(std::vector<std::string>& texts) {
 
 }  // namespace
 
-// Processes first, then sockets: a process that ends in between is seen by the sockets it leaves. A process that starts
-// meanwhile has no older client, because none survives a fork.
+// Reads processes first, then sockets: a process that ends in between is seen by the sockets it leaves. A process that
+// starts meanwhile has no older client, because none survives a fork.
 CephClients find_ceph_clients(const std::string& root, int own) {
   CephClients found;
   if (pid_namespace(root + "/proc") != kHostPids)

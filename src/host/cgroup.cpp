@@ -1,4 +1,5 @@
-// ops::limit_io: a line of io.max in a pod's cgroup, as kubelet names it with either of its cgroup drivers.
+// Implements ops::limit_io: writes a line of io.max into a pod's cgroup, as kubelet names it with either of its cgroup
+// drivers.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@ Names names_of(const std::string& uid) {
   return {"pod" + uid, "-pod" + unit + ".slice"};
 }
 
-/// One for each quality of service: guaranteed, burstable, best effort.
+/// Returns a folder for each quality of service: guaranteed, burstable, best effort.
 std::array<std::string, 6> usual_folders(const Names& pod) {
   return {"kubepods.slice/kubepods" + pod.of_unit,
           "kubepods.slice/kubepods-burstable.slice/kubepods-burstable" + pod.of_unit,
@@ -46,12 +47,12 @@ std::array<std::string, 6> usual_folders(const Names& pod) {
 }
 
 struct Found {
-  std::string folder;     ///< of the pod; empty: there is none
+  std::string folder;     ///< cgroup of the pod; empty: there is none
   bool has_pods = false;  ///< there are cgroups of pods
 };
 
-/// Below kubelet's cgroupRoot, whatever that is: "kubelet/kubepods/burstable/pod...", or
-/// "kubelet.slice/kubelet-kubepods.slice/...". Neither what a pod made in its own cgroup is looked at, nor services.
+/// Searches below kubelet's cgroupRoot, whatever that is: "kubelet/kubepods/burstable/pod...", or
+/// "kubelet.slice/kubelet-kubepods.slice/...". Cgroups that a pod made in its own, and services, are skipped.
 Found search(const std::string& cgroups, const Names& pod) {
   constexpr std::size_t deepest = 6, most = 10'000;
   Found found;

@@ -1,4 +1,4 @@
-// Whether an rbd-nbd that runs acknowledges writes out of librbd's cache, as far as its node shows that
+// Finds out whether a running rbd-nbd acknowledges writes from librbd's cache, as far as its node shows it
 // (docs/sources.md#librbd-cache).
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -21,7 +21,7 @@
 namespace corbd::host {
 namespace {
 
-/// The number at its beginning; nothing: there is none.
+/// Returns the number at the text's beginning; nothing: there is none.
 std::optional<long long> number_in(std::string_view text) {
   long long value = -1;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -30,13 +30,13 @@ std::optional<long long> number_in(std::string_view text) {
 
 Error cache_not_known(std::string why) { return {errc::failed_precondition, std::move(why)}; }
 
-/// In its file Ceph takes any other word for an error, and then has its default.
+/// Compares as Ceph does in a file: any other word is an error, after which Ceph uses its default.
 bool is_false(std::string_view value) {
   const std::string word = lower(trimmed(value));
   return word == "false" || word == "0";
 }
 
-/// The option that an argument names: "rbd_cache" of "--rbd-cache=false"; empty: it names none.
+/// Returns the option that an argument names: "rbd_cache" of "--rbd-cache=false"; empty: it names none.
 std::string option_of(std::string_view argument) {
   if (!argument.starts_with('-')) return "";
   std::string name(argument.substr(argument.starts_with("--") ? 2 : 1));
@@ -45,7 +45,7 @@ std::string option_of(std::string_view argument) {
   return name;
 }
 
-/// What the last argument of that name says: `--name value` or `--name=value`.
+/// Returns the value of the last argument of that name: `--name value` or `--name=value`.
 std::optional<std::string> given(const std::vector<std::string>& arguments, std::string_view option) {
   std::optional<std::string> found;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -59,8 +59,8 @@ std::optional<std::string> given(const std::vector<std::string>& arguments, std:
   return found;
 }
 
-/// Whether the last argument that names it switches the cache off. There Ceph compares letter by letter, and ignores
-/// any other word. A bare name means true.
+/// Whether the last argument that names it switches the cache off. For arguments Ceph compares letter by letter, and
+/// ignores any other word. A bare name means true.
 std::optional<bool> switched_off(const std::vector<std::string>& arguments) {
   std::optional<bool> off;
   for (const auto& argument : arguments) {
@@ -72,22 +72,23 @@ std::optional<bool> switched_off(const std::vector<std::string>& arguments) {
   return off;
 }
 
-/// What may lead it to another file, or to another section of it.
+/// Options that may lead the process to another file, or to another section of it.
 constexpr const char* kElsewhere[] = {"c", "conf", "cluster", "n", "name"};
 constexpr const char* kElsewhereByEnvironment[] = {"CEPH_ARGS=", "CEPH_CONF="};
 
-/// A cache that writes through. librbd's two kinds of cache both stay so if they may hold no dirty byte, whatever
-/// rbd_cache_writethrough_until_flush says: without these it only delays the first cached write.
+/// Settings of a cache that writes through. Both kinds of librbd's cache then do so, whatever
+/// rbd_cache_writethrough_until_flush says, because they may hold no dirty byte. Without these, that option only delays
+/// the first cached write.
 struct WriteThrough {
   const char* option;
   const char* value;
 };
 constexpr WriteThrough kWriteThrough[] = {{"rbd_cache_policy", "writethrough"}, {"rbd_cache_max_dirty", "0"}};
 
-/// librbd's cache on a disk of the node has other options.
+/// Options of librbd's other cache, on a disk of the node.
 constexpr const char* kDiskCache[] = {"rbd_plugins", "rbd_persistent_cache_mode", "rbd_rwl_enabled", "rbd_pwl_mode"};
 
-/// By the command line and the file, if both leave no doubt which options count.
+/// Decides by the command line and the file, if both leave no doubt which options count.
 result<bool> is_uncached_by_conf(const DaemonSeen& daemon) {
   for (const char* option : kElsewhere)
     if (given(daemon.arguments, option))
@@ -121,8 +122,8 @@ std::vector<std::string> words(const std::string& text) {
   return all;
 }
 
-/// A regular file of the file system that the process sees. Links in it lead nowhere else, and nothing else is opened:
-/// to open a device may do something.
+/// Opens a regular file of the filesystem that the process sees. Links in it lead nowhere else. No other type is
+/// opened, because opening a device may have effects.
 Fd open_in(const std::string& process, const char* file) {
   const Fd root(::open((process + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root) return {};
@@ -139,7 +140,8 @@ Fd open_in(const std::string& process, const char* file) {
   return Fd(::open(("/proc/self/fd/" + std::to_string(place.get())).c_str(), O_RDONLY | O_CLOEXEC));
 }
 
-/// Empty: it has none. An error also if it was changed since the process read it.
+/// Returns the process's ceph.conf; empty: it has none. An error also if the file was changed since the process read
+/// it.
 result<std::string> conf_of(const std::string& root, const std::string& process) {
   const std::string shown = process + "/root/" + kConf;
   const Fd fd = open_in(process, kConf);
@@ -149,7 +151,7 @@ result<std::string> conf_of(const std::string& root, const std::string& process)
   if (!fd || ::fstat(fd.get(), &status) != 0) return failed();
   const auto own = read_file(process + "/stat", kMaxOfProcess), system = read_file(root + "/proc/stat", kMaxOfProcess);
   const auto started = started_at(own ? *own : "", system ? *system : "", ::sysconf(_SC_CLK_TCK));
-  // A file that was put there with an old time of change has a new one of its inode.
+  // A file that was put there with an old modification time still has a new change time of its inode.
   const auto changed = std::chrono::system_clock::from_time_t(std::max(status.st_mtim.tv_sec, status.st_ctim.tv_sec));
   if (!started || changed + kUnsure > *started)
     return Error{errc::failed_precondition, shown + " may have been changed since rbd-nbd was started"};
@@ -190,7 +192,8 @@ result<bool> is_uncached(const std::string& root, int pid) {
 }
 
 std::optional<long long> start_ticks(std::string_view process) {
-  // proc(5): "PID (NAME) STATE ...". The name may have any sign; the 22nd field is in clock ticks since the boot.
+  // Format of proc(5): "PID (NAME) STATE ...". The name may contain any character; the 22nd field is in clock ticks
+  // since the boot.
   constexpr std::size_t kStart = 22 - 3;
   const auto name_ends = process.rfind(") ");
   if (name_ends == process.npos) return std::nullopt;
@@ -212,7 +215,7 @@ std::optional<std::chrono::system_clock::time_point> started_at(std::string_view
 namespace ops {
 
 std::string uncached_process(const std::string& root, const std::vector<int>& serving) {
-  // osd_client_watch_timeout is 30 s.
+  // Exceeds osd_client_watch_timeout, which is 30 s.
   constexpr long long kWatchesOfEarlierOnes = 60;
   if (serving.size() != 1) return "";
   const std::string process = root + "/proc/" + std::to_string(serving.front()) + "/stat";

@@ -1,4 +1,4 @@
-// ops::daemons and ops::dismiss: which rbd-nbd serves a device.
+// Implements ops::daemons and ops::dismiss: finds the rbd-nbd processes that serve a device.
 #include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxText = 1 << 20;
-/// In bytes, of mountinfo. A pod may have as many mounts as the kernel lets it.
+/// Limits of a mountinfo in bytes. A pod may have as many mounts as the kernel allows.
 constexpr std::size_t kMaxMounts = 4 << 20, kMaxHostsMounts = 64 << 20;
 constexpr int kLeaveWithinMs = 30000;
 
@@ -38,7 +38,7 @@ std::vector<std::string> arguments(const std::string& process) {
   return found;
 }
 
-/// `--name value` or `--name=value`.
+/// Looks for `--name value` or `--name=value`.
 bool says(const std::vector<std::string>& arguments, const std::string& name, const std::string& value) {
   for (std::size_t i = 0; i < arguments.size(); ++i)
     if (arguments[i] == name + "=" + value ||
@@ -47,8 +47,7 @@ bool says(const std::vector<std::string>& arguments, const std::string& name, co
   return false;
 }
 
-/// What a process has mounted at /dev: "0:6 /", the filesystem and the folder in it. Empty: nothing, or it is not
-/// known.
+/// Returns what a process has mounted at /dev, as filesystem and folder in it: "0:6 /". Empty: nothing, or unknown.
 std::string mounted_at_dev(const std::string& process, std::size_t limit) {
   const auto text = read_file(process + "/mountinfo", limit);
   std::istringstream lines(text ? *text : std::string());
@@ -65,11 +64,11 @@ std::string mounted_at_dev(const std::string& process, std::size_t limit) {
 
 enum class MayServe { no, with_hosts_dev, yes };
 
-/// Only the agent's own user, root, in the agent's own user namespace, with CAP_SYS_ADMIN, can give the kernel a link.
-/// A pod's process can have rbd-nbd's name and arguments all the same, and CapEff counts in the process's own user
-/// namespace. Without CAP_SYS_PTRACE the agent cannot read which one that is. Then the process's owner, the map
-/// of its user IDs and its /dev decide: rbd-nbd opens the device there. A pod has the host's /dev only if its node's
-/// administrator allows it, and root in a user namespace of its own cannot mount it.
+/// Whether the process can serve a device. Only the agent's own user, root, in the agent's own user namespace, with
+/// CAP_SYS_ADMIN, can give the kernel a link. A pod's process can have rbd-nbd's name and arguments all the same, and
+/// CapEff counts in the process's own user namespace. Without CAP_SYS_PTRACE the agent cannot read which namespace that
+/// is. Then the process's owner, the map of its user IDs and its /dev decide: rbd-nbd opens the device there. A pod has
+/// the host's /dev only if its node's administrator allows it, and root in a user namespace of its own cannot mount it.
 MayServe may_serve(const std::string& root, const std::string& process) {
   std::error_code failed;
   struct stat owner{};
@@ -83,11 +82,11 @@ MayServe may_serve(const std::string& root, const std::string& process) {
   return own_map && its_map && *own_map == *its_map ? MayServe::with_hosts_dev : MayServe::no;
 }
 
-/// The host's /dev, which is read when it is needed first.
+/// The host's /dev, read when it is first needed.
 class HostsDev {
  public:
   explicit HostsDev(const std::string& root) : first_(root + "/proc/1") {}
-  /// Also if the host's is not known.
+  /// Returns true also if the host's /dev is unknown.
   bool is_of(const std::string& process) {
     if (!dev_) dev_ = mounted_at_dev(first_, kMaxHostsMounts);
     return dev_->empty() || mounted_at_dev(process, kMaxMounts) == *dev_;
@@ -98,7 +97,7 @@ class HostsDev {
   std::optional<std::string> dev_;
 };
 
-/// A process that ends has no command line any more.
+/// A process that is ending has no command line any more.
 bool serves(const std::string& process, bool connected, const std::string& device, const std::string& backend) {
   const auto given = arguments(process);
   const auto has = [&](std::string_view word) { return std::find(given.begin(), given.end(), word) != given.end(); };

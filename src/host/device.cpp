@@ -1,4 +1,4 @@
-// ops::check_unused and ops::tune.
+// Implements ops::check_unused and ops::tune.
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
@@ -46,7 +46,7 @@ std::optional<std::uint64_t> number(const std::string& text) {
   return parsed;
 }
 
-// "mq-deadline [none]" -> "none"; a kernel without schedulers says "none" alone.
+// Returns "none" of "mq-deadline [none]"; a kernel without schedulers has "none" alone.
 std::string chosen(const std::string& schedulers) {
   const auto open = schedulers.find('[');
   const auto close = schedulers.find(']');
@@ -60,7 +60,7 @@ struct Queue {
   result<std::string> read(std::string_view name) const { return read_attribute(folder + "/" + std::string(name)); }
 };
 
-/// What a queue attribute must be; nothing: whatever it is.
+/// Required value of a queue attribute; nothing: any value is fine.
 using Wanted = result<std::optional<std::string>>;
 
 Wanted smallest(const Queue& queue) {
@@ -71,8 +71,8 @@ Wanted smallest(const Queue& queue) {
 
 Wanted no_scheduler(const Queue&) { return std::optional<std::string>("none"); }
 
-/// Otherwise a flush would end without the server's word. From Linux 6.11 on the attribute outlives the driver's own
-/// settings.
+/// Without this a flush would end without the server's answer. From Linux 6.11 on the attribute outlives the driver's
+/// own settings.
 Wanted write_cache(const Queue& queue) {
   return queue.use.flush ? std::optional<std::string>("write back") : std::nullopt;
 }
@@ -84,15 +84,15 @@ Wanted discards(const Queue& queue) {
   return std::optional(*limit);
 }
 
-/// A write in flight at a crash waits that long before it is sent again.
+/// A write in flight at a crash waits this long before it is sent again.
 Wanted resend_timer(const Queue&) { return std::optional<std::string>("1000"); }
 
 struct QueueAttribute {
   std::string_view name;
   Wanted (*wanted)(const Queue&);
 };
-/// What a number keeps of its last user, and corbd relies on (docs/devices.md#numbers). The last row is written last:
-/// whoever sees it assumes that the rest is done.
+/// Attributes that a number keeps from its last user, and that corbd relies on (docs/devices.md#numbers). The last row
+/// is written last: its value shows that the rest is done.
 constexpr std::array kQueueAttributes{
     QueueAttribute{"max_sectors_kb", smallest}, QueueAttribute{"scheduler", no_scheduler},
     QueueAttribute{"write_cache", write_cache}, QueueAttribute{"discard_max_bytes", discards},
@@ -110,7 +110,7 @@ result<> set_attribute(const Queue& queue, const QueueAttribute& attribute) {
                        **wanted);
 }
 
-/// The kernel keeps the flag of BLKROSET apart from what the driver was told at the connect, and with the number.
+/// The kernel stores the flag of BLKROSET with the number, apart from the driver's own flag.
 result<> set_read_only(const std::string& folder, const std::string& node, bool wanted) {
   const auto is_right = [&]() -> result<bool> {
     const auto now = read_attribute(folder + "/ro");

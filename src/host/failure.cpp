@@ -6,19 +6,19 @@
 namespace corbd::host {
 namespace {
 
-// unavailable where a repeat can help. If a device is gone or not there yet, the planner looks again.
+// Returns unavailable if a repeat can help. If a device is gone or does not exist yet, the planner looks again.
 errc meaning(int error) {
   switch (error) {
     case EBUSY:
       return errc::in_use;
     case EIO:
-    case EUCLEAN:  // the filesystems' "structure needs cleaning"
+    case EUCLEAN:  // a filesystem's "structure needs cleaning"
     case EBADMSG:
       return errc::io;
     case EINVAL:
-    case ENODEV:  // of fsopen: a filesystem the kernel does not have
+    case ENODEV:  // from fsopen: a filesystem that the kernel does not have
     case EROFS:
-    case EACCES:  // of a mount: the device is read-only and the mount is not
+    case EACCES:  // from a mount: the device is read-only and the mount is not
     case ENOTDIR:
     case ELOOP:
     case ENOTEMPTY:

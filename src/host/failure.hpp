@@ -1,4 +1,4 @@
-// Turns errno of the calls that touch a device into our errors.
+// Turns errno of calls that touch a device into our errors.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace corbd::host {
 
-/// "doing: No such device"; `error` is an errno.
+/// Makes "doing: No such device"; `error` is an errno.
 Error failure(std::string doing, int error);
 
 }  // namespace corbd::host

@@ -1,4 +1,5 @@
-// What a superblock asks of a kernel: feature bits that came after the oldest kernel that docs/serving.md promises.
+// Kernel features that a superblock requires: feature bits that came after the oldest kernel that docs/serving.md
+// promises.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +16,11 @@ struct KernelVersion {
   unsigned major = 0, minor = 0;
   auto operator<=>(const KernelVersion&) const = default;
 };
-/// docs/serving.md promises it. Filesystems are made for it, wherever they are made: a volume moves to other nodes, and
-/// back to ceph-csi.
+/// The oldest kernel of docs/serving.md. Filesystems are made for it on every node, because a volume moves to other
+/// nodes, and back to ceph-csi.
 inline constexpr KernelVersion kOldestKernel{5, 14};
 
-/// "6.12.35-generic": its first two numbers, {0, 0} without them.
+/// Returns the first two numbers of "6.12.35-generic", or {0, 0}.
 KernelVersion kernel_version(std::string_view release);
 
 struct Feature {
@@ -31,14 +32,14 @@ struct Feature {
 /// A word of the superblock whose unknown bits keep a kernel from mounting the filesystem.
 struct FeatureWord {
   std::size_t at;     ///< bytes from the start of the device
-  std::size_t bytes;  ///< its length
+  std::size_t bytes;  ///< length in bytes
   bool big_endian;
-  std::uint64_t known;  ///< bits of kOldestKernel
+  std::uint64_t known;  ///< bits that kOldestKernel knows
   std::span<const Feature> newer;
 };
 
-/// What `kernel` may not know of the filesystem on the device: "parent (Linux 6.10)". Empty: nothing. A distribution's
-/// kernel may know more than its number says.
+/// Returns features of the filesystem on the device that `kernel` may not know: "parent (Linux 6.10)". Empty: none. A
+/// distribution's kernel may know more than its version says.
 result<std::string> features_beyond(const std::string& device, std::span<const FeatureWord> words,
                                     KernelVersion kernel);
 

@@ -25,8 +25,8 @@ namespace {
 
 // --- ext2, ext3, ext4
 
-// An old mke2fs says "Bad option(s) specified". A helper tries it once, on a file in memory that the child inherits by
-// number.
+// Whether mke2fs knows the option: an old one says "Bad option(s) specified". A helper tries it once, on a file in
+// memory that the child inherits by number.
 bool mke2fs_knows_prezeroed() {
   static const bool known = [] {
     const Fd file(::memfd_create("mke2fs", 0));
@@ -39,16 +39,16 @@ bool mke2fs_knows_prezeroed() {
   return known;
 }
 
-// What Debian 12 makes. Newer releases add orphan_file (Linux 5.15) and metadata_csum_seed, which older checkers
-// refuse. "none" first: whatever a release makes by default stays out.
+// Features that Debian 12 makes. Newer releases add orphan_file (Linux 5.15) and metadata_csum_seed, which older
+// checkers refuse. "none" comes first, so a release's own defaults stay out.
 constexpr const char* kExt4Features =
     "-Onone,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_"
     "file,"
     "dir_nlink,extra_isize,metadata_csum";
 
-// Nothing is discarded: the image is empty. A new mke2fs does not write zeros where zeros are. A LUKS mapping does not
-// read as zeros where nothing was written, nor does what an interrupted format left. There ext4 writes its inode tables
-// after the mount.
+// Nothing is discarded, because the image is empty. A new mke2fs does not write zeroes where zeroes are. A LUKS mapping
+// does not read as zeroes where nothing was written, and neither do the remains of an interrupted format. There ext4
+// writes its inode tables after the mount.
 Arguments ext4_options(bool zeroes) {
   if (zeroes && mke2fs_knows_prezeroed()) return {"-m0", "-Enodiscard,assume_storage_prezeroed=1", kExt4Features};
   return {"-m0", "-Enodiscard,lazy_itable_init=1,lazy_journal_init=1", kExt4Features};
@@ -58,10 +58,10 @@ Arguments ext4_options(bool zeroes) {
 Arguments ext_options(bool) { return {"-m0", "-Enodiscard"}; }
 
 constexpr std::array kExtParts{VolumesMkfs::Part{"-J", "device"}, VolumesMkfs::Part{"-e", "panic"}};
-/// Not: -d copies a folder, -l and -z name a file, -c runs for hours, -n, -S and -V make no filesystem.
+/// Omitted: -d copies a folder, -l and -z name a file, -c runs for hours, -n, -S and -V make no filesystem.
 constexpr VolumesMkfs kExtMkfs{.letters = "b:e:g:i:jm:o:qr:t:vC:DE:FG:I:J:KL:N:O:R:T:U:", .refused = kExtParts};
 
-/// Whoever writes the image also writes what its superblock wants at an error: s_errors, whose 3 is EXT4_ERRORS_PANIC.
+/// Overrides s_errors of the superblock, whose 3 is EXT4_ERRORS_PANIC: anybody who writes the image can set it.
 std::string_view ext_mount_option(const std::string& device) {
   constexpr off_t errors = 1024 + 0x3c;
   constexpr std::array<unsigned char, 2> panic{3, 0};
@@ -77,8 +77,8 @@ std::uint32_t little_endian(const unsigned char* at) {
   return std::uint32_t{at[0]} | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 | std::uint32_t{at[3]} << 24;
 }
 
-/// The superblock (Documentation/filesystems/ext4/super.rst). The kernel's own copy of a mounted filesystem lies in the
-/// device's page cache.
+/// Reads the superblock (Documentation/filesystems/ext4/super.rst). The kernel's own copy of a mounted filesystem lies
+/// in the device's page cache.
 result<Extent> ext_extent(const std::string& device, const std::string&) {
   constexpr off_t place = 1024;
   constexpr std::size_t blocks_low = 0x4, log_block = 0x18, magic = 0x38, incompatible = 0x60, blocks_high = 0x150;
@@ -99,7 +99,7 @@ result<Extent> ext_extent(const std::string& device, const std::string&) {
   return Extent{blocks * block, block};
 }
 
-/// s_state of the superblock: EXT4_ERROR_FS. The kernel grows none that has errors.
+/// Reads s_state of the superblock: EXT4_ERROR_FS. The kernel does not grow a filesystem that has errors.
 bool ext_has_errors(const std::string& device) {
   constexpr off_t state = 1024 + 0x3a;
   constexpr unsigned char error = 0x2;
@@ -110,8 +110,8 @@ bool ext_has_errors(const std::string& device) {
 
 Arguments ext_grow(const std::string& device, const std::string&) { return {"resize2fs", device}; }
 
-/// fs/ext4/ext4.h, EXT4_IOC_RESIZE_FS, as resize2fs asks it of a mounted filesystem. What resize2fs opens is the
-/// device, and then the first mount of it that it finds, which may be a read-only one.
+/// Calls EXT4_IOC_RESIZE_FS (fs/ext4/ext4.h) on the mount, as resize2fs does. resize2fs itself opens the device, and
+/// then the first mount of it that it finds, which may be a read-only one.
 bool ext_grow_by_mount(const std::string& device, const std::string& target) {
   const auto extent = ext_extent(device, target);
   const Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
@@ -127,7 +127,7 @@ bool ext_grow_by_mount(const std::string& device, const std::string& target) {
 
 constexpr std::size_t kExtSuperblock = 1024;
 constexpr std::array kExt4ReadOnlyCompatible{Feature{0x10000, "orphan_present", {5, 15}}};
-// fs/ext4/ext4.h of Linux 5.14: EXT4_FEATURE_INCOMPAT_SUPP and EXT4_FEATURE_RO_COMPAT_SUPP.
+// Masks of fs/ext4/ext4.h of Linux 5.14: EXT4_FEATURE_INCOMPAT_SUPP and EXT4_FEATURE_RO_COMPAT_SUPP.
 constexpr std::array kExt4Words{FeatureWord{kExtSuperblock + 0x60, 4, false, 0x3e7d6, {}},
                                 FeatureWord{kExtSuperblock + 0x64, 4, false, 0xb77f, kExt4ReadOnlyCompatible}};
 
@@ -136,12 +136,14 @@ constexpr std::array kExt4Words{FeatureWord{kExtSuperblock + 0x60, 4, false, 0x3
 struct XfsOption {
   const char *flag, *name;
 };
-// reflink as ceph-csi. The others came after kOldestKernel: nrext64 with Linux 5.19, exchange and parent with 6.10,
-// metadir with 6.13. xfsprogs' own lts_5.15.conf would do, but Debian 12's mkfs.xfs refuses the one it comes with.
+// ceph-csi switches reflink off. The other features came after kOldestKernel: nrext64 with Linux 5.19, exchange and
+// parent with 6.10, metadir with 6.13. xfsprogs' own lts_5.15.conf would do, but Debian 12's mkfs.xfs refuses its own
+// copy.
 constexpr std::array kXfsWithout{XfsOption{"-m", "reflink"}, XfsOption{"-m", "metadir"}, XfsOption{"-i", "nrext64"},
                                  XfsOption{"-i", "exchange"}, XfsOption{"-n", "parent"}};
 
-// Without arguments mkfs.xfs prints its usage and fails. An option that it does not know it refuses.
+// Reads the usage that mkfs.xfs prints when it fails without arguments, because it refuses options that it does not
+// know.
 Arguments xfs_options(bool) {
   const auto usage = run({"mkfs.xfs"}, Capture::everything);
   Arguments options{"-K"};
@@ -156,17 +158,17 @@ Arguments xfs_options(bool) {
 constexpr std::array kXfsParts{VolumesMkfs::Part{"-d", "name"}, VolumesMkfs::Part{"-d", "file"},
                                VolumesMkfs::Part{"-l", "logdev"}, VolumesMkfs::Part{"-l", "name"},
                                VolumesMkfs::Part{"-l", "file"}};
-/// Not: -c and -p read a file, -r names a device, -N and -V make no filesystem.
+/// Omitted: -c and -p read a file, -r names a device, -N and -V make no filesystem.
 constexpr VolumesMkfs kXfsMkfs{.letters = "b:d:fi:Kl:L:m:n:qs:", .refused = kXfsParts};
 constexpr std::array<std::string_view, 2> kXfsDevices{"logdev", "rtdev"};
 
 constexpr std::array kXfsIncompatible{Feature{0x20, "nrext64", {5, 19}}, Feature{0x40, "exchange", {6, 10}},
                                       Feature{0x80, "parent", {6, 10}},  Feature{0x100, "metadir", {6, 13}},
                                       Feature{0x200, "zoned", {6, 15}},  Feature{0x400, "zone gaps", {6, 15}}};
-// fs/xfs/libxfs/xfs_format.h of Linux 5.14: XFS_SB_FEAT_RO_COMPAT_ALL and XFS_SB_FEAT_INCOMPAT_ALL.
+// Masks of fs/xfs/libxfs/xfs_format.h of Linux 5.14: XFS_SB_FEAT_RO_COMPAT_ALL and XFS_SB_FEAT_INCOMPAT_ALL.
 constexpr std::array kXfsWords{FeatureWord{212, 4, true, 0xf, {}}, FeatureWord{216, 4, true, 0x1f, kXfsIncompatible}};
 
-/// fs/xfs/Kconfig, XFS_SUPPORT_V4. The low bits of sb_versionnum are the version (fs/xfs/libxfs/xfs_format.h).
+/// Source: fs/xfs/Kconfig, XFS_SUPPORT_V4. The low bits of sb_versionnum are the version (fs/xfs/libxfs/xfs_format.h).
 std::string xfs_outdated(const std::string& device) {
   constexpr std::size_t version = 101;
   constexpr unsigned char version_bits = 0xf, current = 5;
@@ -180,7 +182,7 @@ std::string xfs_outdated(const std::string& device) {
          "into a new volume on a node whose kernel has it";
 }
 
-/// fs/xfs/libxfs/xfs_fs.h, which the kernel does not install: its first ioctl of this kind.
+/// The first ioctl of this kind in fs/xfs/libxfs/xfs_fs.h, which the kernel does not install.
 struct XfsGeometry {
   std::uint32_t blocksize, rtextsize, agblocks, agcount, logblocks, sectsize, inodesize, imaxpct;
   std::uint64_t datablocks, rtblocks, rtextents, logstart;
@@ -206,8 +208,8 @@ Arguments xfs_grow(const std::string&, const std::string& target) { return {"xfs
 
 // --- btrfs
 
-/// Without a discard (-K), and without the features that are made by default and came after kOldestKernel: mkfs.btrfs
-/// lists since when a kernel has each, "block-group-tree - ... (compat=6.1, safe=6.6, default=6.19)".
+/// Makes no discard (-K), and omits features that are made by default and came after kOldestKernel: mkfs.btrfs lists
+/// since when a kernel has each, "block-group-tree - ... (compat=6.1, safe=6.6, default=6.19)".
 Arguments btrfs_options(bool) {
   const auto list = run({"mkfs.btrfs", "-O", "list-all"}, Capture::everything);
   if (!list) return {"-K"};
@@ -231,7 +233,7 @@ Arguments btrfs_options(bool) {
 constexpr std::array<std::string_view, 16> kBtrfsMkfsWords{
     "byte-count:", "checksum:", "csum:",     "data:", "features:",         "force",       "label:", "metadata:",
     "mixed",       "nodesize:", "nodiscard", "quiet", "runtime-features:", "sectorsize:", "uuid:",  "verbose"};
-/// Not: -r (--rootdir) copies a folder.
+/// Omitted: -r (--rootdir) copies a folder.
 constexpr VolumesMkfs kBtrfsMkfs{.letters = "b:d:fKL:m:Mn:O:qR:s:U:v", .words = kBtrfsMkfsWords};
 constexpr std::array<std::string_view, 1> kBtrfsDevices{"device"};
 
@@ -240,7 +242,7 @@ constexpr std::array kBtrfsReadOnlyCompatible{Feature{0x4, "verity", {5, 15}},
                                               Feature{0x8, "block-group-tree", {6, 1}}};
 constexpr std::array kBtrfsIncompatible{Feature{0x4000, "raid-stripe-tree", {6, 7}},
                                         Feature{0x10000, "squota", {6, 7}}};
-// fs/btrfs/ctree.h of Linux 5.14: BTRFS_FEATURE_COMPAT_RO_SUPP and BTRFS_FEATURE_INCOMPAT_SUPP.
+// Masks of fs/btrfs/ctree.h of Linux 5.14: BTRFS_FEATURE_COMPAT_RO_SUPP and BTRFS_FEATURE_INCOMPAT_SUPP.
 constexpr std::array kBtrfsWords{FeatureWord{kBtrfsSuperblock + 0xb4, 8, false, 0x3, kBtrfsReadOnlyCompatible},
                                  FeatureWord{kBtrfsSuperblock + 0xbc, 8, false, 0x1fff, kBtrfsIncompatible}};
 

@@ -16,7 +16,7 @@ struct Attribute {
   std::uint64_t clear, set;
 };
 
-// mount(8), "filesystem-independent mount options".
+// Source: mount(8), "filesystem-independent mount options".
 constexpr std::array kAttributes{
     Attribute{"ro", 0, MOUNT_ATTR_RDONLY},
     Attribute{"rw", MOUNT_ATTR_RDONLY, 0},

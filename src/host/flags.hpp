@@ -1,4 +1,4 @@
-// mount(8) options, taken apart for the descriptor-based mount calls.
+// mount(8) options, parsed for the descriptor-based mount calls.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct MountOption {
 };
 
 struct MountFlags {
-  std::uint64_t set = 0, clear = 0;     ///< MOUNT_ATTR_*, of the mount
-  std::vector<MountOption> filesystem;  ///< of the superblock; "ro" is in both
+  std::uint64_t set = 0, clear = 0;     ///< MOUNT_ATTR_* of the mount
+  std::vector<MountOption> filesystem;  ///< options of the superblock; "ro" is in both
   friend bool operator==(const MountFlags&, const MountFlags&) = default;
 };
 
-/// Comma separated; commas between double quotes belong to the value (context="a:b:c1,c2"). invalid_argument: an option
-/// that makes the call another operation (bind, remount, move, propagation).
+/// Parses a comma-separated list; commas between double quotes belong to the value (context="a:b:c1,c2").
+/// invalid_argument: an option that makes the call another operation (bind, remount, move, propagation).
 result<MountFlags> parse_flags(const std::string& flags);
-/// "nouuid" or "errors=remount-ro", unless there is an option of that name.
+/// Adds "nouuid" or "errors=remount-ro", unless an option of that name is set.
 void add_default(MountFlags& flags, std::string_view option);
 
 }  // namespace corbd::host

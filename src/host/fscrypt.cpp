@@ -1,5 +1,6 @@
-// The operations on an encrypted folder: the kernel's fscrypt by its ioctls (Documentation/filesystems/fscrypt.rst),
-// and the metadata beside the folder. Nobody can trust what a filesystem holds: no path in it may lead out of it.
+// Implements the operations on an encrypted folder: the kernel's fscrypt by its ioctls
+// (Documentation/filesystems/fscrypt.rst), and the metadata beside the folder. A filesystem's content is not trusted:
+// no path in it may lead out of it.
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/fscrypt.h>
@@ -23,16 +24,16 @@
 namespace corbd::host::ops {
 namespace {
 
-// fscrypt's defaults, which are ceph-csi's. The metadata have to agree with the folder's own policy.
+// fscrypt's defaults, which ceph-csi uses. The metadata must agree with the folder's own policy.
 constexpr int kPadding = 32;
 constexpr const char *kMetadata = ".fscrypt", *kPolicies = "policies", *kProtectors = "protectors";
 constexpr mode_t kOpenFolderMode = 0755, kMetadataMode = 0600;
-constexpr std::size_t kMostMetadata = 16 << 10;  // bytes of a file, as fscrypt has it
+constexpr std::size_t kMostMetadata = 16 << 10;  // fscrypt's limit of a file, in bytes
 
 using Policy = fscrypt_policy_v2;
 using KeyName = fscrypt_key_specifier;
 
-/// Below `root`, on its filesystem, without following a link. Nothing: it is not there.
+/// Opens a path below `root`, on its filesystem, without following a link. Nothing: it does not exist.
 result<std::optional<Fd>> open_inside(int root, const std::string& path, int flags) {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(flags) | O_CLOEXEC;
@@ -85,7 +86,7 @@ struct OpenFolder {
   std::optional<Policy> policy;
 };
 
-/// Nothing: it is not there.
+/// Nothing: it does not exist.
 result<std::optional<OpenFolder>> open_folder(int root, const std::string& target) {
   if (const auto able = policy_of(root, target); !able) return able.error();
   auto folder = open_inside(root, kEncryptedFolder, O_RDONLY | O_DIRECTORY);
@@ -96,7 +97,7 @@ result<std::optional<OpenFolder>> open_folder(int root, const std::string& targe
   return std::optional(OpenFolder{std::move(**folder), *policy});
 }
 
-/// The kernel names the key.
+/// Adds a key. The kernel returns its name.
 result<KeyName> add_key(int root, const std::string& target, const Secret& key) {
   std::string buffer(sizeof(fscrypt_add_key_arg) + key.reveal().size(), '\0');
   auto* asked = reinterpret_cast<fscrypt_add_key_arg*>(buffer.data());
@@ -110,7 +111,7 @@ result<KeyName> add_key(int root, const std::string& target, const Secret& key) 
   return name;
 }
 
-/// The flags of what stays; 0: nothing.
+/// Removes a key. Returns the flags of the remaining state; 0: nothing remains.
 result<std::uint32_t> remove_key(int root, const std::string& target, const KeyName& name) {
   fscrypt_remove_key_arg asked{};
   asked.key_spec = name;
@@ -136,14 +137,14 @@ result<std::optional<Message>> read_metadata(int root, const char* folder, const
   return std::optional(std::move(message));
 }
 
-/// Makes the folder if it is not there.
+/// Makes the folder if it does not exist.
 result<Fd> make_inside(int at, const char* name) {
   const bool made = ::mkdirat(at, name, kOpenFolderMode) == 0;
   if (!made && errno != EEXIST) return failure(std::string("making the folder ") + name + " of a volume", errno);
   auto opened = open_inside(at, name, O_RDONLY | O_DIRECTORY);
   if (!opened) return opened.error();
   if (!*opened) return failure(std::string("opening the folder ") + name + " of a volume", ENOENT);
-  // Whatever the umask.
+  // Set the mode again, because of the umask.
   if (made && ::fchmod((*opened)->get(), kOpenFolderMode) != 0)
     return failure(std::string("opening to all the folder ") + name + " of a volume", errno);
   return std::move(**opened);
@@ -155,7 +156,7 @@ result<> write_metadata(int metadata, const char* folder, const std::string& id,
   return write_durably("/proc/self/fd/" + std::to_string(into->get()) + "/" + id, bytes, kMetadataMode);
 }
 
-/// The folder is encrypted last: until then the metadata belong to nothing, and another try adds its own.
+/// Encrypts the folder last: until then the metadata belong to nothing, and another try adds its own.
 result<> encrypt_folder(int root, const std::string& target, const fscrypt::Protector& protector,
                         const fscrypt::Policy& saved, const Policy& policy) {
   const auto metadata = make_inside(root, kMetadata);
@@ -174,7 +175,7 @@ result<> encrypt_folder(int root, const std::string& target, const fscrypt::Prot
   return {};
 }
 
-/// Of a new folder.
+/// Makes the policy of a new folder.
 result<fscrypt::Policy> policy_to_save(const fscrypt::Protector& protector, const Secret& protector_key,
                                        const Secret& key, const Policy& policy) {
   auto wrapped = wrap_fscrypt_key(protector_key, key);
@@ -192,7 +193,7 @@ result<fscrypt::Policy> policy_to_save(const fscrypt::Protector& protector, cons
   return saved;
 }
 
-/// What the metadata have of that policy.
+/// Returns the key that the metadata store for that policy.
 result<Secret> key_of(int root, const std::string& target, const Policy& policy, const Secret& secret) {
   const std::string id = id_of(policy);
   const auto saved = read_metadata<fscrypt::Policy>(root, kPolicies, id);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kIvBytes = 16, kHmacBytes = 32, kSaltBytes = 16, kProtectorIdBytes = 8;
 
-// RFC 9106, the second recommended choice. The metadata name the costs, so any others open too, up to a bound.
+// The second recommended choice of RFC 9106. The metadata name the costs, so any others open too, up to a bound.
 constexpr std::uint32_t kArgonTime = 3, kArgonMemoryKib = 64 << 10, kArgonLanes = 4;
 constexpr std::int64_t kMostArgonTime = 1 << 10, kMostArgonMemoryKib = 256 << 10, kMostArgonLanes = 1 << 8;
 
@@ -40,7 +40,7 @@ result<Stretched> stretch(const Secret& key) {
                                                                           &EVP_KDF_CTX_free);
   std::string digest = "SHA256", both(2 * kProtectorKeyBytes, '\0');
   const auto from = key.reveal();
-  // Its parameters are read only.
+  // OpenSSL only reads the parameters.
   const std::array parameters{
       OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest.data(), 0),
       OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, const_cast<char*>(from.data()), from.size()),
@@ -73,7 +73,7 @@ result<std::string> hmac_of(const Secret& key, const std::string& text) {
   return sum;
 }
 
-/// As fscrypt names a protector: by SHA-512 of SHA-512 of its key.
+/// Names a protector as fscrypt does: by SHA-512 of SHA-512 of its key.
 result<std::string> protector_id(const Secret& key) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> first{}, second{};
   unsigned size = 0;
@@ -83,7 +83,7 @@ result<std::string> protector_id(const Secret& key) {
   return hex({reinterpret_cast<const char*>(second.data()), kProtectorIdBytes});
 }
 
-/// ceph-csi's raw key: 32 bytes, cut, or filled up with NUL.
+/// Makes ceph-csi's raw key: 32 bytes, cut, or filled up with NUL.
 Secret as_raw_key(const Secret& secret) {
   std::string key(secret.reveal());
   if (key.size() > kProtectorKeyBytes) {

@@ -11,7 +11,7 @@
 namespace corbd::host {
 
 inline constexpr std::size_t kProtectorKeyBytes = 32, kFolderKeyBytes = 64;
-/// By which ceph-csi finds its protector.
+/// ceph-csi finds its protector by this name.
 inline constexpr const char* kProtectorName = "ceph-csi";
 
 result<Secret> make_fscrypt_key(std::size_t bytes);
@@ -21,9 +21,10 @@ result<fscrypt::WrappedKey> wrap_fscrypt_key(const Secret& with, const Secret& k
 /// unauthenticated: it was wrapped with another key, or is damaged.
 result<Secret> unwrap_fscrypt_key(const Secret& with, const fscrypt::WrappedKey& wrapped);
 
-/// A protector of `key` that the secret opens.
+/// Makes a protector of `key` that the secret opens.
 result<fscrypt::Protector> make_protector(const FscryptSecret& secret, const Secret& key);
-/// Its key. Also tries what an older ceph-csi made of a passphrase: its first 32 bytes, filled up with NUL.
+/// Returns the protector's key. It also tries an older ceph-csi's reading of a passphrase: its first 32 bytes, filled
+/// up with NUL.
 result<Secret> open_protector(const fscrypt::Protector& protector, const Secret& secret);
 
 }  // namespace corbd::host

@@ -1,4 +1,4 @@
-// ops::extent and ops::grow: tell how large a mounted filesystem is, and make it as large as its device.
+// Implements ops::extent and ops::grow: reads the size of a mounted filesystem, and makes it as large as its device.
 #include "filesystem_types.hpp"
 #include "ops.hpp"
 #include "run.hpp"

@@ -52,11 +52,11 @@ result<KernelNeeds> kernel_needs_of_new(const std::string& fstype, const std::st
   constexpr off_t large_enough_for_xfs = 512L * 1024 * 1024;
   const auto* type = filesystem_type(fstype);
   if (type == nullptr || type->features.empty()) return KernelNeeds{};
-  // mkfs would write to it, or copy it.
+  // mkfs would write to that file, or copy it.
   if (!check_mkfs_options(fstype, options))
     return Error{errc::failed_precondition,
                  "mkfs." + fstype + " is not tried with options that may name another file or device"};
-  // The child inherits it by number.
+  // The child inherits the file by number.
   const Fd file(::memfd_create("mkfs", 0));
   if (!file || ::ftruncate(file.get(), large_enough_for_xfs) != 0) return failure("making a file in memory", errno);
   const std::string path = "/proc/self/fd/" + std::to_string(file.get());

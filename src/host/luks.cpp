@@ -1,5 +1,5 @@
-// The operations on LUKS, with libcryptsetup. Each has a context of its own, so that nothing of a header or key
-// outlives its request.
+// Implements the operations on LUKS with libcryptsetup. Each has a context of its own, so that nothing of a header or
+// key outlives its request.
 #include <fcntl.h>
 #include <libcryptsetup.h>
 #include <linux/dm-ioctl.h>
@@ -54,7 +54,7 @@ void keep_message(int level, const char* message, void* into) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
 }
 
-/// One context, and the library's complaints during its use.
+/// A context, and the library's messages during its use.
 struct Device {
   std::string messages;
   Context context;
@@ -64,7 +64,7 @@ struct Device {
       return {errc::unauthenticated, doing + ": no key slot opens with this passphrase; nothing was changed"};
     Error error = failure(doing, -code);
     if (!messages.empty()) error.text += " (" + messages + ")";
-    // The library knows not all that the header asks for: no repeat helps.
+    // The library lacks something that the header asks for: no repeat helps.
     if (code == -ETXTBSY)
       error = {errc::failed_precondition,
                error.text +
@@ -74,7 +74,7 @@ struct Device {
   }
 };
 
-/// The caller has the volume for itself, so the library needs no lock files below /run.
+/// The caller has exclusive use of the volume, so the library needs no lock files below /run.
 result<> begin(Device& on, const std::string& device) {
   static_cast<void>(crypt_metadata_locking(nullptr, 0));
   crypt_device* made = nullptr;
@@ -107,7 +107,7 @@ crypt_pbkdf_type key_derivation(std::uint32_t iterations) {
   crypt_pbkdf_type pbkdf = *crypt_get_pbkdf_default(CRYPT_LUKS2);
   pbkdf.type = CRYPT_KDF_ARGON2ID;
   pbkdf.hash = "sha256";
-  pbkdf.max_memory_kb = kKeyMemoryKib;  // as ceph-csi's --pbkdf-memory
+  pbkdf.max_memory_kb = kKeyMemoryKib;  // ceph-csi's --pbkdf-memory
   if (iterations != 0) {
     pbkdf.iterations = iterations;
     pbkdf.flags |= CRYPT_PBKDF_NO_BENCHMARK;
@@ -125,7 +125,7 @@ std::vector<int> used_slots(crypt_device* context) {
   return used;
 }
 
-/// KiB, to try the costliest key slot.
+/// Returns the KiB needed to try the costliest key slot.
 std::uint32_t memory_of(crypt_device* context) {
   std::uint32_t most = 0;
   for (const int slot : used_slots(context)) {
@@ -135,16 +135,16 @@ std::uint32_t memory_of(crypt_device* context) {
   return most;
 }
 
-/// How often longer an iteration takes than one of sha256, at the most. The header's author names the hash: whirlpool,
-/// sha3-512 or streebog512 take several times as long.
+/// Upper bound of an iteration's time, relative to sha256. The header's author names the hash: whirlpool, sha3-512 or
+/// streebog512 take several times as long.
 std::uint64_t weight_of(std::string_view hash) {
   constexpr std::array<std::string_view, 5> usual{"sha1", "sha224", "sha256", "sha384", "sha512"};
   constexpr std::uint64_t other = 10;
   return std::ranges::find(usual, hash) == usual.end() ? other : 1;
 }
 
-/// What has that name in the JSON of a header. The library wrote this text, so a quote inside a name or a value has a
-/// backslash before it.
+/// Returns the values of that name in the JSON of a header. The library wrote this text, so a quote inside a name or a
+/// value has a backslash before it.
 std::vector<std::string_view> values_of(std::string_view header, std::string_view name) {
   std::vector<std::string_view> values;
   for (auto at = header.find(name); at != header.npos; at = header.find(name, at + 1)) {
@@ -154,7 +154,8 @@ std::vector<std::string_view> values_of(std::string_view header, std::string_vie
   return values;
 }
 
-/// The library takes other JSON for a number too, such as 4e9, -1 or "4000000000", and cuts it to 32 bits.
+/// Parses a number strictly: the library takes other JSON for a number too, such as 4e9, -1 or "4000000000", and cuts
+/// it to 32 bits.
 std::uint64_t count_of(std::string_view value) {
   std::uint64_t count = 0;
   const auto [end, failed] = std::from_chars(value.data(), value.data() + value.size(), count);
@@ -162,12 +163,12 @@ std::uint64_t count_of(std::string_view value) {
   return known ? count : kMaxHashing + 1;
 }
 
-/// An upper bound for checking a slot's key against the digest: the most iterations of pbkdf2, and the slowest hash,
-/// that the header names.
+/// Returns an upper bound for checking a slot's key against the digest: the most iterations of pbkdf2, and the slowest
+/// hash, that the header names.
 result<std::uint64_t> digest_cost(const Device& on, const std::string& device) {
   std::uint64_t most = 0, weight = 1;
   if (crypt_get_type(on.context.get()) == std::string_view(CRYPT_LUKS1)) {
-    // hash-spec and mk-digest-iter of LUKS 1's header, that in network order
+    // Offsets of hash-spec and mk-digest-iter in LUKS 1's header, the latter in network order.
     constexpr std::size_t hash = 72, hash_bytes = 32, place = 164;
     std::array<char, place + 4> bytes{};
     const Fd file(::open(device.c_str(), O_RDONLY | O_CLOEXEC));
@@ -188,15 +189,16 @@ result<std::uint64_t> digest_cost(const Device& on, const std::string& device) {
   return most * weight;
 }
 
-/// pbkdf2 derives a slot's key in blocks, and runs all iterations for each block.
+/// Counts blocks: pbkdf2 derives a slot's key in blocks, and runs all iterations for each block.
 std::uint32_t blocks_of(const Device& on, int slot) {
-  constexpr std::size_t block = 32;  // bytes, of sha256
+  constexpr std::size_t block = 32;  // bytes of a sha256
   std::size_t bytes = 0;
   if (crypt_keyslot_get_encryption(on.context.get(), slot, &bytes) == nullptr) return 1;
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes / block, 1, UINT32_MAX));
 }
 
-/// Whoever writes the image chooses the costs of its key slots, and a passphrase is tried on every slot in turn.
+/// Refuses hostile costs: anybody who writes the image chooses the costs of its key slots, and a passphrase is tried on
+/// every slot in turn.
 result<> check_hashing(const Device& on, const std::string& device) {
   constexpr std::uint32_t kMaxThreads = 16;  // cryptsetup makes no key with more than 4
   const auto digest = digest_cost(on, device);
@@ -222,7 +224,7 @@ result<> check_hashing(const Device& on, const std::string& device) {
 }
 
 result<> check_costs(const Device& on, const std::string& device) {
-  // The kernel would kill this process, and perhaps all others of its cgroup.
+  // Without this check the kernel would kill this process, and perhaps all others of its cgroup.
   const std::uint64_t needed = std::uint64_t{memory_of(on.context.get())} << 10;
   const auto room = memory_room("/sys/fs/cgroup", "/proc/self/cgroup");
   if (!room || needed <= *room) return check_hashing(on, device);
@@ -232,7 +234,7 @@ result<> check_costs(const Device& on, const std::string& device) {
                                     "--pbkdf-memory 32768`"};
 }
 
-/// Without a key slot.
+/// Writes a header without a key slot.
 result<> write_header(Device& on, const std::string& device, std::uint32_t iterations, const LuksFormat& how) {
   const auto* integrity = integrity_named(how.integrity);
   const std::size_t dash = how.cipher.find('-');
@@ -254,8 +256,8 @@ result<> write_header(Device& on, const std::string& device, std::uint32_t itera
   return {};
 }
 
-/// Nothing can be read from a sector that has no tag yet, so each is written once. Without the journal: a format that
-/// does not end begins anew.
+/// Writes each sector once, because a sector without a tag cannot be read. No journal is used: a format that does not
+/// end starts over.
 result<> write_tags(Device& on, const std::string& device, const std::string& mapping) {
   constexpr std::size_t kPiece = 1 << 20;  // bytes
   crypt_volume_key_keyring(on.context.get(), 0);
@@ -271,12 +273,12 @@ result<> write_tags(Device& on, const std::string& device, const std::string& ma
   return written;
 }
 
-/// What libcryptsetup uses below a mapping, or for a moment, and does not close by that name.
+/// Whether libcryptsetup uses this mapping below another, or temporarily, and does not close it by that name.
 bool is_inner(std::string_view mapping) {
   return mapping.ends_with("_dif") || mapping.starts_with("temporary-cryptsetup-");
 }
 
-/// As `dmsetup remove`.
+/// Works like `dmsetup remove`.
 result<> remove_inner(const std::string& mapping) {
   const Fd control(::open("/dev/mapper/control", O_RDWR | O_CLOEXEC));
   if (!control) return failure("opening /dev/mapper/control", errno);
@@ -287,7 +289,7 @@ result<> remove_inner(const std::string& mapping) {
   std::ranges::copy(mapping, request.name);
   if (::ioctl(control.get(), DM_DEV_REMOVE, &request) != 0 && errno != ENXIO)
     return failure("closing the mapping " + mapping, errno);
-  // Where no udev does it.
+  // udev does this on hosts that run it.
   ::unlink(("/dev/mapper/" + mapping).c_str());
   return {};
 }

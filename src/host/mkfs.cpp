@@ -1,4 +1,4 @@
-// ops::mkfs and ops::fsck, with the arguments that ceph-csi gives the same tools.
+// Implements ops::mkfs and ops::fsck, with ceph-csi's arguments for the same tools.
 #include "corbd/core/log.hpp"
 #include "filesystem_types.hpp"
 #include "mkfs_options.hpp"
@@ -54,12 +54,12 @@ result<std::string> mkfs(const std::string& device, const std::string& fstype, c
   if (found->kind != Probe::Kind::nothing)
     return Error{errc::not_empty, "refusing to format " + device + ": it already holds " + describe(*found)};
   if (auto made = run_mkfs(device, *type, options, made_for); !made) return made.error();
-  // A mkfs that is newer than this agent may have features by default that no option of ours keeps out.
+  // A newer mkfs may have default features that none of our options keeps out.
   return features_beyond(device, type->features, kOldestKernel);
 }
 
-// fsck(8): 1 errors corrected, 4 errors left. As in ceph-csi's mount library, the mount finds out about any other exit
-// code. We run the checker itself: fsck(8) in front of it would be one process more.
+// fsck(8) returns 1 for errors corrected, 4 for errors left. As in ceph-csi's mount library, the mount finds out about
+// any other exit code. We run the checker itself: fsck(8) in front of it would be one process more.
 result<> fsck(const std::string& device, const std::string& fstype, const std::string& options) {
   constexpr int corrected = 1, left_uncorrected = 4, could_not_work = 8 | 16;
   const std::string tool = "fsck." + fstype;
@@ -79,7 +79,7 @@ result<> fsck(const std::string& device, const std::string& fstype, const std::s
     return Error{errc::failed_precondition, tool + " " + with + " found errors on " + device +
                                                 " that it could not correct: " + way_to_repair(fstype) + ": " +
                                                 host::describe(*ended)};
-  // With options of one's own, a checker that cannot work would leave every volume unchecked.
+  // With an operator's own options, a checker that cannot work would leave every volume unchecked.
   if (!options.empty() && (ended->code & could_not_work) != 0)
     return Error{errc::failed_precondition, tool + " " + with + " did not check " + device +
                                                 ": correct the agent's --fsck-options: " + host::describe(*ended)};

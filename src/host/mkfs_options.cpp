@@ -1,4 +1,4 @@
-// What a volume's own mkfsOptions may say. Root's mkfs reads them, and whoever registers a volume with Nomad is not the
+// Checks a volume's own mkfsOptions. Root's mkfs reads them, but a user who registers a volume with Nomad is not the
 // node's administrator.
 #include "mkfs_options.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kWayOut =
     ": leave it out, or make the filesystem by hand. The agent's --mkfs-options takes every option, for all volumes";
 
-/// As mkfs reads its command line, by getopt_long(3).
+/// Reads the options as mkfs does, by getopt_long(3).
 class Reader {
  public:
   Reader(const FilesystemType& type, std::vector<std::string> words) : type_(type), words_(std::move(words)) {}
@@ -42,7 +42,7 @@ class Reader {
                    "is neither an option nor the value of one, so it would name a device to ");
   }
 
-  /// "label=x" or "label". No abbreviation: another release may know another word that begins so.
+  /// Reads "label=x" or "label". Abbreviations are refused: another release may know another word that begins so.
   result<> read_long(std::string_view word) {
     const auto name = word.substr(0, word.find('='));
     const std::string option = "--" + std::string(name);
@@ -52,7 +52,7 @@ class Reader {
     return has_value ? check_value(option, word.substr(name.size() + 1)) : result<>(not_allowed(option + "=..."));
   }
 
-  /// "Fm0": F, and m with its value.
+  /// Reads "Fm0": F, and m with its value.
   result<> read_letters(std::string_view letters) {
     for (std::size_t i = 0; i < letters.size(); ++i) {
       const std::string option = {'-', letters[i]};

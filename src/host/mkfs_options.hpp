@@ -1,4 +1,4 @@
-// The options of mkfs, as words.
+// Splits the options of mkfs into words.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace corbd::host {
 
-/// Split at single spaces, as ceph-csi does: two in a row make an empty argument.
+/// Splits at single spaces, as ceph-csi does: two in a row make an empty argument.
 std::vector<std::string> arguments_of(const std::string& options);
 
 }  // namespace corbd::host

@@ -1,5 +1,5 @@
-// ops::mount and ops::bind, on the descriptor-based calls: the mount gets its flags before it is visible, and the
-// target cannot be swapped for a link in between.
+// Implements ops::mount and ops::bind on the descriptor-based calls: the mount gets its flags before it is visible, and
+// the target cannot be swapped for a link in between.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@
 namespace corbd::host::ops {
 namespace {
 
-// What the filesystem wrote into the context's log: "e ext4: Unrecognized mount option".
+// Returns the messages that the filesystem wrote into the context's log: "e ext4: Unrecognized mount option".
 std::string complaints(int context) {
   std::string all;
   std::array<char, 512> line;
@@ -44,13 +44,13 @@ Error mount_failure(const std::string& doing, int context) {
   return failed;
 }
 
-/// What the filesystems call EFSCORRUPTED and EFSBADCRC. No repeat helps: what a check mends, it has mended.
+/// Whether it is EFSCORRUPTED or EFSBADCRC, as filesystems call them. No repeat helps: a check has mended all it can.
 bool is_damage(int error) { return error == EUCLEAN || error == EBADMSG; }
 
-/// What the kernel says to its log alone.
+/// Explains errors whose reason the kernel writes only to its log.
 std::string reason(const FilesystemType* type, const std::string& device, int error) {
   if (type == nullptr) return "";
-  // A mount that is to write gets EACCES of a read-only device.
+  // A writable mount of a read-only device fails with EACCES.
   if (error == EROFS && !type->without_journal.empty())
     return ": if its journal holds changes, for example because the image was copied while it was mounted, a read-only "
            "device cannot take them. Stage the volume writable once, or mount it with " +
@@ -105,7 +105,7 @@ result<bool> same_file(int fd, const std::string& target, const std::string& sou
   return there.st_dev == wanted.st_dev && there.st_ino == wanted.st_ino;
 }
 
-/// An xfs that has shut down shows it in no table. Its next user would start only to fail.
+/// No table shows that an xfs has shut down. Its next user would start only to fail.
 result<> check_lives(int tree, const std::string& source) {
   struct stat root{};
   if (::fstat(tree, &root) == 0) return {};

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMountinfo = "/proc/self/mountinfo";
-// How long an equal line need not be parsed again. It does not show that an ext4 counted an error.
+// Time for which an unchanged line is not parsed again. The line does not show that an ext4 counted an error.
 constexpr std::chrono::seconds kKeepsLines{1};
 
 struct Unref {
@@ -41,13 +41,13 @@ struct Close {
 
 std::string text_of(const char* from) { return from == nullptr ? std::string() : std::string(from); }
 
-// Whether a comma-separated field holds it.
+// Whether a comma-separated field contains the option.
 bool has_option(const std::string& options, const std::string& wanted) {
   return ("," + options + ",").find("," + wanted + ",") != std::string::npos;
 }
 
 /// Since 6.12, and in 6.1's later updates, an ext4 that stopped writing keeps the flag of its superblock (until 6.15
-/// says emergency_ro); fsck takes the count of errors back.
+/// says emergency_ro). fsck resets the count of errors.
 bool stopped_writing(const Mount& mount, const std::string& filesystem_options, const std::string& ext4) {
   constexpr std::string_view dev = "/dev/";
   if (!mount.fstype.starts_with("ext") || !mount.source.starts_with(dev)) return false;
@@ -57,7 +57,7 @@ bool stopped_writing(const Mount& mount, const std::string& filesystem_options, 
   return errors && !errors->starts_with('0');
 }
 
-/// The number behind "shared:" or "master:" in the optional fields; 0 without one.
+/// Returns the number behind "shared:" or "master:" in the optional fields; 0 without one.
 std::uint64_t peer_group(const std::string& fields, std::string_view what) {
   const std::size_t at = (" " + fields).find(" " + std::string(what));
   if (at == std::string::npos) return 0;
@@ -67,7 +67,7 @@ std::uint64_t peer_group(const std::string& fields, std::string_view what) {
   return number;
 }
 
-/// "/a/b" and "c": "/a/b/c".
+/// Joins "/a/b" and "c" to "/a/b/c".
 std::string below(const std::string& folder, const std::string& name) {
   return (folder == "/" ? "" : folder) + "/" + name;
 }
@@ -106,7 +106,7 @@ Mount convert(libmnt_fs* line, const std::string& ext4) {
   return mount;
 }
 
-/// Nothing if libmount would skip the line. `file` is for messages.
+/// Returns nothing if libmount would skip the line. `file` is for messages.
 result<std::optional<std::pair<MountLines::Line, Mount>>> parse(std::string_view text, const std::string& file,
                                                                 const std::string& ext4) {
   MountLines::Line line{std::string(text)};
@@ -136,14 +136,14 @@ bool holds(const std::string& target, const std::string& path) {
   return target == "/" || path == target || path.starts_with(target + "/");
 }
 
-/// Takes the first line off, which it returns without its end.
+/// Removes the first line, and returns it without its end.
 std::string_view next_line(std::string_view& text) {
   const std::string_view line = text.substr(0, text.find('\n'));
   text.remove_prefix(std::min(line.size() + 1, text.size()));
   return line;
 }
 
-/// Empty if no line has that ID.
+/// Returns an empty line if none has that ID.
 std::string_view line_of(std::string_view text, std::uint64_t id) {
   const std::string begin = std::to_string(id) + " ";
   while (!text.empty())
@@ -151,7 +151,7 @@ std::string_view line_of(std::string_view text, std::uint64_t id) {
   return {};
 }
 
-/// Of a descriptor, from its file in /proc/self/fdinfo; 0: it does not say.
+/// Reads the mount ID of a descriptor's file in /proc/self/fdinfo; 0: there is none.
 std::uint64_t mount_id_of(std::string_view fdinfo) {
   constexpr std::string_view key = "mnt_id:\t";
   std::uint64_t id = 0;
@@ -161,11 +161,11 @@ std::uint64_t mount_id_of(std::string_view fdinfo) {
   return id;
 }
 
-/// Which mount a descriptor is on, and whether it is that mount's root.
+/// The mount that a descriptor is on, and whether it is that mount's root.
 struct OnMount {
   std::uint64_t mount = 0;
   bool is_root = false;
-  std::optional<std::string> place;  ///< where /proc says that it is, if the filesystem did not tell what is a root
+  std::optional<std::string> place;  ///< its place by /proc, if the filesystem did not say whether it is a root
 };
 
 result<OnMount> root_of_mount(int fd, const std::string& path) {
@@ -176,8 +176,8 @@ result<OnMount> root_of_mount(int fd, const std::string& path) {
                    "the kernel does not say which mount " + path + " is: run Linux 5.12 or newer"};
     return OnMount{found.stx_mnt_id, (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0, {}};
   }
-  // An xfs that has shut down after an error, which must be unmounted all the same. /proc does not ask it. But there a
-  // device node that was removed has the suffix " (deleted)".
+  // This is an xfs that has shut down after an error, and must be unmounted all the same. /proc does not ask the
+  // filesystem, but shows a removed device node with the suffix " (deleted)".
   if (errno != EIO) return failure("looking at " + path, errno);
   const auto told = text_of_file("/proc/self/fdinfo/" + std::to_string(fd));
   if (!told) return told.error();
@@ -187,8 +187,7 @@ result<OnMount> root_of_mount(int fd, const std::string& path) {
   return OnMount{mount_id_of(*told), false, opened.string()};
 }
 
-/// The place of a mount is made of its own line and of its parent's. `changed`: the IDs of lines that are not as they
-/// were.
+/// Finds each mount's place from its own line and its parent's. `changed`: the IDs of changed lines.
 void find_places(MountLines& all, const std::unordered_set<std::uint64_t>& changed) {
   std::unordered_map<std::uint64_t, std::size_t> by_id;
   by_id.reserve(all.mounts.size());
@@ -211,7 +210,7 @@ result<MountLines> parse_mounts(std::string_view text, const std::string& file, 
   now.lines.reserve(before.lines.size() + 1);
   now.mounts.reserve(before.mounts.size() + 1);
   std::unordered_set<std::uint64_t> changed;
-  std::size_t next = 0;  // in `before`: lines keep their order
+  std::size_t next = 0;  // position in `before`: lines keep their order
   const auto drop_until = [&](std::size_t end) {
     for (; next < end; ++next) changed.insert(before.mounts[next].id);
   };
@@ -247,9 +246,9 @@ result<std::vector<Mount>> read_mountinfo(const std::string& file, const std::st
 }
 
 std::string device_of(const Mount& mount, const std::string& sys) {
-  // A bind of a device node: raw block.
+  // This is a bind of a device node: raw block.
   if (mount.fstype == "devtmpfs" && mount.root.size() > 1) {
-    // The kernel's word for a node whose device is gone.
+    // The kernel's suffix for a node whose device is gone.
     constexpr std::string_view gone = "//deleted";
     const std::string_view root = mount.root;
     return fs::path(root.ends_with(gone) ? root.substr(0, root.size() - gone.size()) : root).filename();
@@ -258,7 +257,7 @@ std::string device_of(const Mount& mount, const std::string& sys) {
   const std::string number = std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor);
   const fs::path link = fs::read_symlink(sys + "/dev/block/" + number, failed);
   if (!failed) return link.filename();
-  // A device that is gone has no number any more. The source names it.
+  // A removed device has no number any more. The source names it.
   return mount.source.starts_with("/dev/") ? fs::path(mount.source).filename().string() : std::string();
 }
 

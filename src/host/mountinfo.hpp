@@ -18,20 +18,20 @@ namespace corbd::host {
 struct MountLines {
   struct Line {
     std::string text;
-    std::uint64_t parent = 0;              ///< a mount's ID
+    std::uint64_t parent = 0;              ///< ID of the parent mount
     std::uint64_t shared = 0, master = 0;  ///< peer groups; 0: none
   };
   std::vector<Mount> mounts;
   std::vector<Line> lines;
 };
 
-/// The mounts of `text`, which is that of `file`. Of a line that `before` has too, it keeps what was parsed then.
-/// `ext4`: as for read_mountinfo(). unavailable: the text is not understood.
+/// Parses `text`, which is that of `file`. For a line that `before` has too, it keeps the earlier result. `ext4`: see
+/// read_mountinfo(). unavailable: the text is not understood.
 result<MountLines> parse_mounts(std::string_view text, const std::string& file, MountLines before,
                                 const std::string& ext4 = "/sys/fs/ext4");
 
-/// This process's own mountinfo. It is read again when the kernel says that it changed (poll(2) on it, proc(5)), or
-/// when it is old: the kernel does not report that a filesystem turned read-only after an error.
+/// Reads this process's own mountinfo again when the kernel says that it changed (poll(2) on it, proc(5)), or when it
+/// is old: the kernel does not report that a filesystem turned read-only after an error.
 class MountReader {
  public:
   explicit MountReader(std::chrono::seconds lasts = std::chrono::seconds(10)) : lasts_(lasts) {}
@@ -44,8 +44,8 @@ class MountReader {
   std::shared_ptr<MountLines> known_;  ///< null: not read, or not readable
 };
 
-/// The mount whose root `fd` is (an O_PATH descriptor will do), if any, without its place. It needs no answer of the
-/// filesystem.
+/// Returns the mount whose root `fd` is (an O_PATH descriptor will do), if any, without its place. It needs no answer
+/// of the filesystem.
 result<std::optional<Mount>> mount_at(int fd, const std::string& path);
 
 }  // namespace corbd::host

@@ -23,13 +23,13 @@ namespace corbd::host::ops {
 /// Low-level probe: superblocks and partition tables. An error is an error, never "nothing".
 result<Probe> probe(const std::string& device);
 
-/// As Filesystems::mkfs.
+/// Implements Filesystems::mkfs.
 result<std::string> mkfs(const std::string& device, const std::string& fstype, const std::string& options,
                          MkfsFor made_for = {});
-/// The tool alone, on a device that is known to be empty.
+/// Runs only the tool, on a device that is known to be empty.
 result<> run_mkfs(const std::string& device, const FilesystemType& type, const std::string& options, MkfsFor made_for);
 result<> fsck(const std::string& device, const std::string& fstype, const std::string& options);
-/// As those of corbd/host/kernel_needs.hpp.
+/// See corbd/host/kernel_needs.hpp.
 result<KernelNeeds> kernel_needs(const std::string& device);
 result<KernelNeeds> kernel_needs_of_new(const std::string& fstype, const std::string& options);
 
@@ -37,25 +37,25 @@ result<> mount(const std::string& device, const std::string& fstype, const std::
                const std::string& flags);
 result<> bind(const std::string& source, const std::string& target, bool device_node, const std::string& flags);
 result<> unmount(const std::string& target, bool sync = true);
-/// As Mounts::limit_io. A device's first limit waits until its requests in flight end. `cgroups`: the folder,
+/// Implements Mounts::limit_io. A device's first limit waits until its requests in flight end. `cgroups`: the folder,
 /// /sys/fs/cgroup.
 result<> limit_io(const std::string& cgroups, const std::string& pod_uid, const std::string& line);
 
-/// Both work on a mounted filesystem. Only for ext2, ext3 and ext4 they read the device.
+/// Both work on a mounted filesystem. They read the device only for ext2, ext3 and ext4.
 result<Extent> extent(const std::string& device, const std::string& fstype, const std::string& target);
 result<> grow(const std::string& device, const std::string& fstype, const std::string& target);
-/// Both: not_found when nothing is mounted there.
+/// Both return not_found if nothing is mounted there.
 result<std::uint64_t> trim(const std::string& target);
 result<Usage> usage(const std::string& target);
 
-/// As the Luks port. `iterations` are argon2's; 0 means as many as take two seconds here.
+/// These implement the Luks port. `iterations` are argon2's; 0 means as many as take two seconds here.
 result<LuksHeader> luks_look(const std::string& device);
-/// Bytes that the memory limits of a process's cgroup, and of those above it, leave; nothing: there is no limit. What
-/// the kernel could take back, such as its cache, counts as free. `cgroups`: the mount of cgroup v2. `own`: the
-/// process's /proc/PID/cgroup.
+/// Returns the bytes left by the memory limits of a process's cgroup and those above it; nothing: there is no limit.
+/// Memory that the kernel could reclaim, such as its cache, counts as free. `cgroups`: the mount of cgroup v2. `own`:
+/// the process's /proc/PID/cgroup.
 std::optional<std::uint64_t> memory_room(const std::string& cgroups, const std::string& own);
-/// What trying a passphrase may cost: an iteration of pbkdf2, or one KiB that argon2 fills once, is about a microsecond
-/// of a processor, so this is two minutes. A key of cryptsetup's takes two seconds on the machine that makes it.
+/// Limit for trying a passphrase. An iteration of pbkdf2, or one KiB that argon2 fills once, takes about a microsecond
+/// of a processor, so this is two minutes. A key made by cryptsetup takes two seconds on the machine that makes it.
 inline constexpr std::uint64_t kMaxHashing = std::uint64_t{1} << 27;
 result<> luks_format(const std::string& device, const Secret& passphrase, std::uint32_t iterations,
                      const LuksFormat& how = {});
@@ -67,20 +67,21 @@ result<> luks_add_key(const std::string& device, int slot, const Secret& known, 
                       std::uint32_t iterations);
 result<> luks_remove_key(const std::string& device, int slot);
 
-/// As the Fscrypt port.
+/// These implement the Fscrypt port.
 result<EncryptedFolder> fscrypt_look(const std::string& target);
 result<> fscrypt_make(const std::string& target, const FscryptSecret& secret);
 result<> fscrypt_unlock(const std::string& target, const FscryptSecret& secret);
 result<> fscrypt_lock(const std::string& target);
 
 result<> check_unused(const std::string& device);
-/// As Filesystems::tune. `folder`: /sys/block/nbd0; `node`: /dev/nbd0, which is opened only if its flag differs.
+/// Implements Filesystems::tune. `folder`: /sys/block/nbd0; `node`: /dev/nbd0, which is opened only if its flag
+/// differs.
 result<> tune(const std::string& folder, const std::string& node, NumberUse use);
 
-/// Pids of the rbd-nbd processes that serve /dev/nbd<index> (host/daemons.hpp). `root`: "", or where another /proc and
-/// /sys are.
+/// Returns pids of the rbd-nbd processes that serve /dev/nbd<index> (host/daemons.hpp). `root`: "", or the parent of
+/// another /proc and /sys.
 result<std::vector<int>> daemons(const std::string& root, std::uint32_t index, const std::string& backend);
-/// OtherServer::uncached of those processes.
+/// Returns OtherServer::uncached of those processes.
 std::string uncached_process(const std::string& root, const std::vector<int>& serving);
 result<> dismiss(std::uint32_t index, const std::string& backend);
 

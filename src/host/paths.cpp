@@ -1,4 +1,4 @@
-// busy() and check_path(): the questions that the agent itself asks the filesystem. Neither can hang.
+// Implements busy() and check_path(), the questions that the agent itself asks the filesystem. Neither can hang.
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/file.h>
@@ -54,7 +54,7 @@ bool has_dots(const std::string& path) { return ("/" + path + "/").find("/../") 
 bool busy(const std::string& busy_file) {
   const Fd fd(::open(busy_file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd) return errno != ENOENT;
-  // A shared lock, so that two lookers at once do not disturb each other.
+  // Take a shared lock, so that two callers at once do not disturb each other.
   return ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0;
 }
 
@@ -90,7 +90,7 @@ result<> check_path(const std::string& root, const std::string& path, bool must_
   std::string below = path.substr(prefix.size());
   while (!below.empty() && below.back() == '/') below.pop_back();
   if (below.empty()) return Error{errc::invalid_argument, path + " is not below " + root};
-  // openat2 allows it as long as it stays below the root, but no orchestrator sends it.
+  // openat2 allows this as long as it stays below the root, but no orchestrator sends it.
   if (has_dots(below)) return Error{errc::invalid_argument, path + " contains .."};
 
   const Fd folder(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));

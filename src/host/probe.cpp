@@ -19,7 +19,7 @@ struct FreeProbe {
 };
 using BlkidProbe = std::unique_ptr<std::remove_pointer_t<blkid_probe>, FreeProbe>;
 
-constexpr int kFound = 0, kNothing = 1, kAmbivalent = -2;  // blkid_do_safeprobe
+constexpr int kFound = 0, kNothing = 1, kAmbivalent = -2;  // results of blkid_do_safeprobe
 
 std::string value(blkid_probe probe, const char* name) {
   const char* text = nullptr;
@@ -35,7 +35,8 @@ Probe what_was_found(blkid_probe probe) {
   return {Probe::Kind::other, type};
 }
 
-/// libblkid 2.41 answers -1 where it means ambivalent (seen on Debian 13). So ask for its findings one after the other.
+/// Asks for blkid's findings one after the other, because libblkid 2.41 answers -1 where it means ambivalent (seen on
+/// Debian 13).
 bool finds_several(blkid_probe probe) {
   blkid_reset_probe(probe);
   int found = 0;
@@ -69,7 +70,8 @@ result<Probe> look(int fd, const std::string& device, int extra_flags) {
   }
 }
 
-// blkid ignores some failed reads. The places of the signatures must be readable before we believe that there are none.
+// Reads the places of the signatures, because blkid ignores some failed reads. They must be readable before we believe
+// that there are none.
 result<> check_readable(int fd, const std::string& device) {
   constexpr off_t head = 512 * 1024, tail = 128 * 1024;
   const off_t size = ::lseek(fd, 0, SEEK_END);

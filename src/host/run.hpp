@@ -11,7 +11,7 @@ namespace corbd::host {
 struct Ended {
   int code = -1;  ///< exit code; -1 when a signal ended it
   int signal = 0;
-  std::string output;  ///< its last words, at most 2 KiB, on one line
+  std::string output;  ///< end of its output, at most 2 KiB, on one line
 };
 
 enum class Capture { errors, everything };
@@ -19,7 +19,7 @@ enum class Capture { errors, everything };
 /// Looks for argv[0] in PATH and the sbin folders; not_found without it. stdin is empty; LC_ALL=C.
 result<Ended> run(const std::vector<std::string>& argv, Capture capture);
 
-/// "exit code 1: text" or "killed by signal 9: text".
+/// Returns "exit code 1: text" or "killed by signal 9: text".
 std::string describe(const Ended& ended);
 
 }  // namespace corbd::host

@@ -15,7 +15,7 @@
 namespace corbd::host {
 namespace {
 
-constexpr mode_t kFolderMode = 0750;  // as ceph-csi makes them
+constexpr mode_t kFolderMode = 0750;  // ceph-csi's mode
 constexpr mode_t kFileMode = 0600;
 
 /// Check the type of the target first, because move_mount would only say EINVAL.
@@ -56,11 +56,11 @@ result<std::optional<Fd>> open_target(const HeldPath& place) {
   Fd fd = place.open(O_PATH);
   if (!fd && errno == ENOENT) return std::optional<Fd>();
   if (!fd) return failure("opening " + path, errno);
-  // Unlike statx(2) it asks the filesystem nothing, which may have shut down.
+  // Unlike statx(2), readlink(2) asks nothing of the filesystem, which may have shut down.
   char link = 0;
   if (::readlinkat(fd.get(), "", &link, sizeof link) >= 0)
     return Error{errc::invalid_argument, path + " is a symbolic link"};
-  // readlink(2): of what is no link. Any other error is that of a link that cannot be read.
+  // readlink(2) returns these for something that is no link. Any other error means an unreadable link.
   if (errno != ENOENT && errno != EINVAL) return failure("looking at " + path, errno);
   return std::optional(std::move(fd));
 }

@@ -1,4 +1,4 @@
-// The place of a mount: made, opened without following a link, removed when empty.
+// Mount points: made, opened without following a link, removed when empty.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@ namespace corbd::host {
 /// failed_precondition when it is of the other type.
 result<Fd> make_target(const std::string& path, bool file);
 
-/// O_PATH|O_NOFOLLOW; nothing when it does not exist. A symbolic link is an error.
+/// Opens with O_PATH|O_NOFOLLOW; nothing if it does not exist. A symbolic link is an error.
 result<std::optional<Fd>> open_target(const HeldPath& place);
 
-/// The root of what is mounted there, with O_PATH: below an unmounted target lies the node's own filesystem. not_found
-/// when nothing is mounted.
+/// Opens the root of the mounted filesystem with O_PATH: below an unmounted target lies the node's own filesystem.
+/// not_found if nothing is mounted.
 result<Fd> open_mounted(const std::string& path);
-/// The same for reading.
+/// Does the same for reading.
 result<Fd> open_mounted_folder(const std::string& path);
 
 /// failed_precondition when a folder that is to be mounted over holds anything.

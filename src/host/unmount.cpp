@@ -13,7 +13,8 @@
 namespace corbd::host::ops {
 namespace {
 
-// Data that cannot be stored any more must not keep the mount for ever. The callers of fsync got the error.
+// Ignores errors: data that cannot be stored any more must not keep the mount for ever. The callers of fsync got the
+// error.
 void sync_filesystem(const HeldPath& target) {
   const Fd folder = target.open(O_RDONLY | O_DIRECTORY);
   if (!folder && errno == ENOTDIR) return;  // a device node: its last close writes everything back

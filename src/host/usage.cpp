@@ -1,4 +1,4 @@
-// ops::usage and ops::trim: tell what a mounted filesystem uses, and give back the rest.
+// Implements ops::usage and ops::trim: reads how much a mounted filesystem uses, and gives back the rest.
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/statvfs.h>

@@ -1,4 +1,4 @@
-// The Ceph clients of this node that are not this process's.
+// Ceph clients of this node in other processes.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@ namespace corbd::host {
 
 struct CephClients {
   std::vector<std::string> programs;  ///< "rbd-nbd, process 4711"
-  std::vector<std::string> unsent;  ///< sockets that nobody has any more, with data to send: "10.0.0.7:1 to 10.0.0.1:2"
-  bool cephfs = false;              ///< the kernel has one mounted, in whatever namespace
-  std::vector<std::string> unseen;  ///< what could not be looked at, and why
+  std::vector<std::string> unsent;    ///< sockets without an owner and with data to send: "10.0.0.7:1 to 10.0.0.1:2"
+  bool cephfs = false;                ///< the kernel has one mounted, in any namespace
+  std::vector<std::string> unseen;    ///< things that could not be examined, and why
 };
 
-/// Looks at <root>/proc and <root>/sys; `root` is empty for this host. `own`: the process that does not count. It needs
+/// Examines <root>/proc and <root>/sys; `root` is empty for this host. `own`: the process that does not count. It needs
 /// the host's PID namespace and no capability. Ceph's daemons that are nobody's client do not count.
 CephClients find_ceph_clients(const std::string& root, int own);
 

@@ -1,5 +1,5 @@
-// Port to the encrypted folder of a mounted filesystem: by the kernel's fscrypt, in a helper process. Its metadata are
-// ceph-csi's and fscrypt's own (docs/sources.md#fscrypt). `target` is where the filesystem is mounted.
+// Port to the encrypted folder of a mounted filesystem, by the kernel's fscrypt, in a helper process. Its metadata are
+// ceph-csi's and fscrypt's own (docs/sources.md#fscrypt). `target` is the filesystem's mount point.
 #pragma once
 
 #include <string>
@@ -10,30 +10,31 @@
 
 namespace corbd::host {
 
-/// What opens a folder.
+/// Secret that opens a folder.
 struct FscryptSecret {
   Secret secret;
-  /// Hashed as a passphrase, which costs an argon2 with 64 MiB: whoever calls bounds how many run at once. Otherwise
-  /// its first 32 bytes are the key.
+  /// The secret is hashed as a passphrase, which costs an argon2 with 64 MiB: the caller bounds how many run at once.
+  /// If false, its first 32 bytes are the key.
   bool passphrase = false;
   static constexpr std::tuple fields{fields::required("secret", &FscryptSecret::secret),
                                      fields::required("passphrase", &FscryptSecret::passphrase)};
 };
 
-/// All: not_found when nothing is mounted there, failed_precondition for a filesystem that cannot encrypt.
+/// Errors of all calls: not_found if nothing is mounted there, failed_precondition for a filesystem that cannot
+/// encrypt.
 class Fscrypt {
  public:
   virtual ~Fscrypt() = default;
   /// unimplemented: the folder has a policy of version 1.
   virtual task<result<EncryptedFolder>> look(std::string target, HelperOwner owner, Until until) = 0;
-  /// Makes the folder with a key of its own, which `secret` opens, and unlocks it. Metadata that an earlier try left
-  /// stay. A folder that is encrypted already is only unlocked; not_empty for one that holds unencrypted files.
+  /// Makes the folder with a key of its own, which `secret` opens, and unlocks it. Metadata of an earlier try stay. A
+  /// folder that is encrypted already is only unlocked; not_empty for one that holds unencrypted files.
   virtual task<result<>> make(std::string target, FscryptSecret secret, HelperOwner owner, Until until) = 0;
   /// Puts the folder's key into the filesystem's keyring. unauthenticated: `secret` does not open it; nothing was
   /// changed.
   virtual task<result<>> unlock(std::string target, FscryptSecret secret, HelperOwner owner, Until until) = 0;
-  /// Writes back what the filesystem owes and takes the key away. Succeeds too when there is no key or no folder. Files
-  /// that are open stay readable to their users.
+  /// Syncs the filesystem and removes the key. Succeeds too if there is no key or no folder. Open files stay readable
+  /// to their users.
   virtual task<result<>> lock(std::string target, HelperOwner owner, Until until) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The real side of the host ports, on helper processes; and the helper's own work.
+// Implements the host ports on helper processes, and the helper's own work.
 #pragma once
 
 #include <memory>

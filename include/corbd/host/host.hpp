@@ -1,4 +1,4 @@
-// Ports to this node's mounts and filesystems. Everything that may wait for a device runs in a helper process; only
+// Ports to this node's mounts and filesystems. Calls that may wait for a device run in a helper process; only
 // mountinfo, which cannot hang, is read here.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace corbd::host {
 
-/// All mounts at one moment, in the order of mountinfo. Never null. Shared, because a look at each volume of a node
-/// asks for all mounts of the node.
+/// All mounts at one moment, in the order of mountinfo. Never null. It is shared, because each volume of a node looks
+/// at all mounts of the node.
 using MountTable = std::shared_ptr<const std::vector<Mount>>;
 
 class Mounts {
@@ -38,10 +38,10 @@ class Mounts {
   /// Runs syncfs (if `sync`; this waits for the device), unmounts, and removes the empty target. in_use when busy. If
   /// nothing is mounted, it only removes the target. failed_precondition when the target holds something.
   virtual task<result<>> unmount(std::string target, bool sync, HelperOwner owner, Until until) = 0;
-  /// Discards what the filesystem there does not use (fstrim) and returns the bytes. unimplemented where the filesystem
-  /// or the device cannot.
+  /// Discards unused space of the filesystem there (fstrim) and returns the bytes. unimplemented if the filesystem or
+  /// the device cannot.
   virtual task<result<std::uint64_t>> trim(std::string target, HelperOwner owner, Until until) = 0;
-  /// As long as an earlier call for the same target hangs, it returns unavailable at once.
+  /// Returns unavailable at once while an earlier call for the same target hangs.
   virtual task<result<Usage>> usage(std::string target, Until until) = 0;
 };
 
@@ -57,29 +57,30 @@ class Filesystems {
   /// Runs fsck.<fstype>. Empty options mean -a. Exit codes 0 and 1 are success.
   virtual task<result<>> fsck(std::string device, std::string fstype, std::string options, HelperOwner owner,
                               Until until) = 0;
-  /// The size of an ext2, ext3, ext4, xfs or btrfs that is mounted at `target`; unimplemented for others.
+  /// Returns the size of an ext2, ext3, ext4, xfs or btrfs that is mounted at `target`; unimplemented for others.
   virtual task<result<Extent>> extent(std::string device, std::string fstype, std::string target, HelperOwner owner,
                                       Until until) = 0;
-  /// Makes such a filesystem, mounted writable, as large as its device: resize2fs, xfs_growfs, btrfs. Succeeds too when
+  /// Makes such a filesystem, mounted writable, as large as its device: resize2fs, xfs_growfs, btrfs. Succeeds too if
   /// it already is.
   virtual task<result<>> grow(std::string device, std::string fstype, std::string target, HelperOwner owner,
                               Until until) = 0;
-  /// Opens with O_EXCL and closes again: in_use when anyone (also in another mount namespace) has it mounted or
-  /// claimed.
+  /// Opens the device with O_EXCL and closes it again: in_use if anyone (also in another mount namespace) has it
+  /// mounted or claimed.
   virtual task<result<>> check_unused(std::string device, HelperOwner owner, Until until) = 0;
-  /// Sets what the number of an nbd device keeps over a disconnect: docs/devices.md#numbers has the table. Only what
-  /// differs is written. Call it only right after connect. failed_precondition: the device stays read-only.
+  /// Sets the attributes that the number of an nbd device keeps over a disconnect: docs/devices.md#numbers has the
+  /// table. Only differences are written. Call it only right after connect. failed_precondition: the device stays
+  /// read-only.
   virtual task<result<>> tune(std::string kernel_name, NumberUse use, HelperOwner owner, Until until) = 0;
 };
 
 /// Whether a helper of an earlier incarnation still holds the busy file. Cannot hang.
 bool busy(const std::string& busy_file);
 
-/// The path without superfluous parts: "//", "/./", a "/" at its end. ".." stays.
+/// Returns the path without superfluous parts: "//", "/./", a "/" at its end. ".." stays.
 std::string plain_path(const std::string& path);
-/// Whether it is the folder, or below it, by its name.
+/// Whether the path is the folder, or below it, by its name.
 bool is_below(const std::string& path, const std::string& folder);
-/// The same for a path below `root`, with `root` replaced by `real_root`, its name without links.
+/// Replaces `root` at the beginning of a path below it by `real_root`, its name without links.
 std::string real_path(const std::string& path, const std::string& root, const std::string& real_root);
 
 /// Resolves `path` below `root` without following a link (openat2 RESOLVE_BENEATH|NO_SYMLINKS|NO_MAGICLINKS):

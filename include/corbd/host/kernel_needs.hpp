@@ -1,4 +1,4 @@
-// Which kernel features a filesystem needs. For a thread that may wait: the device may not answer.
+// Finds the kernel features that a filesystem needs. For a thread that may block, because the device may not answer.
 #pragma once
 
 #include <string>
@@ -19,13 +19,13 @@ struct KernelNeeds {
                                      fields::required("beyond_oldest", &KernelNeeds::beyond_oldest)};
 };
 
-/// "Linux 5.14": the oldest that docs/serving.md promises.
+/// Returns "Linux 5.14": the oldest kernel that docs/serving.md promises.
 std::string oldest_kernel();
 
-/// Of the filesystem on the device. A helper reads it: see call_helper().
+/// Examines the filesystem on the device. A helper reads it: see call_helper().
 result<KernelNeeds> kernel_needs(const std::string& device, const HelperProgram& helper = {});
-/// Of a new filesystem, which a helper makes in memory. Empty options are this agent's own. `fstype` is empty for a
-/// type whose features this agent does not read.
+/// Examines a new filesystem, which a helper makes in memory. Empty options are this agent's own. `fstype` in the
+/// result is empty for a type whose features this agent does not read.
 result<KernelNeeds> kernel_needs_of_new(const std::string& fstype, const std::string& options,
                                         const HelperProgram& helper = {});
 

@@ -1,5 +1,5 @@
-// What systemd hears from a service of Type=notify (sd_notify(3)). Without NOTIFY_SOCKET, as by hand or in a pod,
-// nobody is told. The calls may wait for systemd: not for the control thread.
+// Notifies systemd for a service of Type=notify (sd_notify(3)). Without NOTIFY_SOCKET, as by hand or in a pod, the
+// calls do nothing. They may wait for systemd, so the control thread must not make them.
 #pragma once
 
 #include <sys/types.h>
@@ -8,12 +8,12 @@
 
 namespace corbd::host {
 
-/// This process answers callers.
+/// Reports that this process answers callers.
 void tell_ready();
 
-/// `next` is the service's main process from now on, so that the end of this one is not the service's. Returns once
-/// systemd knows, or after a second. A process of another control group is none of the service's: systemd is not told,
-/// and restarts the service when this process ends.
+/// Makes `next` the service's main process, so that the end of this one is not the service's. Returns once systemd
+/// knows, or after a second. If `next` is in another control group it does not belong to the service: systemd is not
+/// told, and restarts the service when this process ends.
 void tell_successor(pid_t next);
 
 /// Whether both processes are in one control group.

@@ -1,4 +1,4 @@
-// What the machine as a whole is about to do.
+// State of the machine as a whole.
 #pragma once
 
 #include <chrono>
@@ -16,17 +16,18 @@ namespace corbd::host {
 /// returns unavailable.
 result<bool> system_stopping(std::chrono::milliseconds patience);
 
-/// PID_NS_INIT_INO of linux/nsfs.h: the number that every kernel gives to the PID namespace it boots with.
+/// PID_NS_INIT_INO of linux/nsfs.h: every kernel gives this number to the PID namespace it boots with.
 inline constexpr std::string_view kHostPids = "pid:[4026531836]";
-/// Of this process: "pid:[4026531836]"; empty: it cannot be read.
+/// Returns this process's namespace, "pid:[4026531836]"; empty: it cannot be read.
 std::string pid_namespace(const std::string& proc = "/proc");
 
-/// Effective ones, one bit each, of the process with this folder of /proc. Absent: they cannot be read.
+/// Returns the effective capabilities, one bit each, of the process with this folder of /proc. Absent: they cannot be
+/// read.
 std::optional<std::uint64_t> capabilities_of(const std::string& process);
 
-/// Why there is no systemd to ask, where that is sure: this process is in the host's PID namespace (the pod has
-/// hostPID), and the host's init is another. A folder of systemd's would not tell, because a pod does not see it either
-/// way.
+/// Returns why there is no systemd to ask, if that is certain: this process is in the host's PID namespace (the pod has
+/// hostPID), and the host's init is another. A folder of systemd's would prove nothing, because a pod cannot see it in
+/// either case.
 std::optional<std::string> other_init(const std::string& proc = "/proc");
 
 }  // namespace corbd::host

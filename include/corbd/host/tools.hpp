@@ -8,12 +8,12 @@ namespace corbd::host {
 
 struct Tool {
   std::string name;     ///< "mkfs.xfs"
-  std::string package;  ///< Debian's
+  std::string package;  ///< name of Debian's package
 };
-/// For every type that a volume may ask for: mkfs, fsck, and what grows it. Each once.
+/// Returns mkfs, fsck, and the tool that grows it, for every type that a volume may ask for. Each once.
 std::vector<Tool> filesystem_tools();
 
-/// Where the program is: in a folder of PATH, or in one where Debian has such programs. Empty: nowhere.
+/// Finds a program in a folder of PATH, or in one where Debian has such programs. Empty: it is missing.
 std::string find_program(const std::string& program);
 
 }  // namespace corbd::host

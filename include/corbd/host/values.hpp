@@ -1,4 +1,4 @@
-// What this node's mounts, filesystems and LUKS headers are: values, without a call.
+// Values about this node's mounts, filesystems and LUKS headers. Nothing here makes a call.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 
 namespace corbd::host {
 
-/// Where a mount is made: in the filesystem below it, by whatever path that is seen.
+/// Place of a mount in the filesystem below it, independent of the path by which it is seen.
 struct Place {
   std::uint32_t dev_major = 0, dev_minor = 0;
-  std::string path;                      ///< within that filesystem; empty: not known
-  std::uint64_t shared = 0, master = 0;  ///< peer groups of the mount below, which propagate; 0: none
+  std::string path;                      ///< within that filesystem; empty: unknown
+  std::uint64_t shared = 0, master = 0;  ///< propagating peer groups of the mount below; 0: none
 };
 
 /// One line of /proc/self/mountinfo.
 struct Mount {
   std::uint64_t id = 0;
-  std::uint32_t dev_major = 0, dev_minor = 0;  ///< of the filesystem; for a bind of a device node, devtmpfs
+  std::uint32_t dev_major = 0, dev_minor = 0;  ///< number of the filesystem; for a bind of a device node, devtmpfs
   std::string root;  ///< within the filesystem: "/", or "/nbd0" for a bind of a device node from devtmpfs
   std::string target;
   std::string fstype;
   std::string source;
-  std::string options;                ///< per mount, comma separated
+  std::string options;                ///< flags of the mount, comma separated
   bool read_only = false;             ///< this mount's own flag
-  bool filesystem_read_only = false;  ///< the superblock's: set by an error too
+  bool filesystem_read_only = false;  ///< the superblock's flag; an error sets it too
   Place place = {};
 };
 
-/// Whether `twin` is the same mount seen by another path, so that the kernel takes it away with `of`: both stand at one
-/// place, and the mounts below them propagate. A bind of it elsewhere, as a pod has it, is none.
+/// Whether `twin` is the same mount seen by another path, so that the kernel unmounts it with `of`: both stand at one
+/// place, and the mounts below them propagate. A bind of it elsewhere, as a pod has it, is no twin.
 inline bool goes_with(const Mount& twin, const Mount& of) {
   const bool same = twin.id != of.id && twin.dev_major == of.dev_major && twin.dev_minor == of.dev_minor &&
                     twin.root == of.root && !of.place.path.empty() && twin.place.path == of.place.path &&
@@ -43,7 +43,7 @@ inline bool goes_with(const Mount& twin, const Mount& of) {
   return same && group != 0 && (twin.place.shared == group || twin.place.master == group);
 }
 
-/// What blkid says about a device. ambivalent: it found two signatures at once. Such a device is never formatted or
+/// blkid's answer about a device. ambivalent: it found two signatures at once. Such a device is never formatted or
 /// mounted.
 struct Probe {
   enum class Kind { nothing, filesystem, partitions, other, ambivalent } kind = Kind::ambivalent;
@@ -55,23 +55,25 @@ struct Probe {
 std::vector<std::string> offered_filesystems();
 /// Whether that type can encrypt a folder (fscrypt).
 bool encrypts_files(std::string_view fstype);
-/// As ceph-csi's: what an empty image gets when nobody names a type.
+/// ceph-csi's default type for an empty image.
 inline constexpr std::string_view kDefaultFilesystem = "ext4";
 /// Whether mount flags ("noatime,ro") ask for a read-only mount: the last "ro" or "rw" counts.
 bool mounts_read_only(std::string_view flags);
-/// Those of nosuid, nodev and noexec that are in effect, as flags again: "nosuid,nodev".
+/// Returns those of nosuid, nodev and noexec that are in effect, as flags again: "nosuid,nodev".
 std::string protections(const std::string& flags);
 
-/// What a volume may ask for, whoever asks. invalid_argument: an option that names another file or device of the node,
-/// stops the node at an error, or makes the mount another operation. No type is needed, because it may not be known.
+/// Checks the mount options that a volume may ask for. invalid_argument: an option that names another file or device of
+/// the node, stops the node at an error, or makes the mount another operation. No type is needed, because it may not be
+/// known.
 result<> check_mount_options(const std::string& flags);
-/// The same for mkfsOptions: refuses each option that is not known to concern the volume alone, and says the way out.
+/// Checks mkfsOptions in the same way: refuses each option that is not known to affect the volume alone, and says the
+/// way out.
 result<> check_mkfs_options(const std::string& fstype, const std::string& options);
 
-/// "ext4:-m1 -b4096;xfs:-K", by type. invalid_argument: a type that is not offered, or no options.
+/// Parses "ext4:-m1 -b4096;xfs:-K", by type. invalid_argument: a type that is not offered, or no options.
 result<std::map<std::string, std::string>> options_by_type(std::string_view text);
 
-/// How large a mounted filesystem is.
+/// Size of a mounted filesystem.
 struct Extent {
   std::uint64_t bytes = 0;
   std::uint32_t block_bytes = 0;
@@ -84,7 +86,7 @@ constexpr bool has_room(const Extent& filesystem, std::uint64_t device_bytes) {
   return device_bytes > filesystem.bytes + filesystem.block_bytes;
 }
 
-/// statvfs(3) of a filesystem. Available means available to an unprivileged user.
+/// statvfs(3) of a filesystem. "Available" means available to an unprivileged user.
 struct Usage {
   std::uint64_t bytes = 0, bytes_used = 0, bytes_available = 0;
   std::uint64_t inodes = 0, inodes_used = 0, inodes_available = 0;  ///< 0: the filesystem does not count them
@@ -96,9 +98,9 @@ struct Usage {
                                      fields::required("inodes_available", &Usage::inodes_available)};
 };
 
-/// What a device holds in the place of an encrypted volume's header.
+/// Content of a device where an encrypted volume's header should be.
 struct LuksHeader {
-  Probe found;  ///< by blkid: other, "crypto_LUKS", when it is one
+  Probe found;  ///< blkid's result: other, "crypto_LUKS", for a header
   std::vector<int>
       key_slots;  ///< in use. None means that nothing can ever open it: its format did not end, or it is damaged
   bool integrity = false;        ///< its sectors have tags, of which one node at a time can keep track
@@ -113,17 +115,17 @@ inline bool is_luks(const Probe& found) {
   return found.kind == Probe::Kind::other && found.type.starts_with("crypto_LUKS");
 }
 
-/// The encrypted folder of a mounted filesystem, as ceph-csi names it.
+/// ceph-csi's name for the encrypted folder of a mounted filesystem.
 inline constexpr const char* kEncryptedFolder = "ceph-csi-encrypted";
 
 enum class EncryptedFolder {
-  none,    ///< it is not there, or is empty and not encrypted
+  none,    ///< it does not exist, or is empty and not encrypted
   plain,   ///< it holds unencrypted files
   locked,  ///< the kernel has no key for it
   unlocked
 };
 
-/// What mkfs takes into account besides its options.
+/// Conditions of a mkfs besides its options.
 struct MkfsFor {
   bool zeroes = false;           ///< what was never written reads as zeros
   bool files_encrypted = false;  ///< the filesystem is to be able to encrypt a folder
@@ -131,7 +133,7 @@ struct MkfsFor {
                                      fields::required("files_encrypted", &MkfsFor::files_encrypted)};
 };
 
-/// How a volume uses the number of an nbd device, whatever the number was before.
+/// A volume's use of the number of an nbd device, whatever the number was before.
 struct NumberUse {
   bool read_only = false;
   bool flush = false;  ///< the device sends flushes, and somebody needs them
