@@ -145,7 +145,7 @@ result<BlocklistEntry> entry_of_client(std::string client) {
   if (!names_one_client(client))
     return Error{errc::invalid_argument,
                  "\"" + printable(client) + "\" does not name one Ceph client: it has no port, or no nonce but 0"};
-  // An entry for it would cut nobody off.
+  // An entry for this address would cut nobody off.
   if (const std::string address = host->address(); address == "0.0.0.0" || address == "::")
     return Error{errc::invalid_argument, "\"" + printable(client) + "\" does not name a host"};
   return BlocklistEntry{BlocklistEntry::Kind::client, std::move(client), *host};

@@ -1,4 +1,4 @@
-// The bits of an image's features, and what corbd does about each of them.
+// The bits of an image's features, and corbd's treatment of each.
 #pragma once
 
 #include <array>
@@ -11,18 +11,18 @@
 
 namespace corbd::image {
 
-/// As librbd numbers them (Ceph: rbd/features.h).
+/// Bits in librbd's numbering (Ceph: rbd/features.h).
 struct Features {
   std::uint64_t bits = 0;        ///< "features" of `rbd info`
-  std::uint64_t operations = 0;  ///< "op_features" there
+  std::uint64_t operations = 0;  ///< "op_features" of `rbd info`
   bool operator==(const Features&) const = default;
 };
 
 struct Feature {
   std::uint64_t bit;
   std::string_view name;
-  std::string_view refused;  ///< why corbd serves no image that has it, neither to write nor to read; empty: it does
-  errc code = errc::ok;      ///< of the refusal
+  std::string_view refused;  ///< why corbd serves no image with it, neither to write nor to read; empty: it does
+  errc code = errc::ok;      ///< code of the refusal
 };
 
 inline constexpr std::uint64_t kExclusiveLock = 1 << 2, kDirtyCache = 1 << 11;
@@ -53,10 +53,10 @@ inline constexpr std::array<Feature, 4> kOperations{{
     {1 << 3, "snap-trash", ""},
 }};
 
-/// "exclusive-lock, bit 13"
+/// Returns "exclusive-lock, bit 13", for example.
 std::string names_of(std::uint64_t features);
 
-/// Why corbd does not serve an image with these features; nothing: it serves it. An image with a bit that no table has
+/// Returns why corbd does not serve an image with these features; nothing: it serves it. An image with an unknown bit
 /// may be read: librbd itself refuses one that it cannot read. `which`: "image rbd/csi-vol-1".
 std::optional<Error> refuse(const Features& features, bool to_write, const std::string& which);
 

@@ -1,5 +1,5 @@
 // Ports to a storage cluster: one block image, and the cluster that knows images, owners and dead clients. Nothing here
-// names Ceph's libraries; rooms above see only this.
+// names Ceph's libraries; the rooms above see only these ports.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@
 
 namespace corbd::image {
 
-/// Where to find a cluster, and which user to be. The key is only in memory and in the runtime directory's 0600 files.
+/// A cluster's monitors, and the user and key for it. The key is only in memory and in the runtime directory's 0600
+/// files.
 struct Access {
   std::string cluster_id;             ///< name in config.json; for people and for sharing connections
   std::vector<std::string> monitors;  ///< as in config.json, joined by ',' for librados
   std::string user;                   ///< without "client."
   Secret key;
   std::map<std::string, std::string> config =
-      {};  ///< Ceph's options for the connection; the options that the agent's promises need override them
+      {};  ///< Ceph's options for the connection; options that the agent's promises need override them
   bool operator==(const Access&) const = default;
 };
 
@@ -38,62 +39,60 @@ class Image : public BlockImage {
   /// A client with librbd's cache, such as rbd-nbd, would acknowledge writes that are only cached, even before its
   /// first flush. By default that cache writes through until then.
   virtual bool caches_before_flush() const { return false; }
-  /// In effect, so with the metadata of image and pool.
+  /// The policy in effect, including the metadata of image and pool.
   virtual ReadPolicy read_policy() const { return ReadPolicy::primary; }
-  /// Why open() would refuse to open it again for the same use, as of the last refresh; empty: it would not. What is
-  /// open stays so.
+  /// Returns why open() would refuse to open it again for the same use, by the last refresh; empty: it would not. An
+  /// open image stays open.
   virtual std::string refused_again() const { return {}; }
-  virtual std::string client()
-      const = 0;  ///< address of the client that it is open on, as Ceph prints it; empty if none
+  virtual std::string client() const = 0;  ///< address of its client, as Ceph prints it; empty if none
 
   // Control thread.
   /// Asks the cluster for size() and refused_again(). Calls on_resized as if the cluster had announced a change.
   virtual task<result<>> refresh(Until until) = 0;
   virtual task<result<Ownership>> ownership(Until until) = 0;
-  /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and sets `break_time`
-  /// in the same operation; or of a foreign client that has an entry of its own in the blocklist. `owner`: as
-  /// ownership() gave it; unproven when that owner does not hold the lock any more. `break_time`: from 2^31 to
-  /// 2^32 - 1; 0: none.
+  /// Breaks the lock of a dead incarnation of this agent, which must have been fenced, and sets `break_time` in the
+  /// same operation; or the lock of a foreign client that has an entry of its own in the blocklist. `owner`: from
+  /// ownership(); unproven if that owner does not hold the lock any more. `break_time`: from 2^31 to 2^32 - 1; 0: none.
   virtual task<result<>> break_dead_lock(std::string owner, std::int64_t break_time, Until until) = 0;
-  /// Takes the exclusive lock and keeps it, also when a peer asks for it. in_use: another client has it, dead or alive.
-  /// An image without exclusive-lock gets a mark of this client instead, which replaces any other and goes with
-  /// close(). in_use: its header has changed since the last ownership().
+  /// Takes the exclusive lock and keeps it, also if a peer asks for it. in_use: another client has it, dead or alive.
+  /// An image without exclusive-lock gets a mark of this client instead, which replaces any other and is removed by
+  /// close(). in_use then: its header has changed since the last ownership().
   virtual task<result<>> acquire_lock(Until until) = 0;
-  /// Sets the image's modify timestamp, as a client that writes does from time to time, and tells it as ownership()
-  /// does. Our clients' writes do not.
+  /// Sets the image's modify timestamp, as a writing client does from time to time, and returns it as ownership() does.
+  /// Our clients' writes do not set it.
   virtual task<result<std::optional<std::uint64_t>>> stamp(Until) { co_return std::nullopt; }
   /// Makes close() leave the exclusive lock, or the mark: it is the next agent's proof of ownership. Other clients see
-  /// the lock of a living client until lock_taken_over(), or until this client ends. Once it has succeeded, nothing may
-  /// be written, and close() is all that may follow.
+  /// the lock of a living client until lock_taken_over(), or until this client ends. After success nothing may be
+  /// written, and only close() may follow.
   virtual task<result<>> keep_lock(Until) { co_return Error{errc::unimplemented, "this lock ends with its image"}; }
-  /// After keep_lock() and close(): the next agent has the lock.
+  /// Call this after keep_lock() and close(), when the next agent has the lock.
   virtual task<> lock_taken_over(Until) { co_return; }
   virtual task<result<>> release_lock(Until until) = 0;
   /// Whether any extent of the head is allocated; stops at the first. An error is never "no".
   virtual task<result<bool>> has_data(Until until) = 0;
   virtual task<result<std::optional<std::string>>> metadata(std::string name, Until until) = 0;
-  /// Every entry whose name begins with `prefix`.
+  /// Returns every metadata entry whose name begins with `prefix`.
   virtual task<result<std::map<std::string, std::string>>> metadata_below(std::string prefix, Until until) = 0;
   /// Works also if the image is open read-only, or if its lock is not held. It bypasses librbd, which would take the
   /// lock for it.
   virtual task<result<>> set_metadata(std::string name, std::string value, Until until) = 0;
   virtual task<result<>> remove_metadata(std::string name, Until until) = 0;
-  /// The client that it is open on was denied something: nothing begins on it any more, because a new one may have the
-  /// right. It ends with its last image.
+  /// Retires the client that it is open on, because that was denied something and a new client may have the right.
+  /// Nothing begins on it any more. It ends with its last image.
   virtual void retire_client() {}
   /// Gives up the client that it is open on, as if the cluster had cut it off: each of its images is told, and opened
-  /// again on another one. Afterwards close().
+  /// again on another one. Call close() afterwards.
   virtual void give_up_client() {}
-  /// Waits for operations under way, then closes. Afterwards lock_taken_over() may follow, and the destructor.
+  /// Waits for operations under way, then closes. lock_taken_over() may follow, and then the destructor.
   virtual task<result<>> close(Until until) = 0;
 };
 
 struct OpenOptions {
   bool read_only = false;
-  bool refuse_as_writer = false;  ///< a reader gets the errors of whoever would open it for writing
-  /// unsafe_config where the metadata of the image or its pool decide over the cache of other clients.
+  bool refuse_as_writer = false;  ///< a reader gets the errors that a writer would get
+  /// Returns unsafe_config if metadata of the image or its pool override the cache of other clients.
   bool refuse_cache_metadata = false;
-  /// Opens an image with the feature dirty-cache, too: to see who has it, or to have that client end.
+  /// Opens an image with the feature dirty-cache, too: to see who has it, or to end that client.
   bool despite_dirty_cache = false;
   std::function<void()> on_resized;  ///< control thread: size() has changed
   /// Called once, on the control thread: the cluster cut its client off, or its lock was lost. Any earlier proof is
@@ -111,69 +110,70 @@ class Clusters {
   /// error. The image's ID is written into a journal that lacks it.
   virtual task<result<Resolved>> locate(Access access, Reserved reserved, std::string ns, Until until) = 0;
   /// Blocklists every dead incarnation of this agent on that cluster, and waits until the connections have the map that
-  /// says so. Returns at once when there is none. Before it has succeeded, open() refuses images of that cluster with
+  /// says so. Returns at once if there is none. Until it has succeeded, open() refuses images of that cluster with
   /// unavailable.
   virtual task<result<>> fence_dead(Access access, Until until) = 0;
-  /// From now on, and durably, a dead client of another program on this node counts as a dead incarnation of this
-  /// agent. fence_dead() fences it, and its lock may be broken. `address`: as ownership() gave it.
+  /// Counts a dead client of another program on this node, durably, as a dead incarnation of this agent from now on.
+  /// fence_dead() fences it, and its lock may be broken. `address`: from ownership().
   virtual task<result<>> inherit(Access access, std::string address, Until until) = 0;
-  /// not_found when that very image is gone.
+  /// not_found: that very image is gone.
   virtual task<result<Header>> header(Access access, Key key, Until until) = 0;
-  /// Whether the user may change that image's header, as whoever serves it for writing does. It changes nothing.
-  /// permission_denied: it may not.
+  /// Whether the user may change that image's header, as a writer must. It changes nothing. permission_denied: it may
+  /// not.
   virtual task<result<>> may_write(Access, Key, Until) { co_return result<>(); }
-  /// On a client of its own, which ends at once and so has the rights of now: whether the user may look at that image's
-  /// header and, if `writes`, change it.
+  /// Checks, on a client of its own, whether the user may read that image's header and, if `writes`, change it. A new
+  /// client has the present rights; it ends at once.
   virtual task<result<>> may_serve_anew(Access, Key, bool /*writes*/, Until) { co_return result<>(); }
-  /// Of the cluster that had these monitors when it was connected to last. Nothing: it never was.
+  /// Returns the fsid of the cluster that had these monitors at the last connection. Nothing: there was none.
   virtual std::optional<std::string> fsid_of(const std::vector<std::string>& /*monitors*/) const {
     return std::nullopt;
   }
-  /// Opens by identity. `pool`-id, namespace and image id come from the key. not_found when that very image is gone.
-  /// unsafe_config when the effective configuration would acknowledge writes before they are stored, or another
-  /// client's persistent cache has writes that are not stored. failed_precondition for the mirror of another cluster's
-  /// image, and for a feature that refuse() of features.hpp names.
+  /// Opens by identity: pool ID, namespace and image ID come from the key. not_found: that very image is gone.
+  /// unsafe_config: the effective configuration would acknowledge writes before they are stored, or another client's
+  /// persistent cache has writes that are not stored. failed_precondition: the mirror of another cluster's image, or a
+  /// feature that refuse() of features.hpp names.
   virtual task<result<std::unique_ptr<Image>>> open(Access access, Key key, OpenOptions options, Until until) = 0;
-  /// Every client that has an image of that pool and namespace open, by its watch. Asks for one image after the other.
+  /// Returns every client that has an image of that pool and namespace open, by its watch. Asks for one image after the
+  /// other.
   virtual task<result<ImageUsers>> users(Access access, std::int64_t pool_id, std::string ns, Until until) = 0;
-  /// The cluster's blocklist, as its monitors have it now.
+  /// Returns the cluster's blocklist, as its monitors have it now.
   virtual task<result<Blocklist>> blocklist(Access access, Until until) = 0;
-  /// Blocks each of them for that long from now, by the monitors' clock. An existing entry of the same target keeps
-  /// its end; a wider entry does not count. If that end is too early (is_long_enough()), this agent or the next one
-  /// here blocks a client again after it; for a host or a range the answer is failed_precondition. The `until` of
-  /// `entries` does not count. The answers are in the same order. When it returns, every connection of this agent to
-  /// the cluster has the OSD map with those that succeeded. unimplemented: the monitors do not know ranges. A caller
-  /// that leaves early learns no answer; the work goes on.
+  /// Blocks each entry for that long from now, by the monitors' clock. An existing entry of the same target keeps its
+  /// end; a wider entry does not count. If that end is too early (is_long_enough()), this agent or the next one here
+  /// blocks a client again after it; for a host or a range the answer is failed_precondition. The `until` of `entries`
+  /// does not count. The answers are in the same order. When it returns, every connection of this agent to the cluster
+  /// has the OSD map with those that succeeded. unimplemented: the monitors do not know ranges. A caller that leaves
+  /// early learns no answer; the work goes on.
   virtual task<result<std::vector<result<>>>> block(Access access, std::vector<BlocklistEntry> entries,
                                                     std::chrono::seconds duration, Until until) = 0;
-  /// The same for taking entries away. One that is not there is no error.
+  /// Removes entries in the same way. A missing entry is no error.
   virtual task<result<std::vector<result<>>>> unblock(Access access, std::vector<BlocklistEntry> entries,
                                                       Until until) = 0;
-  /// Ends every client of this agent that the blocklist refuses, as if it had noticed, and blocklists each by an entry
-  /// of its own, as fence_dead() does. It also works while the cluster has fenced this node.
+  /// Ends every client of this agent that the blocklist refuses, as if the client had noticed, and blocklists each by
+  /// an entry of its own, as fence_dead() does. It also works while the cluster has fenced this node.
   virtual task<result<OwnClients>> end_refused(Access, Until) {
     co_return Error{errc::unimplemented, "these clients have no end"};
   }
-  /// An option of Ceph as the connection has it: from ceph.conf, from the cluster (`ceph config`), or from the access.
-  /// Empty: it is not set, or not known.
+  /// Returns an option of Ceph as the connection has it: from ceph.conf, from the cluster (`ceph config`), or from the
+  /// access. Empty: it is not set, or unknown.
   virtual task<result<std::string>> setting(Access, std::string /*name*/, Until) { co_return std::string(); }
-  /// Makes connections that have room for so many images, so that open() need not. They leave nothing behind: whoever
-  /// prepares may never serve.
+  /// Makes connections with room for that many images, so that open() need not. They leave nothing behind, because the
+  /// preparing agent may never serve.
   virtual task<result<>> prepare(Access, std::size_t /*images*/, Until) { co_return result<>(); }
-  /// Its connections end that nobody uses, and whoever comes next gets a new one if no other is left.
+  /// Retires connections: unused ones end, and the next caller gets a new one if no other is left.
   virtual void retire(const Access&) {}
-  /// Why a user whose connection was made may not fence dead clients, and the way out. Nothing: it may, as far as the
-  /// monitors say.
+  /// Returns why a connected user may not fence dead clients, and the way out. Nothing: it may, as far as the monitors
+  /// say.
   virtual std::optional<std::string> cannot_fence(const Access&) const { return std::nullopt; }
-  /// Whoever prepared is about to serve, and alone writes into the state directory from now on: what open() would write
-  /// about each of its connections is written now.
+  /// Writes now what open() would write about each prepared connection. Call it when this agent is about to serve, and
+  /// alone writes into the state directory.
   virtual task<> record_prepared(Until) { co_return; }
-  /// Of an agent that began beside another one, which gives it its images one by one: reads again which clients that
-  /// one has. As long as it has not `ended`, a client of it counts as ended for each image that it has closed: its lock
-  /// may be broken, and nobody fences it. On an error its clients are unknown. If it has `ended`, no image is opened
-  /// until a later reading succeeds; it is repeated with growing pauses.
+  /// Reads again which clients the predecessor has, for an agent that runs beside it and gets its images one by one. As
+  /// long as the predecessor has not `ended`, a client of it counts as ended for each image that it has closed: its
+  /// lock may be broken, and nobody fences it. On an error its clients are unknown. If it has `ended`, no image is
+  /// opened until a later reading succeeds; it is repeated with growing pauses.
   virtual task<result<>> look_at_before(bool /*ended*/) { co_return result<>(); }
-  /// Closes idle connections and marks their incarnations clean. After all images are closed.
+  /// Closes idle connections and marks their incarnations clean. Call it after all images are closed.
   /// `users`: how long to wait for images and calls that still use a connection; busy if some are left.
   virtual task<result<>> shutdown(Until until, Until users) = 0;
   task<result<>> shutdown(Until until) { return shutdown(until, until); }

@@ -1,4 +1,4 @@
-// What is said of images and of who has them: values, without a cluster.
+// Values about images and their clients. Nothing here needs a cluster.
 #pragma once
 
 #include <compare>
@@ -17,7 +17,7 @@ namespace corbd::image {
 /// The identity of an image. It survives a rename, and distinguishes an image from one that was made again under the
 /// same name.
 struct Key {
-  std::string fsid;  ///< the cluster's
+  std::string fsid;  ///< fsid of the cluster
   std::int64_t pool_id = -1;
   std::string ns;             ///< RADOS namespace, "" is the default one
   std::string image_id;       ///< librbd's internal id
@@ -27,20 +27,20 @@ struct Key {
                                      fields::required("ns", &Key::ns), fields::required("image_id", &Key::image_id),
                                      fields::required("snap_id", &Key::snap_id)};
   auto operator<=>(const Key&) const = default;
-  /// "fsid/pool/ns/id@snap", for logs.
+  /// Returns "fsid/pool/ns/id@snap", for logs.
   std::string text() const {
     return fsid + "/" + std::to_string(pool_id) + "/" + ns + "/" + image_id +
            (snap_id == 0 ? "" : "@" + std::to_string(snap_id));
   }
 };
 
-/// Which OSD answers an image's reads: the primary, any that has the data, or the nearest by the CRUSH map.
+/// The OSD that answers an image's reads: the primary, any that has the data, or the nearest by the CRUSH map.
 enum class ReadPolicy { primary, balance, localize };
 constexpr std::string_view name(ReadPolicy policy) {
   return policy == ReadPolicy::balance ? "balance" : policy == ReadPolicy::localize ? "localize" : "primary";
 }
 
-/// The image as a request names it.
+/// The names by which a request identifies an image.
 struct Name {
   std::string pool, ns, image;
   std::string text() const { return pool + "/" + (ns.empty() ? "" : ns + "/") + image; }
@@ -49,24 +49,24 @@ struct Name {
   bool operator==(const Name&) const = default;
 };
 
-/// What ceph-csi's provisioner reserved, as the volume ID says it. The provisioner's journal in the cluster knows the
-/// image's name.
+/// A reservation of ceph-csi's provisioner, decoded from the volume ID. The provisioner's journal in the cluster knows
+/// the image's name.
 struct Reserved {
-  std::int64_t pool_id = -1;  ///< of the image
+  std::int64_t pool_id = -1;  ///< pool of the image
   std::string uuid;
-  std::string journal_pool = {};  ///< where the journal is if it has nothing in the image's pool; "": nowhere else
-  std::string image = {};         ///< the name if no journal knows it; "": csi-vol-<uuid>
+  std::string journal_pool = {};  ///< pool of the journal if it has nothing in the image's pool; "": no other pool
+  std::string image = {};         ///< name if no journal knows it; "": csi-vol-<uuid>
   bool operator==(const Reserved&) const = default;
 };
 
-/// Where the image of such a volume may be.
+/// A possible place of such a volume's image.
 struct Place {
-  std::string cluster_id;  ///< as Access has it
+  std::string cluster_id;  ///< see Access
   std::int64_t pool_id = -1;
   bool operator==(const Place&) const = default;
 };
 
-/// What a provisioner writes into an image's metadata about whom it is for begins with this (ceph-csi's --setmetadata).
+/// Prefix of the metadata in which a provisioner says whom it made the image for (ceph-csi's --setmetadata).
 inline constexpr std::string_view kProvisionedFor = "csi.storage.k8s.io/";
 
 struct Resolved {
@@ -74,42 +74,42 @@ struct Resolved {
   std::uint64_t size = 0;  ///< bytes
   bool exclusive_lock = false;
   Features features = {};
-  std::string cluster_id = {};       ///< where it was found, as Access has it
-  Name name = {};                    ///< at that time
-  std::string kms_id = {};           ///< of an encrypted volume, by its journal; "": not encrypted, or no journal
-  std::string encryption_type = {};  ///< by its journal: "block", "file", or "" where it says nothing
+  std::string cluster_id = {};       ///< cluster where it was found, see Access
+  Name name = {};                    ///< name at that time
+  std::string kms_id = {};           ///< KMS by its journal; "": not encrypted, or no journal
+  std::string encryption_type = {};  ///< by its journal: "block", "file", or "" if that does not say it
   std::string tenant = {};           ///< namespace of its claim, by its journal; "": not known
-  std::map<std::string, std::string> provisioned_for = {};  ///< its metadata below kProvisionedFor
+  std::map<std::string, std::string> provisioned_for = {};  ///< metadata below kProvisionedFor
 };
 
-/// Who holds an image's lock, and who watches it. Addresses as Ceph prints them: "10.0.0.1:0/123456789".
+/// The holder of an image's lock, and its watchers. Addresses as Ceph prints them: "10.0.0.1:0/123456789".
 struct Ownership {
   enum class Lock {
     none,
     mine,
     our_dead,
     other
-  } lock = Lock::none;      ///< our_dead: an address of a dead incarnation of this agent
-  std::string owner;        ///< the lock owner's address, if any
-  std::string cookie = {};  ///< of its lock: which of that client's open images has it
-  std::vector<std::string>
-      foreign_watchers;     ///< not this client, no dead incarnation of ours, no rbd-mirror; a pure reader has no watch
-  std::string writer = {};  ///< of an image without exclusive-lock: the client that marked it as its own to write and
-                            ///< took no mark away. None of ours; it may be dead. Empty: none
-  bool writer_signed = false;  ///< that mark was made with the Ceph key that this agent has too
-  bool handed_over = false;    ///< the mark is that of the predecessor, which closed the image to give it to this one
-  bool marked = false;         ///< the mark is this very client's
+  } lock = Lock::none;                        ///< our_dead: the owner is a dead incarnation of this agent
+  std::string owner;                          ///< the lock owner's address, if any
+  std::string cookie = {};                    ///< of the lock: identifies one of the owner's open images
+  std::vector<std::string> foreign_watchers;  ///< without us, our dead incarnations and rbd-mirror; a pure reader has
+                                              ///< no watch
+  std::string writer = {};     ///< without exclusive-lock: the client that marked the image as its own to write and has
+                               ///< not removed the mark. Not ours; it may be dead. Empty: none
+  bool writer_signed = false;  ///< that mark was made with this agent's own Ceph key
+  bool handed_over = false;    ///< the mark is the predecessor's, which closed the image to hand it to this agent
+  bool marked = false;         ///< the mark is this client's
   std::map<std::string, std::string> clients = {};  ///< address to "client.4119", for the owner and the watchers
   std::string self;                                 ///< this client's address
-  std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp, in nanoseconds by an OSD's clock: when
-                                               ///< another client wrote last, or a volume of it was staged. Nothing:
-                                               ///< not known, or our own writes move it
+  std::optional<std::uint64_t> modified = {};       ///< the image's modify timestamp, in nanoseconds by an OSD's clock:
+                                               ///< another client's last write, or the last stage. Nothing: unknown, or
+                                               ///< our own writes change it
   std::uint64_t version =
-      0;  ///< of the image's header. Every change of the header or its lock raises it; a watch does not
-  Features features = {};  ///< as the header has them now
+      0;  ///< version of the image's header. Every change of the header or its lock raises it; a watch does not
+  Features features = {};  ///< by the present header
 };
 
-/// The host in a client's address: "10.0.0.1" for "10.0.0.1:0/123456789".
+/// Returns the host in a client's address: "10.0.0.1" for "10.0.0.1:0/123456789".
 constexpr std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
 
 /// A client that has some image open.
@@ -121,13 +121,13 @@ struct ImageUser {
 
 struct ImageUsers {
   std::vector<ImageUser> users;
-  std::string incomplete = {};  ///< which images could not be looked at; empty: none
+  std::string incomplete = {};  ///< images that could not be examined; empty: none
 };
 
-/// What an image's header tells without opening the image. Opening sets a watch, which changes break_time.
+/// Content of an image's header, read without opening the image. Opening sets a watch, which changes break_time.
 struct Header {
-  std::uint64_t version = 0;    ///< as Ownership::version
-  std::int64_t break_time = 0;  ///< what break_dead_lock() left, if nothing was done to the header since
+  std::uint64_t version = 0;    ///< see Ownership::version
+  std::int64_t break_time = 0;  ///< value that break_dead_lock() left, if the header has not changed since
   Features features = {};
 };
 
