@@ -1,4 +1,4 @@
-// The agent's side.
+// Implements the agent's end of the conversation.
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -11,9 +11,9 @@
 namespace corbd::keeper {
 namespace {
 
-// What all links of a node need at once: a message takes some 2 KiB of it.
+// Room for the messages of all links of a node at once, of some 2 KiB each.
 constexpr int kSendBuffer = 8 << 20;
-// The keeper has said everything before the agent began.
+// The keeper has sent everything before the agent begins.
 constexpr timeval kSaidWithin{5, 0};
 
 result<> check_protocol(const KeeperMessage& first) {
@@ -74,7 +74,7 @@ result<> Client::hold_memory(std::uint64_t token, int file) {
   return say({Kind::memory, 0, token, 0}, {}, fds);
 }
 
-/// A keeper that does not hear has, for all that its agent knows, what it had. One that has ended takes the agent with
+/// If the keeper stopped reading, assume it still holds every descriptor. A keeper that has ended takes the agent with
 /// it (PR_SET_PDEATHSIG).
 result<> Client::drop(std::uint64_t token) { return say({Kind::drop, 0, token, 0}, {}, {}); }
 

@@ -9,12 +9,12 @@ namespace {
 using namespace std::chrono_literals;
 constexpr duration kForgottenIn = 5min, kLongestPause = 5min, kOneEntryIn = 5min;
 constexpr int kEntriesAtOnce = 60;
-/// From this death on nothing is kept.
+/// From this death in a series on, no link is kept.
 constexpr int kSeries = 4;
-/// More make the pause no longer, and would only be remembered longer.
+/// More deaths would not make the pause longer, and would only be remembered longer.
 constexpr int kMostDeaths = 12;
 
-/// A request waits for the first start, so it comes at once. While links are kept, the next agent comes within
+/// The first start comes at once, because requests wait for it. While links are kept, the next agent comes within
 /// kStartsAgainWithin.
 duration pause_after(int deaths) {
   constexpr std::array<std::chrono::milliseconds, kSeries - 1> first{0ms, 100ms, 500ms};

@@ -1,5 +1,5 @@
-// The process. It has no thread, no library but this one's own, and little memory: it must be there when all else
-// fails.
+// The keeper's process. It has no thread, no library but this project's own, and little memory: it must survive when
+// all else fails.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -23,7 +23,7 @@ namespace corbd::keeper {
 namespace {
 
 constexpr const char* kVariable = "CORBD_KEEPER_SOCKET";
-/// The exit code of a program that could not be started, as a shell has it. The dynamic linker ends with it too.
+/// Exit code of a program that could not be started, as in a shell. The dynamic linker ends with it too.
 constexpr int kNotBegun = 127;
 
 using SteadyClock = std::chrono::steady_clock;
@@ -36,7 +36,7 @@ class Keeper {
 
   int run() {
     raise_descriptor_limit();
-    // What it allocates must not wait for a device that waits for the agent.
+    // The keeper's allocations must not wait for a device that waits for the agent.
     if (auto flusher = become_io_flusher(); !flusher)
       log::warning("keeper.io_flusher", {{"error", flusher.error().text}});
     sigset_t heard;
@@ -76,8 +76,8 @@ class Keeper {
 
   [[noreturn]] void become_agent(int socket, pid_t keeper) {
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-    // Whatever started the keeper knows no other process, and starts another agent, which needs the state directory. An
-    // agent that hangs would keep that after any other signal.
+    // The keeper's supervisor knows no other process. It starts another agent, which needs the state directory, and a
+    // hung agent would survive any other signal.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != keeper) ::_exit(1);
     ::fcntl(socket, F_SETFD, 0);
@@ -99,7 +99,7 @@ class Keeper {
       store_.hear(ours_.get());
       look_at_links();
     }
-    // It has closed its end, and is dead a moment later or has no use for a keeper. Nobody waits in a loop for that.
+    // The agent has closed its end: it is about to die, or has no use for a keeper. Do not poll that end in a loop.
     if (ours_ && (asked[1].revents & (POLLHUP | POLLERR)) != 0) ours_.reset();
     hear_signals();
     reap();
@@ -124,7 +124,7 @@ class Keeper {
     }
   }
 
-  /// The first process of a container has the children of others, too. An agent that is waited for has no thread left.
+  /// The first process of a container inherits others' children, too. An agent that is waited for has no thread left.
   void reap() {
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;)
@@ -140,7 +140,7 @@ class Keeper {
     died(code);
   }
 
-  /// Killed, crashed, or not begun for want of memory.
+  /// The agent was killed, crashed, or could not be started for lack of memory.
   void died(int code) {
     const int signal = code > 128 ? code - 128 : 0;
     const auto now = SteadyClock::now();
@@ -159,7 +159,7 @@ class Keeper {
     if (!keeps) store_.let_go();
     if (restart.pause >= kStartsAgainWithin) store_.drop_listeners();
     if (told_to_end_) {
-      // It may have died of that signal before it listened to it.
+      // The signal may have killed the agent before it installed its handler.
       code_ = signal == SIGTERM || signal == SIGINT ? 0 : code;
       return;
     }
@@ -170,7 +170,7 @@ class Keeper {
     starts_at_ = now + restart.pause;
   }
 
-  /// It ended by itself.
+  /// The agent ended by itself.
   void left(int code) {
     if (code == kBeginsAnew && !told_to_end_) {
       store_.begin_anew();
@@ -187,7 +187,7 @@ class Keeper {
   pid_t agent_ = 0;
   bool told_to_end_ = false;
   std::optional<SteadyClock::time_point> starts_at_;
-  std::optional<SteadyClock::time_point> whole_since_;  ///< the agent has had every link
+  std::optional<SteadyClock::time_point> whole_since_;  ///< since when the agent has had every link
   std::optional<int> code_;
 };
 
@@ -199,7 +199,7 @@ Fd socket_of_keeper() {
   const int fd = std::atoi(number);
   ::unsetenv(kVariable);
   if (fd <= 2 || ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return {};
-  // The name of what it was started from is "exe".
+  // Without this the process's name would be "exe".
   ::prctl(PR_SET_NAME, "corbd");
   return Fd(fd);
 }

@@ -1,4 +1,4 @@
-// What the keeper has.
+// Implements the keeper's store.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 // An agent that is killed while it starts is no sign of a bad link.
 constexpr int kMostAgents = 10;
 
-/// No agent lives, or one that never had them.
+/// Ends links that no agent has, or only one that never took them.
 void end_all(const std::vector<StoredLink>& links) {
   std::vector<int> sockets;
   for (const StoredLink& one : links) sockets.push_back(one.socket.get());
@@ -24,7 +24,7 @@ void end_all(const std::vector<StoredLink>& links) {
 
 void Store::give_all(int socket) {
   end_all(std::exchange(unheard_, {}));
-  static_cast<void>(tell(socket, {Kind::protocol, kProtocol, 0, 0}, {}, {}));  // without it the agent ends
+  static_cast<void>(tell(socket, {Kind::protocol, kProtocol, 0, 0}, {}, {}));  // an agent that misses it ends
   std::erase_if(stored_.memory, [&](const StoredMemory& one) {
     const int fds[] = {one.file.get()};
     return !tell(socket, {Kind::memory, 0, one.token, 0}, {}, fds);
@@ -47,7 +47,7 @@ void Store::give_all(int socket) {
       socket, {Kind::deaths, count, static_cast<std::uint64_t>(when), static_cast<std::uint64_t>(signal)}, {}, {}));
   const auto paused = std::chrono::duration_cast<std::chrono::nanoseconds>(pause).count();
   static_cast<void>(tell(socket, {Kind::pause, 0, static_cast<std::uint64_t>(paused), 0}, {}, {}));
-  static_cast<void>(tell(socket, {}, {}, {}));  // without it the agent says so
+  static_cast<void>(tell(socket, {}, {}, {}));  // an agent that misses it reports that
 }
 
 bool Store::give(int socket, StoredLink& one) {
@@ -86,7 +86,7 @@ void Store::hear(int socket) {
   for (;;) {
     auto heard = keeper::hear(socket, Waits::no);
     if (heard) {
-      // What an agent gives away is another's, whatever else was not heard.
+      // A link that an agent hands over is another agent's, even if other messages were lost.
       if (!deaf_ || heard->note.kind == Kind::drop || heard->note.kind == Kind::drop_listener) take_in(*heard);
     } else if (heard.error().code == errc::timed_out || heard.error().code == errc::not_found ||
                heard.error().code == errc::unavailable) {
@@ -97,16 +97,16 @@ void Store::hear(int socket) {
   }
 }
 
-/// Nobody knows what that message took the place of. Nothing at all is better than a ledger that is not true any more,
-/// or a link that its agent gives away. The agent, which has the links itself, notices when it has something to say. It
-/// may be dead, and this the last end of its links: they end with the next one.
+/// Drops everything, because nobody knows which entry the lost message replaced. A wrong ledger, or a link that its
+/// agent hands over, would be worse than none. The agent has the links itself, and notices when it sends its next
+/// message. It may be dead, with this the last end of its links: they end with the next one.
 void Store::be_deaf(int socket, const Error& why) {
   deaf_ = true;
   for (StoredLink& one : stored_.links) unheard_.push_back(std::move(one));
   stored_.links.clear();
   stored_.memory.clear();
   stored_.listeners.clear();
-  ::shutdown(socket, SHUT_RDWR);  // no link: the agent's
+  ::shutdown(socket, SHUT_RDWR);  // ends no link: this is the agent's socket
   log::warning("keeper.keeps_nothing", {{"error", why.text}});
 }
 

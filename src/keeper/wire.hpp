@@ -1,5 +1,5 @@
-// Messages between an agent and its keeper: of one program, so they are plain memory. The keeper's first is its
-// protocol's number, which has the same form in every protocol.
+// Messages between an agent and its keeper. Both run the same program, so they are plain memory. The keeper's first
+// message is its protocol's number, which has the same form in every protocol.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace corbd::keeper {
 
-/// deaths: of the keeper, their number in `device`, the last one's time in `token` (ns) and its signal in `instead_of`.
-/// pause: of the keeper, Deaths::pause in `token` (ns).
-/// protocol: of the keeper, kProtocol in `device`.
+/// deaths: from the keeper, their number in `device`, the last one's time in `token` (ns) and its signal in
+/// `instead_of`. pause: from the keeper, Deaths::pause in `token` (ns).
+/// protocol: from the keeper, kProtocol in `device`.
 /// listener: its path as the text, StoredListener::registered in `device`. drop_listener: its path.
 enum class Kind : std::uint32_t { link, memory, drop, deaths, pause, end, protocol, listener, drop_listener };
 
@@ -33,7 +33,7 @@ struct Heard {
 
 /// Does not wait. unavailable: the other side does not read. not_found: it has ended.
 result<> tell(int socket, const KeeperMessage& note, const std::string& backend, std::span<const int> descriptors);
-/// Nothing is there: timed_out. The other side has ended: not_found. Anything else is no message of ours.
+/// timed_out: nothing to read. not_found: the other side has ended. Any other error: the message is not one of ours.
 result<Heard> hear(int socket, Waits waits);
 
 }  // namespace corbd::keeper

@@ -5,7 +5,7 @@
 namespace corbd::krbd {
 namespace {
 
-constexpr std::size_t kMaxLine = 4095;  // a page of sysfs
+constexpr std::size_t kMaxLine = 4095;  // a page, sysfs's limit of a write
 
 std::vector<std::string_view> pieces(std::string_view text) {
   std::vector<std::string_view> all;
@@ -17,18 +17,18 @@ std::vector<std::string_view> pieces(std::string_view text) {
   return all;
 }
 
-/// "6789" of "10.0.0.1:6789" and of "[fd00::1]:6789"; "" without one.
+/// Returns "6789" of "10.0.0.1:6789" and of "[fd00::1]:6789"; "" if there is none.
 std::string_view port_of(std::string_view address) {
   const auto colon = address.rfind(':');
   if (colon == address.npos || (address.front() == '[' && address[colon - 1] != ']')) return {};
   return address.substr(colon + 1);
 }
 
-/// The address in the form for the kernel; "" when it does not speak the protocol.
+/// Returns the address in the form for the kernel; "" if it does not speak the protocol.
 std::string address_of(std::string_view text, bool msgr2) {
   const bool v1 = text.starts_with("v1:"), v2 = text.starts_with("v2:");
   if (v1 || v2) text.remove_prefix(3);
-  text = text.substr(0, text.find('/'));  // a nonce
+  text = text.substr(0, text.find('/'));  // removes a nonce
   if (text.empty()) return {};
   const auto port = port_of(text);
   const bool only_old = v1 || (!v2 && port == "6789"), only_new = v2 || (!v1 && port == "3300");

@@ -1,4 +1,4 @@
-// The line that maps an image: "<monitors> <options> <pool> <image> <snapshot>". Pure.
+// Makes the line that maps an image: "<monitors> <options> <pool> <image> <snapshot>". Pure.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace corbd::krbd {
 
-/// Each address of config.json by itself. An entry may list several, "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]" those of one
-/// monitor.
+/// Splits config.json's entries into single addresses. An entry may list several, "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]"
+/// those of one monitor.
 std::vector<std::string> each_monitor(const std::vector<std::string>& monitors);
 
-/// The options, with ms_mode=prefer-crc if they name no mode and the monitors speak only msgr2.
+/// Adds ms_mode=prefer-crc to options that name no mode, if the monitors speak only msgr2.
 std::string with_ms_mode(std::string options, const std::vector<std::string>& monitors);
 
-/// The monitors of config.json that the kernel gets: addresses of one protocol. That is msgr2 if the options have a
+/// Returns the monitors of config.json for the kernel: addresses of one protocol. That is msgr2 if the options have a
 /// ms_mode other than "legacy". As in Ceph, port 6789 and "v1:" mean the old protocol, 3300 and "v2:" the new one, and
 /// no port means both. failed_precondition: no monitor speaks the protocol.
 result<std::string> kernel_monitors(const std::vector<std::string>& monitors, bool msgr2);
@@ -25,7 +25,7 @@ result<std::string> kernel_monitors(const std::vector<std::string>& monitors, bo
 struct AddLine {
   std::vector<std::string> monitors;
   std::string user;      ///< without "client."
-  std::string key_name;  ///< of the key in the kernel's keyring
+  std::string key_name;  ///< name of the key in the kernel's keyring
   image::Name name;
   bool read_only = false;
   std::string options;

@@ -1,4 +1,4 @@
-// What the kernel's refusal to map an image means, and the way out.
+// Explains the kernel's refusal to map an image, with the way out.
 #pragma once
 
 #include "corbd/core/result.hpp"

@@ -14,7 +14,7 @@ namespace corbd::krbd {
 
 namespace {
 
-/// Of a whole key (docs/sources.md#cephx-keys): type, time, length, secret. 0: it is no such key.
+/// Returns the type of a whole key (docs/sources.md#cephx-keys): type, time, length, secret. 0: it is no such key.
 unsigned type_of(std::string_view payload) {
   constexpr std::size_t head = 2 + 8 + 2;
   const auto number = [&](std::size_t at) {
@@ -25,7 +25,7 @@ unsigned type_of(std::string_view payload) {
 }
 
 constexpr unsigned kAes = 1, kAes256k = 2;
-constexpr int kNotSupported = 524;  ///< ENOTSUPP of the kernel, which no header for programs has
+constexpr int kNotSupported = 524;  ///< the kernel's ENOTSUPP, which no header for programs has
 
 }  // namespace
 

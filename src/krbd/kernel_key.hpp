@@ -9,11 +9,11 @@
 
 namespace corbd::krbd {
 
-/// Why the kernel did not take a key. `payload`: the key's bytes; `failed`: errno of add_key(2). Linux 6.12 answers
-/// EINVAL for a type that it does not know, as for what is no key.
+/// Explains why the kernel did not take a key. `payload`: the key's bytes; `failed`: errno of add_key(2). Linux 6.12
+/// answers EINVAL for an unknown type, and for bytes that are no key.
 Error not_added(const std::string& name, std::string_view payload, int failed);
 
-/// The key is in this thread's own keyring, which nobody else can search. It goes with the object.
+/// Holds the key in this thread's own keyring, which nobody else can search. The destructor removes it.
 class KernelKey {
  public:
   /// `key`: base64, as Ceph prints it. invalid_argument: it is not in that form. failed_precondition: no libceph, no

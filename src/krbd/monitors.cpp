@@ -14,7 +14,7 @@
 namespace corbd::krbd {
 namespace {
 
-/// "v2:mon.a:3300/0" in its parts.
+/// The parts of "v2:mon.a:3300/0".
 struct Endpoint {
   std::string protocol, host, rest;
 };
@@ -31,7 +31,7 @@ Endpoint endpoint_of(std::string_view text) {
   return parts;
 }
 
-/// Neither "10.0.0.1:6789" nor "[fd00::1]:6789" nor "fd00::1".
+/// Whether the host is a name, and neither "10.0.0.1", "[fd00::1]" nor "fd00::1".
 bool has_name(const Endpoint& endpoint) {
   in_addr four{};
   const bool six = endpoint.host.starts_with('[') || endpoint.rest.find(':', 1) != std::string::npos;

@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 using sysfs::attribute;
 using sysfs::number_of;
 
-/// Nothing if the device disappears during the read.
+/// Returns nothing if the device disappears during the read.
 std::optional<device::Mapped> read_device(const fs::path& folder, const fs::path& block, std::uint32_t index) {
   const auto pool = attribute(folder / "pool"), name = attribute(folder / "name"), id = attribute(folder / "image_id");
   if (!pool || !name || !id) return std::nullopt;
@@ -48,12 +48,12 @@ result<std::vector<device::Mapped>> read_inventory(const std::string& root) {
 }
 
 bool knows_aes256k(std::string_view release) {
-  constexpr unsigned first = 7;  // docs/sources.md#cephx-keys
+  constexpr unsigned first = 7;  // source: docs/sources.md#cephx-keys
   return sysfs::number<unsigned>(release.substr(0, release.find('.'))).value_or(0) >= first;
 }
 
 result<device::Abilities> read_abilities(const std::string& root, std::string_view release) {
-  // "0x1ff"
+  // The attribute holds "0x1ff", for example.
   const auto text = attribute(root + "/bus/rbd/supported_features");
   if (!text)
     return Error{errc::failed_precondition,

@@ -1,4 +1,4 @@
-// The helper's side. It maps and unmaps; both wait for the cluster.
+// Maps and unmaps in the helper. Both wait for the cluster.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ int write_bus(const std::string& sysfs, const std::string& which, const std::str
   return 0;
 }
 
-/// The kernel takes a name, and that may belong to another image by now.
+/// The kernel takes a name, which may belong to another image by now.
 result<> check_identity(const std::string& sysfs, const device::MapArgs& args,
                         const std::vector<device::Seen>& before) {
   const auto all = read_inventory(sysfs);

@@ -1,4 +1,4 @@
-// What sysfs shows of the kernel's rbd client.
+// Reads the state of the kernel's rbd client from sysfs.
 #pragma once
 
 #include <string>
