@@ -73,11 +73,11 @@ result<http::Peer> peer_of(const Access& access) {
 result<Secret> read_token(const Access& access) {
   if (access.token_file.empty()) return access.token;
   auto text = read_file(access.token_file, kMaxFile);
-  // As client-go: the file is the newer one, and the text is there until it can be read.
+  // Follow client-go: the file is newer, and the text serves until the file can be read.
   if (!text && !access.token.empty()) return access.token;
   if (!text) return with_context("reading the service account's token", text.error());
   auto token = trimmed(std::move(*text));
-  // It goes into a header, and a line end would end that header.
+  // The token goes into a header, which a line end would terminate.
   if (std::ranges::any_of(token.reveal(), [](unsigned char c) { return c < 0x21 || c > 0x7e; }))
     return Error{errc::invalid_argument, "the service account's token in " + access.token_file +
                                              " is not a token: it has bytes that a header cannot have"};

@@ -11,9 +11,9 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kShown = 300;
-constexpr std::chrono::minutes kLongestRetry{5};  // whatever the server asks for: its own longest is half a minute
+constexpr std::chrono::minutes kLongestRetry{5};  // bound for the server's wish: its own longest is half a minute
 
-/// The Status object of a body, as far as it is one.
+/// The fields of a body that is a Status object.
 struct Status {
   bool is_one = false;
   std::string reason, message, cause, resource, name;
@@ -57,14 +57,14 @@ Status read_status(std::string_view body) {
   return status;
 }
 
-/// "volumeattachments" of "volumeattachments.storage.k8s.io".
+/// Compares "volumeattachments.storage.k8s.io" by its part "volumeattachments".
 bool is_about(const Status& says, const Verb& verb) {
   return says.reason == "NotFound" && !verb.name.empty() && says.name == verb.name &&
          says.resource == verb.resource.substr(0, verb.resource.find('.'));
 }
 
 errc code_of(unsigned status, const Status& says, const Verb& verb) {
-  // Whoever refuses the token may be a proxy too; another token is read then, and nothing is concluded.
+  // A proxy may refuse the token, too. Another token is read then, and nothing is concluded.
   if (status == 401) return errc::unauthenticated;
   if (!says.is_one) return errc::unavailable;
   switch (status) {
@@ -74,7 +74,7 @@ errc code_of(unsigned status, const Status& says, const Verb& verb) {
     case 403:
       return errc::permission_denied;
     case 404:
-      // Of a create it is the namespace that is not there, and no repetition makes it.
+      // For a create the namespace is missing, and no repeat creates it.
       if (verb.verb == "create") return errc::failed_precondition;
       return is_about(says, verb) ? errc::not_found : errc::unavailable;
     case 409:

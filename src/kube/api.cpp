@@ -13,7 +13,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::chrono::seconds kTokenFor{60};    // kubelet rotates it long before its end
-constexpr std::chrono::seconds kWatchGrace{30};  // how long after its timeout a watch may end
+constexpr std::chrono::seconds kWatchGrace{30};  // time that a watch may last beyond its timeout
 constexpr std::size_t kPage = 500, kMostPages = 200;
 constexpr std::size_t kObjectBytes = 4 << 20, kPageBytes = 64 << 20;  // a server keeps no object of more than 1.5 MiB
 constexpr const char* kJson = "application/json";
@@ -25,7 +25,7 @@ std::string query(const std::vector<std::pair<std::string, std::string>>& parts)
   return out;
 }
 
-/// A stranger's answer, such as a proxy's `{}` with status 200, is neither an absence nor an empty list.
+/// Another program's answer, such as a proxy's `{}` with status 200, means neither an absent object nor an empty list.
 ApiError not_asked_for(const Resource& resource, const std::string& what) {
   return api_error({errc::unavailable, "the API server answered " + resource.path + " with " + what +
                                            ": look at what is between this node and the API server"});
@@ -33,7 +33,7 @@ ApiError not_asked_for(const Resource& resource, const std::string& what) {
 
 constexpr std::string_view kNamed = "metadata.name=";
 
-/// It may be a Secret, and nobody else wipes it if the caller has left before it was read.
+/// The object may be a Secret, and only this wipes it if the caller has left before it was read.
 struct Read {
   explicit Read(json::object made) : object(std::move(made)) {}
   Read(Read&&) noexcept = default;
@@ -63,13 +63,13 @@ class Api::Impl {
   /// Adds the token. The first time, and after failures, it also reads the files of the connection, and the kubeconfig
   /// that names them.
   result<> prepare(http::Message& message);
-  /// The server refused the authorities, the certificate or the token, which may have been replaced since they were
-  /// read: prepare() then reads them again.
+  /// Whether the server refused the authorities, the certificate or the token. They may have been replaced since they
+  /// were read, so prepare() then reads them again.
   bool is_stale(const result<http::Reply>& reply);
   task<answer<http::Reply>> send(http::Message message, http::Sink sink, Verb verb, Until until);
   task<answer<http::Reply>> exchange(http::Message message, http::Sink sink, Verb verb, Until until);
-  /// On another thread: tenants write objects, which may take long to read. The caller may have left by then, and the
-  /// client may be gone, so `reader` has copies of all that it uses.
+  /// Reads on another thread: tenants write objects, which may take long to parse. The caller may have left by then,
+  /// and the client may be gone, so `reader` has copies of all that it uses.
   template <class Reader>
   auto read_elsewhere(Reader reader, const std::string& target, Until until) {
     return files_.run(std::move(reader), until, "reading the API server's answer to " + target);
@@ -80,10 +80,10 @@ class Api::Impl {
   Access access_;
   http::Client client_;
   bool met_ = false;
-  bool refused_ = false;  ///< the server refused what was read; a kubeconfig is read again
+  bool refused_ = false;  ///< the server refused the credentials; a kubeconfig is read again
   Secret token_;
   std::optional<time_point> token_read_;
-  std::optional<time_point> answered_;  ///< the last 2xx
+  std::optional<time_point> answered_;  ///< time of the last 2xx
   std::optional<std::chrono::milliseconds> ahead_;
 };
 
@@ -103,7 +103,7 @@ result<> Api::Impl::prepare(http::Message& message) {
   }
   if (!token_read_ || clock_.now() - *token_read_ >= kTokenFor) {
     auto token = read_token(access_);
-    // The old token may be good for a while.
+    // The old token may still be valid for a while.
     if (!token && token_.empty()) return token.error();
     if (token) token_ = std::move(*token);
     token_read_ = clock_.now();
@@ -136,9 +136,9 @@ bool Api::Impl::is_stale(const result<http::Reply>& reply) {
   const bool authority = !reply && reply.error().code == errc::unauthenticated;
   const bool token = reply && reply->status == 401;
   if (token) token_read_.reset();
-  // A certificate may be what it no longer accepts.
+  // The server may no longer accept the certificate.
   if (authority || (token && !access_.certificate_file.empty())) met_ = false;
-  // What is in a kubeconfig itself is as old as any of these.
+  // Values in a kubeconfig itself are as old as any of these.
   if (authority || token) refused_ = true;
   return authority || token;
 }
@@ -150,7 +150,7 @@ task<answer<http::Reply>> Api::Impl::exchange(http::Message message, http::Sink 
     auto reply = co_await client_.call(message, until, sink);
     if (is_stale(reply) && !again) continue;
     if (!reply) {
-      // Nothing came, so what came a moment ago proves nothing any more.
+      // No answer came, so an earlier one proves nothing any more.
       if (reply.error().code != errc::cancelled) answered_.reset();
       co_return api_error(reply.error());
     }
@@ -235,7 +235,7 @@ task<answer<std::string>> Api::each(Resource resource, std::string selector, std
   for (std::size_t pages = 0; pages < kMostPages; ++pages) {
     http::Message message;
     message.limit = selector.starts_with(kNamed) ? kObjectBytes : kPageBytes;
-    // With a continuation, the version is that of the list that it continues.
+    // With a continuation, the version is that of the continued list.
     message.target = resource.path + query({{"fieldSelector", selector},
                                             {"resourceVersion", next.empty() ? version : ""},
                                             {"limit", std::to_string(page)},

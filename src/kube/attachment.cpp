@@ -3,7 +3,7 @@
 namespace corbd::kube {
 namespace {
 
-/// We assume that clocks that nobody could compare differ by no more than this.
+/// Assumed bound of the difference between clocks that could not be compared.
 constexpr std::chrono::minutes kClocksDiffer{5};
 constexpr const char* kAway =
     ": since then it was detached from this node, and another node may have written it. End its pods on this node, so "
@@ -52,7 +52,7 @@ result<> check_stayed(const StageTraces& traces, const VolumeAttachment& attachm
                   ")" + kAway);
   }
   if (!attachment.created) return refuse("its VolumeAttachment has no creationTimestamp");
-  // In the server's time. If both happened within one second, the server's next answer tells which came first.
+  // Compare in the server's time. If both happened within one second, the server's next answer shows which came first.
   const auto staged = *traces.staged + ahead.value_or(std::chrono::milliseconds(0));
   if (staged < *attachment.created) return refuse(std::string("it was staged before it was attached") + kAway);
   if (!ahead && staged - kClocksDiffer < *attachment.created)

@@ -6,7 +6,7 @@
 
 namespace corbd::kube {
 
-/// The value at the end of the path. Nothing if a part is absent, or is no object.
+/// Returns the value at the end of the path. Nothing if a part is absent, or is no object.
 template <class... Rest>
 const boost::json::value* at(const boost::json::object& object, const char* key, Rest... rest) {
   const auto* value = object.if_contains(key);

@@ -13,9 +13,9 @@ namespace corbd::kube {
 namespace {
 
 constexpr std::chrono::minutes kPoll{5};
-constexpr std::chrono::seconds kAnswer{30};         // for a get, or a list of one
-constexpr std::chrono::seconds kAnswerOfMany{120};  // all pages of it
-constexpr std::chrono::seconds kInitial{10};        // for a watch to send all that exists; some servers never do
+constexpr std::chrono::seconds kAnswer{30};         // for a get, or a list of one object
+constexpr std::chrono::seconds kAnswerOfMany{120};  // for all pages of a list
+constexpr std::chrono::seconds kInitial{10};        // for the initial objects of a watch; some servers never end them
 
 }  // namespace
 
@@ -46,7 +46,7 @@ task<> Informer::run(Informer& self) {
   if (self.only_get_) co_await self.poll();
 }
 
-/// False means that the agent stops.
+/// Returns false if the agent stops.
 task<bool> Informer::pause(std::chrono::milliseconds time) {
   co_return co_await sleep_until(control_, clock_, clock_.now() + time, &stopping_) != Waited::cancelled;
 }

@@ -15,7 +15,7 @@ std::string yaml_text(const YAML::Node& map, const char* key) {
   return value && value.IsScalar() ? value.as<std::string>() : std::string();
 }
 
-/// The entry of that name in a list of {name, <kind>: {...}}.
+/// Returns the entry of that name in a list of {name, <kind>: {...}}.
 YAML::Node named(const YAML::Node& root, const char* list, const char* kind, const std::string& name) {
   for (const auto& entry : root[list])
     if (entry.IsMap() && yaml_text(entry, "name") == name && entry[kind] && entry[kind].IsMap()) return entry[kind];
@@ -27,12 +27,12 @@ bool says(const YAML::Node& map, const char* key) {
   return value && !value.IsNull() && !(value.IsScalar() && value.as<std::string>().empty());
 }
 
-/// As kubectl has it: a relative path begins at the kubeconfig's folder.
+/// Resolves a relative path from the kubeconfig's folder, as kubectl does.
 std::string in_folder(const std::string& folder, const std::string& file) {
   return file.empty() || file.starts_with('/') ? file : folder + file;
 }
 
-/// The value of <key>-data, or the path of <key>.
+/// Reads the value of <key>-data, or the path of <key>.
 result<> read_pem(const YAML::Node& from, const std::string& key, const std::string& folder, std::string& text,
                   std::string& file) {
   const std::string data = yaml_text(from, (key + "-data").c_str());

@@ -1,4 +1,4 @@
-// Splits a watch's body into lines, however its pieces were cut. Pure.
+// Splits a watch's body into lines, whatever its pieces are. Pure.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ class Lines {
  public:
   /// `limit` is in bytes of one line, which is one object.
   explicit Lines(std::size_t limit) : limit_(limit) {}
-  /// Calls `line` for each line that is complete now, without empty ones. exhausted: a line is too long. Stops when
-  /// `line` returns false.
+  /// Calls `line` for each complete line, without empty ones. exhausted: a line is too long. Stops when `line` returns
+  /// false.
   result<> feed(std::string_view piece, const std::function<bool(std::string_view)>& line);
   bool empty() const { return kept_.empty(); }
 

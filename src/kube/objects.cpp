@@ -54,7 +54,7 @@ std::optional<Reference> reference(const json::object& object, Path... path) {
   return found;
 }
 
-/// "2026-11-21T21:00:00Z": the server writes whole seconds of UTC.
+/// The server writes whole seconds of UTC: "2026-11-21T21:00:00Z".
 template <class... Path>
 std::optional<std::chrono::system_clock::time_point> time(const json::object& object, Path... path) {
   return utc_of(text(object, path...));

@@ -64,8 +64,7 @@ task<> Recorder::send() {
   sending_ = false;
 }
 
-/// A server that has no time for it, or does not answer, may take it later. Newer events wait meanwhile, and only so
-/// many.
+/// Tries again, because a server that is busy or silent may take it later. Newer events wait meanwhile, up to a limit.
 task<answer<>> Recorder::send_again(const Waiting& one) {
   const Backoff backoff{std::chrono::seconds(1), std::chrono::seconds(30)};
   for (std::uint32_t failures = 0;; ++failures) {

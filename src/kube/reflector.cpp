@@ -9,9 +9,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kFirst{800}, kCap{30000};
-constexpr std::chrono::minutes kCalm{2};        // after this long the backoff starts over
-constexpr std::chrono::seconds kTooShort{1};    // a watch that ends sooner, without an event, has failed
-constexpr std::chrono::seconds kWatch{5 * 60};  // and up to twice that
+constexpr std::chrono::minutes kCalm{2};        // time after which the backoff starts over
+constexpr std::chrono::seconds kTooShort{1};    // a shorter watch without an event counts as failed
+constexpr std::chrono::seconds kWatch{5 * 60};  // timeout of a watch: this to twice this
 
 std::chrono::milliseconds backoff(std::uint32_t failures, double random) {
   auto time = kFirst;
@@ -52,7 +52,7 @@ void Reflector::listed(std::string version) {
 
 void Reflector::list_failed(const ApiError& failure, time_point now) {
   const bool version_is_no_use = failure.kind == ApiError::Kind::expired || failure.kind == ApiError::Kind::too_new;
-  // Once without waiting, because the most recent list has no version that could be wrong.
+  // The first time without a wait, because the most recent list cannot name a wrong version.
   if (version_is_no_use && !from_most_recent_) {
     from_most_recent_ = true;
     return;
@@ -68,7 +68,7 @@ void Reflector::watching(time_point now) {
 
 void Reflector::seen(std::string version) {
   ++events_;
-  // The existing objects come in no order.
+  // Existing objects come in no order of versions.
   if (!version.empty() && !telling_initial_) version_ = std::move(version);
 }
 
@@ -87,14 +87,14 @@ void Reflector::watch_ended(const std::optional<ApiError>& failure, time_point n
   }
   if (failure && failure->kind == ApiError::Kind::expired) {
     does_ = Does::list;
-    // A server that lists from a version from which it does not watch would be asked again and again.
+    // A server that lists from a version which it cannot watch from would be asked again and again.
     const bool again = last_expired_ && now - *last_expired_ <= kCalm;
     last_expired_ = now;
     if (again) back_off(failure->retry_after, now);
     return;
   }
   if (invalid) {
-    // For example an invalid version: the server would refuse it again.
+    // An invalid version, for example, would be refused again.
     does_ = Does::list;
     from_most_recent_ = true;
   }

@@ -34,7 +34,7 @@ json::object review_of(const Right& right, const std::string& driver) {
           {"spec", json::object{{"resourceAttributes", std::move(attributes)}}}};
 }
 
-/// What the server says is not there.
+/// Reads the server's answer. An absent field counts as unanswered.
 Allowed allowed_by(const Right& right, const json::object& review) {
   const auto* status = review.if_contains("status");
   const auto* allowed =
@@ -52,7 +52,7 @@ task<std::vector<Allowed>> review_rights(Api& api, std::string driver, Until unt
   for (const Right& right : kRights) {
     const auto review = co_await api.create(kReviews, review_of(right, driver), until);
     all.push_back(review ? allowed_by(right, *review) : Allowed{&right, std::nullopt, review.error().error.text});
-    // Who does not answer one does not answer nine.
+    // A server that does not answer one question does not answer nine.
     if (!review && review.error().error.code != errc::permission_denied) break;
   }
   co_return all;

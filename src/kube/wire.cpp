@@ -11,11 +11,11 @@ namespace {
 
 namespace json = boost::json;
 
-/// The squares of the numbers of names, over all objects of a text: about 30 ms if all names collide. One object may
-/// have all of it: whoever labels a Node must not stop each agent's list of Nodes.
+/// Limits the sum of the squares of the numbers of names, over all objects of a text: about 30 ms if all names collide.
+/// One object may use all of it: a user who labels a Node must not stop each agent's list of Nodes.
 constexpr std::size_t kMostNames = 8000, kMostWork = kMostNames * kMostNames;
 
-/// Boost.JSON's parser calls this for each part of the text, and enforces the limits below.
+/// Builds the object. Boost.JSON's parser calls this for each part of the text, and enforces the limits below.
 class Builder {
  public:
   static constexpr std::size_t max_object_size = kMostNames, max_array_size = std::size_t(-1);
@@ -96,7 +96,7 @@ Line read_line(std::string_view line, const Verb& verb, std::string_view target)
   else if (type == "DELETED")
     change.kind = Change::Kind::deleted;
   else
-    return {};  // of a later API
+    return {};  // an event of a later API
   change.object = std::move(object->get_object());
   return {std::move(change), std::nullopt};
 }

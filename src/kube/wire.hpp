@@ -1,4 +1,4 @@
-// What the bytes of an answer say. Pure.
+// Parses the bytes of an answer. Pure.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -15,7 +15,7 @@ namespace corbd::kube {
 /// for an object of those grows with the square of their number.
 result<boost::json::object> parse_object(std::string_view text, std::string_view target);
 
-/// One line of a watch: a change, the failure in an ERROR line, or neither for a type of a later API.
+/// A line of a watch: a change, the failure in an ERROR line, or neither for a type of a later API.
 struct Line {
   std::optional<Change> change;
   std::optional<ApiError> failure;

@@ -1,4 +1,4 @@
-// What the API server answers when it does not do what it was asked (docs/sources.md#api-errors). Pure.
+// Errors of the API server (docs/sources.md#api-errors). Pure.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ struct ApiError {
   enum class Kind {
     expired,    ///< 410: the server forgot that version; list again
     too_new,    ///< 504: that version has not come yet
-    throttled,  ///< 429: later
+    throttled,  ///< 429: try later
     other
   } kind = Kind::other;
   Error error;
@@ -25,19 +25,19 @@ using answer = boost::system::result<T, ApiError>;
 
 [[noreturn]] void throw_exception_from_error(const ApiError& failure, const boost::source_location& where);
 
-/// A request in RBAC's terms, for the sentence that says what to grant.
+/// A request in RBAC's terms, for the sentence that says which right to grant.
 struct Verb {
   std::string verb, resource;  ///< "get", "volumeattachments.storage.k8s.io"
-  std::string name = {};       ///< of the one object that it is about, if any
+  std::string name = {};       ///< name of the single object, if any
 };
 
-/// `body` is a Status object, or any text. Only a Status is the API server's own word: whatever else answers, such as a
-/// proxy in front of it, makes the server unavailable. not_found only by a Status that names the object asked for.
-/// `retry_after` is the header's; the Status may have its own.
+/// `body` is a Status object, or any text. Only a Status is the API server's own answer: any other, such as a proxy's,
+/// makes the server unavailable. not_found requires a Status that names the object asked for. `retry_after` is the
+/// header's; the Status may have its own.
 ApiError api_error(unsigned status, std::string_view body, std::optional<std::chrono::seconds> retry_after,
                    const Verb& verb, std::string_view target);
 
-/// The transport's.
+/// Wraps an error of the transport.
 ApiError api_error(Error error);
 
 }  // namespace corbd::kube

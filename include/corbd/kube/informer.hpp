@@ -1,5 +1,5 @@
-// Keeps objects of the API as the server has them. Either one object, by its name: listed and watched, or read again
-// and again where this agent may only get it. Or the objects of a whole collection that are ours.
+// Keeps a copy of objects of the API. It follows either one object by name: listed and watched, or read repeatedly
+// where this agent may only get it. Or it follows those objects of a whole collection that are ours.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -14,9 +14,9 @@
 namespace corbd::kube {
 
 struct Which {
-  std::string name;  ///< of the one object; empty: all that are ours
+  std::string name;  ///< name of the one object; empty: all objects that are ours
   std::string selector =
-      {};  ///< for a collection: the field selector. A server that does not know it is asked for all objects
+      {};  ///< for a collection: the field selector. A server that does not know it sends all objects
   std::function<bool(const boost::json::object&)> ours = nullptr;
 };
 
@@ -34,14 +34,14 @@ class Informer {
   void start();
   task<> stop(Until until);
 
-  /// The server has sent everything that exists at least once.
+  /// Whether the server has sent everything that exists at least once.
   bool known() const { return known_; }
   const Objects& objects() const { return objects_; }
-  /// The one object; nothing if it does not exist.
+  /// Returns the one object; nothing if it does not exist.
   const boost::json::object* object() const { return objects_.empty() ? nullptr : &objects_.begin()->second; }
-  /// This agent may not watch it, so what it knows may be minutes old.
+  /// Whether this agent may not watch it, so that its copy may be minutes old.
   bool only_gets() const { return only_get_; }
-  /// Why the last request failed; nothing after a success.
+  /// Returns why the last request failed; nothing after a success.
   const std::optional<ApiError>& failure() const { return failure_; }
 
  private:

@@ -1,5 +1,6 @@
-// The few objects of the API that the agent reads, as far as it reads them. What is absent, or of another type than it
-// should be, is empty: the server, or an older one, may leave out anything (docs/sources.md#persistent-volume). Pure.
+// The few objects of the API that the agent reads, as far as it reads them. A field that is absent, or has another type
+// than it should, is empty: the server, or an older one, may leave out anything (docs/sources.md#persistent-volume).
+// Pure.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -28,25 +29,25 @@ struct Node {
   std::string name, uid;
   std::map<std::string, std::string> labels;
   std::vector<std::string> volumes_attached;  ///< "kubernetes.io/csi/<driver>^<handle>"
-  std::vector<std::string> addresses;         ///< internal IPs: "10.0.0.7". An external one may be many nodes'
+  std::vector<std::string> addresses;         ///< internal IPs: "10.0.0.7". Several nodes may share an external one
   std::optional<bool> ready;                  ///< nothing: the node's status does not say
-  std::string ready_since;                    ///< since when it is, or is not
+  std::string ready_since;                    ///< since when the node is ready, or not
   bool out_of_service = false;  ///< by its taint: the cluster assumes it dead, and detaches its volumes by force
 };
 Node node_of(const boost::json::object& object);
-/// Of any object; empty if it has none.
+/// Returns the name of any object; empty if it has none.
 std::string name_of(const boost::json::object& object);
-/// The name in a Node's status.
+/// Returns the volume's name in a Node's status.
 std::string attached_name(const std::string& handle, const std::string& driver);
 
 struct VolumeAttachment {
-  std::string uid, attacher, node, volume;  ///< volume: of the PersistentVolume; empty for one inline in a pod
+  std::string uid, attacher, node, volume;  ///< volume: the PersistentVolume; empty for one inline in a pod
   bool attached = false, deleting = false;
   std::optional<std::chrono::system_clock::time_point> created;
   std::map<std::string, std::string> metadata;  ///< the publish context
 };
 VolumeAttachment volume_attachment_of(const boost::json::object& object);
-/// The attach-detach controller's name: "csi-" and the sha256 of volume ID, driver and node.
+/// Computes the attach-detach controller's name: "csi-" and the sha256 of volume ID, driver and node.
 std::string volume_attachment_name(const std::string& handle, const std::string& driver, const std::string& node);
 
 /// Whether Kubernetes attaches the volumes of a CSIDriver. It does, unless the object says otherwise.
@@ -54,27 +55,27 @@ bool attaches(const boost::json::object& driver);
 
 struct Reference {
   std::string name, name_space;
-  std::string uid = {};  ///< of a claim
+  std::string uid = {};  ///< UID of a claim
 };
 
 struct PersistentVolume {
   std::string name, uid, driver, handle, fstype;  ///< driver empty: it is no CSI volume
   std::string storage_class;                      ///< empty: it has none
   std::string mode;                               ///< "Filesystem", "Block", or empty: a filesystem
-  bool bound = false, read_only = false;  ///< one that is being deleted stays bound as long as its claim is there
+  bool bound = false, read_only = false;  ///< a volume that is being deleted stays bound as long as its claim exists
   std::vector<std::string> access_modes, mount_options;
   std::map<std::string, std::string> attributes;
   std::optional<Reference> node_stage_secret, claim;
 };
 PersistentVolume persistent_volume_of(const boost::json::object& object);
 
-/// Decoded. Leaves out what is not base64.
+/// Returns the decoded data. Leaves out values that are not base64.
 std::map<std::string, Secret> data_of_secret(const boost::json::object& object);
 std::map<std::string, std::string> data_of_config_map(const boost::json::object& object);
 
-/// Without audiences: for the API server, and for an hour, as it has it by default.
+/// Requests a token for an hour, the default. Without audiences it is for the API server.
 boost::json::object token_request(const std::vector<std::string>& audiences);
-/// Of the answer; empty if it has none.
+/// Returns the token of the answer; empty if it has none.
 Secret token_of(const boost::json::object& object);
 
 }  // namespace corbd::kube

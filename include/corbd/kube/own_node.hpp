@@ -1,5 +1,5 @@
-// This node's own Node object: Its labels say where the node is, its status says what is attached to it. Nothing waits
-// for it. A caller that needs a label is told that it is not known yet.
+// This node's own Node object. Its labels say where the node is, its status says what is attached to it. Nothing waits
+// for it: a caller that needs a label is told that it is not known yet.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,10 @@
 
 namespace corbd::kube {
 
-/// A kubeconfig if one is named, otherwise the pod's service account.
+/// Uses a kubeconfig if one is named, otherwise the pod's service account.
 result<Access> find_access(const std::string& kubeconfig, const Environment& environment);
 
-/// For a command, which has no control thread: asks until `questions` end.
+/// Asks until `questions` end. For a command, which has no control thread.
 void ask(const Access& access, const std::function<task<>(Api&, Clock&)>& questions);
 
 /// Control thread only. stop() before it is destroyed, if it was started.
@@ -25,18 +25,18 @@ class OwnNode {
   /// `api` is an error if no API server is known. `labels()` then returns that error.
   OwnNode(executor control, Clock& clock, result<Api*> api, std::string name);
 
-  /// Called when labels() may have another answer. Before start().
+  /// Sets a callback for new answers of labels(). Call it before start().
   void on_labels(std::function<void()> changed) { labels_changed_ = std::move(changed); }
-  /// Called whenever the Node has changed.
+  /// Sets a callback for every change of the Node.
   void on_change(std::function<void()> changed) { changed_ = std::move(changed); }
-  /// Starts asking. A second call does nothing.
+  /// Starts to ask. A second call does nothing.
   void start();
   task<> stop(Until until);
   /// not_found: the API server has no Node of this name.
   result<> exists() const;
-  /// unavailable: not known yet, and why; not_found: there is no such Node.
+  /// unavailable: not known yet, with the reason; not_found: there is no such Node.
   result<std::map<std::string, std::string>> labels() const;
-  /// The Node as it is now; nothing while it is not known.
+  /// Returns the Node as it is now; nothing while it is not known.
   std::optional<Node> now() const;
 
  private:

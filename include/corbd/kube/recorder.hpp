@@ -1,6 +1,6 @@
-// Events on objects of the API, for people: aggregated by object and reason, at the rate of client-go
-// (docs/sources.md#api-events). What the server refuses is dropped, and so is what it does not take after some tries:
-// no caller waits for an event.
+// Writes Events on objects of the API, for people: aggregated by object and reason, at the rate of client-go
+// (docs/sources.md#api-events). An Event that the server refuses, or does not take after some tries, is dropped: no
+// caller waits for an Event.
 #pragma once
 
 #include <deque>
@@ -32,9 +32,9 @@ class Recorder {
     std::string component, host;
     std::chrono::seconds answer_within{10};
     std::chrono::minutes same_for{10};     ///< an event that occurs again within this time is counted, not repeated
-    std::chrono::milliseconds every{200};  ///< on the average
+    std::chrono::milliseconds every{200};  ///< average interval
     std::size_t burst = 25, waiting = 512;
-    std::uint32_t tries = 5;  ///< of each, if the server is busy or silent
+    std::uint32_t tries = 5;  ///< tries of each, if the server is busy or silent
   };
   Recorder(executor control, Clock& clock, Api& api, Config config);
 
@@ -52,7 +52,7 @@ class Recorder {
     Notice notice;
     std::chrono::system_clock::time_point at;
   };
-  using Key = std::pair<Involved, std::string>;  ///< and the reason
+  using Key = std::pair<Involved, std::string>;  ///< the object and the reason
   task<> send();
   task<answer<>> send_again(const Waiting& one);
   task<answer<>> send(const Waiting& one);

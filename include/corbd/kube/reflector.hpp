@@ -1,4 +1,4 @@
-// When to list, when to watch and how long to wait in between: client-go's rules and numbers
+// Decides when to list, when to watch and how long to wait in between: client-go's rules and numbers
 // (docs/sources.md#api-watch) as a state machine without time or network.
 #pragma once
 
@@ -20,9 +20,9 @@ class Reflector {
     bool operator==(const List&) const = default;
   };
   struct Watch {
-    std::string version;           ///< what came after it
-    std::chrono::seconds timeout;  ///< asked of the server
-    bool initial = false;          ///< first all that exists, in place of a list, and a mark at its end
+    std::string version;           ///< sends changes after this version
+    std::chrono::seconds timeout;  ///< timeout that the server is asked for
+    bool initial = false;          ///< first sends everything that exists, instead of a list, and a mark at its end
     bool operator==(const Watch&) const = default;
   };
   struct Sleep {
@@ -31,19 +31,20 @@ class Reflector {
   };
   using Action = std::variant<List, Watch, Sleep>;
 
-  /// What to do now. random: uniform in [0, 1). Call it again after each of the calls below, and after a Sleep.
+  /// Returns the next action. random: uniform in [0, 1). Call it again after each of the calls below, and after a
+  /// Sleep.
   Action next(double random);
 
   void listed(std::string version);
   void list_failed(const ApiError& failure, time_point now);
-  /// A watch begins now. How long it lasts matters.
+  /// Call this when a watch begins. Its duration matters.
   void watching(time_point now);
-  /// For each event of the watch with a version, also a bookmark.
+  /// Call this for each event of the watch with a version, also for a bookmark.
   void seen(std::string version);
-  /// The watch has sent everything that exists, up to this version. From now on it is like any other.
+  /// Call this when the watch has sent everything that exists, up to this version. From now on it is like any other.
   void initial_told(std::string version);
-  /// The server ended the watch, or it broke. Without a failure it ended as it should, or was given up because that
-  /// mark never came. If the server does not know such watches, we ask for none again.
+  /// Call this when the server ended the watch, or it broke. Without a failure it ended in good order, or was given up
+  /// because that mark never came. If the server does not know such watches, none is asked for again.
   void watch_ended(const std::optional<ApiError>& failure, time_point now);
 
   const std::string& version() const { return version_; }
@@ -53,13 +54,13 @@ class Reflector {
   enum class Does { list, watch } does_ = Does::list;
   std::string version_ = "0";
   bool from_most_recent_ = false;
-  bool asks_initial_ = true;      ///< the server may support watches in the place of a list
-  bool telling_initial_ = false;  ///< this watch is one, and has not sent everything yet
-  std::uint64_t events_ = 0;      ///< of this watch
+  bool asks_initial_ = true;      ///< the server may support watches instead of a list
+  bool telling_initial_ = false;  ///< the present watch is one, and has not sent everything yet
+  std::uint64_t events_ = 0;      ///< events of the present watch
   time_point began_{};
-  std::uint32_t failures_ = 0;  ///< in a row
+  std::uint32_t failures_ = 0;  ///< consecutive failures
   time_point last_failure_{};
-  std::optional<time_point> last_expired_;  ///< when a watch's version was last too old
+  std::optional<time_point> last_expired_;  ///< time when a watch's version was last too old
   bool sleeps_ = false;
   std::optional<std::chrono::seconds> at_least_;
 };

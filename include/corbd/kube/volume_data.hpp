@@ -6,7 +6,7 @@
 
 namespace corbd::kube {
 
-/// What the file does not say is empty.
+/// Content of the file. An absent value is empty.
 struct VolumeData {
   std::string driver, handle, persistent_volume;
   std::string selinux_context;
