@@ -10,7 +10,7 @@ namespace {
 
 // Sessions and operations come first. Neither calls under way nor mere readers may take their time.
 constexpr std::chrono::milliseconds kVolumesStopWithin{1600}, kCallsEndWithin{200};
-// The next agent waits for nothing else.
+// The next agent waits for nothing else meanwhile.
 constexpr std::chrono::seconds kCallsEndForNextWithin{2};
 
 // A planned restart, in this order: the next agent waits. Callers end first, while devices are served. Then each device
@@ -74,7 +74,7 @@ Transition hand_over(State state) {
 }
 
 Transition hand_over_done(State state, errc code) {
-  // Whoever has the lock and lives may go on with it, so only its end says that nobody else serves.
+  // A living agent with the lock may go on with it, so only its end proves that nobody else serves.
   const bool can_serve_on = state.doing == Do::quiesce || state.doing == Do::ask_next ||
                             (state.doing == Do::hand_over_lock && code == errc::not_found);
   if (can_serve_on && code != errc::ok) return to(std::move(state), {.what = Do::serve_on});
@@ -96,8 +96,8 @@ Transition hand_over_done(State state, errc code) {
   }
 }
 
-/// Leaving has another order than a handover: metrics and healing stop first, then volumes, then callers that wait
-/// for an answer, and the registration last.
+/// Leaves in another order than a handover: metrics and healing stop first, then volumes, then callers that wait for an
+/// answer, and the registration last.
 Transition leave(State state) {
   state.phase = Phase::leaving;
   return to(std::move(state), {.what = Do::stop_new_work, .say = true});

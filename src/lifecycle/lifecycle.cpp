@@ -8,7 +8,7 @@
 namespace corbd::lifecycle {
 namespace {
 
-// A next agent that was heard before a signal may need a moment.
+// A next agent that asked before a signal may need a moment.
 constexpr std::chrono::seconds kNextHurriesFor{5};
 
 Transition done(State state, errc code) {
@@ -30,7 +30,7 @@ Transition done(State state, errc code) {
   return beside(std::move(state), {});
 }
 
-/// An agent to which nothing was given yet ends at once: its predecessor goes on.
+/// An agent that got nothing yet ends at once: its predecessor goes on.
 Transition signalled(State state, time_point now) {
   if (!state.owns_state) return end_with(std::move(state), {.what = Do::exit, .say = true});
   const bool first = ++state.told.signals == 1;
@@ -53,7 +53,7 @@ Transition node_seen(State state, bool stops) {
 
 State start_of(const Settings& settings) {
   State state{.settings = settings};
-  // Only a DaemonSet's controller that puts a second pod on the node would have the next agent come meanwhile.
+  // Only a DaemonSet's controller that puts a second pod on the node lets the next agent come meanwhile.
   if (settings.goes_into_reserve()) state.told.grace = settings.leave_grace;
   return state;
 }

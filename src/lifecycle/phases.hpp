@@ -1,4 +1,4 @@
-// The parts of next(). Each takes the state in which the last action was asked for.
+// The parts of next(). Each takes the state in which the last action was requested.
 #pragma once
 
 #include <chrono>
@@ -11,12 +11,12 @@ namespace corbd::lifecycle {
 /// A next agent that was ready before answers at once.
 inline constexpr std::chrono::seconds kNextAnswersWithin{5};
 
-/// Asks for that action.
+/// Requests that action.
 inline Transition to(State state, const Action& action) {
   state.doing = action.what;
   return {std::move(state), action};
 }
-/// The action that is under way goes on; this one is done beside it.
+/// Requests an action beside the one under way.
 inline Transition beside(State state, const Action& action) { return {std::move(state), action}; }
 inline Transition end_with(State state, const Action& action) {
   state.phase = Phase::ended;

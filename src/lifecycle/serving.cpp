@@ -1,10 +1,10 @@
-// From the first call that is answered until this agent leaves or hands over.
+// The phase from the first answered call until the agent leaves or hands over.
 #include "phases.hpp"
 
 namespace corbd::lifecycle {
 namespace {
 
-// The next agent connects to the clusters and opens images first.
+// The next agent first connects to the clusters and opens images.
 constexpr std::chrono::seconds kNextPreopensWithin{120};
 constexpr std::chrono::milliseconds kDecideAgain{500};
 
@@ -60,15 +60,16 @@ Transition serve_done(State state, errc code) {
     case Do::announce:
       return code == errc::ok ? hand_over(std::move(state)) : serve_on(std::move(state));
     case Do::serve_on:
-      // Callers would not find it.
+      // Callers would not find the next agent.
       return code == errc::ok ? serve_on(std::move(state)) : refuse(std::move(state));
     default:
       return serve_on(std::move(state));
   }
 }
 
-/// What this agent serves the next one must be able to serve too: it may have another configuration. A volume is better
-/// off here as long as this agent lives, so only an operator lets one go that neither could serve again.
+/// Decides by the next agent's answer. It must be able to serve what this agent serves, because it may have another
+/// configuration. A volume is better off here as long as this agent lives, so only an operator may give up one that
+/// neither could serve again.
 Transition next_answered(State state, const Answered& answered) {
   if (state.phase == Phase::handing_over)
     return hand_over_done(std::move(state), answered.ready ? errc::ok : errc::unavailable);

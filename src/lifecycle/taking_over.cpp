@@ -11,7 +11,7 @@ constexpr std::chrono::seconds kSpeaksWithin{150};
 // An agent that ended holds its lock a moment longer.
 constexpr int kLockTries = 200;
 constexpr std::chrono::milliseconds kLockAgain{50};
-// Other volumes wait for their healing. A try that goes on is no danger to them, and is repeated.
+// Healing of other volumes waits. A try that goes on is no danger to them, and is repeated.
 constexpr std::chrono::seconds kFinishWithin{5};
 
 Transition hear(State state, bool silent = false) {
@@ -27,7 +27,7 @@ Transition predecessor_ends(State state) {
   return to(std::move(state), {.what = Do::lock, .pause = pause});
 }
 
-/// An agent that lives may still give the rest: only its end says that it holds nothing.
+/// A living agent may still send the rest: only its end proves that it holds nothing.
 Transition not_heard(State state, errc why) {
   if (why == errc::not_found) return predecessor_ends(std::move(state));
   if (why == errc::timed_out && state.has_lock) return hear(std::move(state), true);
@@ -68,7 +68,7 @@ Transition take_over_heard(State state, handover::Word::What word) {
       return predecessor_ends(std::move(state));
     case What::loaded:
     case What::served:
-      break;  // only the next agent says so
+      break;  // only a next agent sends this
   }
   return refuse(std::move(state));
 }

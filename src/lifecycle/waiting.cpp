@@ -1,20 +1,20 @@
-// Until this agent may begin: alone, or beside the one that serves.
+// The phase until this agent may begin: alone, or beside the serving one.
 #include "phases.hpp"
 
 namespace corbd::lifecycle {
 namespace {
 
-// A helper that the dead agent forked has the lock until it begins its own program. An agent that was handing over has
-// it until it ends, which takes 6 s at most.
+// A helper that the dead agent forked has the lock until it executes its own program. An agent that was handing over
+// has it until it ends, which takes 6 s at most.
 constexpr int kTriesForLinks = 120;
 constexpr std::chrono::milliseconds kPauseForLinks{50};
-// An agent that ended just now holds its lock a moment longer. One that started beside this one has the lock before it
-// can be asked.
+// An agent that ended just now holds its lock a moment longer. An agent that started beside this one has the lock
+// before it can be asked.
 constexpr int kTries = 100;
-// Each refusal is a line in the log of the agent that serves.
+// Each refusal is a line in the serving agent's log.
 constexpr std::chrono::milliseconds kPause{100}, kPauseWhenRefused{5000};
-// Whoever has the lock for longer is another agent that serves, and waits for the paths (agent/agent.cpp). A helper, or
-// a pod in reserve that looks at the lock, has it for a moment.
+// An agent that has the lock for longer serves, and waits for the paths (agent/agent.cpp). A helper, or a pod in
+// reserve that tests the lock, has it only briefly.
 constexpr std::chrono::milliseconds kListenersStay{500};
 
 Transition try_again(State state, duration pause, bool say, bool listeners_go) {
@@ -29,8 +29,8 @@ Transition begin_alone(State state) {
   return to(std::move(state), {.what = Do::begin_alone});
 }
 
-/// In a pod the agent that serves may be deleted any time, or hands over to another pod and hears nobody else. kubelet
-/// would let a container that ended wait for minutes.
+/// Whether to wait for the serving agent. In a pod that agent may be deleted any time, or be handing over to another
+/// pod and hear nobody else. kubelet would let a container that ended wait for minutes.
 bool may_wait(const State& state, errc why) {
   if (!state.settings.handover) return false;
   if (!state.settings.in_pod) return why == errc::in_use && state.tries < kTries;
@@ -41,13 +41,13 @@ Transition refused(State state, errc why) {
   const int tries = ++state.tries;
   if (!may_wait(state, why)) return refuse(std::move(state));
   const bool in_use = why == errc::in_use;
-  // Who refuses serves.
+  // An agent that refuses serves.
   const bool listeners_go = !in_use || tries * kPause >= kListenersStay;
   return try_again(std::move(state), in_use ? kPause : kPauseWhenRefused, tries == (in_use ? kTries : 1), listeners_go);
 }
 
-/// The agent whose links a keeper has is dead. With the lock of the state directory nobody else goes on with its
-/// volumes. Whoever else has that lock heals them, which needs dead links.
+/// With the lock, this agent alone continues the volumes of the dead agent whose links a keeper has. Another agent with
+/// the lock heals them, which needs dead links.
 Transition lock_for_links(State state, errc code) {
   if (code == errc::ok) return begin_alone(std::move(state));
   if (code == errc::in_use && ++state.tries < kTriesForLinks) {
@@ -59,8 +59,8 @@ Transition lock_for_links(State state, errc code) {
 
 }  // namespace
 
-/// An agent that died during its handover must not ask for the devices back: it is still the old program. In a pod
-/// the file in-reserve prevents that.
+/// An agent that died during its handover must not ask for the devices back: it is still the old program. In a pod the
+/// file in-reserve prevents that.
 Transition begin(State state, const Begun& begun) {
   state.asks = state.settings.handover && (!begun.restarted || state.settings.in_pod);
   state.for_links = begun.inherits_links;

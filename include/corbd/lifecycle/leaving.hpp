@@ -1,4 +1,4 @@
-// When an agent leaves after SIGTERM or SIGINT.
+// Decides when an agent leaves after SIGTERM or SIGINT.
 #pragma once
 
 #include <chrono>
@@ -9,18 +9,18 @@
 
 namespace corbd::lifecycle {
 
-/// How long an agent without a device in use waits for the pod in reserve that it has called.
+/// Time that an agent without a device in use waits for the pod in reserve that it has called.
 inline constexpr std::chrono::seconds kCalledAsksWithin{2};
 
-/// What an agent knows since it was told to end.
+/// Facts that an agent has learnt since it was told to end.
 struct Told {
   int signals = 1;
-  std::optional<bool> node_stops = {};  ///< nothing: not known yet. false: the node stays, or nobody says
-  bool next_asks = false;               ///< for this agent's devices
-  bool called = false;                  ///< a pod in reserve, to ask for them
-  std::size_t in_use = 0;               ///< devices that it serves and somebody uses
-  duration since{};                     ///< the first signal
-  duration grace{};  ///< for which it waits for the next agent; 0: none would come while this one serves
+  std::optional<bool> node_stops = {};  ///< nothing: not known yet. false: the node stays, or nobody answers
+  bool next_asks = false;               ///< a next agent asks for this agent's devices
+  bool called = false;                  ///< a pod in reserve was called to ask for them
+  std::size_t in_use = 0;               ///< number of devices that it serves and somebody uses
+  duration since{};                     ///< time since the first signal
+  duration grace{};  ///< time that it waits for the next agent; 0: none would come while this one serves
   bool operator==(const Told&) const = default;
 };
 
@@ -31,7 +31,7 @@ enum class Leaving {
   leave
 };
 
-/// With devices in use it serves until the next agent asks, within its grace. A second signal ends that.
+/// With devices in use the agent serves until the next agent asks, within its grace. A second signal ends that.
 Leaving decide(const Told& told);
 
 }  // namespace corbd::lifecycle
