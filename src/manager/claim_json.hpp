@@ -1,4 +1,4 @@
-// The form of a claim's file.
+// Format of a claim's file.
 #pragma once
 
 #include <string>

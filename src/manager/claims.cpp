@@ -40,7 +40,7 @@ class ClaimFiles final : public Claims {
     if (auto made = make_folder(folder, 0700); !made) return made.error();
     Loaded loaded;
     std::error_code failed;
-    // A .tmp file may be another process's, which writes it now.
+    // A .tmp file may be another process's, which is writing it now.
     for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end;
          entry.increment(failed))
       if (entry->path().extension() == ".json")

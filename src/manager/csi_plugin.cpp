@@ -14,12 +14,12 @@ namespace {
 
 namespace spec = ::csi::v1;
 
-// A plugin that comes back is used soon, not after gRPC's own two minutes.
+// With these a plugin that comes back is used soon, and not after gRPC's own two minutes.
 constexpr int kReconnectFirstMs = 100, kReconnectMostMs = 1000;
-// One that is only slow to greet is not gone.
+// A plugin that is only slow to greet is not gone.
 constexpr int kGreetingMs = 5000;
 
-/// The calls that gRPC has not ended. Used by gRPC's threads too, and may outlive the plugin's object by a moment.
+/// Calls that gRPC has not ended. gRPC's threads use it too, and it may outlive the plugin's object briefly.
 class InFlight {
  public:
   void enter(grpc::ClientContext* context) {
@@ -53,9 +53,9 @@ struct Flight {
 std::shared_ptr<grpc::Channel> channel_to(const std::string& endpoint) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectFirstMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kGreetingMs);  // gRPC's bound of one attempt
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kGreetingMs);  // gRPC's limit of one attempt
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMostMs);
-  // Otherwise a new channel would inherit an old one's backoff.
+  // Without this, a new channel would inherit an old one's backoff.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Some servers refuse gRPC's default for a unix socket, which is its path with percent signs.
   arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, "localhost");
@@ -86,7 +86,7 @@ class CsiPlugin final : public Plugin {
     const auto said = co_await call<spec::ProbeResponse>(
         spec::ProbeRequest(), [this](auto... of) { identity_->async()->Probe(of...); }, until);
     if (!said) co_return said.error();
-    // Absent means ready (CSI, ProbeResponse).
+    // An absent value means ready (CSI, ProbeResponse).
     co_return !said->has_ready() || said->ready().value();
   }
   task<result<bool>> stages(Until until) override {
@@ -134,7 +134,7 @@ class CsiPlugin final : public Plugin {
   }
 
  private:
-  /// A call whose answer says nothing but that it is done.
+  /// Makes a call whose answer says only that it is done.
   template <class Response, class Request, class Begin>
   task<result<>> tell(Request request, Begin begin, Until until) {
     const auto said = co_await call<Response>(std::move(request), std::move(begin), until);
@@ -156,14 +156,14 @@ class CsiPlugin final : public Plugin {
     begin(&flight->context, &flight->request, &flight->response,
           std::function<void(grpc::Status)>([flight, promise, all = in_flight_](const grpc::Status& status) mutable {
             promise.set(status.ok() ? result<Response>(flight->response) : result<Response>(error_of(status)));
-            // The context has the channel. If it were the last to have it, gRPC's thread would end its own queue.
+            // The context holds the channel. If it were the last holder, gRPC's thread would end its own queue.
             auto* const context = &flight->context;
             flight.reset();
             all->leave(context);
           }));
     auto answer = co_await future.get(until, "an answer of the plugin on " + endpoint_);
     if (!answer) flight->context.TryCancel();
-    // A plugin that answers may say the same code, with a reason of its own.
+    // A plugin that answers may return the same code, with a reason of its own.
     const bool lost = channel_->GetState(false) != GRPC_CHANNEL_READY;
     if (!answer && answer.error().code == errc::unavailable && lost)
       co_return Error{errc::unavailable, "no plugin answers on " + endpoint_ + ": " + answer.error().text};

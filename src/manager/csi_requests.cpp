@@ -5,7 +5,7 @@ namespace {
 
 namespace spec = ::csi::v1;
 
-constexpr std::size_t kLongestText = 2000;  ///< of what a plugin says
+constexpr std::size_t kLongestText = 2000;  ///< limit of a plugin's text
 
 spec::VolumeCapability capability_of(const Usage& usage) {
   spec::VolumeCapability capability;

@@ -1,4 +1,4 @@
-// Our values in CSI's messages, and CSI's answers in ours.
+// Converts our values into CSI's messages, and CSI's answers into ours.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -13,7 +13,7 @@ namespace corbd::manager {
 
 ::csi::v1::NodeExpandVolumeRequest expand_request(const Claim& claim, const std::string& staging);
 
-/// The text has no control characters, and names the code where the plugin said nothing.
+/// The text has no control characters, and names the code if the plugin gave no text.
 Error error_of(const grpc::Status& status);
 
 }  // namespace corbd::manager

@@ -11,7 +11,7 @@ namespace corbd::manager {
 namespace fs = std::filesystem;
 
 std::string death_of(const std::string& device, const std::string& sys) {
-  // For links of /dev/mapper the number was found above; a name that is none is not judged.
+  // For links of /dev/mapper the number was found above; a name without a number is not judged.
   const fs::path folder = sys + "/class/block/" + device;
   const auto* kind = device::traits_of(device);
   std::error_code ignored;

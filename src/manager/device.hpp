@@ -1,4 +1,4 @@
-// Whether a mount's device lives, by what sysfs says. Cannot hang.
+// Finds out from sysfs whether a mount's device lives. Cannot hang.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace corbd::manager {
 
-/// Why nothing can be read through the device any more; empty while there is no such reason. A device whose server is
-/// away lives: its server comes back.
+/// Returns why nothing can be read through the device any more; empty if there is no such reason. A device whose server
+/// is away lives: its server comes back.
 std::string death_of(const std::string& device, const std::string& sys = "/sys");
-/// Why the mount serves nobody any more: death_of its device, or a filesystem that stopped writing after an error.
+/// Returns why the mount serves nobody any more: death_of its device, or a filesystem that stopped writing after an
+/// error.
 std::string death_of(const host::Mount& mount, const std::string& sys = "/sys");
 
 }  // namespace corbd::manager

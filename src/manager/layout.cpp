@@ -20,7 +20,7 @@ std::string short_hash(std::string_view text) { return sha256_hex(text).substr(0
 }  // namespace
 
 std::string folder_name(std::string_view name) {
-  // '~' is in no harmless name, so no such name is taken for a hashed one.
+  // No harmless name contains '~', so no such name is taken for a hashed one.
   if (!name.empty() && name.size() <= kLongest && name.front() != '.' && std::ranges::all_of(name, harmless))
     return std::string(name);
   std::string shown(name.substr(0, kShown));

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kAskAgain{50};
 
-/// Nothing while another has it.
+/// Returns nothing while another process has the lock.
 result<std::optional<FileLock>> try_lock(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return Error{errc::state_write, "opening the lock file " + path + ": " + std::strerror(errno)};
@@ -24,7 +24,7 @@ result<std::optional<FileLock>> try_lock(const std::string& path) {
     if (errno == EWOULDBLOCK || errno == EINTR) return std::optional<FileLock>();
     return Error{errc::unavailable, "locking " + path + ": " + std::strerror(errno)};
   }
-  // Its last holder may have removed it meanwhile.
+  // The last holder may have removed the file meanwhile.
   if (!still_names(path, fd.get())) return std::optional<FileLock>();
   const std::string pid = std::to_string(::getpid()) + "\n";
   // The pid is for people only, so a full disk does no harm.

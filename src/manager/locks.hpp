@@ -1,4 +1,4 @@
-// Locks between processes, and between the operations of one: a file each, that the kernel frees with its holder.
+// Locks between processes, and between the operations of one: one file each. The kernel frees a lock with its holder.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ class FileLock {
   std::string path_;
 };
 
-/// Waits for `folder`/<hash of name>.lock. Its error names `what` and the process that has it.
+/// Waits for `folder`/<hash of name>.lock. The error names `what` and the process that has the lock.
 task<result<FileLock>> lock_file(executor control, Clock& clock, std::string folder, std::string name, std::string what,
                                  Until until);
 

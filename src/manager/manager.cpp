@@ -11,7 +11,7 @@
 namespace corbd::manager {
 namespace {
 
-constexpr std::chrono::seconds kProbe{5};  ///< Nomad's time for a Probe
+constexpr std::chrono::seconds kProbe{5};  ///< Nomad's limit for a Probe
 constexpr Backoff kReadyAgain{std::chrono::milliseconds(100), std::chrono::seconds(2)};
 
 Error both(Error first, const Error& undo) {
@@ -41,7 +41,7 @@ class Manager::Impl {
       co_await look(until);
       if (health_.ready) co_return result<>();
       const auto now = base_.clock.now();
-      // The last question has too little time to learn anything.
+      // The last check has too little time to learn anything.
       if (problem.empty() || now < until.deadline) problem = health_.problem;
       if (now >= until.deadline) co_return Error{errc::timed_out, "the plugin is not ready: " + problem};
       const auto at = std::min(now + kReadyAgain.after(failures, base_.config.jitter()), until.deadline);
@@ -140,7 +140,7 @@ class Manager::Impl {
   bool is_anothers(const Claim& claim, const Sight& sight) const {
     return sight.is_mount() && whose_by_claim(claim, sight, base_.config.boot_id) == Whose::another;
   }
-  /// An error for what is unknown.
+  /// Looks at a path, and makes an unknown state an error.
   task<result<Sight>> look_at(std::string path, Until until) {
     Sight sight =
         co_await base_.ports.node.look(path, Reach::here, until.at_most(base_.clock.now() + base_.config.look));
@@ -157,7 +157,7 @@ class Manager::Impl {
     co_return Error{errc::not_found, "nothing was mounted at " + target + " through a plugin"};
   }
 
-  /// One name for a target, whatever links lead to it.
+  /// Reduces all paths of a target to one name, whatever links lead to it.
   task<result<>> resolve(std::string& target, Until until) {
     if (target.starts_with(base_.config.root + "/")) co_return result<>();
     auto real = co_await base_.ports.node.resolve(target, until.at_most(base_.clock.now() + base_.config.look));
@@ -166,8 +166,8 @@ class Manager::Impl {
     co_return result<>();
   }
 
-  /// The name of a target that may have a claim. As the claim spells it, it is not resolved: since the mount, a parent
-  /// may have become a link.
+  /// Finds the name of a target that may have a claim. A name in a claim's own spelling is not resolved: a parent may
+  /// have become a link since the mount.
   task<result<>> name_of_target(std::string& target, Until until) {
     const auto spelled = co_await find(target);
     if (spelled) co_return result<>();
@@ -207,7 +207,8 @@ class Manager::Impl {
     co_return co_await name_plugin(wanted.volume, until);
   }
 
-  /// A folder has one claim of a volume. Since that mount, a parent may have become a link, which leads here now.
+  /// Refuses a second claim of a volume for one folder. A parent may have become a link since the first mount, and lead
+  /// here now.
   task<result<>> check_folder(const Mount& wanted, Until until) {
     const auto known = co_await claims();
     if (!known) co_return known.error();
@@ -217,8 +218,8 @@ class Manager::Impl {
       if (volume.external_id != wanted.volume.external_id || volume.plugin != wanted.volume.plugin) continue;
       std::string folder = claim.target;
       const auto resolved = co_await resolve(folder, until);
-      // Whoever owns a parent of that claim could put a link there that is never followed, or a filesystem that does
-      // not answer. Neither may keep the volume away from here.
+      // Ignore this error: the owner of a parent of that claim could put a link there that is never followed, or a
+      // filesystem that does not answer. Neither may keep the volume away from here.
       if (!resolved && resolved.error().code != errc::not_found)
         log::warning("manager.claim_not_resolved", {{"target", claim.target}, {"error", resolved.error().text}});
       if (!resolved) continue;
@@ -235,7 +236,7 @@ class Manager::Impl {
   task<result<FileLock>> lock(std::string what, std::string shown, Until until) {
     return lock_file(base_.control, base_.clock, base_.config.locks_dir, std::move(what), std::move(shown), until);
   }
-  /// By the external id: two names of one volume are one volume to its plugin.
+  /// Locks by the external id: two names of one volume are one volume to its plugin.
   task<result<FileLock>> lock_volume(const PluginVolume& volume, Until until) {
     return lock("volume\n" + volume.plugin + "\n" + volume.external_id, "volume " + volume.external_id, until);
   }
@@ -244,7 +245,8 @@ class Manager::Impl {
     Claim claim;
     FileLock target, volume;
   };
-  /// The claim at the target, once nobody else works on either; `target` gets its one name. not_found: there is none.
+  /// Returns the claim at the target, once nobody else works on either; `target` becomes its one name. not_found: there
+  /// is none.
   task<result<Locked>> lock_claim(std::string& target, Until until) {
     if (auto named = co_await name_of_target(target, until); !named) co_return named.error();
     auto target_lock = co_await lock("target\n" + target, target, until);
@@ -264,7 +266,7 @@ class Manager::Impl {
     }
   }
 
-  /// Asks once. What the plugin said before stays known while it does not answer.
+  /// Asks once. The plugin's last answers stay known while it does not answer.
   task<> look(Until until) {
     Health now = health_;
     if (auto asked = co_await ask(now, until); !asked) {

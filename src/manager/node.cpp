@@ -54,7 +54,7 @@ class HelperNode final : public Node {
  private:
   static Sight unknown(std::string why) { return {Sight::At::unknown, "", std::move(why), 0, {}, {}}; }
 
-  /// By value: the table may be read again meanwhile.
+  /// Takes a copy, because the table may be read again meanwhile.
   task<Sight> look_at_mount(host::Mount mount, Until until) {
     Sight sight;
     const std::string device = host::device_of(mount);
@@ -66,7 +66,7 @@ class HelperNode final : public Node {
     sight.text = death_of(mount);
     if (!sight.text.empty()) sight.at = Sight::At::dead;
     if (sight.at == Sight::At::dead) co_return sight;
-    // A filesystem answers from memory when its device is long gone, so the device is asked.
+    // A filesystem answers from memory long after its device is gone, so ask the device.
     result<> answer;
     if (device.empty())
       answer = co_await ask_filesystem(mount.target, until);

@@ -44,10 +44,11 @@ result<std::string> first_in(Fd opened, const std::string& path) {
   return std::string();
 }
 
-/// realpath(3), but a link counts only if root made it, or whoever runs this command: root would otherwise mount where
-/// somebody else points. As fs.protected_symlinks has it, in every folder. Empty for the root.
+/// Works like realpath(3), but follows a link only if root made it, or the user who runs this command: root would
+/// otherwise mount where somebody else points. fs.protected_symlinks has this rule for sticky folders; here it holds in
+/// every folder. Empty for the root.
 result<std::string> resolve_folder(const std::filesystem::path& path) {
-  constexpr int most_links = 40;  // the kernel's
+  constexpr int most_links = 40;  // the kernel's limit
   std::string real;
   std::deque<std::string> rest(path.begin(), path.end());
   for (int links = 0; !rest.empty();) {
@@ -76,8 +77,8 @@ result<std::string> resolve_folder(const std::filesystem::path& path) {
   return real;
 }
 
-/// A helper that waits for a device outlives the command that asked. Whoever reads that command's output to its end
-/// would wait for the helper.
+/// Closes the outputs: a helper that waits for a device outlives the command that asked, and a reader of that command's
+/// output would wait for the helper.
 bool leave_outputs() {
   const Fd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   return nowhere && ::dup2(nowhere.get(), STDOUT_FILENO) >= 0 && ::dup2(nowhere.get(), STDERR_FILENO) >= 0;
@@ -100,7 +101,7 @@ result<Sight> look(const std::string& path) {
   if (S_ISLNK(found.st_mode)) {
     sight.at = Sight::At::link;
   } else if (!S_ISDIR(found.st_mode)) {
-    // An empty file is what a raw block volume is bound on. Anything else is somebody's.
+    // A raw block volume is bound on an empty file. Any other file is somebody's.
     sight.at = S_ISREG(found.st_mode) && found.st_size == 0 ? Sight::At::file : Sight::At::filled;
     if (sight.at == Sight::At::filled) sight.text = "data, because it is a file";
   } else {
@@ -117,7 +118,7 @@ result<Sight> look(const std::string& path) {
   return sight;
 }
 
-/// Whatever the umask is. The owner first, whose change takes bits away.
+/// Sets the mode in spite of the umask. The owner comes first, because that change clears bits.
 result<> set_mode(const Fd& made, const std::string& path, unsigned mode, std::optional<Owner> owner) {
   if (owner && ::fchown(made.get(), owner->uid, owner->gid) != 0) return not_done("giving its owner to", path, errno);
   if (::fchmod(made.get(), mode) != 0) return not_done("giving its permissions to", path, errno);
@@ -128,7 +129,7 @@ result<> make_folder_at(const HeldPath& place, unsigned mode, std::optional<Owne
   if (place.make_folder(mode & 0700)) {
     const Fd made = place.open(O_RDONLY | O_DIRECTORY);
     if (!made) return not_done("opening", place.path(), errno);
-    // Whoever owns the parent may have put another folder in the new one's place.
+    // The owner of the parent may have replaced the new folder by another one.
     struct stat found{};
     const auto first = first_in(Fd(::fcntl(made.get(), F_DUPFD_CLOEXEC, 0)), place.path());
     if (!first) return first.error();
@@ -173,7 +174,7 @@ result<> put_back(const std::string& path, const Before& before) {
       return Error{errc::invalid_argument,
                    "the folder that holds " + path + " is not the one that held it before the mount"};
   } else if (owner && owner->uid != 0) {
-    // Whoever may write a parent could have put another folder there, whose name we do not know.
+    // Anybody who may write a parent could have put another folder there, whose name is unknown.
     owner.reset();
   }
   return before.file ? make_file_at(*place, before.mode, owner) : make_folder_at(*place, before.mode, owner);
@@ -185,7 +186,7 @@ result<> remove_folder(const std::string& path, const std::string& root) {
     if (!place && place.error().code == errc::not_found) continue;
     if (!place) return place.error();
     if (place->remove_folder() || errno == ENOENT) continue;
-    // A file is where a raw block volume was; it, and what is not empty, stays.
+    // A file was left by a raw block volume. It stays, and so does a folder with content.
     if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) return {};
     return not_done("removing the folder", at, errno);
   }
@@ -203,7 +204,7 @@ result<std::string> resolve(const std::string& path) {
 }
 
 result<> read_device(const std::string& path) {
-  // The largest logical block of a device, and the alignment that O_DIRECT may want.
+  // The largest logical block of a device, and the alignment that O_DIRECT may require.
   constexpr std::size_t block = 4096;
   const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
   const bool gone = !fd && (errno == ENXIO || errno == ENODEV || errno == ENOENT || errno == EIO);
@@ -213,7 +214,7 @@ result<> read_device(const std::string& path) {
   const ssize_t got = ::pread(fd.get(), bytes.data(), bytes.size(), 0);
   if (got < 0 && errno == EIO) return Error{errc::io, path + " gives I/O errors"};
   if (got < 0) return not_done("reading", path, errno);
-  // A device that lost its size.
+  // The device lost its size.
   if (got == 0) return Error{errc::io, path + " is empty"};
   return {};
 }

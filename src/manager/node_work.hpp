@@ -78,15 +78,15 @@ struct ReadDevice {
 
 namespace ops {
 
-/// Of a path where nothing is mounted.
+/// Looks at a path where nothing is mounted.
 result<Sight> look(const std::string& path);
-/// `proc`: where /proc is. At most ten, and the last then says how many more.
+/// `proc`: path of /proc. Returns ten at most, the last of which says how many more there are.
 std::vector<std::string> users(const std::string& target, const std::string& proc = "/proc");
 result<> make_folder(const std::string& path, unsigned mode);
 result<> put_back(const std::string& path, const Before& before);
 result<> remove_folder(const std::string& path, const std::string& root);
 result<std::string> resolve(const std::string& path);
-/// Its first block, past the page cache. io: it gives errors, or it is gone.
+/// Reads the device's first block, past the page cache. io: it gives errors, or it is gone.
 result<> read_device(const std::string& path);
 
 }  // namespace ops

@@ -9,7 +9,7 @@ namespace {
 
 // A mount takes about ten steps, and replacing a dead one about ten more.
 constexpr int kMostSteps = 60;
-constexpr unsigned kStagingMode = 0700;  // Nomad's
+constexpr unsigned kStagingMode = 0700;  // Nomad's mode
 
 Claim new_claim(const Mount& mount, const std::string& root) {
   Claim claim;
@@ -24,7 +24,7 @@ Claim new_claim(const Mount& mount, const std::string& root) {
   return claim;
 }
 
-/// "clusterID a", for what only this one has, or has otherwise.
+/// Lists "clusterID a", for attributes that only `own` has, or that it has with another value.
 std::string own_attributes(const Texts& own, const Texts& other) {
   std::string all;
   for (const auto& [key, value] : own) {
@@ -34,7 +34,7 @@ std::string own_attributes(const Texts& own, const Texts& other) {
   return all.empty() ? "fewer attributes" : all;
 }
 
-/// A plugin may know a volume by its id alone (a static image by its name), and then gives what it staged first.
+/// A plugin may identify a volume by its id alone (a static image by its name), and then returns what it staged first.
 result<> check_identity(const Claim& claim, const Mount& wanted) {
   const bool same_id =
       claim.volume.external_id == wanted.volume.external_id && claim.volume.plugin == wanted.volume.plugin;
@@ -49,7 +49,7 @@ result<> check_identity(const Claim& claim, const Mount& wanted) {
                    "name"};
 }
 
-/// Of the plugin: another call would be answered the same.
+/// Whether the plugin's error is final: another call would have the same answer.
 bool is_final(errc code) {
   return code != errc::unavailable && code != errc::timed_out && code != errc::cancelled && code != errc::exhausted &&
          code != errc::in_use && code != errc::busy;
@@ -64,7 +64,7 @@ task<result<>> MountRun::run() {
   co_return co_await steps();
 }
 
-/// From the files each time: another process may have ended an operation since.
+/// Reads the files each time, because another process may have ended an operation since.
 task<result<>> MountRun::reload() {
   auto loaded = co_await base_.ports.claims.load();
   if (!loaded) co_return loaded.error();
@@ -153,7 +153,8 @@ task<result<>> MountRun::look_plugin() {
   co_return result<>();
 }
 
-/// Whoever is not found here still keeps the plugin from unmounting. So a look that fails hides nobody.
+/// Looks for users before the unmount, to name them. A look that fails hides nobody: a user who is not found here still
+/// keeps the plugin from unmounting.
 task<result<>> MountRun::look_users() {
   const auto users = co_await base_.ports.node.users(target_, look_until());
   if (!users) log::warning("manager.users_unknown", {{"target", target_}, {"error", users.error().text}});
@@ -192,7 +193,7 @@ task<result<>> MountRun::stage() {
 }
 
 task<result<>> MountRun::publish() {
-  // A target of ours; a caller's own is resolved, so its parent is there.
+  // The target is in our folder. A caller's own target is resolved already, so its parent exists.
   if (target_.starts_with(base_.config.root + "/")) {
     const std::string parent = std::filesystem::path(target_).parent_path();
     if (auto made = co_await base_.ports.node.make_folder(parent, kStagingMode, look_until()); !made)
@@ -219,7 +220,7 @@ task<result<>> MountRun::unpublish() {
       "unpublishing " + target_, about(""), until_);
   auto unpublished = ignoring_not_found(std::move(answer));
   if (!unpublished && is_final(unpublished.error().code)) {
-    // As Nomad's client has it: a plugin may not know, or not be able to say, that there is nothing to do any more.
+    // Look first, as Nomad's client does: a plugin may not know, or not be able to say, that nothing is left to do.
     const Sight there = co_await base_.ports.node.look(target_, Reach::here, look_until());
     if (there.at == Sight::At::nothing || there.at == Sight::At::folder || there.at == Sight::At::file) {
       log::warning("manager.unpublish_ignored", {{"target", target_}, {"error", unpublished.error().text}});
@@ -254,7 +255,8 @@ task<result<>> MountRun::expand() {
   co_return result<>();
 }
 
-/// The volume is gone by now. So if somebody changed what held the target, that is said, and keeps no claim alive.
+/// Restores the target. The volume is gone by now, so if somebody changed the parent folder, that is only reported, and
+/// keeps no claim alive.
 task<result<>> MountRun::put_back(unsigned mode) {
   const bool file = claim_->usage.attachment == AccessType::block;
   auto done = co_await base_.ports.node.put_back(target_, {file, mode, claim_->owner_before, claim_->folder_before},
@@ -298,7 +300,7 @@ task<result<>> MountRun::undo(Until until) {
   seen_ = MountFacts();
   seen_.boot_id = base_.config.boot_id;
   seen_.others = others;
-  // What was not called needs no call back: whatever is there is another's.
+  // A publish that was not called needs no unpublish: anything that is there is another's.
   if (fresh && !tried_publish_) claim_->phase = Claim::Phase::leaving;
   if (fresh && !tried_stage_ && !tried_publish_) seen_.stages = false;
   if (stages && !*stages) seen_.stages = false;

@@ -1,4 +1,4 @@
-// One mount, unmount or expansion: asks the policy for a step, carries it out through the ports, and repeats.
+// A mount, unmount or expansion: asks the policy for a step, carries it out through the ports, and repeats.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,17 @@
 
 namespace corbd::manager {
 
-/// The locks of target and volume are held.
+/// The caller holds the locks of target and volume.
 class MountRun {
  public:
   MountRun(const Base& base, Goal wish, std::string target, Until until)
       : base_(base), wish_(std::move(wish)), target_(std::move(target)), until_(until) {}
 
   task<result<>> run();
-  /// Takes back what a failed mount did in this call. A claim that was there before stays.
+  /// Undoes the steps of a failed mount in this call. An earlier claim stays.
   task<result<>> undo(Until until);
   const std::optional<Claim>& claim() const { return claim_; }
-  /// What the plugin said after an expansion.
+  /// Returns the plugin's answer to an expansion.
   std::uint64_t capacity() const { return capacity_; }
 
  private:
@@ -34,10 +34,10 @@ class MountRun {
   task<result<>> unpublish();
   task<result<>> unstage();
   task<result<>> expand();
-  /// What was at the target before the mount.
+  /// Restores the object that was at the target before the mount.
   task<result<>> put_back(unsigned mode);
   task<result<>> clean();
-  /// NOT_FOUND of an unpublish or unstage: there is nothing to undo.
+  /// Ignores NOT_FOUND of an unpublish or unstage: there is nothing to undo.
   static result<> ignoring_not_found(result<> answer);
   Until look_until() const { return until_.at_most(base_.clock.now() + base_.config.look); }
   Event about(std::string message) const;
@@ -49,7 +49,7 @@ class MountRun {
   std::optional<Claim> claim_;
   MountFacts seen_;
   std::uint64_t capacity_ = 0;
-  /// What was at the target before the first publish was a mount: it is not ours to take back.
+  /// A mount was at the target before the first publish: it is not ours to undo.
   bool found_mounted_ = false;
   bool claimed_before_ = false, tried_stage_ = false, tried_publish_ = false;
 };

@@ -13,7 +13,7 @@ namespace {
 
 Action save(Phase phase) { return {Do::save_claim, phase, {}}; }
 
-/// Why nothing may be mounted at the target; nothing if it may.
+/// Returns why nothing may be mounted at the target; nothing if it may.
 std::optional<Action> refuse_target(const Goal& wish, const Sight& target) {
   const std::string& path = wish.mount.target;
   const bool block = wish.mount.usage.attachment == AccessType::block;
@@ -40,7 +40,7 @@ std::optional<Action> refuse_target(const Goal& wish, const Sight& target) {
   }
 }
 
-/// A mount without a claim of ours is ours only if it shows what is staged: its claim may have been lost.
+/// Judges a mount without a claim. It is ours only if it shows what is staged: its claim may have been lost.
 std::optional<Action> judge_unclaimed(const Goal& wish, const MountFacts& seen) {
   const AccessType attachment = wish.mount.usage.attachment;
   if (!*seen.stages) return foreign(wish.mount.target, *seen.target);
@@ -50,7 +50,7 @@ std::optional<Action> judge_unclaimed(const Goal& wish, const MountFacts& seen) 
   return std::nullopt;
 }
 
-/// Nothing can be served by a mount whose device is gone. It is taken down, if nobody else is on it.
+/// Unmounts a staging mount whose device is gone, if nobody else uses it, because nothing can be served by it.
 Action replace_dead_staging(const MountFacts& seen, const std::string& path) {
   if (seen.target->is_mount()) {
     if (!seen.users) return {Do::look_users};
@@ -68,7 +68,7 @@ Action replace_dead_staging(const MountFacts& seen, const std::string& path) {
                                                "), and the plugin does not unstage it: its log says why");
 }
 
-/// What is missing below the target. Nothing once the volume is staged.
+/// Returns the next missing step below the target. Nothing once the volume is staged.
 std::optional<Action> bring_up_staging(const Claim& claim, const MountFacts& seen) {
   if (!seen.staging) return Action{Do::look_staging};
   const bool block = claim.usage.attachment == AccessType::block;
@@ -85,7 +85,7 @@ std::optional<Action> bring_up_staging(const Claim& claim, const MountFacts& see
     case At::nothing:
       return Action{Do::make_staging};
     case At::mounted:
-      // What a plugin keeps there of a raw block volume is its own affair, so a mount says nothing.
+      // A plugin is free in what it keeps there for a raw block volume, so a mount proves nothing.
       if (!block || seen.staged) return std::nullopt;
       return Action{Do::stage};
     default:
@@ -94,7 +94,7 @@ std::optional<Action> bring_up_staging(const Claim& claim, const MountFacts& see
   }
 }
 
-/// The volume is staged, or its plugin does not stage.
+/// Requires that the volume is staged, or that its plugin does not stage.
 Action bring_up_target(const Claim& claim, const MountFacts& seen) {
   const Sight& target = *seen.target;
   if (target.at == At::dead) {
@@ -108,19 +108,19 @@ Action bring_up_target(const Claim& claim, const MountFacts& seen) {
     const Whose mount = whose(claim, seen);
     if (mount == Whose::another) return foreign(claim.target, target);
     if (claim.phase == Phase::mounted) {
-      // An older claim says neither.
+      // An older claim has neither.
       const bool tells = claim.boot_id == seen.boot_id && claim.shown == target.mount;
       if (tells || mount == Whose::untold) return {Do::done};
       return save(Phase::mounted);
     }
     if (seen.published) return save(Phase::mounted);
-    // A process that died in between may have published it. Publish is idempotent, and the plugin knows.
+    // A process that died in between may have published it. Publish is idempotent, so ask the plugin.
     return {Do::publish};
   }
   if (seen.published)
     return failed(errc::internal, "the plugin says that it published the volume, but nothing is mounted at " +
                                       claim.target + ": its log may say why. Nothing may write there");
-  // Another device may come to be mounted there.
+  // Another device may be mounted there next.
   if (claim.phase == Phase::mounted) return save(Phase::mounting);
   return {Do::publish};
 }

@@ -1,5 +1,5 @@
-// What the next step of a mount, an unmount or an expansion is. Pure: every step is decided from the claim, the wish,
-// and what was seen, so a crash needs no code of its own.
+// Decides the next step of a mount, an unmount or an expansion. Pure: every step follows from the claim, the wish, and
+// what was seen, so a crash needs no code of its own.
 #pragma once
 
 #include <optional>
@@ -15,21 +15,21 @@ struct Goal {
   enum class What {
     mount,
     unmount,
-    expand,    ///< the device and its filesystem get the size that the image has
-    set_down,  ///< as unmount, but the claim stays, to be mounted again; an unmount that was begun is ended
+    expand,    ///< grows the device and its filesystem to the size of the image
+    set_down,  ///< unmounts, but keeps the claim for another mount; an unmount that had begun is completed
   };
   What what = What::mount;
-  Mount mount;  ///< for a mount
+  Mount mount;  ///< only of a mount
 };
 
-/// What is known. An absent fact is looked at before it is needed (I2).
+/// Known facts. An absent fact is looked up before it is needed (I2).
 struct MountFacts {
   std::string boot_id = {};    ///< the running boot; empty: unknown
   std::optional<bool> stages;  ///< STAGE_UNSTAGE_VOLUME
   std::optional<Sight> target, staging;
   std::optional<std::vector<std::string>> users;  ///< processes on the target
   std::vector<std::string> others;                ///< targets of the other users of the same staging path
-  /// Calls that ended well in this operation.
+  /// Calls that succeeded in this operation.
   bool staged = false, published = false, unpublished = false, unstaged = false, cleaned = false, expanded = false;
 };
 
@@ -38,14 +38,14 @@ enum class Do {
   look_target,
   look_staging,
   look_users,
-  save_claim,  ///< in `phase`, and with `again`
+  save_claim,  ///< with `phase` and `again`
   make_staging,
   stage,
   publish,
   unpublish,
   unstage,
   expand,
-  clean,  ///< removes our empty folders, and makes again what was at the target
+  clean,  ///< removes our empty folders, and restores what was at the target
   drop_claim,
   done,
   fail,
@@ -53,9 +53,9 @@ enum class Do {
 
 struct Action {
   Do what = Do::fail;
-  Claim::Phase phase = Claim::Phase::mounting;  ///< for save_claim
-  Error error = {};                             ///< for fail
-  bool again = false;                           ///< for save_claim
+  Claim::Phase phase = Claim::Phase::mounting;  ///< of save_claim
+  Error error = {};                             ///< of fail
+  bool again = false;                           ///< of save_claim
 };
 
 Action next_step(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen);

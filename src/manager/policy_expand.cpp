@@ -4,7 +4,7 @@ namespace corbd::manager {
 
 using At = Sight::At;
 
-/// Only what is mounted, and answers, can grow.
+/// Only a volume that is mounted and answers can grow.
 Action next_of_expand(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen) {
   const std::string& path = wish.mount.target;
   if (!claim) return failed(errc::not_found, "nothing was mounted at " + path + " through a plugin");

@@ -11,7 +11,7 @@ namespace {
 
 Action claim_as(Phase phase, bool again) { return {Do::save_claim, phase, {}, again}; }
 
-/// Why the mount at the target is not taken down, or what tells whose it is; nothing if it is ours.
+/// Returns why the mount at the target must stay, or the look that shows its owner; nothing if it is ours.
 std::optional<Action> refuse_another(const Claim& claim, const MountFacts& seen) {
   if (wants_staging(claim, seen)) return Action{Do::look_staging};
   const Whose mount = whose(claim, seen);
@@ -29,12 +29,12 @@ std::optional<Action> refuse_another(const Claim& claim, const MountFacts& seen)
 Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) {
   if (!seen.target) return {Do::look_target};
   const Sight& target = *seen.target;
-  // Nothing of it is mounted, and a plugin that is given the path would work wherever somebody else points.
+  // Nothing of the claim is mounted, and a plugin that got the path would work wherever somebody else points it.
   if (target.barred && of_another_boot(claim, seen.boot_id)) return claim_as(Phase::leaving, again);
   if (target.at == At::unknown)
     return failed(errc::unavailable,
                   "cannot tell whether " + claim.target + " is mounted: " + target.text + ". It stays claimed");
-  // The plugin would unmount whatever is there.
+  // The plugin would unmount anything that is there.
   if (target.is_mount() && !seen.unpublished)
     if (auto refused = refuse_another(claim, seen)) return *refused;
   if (target.at == At::mounted && !seen.unpublished) {
@@ -42,9 +42,10 @@ Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) 
     if (!seen.users->empty()) return in_use(claim.target, *seen.users);
   }
   if (claim.phase != Phase::unmounting) return claim_as(Phase::unmounting, again);
-  // Plugins remove the target (CSI, NodeUnpublishVolume), and one may remove what is in it.
+  // Plugins remove the target (CSI, NodeUnpublishVolume), and one may remove its content.
   if (target.at == At::filled || target.at == At::link) return claim_as(Phase::leaving, again);
-  // Also where nothing is mounted: the plugin may keep something, and a process may have died inside its publish.
+  // Unpublish even if nothing is mounted: the plugin may keep something, and a process may have died inside its
+  // publish.
   if (!seen.unpublished) return {Do::unpublish};
   if (target.is_mount())
     return failed(errc::in_use, "the plugin says that it unpublished the volume, but " + claim.target +
@@ -93,7 +94,7 @@ Action in_use(const std::string& target, const std::vector<std::string>& users) 
 
 Action next_of_unmount(const Claim& claim, const Goal& wish, const MountFacts& seen) {
   if (!seen.stages) return {Do::look_plugin};
-  // An unmount that was begun was somebody's wish.
+  // An unmount that had begun was somebody's wish.
   const bool begun = !claim.again && (claim.phase == Phase::unmounting || claim.phase == Phase::leaving);
   const bool again = wish.what == Goal::What::set_down && !begun;
   // Nothing of it is mounted, and its claim is for the next mount.

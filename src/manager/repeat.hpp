@@ -1,4 +1,4 @@
-// Makes a call to the plugin until it ends well, or until there is no further try.
+// Repeats a call to the plugin until it succeeds, or until no further try is allowed.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace corbd::manager {
 
-/// What every operation needs. Outlives them.
+/// Parts that every operation needs. They outlive the operations.
 struct Base {
   executor control;
   Clock& clock;
@@ -22,7 +22,7 @@ struct Base {
   }
 };
 
-/// `about`: the events that it causes, without a message. `doing` comes in front of an error.
+/// `about`: the events that the call causes, without a message. `doing` comes in front of an error.
 template <class T>
 task<result<T>> repeat(const Base& base, std::function<task<result<T>>(Until)> call, std::string doing, Event about,
                        Until until) {

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kNamed = 10;
 
-/// The link's text; reading it asks no filesystem but /proc.
+/// Returns the link's text. Reading it asks no filesystem but /proc.
 std::string read_link(const fs::path& link) {
   std::array<char, PATH_MAX> text;
   const ssize_t length = ::readlink(link.c_str(), text.data(), text.size());
@@ -38,7 +38,7 @@ bool has_open(const fs::path& process, const std::string& target) {
 
 }  // namespace
 
-// Not from /proc/<pid>/maps: reading that waits for a process that waits for a device (mmap_lock).
+// Does not read /proc/<pid>/maps, which waits for a process that waits for a device (mmap_lock).
 std::vector<std::string> ops::users(const std::string& target, const std::string& proc) {
   std::vector<std::string> all;
   std::size_t more = 0;

@@ -1,5 +1,5 @@
 // Mounts and unmounts volumes of any CSI plugin, as the client of an orchestrator does (docs/sources.md#nomad), and
-// survives its own end at any point: what it decides follows from claims on disk and from what is mounted.
+// survives its own end at any point: it decides by claims on disk and by what is mounted.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,9 @@ struct Config {
   std::string locks_dir;              ///< lock files, between processes; best on tmpfs
   std::string boot_id;                ///< the running boot; empty: unknown
   std::chrono::seconds one_try{120};  ///< for each try of a call
-  std::chrono::seconds look{10};      ///< for a look at a mount
-  std::chrono::seconds undo{120};     ///< for taking back what a failed mount did
-  std::chrono::seconds period{30};    ///< between two looks at the plugin
+  std::chrono::seconds look{10};      ///< for one look at a mount
+  std::chrono::seconds undo{120};     ///< for undoing a failed mount
+  std::chrono::seconds period{30};    ///< between two checks of the plugin
   Jitter jitter = uniform;
 };
 
@@ -47,40 +47,40 @@ class Manager {
   /// Asks the plugin until it is ready.
   task<result<>> wait_ready(Until until);
 
-  /// Returns the claim once the volume is mounted at its target. Succeeds at once if it is, and if its device lives.
-  /// Errors, besides the plugin's: invalid_argument (a target that is a link), failed_precondition (a target that holds
-  /// something, or another mount), already_exists (the target, or the name, is claimed by another volume or usage,
-  /// or the volume with another volume_context, or its folder by the volume under another name), unavailable (unknown
-  /// what is mounted there). A failed or cancelled mount takes back what it did, and the text has both errors if that
-  /// fails too. A claim that was there before stays.
+  /// Returns the claim once the volume is mounted at its target. Succeeds at once if it is mounted already and its
+  /// device lives. Errors, besides the plugin's: invalid_argument (a target that is a link), failed_precondition (a
+  /// target that holds something, or another mount), already_exists (the target, or the name, is claimed by another
+  /// volume or usage, or the volume with another volume_context, or its folder by the volume under another name),
+  /// unavailable (what is mounted there is unknown). A failed or cancelled mount undoes its steps, and the text has
+  /// both errors if that fails too. An earlier claim stays.
   task<result<Claim>> mount(Mount wanted, Until until);
   /// Succeeds if nothing is claimed there any more. not_found: nothing was. in_use names the processes. A failed
-  /// unmount leaves the claim, for a repeat. Where a parent became a link, only a claim of an earlier boot is ended:
+  /// unmount leaves the claim, for a repeat. If a parent became a link, only a claim of an earlier boot can be ended:
   /// the plugin is asked to unstage, not to unpublish.
   task<result<>> unmount(std::string target, Until until);
-  /// As unmount, but the claim stays, with `again`. An unmount that was begun is ended, and its claim with it.
+  /// Unmounts, but keeps the claim, with `again`. An unmount that had begun is completed, and its claim with it.
   task<result<>> set_down(std::string target, Until until);
-  /// As unmount, but only if nothing is mounted there, judged under the locks: failed_precondition otherwise.
+  /// Unmounts only if nothing is mounted there, judged under the locks: failed_precondition otherwise.
   task<result<>> end_unmounted(std::string target, Until until);
 
-  /// Gives the volume that is mounted there, and its filesystem, the size of its image. That size in bytes; 0: the
-  /// plugin does not say. not_found: nothing was mounted there. failed_precondition: it is not mounted now.
+  /// Grows the volume that is mounted there, and its filesystem, to the size of its image. Returns that size in bytes;
+  /// 0: the plugin does not say. not_found: nothing was mounted there. failed_precondition: it is not mounted now.
   task<result<std::uint64_t>> expand(std::string target, Until until);
 
   task<result<std::vector<Claim>>> claims();
-  /// The name that a target has in its claim. One that a claim spells so keeps it, though a parent may have become a
+  /// Returns a target's name in its claim. A name that a claim spells so is kept, though a parent may have become a
   /// link since the mount. Any other is resolved.
   task<result<std::string>> name_of(std::string target, Until until);
-  /// The path of a target without links, whatever a claim calls it. not_found without a parent.
+  /// Returns the path of a target without links, whatever its claim calls it. not_found without a parent.
   task<result<std::string>> resolve(std::string target, Until until);
   struct Held {
     Claim claim;
     Sight sight;
-    bool another = false;  ///< what is mounted there is not the claim's
+    bool another = false;  ///< something else than the claim's volume is mounted there
   };
-  /// Every claim, and what is at its target.
+  /// Returns every claim, and what is at its target.
   task<result<std::vector<Held>>> list(Until until);
-  /// Whether the volume is mounted at the target of its claim, and answers. An error if that is not known.
+  /// Whether the volume is mounted at the target of its claim, and answers. An error if that is unknown.
   task<result<bool>> has_mount(std::string target, Until until);
 
  private:
@@ -88,7 +88,7 @@ class Manager {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Where a user's mount goes when it names no target, and where a usage is staged.
+/// Default target of a user's mount, and staging path of a usage.
 std::string staging_path(const std::string& root, const PluginVolume& volume, const Usage& usage);
 std::string default_target(const std::string& root, const Mount& mount);
 

@@ -1,4 +1,4 @@
-// What a mount is made of: the volume, how it is used, and the claim that remembers both. Values, without a call.
+// Values of a mount: the volume, its usage, and the claim that remembers both. Nothing here makes a call.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@ namespace corbd::manager {
 
 enum class AccessType { filesystem, block };
 
-/// How one user uses a volume. Users of equal usage share one staging path. All of it counts, by value: two users with
-/// the same mount options are one usage (docs/sources.md#nomad).
+/// A user's way of using a volume. Users of equal usage share one staging path. All of it counts, by value: two users
+/// with the same mount options have one usage (docs/sources.md#nomad).
 struct Usage {
   std::string access_mode = "SINGLE_NODE_WRITER";  ///< CSI's name of VolumeCapability.AccessMode
   AccessType attachment = AccessType::filesystem;
@@ -32,9 +32,9 @@ struct Usage {
   friend bool operator==(const Usage&, const Usage&) = default;
 };
 
-/// The volume as its plugin knows it, and its name in our folders.
+/// The plugin's identification of a volume, and the volume's name in our folders.
 struct PluginVolume {
-  std::string plugin;                   ///< name of the plugin, as GetPluginInfo says it
+  std::string plugin;                   ///< name of the plugin, from GetPluginInfo
   std::string external_id;              ///< volume_id of every call
   std::string space = "default", name;  ///< namespace and name; both are only for people and paths
   static constexpr std::tuple fields{
@@ -45,25 +45,25 @@ struct PluginVolume {
 
 using Texts = std::map<std::string, std::string>;
 
-/// What a caller wants mounted.
+/// A caller's request for a mount.
 struct Mount {
   PluginVolume volume;
   Usage usage;
-  std::string user;    ///< who uses it: Nomad's allocation, or another name that is one user's
+  std::string user;    ///< the user: Nomad's allocation, or another unique name
   std::string target;  ///< absolute; empty: per-alloc/<user>/<name>/<usage> below the root
   Texts volume_context, publish_context;
   std::map<std::string, Secret> secrets;  ///< never stored
-  Texts notes;                            ///< kept in the claim for the caller; says nothing to the plugin
+  Texts notes;                            ///< stored in the claim for the caller; the plugin does not get them
 };
 
-/// Of a folder or a file.
+/// Owner of a folder or a file.
 struct Owner {
   unsigned uid = 0, gid = 0;
   static constexpr std::tuple fields{fields::required("uid", &Owner::uid), fields::required("gid", &Owner::gid)};
   friend bool operator==(const Owner&, const Owner&) = default;
 };
 
-/// What was at a target before its mount: an empty folder, or for a raw block volume an empty file.
+/// The object at a target before its mount: an empty folder, or for a raw block volume an empty file.
 struct Before {
   bool file = false;
   unsigned mode = 0;
@@ -73,24 +73,24 @@ struct Before {
                                      fields::rare("owner", &Before::owner), fields::rare("folder", &Before::folder)};
 };
 
-/// What is durable about one user of a volume, from before the first call until after the last one.
+/// The durable state of one user of a volume, from before the first call until after the last one.
 struct Claim {
   /// mounting: any step of the mount may have happened. mounted: all of them. unmounting: the target may still be
   /// mounted. leaving: it is not, so this is no user any more; the staging path may still be in use.
   enum class Phase { mounting, mounted, unmounting, leaving };
   Phase phase = Phase::mounting;
-  /// Of an unmounting or leaving one: it is to be mounted again, so it stays when the unmount is over.
+  /// The claim is unmounting or leaving and is to be mounted again, so it stays after the unmount.
   bool again = false;
   PluginVolume volume;
   Usage usage;
   std::string user, staging, target;
   /// Permissions and owner of the folder, or for a raw block volume of the empty file, that was at the target before
-  /// the mount. A plugin removes the target (CSI, NodeUnpublishVolume), so it is made again afterwards.
+  /// the mount. A plugin removes the target (CSI, NodeUnpublishVolume), so it is restored afterwards.
   std::optional<unsigned> mode_before;
   std::optional<Owner> owner_before;            ///< older claims do not have it
-  std::optional<FolderIdentity> folder_before;  ///< of the folder that held it; older claims do not have it
-  /// The boot in which it was last to be mounted, from before the first call; and what was mounted at the target then,
-  /// as Sight::mount. Both tell another's mount from ours. Older claims have neither.
+  std::optional<FolderIdentity> folder_before;  ///< the folder that held it; older claims do not have it
+  /// The boot in which it was last to be mounted, from before the first call; and the mount at the target then, as
+  /// Sight::mount. Both distinguish another's mount from ours. Older claims have neither.
   std::string boot_id, shown;
   Texts volume_context, publish_context, notes;
   static constexpr std::tuple fields{fields::required("phase", &Claim::phase),
@@ -112,10 +112,10 @@ inline bool uses(const Claim& claim) { return claim.phase != Claim::Phase::leavi
 
 std::string_view name(Claim::Phase phase);
 
-/// Something that people should hear: of a volume's mount or unmount, or of the plugin.
+/// An event that people should hear of: about a volume's mount or unmount, or about the plugin.
 struct Event {
   enum class What { progress, mounted, unmounted, plugin } what = What::progress;
-  std::string volume;  ///< external id; of a plugin: its name
+  std::string volume;  ///< external id; for the plugin its name
   std::string target;
   bool success = true;
   std::string message;
@@ -128,12 +128,12 @@ class Listener {
   virtual void heard(const Event& event) = 0;
 };
 
-/// Whether the plugin can be used now.
+/// State of the plugin.
 struct Health {
   bool ready = false;
-  std::string name, version;   ///< as it last said them
-  std::optional<bool> stages;  ///< STAGE_UNSTAGE_VOLUME, as it last said it
-  std::string problem;         ///< why it is not ready
+  std::string name, version;   ///< by its last answer
+  std::optional<bool> stages;  ///< STAGE_UNSTAGE_VOLUME, by its last answer
+  std::string problem;         ///< reason why it is not ready
   friend bool operator==(const Health&, const Health&) = default;
 };
 
