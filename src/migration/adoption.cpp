@@ -1,5 +1,5 @@
-// The next stage of a volume that ceph-csi staged: the planner itself decides, on an observation made of this node's
-// files and of the volume's attributes. What the planner asks Ceph is not known here. Pure.
+// Forecasts the next stage of a volume that ceph-csi staged. The planner itself decides, on an observation made of this
+// node's files and of the volume's attributes. The answers that the planner needs of Ceph are unknown here. Pure.
 #include "case.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/overloaded.hpp"
@@ -8,14 +8,14 @@
 namespace corbd::migration {
 namespace {
 
-/// An nbd device is found by its identifier, one of the kernel's client by what ceph-csi noted.
+/// Finds an nbd device by its identifier, one of the kernel's client by ceph-csi's note.
 std::vector<device::Seen> devices_of(const Case& of) {
   std::vector<device::Seen> found;
   for (const auto& one : of.inputs.nbd)
     if (one.seen.backend == of.at.volume_id) found.push_back(one.seen);
   if (found.empty() && of.stash != nullptr && !of.stash->nbd)
     found = device::of_name(of.inputs.krbd, image_of(*of.stash));
-  // The planner compares the size with the image's, which is not known here, and mappings with its encryption.
+  // The planner compares the size with the image's, which is unknown here, and mappings with its encryption.
   for (auto& seen : found) {
     seen.size = seen.waiting = 0;
     seen.holders.clear();
@@ -23,7 +23,7 @@ std::vector<device::Seen> devices_of(const Case& of) {
   return found;
 }
 
-/// The one that ceph-csi noted: with any other, corbd refuses the volume.
+/// Returns the image that ceph-csi noted: corbd refuses the volume with any other.
 image::Resolved noted_image(const Case& of) {
   image::Resolved image;
   if (of.stash == nullptr) return image;
@@ -37,7 +37,8 @@ image::Resolved noted_image(const Case& of) {
   return image;
 }
 
-/// The attributes of a static volume name its image. That of another volume is in its journal, in the cluster.
+/// Reads the attributes of a static volume, which name its image. The image of another volume is in its journal, in the
+/// cluster.
 std::optional<image::Resolved> resolved_of(const Case& of) {
   if (of.object == nullptr) return std::nullopt;
   const auto read = cephcsi::read_parameters(of.object->attributes);
@@ -50,8 +51,8 @@ std::optional<image::Resolved> resolved_of(const Case& of) {
   return image;
 }
 
-/// Other volumes on the same image. Of two, the agent refuses the one that is staged later: here the one that was found
-/// later, unless the agent has a record of it.
+/// Finds other volumes on the same image. Of two, the agent refuses the one that is staged later: here the one that was
+/// found later, unless the agent has a record of it.
 void find_neighbours(const Case& of, plan::Observation& seen) {
   const std::string cluster = cluster_of(of);
   if (of.stash == nullptr || cluster.empty()) return;
@@ -64,7 +65,7 @@ void find_neighbours(const Case& of, plan::Observation& seen) {
   }
 }
 
-/// After the change: ceph-csi's rbd-nbd has ended, and the stage brings a key.
+/// Describes the time after the change: ceph-csi's rbd-nbd has ended, and the stage brings a key.
 plan::Observation observed(const Case& of) {
   plan::Observation seen;
   seen.devices = devices_of(of);
@@ -76,7 +77,7 @@ plan::Observation observed(const Case& of) {
   if (!of.at.mounted) return seen;
   host::Mount mount;
   mount.target = plan::staging_target(of.at.volume_id, of.at.path);
-  mount.fstype = host::kDefaultFilesystem;  // corbd takes the one that is there, whichever it is
+  mount.fstype = host::kDefaultFilesystem;  // corbd takes the filesystem that is there, of any type
   const auto* mapped = mapped_device(of);
   if (const auto* below = of.nbd != nullptr ? &of.nbd->seen : mapped != nullptr ? &mapped->seen : nullptr) {
     mount.dev_major = below->dev_major;
@@ -86,7 +87,7 @@ plan::Observation observed(const Case& of) {
   return seen;
 }
 
-/// A question that the planner asks Ceph, with the commands by which an operator can ask it.
+/// Phrases a question that the planner asks Ceph, with the commands by which an operator can ask it.
 std::string question(plan::Fact fact, const std::string& image) {
   if (fact == plan::Fact::resolved) return "which image the volume's journal names";
   if (fact == plan::Fact::ownership)

@@ -18,7 +18,7 @@ bool carries(const NbdUser& device, const std::string& volume_id) {
   return !volume_id.empty() && device.seen.backend == volume_id;
 }
 
-/// What is mounted tells best. Then the identifier, and what ceph-csi noted.
+/// Finds the device: best by the mount, then by the identifier, then by ceph-csi's note.
 void find_device(Case& of) {
   const auto& inputs = of.inputs;
   const auto at = [&](const std::string& path) {
@@ -42,7 +42,7 @@ void find_device(Case& of) {
   }
 }
 
-/// The agent's word; null: it has none, or was not asked.
+/// Returns the agent's state of the volume; null: it has none, or was not asked.
 const std::string* state_of(const Case& of) {
   const auto* volume = agent_volume(of);
   return volume == nullptr ? nullptr : &volume->state;
@@ -203,7 +203,6 @@ void judge_readings(const ForecastInputs& inputs, std::vector<Finding>& into) {
 std::vector<Finding> node_findings(const ForecastInputs& inputs) {
   std::vector<Finding> all;
   judge_readings(inputs, all);
-  // Of nothing there is nothing to know.
   if (inputs.staged.empty()) return all;
   if (!inputs.api)
     all.push_back({"api-server", Grade::warning,

@@ -1,4 +1,4 @@
-// One staged volume, and who serves it now. Pure.
+// A staged volume, and its present server. Pure.
 #pragma once
 
 #include "inputs.hpp"
@@ -13,7 +13,7 @@ enum class Server {
   nobody   ///< its nbd device has no server
 };
 
-/// Points into the ForecastInputs that it was made of.
+/// Refers to the ForecastInputs from which it was made.
 struct Case {
   const ForecastInputs& inputs;
   const StagedAt& at;
@@ -27,37 +27,38 @@ struct Case {
 };
 Case case_of(const ForecastInputs& inputs, const StagedAt& at);
 
-/// Of the volume's attributes; empty: it is not set, or they are not known.
+/// Returns an attribute of the volume; empty: it is not set, or unknown.
 std::string attribute(const Case& of, const char* name);
-/// By the volume's ID, or the attributes of a static one; empty: not known.
+/// Returns the cluster by the volume's ID, or the attributes of a static one; empty: unknown.
 std::string cluster_of(const Case& of);
-/// What the agent says of it; null: it does not know the volume, or was not asked.
+/// Returns the agent's view of it; null: it does not know the volume, or was not asked.
 const doctor::AgentVolume* agent_volume(const Case& of);
-/// Of rbd-nbd's options in the volume's mapOptions: the value of "rbd_cache" in "nbd:rbd-cache=false".
+/// Returns one of rbd-nbd's options in the volume's mapOptions: the value of "rbd_cache" in "nbd:rbd-cache=false".
 std::optional<std::string> rbd_nbd_option(const Case& of, std::string_view name);
-/// The device of the kernel's client; null: the volume has none.
+/// Returns the device of the kernel's client; null: the volume has none.
 const device::Mapped* mapped_device(const Case& of);
-/// By the name that ceph-csi noted.
+/// Returns the image by the name that ceph-csi noted.
 image::Name image_of(const cephcsi::Stash& stash);
-/// ReadOnlyMany, by its PersistentVolume.
+/// Whether its PersistentVolume is ReadOnlyMany.
 bool only_readers(const Case& of);
-/// How corbd's next stage of the volume goes.
+/// Forecast of corbd's next stage of the volume.
 struct StageForecast {
-  result<> adopted;                         ///< an error: corbd refuses the volume, whatever Ceph says
-  std::vector<std::string> not_known = {};  ///< what the stage asks Ceph
+  result<> adopted;                         ///< an error: corbd refuses the volume, whatever Ceph answers
+  std::vector<std::string> not_known = {};  ///< questions that the stage asks Ceph
 };
 StageForecast forecast_stage(const Case& of);
-/// The CSIDriver says so (attachRequired: false): no volume of the driver has a VolumeAttachment.
+/// Whether the CSIDriver says (attachRequired: false) that no volume of the driver has a VolumeAttachment.
 bool attaches_nothing(const ForecastInputs& inputs);
-/// kubelet's folder, and nothing in it: no volume is staged there.
+/// Whether it is kubelet's folder with nothing in it: no volume is staged there.
 bool is_empty(const Case& of);
-/// What a forecast of either direction begins with: names, device, who serves it now.
+/// Starts a forecast of either direction: names, device, present server.
 VolumeForecast start_forecast(const Case& of);
 /// Adds a finding.
 void add_finding(VolumeForecast& into, Grade verdict, std::string check, std::string said, std::string remedy);
-/// The agent's own word on a volume that it has: FAIL unless it is staged, WARN if the agent cannot be asked.
+/// Judges the agent's own state of a volume that it has: FAIL unless it is staged, WARN if the agent cannot be asked.
 void judge_agent(const Case& of, VolumeForecast& into);
-/// What could not be read or asked: kubelet's folder, mounts, records, the API server, processes of this node.
+/// Reports everything that could not be read or asked: kubelet's folder, mounts, records, the API server, processes of
+/// this node.
 std::vector<Finding> node_findings(const ForecastInputs& inputs);
 
 }  // namespace corbd::migration

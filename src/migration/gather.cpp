@@ -1,5 +1,5 @@
-// Reads what the node shows of its staged volumes. Nothing here can wait for a device: no file is opened through a
-// mount of one, no device is opened, and what may wait for a process has a bound.
+// Reads the node's view of its staged volumes. Nothing here can wait for a device: no file is opened through a mount of
+// one, no device is opened, and reads that may wait for a process have a limit.
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxFile = 65536, kMaxText = 16 << 20;
 
-/// Below `folder`, through neither a mount, nor a link. A FIFO does not block it.
+/// Opens a path below `folder`, through neither a mount nor a link. A FIFO does not block it.
 Fd open_below(int folder, const std::string& path, std::uint64_t more) {
   open_how how{};
   how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | more;
@@ -50,7 +50,7 @@ Fd open_below(int folder, const std::string& path, std::uint64_t more) {
   return fd;
 }
 
-/// `shown`: the path for errors. not_found if it is not there.
+/// `shown`: the path for errors. not_found if it does not exist.
 result<std::string> read_below(int folder, const std::string& path, const std::string& shown,
                                std::optional<std::chrono::system_clock::time_point>* written = nullptr) {
   const Fd fd = open_below(folder, path, 0);
@@ -71,7 +71,7 @@ result<std::string> read_below(int folder, const std::string& path, const std::s
   return text;
 }
 
-/// None if the folder is not there. Any other failure goes into `read`.
+/// Returns no names if the folder does not exist. Any other failure goes into `read`.
 std::vector<std::string> names_below(int folder, const std::string& path, result<>& read) {
   std::vector<std::string> names;
   const auto fail = [&] {
@@ -102,10 +102,10 @@ kube::VolumeData read_volume_data(int folder, const std::string& path, result<>&
   return kube::parse_volume_data(text ? *text : "");
 }
 
-/// The folder of kubelet, and what is mounted on this node.
+/// kubelet's folder, and the mounts of this node.
 struct Host {
-  std::string root;         ///< of the host, as seen here
-  std::string kubelet_dir;  ///< as on the host
+  std::string root;         ///< the host's root folder, as seen here
+  std::string kubelet_dir;  ///< path on the host
   std::vector<host::Mount> mounts;
 
   Fd folder(const std::string& below) const {
@@ -115,14 +115,14 @@ struct Host {
 
 constexpr const char* kPlugins = "/plugins/kubernetes.io/csi";
 
-/// The block device below a device-mapper device, if that has only one.
+/// Returns the block device below a device-mapper device, if that has only one.
 std::string below_mapping(const std::string& sys, const std::string& name) {
   if (!name.starts_with("dm-")) return name;
   const auto below = sysfs::names_in(sys + "/block/" + name + "/slaves");
   return below.size() == 1 ? below.front() : "";
 }
 
-/// Of nbd or of the kernel's client; empty: another, or not known.
+/// Returns a device of nbd or of the kernel's client; empty: another kind, or unknown.
 std::string mounted_device(const std::string& sys, const host::Mount& mount) {
   const std::string name = below_mapping(sys, host::device_of(mount, sys));
   return name.starts_with("nbd") || name.starts_with("rbd") ? name : "";
@@ -143,7 +143,7 @@ void read_stash_of(int folder, const std::string& below, StagedAt& into) {
   into.stash_version = cephcsi::stash_version(*text);
 }
 
-/// ceph-csi, and this agent, mount a volume at <staging path>/<volume ID>.
+/// Finds the volume's mount. ceph-csi, and this agent, mount a volume at <staging path>/<volume ID>.
 void read_mount_of(const Host& host, StagedAt& into) {
   const std::string begins = into.path + "/";
   for (const auto& mount : host.mounts) {
@@ -156,12 +156,12 @@ void read_mount_of(const Host& host, StagedAt& into) {
   }
 }
 
-/// Volume ID to PersistentVolume, from the folders of pods.
+/// Maps volume IDs to PersistentVolumes, by the folders of pods.
 std::map<std::string, std::string> volumes_of_pods(const Host& host, const std::string& driver) {
   std::map<std::string, std::string> names;
   const Fd pods = host.folder("/pods");
   if (!pods) return names;
-  // A pod may end meanwhile. Without its file the VolumeAttachment tells the name.
+  // A pod may end meanwhile. Without its file, the VolumeAttachment has the name.
   result<> ignored;
   for (const auto& pod : names_below(pods.get(), ".", ignored)) {
     const std::string volumes = pod + "/volumes/kubernetes.io~csi";
@@ -173,7 +173,7 @@ std::map<std::string, std::string> volumes_of_pods(const Host& host, const std::
   return names;
 }
 
-/// Of a driver of that kind: the folder of its staged filesystems, or of its socket.
+/// Finds drivers of that kind: the folder of their staged filesystems, or of their socket.
 void find_other_drivers(const Host& host, const std::string& driver, std::vector<std::string>& into) {
   std::set<std::string> names;
   for (const char* below : {"/plugins", kPlugins}) {
@@ -188,7 +188,7 @@ void find_other_drivers(const Host& host, const std::string& driver, std::vector
     if (name.ends_with("rbd.csi.ceph.com")) into.push_back(name);
 }
 
-/// kubelet makes its folder `plugins` when it starts. The one below it comes with the first volume.
+/// Opens kubelet's folder `plugins`, which it makes when it starts. The folder below it comes with the first volume.
 Fd open_plugins(const Host& host, result<>& read) {
   const auto fail = [&](const std::string& below) {
     read = Error{errc::unavailable, "opening " + host.root + host.kubelet_dir + below + ": " + std::strerror(errno)};
@@ -225,7 +225,7 @@ std::vector<StagedAt> staged_volumes(const Host& host, const std::string& driver
     const std::string in = fs::path(driver) / name;
     add(in, in + "/globalmount", "");
   }
-  // kubelets before 1.24
+  // Kubelets before 1.24 have this folder.
   for (const auto& name : names_below(folder.get(), "pv", read)) add("pv/" + name, "pv/" + name + "/globalmount", name);
   for (const auto& name : names_below(folder.get(), "volumeDevices/staging", read))
     add("volumeDevices/" + name + "/data", "volumeDevices/staging/" + name, name);
@@ -240,7 +240,7 @@ bool is_ceph_csi(const std::string& process) {
   return program == "cephcsi" && words->find("--nodeserver") != std::string::npos;
 }
 
-/// The names alone: a value may have a password.
+/// Returns only the names: a value may contain a password.
 std::vector<std::string> proxies_of(const std::string& process) {
   constexpr std::size_t longest = 1 << 20;
   std::vector<std::string> found;
@@ -256,7 +256,7 @@ std::vector<std::string> proxies_of(const std::string& process) {
   return found;
 }
 
-/// Of the first node plugin of ceph-csi that runs here.
+/// Reads the first node plugin of ceph-csi that runs here.
 std::vector<std::string> ceph_csi_proxies(const std::string& proc) {
   for (const auto& name : sysfs::names_in(proc)) {
     const bool is_number = std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c) != 0; });
@@ -265,7 +265,7 @@ std::vector<std::string> ceph_csi_proxies(const std::string& proc) {
   return {};
 }
 
-/// With --root, the caller shows the host's /proc.
+/// With --root, the caller provides the host's /proc.
 result<> in_host_pids(const std::string& root) {
   if (!root.empty() || host::pid_namespace() == host::kHostPids) return {};
   return Error{errc::failed_precondition,
@@ -277,7 +277,7 @@ result<> in_host_pids(const std::string& root) {
 ForecastInputs gather(const Options& options) {
   ForecastInputs inputs;
   const std::string sys = options.root + "/sys";
-  // With hostPID, and from another root folder, ours are not the host's mounts.
+  // With hostPID, and from another root folder, our mounts are not the host's.
   const auto mounts =
       host::read_mountinfo(options.root + (options.root.empty() ? "/proc/self" : "/proc/1") + "/mountinfo");
   const Host host{options.root, options.kubelet_dir, mounts ? *mounts : std::vector<host::Mount>()};

@@ -1,4 +1,4 @@
-// What is read before a migration or a rollback, and the forecast for each volume.
+// Inputs before a migration or a rollback, and the forecast for each volume.
 #pragma once
 
 #include <chrono>
@@ -27,64 +27,65 @@ using doctor::Module;
 struct NbdUser {
   device::Seen seen;
   std::vector<int> daemons = {};  ///< IDs of the rbd-nbd processes that serve it
-  /// Each of `daemons` acknowledges only what is stored, by its command line or its ceph.conf. An error: not known.
+  /// Whether each of `daemons` acknowledges only stored writes, by its command line or its ceph.conf. An error:
+  /// unknown.
   result<bool> cache_off = Error{errc::not_found, "no process of rbd-nbd was seen"};
   bool sends_flushes = true;  ///< the kernel sends it flushes, as its queue/write_cache shows
 };
-/// A folder in which kubelet has a volume staged.
+/// A folder where kubelet has a volume staged.
 struct StagedAt {
   std::string volume_id;  ///< empty: nothing there names it
   std::string path;       ///< staging path
   bool block = false;
-  std::string persistent_volume;  ///< its name; empty: no file of the node tells
+  std::string persistent_volume;  ///< its name; empty: no file of the node has it
   result<std::optional<cephcsi::Stash>> stash = std::optional<cephcsi::Stash>();
   std::int64_t stash_version = 0;                                               ///< of image-meta.json; 0: it has none
   std::optional<std::chrono::system_clock::time_point> stashed = std::nullopt;  ///< when image-meta.json was written
   bool mounted = false;
-  std::string device;  ///< below what is mounted: "nbd0", "rbd0"; empty: not known
+  std::string device;  ///< device below the mount: "nbd0", "rbd0"; empty: unknown
 };
 
-/// What a node-stage secret has.
+/// Content of a node-stage secret.
 struct StageSecret {
   bool user = false, key = false, passphrase = false;
-  cephcsi::KeyType key_type = cephcsi::KeyType::unknown;  ///< unknown: the key is none
+  cephcsi::KeyType key_type = cephcsi::KeyType::unknown;  ///< unknown: the text is no key
 };
-/// What the API server says of a volume.
+/// The API server's view of a volume.
 struct VolumeFacts {
   result<kube::PersistentVolume> volume = Error{errc::unavailable, "nobody was asked"};
   result<StageSecret> secret = Error{errc::unavailable, "nobody was asked"};
   /// Whether it is attached to this node, since before it was staged. failed_precondition, not_found: it is not, or
-  /// nothing shows it; any other error: not known.
+  /// nothing shows it; any other error: unknown.
   result<> attached = Error{errc::unavailable, "nobody was asked"};
 };
 
 struct ForecastInputs : doctor::Readings {
   bool agent = false;  ///< an agent answers here
-  /// What the agent says of its volumes, by volume ID.
+  /// The agent's view of its volumes, by volume ID.
   result<std::map<std::string, doctor::AgentVolume>> volumes = Error{errc::unavailable, "no agent was asked"};
   std::vector<NbdUser> nbd;
   std::vector<device::Mapped> krbd;
-  result<> daemons;  ///< an error: NbdUser::daemons is not known
+  result<> daemons;  ///< an error: NbdUser::daemons is unknown
   std::vector<StagedAt> staged;
-  result<> kubelet;  ///< an error: `staged` lacks some
-  result<> mounts;   ///< an error: StagedAt::mounted and ::device are not known
+  result<> kubelet;  ///< an error: `staged` is incomplete
+  result<> mounts;   ///< an error: StagedAt::mounted and ::device are unknown
   /// Folders of other RBD drivers, if kubelet has none of this driver.
   std::vector<std::string> other_drivers;
   result<std::vector<rbd::ClusterMapping>> mappings = std::vector<rbd::ClusterMapping>();
   result<std::string> kms_config = Error{errc::not_found, "the KMS config was not read"};
-  /// Of the proxy variables of ceph-csi's own process, those that have a value: its KMS clients obey them.
+  /// Proxy variables of ceph-csi's own process that have a value: its KMS clients obey them.
   std::vector<std::string> proxies;
   result<> api;                              ///< an error: there is no API server, or it does not answer
   std::map<std::string, VolumeFacts> facts;  ///< by volume ID
-  /// Whether the driver's volumes are attached at all; asked where a VolumeAttachment is missing. An error: not known.
+  /// Whether the driver's volumes are attached at all; asked if a VolumeAttachment is missing. An error: unknown.
   result<bool> attaches = true;
 };
 
-/// What awaits one volume.
+/// Forecast for one volume.
 struct VolumeForecast {
   std::string volume_id, claim, persistent_volume, path, device;
-  std::string now, after, next_stage;       ///< who serves it; next_stage: who does from its next NodeStageVolume on
-  std::vector<std::string> not_known = {};  ///< what its next stage asks Ceph
+  std::string now, after, next_stage;       ///< present server; next_stage: the server from its next NodeStageVolume on
+  std::vector<std::string> not_known = {};  ///< questions that its next stage asks Ceph
   std::vector<Finding> findings;
 };
 struct Forecast {
@@ -94,18 +95,18 @@ struct Forecast {
 
 // --- pure
 
-/// Of a node-stage secret, as kubelet hands it over.
+/// Reads a node-stage secret, as kubelet passes it.
 StageSecret read_stage_secret(const std::map<std::string, Secret>& data);
 
 Forecast forecast_migration(const ForecastInputs& inputs);
 Forecast forecast_rollback(const ForecastInputs& inputs);
-/// Of everything that was found (corbd/migration/migration.hpp).
+/// Returns the exit code for all findings (corbd/migration/migration.hpp).
 int exit_code(const Forecast& forecast);
 
 // --- thin
 
 ForecastInputs gather(const Options& options);
-/// Fills in NbdUser::daemons and ::cache_off, within 10 s. `root`: where the host's root folder is seen; empty: here.
+/// Fills in NbdUser::daemons and ::cache_off, within 10 s. `root`: prefix of the host's root folder; empty: it is ours.
 result<> find_daemons(const std::string& root, std::vector<NbdUser>& devices);
 /// Fills in `api` and `facts`. Asks for single objects, by name; 10 s each, a minute for all.
 void ask_api_server(ForecastInputs& inputs, const result<kube::Access>& access, const std::string& node);

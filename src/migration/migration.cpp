@@ -1,4 +1,4 @@
-// What this agent would do with the volumes that ceph-csi has staged. Pure.
+// Forecasts this agent's treatment of the volumes that ceph-csi has staged. Pure.
 #include <algorithm>
 #include <iterator>
 
@@ -10,7 +10,7 @@
 namespace corbd::migration {
 namespace {
 
-constexpr std::int64_t kStashVersion = 3;  // of the ceph-csi that was read (docs/sources.md#stash)
+constexpr std::int64_t kStashVersion = 3;  // version of the ceph-csi that was read (docs/sources.md#stash)
 constexpr const char* kMoveAway =
     "move its pods to another node first (`kubectl drain NODE`), so that ceph-csi unstages it";
 constexpr const char* kRefused = "nobody: corbd refuses its next stage";
@@ -40,7 +40,7 @@ void judge_device(const Case& of, VolumeForecast& into) {
                                        "fails when rbd-nbd's reattach-timeout (300 s) is over"
                                      : " carries the identifier " + backend + ", not this volume's"),
         kMoveAway);
-  // A stash that cannot be read is judged by itself.
+  // An unreadable stash has a finding of its own.
   if (!of.at.stash) return;
   auto stage = forecast_stage(of);
   into.not_known = std::move(stage.not_known);
@@ -53,8 +53,8 @@ void judge_device(const Case& of, VolumeForecast& into) {
               kMoveAway);
 }
 
-/// librbd's cache acknowledges a write before it is stored, and is on by default. Who ends rbd-nbd with its pod kills
-/// it.
+/// Whether killing rbd-nbd loses writes. librbd's cache acknowledges a write before it is stored, and is on by default.
+/// A pod that ends kills its rbd-nbd.
 bool has_cache(const Case& of) {
   if (of.nbd != nullptr && of.nbd->cache_off) return !*of.nbd->cache_off;
   return rbd_nbd_option(of, "rbd_cache") != "false";
@@ -83,7 +83,7 @@ void judge_cache(const Case& of, VolumeForecast& into) {
                : ""));
 }
 
-/// rbd-nbd's lock, as far as anybody can know before its end.
+/// Judges rbd-nbd's lock, as far as it can be known before its end.
 void judge_unattached(const Case& of, VolumeForecast& into) {
   into.after = "nobody until its next stage, then corbd";
   add_finding(
@@ -96,7 +96,7 @@ void judge_unattached(const Case& of, VolumeForecast& into) {
       "move its pods away first");
 }
 
-/// corbd serves it in place only if the API server says that it stayed here.
+/// Judges the attachment: corbd serves the volume in place only if the API server says that it stayed here.
 void judge_attachment(const Case& of, VolumeForecast& into) {
   if (!of.inputs.api || of.facts == nullptr || !of.device.starts_with("/dev/nbd") || of.facts->attached) return;
   if (attaches_nothing(of.inputs)) return judge_unattached(of, into);
@@ -144,12 +144,12 @@ void judge_cluster(const Case& of, VolumeForecast& into) {
               "add the cluster to ceph-csi's ConfigMap");
 }
 
-/// One that the kernel's client does not know.
+/// Whether the key has a type that the kernel's client may not know.
 bool has_new_key(const Case& of) {
   return of.secret != nullptr && of.secret->key_type == KeyType::aes256k && !krbd::knows_aes256k(of.inputs.kernel);
 }
 
-/// Of a volume that is not encrypted: nothing. The default KMS needs no config.
+/// Returns nothing for a volume that is not encrypted. The default KMS needs no config.
 std::optional<result<kms::Terms>> kms_terms(const Case& of, const cephcsi::Parameters& read) {
   if (read.kms_id.empty()) return std::nullopt;
   if (read.kms_id == kms::kDefaultKms) return kms::Terms{kms::Kind::shared, true};
@@ -157,7 +157,7 @@ std::optional<result<kms::Terms>> kms_terms(const Case& of, const cephcsi::Param
   return kms::terms_of(*of.inputs.kms_config, read.kms_id);
 }
 
-/// What is not known of its KMS is a finding of its own.
+/// Whether its KMS needs a passphrase. An unknown KMS has a finding of its own.
 bool needs_passphrase(const Case& of, const cephcsi::Parameters& read) {
   const auto terms = kms_terms(of, read);
   return terms && *terms && (*terms)->needs_passphrase;
@@ -201,7 +201,7 @@ void judge_encryption(const Case& of, VolumeForecast& into, const cephcsi::Param
   if (terms && !*terms) add_finding(into, Grade::failure, "encryption", terms->error().text, kForLife);
 }
 
-/// Who decides which client serves it from its next stage on.
+/// Inputs that decide which client serves it from its next stage on.
 struct Choice {
   cephcsi::Mounters mounters;
   std::string by;
@@ -217,7 +217,7 @@ Choice choose(const Case& of) {
   return made;
 }
 
-/// Whether the kernel knows the image's features is not known here.
+/// Names the client. Whether the kernel knows the image's features is unknown here.
 std::string client(const Case& of, cephcsi::Mounter mounter) {
   const auto key = of.secret == nullptr ? KeyType::unknown : of.secret->key_type;
   const auto kernel = of.inputs.rbd == Module::absent
@@ -274,7 +274,7 @@ void judge_attributes(const Case& of, VolumeForecast& into) {
   judge_secret(of, into, &*read);
 }
 
-/// Who serves it between the change and its next stage, in which a staged volume keeps its client.
+/// Names the server between the change and the next stage. A staged volume keeps its client until then.
 std::string after(const Case& of) {
   switch (of.server) {
     case Server::none:
@@ -318,7 +318,7 @@ Finding driver_there(const ForecastInputs& inputs) {
           "run `modprobe nbd nbds_max=0`, and list nbd in /etc/modules-load.d for the next boot"};
 }
 
-/// What a crash, or an upgrade, finds of what corbd serves.
+/// Judges how a crash, or an upgrade, affects volumes that corbd serves.
 void judge_driver(const ForecastInputs& inputs, std::vector<Finding>& into) {
   if (attaches_nothing(inputs))
     into.push_back(

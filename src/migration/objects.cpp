@@ -1,4 +1,4 @@
-// What the API server says of staged volumes: their PersistentVolumes and node-stage secrets.
+// Asks the API server about staged volumes: their PersistentVolumes and node-stage secrets.
 #include <utility>
 
 #include "corbd/core/clock.hpp"
@@ -31,9 +31,9 @@ task<result<bool>> find_driver(const Question& asking) {
   co_return *has_any;
 }
 
-/// It has a name that can be computed.
+/// Asks for the VolumeAttachment by its name, which can be computed.
 task<result<kube::VolumeAttachment>> find_attachment(const Question& asking, std::string volume_id) {
-  // Nothing was asked: that is no word of the server's.
+  // The server was not asked, so this is not its answer.
   if (asking.node.empty()) co_return Error{errc::internal, "its VolumeAttachment was not asked for without --nodeid"};
   const auto attachment = co_await asking.api.get(
       kube::kVolumeAttachments, kube::volume_attachment_name(volume_id, asking.driver, asking.node), asking.one());
@@ -41,11 +41,11 @@ task<result<kube::VolumeAttachment>> find_attachment(const Question& asking, std
   co_return kube::volume_attachment_of(*attachment);
 }
 
-/// As the agent judges it (orchestrator::Finder), with a volume that ceph-csi staged.
+/// Judges as the agent does (orchestrator::Finder) for a volume that ceph-csi staged.
 result<> stayed_here(const Question& asking, const kube::VolumeAttachment& attachment, const StagedAt& at) {
   if (auto here = kube::check_attached(attachment, asking.driver, asking.node); !here)
     return Error{errc::failed_precondition, here.error().text};
-  if (!at.stash || !*at.stash || !at.stashed) return {};  // judged by itself
+  if (!at.stash || !*at.stash || !at.stashed) return {};  // has a finding of its own
   return kube::check_stayed({at.stashed, (*at.stash)->attachment}, attachment, asking.api.ahead());
 }
 
@@ -74,7 +74,7 @@ task<result<StageSecret>> find_secret(const Question& asking, kube::Reference re
   co_return read;
 }
 
-/// An error of the transport: the next question would wait as long.
+/// Whether it is an error of the transport, after which the next question would wait as long.
 bool is_silence(const Error& error) {
   return error.code == errc::unreachable || error.code == errc::timed_out || error.code == errc::unavailable;
 }

@@ -1,4 +1,4 @@
-// Shows what is to come, and reads what files and secrets say. Pure, but for the printing.
+// Shows the forecast, and parses texts of files and secrets. Pure, but for the printing.
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
@@ -80,7 +80,7 @@ void print_text(const Forecast& forecast, bool back) {
   std::cout << count << "When " << change << " on this node: " << ends[exit_code(forecast)] << "\n";
 }
 
-/// unknown: it is none. What stands before a key's secret has 12 bytes.
+/// Returns unknown for a text that is no key. A key's secret begins after 12 bytes.
 KeyType type_of(const Secret& key) {
   auto bytes = from_base64(key.reveal());
   const bool whole = bytes && bytes->size() >= 12;
@@ -96,7 +96,7 @@ StageSecret read_stage_secret(const std::map<std::string, Secret>& data) {
     return found == data.end() ? Secret() : found->second;
   };
   StageSecret made;
-  // That of a volume of kubelet's own plugin has only the key (docs/sources.md#migrated).
+  // The secret of a volume of kubelet's own plugin has only the key (docs/sources.md#migrated).
   const Secret migrated = value("key");
   const Secret key = migrated.empty() ? value("userKey") : migrated;
   made.user = !migrated.empty() || !value("userID").empty();

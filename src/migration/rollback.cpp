@@ -1,4 +1,4 @@
-// What ceph-csi would do with the volumes that this agent has staged (docs/sources.md#healer). Pure.
+// Forecasts ceph-csi's treatment of the volumes that this agent has staged (docs/sources.md#healer). Pure.
 #include <algorithm>
 
 #include "case.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::seconds;
 
-/// Of a volume whose attributes give none: the agent's own (docs/rules.md#rule-6).
+/// The agent's default, for a volume whose attributes set none (docs/rules.md#rule-6).
 constexpr seconds kDeadConnection = std::chrono::hours(24);
 constexpr const char* kDrain =
     "drain first: `corbd drain` on this node, and `kubectl drain NODE` to move its pods away; continue when nothing is "
@@ -21,7 +21,7 @@ std::string duration(seconds of) {
                                                     : std::to_string(of.count()) + " s";
 }
 
-/// How long I/O waits before it fails, if nobody serves the device.
+/// Returns how long I/O waits before it fails, if nobody serves the device.
 seconds patience(const Case& of) {
   if (of.object == nullptr) return kDeadConnection;
   const auto read = cephcsi::read_parameters(of.object->attributes, {cephcsi::Mounter::nbd, cephcsi::Mounter::nbd});
@@ -29,8 +29,8 @@ seconds patience(const Case& of) {
   return seconds(*read->serving.dead_conn_timeout_s);
 }
 
-/// ceph-csi takes what is not mapped by its own client for unmapped, and says that the unstage is done. An encrypted
-/// volume is unmapped by its device, and that fails.
+/// Forecasts ceph-csi's unstage. ceph-csi takes a volume that its own client did not map for unmapped, and reports
+/// success. An encrypted volume is unmapped by its device, and that fails.
 std::string unstage_of(const Case& of) {
   return of.stash != nullptr && of.stash->encrypted
              ? "ceph-csi's unstage of it fails for ever"
@@ -43,7 +43,7 @@ void nobody_will(const Case& of, VolumeForecast& into, const std::string& why) {
               why + ": its I/O waits for " + duration(patience(of)) + " and then fails. " + unstage_of(of), kDrain);
 }
 
-/// Why ceph-csi's healer would not find what it looks for; empty if it would.
+/// Returns why ceph-csi's healer would not find the device; empty if it would.
 std::string misled(const Case& of) {
   if (!of.at.stash) return of.at.stash.error().text;
   if (of.stash == nullptr) return cephcsi::stash_file(of.at.path) + " is missing";
@@ -54,7 +54,7 @@ std::string misled(const Case& of) {
   return "";
 }
 
-/// On a device that sends no flushes rbd-nbd's cache writes through, unless that is switched off.
+/// Judges a device that sends no flushes: rbd-nbd's cache then writes through, unless that is switched off.
 void judge_flushes(const Case& of, VolumeForecast& into) {
   const auto is_off = [&](const char* option) {
     const auto value = rbd_nbd_option(of, option);
@@ -80,7 +80,7 @@ void judge_flushes(const Case& of, VolumeForecast& into) {
                                   " on again (`ceph config`, ceph.conf, `rbd config`), or " + kDrain);
 }
 
-/// rbd-nbd does not know of it, and answers the next flush as if all data were stored.
+/// Judges a lost cache: rbd-nbd does not know of it, and answers the next flush as if all data were stored.
 void judge_lost_cache(const Case& of, VolumeForecast& into) {
   if (const auto* volume = agent_volume(of); volume == nullptr || !volume->cache_lost) return;
   add_finding(
@@ -90,7 +90,8 @@ void judge_lost_cache(const Case& of, VolumeForecast& into) {
       "first end its pods on this node, or accept the loss with `corbd heal " + of.at.volume_id + " --loss-accepted`");
 }
 
-/// ceph-csi heals a filesystem whose attributes say rbd-nbd. It tries once, when its pod starts.
+/// Judges a volume that this agent serves. ceph-csi heals a filesystem whose attributes say rbd-nbd. It tries once,
+/// when its pod starts.
 void judge_served(const Case& of, VolumeForecast& into) {
   if (const std::string why = misled(of); !why.empty()) return nobody_will(of, into, "ceph-csi cannot heal it: " + why);
   if (attaches_nothing(of.inputs))
@@ -119,7 +120,7 @@ void judge_served(const Case& of, VolumeForecast& into) {
       kDrain);
 }
 
-/// ceph-csi unmaps by the names in its file.
+/// Judges a volume that the kernel's client serves. ceph-csi unmaps by the names in its file.
 void judge_mapped(const Case& of, VolumeForecast& into) {
   into.after = "the kernel, without a break";
   const auto* seen = mapped_device(of);
@@ -173,7 +174,7 @@ VolumeForecast rolled_back(const Case& of) {
   return made;
 }
 
-/// Devices with a record, staged nowhere: ceph-csi would not hear of them.
+/// Finds devices that have a record and are staged nowhere: ceph-csi would not learn of them.
 void forgotten(const ForecastInputs& inputs, std::vector<Finding>& into) {
   for (const auto& device : inputs.nbd) {
     const std::string& volume = device.seen.backend;

@@ -11,16 +11,16 @@ namespace {
 struct Task {
   std::string what;  ///< for errors: the file, or the target
   result<MountSpec> spec;
-  bool unmount = false;  ///< it was begun before
+  bool unmount = false;  ///< an unmount had begun before
 };
 
-/// Files first. A claim that no file names was mounted by hand.
+/// Lists files first. A claim that no file names was mounted by hand.
 task<result<std::vector<Task>>> all_tasks(Mounter& mounter, const Options& ask, Until until) {
   std::vector<Task> tasks;
   std::vector<std::string> named;
   for (auto& file : read_mount_files(ask.mounts_dir)) {
     if (file.spec) {
-      // As claims have it. What cannot be resolved cannot be mounted, and its mount says why.
+      // Use the claims' names. A name that cannot be resolved cannot be mounted, and its mount says why.
       auto dir = co_await mounter.manager().name_of(file.spec->dir, until);
       if (dir) file.spec->dir = std::move(*dir);
       named.push_back(file.spec->dir);
@@ -81,7 +81,7 @@ task<result<bool>> is_claimed(Mounter& mounter, const std::string& target) {
   co_return std::ranges::find(*claims, target, &manager::Claim::target) != claims->end();
 }
 
-/// Until the limit: at a shutdown, whoever uses the mount is ending, or another mount lies upon it.
+/// Retries until the limit: at a shutdown the mount's users are still ending, or another mount lies upon it.
 task<result<>> set_down_one(Mounter& mounter, std::string target, Slots& slots, Until until) {
   for (bool told = false;; told = true) {
     result<> done;
@@ -92,7 +92,7 @@ task<result<>> set_down_one(Mounter& mounter, std::string target, Slots& slots, 
     }
     if (!done && done.error().code == errc::not_found) {
       const auto claimed = co_await is_claimed(mounter, target);
-      // Another command was faster.
+      // Another command unmounted it first.
       if (claimed && !*claimed) co_return result<>();
     }
     if (done || done.error().code == errc::cancelled) co_return done;

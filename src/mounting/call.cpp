@@ -44,7 +44,7 @@ task<result<std::string>> one_of(Mounter& mounter, const Options& ask, Until unt
   }
 }
 
-/// `until`: for all of them.
+/// `until`: limit for all of them.
 int act(Mounter& mounter, const Options& ask, Until until) {
   if (ask.all) {
     const auto done = mounter.run(ask.what == Options::What::mount ? mount_all(mounter, ask, until)
@@ -58,14 +58,14 @@ int act(Mounter& mounter, const Options& ask, Until until) {
   return kDone;
 }
 
-/// From the shell's folder. The manager resolves links.
+/// Makes a path absolute, from the shell's folder. The manager resolves links.
 std::string absolute(const std::string& dir) {
   std::error_code failed;
   const auto made = std::filesystem::absolute(dir, failed).lexically_normal();
   return failed ? dir : made.string();
 }
 
-/// What makes no sense together; empty if nothing.
+/// Returns which options contradict each other; empty if none do.
 std::string wrong_with(const Options& ask) {
   const bool mounts = ask.what == Options::What::mount;
   if (ask.what == Options::What::list || ask.what == Options::What::host_volume) return "";

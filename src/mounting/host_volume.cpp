@@ -25,15 +25,16 @@ namespace json = boost::json;
 // Nomad kills the plugin after 60 s.
 constexpr int kWithin = 50;
 constexpr std::size_t kLargestRules = 64 << 10;
-/// Whoever writes the image chooses its files and their modes, and tasks on the host may run them. Options that the
-/// volume asks for come after these, and win.
+/// Mount options against hostile images: their author chooses files and modes, and tasks on the host may run them.
+/// Options that the volume asks for come later, and override these.
 constexpr const char* kProtection = "nosuid,nodev";
 
 Error refused_parameter(std::string_view key, const std::string& why) {
   return {errc::invalid_argument, "the volume's parameter " + printable(std::string(key)) + why};
 }
 
-/// Attributes may be several, and Nomad's parameters have each key once: attribute.1, attribute.2.
+/// Strips the number: there may be several attributes, but Nomad's parameters have each key once: attribute.1,
+/// attribute.2.
 std::string_view key_of_parameter(std::string_view key) {
   constexpr std::string_view attribute = "attribute.";
   const auto number = key.substr(std::min(attribute.size(), key.size()));
@@ -52,7 +53,7 @@ Error not_allowed(std::string_view key, const std::string& value, const char* ru
               "' is not allowed on this client: its rules for host volumes do not list it among the " + rule};
 }
 
-/// The mount options that undo kProtection. Quotes must not hide one: mounting removes them.
+/// Returns mount options that undo kProtection. Quotes must not hide one, because mounting removes them.
 std::vector<std::string> options_that_gain_rights(std::string text) {
   std::erase(text, '"');
   std::vector<std::string> names;
@@ -115,7 +116,7 @@ result<MountSpec> spec_of_parameters(const std::string& text, const std::string&
   return spec;
 }
 
-/// The volume's own folder, which no other volume and nobody else has.
+/// Returns the volume's own folder, which no other volume and nobody else has.
 result<std::string> folder_of(const std::function<std::string(const char* name)>& variable) {
   const std::string folder = variable("DHV_VOLUMES_DIR"), id = variable("DHV_VOLUME_ID");
   if (!folder.starts_with('/') || id.empty() || id.find('/') != std::string::npos || id.front() == '.')
@@ -124,7 +125,7 @@ result<std::string> folder_of(const std::function<std::string(const char* name)>
   return folder + "/" + id;
 }
 
-/// An error: it is not known.
+/// An error: it is unknown.
 task<result<bool>> is_mounted(Mounter& mounter, MountSpec spec, Until until) {
   auto mount = mount_of(spec);
   if (!mount) co_return mount.error();
@@ -150,7 +151,7 @@ task<result<std::uint64_t>> create(Mounter& mounter, HostVolume volume, Until un
   if (!mounted) co_return mounted.error();
   complain(*mounted);
   if (volume.spec.read_only) co_return std::uint64_t{0};
-  // It grows with its image when Nomad asks again, and says its size.
+  // It grows with its image when Nomad asks again, and reports its size.
   const auto size = co_await mounter.manager().expand(volume.spec.dir, until);
   if (!size) co_return size.error();
   if (*size != 0 && *size < volume.min_bytes)
@@ -166,8 +167,8 @@ task<result<bool>> is_claimed_by(Mounter& mounter, std::string dir) {
                                 [&dir](const auto& claim) { return claim.user == dir || claim.target == dir; });
 }
 
-/// `nomad volume register` takes any path, and a later delete names it: perhaps a mount of this host's administrator,
-/// or of another volume.
+/// Refuses to delete elsewhere. `nomad volume register` takes any path, and a later delete names it: perhaps a mount of
+/// this host's administrator, or of another volume.
 task<result<>> leave_elsewhere(Mounter& mounter, std::string dir, std::string real) {
   auto claimed = co_await is_claimed_by(mounter, dir);
   if (claimed && !*claimed) claimed = co_await is_claimed_by(mounter, real);
@@ -180,7 +181,7 @@ task<result<>> leave_elsewhere(Mounter& mounter, std::string dir, std::string re
   co_return result<>();
 }
 
-/// Without links. A path that can be no target stays as it is.
+/// Resolves links. A path that can be no target stays as it is.
 task<result<std::string>> real_path(Mounter& mounter, std::string dir, Until until) {
   auto real = co_await mounter.manager().resolve(dir, until);
   const bool unknown = !real && (real.error().code == errc::unavailable || real.error().code == errc::timed_out);
@@ -188,7 +189,7 @@ task<result<std::string>> real_path(Mounter& mounter, std::string dir, Until unt
   co_return real;
 }
 
-/// Nomad also deletes what a create could not make.
+/// Deletes the volume. Nomad also deletes what a create could not make.
 task<result<>> remove(Mounter& mounter, HostVolume volume, Until until) {
   if (!volume.elsewhere.empty()) {
     auto real = co_await real_path(mounter, volume.elsewhere, until);

@@ -11,7 +11,7 @@
 namespace corbd::mounting {
 namespace {
 
-constexpr int kInterrupted = 130;  // as shells have it
+constexpr int kInterrupted = 130;  // the exit code of shells
 
 HelperPool::Config helpers_of(const Options& ask) {
   HelperPool::Config config;
@@ -29,7 +29,7 @@ manager::Config manager_config(const Options& ask) {
 
 }  // namespace
 
-/// Says on stderr what goes on. The end of an operation is the command's to say.
+/// Reports progress on stderr. The command reports the end of an operation itself.
 class Mounter::Ear final : public manager::Listener {
  public:
   void heard(const manager::Event& event) override {

@@ -1,4 +1,4 @@
-// The manager with everything real around it, in a command's process.
+// A command's manager, with all its real parts.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -14,8 +14,8 @@
 
 namespace corbd::mounting {
 
-/// One thread runs it. The first SIGINT or SIGTERM cancels what is under way, so that it is taken back; a second one
-/// ends the process.
+/// One thread runs it. The first SIGINT or SIGTERM cancels the work under way, so that it is undone; a second one ends
+/// the process.
 class Mounter {
  public:
   explicit Mounter(const Options& ask);

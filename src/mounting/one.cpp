@@ -5,7 +5,7 @@
 namespace corbd::mounting {
 namespace {
 
-/// A claim of another volume or usage at the target ends, if nothing is mounted there: its file was edited, and then
+/// Ends a claim of another volume or usage at the target, if nothing is mounted there: its file was edited, and then
 /// the host rebooted. Returns the claim that stays because something is mounted there, if any.
 task<result<std::optional<manager::Claim>>> end_old_claim(Mounter& mounter, std::vector<manager::Claim> claims,
                                                           manager::Mount mount, Until until) {
@@ -64,7 +64,7 @@ task<result<std::string>> unmount_one(Mounter& mounter, std::string dir, Until u
 task<result<std::string>> expand_one(Mounter& mounter, std::string dir, Until until) {
   const auto size = co_await mounter.manager().expand(dir, until);
   if (!size) co_return size.error();
-  // A plugin need not say it.
+  // A plugin need not report the size.
   co_return dir + (*size == 0 ? " has the size of its image" : " has " + size_text(*size));
 }
 

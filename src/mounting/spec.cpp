@@ -14,10 +14,10 @@ constexpr std::size_t kLargestPassphrase = 4096;
 
 struct Named {
   std::string pool, image;
-  bool provisioned = false;  ///< `image` is the ID of such a volume
+  bool provisioned = false;  ///< `image` is the ID of a volume that a provisioner made
 };
 
-/// ceph-csi's IDs: "0001-" and the length of the cluster ID in four digits (docs/sources.md#volume-id).
+/// Recognises ceph-csi's IDs: "0001-" and the length of the cluster ID in four digits (docs/sources.md#volume-id).
 bool is_volume_id(const std::string& text) {
   return text.size() > 36 && text.starts_with("0001-") && text[9] == '-' && text.find('/') == text.npos;
 }
@@ -54,7 +54,7 @@ result<> add_attributes(const MountSpec& spec, const Named& name, manager::Mount
   if (!name.provisioned) {
     context["staticVolume"] = "true";
     context["pool"] = name.pool;
-    context["imageFeatures"] = "layering";  // required of a static volume, and the image has its own
+    context["imageFeatures"] = "layering";  // required for a static volume, but the image has its own
     context["clusterID"] = spec.cluster;
     if (spec.cluster.empty()) {
       const auto conf = rbd::read_ceph_conf(spec.conf);
@@ -76,7 +76,7 @@ result<> add_attributes(const MountSpec& spec, const Named& name, manager::Mount
   return {};
 }
 
-/// The key under which the claim remembers each text of a spec, which is its key in a file, too.
+/// Key of each text of a spec in the claim, and in a file.
 struct TextField {
   const char* key;
   std::string MountSpec::* field;

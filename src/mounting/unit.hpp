@@ -6,10 +6,10 @@
 
 namespace corbd::mounting {
 
-/// Seconds: 80 for an unmount of all, less than systemd gives a unit to stop; otherwise 300.
+/// Returns seconds: 80 for an unmount of all, which is less than systemd gives a unit to stop; otherwise 300.
 int limit_of(const Options& ask);
 
-/// A service unit that mounts at boot. `program`: path of corbd.
+/// Returns a service unit that mounts at boot. `program`: path of corbd.
 std::string unit_of(const Options& ask, const std::string& program);
 
 }  // namespace corbd::mounting

@@ -1,4 +1,4 @@
-// What `corbd mounts` prints. Pure.
+// Formats the output of `corbd mounts`. Pure.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -9,10 +9,10 @@
 
 namespace corbd::mounting {
 
-/// The state of a claim, with what is mounted at its target.
+/// State of a claim, and of the mount at its target.
 struct MountState {
   std::string word;  ///< "mounted", "dead", "unknown", "unmounted", "half-mounted", "half-unmounted", "hidden"
-  std::string hint;  ///< the cause, and what to do; empty when all is well
+  std::string hint;  ///< the cause, and the way out; empty if all is well
 };
 MountState state_of(const manager::Manager::Held& held);
 

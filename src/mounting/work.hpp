@@ -1,4 +1,4 @@
-// What the commands about mounts do, with one mount and with all of them.
+// Actions of the commands about mounts, for one mount and for all of them.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace corbd::mounting {
 
-/// Says it on stderr.
+/// Prints it on stderr.
 void complain(const std::string& text);
 
-/// What was done, for people.
+/// Returns a sentence about what was done.
 task<result<std::string>> mount_one(Mounter& mounter, MountSpec spec, Until until, Keeps keeps = Keeps::type);
 task<result<std::string>> unmount_one(Mounter& mounter, std::string dir, Until until);
 task<result<std::string>> expand_one(Mounter& mounter, std::string dir, Until until);
 
-/// These say themselves what became of each.
+/// Each of these reports the result for every mount itself.
 struct Results {
   int failed = 0;
 };

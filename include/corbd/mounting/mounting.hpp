@@ -15,21 +15,21 @@ struct Options {
   What what = What::none;
 
   MountSpec spec;
-  std::string operation;    ///< of a host volume: fingerprint, create or delete
-  bool all = false;         ///< every claim; to mount, every file of mounts_dir, too
-  bool write_unit = false;  ///< print a unit, and mount nothing
-  bool wait = false;        ///< for a plugin that does not answer yet
+  std::string operation;    ///< for a host volume: fingerprint, create or delete
+  bool all = false;         ///< every claim; for a mount, every file of mounts_dir, too
+  bool write_unit = false;  ///< prints a unit, and mounts nothing
+  bool wait = false;        ///< waits for a plugin that does not answer yet
   std::string endpoint = "unix:///run/corbd/csi.sock", runtime_dir = "/run/corbd";
   std::string root = "/var/lib/corbd/mounts";  ///< claims and staging paths
   std::string mounts_dir = kMountsDir;
-  std::string rules = kHostVolumeRules;    ///< of a host volume: what Nomad's users may ask for
-  std::string output = "text";             ///< or "json"
-  int parallel = 4;                        ///< of all, at the same time
+  std::string rules = kHostVolumeRules;    ///< for a host volume: what Nomad's users may ask for
+  std::string output = "text";             ///< "text" or "json"
+  int parallel = 4;                        ///< with `all`: mounts at the same time
   int timeout_s = 0;                       ///< 0: see limit_of
-  std::string program = "/proc/self/exe";  ///< whose subcommand helper looks at mounts
+  std::string program = "/proc/self/exe";  ///< its subcommand helper looks at mounts
 };
 
-/// Carries out what was asked. Progress and problems go to stderr, answers to stdout. Exit code: 0 done, 1 failed, 3 no
+/// Carries out the command. Progress and problems go to stderr, answers to stdout. Exit code: 0 done, 1 failed, 3 no
 /// plugin answers, EX_USAGE for options that contradict each other.
 int run(const Options& ask);
 

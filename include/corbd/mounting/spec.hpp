@@ -1,4 +1,4 @@
-// From what a person writes to a mount of the manager, and back from its claim. No call but reading key files.
+// Converts a person's text into a mount of the manager, and a claim back. Only key files are read.
 #pragma once
 
 #include <functional>
@@ -11,45 +11,46 @@
 
 namespace corbd::mounting {
 
-/// The volume and where to mount it, from the command line or from a file of mounts.d.
+/// The volume and its mount point, from the command line or from a file of mounts.d.
 struct MountSpec {
   std::string image;  ///< POOL/IMAGE, IMAGE in the pool rbd, or the ID of a volume that a provisioner made
   std::string dir;
   std::string cluster;  ///< clusterID; empty: the fsid of `conf`
   std::string conf = "/etc/ceph/ceph.conf", user = "admin";
-  std::string keyring;  ///< empty: Ceph's own places
-  std::string fstype;   ///< empty: what is there, and the plugin's default for an empty image
-  std::string options;  ///< of the mount, comma separated
-  std::string kms;      ///< of an encrypted volume; empty: not encrypted
+  std::string keyring;  ///< empty: Ceph's default places
+  std::string fstype;   ///< empty: the existing one, and the plugin's default for an empty image
+  std::string options;  ///< mount options, comma separated
+  std::string kms;      ///< KMS of an encrypted volume; empty: not encrypted
   std::string passphrase_file;
-  std::vector<std::string> attributes;  ///< "name=value"; they override what follows from the others
+  std::vector<std::string> attributes;  ///< "name=value"; override attributes that follow from the other options
   bool read_only = false, block = false;
 };
 
 /// invalid_argument: image and dir do not make sense together. The errors name the option that helps.
 result<manager::Mount> mount_of(const MountSpec& spec);
-/// The pool of its image; empty: the image is named by the ID of a volume, which has it inside.
+/// Returns the pool of the image; empty: the image is named by the ID of a volume, which contains it.
 result<std::string> pool_of(const MountSpec& spec);
-/// Sets what the key of a file of mounts.d says. What is wrong with it, or nothing.
+/// Sets the value of a key in a file of mounts.d. Returns the mistake in it, or an empty text.
 std::string assign(MountSpec& spec, std::string_view key, const std::string& value);
-/// What made the claim, so that it can be mounted again: keys are read again, because no claim has one.
+/// Returns the spec that made the claim, so that it can be mounted again. Keys are read again, because no claim has
+/// one.
 MountSpec spec_of(const manager::Claim& claim);
 
-/// Whether the claim is for the volume that is to be mounted, and for nothing else at its target.
+/// Whether the claim is for the wanted volume, and for nothing else at its target.
 bool same_volume(const manager::Claim& claim, const manager::Mount& mount);
-/// Of a volume that is mounted already: what the mount leaves as it is, although the volume would be mounted otherwise.
-/// Claims of older versions have ext4 where nobody asked for a type.
+/// Properties of a mounted volume that a new mount keeps, although it asks for others. Claims of older versions have
+/// ext4 if no type was asked for.
 enum class Keeps { type, type_and_options };
-/// Whether what is mounted suits then. `mount` has its type and options afterwards.
+/// Whether the mounted volume is suitable then. `mount` has its type and options afterwards.
 bool keep_mounted(manager::Mount& mount, const manager::Claim& there, Keeps keeps);
 
-/// Gives every line "key = value" to `take`, which says what is wrong with it, or nothing. '#' is before comments.
+/// Passes every line "key = value" to `take`, which returns the mistake in it, or an empty text. '#' starts a comment.
 /// invalid_argument names the line.
 result<> read_settings(std::string_view text,
                        const std::function<std::string(std::string_view key, std::string_view value)>& take);
-/// A file of mounts.d. Keys have the names of the options of `corbd mount`, without dashes in front.
+/// Parses a file of mounts.d. Keys have the names of the options of `corbd mount`, without dashes in front.
 result<MountSpec> parse_mount_file(std::string_view text);
-/// Every *.conf of the folder, by name, with its path. No folder: none.
+/// A *.conf file of the folder, with its path; ordered by name. No folder: no files.
 struct MountFile {
   std::string path;
   result<MountSpec> spec;
