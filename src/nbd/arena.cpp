@@ -18,7 +18,7 @@ constexpr unsigned kNoExecSeal = 0x8;  // MFD_NOEXEC_SEAL, which older headers l
 
 Error no_memory(const char* doing) { return {errc::exhausted, std::string(doing) + ": " + std::strerror(errno)}; }
 
-/// Where memory is promised to nobody twice, a page of a file is asked for when it is written.
+/// Whether the system allows no overcommit. Then a page of a file is charged only when it is written.
 bool counts_every_page() {
   const auto mode = read_file("/proc/sys/vm/overcommit_memory", 16);
   return mode && mode->starts_with('2');
@@ -34,7 +34,7 @@ result<Fd> make_memory_file(const char* name, std::size_t bytes) {
   if (counts_every_page())
     return Error{errc::exhausted,
                  "making a file in memory: with vm.overcommit_memory=2 its next page may be refused, by SIGBUS"};
-  // A host may refuse memory that could be executed (vm.memfd_noexec). Kernels before 6.3 do not know the flag.
+  // A host may refuse executable memory (vm.memfd_noexec). Kernels before 6.3 do not know the flag.
   Fd file(::memfd_create(name, MFD_CLOEXEC | kNoExecSeal));
   if (!file && errno == EINVAL) file = Fd(::memfd_create(name, MFD_CLOEXEC));
   if (!file) return no_memory("making a file in memory");

@@ -9,15 +9,15 @@
 
 namespace corbd::nbd {
 
-/// A file in memory without a name. Only pages that somebody wrote take memory.
+/// Makes an unnamed file in memory. Only pages that somebody wrote take memory.
 result<Fd> make_memory_file(const char* name, std::size_t bytes);
-/// Of what must not be mistaken for another one, in this process or in the one after it. Never 0.
+/// Makes a number that is unique in this process and the next one. Never 0.
 std::uint64_t make_token();
 
-/// Nothing that was taken is given back, but its pages may be: Buffers reuses the addresses. Used on one thread.
+/// Never takes memory back, but frees its pages: Buffers reuses the addresses. Used on one thread.
 class Arena {
  public:
-  /// 512 MiB of budget come nowhere near it. The next buffer is then memory of this process alone.
+  /// A budget of 512 MiB comes nowhere near it. After it, the next buffer is memory of this process alone.
   static constexpr std::size_t kBytes = 64ull << 30;
   static constexpr std::uint64_t kElsewhere = UINT64_MAX;
 
@@ -26,10 +26,10 @@ class Arena {
   Arena& operator=(Arena&&) = delete;
   ~Arena();
 
-  /// nullptr: it is used up.
+  /// Returns nullptr if it is used up.
   std::byte* take(std::size_t bytes);
   bool has(const std::byte* place) const { return place >= base_ && place < base_ + bytes_; }
-  /// Where in the file; kElsewhere if it is no memory of the arena.
+  /// Returns the place in the file; kElsewhere if it is no memory of the arena.
   std::uint64_t offset(const std::byte* place) const;
   std::uint64_t token() const { return token_; }
   int file() const { return file_.get(); }

@@ -9,12 +9,12 @@
 
 namespace corbd::nbd {
 
-/// Bytes that may be in flight at once, over all devices. Above it each device may have `per_device`, or one request
-/// that is longer, so that no device starves another: a refused device has a request in flight, and goes on when that
-/// ends. So the sum never exceeds the budget plus, for each device, the larger of `per_device` and its longest request.
+/// Bounds the bytes in flight, over all devices. Above it each device may have `per_device`, or one request that is
+/// longer, so that no device starves another: a refused device has a request in flight, and goes on when that ends. So
+/// the sum never exceeds the budget plus, for each device, the larger of `per_device` and its longest request.
 ///
-/// A cluster that hangs gives nothing back. So while there are devices of several clusters, the requests of one may
-/// take no more than four times what is left (dynamic thresholds, Choudhury and Hahne 1998): one that hangs leaves a
+/// A hung cluster gives nothing back. So while there are devices of several clusters, the requests of one may take no
+/// more than four times the bytes that are left (dynamic thresholds, Choudhury and Hahne 1998): one that hangs leaves a
 /// fifth, of which the next may take four fifths.
 class Budget {
   struct Share;
@@ -40,27 +40,26 @@ class Budget {
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  /// Once, before anything else. The device counts as one of `cluster` until it is destroyed, which is before the
+  /// Call it once, before anything else. The device counts for `cluster` until it is destroyed, which is before the
   /// budget.
   void join(Waiter& device, const std::string& cluster);
-  /// `in_flight` is what the device has taken already. A refused caller has to wait(), and then asks for the same
-  /// again.
+  /// `in_flight`: bytes that the device has already. A refused caller must wait(), and then ask for the same again.
   bool take(Waiter& device, std::uint64_t bytes, std::uint64_t in_flight);
-  /// What was in flight when an earlier process died, even if there is no room for it.
+  /// Adds bytes that were in flight when an earlier process died, even without room for them.
   void resume(Waiter& device, std::uint64_t bytes) { add(*device.share_, bytes); }
   void give_back(Waiter& device, std::uint64_t bytes);
-  /// The waiter is told when the bytes are its own. Waiters of a cluster are served in order, and clusters in turn.
-  /// Nobody overtakes who waits only for bytes of others.
+  /// Tells the waiter when the bytes are its own. Waiters of a cluster are served in order, and clusters in turn. A
+  /// waiter that needs only freed bytes is never overtaken.
   void wait(Waiter& waiter, std::uint64_t bytes);
   void forget(Waiter& waiter);
 
-  // Any thread.
+  // Callable from any thread.
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t per_device() const { return per_device_; }
   std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:
-  /// Of the devices of one cluster.
+  /// The devices of one cluster.
   struct Share : std::enable_shared_from_this<Share> {
     Share(Budget& budget, std::string id) : of(budget), cluster(std::move(id)) { of.shares_.push_back(this); }
     ~Share() { std::erase(of.shares_, this); }
@@ -73,18 +72,18 @@ class Budget {
   };
 
   bool has_room(std::uint64_t bytes) const { return used() + bytes <= bytes_; }
-  /// The share may be that much larger, if there is room.
+  /// Whether the share may grow by that much, if there is room.
   bool may_grow(const Share& share, std::uint64_t bytes) const;
-  /// Somebody of the share waits, or somebody who has no more to wait for than room.
+  /// Whether another device of the share waits, or any device that waits only for room.
   bool must_queue(const Share& share) const;
   void add(Share& share, std::uint64_t bytes);
   static void remove(Waiter& waiter);
   void grant();
 
   const std::uint64_t bytes_, per_device_;
-  std::atomic<std::uint64_t> used_{0};  ///< exceeds bytes_ by what the reservations took
+  std::atomic<std::uint64_t> used_{0};  ///< exceeds bytes_ by the bytes of the reservations
   std::vector<Share*> shares_;
-  std::size_t turn_ = 0;  ///< in shares_: who is served next
+  std::size_t turn_ = 0;  ///< index in shares_ of the next one to be served
 };
 
 }  // namespace corbd::nbd

@@ -41,7 +41,7 @@ std::byte* Buffers::take(std::size_t bytes) {
     list.kept.pop_back();
     kept_ -= size;
   } else {
-    // Buffers of other sizes go first, so that all together are no more than was in use at once.
+    // Buffers of other sizes are freed first, so that the total is no more than was in use at once.
     const std::size_t bound = std::max({peak_, last_peak_, keep_bytes_}), wanted = used_ + size;
     if (kept_ != 0 && kept_ + wanted > bound) let_go(bound > wanted ? bound - wanted : 0, SIZE_MAX);
     if (!list.bare.empty()) {

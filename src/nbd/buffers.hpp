@@ -11,35 +11,35 @@
 
 namespace corbd::nbd {
 
-/// Freed buffers are kept by size class, so that a busy device asks nobody for memory. Pages of buffers that were not
+/// Keeps freed buffers by size class, so that a busy device asks nobody for memory. Pages of buffers that were not
 /// needed for a while go back to the system. Their addresses stay, so that neither the number of mappings nor other
 /// memory between them matters.
 class Buffers {
  public:
-  /// With an arena, which outlives this object, the buffers are memory of that.
+  /// With an arena, which outlives this object, the buffers are the arena's memory.
   explicit Buffers(std::size_t keep_bytes, Arena* arena = nullptr) : keep_bytes_(keep_bytes), arena_(arena) {}
   ~Buffers();
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
 
-  /// The bytes that such a buffer really takes: a power of two, at least 4 KiB.
+  /// Returns the bytes that such a buffer really takes: a power of two, at least 4 KiB.
   static std::size_t rounded(std::size_t bytes);
-  /// Aligned to 4 KiB.
+  /// Returns memory aligned to 4 KiB.
   std::byte* take(std::size_t bytes);
   void give_back(std::byte* buffer, std::size_t bytes);
-  /// Keeps more than it would keep for good.
+  /// Whether it keeps more than its permanent reserve.
   bool has_spare() const { return kept_ > keep_bytes_; }
-  /// Ends a period. trim() leaves what was in use at once since the last call, or `keep_bytes`.
+  /// Ends a period. trim() leaves as much as was in use at once since the last call, or `keep_bytes`.
   void look_back();
   /// Gives back about that many bytes at most. Returns true if there is more.
   bool trim(std::size_t at_most);
-  /// How often the system was asked for memory.
+  /// Returns how often the system was asked for memory.
   std::uint64_t made() const { return made_; }
-  /// Bytes in use and kept. Any thread.
+  /// Returns the bytes in use and kept. Any thread.
   std::size_t resident() const { return resident_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr std::size_t kClasses = 20;  // 4 KiB to 2 GiB
+  static constexpr std::size_t kClasses = 20;  // sizes from 4 KiB to 2 GiB
   static std::size_t class_of(std::size_t bytes);
   /// Frees kept buffers, the largest first, until `leave` bytes remain or about `at_most` bytes are given back. Returns
   /// true if there is more.
@@ -55,8 +55,8 @@ class Buffers {
   std::size_t keep_bytes_;
   Arena* const arena_;
   std::size_t kept_ = 0, used_ = 0;       ///< bytes
-  std::size_t peak_ = 0, last_peak_ = 0;  ///< of used_ in this period, and in the one before
-  std::size_t leave_ = SIZE_MAX;          ///< of kept_ by trim()
+  std::size_t peak_ = 0, last_peak_ = 0;  ///< maximum of used_ in this period, and in the one before
+  std::size_t leave_ = SIZE_MAX;          ///< part of kept_ that trim() leaves
   std::uint64_t made_ = 0;
   std::atomic<std::size_t> resident_{0};
   std::array<Free, kClasses> free_;

@@ -32,17 +32,17 @@ constexpr ErrorClass reply(std::uint32_t error) { return {false, false, error}; 
 // up (`corbd fail`).
 constexpr Row kVerdicts[] = {
     {ESHUTDOWN, kHold},   // blocklisted: this client is dead for good
-    {EROFS, kHold},       // the exclusive lock is not ours any more
+    {EROFS, kHold},       // the exclusive lock is no longer ours
     {ETIMEDOUT, kDoubt},  // rados_osd_op_timeout, or a lock that did not come in time
     {ENOTCONN, kHold},    // the client was shut down
     {ECANCELED, kDoubt},  // librados or librbd gave the operation up while it was being torn down
     {ENXIO, kDoubt},      // an OSD that is not responsible for the object: routing
     {EPERM, kDoubt},      // the rights of the cluster user, which an operator can give back
     {EACCES, kDoubt},
-    {ENOMEM, kDoubt},              // of this process
-    {ENOSPC, kDoubt},              // a full cluster makes clients wait, except a Crimson OSD, which refuses the write
+    {ENOMEM, kDoubt},              // lack of memory in this process
+    {ENOSPC, kDoubt},              // a full cluster makes clients wait, but a Crimson OSD refuses the write
     {EDQUOT, kDoubt},              // the pool's quota, which an operator can raise
-    {EIO, reply(wire_eio)},        // an OSD cannot read what it has stored
+    {EIO, reply(wire_eio)},        // an OSD cannot read its stored data
     {ENOENT, reply(wire_eio)},     // the pool is gone, by the newest map: a missing object reads as zeros
     {EINVAL, reply(wire_einval)},  // never masked as success: that would drop data
     {EOPNOTSUPP, reply(wire_enotsup)},

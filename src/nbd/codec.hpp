@@ -27,35 +27,35 @@ struct Request {
   std::uint64_t offset = 0;         ///< bytes
   std::uint32_t length = 0;         ///< bytes
 
-  /// `length` bytes follow the header.
+  /// Whether `length` bytes follow the header.
   bool has_payload() const { return command == Command::write; }
-  /// It may be longer than one operation of the image should be.
+  /// Whether it may be longer than one operation of the image should be.
   bool in_pieces() const { return command == Command::trim || command == Command::write_zeroes; }
-  /// `length` bytes of memory are needed for it.
+  /// Whether it needs `length` bytes of memory.
   bool has_data() const { return command == Command::write || command == Command::read; }
 };
 
-/// Nothing if the magic is wrong: then nobody can tell where the next request begins.
+/// Returns nothing if the magic is wrong: then nobody can tell where the next request begins.
 std::optional<Request> parse_request(std::span<const std::byte, request_bytes> from);
 std::array<std::byte, reply_bytes> make_reply(std::uint64_t cookie, std::uint32_t error);
 
 struct Limits {
-  std::uint64_t size = 0;  ///< of the image, bytes
+  std::uint64_t size = 0;  ///< size of the image, bytes
   bool read_only = false;
   std::uint32_t max_request =
       0;  ///< longest read or write, bytes. TRIM and WRITE_ZEROES go up to 4 GiB: the kernel sends such
 };
 
-/// 0 if the request may go to the image, otherwise the error to reply. An empty range inside the image is fine.
+/// Returns 0 if the request may go to the image, otherwise the error to reply. An empty range inside the image is fine.
 std::uint32_t check(const Request& request, const Limits& limits);
 
-/// What to do with a request whose image operation ended with `result` (0 or -errno).
+/// Treatment of a request whose image operation ended with `result` (0 or -errno).
 struct ErrorClass {
   bool hold =
       false;  ///< never reply: shut the link, so that the kernel keeps the request and repeats it on the next one
   bool doubtful = false;  ///< held, but nothing says that the client is cut off: its image stays open, and with it the
                           ///< lock that is our proof
-  std::uint32_t error = 0;  ///< to reply
+  std::uint32_t error = 0;  ///< error of the reply
 };
 ErrorClass judge(int result);
 

@@ -14,11 +14,11 @@ namespace corbd::nbd {
 namespace {
 
 constexpr std::chrono::milliseconds kLooksEvery{20};
-/// Another agent's command takes milliseconds, except a resize that waits for requests in flight.
+/// Another agent's command takes milliseconds, unless it is a resize that waits for requests in flight.
 constexpr int kLooksUntilTold = 250;
 
-/// errc::busy: another agent's command is under way, or that of a helper which outlived its agent. A wait for it in
-/// the kernel would keep this process from ending.
+/// errc::busy: a command of another agent is under way, or one of a helper that outlived its agent. Waiting for the
+/// lock in the kernel would keep this process from ending.
 result<Fd> take_turn(const std::string& file) {
   if (file.empty()) return Fd();
   Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -90,7 +90,7 @@ void Commands::drop(const Place& place) {
   note_none();
 }
 
-/// A helper that outlived the predecessor may wait for what this one answers.
+/// A helper that outlived the predecessor may wait for answers of this agent.
 void Commands::note_none() {
   if (!closed_ || !all_.empty() || looks_again_) return;
   if (is_under_way(lock_)) return look_again();

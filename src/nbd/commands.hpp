@@ -1,4 +1,4 @@
-// The commands to the kernel whose end the control thread does not know yet. They go one after another.
+// Commands to the kernel whose end the control thread does not know yet. They run one after another.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@
 
 namespace corbd::nbd {
 
-/// Whether somebody on the node gives a command now, perhaps a helper that outlived its agent: see Commands.
+/// Whether any process of the node gives a command now, perhaps a helper that outlived its agent: see Commands.
 bool is_under_way(const std::string& lock);
 
 /// Control thread.
 class Commands {
  public:
-  /// While it is open no other agent of the node gives a command, nor a helper.
+  /// While this is open, no other agent or helper of the node gives a command.
   using Turn = std::shared_ptr<Fd>;
   using Start = std::function<void(Turn)>;
   class Ticket {
@@ -36,18 +36,18 @@ class Commands {
   Commands(executor control, Clock& clock, std::string lock)
       : clock_(clock), lock_(std::move(lock)), none_(std::move(control), clock) {}
 
-  /// `start` is called when its turn has come, `refuse` if that never comes, except when its caller leaves. Returns
-  /// null if the agent is leaving already.
+  /// Adds a command. `start` is called when its turn has come, `refuse` if that never comes, except when its caller
+  /// leaves. Returns null if the agent is leaving already.
   Place add(std::string backend, device::Command told, Start start, std::function<void(const Error&)> refuse);
-  /// The end of the one that was begun is known.
+  /// Call this when the end of the running command is known.
   void ended();
-  /// Its caller leaves. It is dropped unless it was begun.
+  /// Drops the command of a caller that leaves, unless it has begun.
   void leave(const Place& place);
-  /// The command on that device.
+  /// Returns the command on that device.
   std::optional<device::Command> find(const std::string& backend) const;
-  /// Begins none from now on.
+  /// Starts no command from now on.
   void close();
-  /// Set when none is under way and none will be, nor one of a helper that outlived its agent.
+  /// Set when no command is under way and none will be, nor one of a helper that outlived its agent.
   Event& none() { return none_; }
 
  private:
@@ -61,7 +61,7 @@ class Commands {
   std::list<Place> all_;  ///< the first one may have begun
   bool closed_ = false;
   bool looks_again_ = false;
-  int looks_ = 0;  ///< at a lock that somebody else has
+  int looks_ = 0;  ///< tries at a lock that another process has
   Event none_;
   /// Timers check this first.
   std::shared_ptr<void> alive_ = std::make_shared<char>();

@@ -1,4 +1,4 @@
-// What this room counts, and which requests it counts as slow. Any thread.
+// Counts of this room, and the limit of slow requests. Any thread.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class Counters {
   Counters() = default;
   explicit Counters(duration slow) : slow_us(std::chrono::duration_cast<std::chrono::microseconds>(slow).count()) {}
 
-  const std::int64_t slow_us = 0;  ///< a request that takes longer is slow; 0: none is
+  const std::int64_t slow_us = 0;  ///< limit from which a request is slow; 0: none is
 
   void add(device::Count count) { add(counts_.of(count)); }
   void add_request(std::size_t command) { add(counts_.requests.at(command)); }

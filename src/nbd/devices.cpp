@@ -17,10 +17,10 @@ namespace {
 
 constexpr std::chrono::seconds kBackendsFor{1};
 constexpr std::chrono::milliseconds kLooksForEnd{2};
-constexpr std::size_t kNumbers = 8;  ///< that are tried for a new device
+constexpr std::size_t kNumbers = 8;  ///< numbers that are tried for a new device
 
-/// The lowest free number. The kernel would take any device that is there rather than fill a hole, and no hole may
-/// stay.
+/// Connects the lowest free number. Without a number the kernel would take any existing device rather than fill a hole,
+/// and no hole may stay.
 result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& args, int socket,
                                   const std::vector<std::uint32_t>& avoid, const std::string& sysfs) {
   const auto numbers = free_numbers(sysfs, avoid, kNumbers);
@@ -28,8 +28,8 @@ result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& a
   result<std::uint32_t> index = Error{errc::internal, "no number was tried"};
   for (const Number& number : *numbers) {
     index = netlink.connect(args, number.index, socket);
-    // Somebody is looking at it, or connected it. The kernel refuses a device that is on its way out with the same
-    // error as a bad argument.
+    // Another program has the device open, or connected it. The kernel refuses a device that is on its way out with the
+    // same error as a bad argument.
     const bool next = !index && (index.error().code == errc::in_use ||
                                  (index.error().code == errc::failed_precondition && number.exists));
     if (!next) return index;
@@ -39,7 +39,7 @@ result<std::uint32_t> connect_new(Netlink& netlink, const device::ConnectArgs& a
 
 result<std::uint32_t> connect_link(KernelEnd& end, Netlink& netlink, const device::ConnectArgs& args,
                                    const std::vector<std::uint32_t>& avoid, const std::string& sysfs) {
-  if (end.index) return *end.index;  // by an earlier command, whose caller did not wait for its end
+  if (end.index) return *end.index;  // an earlier command did it, whose caller did not wait for its end
   auto index = connect_new(netlink, args, end.socket.get(), avoid, sysfs);
   if (!index) return index;
   end.index = *index;
@@ -48,7 +48,7 @@ result<std::uint32_t> connect_link(KernelEnd& end, Netlink& netlink, const devic
 }
 
 result<> reconnect_link(KernelEnd& end, Netlink& netlink, const device::ReconnectArgs& args) {
-  if (end.index == args.index) return {};  // by an earlier command, whose caller did not wait for its end
+  if (end.index == args.index) return {};  // an earlier command did it, whose caller did not wait for its end
   if (end.index)
     return Error{errc::internal,
                  "the link for " + device::path(args.index) + " already belongs to " + device::path(*end.index)};
@@ -59,11 +59,11 @@ result<> reconnect_link(KernelEnd& end, Netlink& netlink, const device::Reconnec
   return {};
 }
 
-/// Which device carries which identifier, by one look at all devices. Control thread.
+/// Maps identifiers to devices, by one read of all devices. Control thread.
 class Backends {
  public:
   Backends(const Clock& clock, const std::string& sysfs) : clock_(clock), sysfs_(sysfs) {}
-  /// The devices with this identifier, as they are now.
+  /// Returns the devices with this identifier, as they are now.
   result<std::vector<device::Seen>> find(const std::string& backend) {
     // Identifiers change only by a command. We know our own commands, and see another program's a second later.
     if (!read_at_ || clock_.now() - *read_at_ >= kBackendsFor) {
@@ -94,15 +94,15 @@ class Backends {
   std::optional<time_point> read_at_;
 };
 
-/// What the control thread knows. Messages on their way there share it.
+/// State of the control thread. Messages on their way there share it.
 struct Known {
   Known(executor control, Clock& clock, std::string root, std::string lock)
       : sysfs(std::move(root)), backends(clock, sysfs), commands(std::move(control), clock, std::move(lock)) {}
   const std::string sysfs;
   std::function<void(std::uint32_t)> dead;
   Backends backends;
-  /// The devices that we disconnected, with what sysfs showed then. As long as sysfs shows the same, somebody has them
-  /// open.
+  /// Devices that we disconnected, with their state in sysfs at that time. While that state is unchanged, somebody has
+  /// them open.
   struct Disconnected {
     std::string backend, pid;
   };
@@ -119,7 +119,7 @@ struct Known {
   void complete(device::Seen& seen) {
     const auto place = disconnected.find(seen.index);
     if (place == disconnected.end()) return;
-    // A process ID of another program: the device was connected again.
+    // If another program's process ID appears, the device was connected again.
     seen.disconnected = place->second.backend == seen.backend && place->second.pid == read_pid(sysfs, seen.index);
     if (!seen.disconnected) disconnected.erase(place);
   }
@@ -235,7 +235,7 @@ class Devices final : public device::Devices {
     inherited_.discard(index);
     result<> done;
     if (!ours.assigned_to(index)) {
-      // Rule 4.
+      // Rule 4: wait until the kernel has seen the end of the old link.
       if (const Waited ended = co_await inherited_.ended(index, until); ended != Waited::ready)
         co_return wait_error(ended, "the end of the link that " + device::path(index) + " had");
       auto prepare = [this, end = ours.kernel_end(), args = std::move(args)](Commands::Turn turn) {
@@ -244,7 +244,7 @@ class Devices final : public device::Devices {
       };
       done = co_await command<void>(backend, std::move(prepare), {}, until, "reconnecting " + device::path(index));
     }
-    // The kernel says yes and drops the socket when no link of the device is dead.
+    // If no link of the device is dead, the kernel reports success and drops the socket.
     if (done && !ours.connected())
       done = Error{errc::unavailable,
                    device::path(index) + " did not take the new link, because its old link is still alive"};
@@ -256,10 +256,10 @@ class Devices final : public device::Devices {
                         Until until) override {
     const NbdLink& ours = static_cast<NbdLink&>(link);
     if (!ours.connected()) co_return not_resized(index, "its link is down");
-    // A command may wait for its turn, and the conditions may change meanwhile. So they are looked at again then.
+    // A command may wait for its turn, and the conditions may change meanwhile, so check them again then.
     auto prepare = [this, state = ours.link_state(), asked = std::chrono::steady_clock::now(), index, backend,
                     bytes](const Commands::Turn& turn) -> std::function<result<>()> {
-      turn->reset();  // the helper takes it
+      turn->reset();  // the helper takes the turn
       auto may = may_resize(*state, std::chrono::steady_clock::now() - asked);
       if (!may) return [refused = not_resized(index, may.error().text)]() -> result<> { return refused; };
       return [wanted = Resize{index, backend, bytes, known_->sysfs}, lock = lock_, program = helper_]() -> result<> {
@@ -273,7 +273,7 @@ class Devices final : public device::Devices {
     inherited_.discard(index);
     auto prepare = [this, index, backend](Commands::Turn turn) {
       return in_turn<void>(std::move(turn), [known = known_, index, backend](Netlink& netlink) -> result<> {
-        // While it waited for its turn, the number may have become another volume's.
+        // While the command waited for its turn, the number may have become another volume's.
         if (read_backend(known->sysfs, index) != backend) return {};
         return netlink.disconnect(index);
       });
@@ -310,7 +310,7 @@ class Devices final : public device::Devices {
     return all;
   }
 
-  /// A command by netlink, for the netlink thread. It gives its turn away as it ends.
+  /// A netlink command for the netlink thread. Its turn ends with it.
   template <class T>
   std::function<result<T>()> in_turn(Commands::Turn turn, std::function<result<T>(Netlink&)> command) {
     return [this, turn = std::move(turn), command = std::move(command)]() -> result<T> {
@@ -322,8 +322,8 @@ class Devices final : public device::Devices {
     };
   }
 
-  /// `prepare` is called on the control thread once the command's turn has come, and returns what the netlink thread
-  /// does. A wait that ends early leaves that running. It is under way until the control thread knows its end. A
+  /// `prepare` is called on the control thread once the command's turn has come, and returns the work for the netlink
+  /// thread. A wait that ends early leaves that running. It is under way until the control thread knows its end. A
   /// command that has not begun is dropped. `ended` runs on the control thread, before the caller gets the result.
   template <class T>
   task<result<T>> command(std::string backend, std::function<std::function<result<T>()>(Commands::Turn)> prepare,
@@ -334,7 +334,7 @@ class Devices final : public device::Devices {
       netlink_.post([control = control_, known = known_, promise, ended,
                      run = std::optional(prepare(std::move(turn)))]() mutable {
         auto done = (*run)();
-        run.reset();  // the kernel's end of a link, which it shares
+        run.reset();  // frees the kernel's end of a link, which it shares
         asio::post(control, [known, ended, done] {
           if (ended) ended(done);
           known->commands.ended();

@@ -10,18 +10,19 @@
 
 namespace corbd::nbd {
 
-/// Throws away what the kernel sends until it has ended its side, and closes the socket when nobody has this object any
-/// more. It keeps itself until then.
+/// Discards the kernel's bytes until the kernel has ended its side, and closes the socket when nobody else has this
+/// object any more. It keeps itself alive until then.
 class Ending final : public std::enable_shared_from_this<Ending> {
  public:
   using Stream = asio::posix::basic_stream_descriptor<asio::io_context::executor_type>;
-  /// Any thread. From now on it counts among the loop's `ending`.
+  /// Callable from any thread. The link counts among the loop's `ending` from now on.
   Ending(IoLoop& loop, Stream stream);
   ~Ending();
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
 
-  /// Io thread, once. Nobody can read on any more. `ended` is called later, once, on the io thread: the link is dead.
+  /// Call it once, on the io thread. Nobody can read on any more. `ended` is called later, once, on the io thread: the
+  /// link is dead.
   void begin(std::function<void()> ended);
 
  private:

@@ -8,7 +8,7 @@
 namespace corbd::nbd {
 namespace {
 
-constexpr std::size_t kInput = ledger::kInput;  // some thirty 4 KiB writes in one read
+constexpr std::size_t kInput = ledger::kInput;  // room for some thirty 4 KiB writes in one read
 // While large writes stream in, the input reads little beyond the current payload. Most of the next payload then goes
 // straight to its buffer, without a copy.
 constexpr std::size_t kInputWhenLarge = 4 << 10;
@@ -60,8 +60,8 @@ Framer::Event Framer::head(const Limits& limits) {
 }
 
 std::size_t Framer::room(std::span<iovec, 2> into, bool this_message_only) {
-  // A part of a header is left, or nothing. It stays where it is until it has its whole copy elsewhere: whoever goes on
-  // after a death looks for it in one of the two places.
+  // The rest is a part of a header, or nothing. It stays in its place until its whole copy is elsewhere: a server that
+  // resumes after a death looks for it in one of the two places.
   const std::size_t left = end_ - begin_;
   if (left <= begin_) {
     std::memcpy(input_.data(), input_.data() + begin_, left);

@@ -12,12 +12,12 @@ namespace corbd::nbd {
 class Framer {
  public:
   enum class Kind : std::uint8_t {
-    starved,     ///< nothing complete is left: get more bytes
-    request,     ///< for the image. A write's payload comes next: say where with payload_into()
+    starved,     ///< no complete request is left: get more bytes
+    request,     ///< for the image. A write's payload comes next: set its buffer with payload_into()
     filled,      ///< the payload of the last write is in its place
-    refused,     ///< answer it with `error`; a payload is skipped, and the stream stays in step
+    refused,     ///< answer it with `error`; its payload is skipped, and the stream stays in step
     disconnect,  ///< the client leaves
-    broken       ///< not the protocol; the stream is lost
+    broken       ///< a violation of the protocol; the stream is lost
   };
   struct Event {
     Kind kind = Kind::starved;
@@ -25,7 +25,7 @@ class Framer {
     std::uint32_t error = 0;
   };
 
-  /// Bytes in the input and in the stream that are not taken apart yet.
+  /// Bytes in the input and in the stream that are not parsed yet.
   struct Place {
     std::uint32_t begin = 0, end = 0, payload_left = 0, skip_left = 0;
   };
@@ -35,19 +35,19 @@ class Framer {
   explicit Framer(std::span<std::byte> input) : input_(input) {}
 
   Event next(const Limits& limits);
-  /// Gives room for the payload of the write that next() returned. Call it before the next next().
+  /// Sets the buffer for the payload of the write that next() returned. Call it before the next next().
   void payload_into(std::byte* buffer) { payload_ = buffer; }
 
-  /// Where the next bytes belong: the rest of a payload goes straight into its buffer, the bytes after it into the
-  /// input. Call it only when starved. With `this_message_only` it takes no byte beyond the message that has begun.
+  /// Returns where the next bytes belong: the rest of a payload goes straight into its buffer, the bytes after it into
+  /// the input. Call it only when starved. With `this_message_only` it takes no byte beyond the message that has begun.
   std::size_t room(std::span<iovec, 2> into, bool this_message_only);
   void arrived(std::size_t bytes);
   Place place() const {
     return {static_cast<std::uint32_t>(begin_), static_cast<std::uint32_t>(end_), payload_left_, skip_left_};
   }
-  /// Goes on in the middle of a stream. `payload`: where the rest of a payload belongs; nullptr if none is coming.
+  /// Resumes in the middle of a stream. `payload`: buffer for the rest of a payload; nullptr if none is coming.
   void resume(const Place& place, std::byte* payload);
-  /// Holds no byte of an unfinished message.
+  /// Whether it holds no byte of an unfinished message.
   bool at_boundary() const { return begin_ == end_ && payload_ == nullptr && payload_left_ == 0 && skip_left_ == 0; }
 
  private:

@@ -14,7 +14,7 @@
 namespace corbd::nbd {
 namespace {
 constexpr std::chrono::seconds kGivenFor{60};
-constexpr std::chrono::seconds kLooksAgain{1};  // whether a command is still under way
+constexpr std::chrono::seconds kLooksAgain{1};  // for checking whether a command is still under way
 }  // namespace
 
 InheritedLinks::InheritedLinks(executor control, Clock& clock, IoLoop& loop, Config& config)
@@ -41,7 +41,7 @@ InheritedLinks::InheritedLinks(executor control, Clock& clock, IoLoop& loop, Con
   forget_later();
 }
 
-/// Of several for one device, only one has not ended.
+/// If a device has several links, only one of them has not ended.
 void InheritedLinks::add_kept(std::uint32_t index, One one) {
   const auto place = links_.find(index);
   if (place == links_.end()) {
@@ -74,7 +74,7 @@ std::optional<InheritedLinks::Found> InheritedLinks::find(std::uint32_t index, c
   const auto place = links_.find(index);
   if (place == links_.end()) return std::nullopt;
   One& one = place->second;
-  // Somebody disconnected the device. Its number may be another's by now, and what lies in the socket is older.
+  // The device was disconnected. Its number may be another's by now, and the bytes in the socket are older.
   if (one.link.backend != backend) {
     refuse(place, {errc::failed_precondition, "the device now belongs to another volume: " + backend});
     return std::nullopt;
@@ -111,7 +111,7 @@ void InheritedLinks::discard_all() {
 }
 
 task<Waited> InheritedLinks::ended(std::uint32_t index, Until until) {
-  // A device has two if an agent died with two of its links: any of them may be the kernel's.
+  // A device has two links if an agent died with both: either may be the kernel's.
   std::vector<std::shared_ptr<Event>> ends;
   const auto [first, last] = ends_.equal_range(index);
   for (auto place = first; place != last; ++place) ends.push_back(place->second);
@@ -132,7 +132,7 @@ void InheritedLinks::forget_later() {
     for (auto place = links_.begin(); place != links_.end();) {
       const auto now = place++;
       if (now->second.link.until > clock_.now()) continue;
-      // A resize of an agent that died may wait for what only this link can answer, and no other link can be made then.
+      // A resize of a dead agent may wait for answers that only this link can give, and no other link can be made then.
       if (is_under_way(lock_))
         now->second.link.until = clock_.now() + kLooksAgain;
       else
@@ -152,7 +152,7 @@ InheritedLinks::Links::iterator InheritedLinks::discard(Links::iterator place) {
   return links_.erase(place);
 }
 
-/// As Session::hang_up(), for a link that no session has.
+/// Ends a link that no session has, as Session::hang_up() does.
 void InheritedLinks::end(std::uint32_t index, InheritedLink link) {
   close_ledger(link.ledger.get());
   const auto seen = std::make_shared<Event>(control_, clock_);
@@ -166,7 +166,7 @@ void InheritedLinks::end(std::uint32_t index, InheritedLink link) {
   asio::post(loop_.io(), [ending = std::move(ending), ended = std::move(ended)] { ending->begin(ended); });
 }
 
-/// An error: nobody may go on with it.
+/// An error: nobody may resume it.
 result<std::unique_ptr<InheritedSession>> InheritedLinks::read_inherited(std::uint32_t index, One& one,
                                                                          const image::BlockImage& image,
                                                                          bool read_only) const {

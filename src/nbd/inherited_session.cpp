@@ -50,7 +50,7 @@ result<std::shared_ptr<const OldArena>> OldArena::open(device::FdStore& fd_store
 }
 
 OldArena::~OldArena() {
-  static_cast<void>(fd_store_.drop(token_));  // it goes with the process, at the latest
+  static_cast<void>(fd_store_.drop(token_));  // the store drops it with this process, at the latest
 }
 
 result<> OldArena::read(std::uint64_t offset, std::span<std::byte> into) const {
@@ -67,7 +67,7 @@ void log_not_resumed(const std::string& backend, std::uint32_t device, const Err
 result<Outstanding> read_ledger(int file, const Expected& expected) {
   const auto size = size_of(file, "a ledger");
   if (!size) return size.error();
-  // No file of ours is larger, and nobody wants to read what a broken one says.
+  // No file of ours is larger, and the content of a broken one is useless.
   if (*size == 0 || *size > 2 * ledger::kBytes)
     return Error{errc::failed_precondition, "it has " + std::to_string(*size) + " bytes"};
   std::vector<std::byte> memory(*size);

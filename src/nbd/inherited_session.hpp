@@ -1,4 +1,4 @@
-// What a session takes over from one of a dead process.
+// State that a session takes over from a session of a dead process.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace corbd::nbd {
 
-/// The payloads of dead sessions: one file, for all that had it. Nobody needs it any more when the last of them has
-/// taken over. It is read and never mapped: what a mapping cannot give kills whoever looks.
+/// The payloads of dead sessions: one file, shared by all of them. It can go when the last of them has been taken over.
+/// It is read and never mapped: a page that a mapping cannot provide kills the reader.
 class OldArena {
  public:
   static result<std::shared_ptr<const OldArena>> open(device::FdStore& fd_store, std::uint64_t token, Fd file);
@@ -23,7 +23,7 @@ class OldArena {
   OldArena& operator=(const OldArena&) = delete;
   std::uint64_t token() const { return token_; }
   std::size_t size() const { return size_; }
-  /// Any thread.
+  /// Callable from any thread.
   result<> read(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:
@@ -35,23 +35,23 @@ class OldArena {
 };
 
 struct InheritedSession {
-  device::FdStore* fd_store = nullptr;  ///< it has that ledger
+  device::FdStore* fd_store = nullptr;  ///< stores that ledger
   Outstanding owed;
   std::shared_ptr<const OldArena> arena;  ///< nothing if no payload is owed
   std::uint32_t device = 0;
   std::string backend;
-  std::uint64_t token = 0;  ///< of the ledger that says so
+  std::uint64_t token = 0;  ///< token of the ledger that was read
   Fd ledger = Fd();
 };
 
-/// Nobody goes on with the link of that device.
+/// Logs why nobody resumes the link of that device.
 void log_not_resumed(const std::string& backend, std::uint32_t device, const Error& why);
 
-/// Reads what a dead session left, or says why nobody may go on with it.
+/// Reads the state that a dead session left, or returns why nobody may resume it.
 result<Outstanding> read_ledger(int file, const Expected& expected);
-/// Of a dead session whose link nobody goes on with. Whoever gets the file from now on refuses it.
+/// Closes the ledger of a dead session whose link nobody resumes. Every later reader of the file refuses it.
 void close_ledger(int file);
-/// The token of the arena that a ledger speaks of; 0 if it is none.
+/// Returns the token of the arena that a ledger refers to; 0 if it is no ledger.
 std::uint64_t arena_of(int ledger);
 
 }  // namespace corbd::nbd

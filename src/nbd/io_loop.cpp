@@ -12,9 +12,9 @@
 
 namespace corbd::nbd {
 namespace {
-// The memory of a peak is back after twice this time, because the peak counts for the period in which it ended.
+// Memory of a peak is returned after twice this time, because the peak counts for the period in which it ended.
 constexpr std::chrono::seconds kTrimPeriod{4};
-constexpr std::size_t kTrimSlice = 32u << 20;  // then it is the devices' turn
+constexpr std::size_t kTrimSlice = 32u << 20;  // bytes freed before the devices get their turn
 
 void not_kept(const Error& error) {
   log::warning("nbd.not_kept",
@@ -131,7 +131,7 @@ void IoLoop::run() {
     if (!(std::exchange(polls_, false) && poll()) && io_.run_one() == 0) return;
 }
 
-/// Whether it found something.
+/// Returns whether it found something.
 bool IoLoop::poll() {
   constexpr std::int64_t kPreempted_us = 100;
   const std::int64_t began = now_us();

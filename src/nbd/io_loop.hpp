@@ -47,7 +47,7 @@ class IoLoop {
  public:
   IoLoop(std::uint64_t bytes_in_flight, std::uint32_t max_request_bytes, std::uint32_t reserved_bytes = 1u << 20,
          std::size_t kept_buffers = kKeptBuffers, device::FdStore* fd_store = nullptr);
-  /// Every server of a device is gone.
+  /// Requires that every server of a device is gone.
   ~IoLoop();
   IoLoop(const IoLoop&) = delete;
   IoLoop& operator=(const IoLoop&) = delete;
@@ -55,26 +55,26 @@ class IoLoop {
   asio::io_context& io() { return io_; }
   std::uint32_t max_request() const { return max_request_; }
 
-  /// The caller is this io thread.
+  /// Whether the caller is this io thread.
   bool here() const { return std::this_thread::get_id() == thread_.get_id(); }
 
-  /// From any thread. Wakes the loop once per batch, allocates nothing.
+  /// Callable from any thread. Wakes the loop once per batch, allocates nothing.
   void complete(Completion& completion);
-  /// Io thread, from `completed`. Asks for a call of batch_ended() before the loop goes on.
+  /// Io thread, from `completed`. Requests a call of batch_ended() before the loop goes on.
   void at_batch_end(Batched& what);
 
-  /// Io thread, from `completed`: when the batch began, as now_us(). One look at the clock is for all of it.
+  /// Io thread, from `completed`: returns when the batch began, as now_us(). The clock is read once for all of it.
   std::int64_t batch_us() const { return batch_us_; }
 
-  /// Io thread, from `completed`: the operation that ended took so long.
+  /// Io thread, from `completed`: sets the duration of the operation that ended.
   void took(std::int64_t us) { took_us_ = us; }
 
-  /// Io thread. Memory that a peak needed goes back to the system within 10 s of the peak.
+  /// Io thread. Memory of a peak goes back to the system within 10 s of the peak.
   void give_back_buffer(std::byte* buffer, std::size_t bytes);
 
-  /// For a new session. One that cannot be kept is a session all the same.
+  /// Makes a ledger for a new session. If it cannot be kept, the session works without.
   Ledger make_ledger() const;
-  /// Where a later process finds a buffer; Arena::kElsewhere: nowhere.
+  /// Returns where a later process finds a buffer; Arena::kElsewhere: nowhere.
   std::uint64_t offset(const std::byte* buffer) const { return arena_ ? arena_->offset(buffer) : Arena::kElsewhere; }
   std::uint64_t arena_token() const { return arena_ ? arena_->token() : 0; }
 
@@ -82,13 +82,13 @@ class IoLoop {
   std::optional<Arena> arena_;
 
  public:
-  device::FdStore* const fd_store;  ///< has sockets and ledgers for a later process; nullptr: nobody does
+  device::FdStore* const fd_store;  ///< stores sockets and ledgers for a later process; nullptr: there is no store
   Buffers buffers;                  ///< io thread
   Budget budget;                    ///< io thread
   SlowLines slow_lines;             ///< io thread
-  // Any thread reads these.
+  // Values that any thread may read.
   std::atomic<std::uint64_t> sessions{0};
-  std::atomic<std::uint64_t> serving{0};  ///< those whose link has not ended
+  std::atomic<std::uint64_t> serving{0};  ///< sessions whose link has not ended
   std::atomic<std::uint64_t> ending{0};   ///< links whose end the kernel has not seen yet
 
  private:
@@ -111,8 +111,8 @@ class IoLoop {
   std::int64_t batch_us_ = 0;
   std::int64_t took_us_ = 0;
   Polling polling_;
-  bool polls_ = false;                                    ///< before it sleeps
-  alignas(std::max_align_t) std::byte wake_memory_[256];  ///< one wake-up is under way at most
+  bool polls_ = false;                                    ///< polls before it sleeps
+  alignas(std::max_align_t) std::byte wake_memory_[256];  ///< for at most one wake-up under way
   std::thread thread_;
 };
 

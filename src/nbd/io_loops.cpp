@@ -16,7 +16,7 @@ IoLoop& IoLoops::next() {
   return **std::ranges::min_element(loops_, {}, [](const auto& loop) { return loop->serving.load(); });
 }
 
-/// One that leaves `serving` counts as `ending` before.
+/// A session counts as `ending` before it leaves `serving`.
 bool IoLoops::all_ended() const {
   return std::ranges::all_of(loops_, [](const auto& loop) { return loop->serving == 0 && loop->ending == 0; });
 }

@@ -17,9 +17,9 @@ using ledger::Head;
 
 namespace {
 
-/// Everything before it in the program is stored before it, and everything after it later. A killed thread ends between
-/// two of its own instructions, and whoever looks after its end sees all stores before that place. So the compiler is
-/// the only one that could change the order. The release is for other threads of this process.
+/// Stores a word in program order: everything before it is stored before it, and everything after it later. A killed
+/// thread ends between two of its own instructions, and a later reader sees all stores before that place. So only the
+/// compiler could change the order. The release is for other threads of this process.
 template <class Word>
 void commit(Word& word, Word value) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -31,7 +31,8 @@ Error unusable(const char* doing) { return {errc::exhausted, std::string(doing) 
 
 }  // namespace
 
-/// FNV-1a. Nobody has a reason to make two identifiers collide, and the kernel's device is compared by name, too.
+/// Hashes with FNV-1a. Nobody has a reason to make two identifiers collide, and the kernel's device is compared by
+/// name, too.
 std::uint64_t ledger::hash(std::string_view backend) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char letter : backend) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
@@ -126,7 +127,7 @@ ssize_t Ledger::receive(int socket, std::span<iovec> into) {
   message.msg_hdr.msg_iovlen = into.size();
   commit(head_->receive_seq, head_->reader_seq);
   int got = ::recvmmsg(socket, &message, 1, MSG_DONTWAIT, nullptr);
-  // The peer ended with a reply unread. recvmmsg() tells that before it gives what the peer had sent, and once.
+  // The peer ended with a reply unread. recvmmsg() returns that error once, before the peer's bytes.
   if (got != 1 && errno == ECONNRESET) got = ::recvmmsg(socket, &message, 1, MSG_DONTWAIT, nullptr);
   if (got != 1) return -1;
   return static_cast<ssize_t>(message.msg_len);

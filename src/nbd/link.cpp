@@ -9,7 +9,7 @@ namespace corbd::nbd {
 
 namespace {
 
-/// Outlives the link.
+/// Keeps the event alive, because this may outlive the link.
 task<Waited> wait_for(std::shared_ptr<Event> event, Until until) { co_return co_await event->wait(until); }
 
 }  // namespace
@@ -42,7 +42,7 @@ NbdLink::~NbdLink() {
   });
 }
 
-/// The kernel did not get it, and no command has it any more. Nobody else would end that side.
+/// The kernel did not get it, and no command has it any more, so nobody else would close that end.
 void NbdLink::close_unused_end() {
   if (kernel_end_.use_count() == 1) kernel_end_->socket.reset();
 }

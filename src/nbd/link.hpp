@@ -1,4 +1,4 @@
-// The control thread's side of a session.
+// The control thread's view of a session.
 #pragma once
 
 #include <memory>
@@ -7,12 +7,12 @@
 
 namespace corbd::nbd {
 
-/// The end of the pair that the kernel gets. A command on the netlink thread shares it, and only that thread looks
-/// inside meanwhile. A command outlives the wait for it. It must not name a descriptor that belongs to somebody else by
-/// then, and must not forget that the kernel took it.
+/// The end of the pair for the kernel. A command on the netlink thread shares it, and only that thread uses it
+/// meanwhile. A command outlives the wait for it. By then it must not name a descriptor that belongs to somebody else,
+/// and must not forget that the kernel took it.
 struct KernelEnd {
   Fd socket;
-  std::optional<std::uint32_t> index;  ///< of the device that has it
+  std::optional<std::uint32_t> index;  ///< index of the device that has it
 };
 
 class NbdLink final : public device::Link {
@@ -42,11 +42,11 @@ class NbdLink final : public device::Link {
   const std::shared_ptr<KernelEnd>& kernel_end() const { return kernel_end_; }
   const std::shared_ptr<LinkState>& link_state() const { return session_->link_state(); }
   int socket() const { return session_->socket(); }
-  /// It goes to the device with this identifier. The log has that name.
+  /// Sets the identifier of the device that it goes to, for the log.
   void name(std::string backend);
-  /// The kernel has the other end, as that device's.
+  /// The kernel has the other end, for that device.
   void keep(std::uint32_t device, std::string backend);
-  /// It was another process's. The kernel has had the other end all the time, as that device's.
+  /// The link was another process's. The kernel has had the other end all the time, for that device.
   void assign_to(std::uint32_t device) { assigned_to_ = kernel_end_->index = device; }
   bool assigned_to(std::uint32_t device) const { return assigned_to_ == device; }
   /// Whether the peer is still there.
@@ -60,11 +60,11 @@ class NbdLink final : public device::Link {
   std::shared_ptr<KernelEnd> kernel_end_;
   std::optional<std::uint32_t> assigned_to_;
   const std::shared_ptr<Event> ended_, idle_;
-  std::shared_ptr<Event> drained_;  ///< of the drain under way
+  std::shared_ptr<Event> drained_;  ///< set by the end of the present drain
   std::unique_ptr<Session> session_;
 };
 
-/// The peer of a stream socket is gone, whatever it left to read.
+/// Whether the peer of a stream socket is gone, even with bytes left to read.
 bool hung_up(int socket);
 
 /// Serves the peer of a connected stream socket.

@@ -24,7 +24,7 @@ std::int64_t now_us() {
 
 duration LinkState::oldest() const {
   const std::int64_t began = oldest_ms.load(std::memory_order_relaxed);
-  // The coarse clock may be a tick behind the exact one, which told the beginning.
+  // The coarse clock may be a tick behind the exact one, which timed the beginning.
   return began == 0 ? duration::zero() : std::chrono::milliseconds(std::max<std::int64_t>(0, coarse_ms() - began));
 }
 

@@ -8,21 +8,21 @@
 
 namespace corbd::nbd {
 
-/// Of CLOCK_MONOTONIC. Cheap, and exact to a tick of the kernel.
+/// Returns CLOCK_MONOTONIC. Cheap, and exact to a tick of the kernel.
 std::int64_t coarse_ms();
-/// Of the same clock, exact.
+/// Returns the same clock, exactly.
 std::int64_t now_us();
 
-/// What any thread may read of a link, also when that is gone.
+/// Values that any thread may read of a link, also when the link is gone.
 struct LinkState {
   using State = device::Link::State;
   std::atomic<State> state{State::serving};
   std::atomic<std::int64_t> oldest_ms{0};  ///< start of the image's oldest operation under way; 0: there is none
-  /// Its age, to a few milliseconds.
+  /// Returns the age of that operation, to a few milliseconds.
   duration oldest() const;
 };
-/// Whether a resize may go to the kernel. Newer kernels wait in it for the requests in flight, so nothing may keep
-/// those from ending. `waited` counts since the cluster was known to answer.
+/// Whether a resize may go to the kernel. Newer kernels wait in it for the requests in flight, so these must be able to
+/// end. `waited`: time since the cluster was known to answer.
 result<> may_resize(const LinkState& state, duration waited);
 
 }  // namespace corbd::nbd

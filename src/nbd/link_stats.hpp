@@ -28,7 +28,7 @@ inline device::RequestKind kind_of(Command command) {
 
 class LinkStats {
  public:
-  /// The thread that serves the link. `micros`: the latency.
+  /// Called by the thread that serves the link. `micros`: the latency.
   void ended(const Request& request, std::int64_t micros, bool failed) {
     auto& one = by_.at(static_cast<std::size_t>(kind_of(request.command)));
     const auto took = static_cast<std::uint64_t>(std::max<std::int64_t>(micros, 0));
@@ -39,7 +39,7 @@ class LinkStats {
     add(one.latency.at(bucket_of(took)), 1);
   }
   void was_slow() { add(slow_, 1); }
-  /// The reader stands still for want of budget from the one on until the other. Both may be called again.
+  /// The reader stands still for lack of budget between these two calls. Both may be repeated.
   void stands_still() {
     if (const auto sum = still_us_.load(std::memory_order_relaxed); sum >= 0) still_us_ = sum - now_us();
   }
@@ -72,7 +72,8 @@ class LinkStats {
   static void add(Counter& counter, std::uint64_t more) {
     counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   }
-  /// With the wait under way. A clock that was read after that wait had ended would make a figure that falls later.
+  /// Includes the wait under way. A clock that was read after the end of that wait would give a figure that falls
+  /// later.
   std::uint64_t stood_still() const {
     std::int64_t still = 0, now = 0;
     do {
@@ -90,7 +91,8 @@ class LinkStats {
 
   std::array<One, device::kRequestKinds.size()> by_{};
   Counter slow_{0};
-  /// The sum of the waits. While one is under way, less its begin: negative then, as a sum is less than the clock.
+  /// Sum of the waits. During a wait its begin is subtracted: the value is negative then, because a sum is less than
+  /// the clock.
   std::atomic<std::int64_t> still_us_{0};
 };
 

@@ -53,7 +53,7 @@ Callbacks make_callbacks() {
 
 }  // namespace
 
-/// The answer to one sequence number.
+/// Answer to one sequence number.
 struct Netlink::Answer {
   std::uint32_t sequence = 0;
   std::optional<int> error;  ///< errno of the acknowledgement; 0 is success
@@ -82,7 +82,7 @@ void Netlink::Free::operator()(nl_sock* socket) const { ::nl_socket_free(socket)
 result<Netlink> Netlink::open() {
   std::unique_ptr<nl_sock, Free> socket(::nl_socket_alloc());
   if (!socket) return Error{errc::exhausted, "no memory for a netlink socket"};
-  // Otherwise libnl waits for an acknowledgement of the last message, and takes another command's for it.
+  // Without this, libnl waits for an acknowledgement of the last message, and takes another command's for it.
   ::nl_socket_disable_auto_ack(socket.get());
   // libnl has no error of its own for a process without descriptors.
   if (const int failed = ::genl_connect(socket.get()); failed != 0)
@@ -112,14 +112,14 @@ result<Netlink::Answer> Netlink::transact(Message& message, const std::string& w
 result<std::uint32_t> Netlink::connect(const device::ConnectArgs& args, std::uint32_t index, int socket) {
   const std::string what = "connecting an nbd device for " + args.backend;
   Message message(family_, NBD_CMD_CONNECT);
-  // Without NBD_FLAG_SEND_WRITE_ZEROES. The kernel (from 6.12) never takes that flag back from a number, and rbd-nbd,
+  // Omit NBD_FLAG_SEND_WRITE_ZEROES. The kernel (from 6.12) never takes that flag back from a number, and rbd-nbd,
   // which may get the number next, ends at such a request.
   std::uint64_t flags = NBD_FLAG_HAS_FLAGS;
   if (args.send_flush) flags |= NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA;
   if (args.trim) flags |= NBD_FLAG_SEND_TRIM;
   if (args.read_only) flags |= NBD_FLAG_READ_ONLY;
   message.u32(NBD_ATTR_INDEX, index);
-  // No NBD_ATTR_TIMEOUT, which would kill slow I/O.
+  // Omit NBD_ATTR_TIMEOUT, which would kill slow I/O.
   message.u64(NBD_ATTR_SIZE_BYTES, args.size)
       .u64(NBD_ATTR_BLOCK_SIZE_BYTES, args.block_size)
       .u64(NBD_ATTR_SERVER_FLAGS, flags)
@@ -146,7 +146,7 @@ result<> Netlink::reconfigure(const device::ReconnectArgs& args, int socket) {
       .u64(NBD_ATTR_DEAD_CONN_TIMEOUT, args.dead_conn_timeout_s)
       .text(NBD_ATTR_BACKEND_IDENTIFIER, args.backend)
       .socket(socket);
-  // It also resets the queue's io_timeout to the default. On our own devices the value must stay.
+  // This also resets the queue's io_timeout to the default. On our own devices the value must stay.
   if (args.foreign) message.u64(NBD_ATTR_TIMEOUT, 0);
   const auto answer = transact(message, what);
   if (!answer) return answer.error();

@@ -15,10 +15,10 @@ struct nl_sock;
 
 namespace corbd::nbd {
 
-/// One netlink socket. Not thread safe; every call may block.
+/// A netlink socket. Not thread safe; every call may block.
 class Netlink {
  public:
-  /// failed_precondition when the kernel has no nbd family.
+  /// failed_precondition: the kernel has no nbd family.
   static result<Netlink> open();
 
   /// Makes a device of that number and returns its index. The caller keeps `socket` and should close it at once.
@@ -28,15 +28,15 @@ class Netlink {
   /// Gives a device with a dead link a new link. If the old link still lives, it succeeds and the kernel drops the
   /// socket.
   result<> reconfigure(const device::ReconnectArgs& args, int socket);
-  /// Only with a live link and nothing stuck: see device::Devices::resize.
+  /// Requires a live link and nothing stuck: see device::Devices::resize.
   result<> resize(std::uint32_t index, const std::string& backend, std::uint64_t bytes);
-  /// Succeeds if it is not connected.
+  /// Succeeds if the device is not connected.
   result<> disconnect(std::uint32_t index);
 
-  /// From now on the socket only receives news of dead links, and never blocks.
+  /// Makes the socket receive only news of dead links from now on. It never blocks.
   result<> hear_dead_links();
   int fd() const;
-  /// Indexes of the devices whose link died since the last call.
+  /// Returns the indexes of the devices whose link died since the last call.
   std::vector<std::uint32_t> read_dead_links();
 
  private:

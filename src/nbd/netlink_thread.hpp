@@ -1,4 +1,4 @@
-// The thread that speaks netlink: commands one after another, and between them the news of dead links.
+// The thread that speaks netlink: it runs commands one after another, and reads the news of dead links between them.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -23,12 +23,12 @@ class NetlinkThread {
   NetlinkThread(const NetlinkThread&) = delete;
   NetlinkThread& operator=(const NetlinkThread&) = delete;
 
-  /// From any thread.
+  /// Callable from any thread.
   template <class Command>
   void post(Command command) {
     asio::post(io_, std::move(command));
   }
-  /// On this thread, before every command, because the driver may have been loaded since. A command itself.
+  /// A command that runs on this thread before every other one, because the driver may have been loaded since.
   void hear();
 
  private:

@@ -14,7 +14,7 @@ using ledger::State;
 
 Error off(std::string what) { return {errc::failed_precondition, std::move(what)}; }
 
-/// One look at a ledger. Each step either finds its part sound and fills `out`, or says what is wrong.
+/// One pass over a ledger. Each step either finds its part sound and fills `out`, or returns the error.
 class Look {
  public:
   Look(std::span<const std::byte> memory, const Expected& expected) : memory_(memory), expected_(expected) {}
@@ -29,7 +29,7 @@ class Look {
  private:
   struct Found {
     ledger::Slot slot;
-    bool alive = false;  ///< read, and its reply is not known to be out
+    bool alive = false;  ///< read, and its reply is not known to be sent
   };
 
   result<> head() {
@@ -51,7 +51,7 @@ class Look {
     return {};
   }
 
-  /// The state of the reader, with what its last call moved if nobody had the time to say so.
+  /// Finds the state of the reader, including the bytes of its last call if it died before it recorded them.
   result<> reader() {
     reader_ = head_.reader[head_.reader_seq % 2];
     if (reader_.begin > reader_.end || reader_.end > ledger::kInput)
@@ -77,7 +77,7 @@ class Look {
         return off("a slot is in no state");
       if (one.slot.state != State::free && one.slot.born > head_.reader_seq + 1)
         return off("a slot is of the time to come");
-      // Its header still counts as input: whoever goes on takes it again from there.
+      // Its header still counts as input: the next server takes it again from there.
       one.alive = one.slot.state != State::free && one.slot.born <= head_.reader_seq;
     }
     return {};
@@ -96,7 +96,8 @@ class Look {
     return {};
   }
 
-  /// What the last call moved belongs to its replies in their order, and so does what was out of the first one.
+  /// Adds the bytes of the last call to its replies in their order, after the bytes of the first one that were sent
+  /// before.
   result<> last_call() {
     if (head_.sends > ledger::kMostSends) return off("the writer's last call has too many replies");
     std::uint64_t out = writer_.sent + std::uint64_t{head_.send.msg_len};
@@ -109,7 +110,7 @@ class Look {
       if (i == 0 && first != 0 && number != first - 1) return off("the writer left a reply in the middle");
       seen.at(number) = true;
       Found& one = found_.at(number);
-      // The dead one may have freed it already. Nobody took it since.
+      // The dead session may have freed it already. It was not taken since.
       if (one.slot.born > head_.reader_seq || one.slot.state == State::taken) return off("an unknown reply was sent");
       const std::uint64_t size = reply_size(one.slot);
       if (out < size) {
@@ -126,7 +127,7 @@ class Look {
     for (const Found& one : found_) {
       if (!one.alive) continue;
       const Request request = request_of(one.slot);
-      // What was refused, or had nothing to do, was answered at once.
+      // A request that was refused, or had nothing to do, was answered at once.
       if (one.slot.state == State::answered && (one.slot.error != 0 || request.length == 0)) continue;
       if (check(request, expected_.limits) != 0) return off("a slot has a request that is refused when it is read");
       if (request.length == 0 && request.command != Command::flush) return off("a slot waits for an empty request");
@@ -139,7 +140,7 @@ class Look {
     return {};
   }
 
-  /// Each is in the arena, and no two overlap.
+  /// Checks that each buffer is in the arena, and that no two overlap.
   result<> buffers() {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> used;
     for (const Found& one : found_) {
@@ -190,7 +191,7 @@ class Look {
   static std::size_t reply_size(const ledger::Slot& slot) {
     return Outstanding::Slot{.request = request_of(slot), .error = slot.error}.reply_size();
   }
-  /// With bytes that matter now.
+  /// Whether the slot's buffer holds bytes that matter now.
   static bool has_buffer(const ledger::Slot& slot) {
     const Request request = request_of(slot);
     if (slot.state == State::answered) return request.command == Command::read && slot.error == 0 && request.length > 0;

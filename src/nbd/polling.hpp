@@ -1,8 +1,7 @@
 // Whether an io thread polls for the next request before it sleeps. Pure.
 //
-// A client with one request under way often sends the next one as soon as it has the reply. To wake a sleeping thread
-// for that takes 2 to 50 microseconds. If the image took much longer, polling would save little of the whole and cost
-// as much.
+// A client with one request under way often sends the next one as soon as it has the reply. Waking a sleeping thread
+// for that takes 2 to 50 microseconds. If the image took much longer, polling would save little and cost as much.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@ class Polling {
  public:
   static constexpr std::int64_t kLongest_us = 40;
 
-  /// After a batch in which so many operations ended, the last of them after so long.
+  /// Whether to poll after a batch in which so many operations ended, the last of them after `took_us`.
   bool pays(int operations, std::int64_t took_us) {
     if (operations != 1 || took_us > kSlow_us) return false;
     if (rests_ == 0) return true;
@@ -35,7 +34,7 @@ class Polling {
   static constexpr std::int64_t kSlow_us = 200;
   static constexpr unsigned kMostMisses = 4;
   static constexpr int kRestOfMissed = 64, kRestOfContended = 1024;
-  unsigned misses_ = 0;  ///< in a row
+  unsigned misses_ = 0;  ///< consecutive misses
   int rests_ = 0;        ///< batches without polling
 };
 

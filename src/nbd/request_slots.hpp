@@ -1,5 +1,4 @@
-// The requests of one session: those that the image has, in the order in which they began, and slots that are free
-// again.
+// The requests of a session: those that the image has, in the order in which they began, and free slots.
 #pragma once
 
 #include <atomic>
@@ -15,7 +14,7 @@ namespace corbd::nbd {
 class Session;
 struct Slot;
 
-/// Io thread, unless it says otherwise.
+/// Io thread, except where noted.
 class RequestSlots {
  public:
   explicit RequestSlots(LinkState& shown);
@@ -27,7 +26,7 @@ class RequestSlots {
   void begin(Slot& slot, std::int64_t read_us);
   void end(Slot& slot);
   Slot* oldest() const { return oldest_; }
-  /// Any thread.
+  /// Callable from any thread.
   std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
  private:

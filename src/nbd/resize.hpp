@@ -1,5 +1,6 @@
-// A resize, which a helper gives to the kernel. Newer kernels wait in it for the requests in flight, and no signal ends
-// that wait. A process that has the sockets would keep them until somebody answers, and nobody else could.
+// Lets a helper give the command of a resize to the kernel. Newer kernels wait in it for the requests in flight, and no
+// signal ends that wait. A process that has the sockets would keep them until the requests are answered, and nobody
+// else could answer them.
 #pragma once
 
 #include <cstdint>

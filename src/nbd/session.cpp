@@ -13,7 +13,7 @@
 namespace corbd::nbd {
 namespace {
 
-constexpr int kReadsPerTurn = 16;  // then it is the other devices' turn
+constexpr int kReadsPerTurn = 16;  // after this many it is the other devices' turn
 // The kernel's nbd has 128 requests per socket at most. We do not read from a peer with more unanswered requests.
 constexpr std::size_t kMaxRequests = ledger::kSlots;
 
@@ -64,7 +64,7 @@ void Session::wait_readable() {
   });
 }
 
-/// Reads and answers as long as something moves.
+/// Reads and answers as long as there is progress.
 void Session::turn() {
   Read ended;
   do {
@@ -185,7 +185,7 @@ bool Session::begin(const Pending& pending) {
   return true;
 }
 
-/// Do not go on inside the call that gave bytes back: its caller is in the middle of its own work.
+/// Resume later: the caller that gave bytes back is in the middle of its own work.
 void Session::budget_freed() {
   if (waits_turn_) return;
   waits_turn_ = true;
@@ -196,7 +196,7 @@ void Session::budget_freed() {
   });
 }
 
-/// The end of the stream, or anything else that a client sends after its goodbye.
+/// Handles the end of the stream, or other bytes that a client sends after its goodbye.
 void Session::after_disconnect() {
   char byte;
   const ssize_t got = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);

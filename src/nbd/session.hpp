@@ -1,5 +1,5 @@
-// Serves one device: passes requests from a socket to an image, and replies back. It lives on one io thread, which
-// every "io thread" below means; the control thread reads its state and posts to it.
+// Serves one device: passes requests from a socket to an image, and replies back. It lives on one io thread; "io
+// thread" below means that one. The control thread reads its state and posts to it.
 #pragma once
 
 #include <atomic>
@@ -29,9 +29,9 @@ namespace corbd::nbd {
 
 class Session final : Budget::Waiter, Batched {
  public:
-  /// Each is called at most once, on the io thread.
+  /// Callbacks. Each is called at most once, on the io thread.
   struct Notices {
-    std::function<void()> stopped;  ///< the state left `serving`
+    std::function<void()> stopped;  ///< the state is no longer `serving`
     std::function<void()> ended;    ///< after that, and once the kernel has seen the end of the link
     std::function<void()> idle;     ///< after that, and once no operation of the image is under way
   };
@@ -43,14 +43,14 @@ class Session final : Budget::Waiter, Batched {
           Counters& counters, std::unique_ptr<InheritedSession> inherited = nullptr);
   ~Session();
 
-  // Any thread.
+  // Callable from any thread.
   const std::shared_ptr<LinkState>& link_state() const { return link_state_; }
   State state() const { return link_state_->state.load(std::memory_order_acquire); }
   int error() const { return error_.load(std::memory_order_acquire); }
   std::uint64_t in_flight() const { return slots_.in_flight(); }
   /// Age of the oldest operation of the image under way, to a few milliseconds; zero when there is none.
   duration oldest() const { return link_state_->oldest(); }
-  /// Only for reading its state. Closed with this object, or later.
+  /// Use it only to read the socket's state. It is closed with this object, or later.
   int socket() const { return fd_; }
   bool fails_flushes() const { return lost_cache_.any(); }
   void accept_loss() { lost_cache_.accept(); }
@@ -58,33 +58,33 @@ class Session final : Budget::Waiter, Batched {
 
   // Io thread.
   void start();
-  /// The device's identifier, for the log.
+  /// Sets the device's identifier, for the log.
   void name(std::string backend) { name_ = std::move(backend); }
-  /// The kernel has the other end, as that device's. From now on a later process can go on with the stream, if anybody
-  /// keeps it.
+  /// The kernel has the other end, for that device. From now on a later process can resume the stream, if the keeper
+  /// holds it.
   void keep(std::uint32_t device, const std::string& backend);
   void shut();
   /// The image is cut off from its cluster. The effect is that of an answer that says so.
   void hold();
-  /// `told` once everything that was read is answered.
+  /// Calls `told` once everything that was read is answered.
   void drain(std::function<void()> told);
   void undrain();
-  /// After drain(), with nothing left to answer: ends without a word to the peer. A duplicate of the socket, for the
-  /// next server; nothing if a request or a reply is left.
+  /// Ends after drain(), with nothing left to answer and without notice to the peer. Returns a duplicate of the socket
+  /// for the next server; nothing if a request or a reply is left.
   Fd hand_over();
-  /// The owner leaves: shuts, and destroys this object as soon as nothing refers to it any more.
+  /// The owner leaves: shuts the link, and destroys this object once nothing refers to it any more.
   void detach(std::unique_ptr<Session> self);
 
  private:
   friend struct Slot;
-  /// A request for which the image or the reply needs room.
+  /// A request that waits for room for itself or its reply.
   struct Pending {
     Request request;
     std::uint32_t error = 0;
   };
   enum class Read { more, blocked, ended };
 
-  // Requests: session.cpp
+  // Requests: session.cpp.
   void wait_readable();
   void turn();
   Read read_on();
@@ -96,7 +96,7 @@ class Session final : Budget::Waiter, Batched {
   void budget_freed() override;
   void publish_reader();
 
-  // What a dead server left: session_resume.cpp
+  // Debts of a dead server: session_resume.cpp.
   void resume();
   bool take_over(const InheritedSession& inherited, std::vector<Slot*>& again);
   static bool fetch(const InheritedSession& inherited, const Outstanding::Slot& old, std::byte* into);
@@ -104,7 +104,7 @@ class Session final : Budget::Waiter, Batched {
   bool let_go();
   void publish_writer();
 
-  // Operations of the image: session_operations.cpp
+  // Operations of the image: session_operations.cpp.
   void submit(Slot& slot);
   void submit_piece(Slot& slot);
   void finish(Slot& slot);
@@ -112,7 +112,7 @@ class Session final : Budget::Waiter, Batched {
   std::uint32_t tell_loss();
   void release(Slot& slot);
 
-  // Replies: session_replies.cpp
+  // Replies: session_replies.cpp.
   void answer(Slot& slot, std::uint32_t error);
   void flush();
   void wait_writable();
@@ -122,7 +122,7 @@ class Session final : Budget::Waiter, Batched {
   void answer_alone(Slot& slot);
   void answered_alone(Slot& slot);
 
-  // The end: session_end.cpp
+  // The end: session_end.cpp.
   void stop(State state, int error);
   void end(State state, int error, bool given);
   void hang_up();
@@ -138,43 +138,43 @@ class Session final : Budget::Waiter, Batched {
   Counters& counters_;
   Ending::Stream stream_;
   const int fd_;
-  std::shared_ptr<Ending> ending_;  ///< has the stream then, and stays until the kernel has seen the end
-  std::unique_ptr<Session> self_;   ///< once detached
+  std::shared_ptr<Ending> ending_;  ///< has the stream from the end on, until the kernel has seen it
+  std::unique_ptr<Session> self_;   ///< set by detach()
 
   const std::shared_ptr<LinkState> link_state_ = std::make_shared<LinkState>();
   std::atomic<int> error_{0};
   LostCache lost_cache_;
-  bool loss_told_ = false;  ///< in the log
+  bool loss_told_ = false;  ///< the loss is in the log
 
   bool draining_ = false, leaving_ = false;  ///< told to drain; the client sent NBD_CMD_DISC
-  std::function<void()> drained_;            ///< to tell; empty: nobody asked, or it was told
+  std::function<void()> drained_;            ///< callback of drain(); empty: not asked, or called already
   bool told_idle_ = false;
   bool waits_readable_ = false, waits_writable_ = false, waits_turn_ = false;
   bool blocked_ = false;  ///< the reader waits for room
-  bool freed_ = false;    ///< some of our own became free since the last look
+  bool freed_ = false;    ///< bytes of our own were freed since the last check
 
   RequestSlots slots_{*link_state_};
   LinkStats stats_;
   std::string name_;
   SlowRequests slow_;
-  std::int64_t read_us_ = 0;  ///< when what is being started was read
+  std::int64_t read_us_ = 0;  ///< when the request that is being started was read
 
   Ledger ledger_;
-  bool kept_ = false;                            ///< somebody has the socket and the ledger for a later process
-  std::unique_ptr<InheritedSession> inherited_;  ///< until this session has taken it over
+  bool kept_ = false;                            ///< the keeper has the socket and the ledger for a later process
+  std::unique_ptr<InheritedSession> inherited_;  ///< set until this session has taken it over
   Framer framer_;
   Outbox outbox_;
-  std::mutex sending_;          ///< has whoever sends, or makes the state leave `serving`. Guards the next two.
-  bool mid_reply_ = false;      ///< the first reply of the outbox is out in part
-  Slot* unfinished_ = nullptr;  ///< its reply is out in part, by answer_alone()
+  std::mutex sending_;          ///< held by the sender, or while the state leaves `serving`. Guards the next two.
+  bool mid_reply_ = false;      ///< the first reply of the outbox is partly sent
+  Slot* unfinished_ = nullptr;  ///< answer_alone() has sent a part of its reply
   std::optional<Pending> pending_;
   Slot* filling_ = nullptr;  ///< a write whose payload is coming
   std::uint64_t budget_used_ = 0;
 };
 
-/// Large enough for a large batch, so that hardly ever a side waits in a send.
+/// Makes the buffer large enough for a large batch, so that a send hardly ever waits.
 void enlarge_send_buffer(int socket);
-/// A connected pair of stream sockets with enlarged buffers.
+/// Makes a connected pair of stream sockets with enlarged buffers.
 result<std::pair<Fd, Fd>> make_socket_pair();
 
 }  // namespace corbd::nbd

@@ -1,4 +1,4 @@
-// The end of a session, and its being drained, given and detached.
+// The end of a session: drain, handover and detach.
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -16,11 +16,11 @@ constexpr int kSendBuffer = 4 << 20;
 
 }  // namespace
 
-/// The state leaves `serving` once. Nothing is sent from then on. Requests under way end without a reply. The kernel
-/// repeats them, unless the link is given to the next server.
+/// Ends the state `serving`, once. Nothing is sent from then on. Requests under way end without a reply. The kernel
+/// repeats them, unless the link is handed to the next server.
 void Session::end(State state, int error, bool given) {
   error_.store(error, std::memory_order_release);
-  // Before the state shows it, and without a gap in between: IoLoops::all_ended() looks at both.
+  // Do this before the state changes, without a gap in between: IoLoops::all_ended() reads both.
   ++loop_.ending;
   --loop_.serving;
   {
@@ -43,8 +43,8 @@ void Session::end(State state, int error, bool given) {
   if (notices_.stopped) notices_.stopped();
 }
 
-/// The keeper has the socket until the kernel has seen the end. If this process dies before, somebody goes on with the
-/// end, and nobody with the link.
+/// The keeper has the socket until the kernel has seen the end. If this process dies first, its successor goes on with
+/// the end, and not with the link.
 void Session::hang_up() {
   ledger_.close();
   ending_ = std::make_shared<Ending>(loop_, std::move(stream_));
@@ -66,7 +66,7 @@ Fd Session::hand_over() {
   expect(loop_.here(), "a session is used on its own io thread");
   Fd given;
   if (draining_ && serving() && quiet()) given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3));
-  // The keeper lets go before anybody else has the socket.
+  // The keeper drops it before another process has the socket.
   if (given && !let_go()) given.reset();
   if (given) end(State::closed, 0, true);
   destroy_if_idle();

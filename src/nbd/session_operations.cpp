@@ -8,8 +8,8 @@
 namespace corbd::nbd {
 namespace {
 
-// The kernel sends discards of 4 GiB, which are 1,024 objects of 4 MiB. librados blocks beyond
-// objecter_inflight_ops (rbd/connect.cpp). In pieces, one after another, a discard takes 64 of them.
+// The kernel sends discards of 4 GiB, which are 1,024 objects of 4 MiB. librados blocks beyond objecter_inflight_ops
+// (rbd/connect.cpp). In pieces, one after another, a discard takes 64 of them.
 constexpr std::uint32_t kPiece = 256u << 20;
 
 }  // namespace
@@ -25,7 +25,7 @@ void Session::submit(Slot& slot) {
   switch (request.command) {
     case Command::read:
       return image_.read(slot, request.offset, {slot.buffer, request.length});
-    // FUA asks for nothing more: an acknowledged write is stored.
+    // FUA needs nothing more: an acknowledged write is stored.
     case Command::write:
       return image_.write(slot, request.offset, {slot.buffer, request.length});
     case Command::flush:
@@ -47,7 +47,7 @@ void Session::submit_piece(Slot& slot) {
   image_.write_zeroes(slot, offset, piece);
 }
 
-/// A piece ended, and the request has more of them.
+/// Starts the next piece of a request, if it has more.
 bool Session::goes_on(Slot& slot) {
   if (!slot.request.in_pieces()) return false;
   const bool more = slot.piece_left > 0 && slot.result >= 0 && serving();
@@ -81,7 +81,8 @@ void Session::finish(Slot& slot) {
   answer(slot, error);
 }
 
-/// The image has carried the request out. The error speaks of what was acknowledged before this server came.
+/// Logs the loss once, and returns the error. The image has carried the request out; the error is about writes that
+/// were acknowledged before this server came.
 std::uint32_t Session::tell_loss() {
   if (!std::exchange(loss_told_, true))
     log::warning(

@@ -2,10 +2,10 @@
 // image.
 //
 // The io thread sends replies in batches. If an operation is the only one under way, the thread on which it ended sends
-// its reply. That spares the caller the wake-up of the io thread. The io thread does everything else, as for every
-// operation: the completion reaches it right after.
+// its reply. That saves the wake-up of the io thread. The io thread does everything else, as for every operation: the
+// completion reaches it right after.
 //
-// There is one sender at a time: whoever has `sending_`. An operation belongs to the image's thread until
+// There is one sender at a time: the holder of `sending_`. An operation belongs to the image's thread until
 // IoLoop::complete(), and to the io thread from then on. So nobody else touches the slot or its buffer meanwhile, and
 // ~Session() comes after the last operation. stop() takes the same mutex to leave `serving`: nothing is sent after it.
 #include <sys/socket.h>
@@ -16,7 +16,7 @@
 
 namespace corbd::nbd {
 namespace {
-// One piece of socket memory takes this much at once. A thread of the image does not copy more for us.
+// One piece of socket memory holds this much. A thread of the image does not copy more for us.
 constexpr std::uint32_t kMostAlone = 32u << 10;
 }  // namespace
 
@@ -33,7 +33,7 @@ void Session::flush() {
     Reply* out = nullptr;
     {
       const std::lock_guard sole(sending_);
-      // Its other bytes come first. finish() puts them there, and the end of that batch sends them.
+      // The other bytes of that reply come first. finish() puts them there, and the end of that batch sends them.
       if (unfinished_ != nullptr) return;
       const auto used = outbox_.parts(parts, ledger_.sending());
       sent = ledger_.send(fd_, std::span(parts).first(used.parts), used.replies);
@@ -76,12 +76,13 @@ void Session::release_all(Reply* replies) {
   }
 }
 
-/// Any thread. It only chooses who sends: with others under way, one call for all replies is cheaper.
+/// Callable from any thread. It only chooses the sender: with other operations under way, one call for all replies is
+/// cheaper.
 bool Session::alone(const Slot& slot) const {
   return in_flight() == 1 && !slot.request.in_pieces() && slot.request.length <= kMostAlone && !loop_.here();
 }
 
-/// A thread of the image, which must not wait. Whatever does not go now is left to the io thread.
+/// Runs on a thread of the image, which must not wait. The io thread sends the bytes that cannot be sent now.
 void Session::answer_alone(Slot& slot) {
   const std::unique_lock sole(sending_, std::try_to_lock);
   if (!sole || !serving() || mid_reply_ || unfinished_ != nullptr) return;
@@ -99,7 +100,7 @@ void Session::answer_alone(Slot& slot) {
   publish_writer();
 }
 
-/// Io thread, when that operation ended.
+/// Runs on the io thread, when that operation has ended.
 void Session::answered_alone(Slot& slot) {
   if (slot.sent == slot.bytes()) return release(slot);
   const std::lock_guard sole(sending_);

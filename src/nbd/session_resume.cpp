@@ -1,4 +1,5 @@
-// Going on in the middle of a stream: where the server in a dead process stopped, and for a later process.
+// Resumes in the middle of a stream, where the server in a dead process stopped, and prepares the same for a later
+// process.
 #include <cstring>
 
 #include "corbd/core/expect.hpp"
@@ -7,8 +8,8 @@
 
 namespace corbd::nbd {
 
-/// Nothing touches the socket before the new ledger is kept instead of the old one: until then the old one is right,
-/// and a death leaves everything as it was.
+/// Do not touch the socket before the keeper has the new ledger instead of the old one: until then the old one is
+/// right, and a death leaves everything as it was.
 void Session::resume() {
   std::unique_ptr<InheritedSession> inherited = std::move(inherited_);
   read_us_ = now_us();
@@ -25,12 +26,12 @@ void Session::resume() {
                             {"unanswered", inherited->owed.slots.size()},
                             {"again", again.size()}});
   for (Slot* slot : again) submit(*slot);
-  // Whole requests may be left in the input.
+  // The input may contain whole requests.
   turn();
 }
 
-/// Everything that is owed becomes this session's own. `again`: what the image has to do, once more perhaps: nobody was
-/// told that it is done. Returns false if something of it cannot be read: then nobody may go on.
+/// Takes over all debts. `again`: requests for the image, perhaps for a second time, because nobody was told that they
+/// are done. Returns false if something cannot be read: then nobody may resume.
 bool Session::take_over(const InheritedSession& inherited, std::vector<Slot*>& again) {
   const Outstanding& owed = inherited.owed;
   Framer::Place place{0, static_cast<std::uint32_t>(owed.input.size()), 0, owed.skip_left};
@@ -39,7 +40,7 @@ bool Session::take_over(const InheritedSession& inherited, std::vector<Slot*>& a
   for (const Outstanding::Slot& old : owed.slots) {
     Slot& slot = slots_.take(*this, old.request);
     if (old.request.has_data() && old.request.length > 0 && (!old.answered || old.data_bytes() > 0)) {
-      // It was in the budget before, so all together hardly exceed it.
+      // The bytes were in the budget before, so the total hardly exceeds it.
       loop_.budget.resume(*this, Buffers::rounded(old.request.length));
       budget_used_ += Buffers::rounded(old.request.length);
       slot.buffer = loop_.buffers.take(old.request.length);
@@ -76,8 +77,8 @@ bool Session::fetch(const InheritedSession& inherited, const Outstanding::Slot& 
 }
 
 bool Session::keep_instead_of(const InheritedSession& inherited) {
-  // Without memory that outlives this process nothing new can be kept. The old ledger must go all the same: a later
-  // process would begin where it stands.
+  // Without memory that outlives this process nothing new can be kept. Drop the old ledger all the same: a later
+  // process would begin at its state.
   if (loop_.fd_store == nullptr || ledger_.file() < 0) return inherited.fd_store->drop(inherited.token).has_value();
   ledger_.belongs_to(inherited.device, inherited.backend, loop_.arena_token());
   const auto held = loop_.fd_store->hold({ledger_.token(), inherited.device, inherited.backend, inherited.token}, fd_,
@@ -99,7 +100,7 @@ void Session::keep(std::uint32_t device, const std::string& backend) {
   kept_ = held.has_value();
 }
 
-/// Afterwards no other process can go on with this stream.
+/// Afterwards no other process can resume this stream.
 bool Session::let_go() {
   if (kept_ && !loop_.fd_store->drop(ledger_.token())) return false;
   kept_ = false;
@@ -112,7 +113,7 @@ void Session::publish_reader() {
                                  filling_ != nullptr ? filling_->number + 1u : 0u});
 }
 
-/// Whoever sends.
+/// Called by the sender.
 void Session::publish_writer() {
   ledger::Writer writer;
   if (unfinished_ != nullptr)

@@ -1,4 +1,5 @@
-// One request of a session, from its header to the last byte of its reply. Reused: a busy session allocates none.
+// A request of a session, from its header to the last byte of its reply. Slots are reused: a busy session allocates
+// none.
 #pragma once
 
 #include "session.hpp"
@@ -11,7 +12,7 @@ struct Slot final : image::Op, Completion, Reply {
     done = &Slot::image_done;
     completed = &Slot::on_io_thread;
   }
-  /// Any thread, perhaps inside the submitting call.
+  /// Called on any thread, perhaps inside the submitting call.
   static void image_done(image::Op* op, int with) noexcept {
     auto& slot = *static_cast<Slot*>(op);
     slot.result = with;
@@ -30,17 +31,17 @@ struct Slot final : image::Op, Completion, Reply {
   }
 
   Session& of;
-  Slot* next = nullptr;                     ///< of those that are free
-  Slot *older = nullptr, *newer = nullptr;  ///< while the image has it
+  Slot* next = nullptr;                     ///< in the list of free slots
+  Slot *older = nullptr, *newer = nullptr;  ///< used while the image has it
   std::int64_t began_us = 0;
   bool told_slow = false;
-  bool tells_loss = false;  ///< answered with an error, whatever the image says
+  bool tells_loss = false;  ///< answered with an error, whatever the image's result
   Request request;
   std::byte* buffer = nullptr;
   int result = 0;
-  std::uint64_t piece_offset = 0;  ///< of a long TRIM or WRITE_ZEROES: what comes next,
-  std::uint32_t piece_left = 0;    ///< and how much is left from there
-  std::size_t sent = 0;            ///< bytes of the reply, by answer_alone()
+  std::uint64_t piece_offset = 0;  ///< for a long TRIM or WRITE_ZEROES: the next piece,
+  std::uint32_t piece_left = 0;    ///< and the bytes left from there
+  std::size_t sent = 0;            ///< bytes of the reply that answer_alone() sent
 };
 
 }  // namespace corbd::nbd

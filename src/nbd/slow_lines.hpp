@@ -1,5 +1,5 @@
-// How many lines about slow requests an io thread may write to the log, which keeps 2048 lines of everything for a slow
-// reader. Pure.
+// Limits the lines about slow requests that an io thread may write to the log, which keeps 2048 lines of everything for
+// a slow reader. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace corbd::nbd {
 class SlowLines {
  public:
   static constexpr int kPerMinute = 60;
-  /// Whether another line may be written now. If so, how many were held back since the last one.
+  /// Whether another line may be written now. If so, returns how many were held back since the last one.
   std::optional<std::uint64_t> next(std::int64_t now_us) {
     constexpr std::int64_t kMinute = 60'000'000;
     if (lines_ == 0 || now_us - since_us_ >= kMinute) {
@@ -28,7 +28,7 @@ class SlowLines {
   }
 
  private:
-  std::int64_t since_us_ = 0;  ///< of the first of these lines
+  std::int64_t since_us_ = 0;  ///< time of the first of these lines
   int lines_ = 0;
   std::uint64_t held_back_ = 0;
 };

@@ -23,7 +23,7 @@ void SlowRequests::watch(std::int64_t began_us) {
   timer_.expires_at(std::chrono::steady_clock::time_point(std::chrono::microseconds(began_us + slow_us_)));
   timer_.async_wait([this](boost::system::error_code) {
     waits_ = false;
-    const auto due = due_;  // it may destroy this object
+    const auto due = due_;  // a copy, because the call may destroy this object
     due();
   });
 }

@@ -1,5 +1,5 @@
-// Requests that take too long: each is told of while it is under way, and again when it ends. A session that has
-// nothing under way looks at nothing, and a busy one looks once in that time.
+// Reports requests that take too long: while each is under way, and again when it ends. A session with nothing under
+// way checks nothing, and a busy one checks once in that time.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -16,13 +16,13 @@ struct Slot;
 /// Io thread.
 class SlowRequests {
  public:
-  /// `slow_us`: a request that takes longer is slow; 0: none is. `name`, `image`: for the log. `due`: it is time to
-  /// call look().
+  /// `slow_us`: limit from which a request is slow; 0: none is. `name`, `image`: for the log. `due`: called when it is
+  /// time to call look().
   SlowRequests(IoLoop& loop, std::int64_t slow_us, LinkStats& stats, const std::string& name, std::string image,
                std::function<void()> due);
   /// A request has begun.
   void watch(std::int64_t began_us);
-  /// One line for all that have become slow, as a silent cluster makes hundreds of them slow at once.
+  /// Writes one line for all that have become slow, because a silent cluster makes hundreds slow at once.
   void look(Slot* oldest);
   void ended(Slot& slot, std::int64_t took_us);
   /// `due` is called once more if it waits().
@@ -32,7 +32,7 @@ class SlowRequests {
  private:
   void tell(const Slot& slot, std::int64_t age_us, int under_way);
   IoLoop& loop_;
-  const std::int64_t slow_us_;  ///< as Counters has it, but no line of the cache that other threads write
+  const std::int64_t slow_us_;  ///< a copy of Counters', on no cache line that other threads write
   LinkStats& stats_;
   const std::string& name_;
   const std::string image_;

@@ -33,7 +33,7 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
   seen.size = device::size_of(folder);
   std::tie(seen.dev_major, seen.dev_minor) = device::parse_dev(*dev);
   seen.io_timeout_ms = number_of<std::uint32_t>(folder / "queue/io_timeout");
-  // Most devices are idle, and cost no further look.
+  // Most devices are idle, and cost no further read.
   if (sysfs::waiting_of(folder) > 0) {
     seen.completed = sysfs::completed_of(folder);
     seen.waiting = sysfs::waiting_of(folder);
@@ -43,7 +43,7 @@ std::optional<device::Seen> read_device(const fs::path& folder, std::uint32_t in
   return seen;
 }
 
-/// For every nbd device, configured or not.
+/// Returns every nbd device, configured or not.
 result<std::vector<std::uint32_t>> indices(const std::string& sysfs) {
   std::vector<std::uint32_t> all;
   std::error_code failed;
