@@ -140,7 +140,7 @@ class Desk {
     co_return result<>();
   }
 
-  /// The wish for this volume joins the healer's own try.
+  /// Joins the healer's own try: both are wishes for this volume.
   task<result<>> answer(const v1::HealRequest& request, v1::HealResponse& response, Until until, std::string by) {
     const std::string& id = request.id();
     if (!id.empty() && !sources_.volumes.status(id)) co_return unknown(id);

@@ -48,7 +48,7 @@ Cordon::Cordon(executor control, Clock& clock, BlockingPool& pool, const std::st
       lock_(std::move(control), clock, "the file of the drain") {}
 
 task<> Cordon::load() {
-  // A disk that is slow while the node boots is waited for, as the records on it are: it says nothing of a cordon.
+  // Wait for a disk that is slow while the node boots, as for the records on it: slowness says nothing about a cordon.
   const auto text = co_await pool_.run([path = path_] { return read_file(path, kMostBytes); }, {}, "reading " + path_);
   if (!text && text.error().code == errc::not_found) co_return;
   const Cordoned found = text ? read_cordon(*text) : Cordoned();
@@ -71,10 +71,10 @@ task<result<>> Cordon::set(bool on, Until until) {
   const auto guard = co_await lock_.lock(until);
   if (!guard) co_return guard.error();
   const auto since = clock_.wall();
-  // Who waits for a drain asks again all the time.
+  // A caller that waits for a drain repeats its call all the time.
   const bool fresh = now_ && now_->since && since - *now_->since < kRenewAfter;
   if (on ? fresh : !now_) co_return result<>();
-  // It is waited for to its end, so that what is on the disk is what is in memory.
+  // Wait for the end, so that the disk agrees with the memory.
   auto written = co_await pool_.run(
       [path = path_, text = on ? cordon_json(since) : std::string()] {
         return text.empty() ? remove_durably(path) : write_durably(path, text, 0600);

@@ -1,5 +1,5 @@
 // The last changes, numbered from 1. Callers ask for the changes after the last one that they know. No caller has state
-// here, so a slow caller costs nothing: it is told how many it missed.
+// here, so a slow caller costs nothing: it learns how many it missed.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ class Events {
   struct Page {
     std::vector<volume::Change> changes;  ///< oldest first
     std::uint64_t missed = 0;             ///< changes after `after` that are not kept any more
-    std::uint64_t last = 0;               ///< number of the last of `changes`; if there is none, of the last pushed
+    std::uint64_t last = 0;               ///< number of the last of `changes`; if it is empty, of the last pushed
   };
   Events(executor control, Clock& clock, std::size_t keep) : control_(std::move(control)), clock_(clock), keep_(keep) {
     renew();
   }
 
   void push(volume::Change change);
-  /// At most `limit` changes after number `after`.
+  /// Returns at most `limit` changes after number `after`.
   Page read(std::uint64_t after, std::size_t limit) const;
-  /// Waits until a change with a number above `after` is there.
+  /// Waits until there is a change with a number above `after`.
   task<Waited> beyond(std::uint64_t after, Until until);
 
  private:

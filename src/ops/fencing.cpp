@@ -11,7 +11,7 @@ namespace {
 using Context = grpc::CallbackServerContext;
 using Reactor = grpc::ServerUnaryReactor;
 
-/// gRPC keeps a request until its call has ended.
+/// Takes the key out of the request, because gRPC keeps a request until its call has ended.
 Secret taken(const std::string& key) {
   Secret secret(key);
   wipe(const_cast<std::string&>(key));
@@ -211,7 +211,7 @@ class Fencing final : public v1::Fencing::CallbackService {
     co_return result<>();
   }
 
-  /// What a block would cut off, as far as this node's volumes let it see.
+  /// Lists what a block would cut off, as far as this node's volumes show it.
   task<> show_touched(std::string cluster_id, std::vector<image::AddressBlock> blocks, v1::FenceResponse& response,
                       Until until) {
     const auto seen = co_await volumes_.users(std::move(cluster_id), until);

@@ -1,4 +1,4 @@
-// The admin socket's second service: who has an image, and who is kept from a cluster (proto/corbd/v1/fencing.proto).
+// The admin socket's second service: who has an image, and who is fenced from a cluster (proto/corbd/v1/fencing.proto).
 #pragma once
 
 #include <grpcpp/grpcpp.h>

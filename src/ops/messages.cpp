@@ -48,7 +48,7 @@ v1::Verdict to_message(Verdict verdict) {
   return v1::VERDICT_UNSPECIFIED;
 }
 
-/// "pool/namespace/image" or "pool/image": a name of RBD has no slash.
+/// Splits "pool/namespace/image" or "pool/image". A name of RBD has no slash.
 void name_image(v1::Volume& into, const std::string& text) {
   const auto first = text.find('/'), last = text.rfind('/');
   into.set_pool(valid_utf8(text.substr(0, first)));

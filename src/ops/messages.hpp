@@ -1,4 +1,4 @@
-// Turns what the agent knows into messages of the admin service. Pure.
+// Turns the agent's values into messages of the admin service. Pure.
 #pragma once
 
 #include <vector>
@@ -14,12 +14,12 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
 v1::Activity activity_of(const volume::Status& status);
 v1::Change to_message(const volume::Change& change);
 
-/// Volumes by health, and clusters, in the order of their names.
+/// Counts volumes by health, and clusters, in the order of their names.
 void count(v1::GetStatusResponse& into, const NodeFacts& facts);
 void add_health(v1::GetStatusResponse& into, const NodeHealth& health);
-/// It is mounted below a path of kubelet that names another driver.
+/// Whether it is mounted below a path of kubelet that names another driver.
 bool of_another_driver(const volume::Unclaimed& device, const std::string& driver);
-/// Both counts: of the devices that this agent could serve, and of the others.
+/// Adds both counts: of the devices that this agent could serve, and of the others.
 void add_unclaimed(v1::GetStatusResponse& into, const NodeFacts& facts);
 void add_stuck(v1::GetStatusResponse& into, const std::vector<Hanging>& hanging);
 

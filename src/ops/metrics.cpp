@@ -27,7 +27,7 @@ using Labels = std::vector<ClientMetric::Label>;
 
 double seconds(duration of) { return std::chrono::duration<double>(of).count(); }
 
-/// One family of metrics after another, and their samples.
+/// Collects one family of metrics after another, with their samples.
 class Families {
  public:
   void family(const char* name, MetricType type, const char* help) { all_.push_back({name, help, type, {}}); }
@@ -60,7 +60,7 @@ class Families {
   ClientMetric& add(Labels labels) {
     auto& made = all_.back().metric.emplace_back();
     made.label = std::move(labels);
-    // Prometheus refuses all that a page says if one label is not UTF-8.
+    // Prometheus refuses the whole page if one label is not UTF-8.
     for (auto& label : made.label) label.value = rpc::valid_utf8(label.value);
     return made;
   }
@@ -127,8 +127,8 @@ void volumes(Families& into, const Snapshot& snapshot) {
   into.gauge("corbd_state_records", "Volumes that have a record.", static_cast<double>(snapshot.volumes.size()));
 }
 
-/// Of volumes that this agent serves. The kernel counts for the others: /sys/block/rbd*/stat, which node_exporter
-/// reads.
+/// Adds samples of volumes that this agent serves. The kernel counts for the others: /sys/block/rbd*/stat, which
+/// node_exporter reads.
 template <class Sample>
 void per_operation(Families& into, const Snapshot& snapshot, const char* name, MetricType type, const char* help,
                    Sample sample) {
@@ -199,7 +199,7 @@ void healing(Families& into, const Snapshot& snapshot) {
 }
 
 void devices(Families& into, const device::Counters& counters) {
-  // linux/nbd.h
+  // Command numbers of linux/nbd.h.
   constexpr std::array<std::string_view, 7> commands{"read", "write", "disconnect",  "flush",
                                                      "trim", "",      "write_zeroes"};
   into.family("corbd_nbd_requests_total", MetricType::Counter, "Requests passed to the image, by command.");
@@ -235,11 +235,11 @@ void node(Families& into, const Snapshot& snapshot) {
   into.gauge("corbd_ready", "1 while /readyz answers 200.", snapshot.health.ready() ? 1 : 0);
 }
 
-/// proc(5): field 22 of /proc/self/stat is the start in ticks after the boot, btime of /proc/stat is the boot.
+/// By proc(5), field 22 of /proc/self/stat is the start in ticks after the boot, and btime of /proc/stat is the boot.
 double start_of_process() {
   const auto self = read_file("/proc/self/stat", 4096), all = read_file("/proc/stat", 1 << 20);
   if (!self || !all) return 0;
-  // The name, field 2, may have spaces and brackets of its own.
+  // The name, field 2, may contain spaces and brackets.
   std::istringstream fields(self->substr(self->rfind(')') + 1));
   std::string skipped;
   for (int field = 3; field < 22; ++field) fields >> skipped;
@@ -262,7 +262,7 @@ void agent(Families& into, const Snapshot& snapshot) {
     into.single("corbd_agent_deaths_total", MetricType::Counter,
                 "Agents that were killed or crashed, and that their keeper started again, since the keeper began.",
                 snapshot.keeper->deaths);
-  // The names of all Prometheus clients (prometheus.io/docs/instrumenting/writing_clientlibs, process metrics).
+  // Every Prometheus client uses these names (prometheus.io/docs/instrumenting/writing_clientlibs, process metrics).
   const Process& process = snapshot.process;
   into.single("process_cpu_seconds_total", MetricType::Counter, "User and system CPU time.", process.cpu_seconds);
   into.gauge("process_resident_memory_bytes", "Memory of this process.", static_cast<double>(process.resident_bytes));
@@ -324,7 +324,7 @@ Process read_process() {
       ++count;
     return count;
   };
-  // The look itself opens one.
+  // Subtract the descriptor that this read opens.
   process.open_fds = std::max<std::uint64_t>(entries("/proc/self/fd"), 1) - 1;
   process.threads = entries("/proc/self/task");
   rlimit files{};

@@ -11,7 +11,7 @@ namespace {
 
 /// A pod that leaves may hold the port a little longer.
 constexpr std::chrono::seconds kBindAgain{10};
-/// A page is not made again before it is so old.
+/// Age from which a page is made again.
 constexpr std::chrono::seconds kPageLives{1};
 constexpr std::chrono::seconds kRenderWithin{10};
 
@@ -22,11 +22,11 @@ http::Config http_config(const WebConfig& config) {
   return out;
 }
 
-/// What everybody who asks for a page gets.
+/// A page that all callers share.
 struct Page {
   std::optional<http::Response> made;
-  time_point at{};                ///< when it was made
-  std::shared_ptr<Event> making;  ///< set once the new one is there; null: nobody makes one
+  time_point at{};                ///< time when it was made
+  std::shared_ptr<Event> making;  ///< set once the new one is made; null: nobody makes one
 };
 
 http::Response rendered(const Snapshot& snapshot) { return {200, kMetricsType, render(snapshot)}; }
@@ -91,7 +91,7 @@ class Web::Impl {
     }
   }
 
-  /// The page, as it is if it is young enough. Otherwise the first who asks makes it, and the others wait.
+  /// Returns the page if it is young enough. Otherwise the first caller makes it, and the others wait.
   static task<http::Response> shared(Impl& self, Page& page, task<http::Response> (*make)(Impl& self)) {
     while (page.making) {
       const auto making = page.making;

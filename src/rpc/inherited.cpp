@@ -22,7 +22,7 @@ std::string bound_path(int socket) {
   return {address.sun_path, ::strnlen(address.sun_path, sizeof address.sun_path)};
 }
 
-/// Nobody finds one without a name.
+/// Looks for a socket by its name, because nobody finds one without.
 bool is_socket(const std::string& path) {
   struct stat found{};
   return ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode);

@@ -15,18 +15,18 @@ namespace corbd::rpc {
 
 class Listener {
  public:
-  /// A socket of mode 0600 at `path`, which is free. Connections wait in it until start().
+  /// Makes a socket of mode 0600 at `path`, which is free. Connections wait in it until start().
   static result<std::unique_ptr<Listener>> open(const std::string& path);
-  /// Goes on with a socket on which another process listened. Connections wait in it until start().
+  /// Takes over a socket on which another process listened. Connections wait in it until start().
   static result<std::unique_ptr<Listener>> go_on(Fd socket);
   /// New connections are refused from then on.
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
-  /// Every connection goes to the server, which must outlive this object.
+  /// Passes every connection to the server, which must outlive this object.
   void start(grpc::Server& server);
   int socket() const { return socket_.get(); }
-  /// Accepts nobody any more. New connections wait in the socket for whoever goes on with it.
+  /// Stops accepting. New connections wait in the socket for its next owner.
   Fd release();
 
  private:

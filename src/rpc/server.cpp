@@ -41,7 +41,7 @@ std::string peer_of(const grpc::ServerContextBase& context) {
   return "uid " + std::to_string(who.uid) + ", pid " + std::to_string(who.pid);
 }
 
-/// One call, from its method to OnDone. Everything except the callbacks' posts happens on the control thread, its end
+/// A call, from its method to OnDone. Everything except the callbacks' posts happens on the control thread, its end
 /// too.
 class Server::Call final : public grpc::ServerUnaryReactor {
  public:
@@ -83,7 +83,7 @@ class Server::Call final : public grpc::ServerUnaryReactor {
     return until;
   }
 
-  /// The last touch of this object: gRPC may call OnDone before Finish returns.
+  /// Last access to this object: gRPC may call OnDone before Finish returns.
   void finish(const result<>& outcome) {
     const auto code = outcome ? errc::ok : outcome.error().code;
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(server_.clock_.now() - started_).count();

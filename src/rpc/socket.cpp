@@ -16,7 +16,7 @@
 namespace corbd::rpc {
 namespace {
 
-/// 0, or the errno of the connect. EAGAIN: somebody listens, and the queue of connections is full.
+/// Returns 0, or the errno of the connect. EAGAIN: somebody listens, and the queue of connections is full.
 int connect_to(const std::string& path) {
   const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};

@@ -7,9 +7,9 @@
 
 namespace corbd::rpc {
 
-/// "unix:///a/b.sock" to "/a/b.sock"; invalid_argument for any other kind.
+/// Turns "unix:///a/b.sock" into "/a/b.sock"; invalid_argument for any other kind.
 result<std::string> socket_path(const std::string& endpoint);
-/// Makes the folder, and removes a socket on which nobody answers. in_use when somebody answers.
+/// Makes the folder, and removes a socket on which nobody answers. in_use: somebody answers.
 result<> prepare_socket(const std::string& path);
 
 }  // namespace corbd::rpc

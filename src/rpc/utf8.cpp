@@ -15,7 +15,7 @@ constexpr std::array kForms{
     Form{0xE1, 0xEC, 0x80, 0xBF, 3}, Form{0xED, 0xED, 0x80, 0x9F, 3}, Form{0xEE, 0xEF, 0x80, 0xBF, 3},
     Form{0xF0, 0xF0, 0x90, 0xBF, 4}, Form{0xF1, 0xF3, 0x80, 0xBF, 4}, Form{0xF4, 0xF4, 0x80, 0x8F, 4}};
 
-/// Bytes of the valid sequence at the start; 0 if there is none.
+/// Returns the bytes of the valid sequence at the start; 0 if there is none.
 std::size_t sequence(std::string_view text) {
   const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
   for (const Form& form : kForms) {

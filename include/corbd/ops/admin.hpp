@@ -24,29 +24,29 @@ namespace corbd::ops {
 struct AdminConfig {
   std::string runtime_dir;  ///< the socket is <runtime_dir>/admin.sock, 0600
   std::string nodeid;
-  void (*describe)(v1::Program& into) = nullptr;  ///< what this program is; null: nothing is said
-  std::string driver;                             ///< whose devices are shown, as far as their paths say it
-  std::string pod;                                ///< UID of the agent's pod; empty: it is in none
-  std::size_t max_calls = 64;                     ///< in flight, those that wait for events included
+  void (*describe)(v1::Program& into) = nullptr;  ///< fills in what this program is; null: nothing
+  std::string driver;                             ///< shows the devices of this driver, as far as their paths name it
+  std::string pod;                                ///< UID of the agent's pod; empty: no pod
+  std::size_t max_calls = 64;                     ///< calls in flight, including those that wait for events
 };
 
-/// What the server shows and asks. All of it outlives the server, and is used only on the control thread.
+/// The server's sources. They outlive the server, and are used only on the control thread.
 struct AdminSources {
   volume::Volumes& volumes;
   heal::Healer& healer;
   std::function<std::vector<volume::Change>(const std::string& volume_id)> timeline;
   std::function<std::vector<HelperPool::Stuck>()> stuck_helpers;
-  /// Cordon::set, and volume::Shell::set_cordoned.
+  /// Calls Cordon::set, and volume::Shell::set_cordoned.
   std::function<task<result<>>(bool on, Until until)> set_cordoned;
-  /// All facts but what this server knows itself: volumes, clusters, unclaimed devices, helpers.
+  /// Returns all facts but those that this server knows itself: volumes, clusters, unclaimed devices, helpers.
   std::function<NodeFacts()> facts;
-  fence::Fencer* fencer = nullptr;  ///< for the service Fencing; null: there is none
-  /// An operator override (HealRequest.without_proof, loss_accepted), and how its try ended. `by`: "uid 0, pid 4711";
-  /// empty: not known.
+  fence::Fencer* fencer = nullptr;  ///< serves the service Fencing; null: there is none
+  /// Receives an operator override (HealRequest.without_proof, loss_accepted), and how its try ended. `by`: "uid 0, pid
+  /// 4711"; empty: unknown.
   std::function<void(const std::string& volume_id, const plan::Healed& word, const std::string& by,
                      const result<>& done)>
       on_override = [](const std::string&, const plan::Healed&, const std::string&, const result<>&) {};
-  /// orchestrator::Finder::left
+  /// Calls orchestrator::Finder::left.
   std::function<std::map<std::string, std::string>()> left = [] { return std::map<std::string, std::string>(); };
 };
 
@@ -55,12 +55,12 @@ class Admin final : public volume::Listener {
   Admin(executor control, Clock& clock, AdminSources sources, AdminConfig config);
   ~Admin() override;
 
-  /// in_use when another agent answers on the socket.
+  /// in_use: another agent answers on the socket.
   result<> start();
-  /// Of the facts that `facts` has, and those that this server adds: the one truth for everybody. `seen`: of
+  /// Judges the facts of `facts`, and those that this server adds: everybody gets this one verdict. `seen`: from
   /// `volumes`.
   NodeHealth health(const volume::Overview& seen) const;
-  /// Passes it on to those who follow. Control thread, also before start().
+  /// Passes the change on to followers. Control thread, also before start().
   void changed(const volume::Change& change) override;
   /// Ends every wait of a caller at once, then the server.
   task<> stop(Until until);

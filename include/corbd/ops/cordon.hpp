@@ -1,4 +1,4 @@
-// What `corbd drain` sets: the agent stages no new volume. A small file in the state directory lets it outlive a
+// State of `corbd drain`: the agent stages no new volume. A small file in the state directory lets it outlive a
 // restart.
 #pragma once
 
@@ -10,15 +10,14 @@
 
 namespace corbd::ops {
 
-/// An agent that starts later than this after the last `corbd drain` does not honour it any more. Otherwise an agent
-/// that comes back after months, as after a way back from ceph-csi, would refuse every stage for a reason that nobody
-/// remembers.
+/// Age of the last `corbd drain` from which a starting agent ignores it. Otherwise an agent that comes back after
+/// months, for example from ceph-csi, would refuse every stage for a reason that nobody remembers.
 inline constexpr std::chrono::hours kCordonFor{7 * 24};
 
-/// What the file says. Without a time it cannot be read, and counts: to stage nothing can be undone, to stage cannot.
+/// Content of the file. Without a time it was unreadable, and counts: refusing to stage can be undone, staging cannot.
 struct Cordoned {
   std::optional<std::chrono::system_clock::time_point> since;
-  /// "2026-11-22T12:03:04Z (until 2026-11-29T12:03:04Z)", or that nobody knows.
+  /// Returns "2026-11-22T12:03:04Z (until 2026-11-29T12:03:04Z)", or that the time is unknown.
   std::string text() const;
 };
 
@@ -33,7 +32,7 @@ class Cordon {
   Cordon(executor control, Clock& clock, BlockingPool& pool, const std::string& state_dir);
   /// Reads the file, at the agent's start. An old one is removed.
   task<> load();
-  /// Durable before it returns. state_write: nothing has changed.
+  /// Writes durably before it returns. state_write: nothing has changed.
   task<result<>> set(bool on, Until until);
   const std::optional<Cordoned>& now() const { return now_; }
 

@@ -1,6 +1,5 @@
-// Facts of the node's health that somebody has to look for all the time, and the two pages that show it: whether the
-// agent lives (/healthz), and whether it can serve (/readyz). A dead control thread answers neither, because the server
-// runs on it.
+// Facts of the node's health that need constant checks, and the two pages that show it: whether the agent lives
+// (/healthz), and whether it can serve (/readyz). A dead control thread answers neither, because the server runs on it.
 #pragma once
 
 #include <array>
@@ -16,16 +15,16 @@
 
 namespace corbd::ops {
 
-/// How late the control thread is. A tick each second measures its own delay. stop() before it is destroyed.
+/// Measures how late the control thread is. A tick each second measures its own delay. stop() before it is destroyed.
 class LoopLag {
  public:
   explicit LoopLag(Clock& clock) : clock_(clock) {}
   ~LoopLag() { stop(); }
   void start();
   void stop();
-  /// The delay of the last tick, or of the tick that is due.
+  /// Returns the delay of the last tick, or of the tick that is due.
   duration now() const;
-  /// The worst delay of the last minute, so that no scrape misses it.
+  /// Returns the worst delay of the last minute, so that no scrape misses it.
   duration worst() const;
 
  private:
@@ -37,13 +36,13 @@ class LoopLag {
   std::size_t at_ = 0;
 };
 
-/// Whether a folder can be written. It tries again and again on the blocking pool, because a disk that hangs must not
-/// hang the control thread.
+/// Finds out whether a folder can be written. It tries repeatedly on the blocking pool, because a disk that hangs must
+/// not hang the control thread.
 class Writable {
  public:
   Writable(executor control, Clock& clock, BlockingPool& pool, std::string folder);
   void start();
-  /// Leaves a write that hangs behind.
+  /// Abandons a write that hangs.
   task<> stop();
   const result<>& state() const { return state_; }
 
@@ -58,12 +57,11 @@ class Writable {
   result<> state_;
 };
 
-/// Somebody outside who is asked again and again. A change of the answer is logged.
+/// Asks an outsider repeatedly. A change of the answer is logged.
 class Watched {
  public:
   using Ask = std::function<task<result<>>(Until)>;
-  /// `what`: as the log names it. `not_missed`: why it does not matter here that it does not answer; such silence is
-  /// not logged.
+  /// `what`: its name in the log. `not_missed`: why its silence does not matter here; such silence is not logged.
   Watched(executor control, Clock& clock, std::string what, std::chrono::seconds every, Ask ask,
           std::optional<std::string> not_missed = std::nullopt);
   void start();
@@ -85,7 +83,7 @@ class Watched {
   Outsider now_;
 };
 
-/// 200, or 503 with one line for each component that keeps the agent from living, or from serving.
+/// Returns 200, or 503 with one line for each component that keeps the agent from living, or from serving.
 http::Response healthz(const NodeHealth& health);
 http::Response readyz(const NodeHealth& health);
 

@@ -1,4 +1,4 @@
-// What Prometheus sees. A pure function turns a snapshot into the text format, on whatever thread: 300 volumes take it
+// Metrics for Prometheus. A pure function turns a snapshot into the text format, on any thread: 300 volumes take it
 // tens of milliseconds. prometheus-cpp writes it. Its registry is not used: every figure has an owner already, and a
 // volume that goes takes its own along.
 #pragma once
@@ -43,15 +43,15 @@ class Calls {
 
 struct Process {
   std::uint64_t resident_bytes = 0, virtual_bytes = 0, open_fds = 0, max_fds = 0, threads = 0;
-  double cpu_seconds = 0;  ///< user and system
+  double cpu_seconds = 0;  ///< sum of user and system
   double started_at = 0;   ///< seconds since 1970
 };
 /// Figures of this process, from /proc.
 Process read_process();
 
-/// What to tell of each volume's I/O. 300 volumes have 4,200 series of counters, and 15,600 more with latencies.
+/// Detail of each volume's I/O. 300 volumes have 4,200 series of counters, and 15,600 more with latencies.
 enum class VolumeMetrics { none, counters, latency };
-/// Of "none", "counters", "latency".
+/// Parses "none", "counters" or "latency".
 std::optional<VolumeMetrics> volume_metrics_of(std::string_view text);
 
 struct Healing {
@@ -61,7 +61,7 @@ struct Healing {
 };
 Healing healing_of(const heal::HealQueue& queue, const std::vector<volume::Status>& volumes);
 
-/// Nothing in it changes or goes while it is rendered: it has copies.
+/// Holds only copies, so nothing in it changes or goes while it is rendered.
 struct Snapshot {
   time_point now{};
   std::string version;
@@ -72,16 +72,16 @@ struct Snapshot {
   Calls calls;
   std::size_t calls_in_flight = 0;
   duration loop_lag{};                ///< LoopLag::worst()
-  std::optional<KeeperFacts> keeper;  ///< nothing: this agent has none
-  duration told_to_end{};             ///< for how long the agent has served since then; 0: it was not
+  std::optional<KeeperFacts> keeper;  ///< nothing: this agent has no keeper
+  duration told_to_end{};             ///< time that the agent has served since then; 0: it was not told
   NodeHealth health;
   Process process;
 };
 
-/// "UNAVAILABLE" for 14.
+/// Returns "UNAVAILABLE" for 14.
 std::string grpc_name(int code);
 
-/// Prometheus' text format, version 0.0.4.
+/// Returns Prometheus' text format, version 0.0.4.
 std::string render(const Snapshot& snapshot);
 inline constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 

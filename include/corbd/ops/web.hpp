@@ -1,5 +1,5 @@
-// The agent's pages over HTTP: metrics, /healthz and /readyz. Anybody may ask for them, so each is made at most once a
-// second, whoever asks.
+// The agent's pages over HTTP: metrics, /healthz and /readyz. Anybody may ask for them, so each page is made at most
+// once a second.
 #pragma once
 
 #include <functional>
@@ -19,12 +19,12 @@ struct WebConfig {
   std::string metrics_path = "/metrics";
 };
 
-/// The sources of the pages. Control thread, and quick.
+/// Sources of the pages. Control thread, and quick.
 struct WebSources {
-  /// Everything except now, calls and process. It looks once at the node's devices.
+  /// Returns everything except now, calls and process. It reads the node's devices once.
   std::function<Snapshot()> snapshot;
-  /// The health without the components of volumes, clusters and helpers: they hold nothing, and take time on the
-  /// control thread that grows with the node, while anybody may ask for these pages.
+  /// Returns the health without the components of volumes, clusters and helpers. Those do not affect these pages, and
+  /// take time on the control thread that grows with the node, while anybody may ask.
   std::function<NodeHealth()> node;
 };
 
@@ -34,13 +34,13 @@ class Web {
   /// `pool`: renders the metrics.
   Web(executor control, Clock& clock, BlockingPool& pool, WebConfig config, WebSources sources);
   ~Web();
-  /// Never fails, because volumes are served without it. It tries a port that is taken again.
+  /// Never fails, because volumes are served without it. If the port is taken, it is retried.
   void start();
   task<> stop(Until until);
   PortFacts port() const;
-  /// What the server answers.
+  /// Returns the server's answer.
   task<http::Response> page(http::Request request);
-  /// A CSI call ended.
+  /// Counts a CSI call that ended.
   void ended(const rpc::Ended& call);
 
  private:

@@ -1,4 +1,4 @@
-// What other rooms may know about calls and sockets without gRPC's headers.
+// Types and functions about calls and sockets for other rooms, without gRPC's headers.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace corbd::rpc {
 
-/// A call that ended. `grpc_code`: grpc::StatusCode by number.
+/// A call that ended. `grpc_code`: value of grpc::StatusCode.
 struct Ended {
   std::string_view method;
   int grpc_code = 0;
@@ -17,7 +17,7 @@ struct Ended {
 };
 
 /// Succeeds if unix:///path/to.sock takes a connection; unavailable if nobody listens, or if too many wait there. Never
-/// waits. Each call is one of those that wait, so nobody makes it once for each request of somebody else.
+/// waits. Each call adds a connection to that queue, so do not make it once for each request of a client.
 result<> answers(const std::string& endpoint);
 
 }  // namespace corbd::rpc

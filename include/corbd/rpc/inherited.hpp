@@ -11,9 +11,9 @@ namespace corbd::rpc {
 class Inherited {
  public:
   void add(Fd socket);
-  /// The one that is bound there (unix:///path/to.sock). Invalid: there is none.
+  /// Returns the socket that is bound there (unix:///path/to.sock). Invalid: there is none.
   Fd take(const std::string& endpoint);
-  /// What nobody has taken ends. Its path goes, because nobody answers there.
+  /// Closes the sockets that nobody has taken, and removes their paths, because nobody answers there.
   void end_rest();
 
  private:

@@ -9,15 +9,15 @@
 
 namespace corbd::rpc {
 
-/// Rises when a field goes, or means something else. A new field does not change it (docs/serving.md#json).
+/// Raise it when a field goes, or means something else. A new field does not change it (docs/serving.md#json).
 inline constexpr int kSchemaVersion = 1;
 
-/// What `-o json` prints: the object behind its version.
+/// Makes the document of `-o json`: the object behind its version.
 boost::json::object document(boost::json::object of);
 
 boost::json::object json_of(const google::protobuf::Message& message);
 
-/// HEALTH_STAGED of enum Health: "staged". For a value that this version does not know, the number itself.
+/// Returns "staged" for HEALTH_STAGED of enum Health. For a value that this version does not know, the number itself.
 std::string enum_word(const google::protobuf::EnumDescriptor& of, int number);
 
 }  // namespace corbd::rpc
