@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kSpread{5};
 Attachment judge(const kube::answer<kube::VolumeAttachment>& attachment, const plan::AgentNames& own,
                  const plan::AgentNames& staged_as) {
   using State = Attachment::State;
-  // The attachment's name is made of these names.
+  // The attachment's name contains these names.
   if (const std::string other = plan::other_name(staged_as, own); !other.empty()) {
     const bool answered = attachment || attachment.error().error.code == errc::not_found;
     return {State::unknown, "", other, answered};
@@ -180,7 +180,7 @@ void Attachments::note(const std::string& volume_id, Ask why) {
   if (!gate_.spawn(keep_asking(volume_id, why))) asked_for_.erase(volume_id);
 }
 
-/// Where there are no VolumeAttachments (attachRequired: false), each stage asks once.
+/// If there are no VolumeAttachments (attachRequired: false), each stage asks once.
 task<> Attachments::keep_asking(std::string volume_id, Ask why) {
   const Backoff backoff;
   for (std::uint32_t failures = 0; !stopping_.cancelled(); ++failures) {
@@ -195,7 +195,7 @@ task<> Attachments::keep_asking(std::string volume_id, Ask why) {
     if (attachment.state == Attachment::State::here)
       noted = co_await volumes_->want(volume_id, plan::Wish(plan::Attached{attachment.uid}),
                                       {clock_.now() + std::chrono::minutes(2), &stopping_});
-    // failed_precondition: it may have been elsewhere in between, and no later answer shows that it was not.
+    // failed_precondition: the volume may have been elsewhere in between, and no later answer disproves that.
     if (noted || noted.error().code == errc::failed_precondition) break;
     if (failures == 0) log::info("attachment.unknown", {{"volume", volume_id}, {"error", noted.error().text}});
     co_await sleep_until(control_, clock_, clock_.now() + backoff.after(failures, uniform()), &stopping_);
@@ -205,7 +205,7 @@ task<> Attachments::keep_asking(std::string volume_id, Ask why) {
 
 task<> Attachments::stop(Until until) {
   stopping_.cancel();
-  // Volumes go on changing during these waits.
+  // Volumes change during these waits.
   const auto watches = std::exchange(watches_, {});
   for (const auto& [name, watch] : watches) co_await watch->stop(until);
   co_await gate_.close(until);

@@ -10,7 +10,7 @@
 namespace corbd::orchestrator {
 namespace {
 
-/// Pause between two looks at a device that is not ours to serve. The answers change only when its pod does.
+/// Pause between two checks of a device that is not ours to serve. The answers change only when its pod does.
 constexpr std::chrono::minutes kNotOurs{1};
 
 bool may_pass(errc code) {
@@ -47,7 +47,7 @@ void Finder::look() {
   timer_ = clock_.schedule(clock_.now() + config_.look_every, [this] { look(); });
 }
 
-/// A device of the kernel's client has a server, but its volume cannot be published, expanded or looked at before it is
+/// A device of the kernel's client has a server, but its volume cannot be published, expanded or healed before it is
 /// ours.
 std::vector<volume::Unclaimed> Finder::waiting() const {
   auto all = volumes_.unclaimed();

@@ -24,7 +24,7 @@ result<std::string> staging_path_of(const kube::PersistentVolume& volume, const 
     paths.push_back(below + "volumeDevices/staging/" + volume.name);
   } else {
     paths.push_back(below + volume.driver + "/" + sha256_hex(volume.handle) + "/globalmount");
-    paths.push_back(below + "pv/" + volume.name + "/globalmount");  // kubelets before 1.24
+    paths.push_back(below + "pv/" + volume.name + "/globalmount");  // used by kubelets before 1.24
   }
   for (const auto& path : paths)
     if (std::ranges::find(mounts, plan::staging_target(volume.handle, path)) != mounts.end()) return path;

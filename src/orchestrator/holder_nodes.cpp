@@ -12,7 +12,7 @@ namespace {
 using plan::HolderNode;
 using State = HolderNode::State;
 
-// An image has the notes of the nodes that use it, and ceph-csi's controller removes old ones.
+// An image has notes of the nodes that use it. ceph-csi's controller removes old ones.
 constexpr std::size_t kMostNoted = 8;
 constexpr std::size_t kNodesInPage = 100;
 
@@ -49,8 +49,8 @@ class ApiNodes final : public NodeReader {
       kept.addresses = std::move(node.addresses);
       found.push_back(std::move(kept));
     };
-    // Without a version. With resourceVersion=0 the server answers from its cache: all nodes at once, of 14 KB each,
-    // and perhaps old. An old list could prove a client dead although a living node has its address by now.
+    // Pass no version. With resourceVersion=0 the server answers from its cache: all nodes at once, of 14 KB each, and
+    // perhaps old. An old list could prove a client dead although a living node has its address by now.
     const auto all = co_await api_.each(kube::kNodes, "", "", kNodesInPage, keep, until);
     if (!all) co_return all.error();
     co_return found;
@@ -119,14 +119,14 @@ task<HolderNode> HolderNodes::look_at(const plan::HolderQuery& query, std::strin
   if (node && note(query.address, *node).moved && judged.state == State::out_of_service)
     co_return unknown(name, "another Node object had the address " + query.host + " since that client was seen first");
   const auto* seen = sighting(query.address);
-  // Another cluster of Kubernetes may use the image too, or have used that name. And whoever has the address by now
-  // need not be the client that was seen there.
+  // Another Kubernetes cluster may use the image too, or have used that name. And the present owner of the address need
+  // not be the client that was seen there.
   if (judged.state == State::gone && (seen == nullptr || seen->moved || seen->node != name))
     co_return unknown("", "there is no node " + name + ", and this agent never saw that client on it");
   co_return judged;
 }
 
-/// What is to be taken from a dead node must not be a living node's that has its address by now.
+/// Checks that no living node has the dead node's address, before its image is taken.
 task<HolderNode> HolderNodes::proven(const plan::HolderQuery& query, HolderNode dead, Until until) {
   Sighting& seen = *sighting(query.address);
   if (!seen.lists_before_death) seen.lists_before_death = lists_;
@@ -140,12 +140,12 @@ task<HolderNode> HolderNodes::proven(const plan::HolderQuery& query, HolderNode 
   if (others->size() > 1 || dead.state != State::gone)
     co_return unknown(dead.name, "other nodes have the address " + query.host + " too");
   auto other = co_await look_at(query, others->front(), until);
-  // It has the client's address only since the other one went.
+  // This node has the client's address only since the other one is gone.
   if (is_dead(other)) co_return unknown(other.name, "it has the address " + query.host + " of node " + dead.name);
   co_return other;
 }
 
-/// The image's metadata first: the answer then costs one object, however many nodes there are.
+/// Reads the image's metadata first: the answer then costs one object, however many nodes there are.
 task<result<std::string>> HolderNodes::name_of(const plan::HolderQuery& query, Until until) {
   const auto& noted = query.noted;
   if (noted.at_address.size() == 1) co_return noted.at_address.front();
@@ -167,7 +167,7 @@ bool HolderNodes::has_list(const Wanted& wanted) const {
          (failed || list_->number > wanted.after);
 }
 
-/// A list of thousands of nodes may take longer than one look has, so it belongs to none.
+/// Reads the list in a task of its own, because a list of thousands of nodes may take longer than one find() has.
 task<> HolderNodes::read_list() {
   const auto part = std::chrono::duration<double, std::milli>(config_.spread) * random_();
   const auto at = clock_.now() + std::chrono::duration_cast<duration>(part);

@@ -50,7 +50,7 @@ void Kubernetes::changed(const volume::Change& change) {
 void Kubernetes::used(const std::string& volume_id) { evidence_.attachments().note_again(volume_id); }
 
 task<result<std::string>> Kubernetes::storage_class(std::string volume_id, Until until) {
-  objects_.forget(volume_id);  // it may have been made again since somebody asked
+  objects_.forget(volume_id);  // it may have been recreated since it was read
   const auto volume = co_await objects_.find(volume_id, until);
   objects_.forget(volume_id);  // it may never be staged here
   if (!volume) co_return volume.error();

@@ -19,7 +19,7 @@ Orphans::~Orphans() { clock_.cancel(timer_); }
 
 void Orphans::start() { look(); }
 
-/// If nobody ever saw a volume's attachment, its absence tells nothing.
+/// Without an attachment that was ever seen, its absence proves nothing.
 bool Orphans::is_suspect(const volume::Status& status) const {
   if (status.staged_at.empty() || status.attachment_uid.empty()) return false;
   if (!node_) return status.published_at.empty();
@@ -29,7 +29,7 @@ bool Orphans::is_suspect(const volume::Status& status) const {
 
 void Orphans::note_node() {
   auto now = own_();
-  // Most changes of a Node concern no volume, and a look at all devices costs.
+  // Most changes of a Node concern no volume, and checking all devices is expensive.
   const bool same = now && node_ && now->volumes_attached == node_->volumes_attached;
   node_ = std::move(now);
   if (!same) note_suspects(volumes_.status());
@@ -68,7 +68,7 @@ void Orphans::look() {
     const bool due = clock_.now() - suspect.since >= config_.unused_for &&
                      (suspect.asked == time_point() || clock_.now() - suspect.asked >= config_.ask_every);
     if (!due || suspect.under_way) continue;
-    // Before ask() begins, because it may end at once.
+    // Set this before ask() begins, because that may end at once.
     suspect.under_way = true;
     if (!gate_.spawn(ask(status.volume_id))) suspect.under_way = false;
   }

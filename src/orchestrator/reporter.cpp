@@ -10,7 +10,7 @@ kube::Involved object_of(const kube::PersistentVolume& volume) {
   return {"PersistentVolumeClaim", volume.claim->name_space, volume.claim->name, volume.claim->uid};
 }
 
-/// Like kubelet, use the Node's name where an event wants a UID.
+/// Uses the Node's name as the UID of an Event's object, as kubelet does.
 kube::Involved involved_node(const std::string& name) { return {"Node", "", name, name}; }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace corbd::orchestrator {
 namespace {
 
-/// Between two reads of one Secret. An operator who corrects it waits no longer than the last of these.
+/// Pauses between two reads of one Secret. An operator who corrects it waits no longer than the last of these.
 constexpr Backoff kAgain{std::chrono::seconds(5), std::chrono::seconds(60)};
 
 }  // namespace
@@ -21,7 +21,7 @@ StageSecrets::StageSecrets(executor control, Clock& clock, result<kube::Api*> ap
 task<plan::StageSecret> StageSecrets::find(std::string volume_id, std::string persistent_volume, CancelScope& leaving) {
   if (!api_) co_return plan::StageSecret{};
   const Until until{clock_.now() + config_.answer_within, &leaving};
-  // It may have been made again since, with another Secret.
+  // It may have been recreated since, with another Secret.
   objects_.forget(volume_id);
   const auto volume = co_await objects_.find(volume_id, until, std::move(persistent_volume));
   if (!volume) co_return plan::StageSecret{.name = "", .why = volume.error().text};

@@ -1,5 +1,5 @@
-// What the API server says of this node's volumes: the proof of ownership if the image's lock is none (rule 2a), and
-// the VolumeAttachment under which each volume is here. Only a volume that needs this proof waits for it.
+// The API server's answers about this node's volumes: the proof of ownership if the image's lock is none (rule 2a), and
+// the VolumeAttachment of each volume. Only a volume that needs this proof waits for it.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ class Attachments {
   struct Config {
     std::string driver, node;  ///< node: its name in the API
     std::chrono::seconds answer_within{10};
-    bool watch_all = false;  ///< one watch of all attachments, instead of one for each volume that waits
+    bool watch_all = false;  ///< uses one watch of all attachments, instead of one for each volume that waits
     /// Called when an attachment changed for which a volume waits.
     std::function<void(const std::string& volume_id)> changed = nullptr;
   };
@@ -37,11 +37,12 @@ class Attachments {
 
   /// Asks the server itself, because the state of a watch may be old and proves nothing.
   task<kube::answer<kube::VolumeAttachment>> get(std::string volume_id);
-  /// get(), judged. The CSIDriver counts too: if its volumes are never attached, the state is `none`. Without a Node of
-  /// this name, or for a volume that was staged under another name of driver or node, nothing is known.
+  /// Judges the result of get(). The CSIDriver counts too: if its volumes are never attached, the state is `none`.
+  /// Without a Node of this name, or for a volume that was staged under another name of driver or node, nothing is
+  /// known.
   task<plan::Attachment> look(std::string volume_id);
-  /// look(), for a volume that waits for the answer. An attachment that is neither here nor away is watched until
-  /// another ask() finds it here or away.
+  /// Works like look(), for a volume that waits for the answer. An attachment that is neither here nor away is watched
+  /// until another ask() finds it here or away.
   task<plan::Attachment> ask(std::string volume_id);
   /// Writes the attachment's UID into the records of staged volumes that lack it, or the node's name, ...
   void start(volume::Volumes& volumes);
@@ -54,7 +55,7 @@ class Attachments {
  private:
   task<plan::Attachment> judged(std::string volume_id, const kube::answer<kube::VolumeAttachment>& found);
   plan::Attachment judge_of(const std::string& volume_id, const kube::answer<kube::VolumeAttachment>& found) const;
-  enum class Ask { always, whether_new };  ///< always: the stash may lack what the record has
+  enum class Ask { always, whether_new };  ///< always: the stash may lack a value of the record
   void note(const std::string& volume_id, Ask why);
   task<> keep_asking(std::string volume_id, Ask why);
   plan::AgentNames own() const { return {config_.driver, config_.node}; }
@@ -70,7 +71,7 @@ class Attachments {
   const Config config_;
   volume::Volumes* volumes_ = nullptr;
   std::set<std::string> asked_for_;             ///< volume IDs of running keep_asking() calls
-  std::map<std::string, std::string> waiting_;  ///< name of an attachment that is neither here nor away -> volume ID
+  std::map<std::string, std::string> waiting_;  ///< attachment that is neither here nor away -> volume ID
   std::map<std::string, std::unique_ptr<kube::Informer>> watches_;  ///< by the attachment's name; "" for watch_all
   bool may_watch_ = true;
   CancelScope stopping_;

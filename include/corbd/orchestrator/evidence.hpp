@@ -1,5 +1,5 @@
-// What the shell asks the API server: who has a volume, and with which user and key. Only a volume that has no other
-// proof, or whose own the cluster refuses, waits for the answer.
+// Implements the shell's questions to the API server: who has a volume, and with which user and key. Only a volume that
+// has no other proof, or whose own user or key the cluster refuses, waits for the answer.
 #pragma once
 
 #include "corbd/orchestrator/attachments.hpp"
@@ -13,7 +13,7 @@ namespace corbd::orchestrator {
 class Evidence final : public volume::Orchestrator {
  public:
   /// `api`: an error if there is no API server.
-  /// `read`: of a Secret's fields.
+  /// `read`: parses a Secret's fields.
   Evidence(const executor& control, Clock& clock, const result<kube::Api*>& api, const Attachments::Config& config,
            StageSecrets::Read read)
       : attachments_(control, clock, api, config),

@@ -1,7 +1,6 @@
 // Finds volumes that no record names (a new install over ceph-csi, a lost state directory) or whose key is gone (a
-// replaced pod). What the API server says of a device makes the wish that a stage would make, and the planner decides
-// whether the volume is ours. A device carries its volume ID, or is mounted at a path that has it, so nothing is ever
-// listed.
+// replaced pod). From the API server's objects it makes the wish of a stage, and the planner decides whether the volume
+// is ours. A device carries its volume ID, or is mounted at a path that has it, so nothing is ever listed.
 #pragma once
 
 #include <functional>
@@ -17,7 +16,7 @@
 
 namespace corbd::orchestrator {
 
-/// What kubelet would pass to NodeStageVolume. access_mode is in a PersistentVolume's form.
+/// The arguments that kubelet would pass to NodeStageVolume. access_mode is in a PersistentVolume's form.
 struct StageArguments {
   std::string volume_id, staging_path, fstype, access_mode;
   bool block = false;
@@ -26,13 +25,13 @@ struct StageArguments {
   std::map<std::string, Secret> secrets;
 };
 
-/// What an earlier stage left at a staging path.
+/// Traces of an earlier stage at a staging path.
 struct Traces : kube::StageTraces {
   std::string selinux_context;  ///< from kubelet's vol_data.json
 };
 result<Traces> read_traces(const std::string& staging_path);
 
-/// Where kubelet staged the volume: the layout (docs/sources.md#kubelet-paths) at which the device is mounted.
+/// Returns where kubelet staged the volume: the layout (docs/sources.md#kubelet-paths) at which the device is mounted.
 /// not_found: it is mounted at none of them.
 result<std::string> staging_path_of(const kube::PersistentVolume& volume, const std::string& plugins_dir,
                                     const std::vector<std::string>& mounts);
@@ -53,10 +52,10 @@ class Finder {
          volume::Volumes& volumes, MakeWish make_wish, Config config);
   ~Finder();
 
-  /// Looks at every unclaimed device, now and from then on.
+  /// Checks every unclaimed device, now and from then on.
   void start();
   task<> stop(Until until);
-  /// Why such a device is not served, by volume ID.
+  /// Returns why such a device is not served, by volume ID.
   const std::map<std::string, std::string>& left() const { return left_; }
 
  private:

@@ -1,5 +1,5 @@
-// What follows this node's volumes with the API server: their attachments, volumes that only it knows, volumes that
-// kubelet forgot, and events for people. Without an API server none of it does anything.
+// Follows this node's volumes at the API server: their attachments, volumes that only it knows, volumes that kubelet
+// forgot, and Events for people. Without an API server none of it does anything.
 #pragma once
 
 #include "corbd/kube/own_node.hpp"
@@ -31,7 +31,7 @@ class Kubernetes final : public volume::Listener {
   void start();
   void changed(const volume::Change& change) override;
   void used(const std::string& volume_id) override;
-  /// Of the PersistentVolume of a volume that is not staged here; empty: it has none.
+  /// Returns the StorageClass of a volume that is not staged here, from its PersistentVolume; empty: it has none.
   task<result<std::string>> storage_class(std::string volume_id, Until until);
   void notify(const std::string& volume_id, const volume::Notice& notice) override {
     reporter_.tell(volume_id, {notice.reason, notice.warning, notice.message});
@@ -39,12 +39,12 @@ class Kubernetes final : public volume::Listener {
   void notify_node(const volume::Notice& notice) {
     reporter_.tell_node({notice.reason, notice.warning, notice.message});
   }
-  /// Reports an operator override, and how its try ended. `by`: who; empty: not known.
+  /// Reports an operator override, and how its try ended. `by`: the operator; empty: unknown.
   void report_override(const std::string& volume_id, const plan::Healed& word, const std::string& by,
                        const result<>& done) {
     reporter_.tell(volume_id, override_notice(word, by, done));
   }
-  /// Why an unclaimed device is not served, by volume ID.
+  /// Returns why an unclaimed device is not served, by volume ID.
   const std::map<std::string, std::string>& left() const { return finder_.left(); }
   task<> stop(Until until);
 

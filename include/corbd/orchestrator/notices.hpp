@@ -1,4 +1,4 @@
-// Which changes of a volume are worth an event, and when. Pure: the caller passes the time and keeps the timer.
+// Decides which changes of a volume are worth an Event, and when. Pure: the caller passes the time and keeps the timer.
 #pragma once
 
 #include <chrono>
@@ -14,11 +14,11 @@
 
 namespace corbd::orchestrator {
 
-/// HealedByOverride or LossAccepted, by what the operator said; or OverrideRefused with the reason.
+/// Makes HealedByOverride or LossAccepted, by the operator's words; or OverrideRefused with the reason.
 kube::Notice override_notice(const plan::Healed& word, const std::string& by, const result<>& done);
 
-/// VolumeStalled, VolumeFenced, NodeFenced, HealingFailed, VolumeLost and VolumeHealed, each at most once per stall. A
-/// stall that ends within stalled_after, as after a restart of the agent, is not worth a notice.
+/// Makes VolumeStalled, VolumeFenced, NodeFenced, HealingFailed, VolumeLost and VolumeHealed, each at most once per
+/// stall. A stall that ends within stalled_after, as after a restart of the agent, is not worth a notice.
 class Notices {
  public:
   struct Config {
@@ -33,15 +33,15 @@ class Notices {
 
   /// `status`: the changed volume's.
   std::vector<Told> changed(const volume::Change& change, const volume::Status& status, time_point now);
-  /// The notices that are due because a stall has lasted long enough.
+  /// Returns the notices that are due because a stall has lasted long enough.
   std::vector<Told> due(const std::vector<volume::Status>& all, time_point now);
-  /// When due() may have something to say; max() if never.
+  /// Returns when due() may have something; max() if never.
   time_point next() const;
 
  private:
   struct Stall {
     time_point since{};
-    std::set<std::string> told;  ///< reasons
+    std::set<std::string> told;  ///< reasons already reported
   };
   Config config_;
   std::map<std::string, Stall> stalls_;

@@ -24,13 +24,14 @@ class Orphans {
     /// Called with VolumeOrphaned or VolumeDetached, once for as long as the state lasts.
     std::function<void(const std::string& volume_id, kube::Notice notice)> tell = nullptr;
   };
-  /// own: this Node, whose status lists what is attached without a request; nullopt while it is not known.
+  /// own: this Node, whose status lists the attached volumes without a request; nullopt while it is unknown.
   Orphans(executor control, Clock& clock, Attachments& attachments, std::function<std::optional<kube::Node>()> own,
           volume::Volumes& volumes, Config config);
   ~Orphans();
 
   void start();
-  /// The Node has changed. An attachment that goes and comes back between two looks is missed for a moment.
+  /// Call this when the Node has changed. An attachment that goes and comes back between two calls is missed for a
+  /// moment.
   void note_node();
   task<> stop(Until until);
 
@@ -55,7 +56,7 @@ class Orphans {
   volume::Volumes& volumes_;
   const Config config_;
   std::map<std::string, Suspect> suspects_;
-  std::optional<kube::Node> node_;  ///< as of the last look
+  std::optional<kube::Node> node_;  ///< at the last check
   bool told_out_of_service_ = false;
   Clock::TimerId timer_ = 0;
   CancelScope stopping_;

@@ -1,4 +1,4 @@
-// Reports stalls as events on the object that people look at: a volume's claim, else its PersistentVolume, else the
+// Reports stalls as Events on the object that people look at: a volume's claim, else its PersistentVolume, else the
 // Node. Nothing waits for it.
 #pragma once
 
@@ -27,7 +27,7 @@ class Reporter {
 
   void note(const volume::Change& change);
   void tell(const std::string& volume_id, kube::Notice notice);
-  /// On the Node.
+  /// Reports an Event on the Node.
   void tell_node(kube::Notice notice);
   task<> stop(Until until);
 

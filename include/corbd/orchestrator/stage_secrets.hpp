@@ -1,5 +1,5 @@
-// The user and key that a volume's node-stage Secret has now, for a volume whose own the cluster refuses. One Secret
-// serves many volumes, so it is read once for all of them, and not again at each refusal.
+// Reads the present user and key of a volume's node-stage Secret, for a volume whose own the cluster refuses. One
+// Secret serves many volumes, so it is read once for all of them, and not again at each refusal.
 #pragma once
 
 #include <functional>
@@ -25,14 +25,14 @@ class StageSecrets {
   /// `api`: an error if there is no API server.
   StageSecrets(executor control, Clock& clock, result<kube::Api*> api, Config config);
 
-  /// `persistent_volume`: as VolumeObjects::find() takes it.
+  /// `persistent_volume`: see VolumeObjects::find().
   task<plan::StageSecret> find(std::string volume_id, std::string persistent_volume, CancelScope& leaving);
 
  private:
   struct Known {
     plan::StageSecret last;
-    time_point again{};       ///< until then it stands
-    std::uint32_t reads = 0;  ///< in a row with the same answer
+    time_point again{};       ///< the answer is valid until then
+    std::uint32_t reads = 0;  ///< consecutive reads with the same answer
     std::shared_ptr<Event> under_way = nullptr;
   };
   task<> read(Known& known, kube::Reference secret, Until until);

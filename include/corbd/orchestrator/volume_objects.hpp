@@ -1,4 +1,4 @@
-// The PersistentVolume of each volume on this node, as the API server had it when somebody first asked.
+// The PersistentVolume of each volume on this node, as the API server had it at the first request.
 #pragma once
 
 #include <map>
@@ -20,8 +20,8 @@ class VolumeObjects {
   VolumeObjects(Clock& clock, result<kube::Api*> api, Config config)
       : clock_(clock), api_(std::move(api)), config_(std::move(config)) {}
 
-  /// By way of its VolumeAttachment, which has a name that can be computed. Without one, which a driver with
-  /// `attachRequired: false` has for no volume: the PersistentVolume of the name `else_named`, if it is this volume's.
+  /// Finds it through its VolumeAttachment, whose name can be computed. Without one, as with a driver that has
+  /// `attachRequired: false`, it takes the PersistentVolume of the name `else_named`, if it is this volume's.
   /// not_found: it, or the way to it, does not exist.
   task<result<kube::PersistentVolume>> find(std::string volume_id, Until until, std::string else_named = "");
   void know(const std::string& volume_id, kube::PersistentVolume volume) { known_[volume_id] = std::move(volume); }
