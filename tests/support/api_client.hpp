@@ -1,5 +1,5 @@
-// The API client on a control thread of its own, in real time; and what it says of a server that refuses or forgets,
-// scripted or real.
+// The API client on a control thread of its own, in real time; and tests of its behaviour with a server that refuses or
+// forgets, scripted or real.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -25,7 +25,7 @@ class ApiClient {
  public:
   explicit ApiClient(kube::Access how, http::Timing timing = {}) : access(std::move(how)), timing_(timing) {}
 
-  /// Made when it is first asked for: `access` can be changed until then.
+  /// Made at the first request: `access` can be changed until then.
   kube::Api& api() {
     if (!api_) api_ = std::make_unique<kube::Api>(io.get_executor(), *clock, names, files, access, timing_);
     return *api_;
@@ -47,7 +47,7 @@ class ApiClient {
   auto patch(const kube::Resource& resource, const std::string& name, boost::json::object body) {
     return run(api().patch(resource, name, std::move(body), {}));
   }
-  /// A watch to its end: its events, and how it ended.
+  /// Runs a watch to its end, and returns its events and how it ended.
   std::pair<std::vector<kube::Change>, kube::answer<>> watch(const kube::Resource& resource, const std::string& name,
                                                              std::string version, std::chrono::seconds timeout,
                                                              bool initial = false) {
@@ -73,7 +73,7 @@ class ApiClient {
   std::unique_ptr<kube::Api> api_;
 };
 
-// --- what is the same of the scripted server and of a real one
+// --- tests of both the scripted server and a real one
 
 inline void expect_absent(ApiClient& client, const kube::Resource& resource, const std::string& name) {
   const auto answer = client.get(resource, name);

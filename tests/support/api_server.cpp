@@ -21,7 +21,7 @@ namespace ssl = asio::ssl;
 using tcp = asio::ip::tcp;
 using boost::system::error_code;
 
-/// What the script does not say ends with its connection.
+/// A request that the script does not answer ends with its connection.
 struct Gone : std::runtime_error {
   Gone() : std::runtime_error("the client is gone") {}
 };
@@ -178,7 +178,7 @@ ApiServer::~ApiServer() {
     error_code ignored;
     for (auto& socket : impl_->sockets) socket.shutdown(tcp::socket::shutdown_both, ignored);
   }
-  // It waits in accept(): a connection wakes it.
+  // The thread waits in accept(), and a connection wakes it.
   tcp::socket wake(impl_->io);
   error_code ignored;
   wake.connect(impl_->acceptor.local_endpoint(), ignored);

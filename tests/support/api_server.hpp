@@ -1,7 +1,7 @@
-// A scripted API server on loopback: what it answers, byte by byte, is the test's. A thread for each connection.
+// A scripted API server on loopback: the test decides its answers, byte by byte. It has a thread for each connection.
 //
-// What a real one does that this one does not. The checks of api_client.hpp run against both (tests/unit/kube and
-// tests/lab/kube_lab.cpp), each with the answers that the other gave:
+// A real one does the following, and this one does not. The checks of api_client.hpp run against both (tests/unit/kube
+// and tests/lab/kube_lab.cpp), each with the answers that the other gave:
 // - It keeps objects, gives versions, and refuses a change of an older one. Here nothing is kept between requests.
 // - It authorizes each verb, and knows when a token expires. Here a script says 401 or 403.
 // - It sends bookmarks, ends watches by its own timeout, forgets versions, and answers from a cache that lags.
@@ -29,22 +29,22 @@ class ApiServer {
     std::string method, target, authorization, body;
     int connection = 0;  ///< counts from 1
   };
-  /// One connection, in the hands of the script.
+  /// A connection, controlled by the script.
   class Peer {
    public:
     virtual ~Peer() = default;
     virtual void send(std::string_view bytes) = 0;
-    /// A whole answer. `headers`: lines, each with its end.
+    /// Sends a whole answer. `headers`: lines, each with its end.
     void answer(unsigned status, std::string_view body, std::string_view headers = {});
-    /// As the API server says that it has no such object.
+    /// Answers as the API server does if it has no such object.
     void absent(const Request& request);
-    /// The object that is asked for, under its name. 404: absent(). Any other status: answer().
+    /// Sends the requested object under its name. 404: absent(). Any other status: answer().
     void object(const Request& request, unsigned status, std::string body, std::string_view headers = {});
-    /// The head of a chunked answer, pieces of it, its end.
+    /// Send the head of a chunked answer, pieces of it, its end.
     void begin(unsigned status = 200);
     void piece(std::string_view bytes);
     void end();
-    /// Until the client is gone, or the server ends.
+    /// Waits until the client is gone, or the server ends.
     virtual void hang() = 0;
     virtual void close() = 0;
   };
@@ -58,7 +58,7 @@ class ApiServer {
   ApiServer& operator=(const ApiServer&) = delete;
 
   std::uint16_t port() const;
-  /// How to reach it, without credentials.
+  /// Returns its address, without credentials.
   kube::Access access() const;
   std::vector<Request> requests() const;
 
@@ -67,7 +67,7 @@ class ApiServer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Of tests/support/pki: "ca.pem".
+/// Returns the path of a file in tests/support/pki: "ca.pem".
 std::string pki(const std::string& name);
 
 }  // namespace corbd::test

@@ -1,4 +1,4 @@
-// Shows what waits for a thread of a pool, and what goes on meanwhile.
+// Occupies a pool, to show what waits for its thread and what does not.
 #pragma once
 
 #include <future>
@@ -8,7 +8,7 @@
 
 namespace corbd::test {
 
-/// Its one thread does nothing else until it is let go.
+/// Keeps the pool's one thread busy until it is released.
 class BusyPool {
  public:
   explicit BusyPool(BlockingPool& pool) {

@@ -12,7 +12,7 @@ using image::Ownership;
 using Lock = Ownership::Lock;
 using Opened = std::unique_ptr<image::Image>;
 
-constexpr std::int64_t kBreakTime = 3'000'000'000;  ///< seconds: of no clock
+constexpr std::int64_t kBreakTime = 3'000'000'000;  ///< seconds, independent of any clock
 
 image::Name name_of(ContractCluster& on, const std::string& image) { return {on.pool(), "", image}; }
 
@@ -28,7 +28,7 @@ result<Opened> try_open(ContractCluster& on, ContractNode& by, const image::Key&
   return by.run(by.clusters().open(on.access(), key, options, by.in(30s)));
 }
 
-/// As the planner does.
+/// Opens an image as the planner does.
 Opened open(ContractCluster& on, ContractNode& by, const std::string& image, const image::OpenOptions& options = {}) {
   const auto found = resolve(on, by, image);
   REQUIRE(by.run(by.clusters().fence_dead(on.access(), by.in(30s))));
@@ -171,7 +171,7 @@ void release(ContractCluster& on) {
   REQUIRE(acquire(us, *image) == errc::ok);
   REQUIRE(us.run(image->release_lock(us.in(30s))));
   CHECK(users_of(us, *image).lock == Lock::none);
-  // Of a lock that it does not hold.
+  // It does not hold this lock.
   CHECK_FALSE(us.run(image->release_lock(us.in(30s))));
   CHECK_FALSE(us.run(image->keep_lock(us.in(30s))));
   close(us, *image);
@@ -309,7 +309,7 @@ void cut_off(ContractCluster& on) {
   REQUIRE(acquire(us, *image) == errc::ok);
   const std::string before = image->client();
   block(on, them, before);
-  // Its OSDs refuse it once they have the map that says so.
+  // The cluster's OSDs refuse it once they have the map that says so.
   errc code = errc::ok;
   for (int tries = 0; tries < 60 && code == errc::ok; ++tries) {
     const auto seen = us.run(image->ownership(us.in(30s)));
@@ -355,7 +355,7 @@ void kept_lock(ContractCluster& on) {
 
 void blocklist_entries(ContractCluster& on) {
   auto &us = on.ours(), &them = on.other();
-  // The network of examples. The port of a client is 0.
+  // Use the network of examples. The port of a client is 0.
   const std::string short_one = "192.0.2.1:0/77", long_one = "192.0.2.2:0/78";
   block(on, us, short_one, 1h);
   block(on, us, long_one, 48h);

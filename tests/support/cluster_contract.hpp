@@ -1,6 +1,6 @@
-// What the agent relies on of a cluster: one list of checks, for the world's fake (tests/sim/cluster_contract_test.cpp)
-// and for a real cluster through librbd (tests/lab/cluster_contract_lab.cpp). Where the two must differ, the header of
-// tests/support/world/cluster.hpp says so.
+// One list of checks of the cluster's behaviour that the agent relies on. It runs on the world's fake
+// (tests/sim/cluster_contract_test.cpp) and on a real cluster through librbd (tests/lab/cluster_contract_lab.cpp). The
+// header of tests/support/world/cluster.hpp lists where the two must differ.
 #pragma once
 
 #include <chrono>
@@ -17,14 +17,14 @@
 
 namespace corbd::test {
 
-/// A node's agent, as far as it asks a cluster.
+/// A node's agent, as far as it calls a cluster.
 class ContractNode {
  public:
   virtual ~ContractNode() = default;
   virtual image::Clusters& clusters() = 0;
   virtual executor control() = 0;
   virtual Until in(std::chrono::milliseconds time) = 0;
-  /// Runs it until that is true, at most for that long. False: it is not.
+  /// Runs it until `until` is true, for at most that long. False: it is still not true.
   virtual bool drive(const std::function<bool()>& until, std::chrono::milliseconds at_most) = 0;
 
   template <class T>
@@ -41,7 +41,7 @@ class ContractNode {
   }
 };
 
-/// A client of the cluster on neither node, as rbd or another driver is.
+/// A client of the cluster on neither node, like rbd or another driver.
 class ContractStranger {
  public:
   virtual ~ContractStranger() = default;
@@ -58,21 +58,21 @@ class ContractCluster {
   virtual std::string pool() = 0;
   virtual ContractNode& ours() = 0;
   virtual ContractNode& other() = 0;
-  /// An agent on our node takes the image's lock, and is killed. ours() is the next one.
+  /// Lets an agent on our node take the image's lock, and kills it. ours() is the next one.
   virtual void agent_dies(const std::string& image) = 0;
   virtual std::unique_ptr<ContractStranger> opened_by_stranger(const std::string& image) = 0;
-  /// A fresh one.
+  /// Creates a fresh image.
   virtual void create(const std::string& image, bool exclusive_lock) = 0;
   virtual void remove(const std::string& image) = 0;
   virtual void resize(const std::string& image, std::uint64_t bytes) = 0;
   virtual void lock_by_hand(const std::string& image) = 0;
-  /// Its metadata switch rbd_cache on.
+  /// Sets metadata of the image that switch rbd_cache on.
   virtual void cache_by_metadata(const std::string& image) = 0;
-  /// Its header says that another client's persistent cache has its newest writes.
+  /// Sets whether the image's header says that another client's persistent cache has its newest writes.
   virtual void set_dirty_cache(const std::string& image, bool dirty) = 0;
 };
 
-/// Every check is a section of the test case that calls this, with a cluster of its own.
+/// Runs each check as a section of the test case that calls this, with a cluster of its own.
 void check_cluster_contract(const std::function<std::unique_ptr<ContractCluster>()>& make);
 
 }  // namespace corbd::test

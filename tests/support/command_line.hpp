@@ -1,4 +1,4 @@
-// A command line of corbd that is carried out in this process.
+// Runs a command line of corbd in this process.
 #pragma once
 
 #include <iostream>
@@ -22,7 +22,7 @@ struct Answer {
   std::string out, problems;
 };
 
-/// What a subcommand that calls an agent writes to stdout and stderr, and its exit code.
+/// Returns the stdout, stderr and exit code of a subcommand that calls an agent.
 inline Answer answer_to(const std::vector<std::string>& words) {
   std::ostringstream out, problems;
   auto* const old_out = std::cout.rdbuf(out.rdbuf());

@@ -1,4 +1,4 @@
-// A control thread that runs beside the test, for what blocking clients call.
+// A control thread that runs beside the test, for tests with blocking clients.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
@@ -20,12 +20,12 @@ class ControlThread {
   ~ControlThread() { end(); }
 
   executor control() { return io_.get_executor(); }
-  /// What is scripted before needs no call().
+  /// Actions before this call need no call().
   void start() {
     thread_ = std::thread([this] { io_.run(); });
   }
   bool runs() const { return thread_.joinable(); }
-  /// Waits until `action` was done there.
+  /// Runs `action` there, and waits for its end.
   template <class Action>
   void call(Action action) {
     std::promise<void> done;

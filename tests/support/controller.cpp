@@ -60,7 +60,7 @@ class Controller::Calls final : public v1::Controller::Service {
     if (!request->has_capacity_range()) return invalid("capacity range is missing");
     return guarded([&] { return expand(*request, *response); });
   }
-  /// A volume of ours is used in every way that a node serves.
+  /// Every capability is confirmed, because a node serves a volume of ours in every way.
   grpc::Status ValidateVolumeCapabilities(grpc::ServerContext*, const v1::ValidateVolumeCapabilitiesRequest* request,
                                           v1::ValidateVolumeCapabilitiesResponse* response) override {
     if (request->volume_id().empty()) return invalid("volume id is missing");
@@ -105,7 +105,7 @@ class Controller::Calls final : public v1::Controller::Service {
     return grpc::Status::OK;
   }
 
-  /// `work`: on the volume's image; 0 or -errno.
+  /// Opens the volume's image for `work`, which returns 0 or -errno.
   template <class Work>
   grpc::Status open(const std::string& volume_id, bool read_only, Work work) {
     const auto handle = cephcsi::decode_handle(volume_id);

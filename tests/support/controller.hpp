@@ -14,7 +14,7 @@ namespace corbd::test {
 
 class Controller {
  public:
-  /// endpoint: "unix:///path", or empty for in-process channels only. `pool`: where a request names none.
+  /// endpoint: "unix:///path", or empty for in-process channels only. `pool`: default of a request.
   Controller(rados_t cluster, std::string cluster_id, std::string pool, const std::string& endpoint = {});
   ~Controller();
   grpc::Server& server() { return *server_; }

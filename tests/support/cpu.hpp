@@ -1,4 +1,4 @@
-// What this process has used of the processors.
+// Processor time of this process.
 #pragma once
 
 #include <sys/resource.h>

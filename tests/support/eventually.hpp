@@ -1,4 +1,4 @@
-// A wait for something of the real world.
+// Waits for a condition of the real world.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -9,7 +9,7 @@
 
 namespace corbd::test {
 
-/// The bound is far above what it takes.
+/// The bound is far above the expected time.
 template <class Condition>
 bool eventually(asio::io_context& io, Condition condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);

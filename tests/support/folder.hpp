@@ -1,4 +1,4 @@
-// A temporary folder that goes with its object.
+// A temporary folder that is removed with its object.
 #pragma once
 
 #include <filesystem>

@@ -28,7 +28,7 @@ void say(const std::string& path, const std::string& line) {
   std::rename((path + ".tmp").c_str(), path.c_str());
 }
 
-// Bounded, and over when the test's folder is gone: a failed test leaves nothing behind for long.
+// The wait has a limit, and ends when the test's folder is gone: a failed test leaves nothing behind for long.
 void wait_for(const std::string& gate) {
   const std::string folder = gate.substr(0, gate.rfind('/'));
   for (int i = 0; i < 6000; ++i) {

@@ -11,7 +11,7 @@
 
 namespace corbd::test {
 
-/// A task that runs beside the test; its value is there once done.
+/// A task that runs beside the test; its value is set once done.
 template <class T>
 class Started {
  public:

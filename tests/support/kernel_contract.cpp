@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 const std::string kVolume = "contract", kOther = "contract-other", kMapping = "luks-rbd-contract";
 const Secret kPassphrase("passphrase");
 
-/// A link that ends before its object.
+/// A link that is ended before its object is destroyed.
 class Served {
  public:
   explicit Served(ContractKernel& on, device::ServeOptions options = false) : on_(on) {
@@ -224,7 +224,7 @@ void given_up(ContractKernel& on) {
   auto with = args(on);
   with.dead_conn_timeout_s = 4;
   const auto index = connect(on, link, with);
-  // The first that opens a device reads its partition table, and its patience ends more than once.
+  // The first program that opens a device reads its partition table, and waits more than once for it.
   on.begin_io(index, false);
   REQUIRE(answers(on, 1));
   link.end();
@@ -331,7 +331,7 @@ void kept_flag(ContractKernel& on) {
   CHECK(answers(on, 1));
   tune(on, index, true);
   CHECK(seen(on)->read_only);
-  // For the number's next owner.
+  // Tune it again for the number's next owner.
   tune(on, index);
 }
 

@@ -1,7 +1,6 @@
-// What the agent relies on of a node's kernel: one list of checks over its ports, for the world's fake
-// (tests/sim/kernel_contract_test.cpp) and for a real kernel (tests/lab/kernel_contract_lab.cpp, which the story
-// `kernel_contract` runs).
-// Where the two must differ, the headers of tests/support/world/kernel.hpp and mounts.cpp say so.
+// One list of checks of a node's kernel behaviour that the agent relies on, through its ports. It runs on the world's
+// fake (tests/sim/kernel_contract_test.cpp) and on a real kernel (tests/lab/kernel_contract_lab.cpp, which the story
+// `kernel_contract` runs). The headers of tests/support/world/kernel.hpp and mounts.cpp list where the two must differ.
 #pragma once
 
 #include <chrono>
@@ -33,12 +32,12 @@ class ContractKernel {
 
   virtual executor control() = 0;
   virtual Until in(std::chrono::milliseconds time) = 0;
-  /// Runs it until that is true, at most for that long. False: it is not.
+  /// Runs it until `until` is true, for at most that long. False: it is still not true.
   virtual bool drive(const std::function<bool()>& until, std::chrono::milliseconds at_most) = 0;
 
-  // Other programs.
-  virtual void begin_io(std::uint32_t index, bool write) = 0;  ///< of a block that no other one uses
-  virtual int answered() = 0;                                  ///< of these: how many ended well
+  // Actions of other programs.
+  virtual void begin_io(std::uint32_t index, bool write) = 0;  ///< on a block of its own
+  virtual int answered() = 0;                                  ///< number of these that succeeded
   virtual int failed() = 0;
   virtual void open_device(std::uint32_t index) = 0;
   virtual void close_device(std::uint32_t index) = 0;
@@ -48,7 +47,7 @@ class ContractKernel {
   virtual void close_file(const std::string& target) = 0;
   virtual void unmount_lazily(const std::string& target) = 0;
 
-  /// Its value is there once it has ended.
+  /// Runs a task. Its value is set once it has ended.
   template <class T>
   std::shared_ptr<std::optional<T>> begin(task<T> work) {
     const auto out = std::make_shared<std::optional<T>>();
@@ -67,7 +66,7 @@ class ContractKernel {
   }
 };
 
-/// Every check is a section of the test case that calls this, with a kernel of its own.
+/// Runs each check as a section of the test case that calls this, with a kernel of its own.
 void check_kernel_contract(const std::function<std::unique_ptr<ContractKernel>()>& make);
 
 }  // namespace corbd::test

@@ -1,6 +1,6 @@
 // A control thread for tests: an io_context and a virtual clock that jumps to the next timer when nothing else is left
-// to do. What happens outside of the agent (kernel, cluster, other nodes) has a queue of its own on the same time,
-// which outlives the agent.
+// to do. Events outside of the agent (kernel, cluster, other nodes) have a queue of their own on the same time, which
+// outlives the agent.
 #pragma once
 
 #include <boost/asio/co_spawn.hpp>
@@ -21,22 +21,22 @@
 
 namespace corbd::test {
 
-/// The agent is gone in the middle of a step; the world stays.
+/// Thrown when the agent dies in the middle of a step; the world stays.
 struct Crash : std::runtime_error {
   Crash() : std::runtime_error("crash") {}
 };
 
-/// Can die as a process does: every coroutine ends where it stands.
+/// Can die as a process does: every coroutine ends at its present place.
 class Io : public asio::io_context {
  public:
   void die() {
-    // What a dying coroutine wakes is queued again, and may wake others when it goes.
+    // Handlers that a dying coroutine wakes are queued again, and may wake others when they go.
     constexpr int chain = 32;
     for (int i = 0; i < chain; ++i) shutdown();
   }
 
  private:
-  /// A poll that finds nothing does not stop it, which would cost more than the poll.
+  /// With this, an empty poll does not stop the context, which would cost more than the poll.
   asio::executor_work_guard<executor_type> work_{get_executor()};
 };
 
@@ -52,7 +52,7 @@ class JumpingClock final : public Clock {
   void cancel(TimerId timer) override { inner_->cancel(timer); }
   void advance(duration by) { inner_->advance(by); }
   time_point next() const { return inner_->next(); }
-  /// For another process, at the same time.
+  /// Serves another process from now on, at the same time.
   void renew(executor control) {
     const auto then = now();
     inner_ = std::make_unique<VirtualClock>(std::move(control));
@@ -69,19 +69,19 @@ class Loop {
   Loop() : clock(io.get_executor()) {}
   executor control() { return io.get_executor(); }
 
-  /// Something outside of the agent happens at that time, whoever is alive then.
+  /// Runs `action` outside of the agent at that time, whichever agent lives then.
   void outside(time_point at, std::function<void()> action) { outside_.emplace(at, std::move(action)); }
   void outside_in(duration in, std::function<void()> action) { outside(clock.now() + in, std::move(action)); }
 
-  /// The agent's process ends here: nothing of it runs any more.
+  /// Ends the agent's process here: nothing of it runs any more.
   void crash() {
     crashed_ = true;
     io.stop();
   }
   bool crashed() const { return crashed_; }
-  /// Ends every coroutine. What they used is destroyed after it, and before renew().
+  /// Ends every coroutine. Objects that they used are destroyed after this call, and before renew().
   void die() { io.die(); }
-  /// A fresh process, at the same time.
+  /// Starts a fresh process, at the same time.
   void renew() {
     std::destroy_at(&io);
     std::construct_at(&io);
@@ -89,7 +89,7 @@ class Loop {
     crashed_ = false;
   }
 
-  /// Another process's, on the same time: whatever steps one of them steps all that stand beside each other.
+  /// Joins another process's loop on the same time: a step of either steps all joined loops.
   void stand_beside(Loop& other) {
     auto all = beside_;
     all.push_back(this);
@@ -99,18 +99,18 @@ class Loop {
     }
   }
 
-  /// Runs what is ready, without moving time.
+  /// Runs handlers that are ready, without moving time.
   void poll() {
     poll_own();
     for (Loop* one : beside_) one->poll_own();
   }
-  /// When something happens next; max() if never.
+  /// Returns the time of the next event; max() if never.
   time_point next() const {
     auto first = next_own();
     for (const Loop* one : beside_) first = std::min(first, one->next_own());
     return first;
   }
-  /// Goes to the next moment at which something happens, at most to `limit`, and runs it.
+  /// Moves to the next event, at most to `limit`, and runs it.
   void step(time_point limit = time_point::max()) {
     const auto at = std::min(next(), limit);
     go_to(at);
@@ -124,13 +124,13 @@ class Loop {
     poll();
     while (clock.now() < end && !crashed_) step(end);
   }
-  /// The machine stood still for so long: every timer on the way is late.
+  /// Lets the machine stand still for that long: every timer on the way is late.
   void leap(duration by) {
     clock.advance(by);
     for (Loop* one : beside_) one->clock.advance(by);
     step(clock.now());
   }
-  /// Runs the task to its end, jumping over waits. Throws when nothing is left that could end it, and when the agent
+  /// Runs the task to its end, jumping over waits. Throws if nothing is left that could end it, and if the agent
   /// crashes in it.
   template <class T>
   T run(task<T> work) {

@@ -90,7 +90,7 @@ std::uint64_t MemoryImage::size() const {
   return bytes_.size();
 }
 
-/// 0, or -errno.
+/// Returns 0, or -errno.
 int MemoryImage::outcome(const Call& call) {
   if (remember_) calls_.push_back(call);
   const auto failure = failures_.find(call.io);

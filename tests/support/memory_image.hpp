@@ -1,4 +1,4 @@
-// An image in memory, whose operations end when and how a test says.
+// An image in memory. A test decides when and how its operations end.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace corbd::test {
 
-/// Any thread may steer it. Data moves when an operation is submitted; only its end comes later.
+/// Any thread may control it. Data moves when an operation is submitted; only its end comes later.
 class MemoryImage final : public image::Image {
  public:
   enum class Io { read, write, flush, discard, write_zeroes };
@@ -33,14 +33,14 @@ class MemoryImage final : public image::Image {
   ~MemoryImage() override;
 
   void set_ends(Ends ends);
-  /// The next `times` operations of that kind end with -error, and do nothing.
+  /// Makes the next `times` operations of that kind end with -error and do nothing.
   void fail(Io io, int error, std::size_t times = 1);
-  /// Ends the first `count` of the operations that wait, on this thread. How many there were.
+  /// Ends the first `count` of the waiting operations, on this thread. Returns their number.
   std::size_t release(std::size_t count = SIZE_MAX);
   std::size_t waiting() const;
   void resize(std::uint64_t bytes);
   void set_needs_flush(bool needs) { needs_flush_ = needs; }
-  /// Remembering the calls allocates; a test that counts allocations switches it off.
+  /// Switches the record of calls, which allocates, for tests that count allocations.
   void remember_calls(bool on);
   std::vector<Call> calls() const;
   std::vector<std::byte> content() const;

@@ -1,5 +1,5 @@
-// Monitors that keep a blocklist by their own clock, and remember who asked. An entry that is there keeps its end, as
-// with Ceph's. They may know no ranges, or refuse an entry.
+// Monitors that keep a blocklist by their own clock, and remember who asked. As with Ceph's, an existing entry keeps
+// its end. They may know no ranges, or refuse an entry.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class Monitors final : public still::Clusters {
     }
     co_return results;
   }
-  /// As the real agent, it blocklists those that have ended.
+  /// Blocklists clients that have ended, as the real agent does.
   task<result<image::OwnClients>> end_refused(image::Access, Until) override {
     if (clients)
       for (const auto& client : clients->known) {
@@ -55,7 +55,7 @@ class Monitors final : public still::Clusters {
       }
     co_return clients;
   }
-  /// Without the entries of single clients.
+  /// Leaves out the entries of single clients.
   std::vector<std::string> listed() const {
     std::vector<std::string> all;
     for (const auto& entry : now.entries)
@@ -68,7 +68,7 @@ class Monitors final : public still::Clusters {
       if (entry.text() == text) return std::chrono::duration_cast<std::chrono::seconds>(entry.until - clock);
     return {};
   }
-  /// So much later. Entries that have ended are gone.
+  /// Advances the clock. Entries that have ended are removed.
   void pass(std::chrono::seconds time) {
     clock += time;
     std::erase_if(now.entries, [&](const auto& entry) { return entry.until <= clock; });
@@ -76,12 +76,12 @@ class Monitors final : public still::Clusters {
 
   image::Blocklist now{"fsid"};
   result<image::OwnClients> clients = image::OwnClients{};
-  /// Days from the clocks of the nodes.
+  /// Differs by days from the clocks of the nodes.
   std::chrono::system_clock::time_point clock{std::chrono::hours(400000)};
   bool ranges = true;
-  std::string refuses;  ///< an entry, as text
-  int calls = 0;        ///< that block
-  int added = 0;        ///< entries, also those that were there
+  std::string refuses;  ///< an entry to refuse, as text
+  int calls = 0;        ///< number of calls that block
+  int added = 0;        ///< number of entries, including existing ones
   std::chrono::seconds lasting{};
   std::string asked_as;  ///< user and key
 

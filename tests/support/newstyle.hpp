@@ -1,13 +1,13 @@
 // The server's side of NBD's fixed-newstyle handshake (doc/proto.md of the NBD project), so that any client can drive a
-// session. In production there is none: the kernel begins with transmission.
+// session. Production code has none: the kernel begins with transmission.
 #pragma once
 
 #include <cstdint>
 
 namespace corbd::test {
 
-/// One export, under any name. Structured replies and everything else optional are refused. Blocks; true when the
-/// transmission begins on this very socket, false when the client left.
+/// Offers one export, under any name. Structured replies and everything else optional are refused. Blocks; true if the
+/// transmission begins on this very socket, false if the client left.
 bool newstyle_handshake(int socket, std::uint64_t size, bool read_only = false);
 
 }  // namespace corbd::test

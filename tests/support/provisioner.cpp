@@ -115,7 +115,7 @@ NewHandle Provisioner::create(const NewVolume& wanted) {
   const Io images(cluster_, wanted.pool, wanted.ns), journals(cluster_, journal_pool, wanted.ns);
   const NewHandle made = handle(wanted, make_uuid());
   const bool topology = journal_pool != wanted.pool;
-  // The object is made where the image is, the keys are written where the directory is.
+  // The object is created in the image's pool, the keys are written in the directory's.
   create_object(images.io, journal(made.uuid));
   set_keys(journals.io, kDirectory,
            {{"csi.volume." + wanted.name, (topology ? hex16(made.pool_id) + "/" : "") + made.uuid}});

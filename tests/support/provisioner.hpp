@@ -1,5 +1,5 @@
-// What ceph-csi's provisioner does in a cluster: an image, and the journal that leads from a volume's handle to it
-// (docs/sources.md#journal). Written from that, not with the agent's own code, except for the handle's encoding.
+// Does a ceph-csi provisioner's work in a cluster: an image, and the journal that leads from a volume's handle to it
+// (docs/sources.md#journal). It follows that page, not the agent's own code, except for the handle's encoding.
 #pragma once
 
 #include <rados/librados.h>
@@ -11,19 +11,19 @@
 namespace corbd::test {
 
 struct NewVolume {
-  std::string name;  ///< of the request, "pvc-1"
+  std::string name;  ///< name in the request, "pvc-1"
   std::string pool;
-  std::string journal_pool = {};  ///< "": the same; another one with topology
+  std::string journal_pool = {};  ///< "": the image's; another one with topology
   std::string ns = {};            ///< RADOS namespace, which must exist
   std::string prefix = "csi-vol-";
   std::uint64_t size = 64 << 20;  ///< bytes
-  std::string kms = {};           ///< not "": called encrypted; the image is not
+  std::string kms = {};           ///< if set, the volume is called encrypted; the image is not
 };
 
 struct NewHandle {
   std::string volume_id, uuid, image;
   std::int64_t pool_id = -1;
-  std::map<std::string, std::string> context;  ///< of the PersistentVolume
+  std::map<std::string, std::string> context;  ///< attributes of the PersistentVolume
 };
 
 /// Errors are exceptions.
@@ -38,7 +38,7 @@ class Provisioner {
   };
   std::optional<Known> find(const NewVolume& wanted) const;
   void remove(const NewVolume& wanted, const NewHandle& made);
-  /// In its own pool and the default namespace; fine when there is none.
+  /// Removes it from its own pool and the default namespace; fine if there is none.
   void remove(const std::string& volume_id);
 
  private:
@@ -47,7 +47,7 @@ class Provisioner {
   std::string cluster_id_;
 };
 
-/// The journal of a volume, where it is: all its keys; nothing when there is none.
+/// Returns all keys of a volume's journal; nothing if there is none.
 std::map<std::string, std::string> journal_of(rados_t cluster, const std::string& pool, const std::string& ns,
                                               const std::string& uuid);
 void forget_in_journal(rados_t cluster, const std::string& pool, const std::string& ns, const std::string& uuid,

@@ -1,4 +1,4 @@
-// A record with a bit of everything, as the tests of its codec and of its store want it.
+// A record with a bit of everything, for the tests of its codec and of its store.
 #pragma once
 
 #include "corbd/plan/record.hpp"

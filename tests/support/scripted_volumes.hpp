@@ -1,4 +1,4 @@
-// Volumes that say what a test tells them to, and keep the wishes.
+// Volumes whose answers a test scripts, and which record the wishes.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A disk of a few KiB, in a mount namespace of the test's own, which goes with its process.
+// A disk of a few KiB, in a mount namespace of the test's own, which is gone with its process.
 #pragma once
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ namespace corbd::test {
 
 class SmallDisk {
  public:
-  /// Nothing, with a message, where the test may not mount.
+  /// Returns nothing, and prints a message, if the test may not mount.
   static std::optional<SmallDisk> mount(unsigned kib) {
     static const bool allowed =
         ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
@@ -34,7 +34,7 @@ class SmallDisk {
   SmallDisk(SmallDisk&&) = default;
 
   const std::string& path() const { return folder_->path(); }
-  /// Until it takes no byte more.
+  /// Fills it until it takes no more byte.
   void fill() const {
     const Fd file(::open((path() + "/filling").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     const std::string block(512, 'x');

@@ -1,4 +1,4 @@
-// Ports of a node on which nothing happens: every call is done at once. For measuring what is above and beside them.
+// Ports of a node on which nothing happens: every call is done at once. For measuring the layers above and beside them.
 #pragma once
 
 #include <memory>
@@ -149,7 +149,7 @@ class Clusters : public image::Clusters {
   task<result<>> shutdown(Until, Until) override { co_return result<>(); }
 };
 
-/// In memory: what a disk costs is not asked here.
+/// Stores records in memory, because the cost of a disk is not measured here.
 class Records final : public volume::RecordStore {
  public:
   task<result<volume::Loaded>> load() override { co_return std::move(loaded); }
