@@ -19,7 +19,7 @@ bool is_host(std::string_view text) {
   return !text.empty() && text.find_first_not_of(allowed) == text.npos;
 }
 
-// HOST:PORT/NONCE; an IPv6 host is in brackets.
+// Matches HOST:PORT/NONCE; an IPv6 host is in brackets.
 bool is_bare(std::string_view text) {
   const auto slash = text.rfind('/');
   if (slash == text.npos || !is_number(text.substr(slash + 1))) return false;

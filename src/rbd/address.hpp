@@ -9,9 +9,9 @@
 
 namespace corbd::rbd {
 
-/// The bare addresses in `text`, each once. Empty if any part of it is no client address.
+/// Returns the bare addresses in `text`, each once. Empty if any part of it is no client address.
 std::vector<std::string> parse_addresses(std::string_view text);
-/// The same for one address. Text that cannot be parsed comes back unchanged.
+/// Does the same for one address. Text that cannot be parsed comes back unchanged.
 std::string bare_address(std::string_view text);
 
 }  // namespace corbd::rbd

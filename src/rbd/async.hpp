@@ -9,7 +9,7 @@
 
 namespace corbd::rbd {
 
-/// How a library makes, reads and frees its completions.
+/// Adapts a library's functions that make, read and free completions.
 struct Librbd {
   static int make(void* argument, rbd_callback_t done, rbd_completion_t* into) {
     return rbd_aio_create_completion(argument, done, into);

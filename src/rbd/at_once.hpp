@@ -1,4 +1,4 @@
-// Blocking calls beside each other, each on a thread of its own.
+// Runs blocking calls in parallel, each on a thread of its own.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace corbd::rbd {
 
-/// Calls work(0) to work(count - 1), up to `most` at a time. What gets no thread, as on a node that has too many, is
-/// done on this one. `Thread` is for tests.
+/// Calls work(0) to work(count - 1), up to `most` at a time. Work that gets no thread, as on a node with too many, runs
+/// on this one. `Thread` is for tests.
 template <class Thread = std::jthread, class Work>
 void at_once(std::size_t count, std::size_t most, const Work& work) {
   for (std::size_t from = 0; from < count; from += most) {

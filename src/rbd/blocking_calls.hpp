@@ -11,7 +11,7 @@ namespace corbd::rbd {
 /// Control thread only. Outlives the gates given to it.
 class BlockingCalls {
  public:
-  /// How long call_to_end() waits for a thread.
+  /// Limit of call_to_end()'s wait for a thread.
   static constexpr std::chrono::seconds kPatience{60};
 
   /// `whose` is for texts: "cluster lab".
@@ -24,16 +24,15 @@ class BlockingCalls {
                    ", which all wait for the cluster: see `ceph health detail`",
                at_once) {}
 
-  /// If the waiter leaves, the job goes on. It keeps its slot, and keeps `gate` open, until it has ended. So what the
-  /// job uses may be freed once the gate has closed. A `turn` is taken before the slot and kept as long, so that its
-  /// holder takes no second thread.
+  /// If the waiter leaves, the job goes on. It keeps its slot, and keeps `gate` open, until it has ended. So objects
+  /// that the job uses may be freed once the gate has closed. A `turn` is taken before the slot and kept as long, so
+  /// that its holder takes no second thread.
   template <class Job, class R = std::invoke_result_t<Job>>
   task<R> call(Gate& gate, Job job, Until until, std::string what, Slots* turn = nullptr) {
     co_return co_await run<Job, R>(gate, std::move(job), until, until, std::move(what), turn);
   }
 
-  /// Waits for a thread, then for the end of the job. A caller that must not give up waits for a thread as long as it
-  /// takes.
+  /// Waits for a thread, then for the end of the job. A caller that must not give up has no limit for the thread.
   template <class Job, class R = std::invoke_result_t<Job>>
   task<R> call_to_end(Gate& gate, Job job, std::string what, bool may_give_up = true) {
     Until for_thread;
@@ -73,7 +72,7 @@ class BlockingCalls {
 
 /// The threads for one cluster, in five shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
 /// journal that names it, may wait as long as its placement group is down. Such calls must not prevent new connections.
-/// Repeated stages, and looks that nobody asked for, must not prevent volumes from being opened.
+/// Repeated stages, and the periodic checks, must not prevent volumes from being opened.
 struct ClusterThreads {
   static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2, kTrials = 1;
   ClusterThreads(executor control, Clock& clock, const std::string& cluster_id)

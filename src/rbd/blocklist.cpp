@@ -1,4 +1,4 @@
-// The cluster's blocklist, by commands to its monitors.
+// Reads and changes the cluster's blocklist, by commands to its monitors.
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
@@ -51,7 +51,7 @@ result<std::vector<Entry>> list(rados_t cluster, std::vector<std::string>* unkno
   return parse_blocklist(answer.output, unknown);
 }
 
-/// For callers that look for their own entries: another client's entry that is not understood must not stop a fence.
+/// Serves callers that look for their own entries: another client's entry that is not understood must not stop a fence.
 result<std::vector<Entry>> list_own(rados_t cluster) {
   std::vector<std::string> unknown;
   auto entries = list(cluster, &unknown);
@@ -60,7 +60,7 @@ result<std::vector<Entry>> list_own(rados_t cluster) {
   return entries;
 }
 
-/// A monitor that does not know ranges takes "10.0.0.0/24" for one client, and cuts off nobody.
+/// Monitors without ranges take "10.0.0.0/24" for one client, and cut off nobody.
 result<bool> knows_ranges(rados_t cluster) {
   const MonAnswer answer = command(cluster, {{"prefix", "get_command_descriptions"}});
   if (answer.code < 0) return failure("asking the monitors which commands they know", answer.code);
@@ -81,7 +81,7 @@ result<bool> knows_ranges(rados_t cluster) {
 
 using MonitorsTime = std::optional<std::chrono::system_clock::time_point>;
 
-/// The answer: the monitors' clock, as far as it is known.
+/// Returns the monitors' clock, as far as it is known.
 result<MonitorsTime> change(rados_t cluster, const Entry& entry, std::optional<std::chrono::seconds> block_for) {
   boost::json::object words{{"prefix", "osd blocklist"},
                             {"blocklistop", block_for ? "add" : "rm"},
@@ -91,7 +91,7 @@ result<MonitorsTime> change(rados_t cluster, const Entry& entry, std::optional<s
   const MonAnswer answer = command(cluster, words);
   const std::string doing = (block_for ? "blocking " : "unblocking ") + entry.text();
   if (answer.code == -EACCES || answer.code == -EPERM) {
-    // 'profile rbd' allows to add clients and ranges, and nothing else (seen on 16.2.15).
+    // 'profile rbd' allows adding clients and ranges, and nothing else (seen on 16.2.15).
     const bool profile = block_for && entry.kind != Kind::host;
     return Error{errc::permission_denied,
                  doing + ": " + reason(answer.code) + ": give the user the mon caps " +
@@ -124,7 +124,7 @@ std::vector<result<MonitorsTime>> change_all(rados_t cluster, const std::vector<
   return results;
 }
 
-/// Ceph keeps the end of an entry that is there, so a fence that ends too early is none.
+/// Ceph keeps the end of an existing entry, so a fence that ends too early does not count.
 Error ends_early(const Entry& there) {
   return {errc::failed_precondition,
           there.text() + " is in the blocklist already, until " + utc_text(there.until) +
@@ -181,7 +181,7 @@ result<bool> has_own_entry(rados_t cluster, const std::string& client) {
   return std::ranges::any_of(*entries, names_it);
 }
 
-// Monitors look at the rights before they read the address, which is none here.
+// Monitors check the rights before they parse the address, which is invalid here.
 std::optional<std::string> find_missing_right(rados_t cluster, const std::string& user) {
   const MonAnswer answer = command(
       cluster, {{"prefix", "osd blocklist"}, {"blocklistop", "add"}, {"addr", "corbd-asks/0"}, {"expire", 1.0}});
@@ -230,7 +230,7 @@ task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, s
   auto job = [held = lease.connection(), entries, block_for, wall = clock_.wall()] {
     return change_and_look(held->cluster, entries, block_for, wall);
   };
-  // Many commands take minutes. Healing needs the threads for the cluster.
+  // Many commands take minutes, and healing needs the threads for the cluster.
   ClusterThreads& threads = *lease->group->threads;
   BlockingCalls& calls = many ? threads.looks : threads.cluster;
   auto changed = co_await calls.call_to_end(gate_, std::move(job), "changing the blocklist");
@@ -245,7 +245,7 @@ task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, s
   co_return std::move(changed->results);
 }
 
-/// It is one of renewal.cpp's looks.
+/// This is one of the checks of renewal.cpp.
 result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<ShortEntry>& entries,
                                           std::optional<std::chrono::system_clock::time_point> monitors_now,
                                           std::chrono::system_clock::time_point wall) {
@@ -255,7 +255,7 @@ result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<Sho
     return client ? change(cluster, *client, kBlocklistTime) : result<MonitorsTime>(client.error());
   };
   if (!monitors_now && !entries.empty()) {
-    // That changes nothing as long as the entry is there, and tells the time.
+    // This changes nothing while the entry exists, and returns the time.
     const auto told = block(entries.front());
     if (!told) return told.error();
     look.monitors_now = monitors_now = *told;

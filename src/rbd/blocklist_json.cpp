@@ -16,7 +16,7 @@ Error not_understood(std::string_view text) {
   return {errc::unavailable, "the monitors' blocklist has \"" + printable(text) + "\", which this agent does not know"};
 }
 
-/// "2026-11-23T04:16:17.295187+0000"; before Ceph 15 "2026-11-23 04:16:17.295187". In the monitor's zone, whole
+/// Parses "2026-11-23T04:16:17.295187+0000"; before Ceph 15 "2026-11-23 04:16:17.295187". In the monitor's zone, whole
 /// seconds.
 std::optional<std::chrono::system_clock::time_point> parse_time(std::string text) {
   if (text.size() > 10 && text[10] == ' ') text[10] = 'T';
@@ -32,7 +32,7 @@ std::optional<std::chrono::system_clock::time_point> parse_time(std::string text
   return *at - std::chrono::seconds(zone.tm_gmtoff);
 }
 
-/// "10.0.0.0:0/24", "[fd00::]:0/64", and with "cidr:" in front.
+/// Parses "10.0.0.0:0/24" and "[fd00::]:0/64", also with "cidr:" in front.
 std::optional<image::BlocklistEntry> parse_range(std::string_view text) {
   if (text.starts_with("cidr:")) text.remove_prefix(5);
   const auto slash = text.rfind('/');
@@ -45,12 +45,12 @@ std::optional<image::BlocklistEntry> parse_range(std::string_view text) {
   const auto block = image::AddressBlock::masked(host->address(), length);
   if (!block) return std::nullopt;
   auto entry = image::entry_of_range(*block);
-  // The monitors keep bits below the length, and know the entry only with them (seen on 16.2.15).
+  // The monitors keep bits below the length, and find the entry only with them (seen on 16.2.15).
   entry.spelled = host->address() + "/" + std::to_string(length);
   return entry;
 }
 
-/// Port and nonce of 0 stand for every client of the address (OSDMap::is_blocklisted).
+/// A port and nonce of 0 stand for every client of the address (OSDMap::is_blocklisted).
 std::optional<image::BlocklistEntry> parse_client(std::string_view text) {
   const std::string bare = bare_address(text);
   const auto host = image::AddressBlock::host_of_client(bare);

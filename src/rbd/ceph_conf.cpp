@@ -22,7 +22,7 @@ ClusterEntry entry_of(CephConf conf) {
   return entry;
 }
 
-/// Between commas, semicolons and white space, but not between brackets: "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]".
+/// Splits at commas, semicolons and white space, but not between brackets: "[v2:10.0.0.1:3300,v1:10.0.0.1:6789]".
 std::vector<std::string> monitors_in(std::string_view list) {
   std::vector<std::string> all;
   std::string one;

@@ -41,7 +41,7 @@ result<ClusterMapping> read_mapping(const json::object& object) {
   return mapping;
 }
 
-/// The other side of a pair, or "" if `id` is on neither side.
+/// Returns the other side of a pair, or "" if `id` is on neither side.
 std::string_view other_side(const std::pair<std::string, std::string>& pair, std::string_view id) {
   if (pair.first == id) return pair.second;
   if (pair.second == id) return pair.first;

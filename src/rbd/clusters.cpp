@@ -42,7 +42,7 @@ result<T> noted(Connections& connections, const std::shared_ptr<Connection>& ask
   return answer;
 }
 
-/// The volume is served without it too, and the provisioner's next look writes it.
+/// The volume is served without this too, and the provisioner's next request writes it.
 task<> complete_journal(Connections& connections, const Lease& lease, std::int64_t pool_id,
                         const image::Reserved& reserved, image::Key key) {
   auto write = [held = lease.connection(), pool_id, uuid = reserved.uuid, key] {
@@ -106,7 +106,7 @@ class Clusters final : public image::Clusters {
 
   ~Clusters() override {
     if (connections_->quiet()) return;
-    // A call that a dead cluster still holds uses this. Better keep it than free it under that call.
+    // A call that a dead cluster still blocks uses this. Better keep it than free it under that call.
     log::warning("clusters.left_busy", {{"calls", connections_->gate().count()}});
     connections_.release()->abandon();
   }
@@ -247,7 +247,8 @@ task<result<image::Resolved>> Clusters::locate(image::Access access, image::Rese
 task<result<>> Clusters::fence_dead(image::Access access, Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease && lease.error().code == errc::node_fenced) {
-    // The fence of the node may end. Until then its monitors still take what keeps our dead clients out for good.
+    // The fence of the node may end. Until then the cluster's monitors still accept the entries that keep our dead
+    // clients out for good.
     auto monitors = co_await connections_->lease(access, Connections::Need::monitors, until);
     if (monitors) static_cast<void>(co_await connections_->fence(std::move(*monitors), until));
   }

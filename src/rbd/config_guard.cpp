@@ -7,7 +7,7 @@ namespace {
 
 bool is_true(std::string_view value) { return value == "true" || value == "1" || value == "yes" || value == "on"; }
 
-// The persistent write cache has had three names; its plugin alone starts nothing, but with it metadata can start the
+// The persistent write cache has had three names. Its plugin alone starts nothing, but with it metadata can start the
 // cache when the lock is taken.
 bool caches(const Option& option) {
   if (option.name == "rbd_cache" || option.name == "rbd_rwl_enabled") return is_true(option.value);
@@ -17,7 +17,7 @@ bool caches(const Option& option) {
   return false;
 }
 
-/// Whoever breaks the lock then leaves its owner able to write, also if that is this agent.
+/// With this option, breaking the lock leaves its owner able to write, also if that is this agent.
 bool spares_owners(const Option& option) {
   return option.name == "rbd_blocklist_on_break_lock" && !is_true(option.value);
 }
@@ -35,7 +35,7 @@ std::string who_and_remedy(const Option& option, const std::string& pool, const 
 }
 
 constexpr const char* kEarly = "which acknowledges writes before they are stored";
-// Nothing tells later that it had a cache (plan::has_cache_after_all).
+// Nothing shows later that it had a cache (plan::has_cache_after_all).
 constexpr const char* kRunsOn =
     ". If an rbd-nbd has the image open, it keeps its cache all the same: let the volume be unstaged before that "
     "rbd-nbd may be killed";
@@ -59,7 +59,8 @@ std::optional<Error> unsafe(const std::vector<Option>& options, bool exclusive_l
   }
   if (!exclusive_lock) return std::nullopt;
   auto found = refusal(options, spares_owners, "so that a client whose lock is broken can write on", pool, image);
-  // An adopted volume with unsafe_config counts as one whose rbd-nbd had a cache. This option loses no write.
+  // An adopted volume with unsafe_config counts as one whose rbd-nbd had a cache. This option loses no write, so it
+  // gets another code.
   if (found) found->code = errc::failed_precondition;
   return found;
 }

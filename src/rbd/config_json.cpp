@@ -11,7 +11,7 @@ namespace json = boost::json;
 
 constexpr GoJson kFile("config.json");
 
-/// Drops the empty ones.
+/// Drops empty texts.
 result<std::vector<std::string>> texts_at(const json::object& object, const char* key, const std::string& form) {
   std::vector<std::string> texts;
   const auto list = kFile.array_at(object, key);
@@ -92,7 +92,7 @@ result<ClusterEntry> parse_config_json(std::string_view text, std::string_view c
   const auto entries = entries_of(text);
   if (!entries) return entries.error();
   std::vector<std::string> ids;
-  std::optional<Error> bad;  // of another cluster, perhaps
+  std::optional<Error> bad;  // perhaps of another cluster
   for (const auto& value : *entries) {
     auto entry = read_entry(value.get_object());
     if (!entry) {

@@ -37,8 +37,8 @@ std::vector<Setting> settings(const image::Access& access, Timeouts timeouts) {
       // With zero copy, a write that fails before it reaches an object (no lock, read-only, out of range) never
       // completes. The request holds the buffer that its completion waits for (seen on 16.2.15).
       {"rbd_disable_zero_copy_writes", "true"},
-      // What a thousand devices can have under way, at 256 requests each and 64 operations for a piece of a discard. At
-      // these limits librados would block the caller, and so all devices of the connection.
+      // Room for everything that a thousand devices can have under way, at 256 requests each and 64 operations for a
+      // piece of a discard. At these limits librados would block the caller, and so all devices of the connection.
       {"objecter_inflight_ops", "16777216"},
       {"objecter_inflight_op_bytes", std::to_string(8ULL << 30)},
       {"rbd_blocklist_on_break_lock", "true"},
@@ -47,7 +47,7 @@ std::vector<Setting> settings(const image::Access& access, Timeouts timeouts) {
   };
 }
 
-/// Options that are only good manners. A release may lack one.
+/// Options without which the agent works, too. A release may lack one.
 const std::array<Setting, 9> kQuiet{{{"keyring", ""},
                                      {"admin_socket", ""},
                                      {"log_file", ""},
@@ -55,11 +55,12 @@ const std::array<Setting, 9> kQuiet{{{"keyring", ""},
                                      {"err_to_stderr", "false"},
                                      {"log_to_syslog", "false"},
                                      {"rbd_plugins", ""},
-                                     // Only others' writes move an image's modify timestamp (plan/proof.cpp).
+                                     // With this, only others' writes change an image's modify timestamp
+                                     // (plan/proof.cpp).
                                      {"rbd_mtime_update_interval", "0"},
                                      {"rbd_persistent_cache_mode", "disabled"}}};
 
-/// Off, whatever ceph.conf, the cluster or mapOptions say. A release may lack one.
+/// Options that must be off, whatever ceph.conf, the cluster or mapOptions say. A release may lack one.
 const std::array<Setting, 1> kOff{{
     // A read that is split over replicas comes back in the wrong order, or with another read's bytes
     // (docs/sources.md#split-reads).

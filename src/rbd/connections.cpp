@@ -16,7 +16,8 @@ namespace {
 constexpr std::chrono::seconds kFencedStands{5};
 constexpr std::chrono::milliseconds kLookAtShuts{10};
 constexpr std::chrono::seconds kTriesFor{10};
-// A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back sooner.
+// A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back within this
+// time.
 constexpr std::chrono::minutes kIdleFor{10}, kLookAtIdle{1};
 
 }  // namespace
@@ -45,7 +46,7 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
 
 Connections::~Connections() {
   clock_.cancel(idle_timer_);
-  // A group and its connections hold each other.
+  // A group and its connections refer to each other, so break the cycle.
   for (const auto& group : groups_) group->serving.clear();
 }
 
@@ -61,7 +62,7 @@ std::shared_ptr<Group> Connections::group_for(const image::Access& access) {
   return groups_.emplace_back(std::move(made));
 }
 
-// Idle connections of a replaced key go now, the others when their last image is closed. None goes before the new key
+// Closes connections of a replaced key: idle ones now, the others with their last image. None goes before the new key
 // has worked.
 void Connections::outdate_others(const Group& newer) {
   for (auto& group : groups_) {
@@ -74,8 +75,8 @@ void Connections::outdate_others(const Group& newer) {
   }
 }
 
-// Take the fullest one that has room, so that the others can become empty and close. If none has room and no more may
-// be made, take the emptiest one.
+// Takes the fullest one that has room, so that the others can become empty and close. If none has room and no more may
+// be made, takes the emptiest one.
 std::shared_ptr<Connection> Connections::choose(Group& group, Need need) {
   std::shared_ptr<Connection> fullest, emptiest;
   std::size_t usable = 0;
@@ -113,7 +114,7 @@ task<result<>> Connections::may_serve_anew(image::Access access, image::Key key,
     connection.cluster = made->cluster;
     result<> may;
     if (made->node_fenced) may = *made->node_fenced;
-    // Another cluster's "not found" says nothing of the image.
+    // Another cluster's "not found" proves nothing about the image.
     if (may && made->fsid != key.fsid)
       may = Error{errc::failed_precondition, cluster_text(access) + " has another fsid: " + made->fsid};
     if (may)
@@ -146,7 +147,7 @@ void Connections::retire_denied(std::shared_ptr<Connection> connection) {
   retire_if_idle(std::move(connection));
 }
 
-// The next caller connects anew, and so sees the end of the fence.
+// Drops them so that the next caller connects anew, and notices the end of the fence.
 void Connections::drop_node_fenced(Group& group) {
   for (const auto& connection : std::vector(group.serving)) {
     if (!connection->node_fenced) continue;
@@ -158,7 +159,7 @@ void Connections::drop_node_fenced(Group& group) {
 task<result<Lease>> Connections::lease(image::Access access, Need need, Until until) {
   if (leaving_) co_return Error{errc::cancelled, "the agent is leaving: no new use of " + cluster_text(access)};
   for (;;) {
-    // An empty one may have gone while this waited.
+    // An empty connection may have gone while this waited.
     const auto held = group_for(access);
     Group& group = *held;
     group.outdated = false;
@@ -239,7 +240,7 @@ task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
 }
 
 // I5: the addresses are durable before an image is opened for writing through the connection. Until then it can leave
-// nothing behind, and whoever comes after it need not know of it.
+// nothing behind, and a later agent need not know of it.
 task<result<>> Connections::record(const Lease& lease, Until until) {
   if (lease->recorded && !lease->recording) co_return result<>();
   if (!start_recording(lease)) co_return Error{errc::cancelled, "the agent is leaving"};
@@ -250,7 +251,7 @@ task<result<>> Connections::record(const Lease& lease, Until until) {
   co_return result<>();
 }
 
-/// False: the agent is leaving.
+/// Returns false if the agent is leaving.
 bool Connections::start_recording(const Lease& lease) {
   if (lease->recording || lease->recorded) return true;
   lease->recording = std::make_shared<Attempt>(control_, clock_);
@@ -259,7 +260,7 @@ bool Connections::start_recording(const Lease& lease) {
   return started;
 }
 
-/// All at once. A file that cannot be written is tried again, and reported, when an image is opened.
+/// Writes all files at once. A file that cannot be written is tried again, and reported, when an image is opened.
 task<> Connections::record_prepared(Until until) {
   std::vector<Lease> all;
   for (const auto& group : groups_)
@@ -273,7 +274,7 @@ task<> Connections::record_one(Lease lease, std::shared_ptr<Attempt> attempt) {
   lease->recorded = true;
   const Incarnation incarnation{Incarnation::State::live, lease->uuid, lease->fsid, lease->group->access.cluster_id,
                                 lease->addresses};
-  // The agent that serves beside this one has the spare files.
+  // The agent that serves beside this one uses the spare files.
   auto save = [dir = config_.incarnations_dir, incarnation, spares = !config_.beside] {
     return save_incarnation(dir, incarnation, spares);
   };
@@ -310,7 +311,7 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
       std::erase(group->serving, connection);
       connection->dropped = true;
       if (connection->recorded) ending_.insert(connection->uuid);
-      // Another program's blocklisting may be short, and have ended.
+      // Another program's entry may have been short, and have ended.
       if (connection->recorded)
         incarnations_.set_state(connection->uuid, Incarnation::State::dead);
       else
@@ -323,7 +324,7 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
   return taken;
 }
 
-// An image that is told may come back at once for another connection, and may close images. So do not iterate over
+// An image that is told may immediately ask for another connection, and may close images. So do not iterate over
 // anything that this changes.
 void Connections::drop_blocklisted() {
   for (const auto& connection : take_blocklisted()) {
@@ -354,8 +355,8 @@ void Connections::look_at_idle_later() {
   });
 }
 
-/// Accesses come and go with their volumes: each tenant may have a user of its own. So an access keeps its idle
-/// connection for ten minutes. Of each cluster the one that was used last stays, for a quick next stage.
+/// Accesses come and go with their volumes, because each tenant may have a user of its own. So an access keeps its idle
+/// connection for ten minutes. The one of each cluster that was used last stays, for a quick next stage.
 void Connections::look_at_idle() {
   if (leaving_) return;
   std::map<std::string, std::shared_ptr<Connection>> last;
@@ -381,19 +382,20 @@ void Connections::look_at_idle() {
   if (again || config_.beside) look_at_idle_later();
 }
 
-// After this its operations are over. If all images were closed well, or none could be written, the incarnation needs
-// no fencing.
+// Afterwards its operations are over. If all images were closed cleanly, or none could be written, the incarnation
+// needs no fencing.
 task<> Connections::shut(std::shared_ptr<Connection> connection) {
   rados_t cluster = std::exchange(connection->cluster, nullptr);
   if (connection->recorded) ending_.insert(connection->uuid);
-  // Nothing of a client that ended well can arrive any more, as if it were fenced.
+  // Nothing of a client that ended cleanly can arrive any more, as if it were fenced.
   Incarnation ended{
       Incarnation::State::fenced, connection->uuid,           connection->fsid, connection->group->access.cluster_id,
       connection->addresses,      seconds_since_1970(clock_), config_.boot_id,  true};
   auto end = [cluster, dir = config_.incarnations_dir, ended, recorded = connection->recorded,
               well = connection->clean && !connection->dropped, keeps = connection->keeps_locks,
               watches = std::exchange(connection->lock_watches, {})] {
-    // The cluster ends them later. Ending them here would change headers whose time says that we broke our own lock.
+    // The cluster ends these watches later. Ending them here would change headers whose break time shows that we broke
+    // our own lock.
     for (const auto& watch : watches) watch->silence();
     rados_shutdown(cluster);
     if (!recorded || !well) return result<>();
@@ -424,7 +426,7 @@ task<result<>> Connections::prepare(image::Access access, std::size_t images, Un
 
 task<result<>> Connections::look_at_before(bool ended) {
   if (ended) config_.beside = false;
-  // One that is still beside another had better leave the images to that one.
+  // An agent that runs beside a living predecessor had better leave the images to it.
   auto known = co_await earlier_.read(ended);
   if (!ended) co_return known;
   for (auto& group : groups_)

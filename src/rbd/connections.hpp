@@ -1,6 +1,6 @@
-// The connections of this agent. Images with the same access share them. When each has
-// Config::images_per_connection images, another one is made, up to Config::max_connections. One connection is one
-// fencing domain: once the cluster has blocklisted it, all its images are dead, and it serves no new ones.
+// The connections of this agent. Images with the same access share them. When each has Config::images_per_connection
+// images, another one is made, up to Config::max_connections. One connection is one fencing domain: once the cluster
+// has blocklisted it, all its images are dead, and it serves no new ones.
 #pragma once
 
 #include <atomic>
@@ -35,20 +35,20 @@ struct Connection {
   std::shared_ptr<Group> group;
   std::size_t users = 0;        ///< open images and calls
   time_point idle_since{};      ///< while it has no user
-  std::uint64_t map_after = 0;  ///< it has the OSD map of the fencing with this number
+  std::uint64_t map_after = 0;  ///< number of the last fencing whose OSD map it has
   bool dropped = false;         ///< takes no new image
-  bool retired = false;         ///< the same, because another client may do better: it ends with its last image
-  bool clean = true;            ///< every image was closed well
+  bool retired = false;         ///< takes none either, because another client may do better; ends with its last image
+  bool clean = true;            ///< every image was closed cleanly
   bool keeps_locks = false;     ///< locks stay when it ends
-  bool recorded = false;        ///< its file is there or being written: it may open images for writing
+  bool recorded = false;        ///< its file exists or is being written: it may open images for writing
   std::shared_ptr<Attempt> recording;
   std::optional<Error> node_fenced;  ///< the cluster refuses this node: only its monitors answer
   std::atomic<bool> blocklisted{false};
-  std::set<OpenImage*> images;  ///< open ones; they are told when the connection is blocklisted
+  std::set<OpenImage*> images;  ///< open images, which are told when the connection is blocklisted
   std::vector<std::shared_ptr<LockWatch>> lock_watches;  ///< librados calls them until the client has ended
   std::function<void()> on_blocklisted;                  ///< any thread, once
 
-  /// Passes on a library's answer, and notes -108. Any thread.
+  /// Returns a library's result, and notices -108. Any thread.
   int note(int r) {
     if (r == -ESHUTDOWN && !blocklisted.exchange(true, std::memory_order_relaxed) && on_blocklisted) on_blocklisted();
     return r;
@@ -57,7 +57,7 @@ struct Connection {
 
 class Connections;
 
-/// Holds a connection for its user. Control thread.
+/// Keeps a connection for its user. Control thread.
 class Lease {
  public:
   Lease() = default;
@@ -77,12 +77,12 @@ class Lease {
   std::shared_ptr<Connection> connection_;
 };
 
-/// One attempt for which several callers wait.
+/// An attempt to connect, which several callers may wait for.
 struct Attempt {
   Attempt(executor control, Clock& clock) : done(control, clock) {}
   Event done;
   std::optional<Error> failed;
-  std::optional<Error> node_fenced;  ///< it was made, and only the monitors answer it
+  std::optional<Error> node_fenced;  ///< the connection exists, and only the monitors answer it
 };
 
 /// The connections of one cluster and user.
@@ -91,33 +91,34 @@ struct Group {
   ClusterThreads* threads = nullptr;
   std::vector<std::shared_ptr<Connection>> serving;
   std::shared_ptr<Attempt> connecting, fencing;
-  std::optional<std::pair<Error, time_point>> node_fenced;  ///< for so long nobody connects just to hear it again
-  std::optional<std::string> cannot_fence = {};             ///< as the last connection found
+  std::optional<std::pair<Error, time_point>> node_fenced;  ///< the error; nobody reconnects to get it before the time
+  std::optional<std::string> cannot_fence = {};             ///< by the last connection
   bool outdated = false;                                    ///< the same user has a newer key or other monitors
 };
 
-/// What a change of the blocklist came to.
+/// Results of a change of the blocklist.
 struct BlocklistChange {
   std::vector<result<>> results;                    ///< in the order of the entries
-  std::vector<image::BlocklistEntry> ending_early;  ///< clients whose entry was there and ends before it should
-  std::optional<std::chrono::system_clock::time_point> monitors_now = {};  ///< by their clock, as far as it is known
+  std::vector<image::BlocklistEntry> ending_early;  ///< clients whose existing entry ends too early
+  std::optional<std::chrono::system_clock::time_point> monitors_now = {};  ///< by the monitors' clock, if it is known
 };
 
-/// Adds these entries for so long, or removes them (nullopt), and believes the monitors when their list shows it.
-/// `wall`: this node's clock, for monitors that do not tell theirs. Runs on a pool thread.
+/// Adds these entries for that long, or removes them (nullopt), and verifies the result in the monitors' list. `wall`:
+/// this node's clock, for monitors that do not show theirs. Runs on a pool thread.
 result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<image::BlocklistEntry>& entries,
                                         std::optional<std::chrono::seconds> block_for,
                                         std::chrono::system_clock::time_point wall);
 
-/// What one look at short entries came to.
+/// Result of one check of short entries.
 struct RenewalLook {
-  std::vector<std::string> forget = {};  ///< by uuid
-  std::vector<std::string> added = {};   ///< clients
-  std::optional<Error> failed = {};      ///< of one that could not be added
+  std::vector<std::string> forget = {};  ///< their uuids
+  std::vector<std::string> added = {};   ///< their clients
+  std::optional<Error> failed = {};      ///< error of the one that could not be added
   std::chrono::milliseconds again_in = std::chrono::seconds(30);
-  std::optional<std::chrono::system_clock::time_point> monitors_now = {};  ///< learned by this look
+  std::optional<std::chrono::system_clock::time_point> monitors_now = {};  ///< learnt by this check
 };
-/// Adds those that have gone. `monitors_now`: if it is known. `wall`: this node's clock. Runs on a pool thread.
+/// Adds our own entries for those that have gone. `monitors_now`: if it is known. `wall`: this node's clock. Runs on a
+/// pool thread.
 result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<ShortEntry>& entries,
                                           std::optional<std::chrono::system_clock::time_point> monitors_now,
                                           std::chrono::system_clock::time_point wall);
@@ -132,51 +133,51 @@ class Connections {
   Connections(executor control, Clock& clock, BlockingPool& files, Config config, Dial dial = &connect);
   ~Connections();
 
-  /// For an image, a connection that has room. For monitors, any living one, even if the cluster has fenced this node;
-  /// otherwise node_fenced then.
+  /// room_for_image: a connection that has room. monitors: any living one, even if the cluster has fenced this node;
+  /// the other needs then get the error node_fenced.
   enum class Need { monitors, any, room_for_image };
   task<result<Lease>> lease(image::Access access, Need need, Until until);
   /// Blocklists the dead incarnations of the leased connection's cluster. Joins a fencing that is under way.
   task<result<>> fence(Lease lease, Until until);
-  /// image::Clusters::inherit, for the leased connection's cluster.
+  /// Implements image::Clusters::inherit, for the leased connection's cluster.
   task<result<>> inherit(Lease lease, std::string address);
-  /// image::Clusters::blocklist, block and unblock, for the leased connection's cluster (blocklist.cpp).
+  /// Implement image::Clusters::blocklist, block and unblock, for the leased connection's cluster (blocklist.cpp).
   task<result<image::Blocklist>> blocklist(Lease lease);
   task<result<std::vector<result<>>>> change_blocklist(Lease lease, std::vector<image::BlocklistEntry> entries,
                                                        std::optional<std::chrono::seconds> block_for);
-  /// image::Clusters::end_refused, for the leased connection's cluster (fence.cpp).
+  /// Implements image::Clusters::end_refused, for the leased connection's cluster (fence.cpp).
   task<result<image::OwnClients>> end_refused(Lease lease, Until until);
-  /// Before an image is opened for writing on the connection: its file is there, so that a later start fences it.
+  /// Writes the connection's file before an image is opened for writing, so that a later start fences it.
   task<result<>> record(const Lease& lease, Until until);
-  /// image::Clusters::record_prepared.
+  /// Implements image::Clusters::record_prepared.
   task<> record_prepared(Until until);
-  /// The connection has the OSD map of the last fencing.
+  /// Waits until the connection has the OSD map of the last fencing.
   task<result<>> await_map(const Lease& lease, Until until);
   /// unavailable as long as a dead incarnation of that cluster is not fenced.
   result<> all_fenced(const std::string& fsid);
-  /// image::Clusters::prepare and look_at_before.
+  /// Implement image::Clusters::prepare and look_at_before.
   task<result<>> prepare(image::Access access, std::size_t images, Until until);
   task<result<>> look_at_before(bool ended);
   task<result<>> shutdown(Until until, Until users);
-  /// image::Clusters::cannot_fence.
+  /// Implements image::Clusters::cannot_fence.
   std::optional<std::string> cannot_fence(const image::Access& access) const;
-  /// image::Clusters::fsid_of.
+  /// Implements image::Clusters::fsid_of.
   std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const;
-  /// image::Clusters::may_serve_anew.
+  /// Implements image::Clusters::may_serve_anew.
   task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes);
-  /// image::Clusters::retire.
+  /// Implements image::Clusters::retire.
   void retire(const image::Access& access);
-  /// The cluster answered it that it has not the right. Rights are those of the time when a client connected: whoever
-  /// asks next does so on a new one.
+  /// Retires a connection that was denied a right. A client has the rights of the time when it connected, so the next
+  /// caller gets a new one.
   void retire_denied(std::shared_ptr<Connection> connection);
 
   const Incarnations& incarnations() const { return incarnations_; }
   Gate& gate() { return gate_; }
-  /// Nothing that uses this is under way.
+  /// Whether no operation that uses this is under way.
   bool quiet() const { return gate_.count() == 0 && shuts_.count() == 0; }
   bool is_leaving() const { return leaving_; }
-  /// The process ends while a call that a dead cluster holds uses this. Clock and pools go first, so nothing of them is
-  /// touched any more.
+  /// Called when the process ends while a call that a dead cluster blocks still uses this. Clock and pools go first, so
+  /// nothing of them is used any more.
   void abandon() { abandoned_ = true; }
   executor control() const { return control_; }
   Clock& clock() { return clock_; }
@@ -200,13 +201,13 @@ class Connections {
   image::OwnClients own_clients(const std::string& fsid) const;
   task<> fence_all(Lease lease, std::shared_ptr<Attempt> attempt);
   task<result<>> fence_dead_of(const Connection& through);
-  /// Every connection to that cluster has the OSD map of the last fencing.
+  /// Waits until every connection to that cluster has the OSD map of the last fencing.
   task<result<>> await_maps(std::string fsid);
   task<> record_fenced(Incarnation incarnation);
-  // renewal.cpp
-  /// Also learns the monitors' clock from it.
+  // Renewal: renewal.cpp.
+  /// Writes notes of entries that end early, and learns the monitors' clock from the change.
   task<result<>> note_ending_early(std::string fsid, std::string cluster_id, BlocklistChange change);
-  /// What a renewal waits for has changed.
+  /// Wakes the renewals, because something that they wait for has changed.
   void look_again();
   task<> forget_unblocked(std::string fsid, std::vector<image::BlocklistEntry> entries, std::vector<result<>> results);
   task<> forget_short(std::string uuid);
@@ -214,7 +215,7 @@ class Connections {
   void renew_noted();
   task<> renew(std::string fsid);
   task<RenewalLook> look_at_short(Lease lease);
-  /// Of one of its connections, each in its turn.
+  /// Leases one of the cluster's connections, each in its turn.
   std::optional<Lease> lease_of(const std::string& fsid, std::size_t turn);
   void drop_blocklisted();
   std::vector<std::shared_ptr<Connection>> take_blocklisted();
@@ -229,8 +230,8 @@ class Connections {
   BlockingPool& files_;
   Config config_;
   Dial dial_;
-  Gate gate_;   ///< everything under way, but for the next
-  Gate shuts_;  ///< connections that end; each makes its call through gate_, once a thread is free
+  Gate gate_;   ///< everything under way, except for the next
+  Gate shuts_;  ///< connections that end; each makes its call through gate_ once it gets a thread
   Incarnations incarnations_;
   EarlierAgents earlier_{
       control_, clock_, files_, gate_, config_, incarnations_, [this](const LoadedShortEntries& notes) {
@@ -238,19 +239,19 @@ class Connections {
       }};
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::shared_ptr<Group>> groups_;
-  std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, as of the last connection
+  std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, from the last connection
   Clock::TimerId idle_timer_ = 0;
-  std::set<std::string> ending_;  ///< clients that may have written, serve no more and are not shut yet, by uuid
+  std::set<std::string> ending_;  ///< uuids of clients that may have written, serve no more and are not shut yet
   std::vector<ShortEntry> short_entries_;
-  std::set<std::string> renewing_;                        ///< clusters, by fsid
-  std::map<std::string, MonitorsClock> monitors_clocks_;  ///< by fsid; this node's own may be set
+  std::set<std::string> renewing_;                        ///< fsids of clusters
+  std::map<std::string, MonitorsClock> monitors_clocks_;  ///< by fsid; needed because this node's own clock may be set
   CancelScope renewals_;
-  std::shared_ptr<Event> looks_again_;  ///< renewals wait for it beside their time
+  std::shared_ptr<Event> looks_again_;  ///< wakes renewals before their time
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;
-  std::shared_ptr<Event> no_lease_;  ///< a shutdown waits for it
+  std::shared_ptr<Event> no_lease_;  ///< awaited by a shutdown
   bool leaving_ = false, abandoned_ = false;
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< for what other threads post
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< checked by handlers that other threads post
 };
 
 }  // namespace corbd::rbd

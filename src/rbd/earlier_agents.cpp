@@ -18,9 +18,9 @@ EarlierAgents::EarlierAgents(executor control, Clock& clock, BlockingPool& files
       incarnations_(incarnations),
       take_notes_(std::move(take_notes)) {}
 
-/// On any thread.
+/// Callable from any thread.
 EarlierAgents::Files EarlierAgents::load(const std::string& dir, std::int64_t now, const std::string& boot_id) {
-  auto incarnations = load_incarnations(dir, now, boot_id);  // first: it makes the folder
+  auto incarnations = load_incarnations(dir, now, boot_id);  // first, because it makes the folder
   return {load_short_entries(dir), std::move(incarnations)};
 }
 
@@ -44,7 +44,7 @@ void EarlierAgents::stop() {
 task<result<>> EarlierAgents::read_once() {
   auto job = [dir = config_.incarnations_dir, now = seconds_since_1970(clock_),
               boot = config_.boot_id]() -> result<Files> { return load(dir, now, boot); };
-  // A client of this agent that ends meanwhile is not known any more, and its file may have been read.
+  // A client of this agent that ends meanwhile is unknown afterwards, and its file may have been read.
   std::set<std::string> own;
   for (const auto& one : incarnations_.all())
     if (one.state != Incarnation::State::yields) own.insert(one.uuid);
@@ -55,7 +55,7 @@ task<result<>> EarlierAgents::read_once() {
   co_return take_in(*read);
 }
 
-/// Whatever can be read counts, even if the rest cannot.
+/// Takes everything that can be read, even if the rest cannot.
 result<> EarlierAgents::take_in(const Files& read) {
   if (read.incarnations) incarnations_.take_over(read.incarnations->all, !config_.beside);
   take_notes_(read.notes);
@@ -66,7 +66,7 @@ result<> EarlierAgents::take_in(const Files& read) {
   return {};
 }
 
-/// The cause may pass: no descriptor or memory is free, or the disk does not answer.
+/// Retries, because the cause may pass: no descriptor or memory is free, or the disk does not answer.
 void EarlierAgents::read_again_because_of(const Error& failed) {
   unknown_ = with_context("cannot read which Ceph clients earlier agents had, so no image can be opened", failed);
   log::error(

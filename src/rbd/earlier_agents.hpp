@@ -1,4 +1,4 @@
-// Which Ceph clients earlier agents had, and whose blocklist entries end early, as their files say. Until both are
+// Reads from their files which Ceph clients earlier agents had, and whose blocklist entries end early. Until both are
 // known nobody knows whom to fence, so no image is opened.
 #pragma once
 
@@ -19,17 +19,17 @@ namespace corbd::rbd {
 class EarlierAgents {
  public:
   using TakeNotes = std::function<void(const LoadedShortEntries& notes)>;
-  /// The clients that it reads go into `incarnations`, and then the notes into `take_notes`. `gate`: for everything
-  /// under way. `config`: `beside` may change.
+  /// Puts the clients into `incarnations`, and then passes the notes to `take_notes`. `gate`: for everything under way.
+  /// `config`: `beside` may change.
   EarlierAgents(executor control, Clock& clock, BlockingPool& files, Gate& gate, const Config& config,
                 Incarnations& incarnations, TakeNotes take_notes);
-  /// When the agent starts, on this very thread. What cannot be read is read again.
+  /// Reads when the agent starts, on this very thread. Files that cannot be read are tried again.
   void read_at_start();
-  /// `again`: what cannot be read is read again until it can be. The answer is that of the first try.
+  /// `again`: files that cannot be read are tried until they can be. The answer is that of the first try.
   task<result<>> read(bool again);
-  /// Why their clients are not known. Nothing: they are.
+  /// Returns why their clients are unknown. Nothing: they are known.
   const std::optional<Error>& unknown() const { return unknown_; }
-  /// The agent leaves: nothing is read again.
+  /// Stops the retries, because the agent leaves.
   void stop();
 
  private:

@@ -7,10 +7,11 @@
 namespace corbd::rbd {
 namespace {
 
-// The amount between two looks at `stop`. It asks 256 objects of 4 MiB one by one; a map of 16,384 is one look.
+// Bytes between two checks of `stop`. That is one check for 256 objects of 4 MiB that are asked one by one, or for a
+// map of 16,384.
 constexpr std::uint64_t kSlowStep = 1ULL << 30;
 constexpr std::uint64_t kFastStep = 64ULL << 30;
-constexpr int kFound = -ECANCELED;  // any negative ends the walk and is what it returns
+constexpr int kFound = -ECANCELED;  // a negative result ends the walk and is returned
 
 struct Walk {
   const std::atomic<bool>& stop;

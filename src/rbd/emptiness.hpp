@@ -1,4 +1,4 @@
-// Whether an image has any data: the proof that mkfs and luksFormat need. Pool thread.
+// Finds out whether an image has any data, as the proof that mkfs and luksFormat need. Pool thread.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace corbd::rbd {
 
-/// The parents of a clone count. With a valid fast-diff map it is one look at the map, otherwise one operation per
+/// The parents of a clone count. With a valid fast-diff map it is one read of the map, otherwise one operation per
 /// object. unavailable once `stop` is set.
 result<bool> has_data(OpenImage& opened, const std::atomic<bool>& stop);
 

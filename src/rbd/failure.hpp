@@ -8,11 +8,11 @@
 
 namespace corbd::rbd {
 
-/// The code for a negative errno. Connecting, opening and locking have tables of their own for some.
+/// Returns the code for a negative errno. Connecting, opening and locking have tables of their own for some.
 errc code_of(int negative);
-/// "Connection timed out". For -108 it says what that means here.
+/// Returns "Connection timed out", for example. For -108 it explains the meaning here.
 std::string reason(int negative);
-/// "<doing>: <reason>", then ": <remedy>" when there is one.
+/// Makes "<doing>: <reason>", then ": <remedy>" if there is one.
 Error failure(std::string_view doing, int negative, std::string_view remedy = {});
 
 }  // namespace corbd::rbd

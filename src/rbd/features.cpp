@@ -25,12 +25,12 @@ std::string encode_head() {
 }
 
 FeatureQuestion::FeatureQuestion(rados_read_op_t operation) {
-  features_.ask(operation, "get_features", encode_head() + '\1');  // as one that only reads
+  features_.ask(operation, "get_features", encode_head() + '\1');  // asks as a reader
   operations_.try_asking(operation, "op_features_get");
 }
 
 std::optional<image::Features> FeatureQuestion::read() const {
-  // get_features: u64 all, u64 those without which it cannot be used.
+  // get_features answers with u64 all, and u64 those without which it cannot be used.
   if (features_.text().size() < 16) return std::nullopt;
   image::Features found;
   found.bits = little_endian(features_.text().substr(0, 8));

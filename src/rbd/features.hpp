@@ -1,5 +1,4 @@
-// The features of an image, as its header has them. librbd tells those that it knows of since its last refresh. Pool
-// threads.
+// The features of an image in its header. librbd knows only those of its last refresh. Pool threads.
 #pragma once
 
 #include <rados/librados.h>
@@ -12,10 +11,10 @@
 
 namespace corbd::rbd {
 
-/// A little-endian number, of as many bytes as there are.
+/// Parses a little-endian number of any length.
 std::uint64_t little_endian(std::string_view bytes);
 
-/// The answer of one method of the header's class (cls_rbd) in a read operation. It is there once that has ended.
+/// The answer of a method of the header's class (cls_rbd) in a read operation. It is set once that has ended.
 struct HeaderAnswer {
   char* bytes = nullptr;
   std::size_t length = 0;
@@ -25,12 +24,12 @@ struct HeaderAnswer {
   HeaderAnswer& operator=(const HeaderAnswer&) = delete;
   ~HeaderAnswer() { rados_buffer_free(bytes); }
   void ask(rados_read_op_t operation, const char* method, std::string_view input = {});
-  /// The same, and the operation goes on if it fails.
+  /// Does the same, and lets the operation go on if the method fails.
   void try_asking(rados_read_op_t operation, const char* method, std::string_view input = {});
   std::string_view text() const { return {bytes, length}; }
 };
 
-/// The head of an image, as the methods take the number of a snapshot.
+/// Encodes the head of an image as the number of a snapshot, which the methods take.
 std::string encode_head();
 
 /// Adds its questions to a read operation on the header.

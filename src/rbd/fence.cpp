@@ -1,4 +1,4 @@
-// Rule 2: fence before you write.
+// Implements rule 2: fence before you write.
 #include <algorithm>
 #include <cerrno>
 
@@ -90,7 +90,8 @@ task<result<>> Connections::inherit(Lease lease, std::string address) {
   co_return result<>();
 }
 
-/// Only the monitors answer one that was made under the fence. It has no image, and stays for the next question.
+/// Drops refused connections. Only the monitors answer one that was made under the fence. It has no image, and stays
+/// for the next question.
 void Connections::drop_refused(const image::Blocklist& now) {
   const auto refused = [&](const std::string& address) { return now.find(address) != nullptr; };
   for (const auto& group : groups_)
@@ -101,7 +102,7 @@ void Connections::drop_refused(const image::Blocklist& now) {
   drop_blocklisted();
 }
 
-/// Of a live incarnation: an image was opened for writing through it.
+/// Whether a live incarnation may have written: an image was opened for writing through it.
 bool Connections::may_write(const std::string& uuid) const {
   const auto is_it = [&](const auto& connection) { return connection->uuid == uuid && connection->recorded; };
   return std::ranges::any_of(groups_, [&](const auto& group) { return std::ranges::any_of(group->serving, is_it); });
@@ -122,7 +123,8 @@ image::OwnClients Connections::own_clients(const std::string& fsid) const {
   return own;
 }
 
-/// Their entries were removed before their time: `ceph osd blocklist clear` does that, and another tool's unfencing.
+/// Fences clients again whose entries were removed before their end: `ceph osd blocklist clear` does that, and another
+/// tool's unfencing.
 void Connections::fence_anew(const image::Blocklist& now) {
   for (const auto& one : incarnations_.unlisted(now)) {
     log::warning("incarnation.unlisted", {{"cluster", one.cluster_id}, {"address", one.addresses.front()}});
@@ -154,7 +156,7 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
   };
   auto fenced = co_await calls.call_to_end(gate_, std::move(job), "blocklisting");
   if (!fenced) co_return fenced.error();
-  // A connection that is made from now on has the map. The others wait for it.
+  // A later connection has the map already. Existing ones wait for it.
   if (!fenced->done.empty()) ++fencings_;
   // A client counts as fenced on disk only after its note is written: a crash in between would lose the note. Without
   // the note it stays dead on disk, and the next start fences it again.
@@ -183,7 +185,7 @@ task<result<>> Connections::await_maps(std::string fsid) {
   co_return all;
 }
 
-// Its file stays until the blocklisting ends. After another crash we must still know a lock that names it as ours.
+// The file stays until the blocklisting ends. After another crash we must still know a lock that names it as ours.
 task<> Connections::record_fenced(Incarnation incarnation) {
   incarnation.state = Incarnation::State::fenced;
   incarnation.fenced_at = seconds_since_1970(clock_);
@@ -191,7 +193,7 @@ task<> Connections::record_fenced(Incarnation incarnation) {
   log::info("incarnation.fenced", {{"cluster", incarnation.cluster_id}, {"address", incarnation.addresses.front()}});
   incarnations_.set_state(incarnation.uuid, incarnation.state, incarnation.fenced_at);
   auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
-  // If this is not written, the next start fences it once more.
+  // If this is not written, the next start fences the client once more.
   if (auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation"); !saved)
     log::warning("incarnation.not_written", {{"error", saved.error().text}});
 }

@@ -35,11 +35,11 @@ result<> try_header_write(Connection& connection, const image::Key& key) {
   const auto pool = open_pool(connection.cluster, key.pool_id, key.ns);
   if (!pool) return pool.error();
   const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
-  // An OSD looks at the rights for all of them first. Of the first two one always fails, so nothing is ever written.
+  // An OSD checks the rights for all of them first. One of the first two always fails, so nothing is ever written.
   rados_write_op_assert_exists(operation.get());
   rados_write_op_create(operation.get(), LIBRADOS_CREATE_EXCLUSIVE, nullptr);
   rados_write_op_exec(operation.get(), "rbd", "metadata_set", nullptr, 0, nullptr);
-  // A full pool says nothing of rights.
+  // A full pool proves nothing about rights.
   const int r = connection.note(rados_write_op_operate2(operation.get(), pool->io.get(), header_of(key).c_str(),
                                                         nullptr, LIBRADOS_OPERATION_FULL_TRY));
   if (r == -EEXIST) return {};

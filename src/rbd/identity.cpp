@@ -12,7 +12,7 @@
 namespace corbd::rbd {
 namespace {
 
-constexpr std::uint64_t kNames = 16;  // that ceph-csi writes: seven
+constexpr std::uint64_t kNames = 16;  // limit of names; ceph-csi writes seven
 
 Error unreadable(const image::Name& name, const char* what) {
   return {errc::internal, "image " + name.text() + ": its " + what + " cannot be read: it may come from a newer Ceph"};
@@ -28,7 +28,7 @@ Error cannot_read(const image::Name& name, int r) {
   return failure("reading image " + name.text(), r);
 }
 
-/// An image of format 1 has a header that is named after the image.
+/// The header of an image of format 1 is named after the image.
 bool is_old(Connection& connection, const Target& target) {
   return connection.note(rados_stat(target.pool.io.get(), (target.name.image + ".rbd").c_str(), nullptr, nullptr)) == 0;
 }
@@ -84,7 +84,8 @@ result<image::Resolved> read_identity(Connection& connection, const Target& targ
   HeaderAnswer size, names;
   size.ask(operation.get(), "get_size", encode_head());
   const FeatureQuestion features(operation.get());
-  // Names for people. Nothing depends on them, so they may fail. metadata_list: those behind a name, and how many.
+  // Names for people. Nothing depends on them, so they may fail. metadata_list takes the name to start after, and a
+  // limit.
   std::string behind = encode_text(std::string(image::kProvisionedFor));
   for (int i = 0; i < 8; ++i) behind += static_cast<char>(kNames >> (8 * i));
   names.try_asking(operation.get(), "metadata_list", behind);
@@ -93,7 +94,7 @@ result<image::Resolved> read_identity(Connection& connection, const Target& targ
   for (const int failed : {r, size.error, features.error()})
     if (failed < 0) return cannot_read(target.name, failed);
   const auto bits = features.read();
-  // get_size: u8 order, u64 bytes.
+  // get_size answers with u8 order, u64 bytes.
   if (size.text().size() < 9 || !bits) return unreadable(target.name, "size or features");
   found.size = little_endian(size.text().substr(1, 8));
   found.features = *bits;

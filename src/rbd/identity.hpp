@@ -5,13 +5,13 @@
 
 namespace corbd::rbd {
 
-/// Two operations of the cluster: rbd_id.<name>, and two methods of the header (Ceph's src/cls/rbd). not_found;
+/// Takes two operations of the cluster: rbd_id.<name>, and two methods of the header (Ceph's src/cls/rbd). not_found;
 /// failed_precondition for an image of format 1.
 result<image::Resolved> read_identity(Connection& connection, const Target& target);
 
-/// The text of an encoded string: u32 length and bytes. Nothing if it is truncated.
+/// Decodes a string: u32 length and bytes. Nothing if it is truncated.
 std::optional<std::string> decode_text(std::string_view bytes);
-/// An encoded map of texts: u32 count, then names and values. What is truncated is left out.
+/// Decodes a map of texts: u32 count, then names and values. Truncated entries are left out.
 std::map<std::string, std::string> decode_texts(std::string_view bytes);
 
 }  // namespace corbd::rbd

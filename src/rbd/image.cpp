@@ -39,10 +39,10 @@ result<Seen> see(OpenImage& opened) {
   return Seen{std::move(*lockers), std::move(*watchers)};
 }
 
-/// Without rbd-mirror's clients, which use no volume's image.
+/// Leaves out rbd-mirror's clients, which use no volume's image.
 result<Seen> see_users(OpenImage& opened, bool with_writer) {
   auto seen = see(opened);
-  // A client that came between the two looks would show its mark and no watch.
+  // A client that came between the two reads would show its mark and no watch.
   constexpr int kTries = 8;
   for (int tries = 1; seen && with_writer; ++tries) {
     auto mark = read_mark(opened);
@@ -54,7 +54,7 @@ result<Seen> see_users(OpenImage& opened, bool with_writer) {
       return Error{errc::unavailable, "the header of image " + opened.text() + " changes all the time"};
     seen = see(opened);
   }
-  // After the lock was seen: who has written by then is seen.
+  // Read this after the lock: everybody who has written by then is seen.
   if (seen) {
     const auto traces = read_traces(opened, !opened.stamps_writes);
     if (!traces) return traces.error();
@@ -68,14 +68,14 @@ result<Seen> see_users(OpenImage& opened, bool with_writer) {
   return seen;
 }
 
-/// The lock's cookie.
+/// Returns the lock's cookie.
 result<std::string> take_lock(OpenImage& opened) {
   const std::string doing = "taking the lock of image " + opened.text();
   const auto seen = see(opened);
   if (!seen) return seen.error();
   if (auto refused = locked_by_hand(seen->lockers.all, opened.text())) return *refused;
-  // librbd would break its lock, and have it cut off for an hour. A node may be away for longer, and its writes under
-  // way would then still arrive.
+  // librbd would break the lock of such an owner, and have it cut off for an hour. A node may be away for longer, and
+  // its writes under way would then still arrive.
   if (const auto silent = silent_owners(seen->lockers.all, seen->watchers, opened.connection.addresses);
       !silent.empty())
     return Error{errc::in_use, doing + ": the client at " + silent.front() + ", which is dead or away, still holds it"};
@@ -99,7 +99,7 @@ result<> give_lock_back(OpenImage& opened) {
 }  // namespace
 
 RbdImage::~RbdImage() {
-  // Refused while we leave. The connection then stays as it is, and the next start fences it.
+  // This is refused while we leave. The connection then stays as it is, and the next start fences it.
   if (!opened_->closing) opened_->connections.gate().spawn(close_image(opened_));
 }
 
@@ -160,7 +160,7 @@ task<result<>> RbdImage::break_dead_lock(std::string owner, std::int64_t break_t
 task<result<>> RbdImage::acquire_lock(Until until) {
   const auto opened = opened_;
   if (!exclusive_lock()) {
-    // Before it is written: whoever closes the image takes it away again, also if nobody hears how this call ends.
+    // Set this before the write: close() then removes the mark, even if nobody learns how this call ends.
     if (opened->mark.empty()) opened->mark = new_mark(*opened);
     auto job = [&image = *opened, mark = opened->mark, seen = opened->seen_version] {
       return write_mark(image, mark, seen);

@@ -1,4 +1,4 @@
-// The image port over one open librbd image.
+// Implements the image port on one open librbd image.
 #pragma once
 
 #include <cerrno>
@@ -7,7 +7,7 @@
 
 namespace corbd::rbd {
 
-/// Destroying it closes it in the background.
+/// The destructor closes it in the background.
 class RbdImage final : public image::Image {
  public:
   explicit RbdImage(std::shared_ptr<OpenImage> opened) : opened_(std::move(opened)) {}

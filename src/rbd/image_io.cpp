@@ -1,5 +1,5 @@
 // The data path. Nothing here waits, copies or allocates. The caller gets librbd's answer unchanged; the nbd room
-// judges what it means.
+// judges it.
 #include <algorithm>
 #include <cstring>
 

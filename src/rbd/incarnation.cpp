@@ -42,7 +42,7 @@ constexpr std::size_t kSpareBytes = 4096;
 constexpr int kSpares = 16;
 constexpr std::string_view kSuffix = ".json";
 constexpr std::size_t kManyFiles = 64;
-constexpr std::size_t kMostAddresses = 512;  ///< less than kMaxFile
+constexpr std::size_t kMostAddresses = 512;  ///< keeps a file below kMaxFile
 
 Error corrupt(std::string why) { return {errc::state_corrupt, std::move(why)}; }
 
@@ -52,7 +52,7 @@ result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::s
                   const std::string& boot_id) {
   const std::string path = dir + "/" + name;
   auto text = read_file(path, kMaxFile);
-  // By the agent that serves beside this one.
+  // The agent that serves beside this one removed it.
   if (!text && text.error().code == errc::not_found) return {};
   if (!text && text.error().code != errc::state_corrupt) return text.error();
   auto parsed = text ? parse_incarnation(*text) : result<Incarnation>(text.error());
@@ -63,7 +63,7 @@ result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::s
     std::error_code failed;
     fs::rename(path, aside, failed);
     if (failed) return Error{errc::state_write, "renaming " + path + ": " + failed.message()};
-    // At once: if another file cannot be read, nobody hears of the rest of this look.
+    // Log this at once: if another file cannot be read, nobody learns the rest of this result.
     log::error("incarnation.corrupt", {{"set_aside_as", aside},
                                        {"hint",
                                         "that client stays unfenced, and a lock that it left counts as another "
@@ -73,7 +73,7 @@ result<> load_one(LoadedIncarnations& into, const std::string& dir, const std::s
   }
   const bool ended = parsed->state == Incarnation::State::fenced && parsed->fenced_at + kBlocklistTime.count() < now;
   if (ended && parsed->boot_id != boot_id) {
-    static_cast<void>(forget_incarnation(dir, parsed->uuid));  // or by the next start
+    static_cast<void>(forget_incarnation(dir, parsed->uuid));  // if it fails, the next start does it
     return {};
   }
   into.all.push_back(std::move(*parsed));
@@ -84,7 +84,7 @@ bool can_merge(const Incarnation& one) {
   return one.state == Incarnation::State::fenced && one.addresses.size() <= kMostAddresses / 2;
 }
 
-/// Its file stands for theirs.
+/// Makes one file that replaces theirs.
 Incarnation merged(const std::vector<Incarnation>& alike) {
   Incarnation all = alike.front();
   all.uuid = make_uuid();
@@ -103,7 +103,7 @@ void replace_by_one(const std::string& dir, std::vector<Incarnation>& all, const
   const Incarnation one = merged(alike);
   if (!save_incarnation(dir, one, false)) return;
   for (const auto& old : alike) {
-    std::error_code ignored;  // one that stays says what the new one says
+    std::error_code ignored;  // a file that stays repeats the new one
     fs::remove(incarnation_file(dir, old.uuid), ignored);
     std::erase_if(all, [&](const Incarnation& known) { return known.uuid == old.uuid; });
   }
@@ -112,7 +112,7 @@ void replace_by_one(const std::string& dir, std::vector<Incarnation>& all, const
 
 std::string spare_file(const std::string& dir, int number) { return dir + "/spare-" + std::to_string(number); }
 
-/// Write into the file's own blocks, then rename. A death in between leaves a spare that is not usable. Spaces may
+/// Writes into the file's own blocks, then renames it. A death in between leaves a spare that is not usable. Spaces may
 /// follow the JSON text.
 result<> take_spare(const std::string& spare, const std::string& path, const std::string& text) {
   std::string content = text;
@@ -173,7 +173,7 @@ std::string incarnation_file(const std::string& dir, const std::string& uuid) {
 result<> save_incarnation(const std::string& dir, const Incarnation& incarnation, bool spares) {
   const std::string text = to_json(incarnation);
   auto written = write_durably(incarnation_file(dir, incarnation.uuid), text, 0600);
-  // If this is not written, the next start fences it once more.
+  // If this is not written, the next start fences the client once more.
   if (written || !spares || incarnation.state == Incarnation::State::fenced || text.size() > kSpareBytes)
     return written;
   for (int number = 0; number < kSpares; ++number)
@@ -241,7 +241,7 @@ void Incarnations::set_state(const std::string& uuid, Incarnation::State state, 
 
 void Incarnations::take_over(const std::vector<Incarnation>& files, bool ended) {
   using State = Incarnation::State;
-  // Those that yielded are as their files say now.
+  // Clients that yielded have the state of their files now.
   std::set<std::string> yielded;
   for (const auto& one : all_)
     if (one.state == State::yields) yielded.insert(one.uuid);

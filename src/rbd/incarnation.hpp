@@ -1,5 +1,5 @@
-// Incarnations: one per rados_t, by its client addresses. A file tells the next start whom to blocklist. The file of a
-// fenced incarnation stays, so that after another crash we still know a lock that names it as ours.
+// Incarnations: one per rados_t, identified by its client addresses. Its file tells the next start whom to blocklist.
+// The file of a fenced incarnation stays, so that after another crash we still know a lock that names it as ours.
 #pragma once
 
 #include <chrono>
@@ -15,19 +15,19 @@
 
 namespace corbd::rbd {
 
-/// How long a blocklisting lasts, and how long we remember a fenced incarnation.
+/// Duration of a blocklisting, and of our memory of a fenced incarnation.
 inline constexpr std::chrono::seconds kBlocklistTime = image::kLongestAway;
 
 struct Incarnation {
   enum class State {
     live,
-    yields,  ///< of the predecessor, which lives: ended for each image that it does not watch
+    yields,  ///< a living predecessor's: ended for each image that it does not watch
     dead,
-    fenced  ///< blocklisted, or ended with nothing under way: nothing of it can arrive any more
+    fenced  ///< blocklisted, or ended with nothing under way: none of its requests can arrive any more
   } state = State::dead;
-  std::string uuid;  ///< the file's name
+  std::string uuid;  ///< name of the file
   std::string fsid, cluster_id;
-  std::vector<std::string> addresses;  ///< bare
+  std::vector<std::string> addresses;  ///< bare addresses
   std::int64_t fenced_at = 0;          ///< seconds since 1970
   std::string boot_id = {};            ///< the boot in which it was fenced
   bool ended = false;                  ///< it is fenced without an entry in the blocklist, because it ended well
@@ -42,10 +42,10 @@ struct Incarnation {
                                      fields::rare("ended", &Incarnation::ended)};
 };
 
-/// They cut it off. invalid_argument: one of its addresses is no client's.
+/// Returns the entries that cut it off. invalid_argument: one of its addresses is no client's.
 result<std::vector<image::BlocklistEntry>> entries_to_cut_off(const Incarnation& one);
 
-/// As `fenced_at` and load_incarnations() count.
+/// Returns the time that `fenced_at` and load_incarnations() use.
 std::int64_t seconds_since_1970(const Clock& clock);
 std::string make_uuid();
 std::string to_json(const Incarnation& incarnation);
@@ -54,8 +54,8 @@ std::string to_json(const Incarnation& incarnation);
 result<Incarnation> parse_incarnation(std::string_view json);
 
 std::string incarnation_file(const std::string& dir, const std::string& uuid);
-/// Durable when it returns. On a full disk an incarnation that is not fenced takes one of the spare files. That spare
-/// is made again when there is room.
+/// Writes durably. On a full disk an incarnation that is not fenced takes one of the spare files. That spare is made
+/// again when there is room.
 /// `spares`: whether it may. Two processes may not use them at once.
 result<> save_incarnation(const std::string& dir, const Incarnation& incarnation, bool spares = true);
 result<> forget_incarnation(const std::string& dir, const std::string& uuid);
@@ -64,34 +64,34 @@ struct LoadedIncarnations {
   std::vector<Incarnation> all;
   std::vector<std::string> set_aside;  ///< new names of files that could not be understood
 };
-/// Makes the folder if necessary. `now` is in seconds since 1970. It removes fenced incarnations whose blocklisting has
-/// ended, but none that was fenced in this boot. The clock may have been set, and a device of this boot may need the
+/// Creates the folder if necessary. `now` is in seconds since 1970. Removes fenced incarnations whose blocklisting has
+/// ended, but none that was fenced in this boot: the clock may have been set, and a device of this boot may need the
 /// incarnation for its proof.
 result<LoadedIncarnations> load_incarnations(const std::string& dir, std::int64_t now, const std::string& boot_id);
-/// Whoever dies again and again in one boot leaves a file each time, which must stay. Where many fenced incarnations
-/// differ only in their addresses, one file takes the place of theirs. No other process may write there meanwhile.
+/// Replaces many fenced incarnations that differ only in their addresses by one file. An agent that dies again and
+/// again in one boot leaves a file each time, which must stay. No other process may write there meanwhile.
 void merge_fenced(const std::string& dir, std::vector<Incarnation>& all);
 /// Makes spare files that own their blocks already, so that a full disk does not keep devices from their servers. Each
 /// start needs one, and so does each further connection. It makes as many as there is room for.
 void keep_spares(const std::string& dir);
 
-/// All incarnations this process knows of. Control thread; touches no file.
+/// All incarnations that this process knows. Control thread; touches no file.
 class Incarnations {
  public:
   void add(Incarnation incarnation) { all_.push_back(std::move(incarnation)); }
   void remove(const std::string& uuid);
   void set_state(const std::string& uuid, Incarnation::State state, std::int64_t fenced_at = 0);
-  /// What the files say. It changes nothing of this process's own clients. Without `ended`, those that the files do not
-  /// call fenced are the clients of an agent that lives, and yield.
+  /// Takes the content of the files. It changes nothing of this process's own clients. Without `ended`, incarnations
+  /// that the files do not call fenced are the clients of a living agent, and yield.
   void take_over(const std::vector<Incarnation>& files, bool ended);
-  /// Those that were blocklisted are dead again, because nobody knows whether their entries last.
+  /// Makes blocklisted incarnations dead again, because nobody knows whether their entries last.
   void doubt_entries();
   const std::vector<Incarnation>& all() const { return all_; }
-  /// The incarnations of the cluster that are dead and not fenced.
+  /// Returns the incarnations of the cluster that are dead and not fenced.
   std::vector<Incarnation> unfenced(const std::string& fsid) const;
-  /// Those of the list's cluster that were blocklisted, and of which it has not every entry any more.
+  /// Returns blocklisted incarnations of the list's cluster that lack an entry now.
   std::vector<Incarnation> unlisted(const image::Blocklist& now) const;
-  /// Null if the address is of no known incarnation.
+  /// Returns null if the address belongs to no known incarnation.
   const Incarnation* find(const std::string& fsid, const std::string& address) const;
 
  private:

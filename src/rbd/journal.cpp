@@ -39,8 +39,8 @@ struct Other {
   Journal journal;
 };
 
-/// The journal of a volume whose image is in another pool than its directory. A provisioner with topology writes it
-/// there. Nothing if it cannot be read, because it is only a hint.
+/// Reads the journal of a volume whose image is in another pool than its directory. A provisioner with topology writes
+/// it there. Nothing if it cannot be read, because it is only a hint.
 std::optional<Other> read_elsewhere(Connection& connection, const image::Reserved& reserved, const std::string& ns) {
   if (reserved.journal_pool.empty()) return std::nullopt;
   const auto id = pool_id(connection.cluster, reserved.journal_pool);

@@ -1,4 +1,4 @@
-// ceph-csi's journal: the object csi.volume.<uuid> in the volume's pool, whose omap says what the image is called
+// ceph-csi's journal: the object csi.volume.<uuid> in the volume's pool, whose omap has the image's name
 // (docs/sources.md#journal). Everything here blocks: pool threads only.
 #pragma once
 
@@ -8,14 +8,14 @@
 
 namespace corbd::rbd {
 
-/// The content of one journal; "" for what it lacks.
+/// The content of a journal; "" for missing values.
 struct Journal {
   bool there = false;  ///< the object exists
   std::string image_name, image_id;
   std::string kms_id, encryption_type, tenant;
 };
 
-/// It is one operation of the cluster. A missing object counts as an empty journal.
+/// Takes one operation of the cluster. A missing object counts as an empty journal.
 result<Journal> read_journal(Connection& connection, const OpenPool& pool, const std::string& uuid);
 /// Writes into a journal that exists.
 result<> write_image_id(Connection& connection, std::int64_t pool_id, const std::string& ns, const std::string& uuid,
@@ -34,7 +34,7 @@ struct Located {
   std::optional<std::int64_t> lacks_id;  ///< the journal's pool, if the journal lacks the image's ID
 };
 
-/// Where the image of a reserved volume is, by its journal, or by what is known without one.
+/// Finds the image of a reserved volume by its journal, or by what is known without one.
 result<Located> find_by_journal(Connection& connection, const image::Reserved& reserved, const std::string& ns);
 
 }  // namespace corbd::rbd

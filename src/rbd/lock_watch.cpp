@@ -17,11 +17,11 @@ void acknowledge(void* argument, std::uint64_t notification, std::uint64_t handl
     rados_notify_ack(watch.pool.io.get(), watch.header.c_str(), notification, handle, nullptr, 0);
 }
 
-/// The lock is then that of a dead client, which it is for whoever cannot reach this one.
+/// Other clients then see a lock without a watcher, as if we had died.
 void watch_lost(void*, std::uint64_t, int) {}
 
-/// A free lock is not taken: the next agent broke the kept one, and its proof is a header that nobody has changed
-/// since. An error of the cluster counts as not taken.
+/// Whether another client has taken the lock. A free lock was not taken: the next agent broke the kept one, and its
+/// proof is a header that has not changed since. An error of the cluster counts as not taken.
 task<bool> lock_has_new_owner(OpenImage& opened) {
   auto look = [&image = opened] { return list_lockers(image); };
   BlockingCalls& calls = opened.lock_watch_lease->group->threads->images;
@@ -51,7 +51,7 @@ result<> set_watch(OpenImage& opened, LockWatch& watch) {
 }
 
 task<> end_watch(std::shared_ptr<OpenImage> opened) {
-  // Whoever was given the image may have failed to take its lock.
+  // The agent that got the image may have failed to take its lock.
   if (const bool taken = co_await lock_has_new_owner(*opened); !taken) {
     opened->lock_watch_ended.set();
     co_return;

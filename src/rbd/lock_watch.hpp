@@ -8,11 +8,11 @@
 
 namespace corbd::rbd {
 
-/// A plain watch on an image's header, which acknowledges every notification and says nothing. librbd then finds no
+/// A plain watch on an image's header, which acknowledges every notification and answers nothing. librbd then finds no
 /// owner that answers, and asks again. It lasts until end_watch(), or until its client ends.
 struct LockWatch {
   ~LockWatch() { silence(); }
-  /// It acknowledges nothing more. Any thread.
+  /// Stops the acknowledgements. Any thread.
   void silence() {
     const std::lock_guard sole(answering);
     pool.io = IoCtx();
@@ -23,10 +23,11 @@ struct LockWatch {
   std::mutex answering;      ///< guards `pool` once the watch is set
 };
 
-/// Sets it, unless it is set. Pool thread. The connection has `watch` from before this call until its client has ended.
+/// Sets the watch, unless it is set. Pool thread. The connection has `watch` from before this call until its client has
+/// ended.
 result<> set_watch(OpenImage& opened, LockWatch& watch);
-/// Ends it and takes it from the connection, unless this client has the lock still. Sets `lock_watch_ended`. Control
-/// thread.
+/// Ends the watch and takes it from the connection, unless this client still has the lock. Sets `lock_watch_ended`.
+/// Control thread.
 task<> end_watch(std::shared_ptr<OpenImage> opened);
 
 }  // namespace corbd::rbd

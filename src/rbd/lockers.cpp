@@ -7,7 +7,7 @@
 namespace corbd::rbd {
 namespace {
 
-/// No option, and nothing in it means anything to a shell.
+/// Whether the text is no option, and has no meaning to a shell.
 bool is_plain(std::string_view text, std::string_view also = "") {
   constexpr std::size_t most = 255;
   return !text.empty() && text.size() <= most && !text.starts_with('-') && std::ranges::all_of(text, [&](char c) {

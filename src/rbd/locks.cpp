@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kLock = "rbd_lock";
 
-// librados packs a list as texts, one after another, each with a zero byte at its end.
+// Unpacks a list of librados: texts one after another, each with a zero byte at its end.
 std::vector<std::string> unpack(const std::string& packed, std::size_t count) {
   std::vector<std::string> texts;
   std::size_t at = 0;
@@ -39,7 +39,7 @@ struct Packed {
 }  // namespace
 
 result<Lockers> list_lockers(OpenImage& opened) {
-  // It has an I/O context of its own, because that remembers the version of its last operation.
+  // This needs an I/O context of its own, which remembers the version of its last operation.
   const auto pool = open_pool(opened.connection.cluster, opened.key.pool_id, opened.key.ns);
   if (!pool) return pool.error();
   Packed tag(256), clients(1024), cookies(1024), addresses(2048);
@@ -86,7 +86,7 @@ result<std::vector<Watcher>> list_watchers(OpenImage& opened) {
   return watchers;
 }
 
-/// ENCODE_START(1, 1) of Ceph: little-endian numbers, and texts after their lengths.
+/// Encodes as Ceph's ENCODE_START(1, 1): little-endian numbers, and texts after their lengths.
 class Encoded {
  public:
   Encoded& number(auto value) {
@@ -99,7 +99,7 @@ class Encoded {
     body_ += text;
     return *this;
   }
-  /// With its version, and the oldest that can read it.
+  /// Adds the version, and the oldest version that can read it.
   std::string whole() const {
     Encoded head;
     head.number(static_cast<std::uint32_t>(body_.size()));
@@ -110,7 +110,7 @@ class Encoded {
   std::string body_;
 };
 
-// cls_lock_break_op (src/cls/lock/cls_lock_ops.h of Ceph): name, locker as entity_name_t, cookie.
+// Encodes cls_lock_break_op (src/cls/lock/cls_lock_ops.h of Ceph): name, locker as entity_name_t, cookie.
 result<std::string> encode_break(const Locker& locker) {
   constexpr std::string_view prefix = "client.";
   constexpr unsigned char client_type = 8;  // CEPH_ENTITY_TYPE_CLIENT
@@ -122,7 +122,7 @@ result<std::string> encode_break(const Locker& locker) {
   return Encoded().text(kLock).number(client_type).number(number).text(locker.cookie).whole();
 }
 
-// cls_lock_set_cookie_op: name, type, cookie, tag, new cookie. The tag is librbd's.
+// Encodes cls_lock_set_cookie_op: name, type, cookie, tag, new cookie. The tag is librbd's.
 std::string encode_cookie(const Locker& locker, std::string_view cookie) {
   constexpr unsigned char exclusive = 1;  // ClsLockType::EXCLUSIVE
   return Encoded().text(kLock).number(exclusive).text(locker.cookie).text("internal").text(cookie).whole();
@@ -206,7 +206,7 @@ bool watches(const std::vector<Watcher>& watchers, const std::string& address) {
   return std::ranges::any_of(watchers, [&](const Watcher& watcher) { return watcher.address == address; });
 }
 
-/// It is only for a lock that the predecessor keeps, and that agent has no image open by it.
+/// Whether the watch only serves a lock that the predecessor keeps. That agent does not have the image open by it.
 bool is_for_kept_lock(const Watcher& watcher, const std::vector<Locker>& lockers) {
   return std::ranges::any_of(lockers, [&](const Locker& locker) {
     return locker.address == watcher.address && locker.cookie == kept_cookie(watcher.handle);

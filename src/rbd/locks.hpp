@@ -13,30 +13,31 @@ namespace corbd::rbd {
 result<Lockers> list_lockers(OpenImage& opened);
 
 struct Watcher {
-  std::string address;       ///< bare
+  std::string address;       ///< bare address
   std::string client;        ///< "client.4119"
-  std::uint64_t handle = 0;  ///< which of that client's watches
+  std::uint64_t handle = 0;  ///< identifies one of that client's watches
   bool operator==(const Watcher&) const = default;
 };
-/// Each once.
+/// Returns each watcher once.
 result<std::vector<Watcher>> list_watchers(OpenImage& opened);
-/// Breaks it, and sets the header's time of change to `break_time` in the same operation: any later change of the
+/// Breaks the lock, and sets the header's time of change to `break_time` in the same operation: any later change of the
 /// header sets another. 0: the time is now.
 result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t break_time);
 
-/// Sets the watch, and gives the lock that this client holds its cookie. librbd then does not find the lock when it
-/// closes the image, and other clients see the lock of a living client.
+/// Sets the watch, and gives the lock that this client holds the watch's cookie. librbd then does not find the lock
+/// when it closes the image, and other clients see the lock of a living client.
 result<> keep_lock_of(OpenImage& opened, LockWatch& watch);
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key);
 
-/// The lock's owners that give it to nobody who asks, so that librbd would break it: dead clients, which have no watch,
-/// and agents that keep it for the next one. `watchers` are all watchers, rbd-mirror's too. `mine` is this client,
-/// whose own watch may be missing for a moment.
+/// Returns the lock's owners that would not answer a request for the lock, so that librbd would break it: dead clients,
+/// which have no watch, and agents that keep it for the next one. `watchers` are all watchers, rbd-mirror's too. `mine`
+/// is this client, whose own watch may be missing for a moment.
 std::vector<std::string> silent_owners(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
                                        const std::vector<std::string>& mine);
 
-/// The findings of list_lockers and list_watchers, in the port's terms. `mine` is the serving connection's incarnation.
+/// Translates the results of list_lockers and list_watchers into the port's terms. `mine` is the serving connection's
+/// incarnation.
 result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
                                   const std::string& fsid, const std::string& mine, const Incarnations& known);
 

@@ -20,7 +20,7 @@ result<std::optional<std::string>> get_metadata(OpenImage& opened, const std::st
   return std::optional<std::string>(value.c_str());
 }
 
-// Names are in order, so those with one prefix stand together. librbd lists from behind a name.
+// Names are sorted, so those with one prefix stand together. librbd lists from behind a name.
 result<std::map<std::string, std::string>> list_metadata(OpenImage& opened, const std::string& prefix) {
   constexpr std::uint64_t kPage = 64;
   std::map<std::string, std::string> found;

@@ -11,10 +11,10 @@ namespace corbd::rbd {
 
 /// Nothing: there is no such entry.
 result<std::optional<std::string>> get_metadata(OpenImage& opened, const std::string& name);
-/// Every entry whose name begins with `prefix`.
+/// Returns every entry whose name begins with `prefix`.
 result<std::map<std::string, std::string>> list_metadata(OpenImage& opened, const std::string& prefix);
-/// `value`: nothing removes the entry. `locked`: this client has the image's lock. librbd would ask another owner for
-/// it.
+/// `value`: nothing removes the entry. `locked`: this client has the image's lock. librbd would request it from another
+/// owner.
 result<> write_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
                         bool locked);
 

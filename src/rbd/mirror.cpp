@@ -48,8 +48,8 @@ result<bool> is_secondary(OpenImage& opened) {
 }
 
 std::optional<std::int64_t> reporter(std::string_view report) {
-  // ENCODE_START: version, compatible version, u32 length; then entity_inst_t, which begins with its type and its
-  // number.
+  // ENCODE_START is version, compatible version, u32 length. Then comes entity_inst_t, which begins with its type and
+  // its number.
   constexpr std::size_t type_at = 6, number_at = 7;
   constexpr unsigned char client_type = 8;  // CEPH_ENTITY_TYPE_CLIENT
   if (report.size() < number_at + 8 || static_cast<unsigned char>(report[type_at]) != client_type) return std::nullopt;

@@ -9,7 +9,7 @@
 namespace corbd::rbd {
 namespace {
 
-/// Of an old cluster.
+/// An old cluster answers with these.
 bool knows_no_such_method(int r) { return r == -EOPNOTSUPP || r == -EINVAL; }
 
 }  // namespace

@@ -10,16 +10,16 @@
 
 namespace corbd::rbd {
 
-/// What the header shows of other clients, beside the lock.
+/// Traces of other clients in the header, beside the lock.
 struct Traces {
   image::Features features;
-  std::optional<std::uint64_t> modified;  ///< nanoseconds by an OSD's clock; nothing: not asked, or not known there
+  std::optional<std::uint64_t> modified;  ///< nanoseconds by an OSD's clock; nothing: not asked, or the header has none
 };
-/// In one operation. An old cluster knows no modify timestamp.
+/// Reads them in one operation. An old cluster knows no modify timestamp.
 result<Traces> read_traces(OpenImage& opened, bool with_modified);
 /// Sets the modify timestamp to the OSD's present time, and reads it.
 result<std::optional<std::uint64_t>> stamp_modified(OpenImage& opened);
-/// An utime_t, as cls_rbd answers it: two little-endian numbers of four bytes, seconds and nanoseconds.
+/// Decodes cls_rbd's utime_t: two little-endian numbers of four bytes, seconds and nanoseconds.
 std::optional<std::uint64_t> decode_modified(std::string_view reply);
 
 }  // namespace corbd::rbd

@@ -101,7 +101,7 @@ Purpose purpose_of(const OpenImage& opened) {
   return {!opened.read_only || opened.refuse_as_writer, opened.despite_dirty_cache};
 }
 
-/// The work that is left after librbd has opened the image; pool thread.
+/// Does the work that is left after librbd has opened the image; pool thread.
 result<> finish_open(OpenImage& opened) {
   if (opened.key.snap_id != 0)
     if (const int r = opened.connection.note(rbd_snap_set_by_id(opened.image, opened.key.snap_id)); r < 0) {
@@ -159,7 +159,7 @@ void check_lock(OpenImage& opened, const Lockers& now) {
                    locker.cookie + "' of " + locker.address);
 }
 
-/// Every look finds it again: the log has it once.
+/// Logs it once, because every check finds it again.
 void note_refused(OpenImage& opened, const std::string& why) {
   if (why == opened.refused_again) return;
   opened.refused_again = why;
@@ -178,7 +178,7 @@ task<> refresh(std::shared_ptr<OpenImage> opened) {
     auto details = co_await opened->lease->group->threads->looks.call_to_end(opened->calls, std::move(job),
                                                                              "reading image " + opened->text());
     if (!details) {
-      // There was no thread. The others hang in such looks, and their volumes are reported as stuck.
+      // There was no thread. The others hang in such reads, and their volumes are reported as stuck.
       const bool no_turn = details.error().code == errc::timed_out;
       if (!opened->closing)
         log::write(no_turn ? log::Level::debug : log::Level::warning, "image.not_refreshed",
@@ -286,12 +286,12 @@ task<> close_image(std::shared_ptr<OpenImage> opened) {
   if (opened->closing) co_return;
   opened->closing = true;
   opened->connection.images.erase(opened.get());
-  // The mark too may be on its way still.
+  // The write of the mark may still be under way, too.
   co_await opened->calls.close({});
   opened->leave();
   co_await opened->idle.future().get({}, "the last operation");
-  // Now nothing of this client can reach the image any more. The mark goes before the watch: alone it would say that
-  // the client is dead.
+  // Nothing of this client can reach the image any more. The mark goes before the watch: alone it would say that the
+  // client is dead.
   if (!opened->mark.empty()) {
     Connections& all = opened->connections;
     const auto removed = co_await persist(
@@ -306,7 +306,7 @@ task<> close_image(std::shared_ptr<OpenImage> opened) {
   auto submit = [raw = opened->image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
   const int r = opened->connection.note(
       co_await completed<Librbd>(opened->connections.control(), opened->connections.clock(), submit));
-  // The handle is gone even so.
+  // The handle is gone even after an error.
   if (r < 0) {
     opened->connection.clean = false;
     log::warning("image.closed_badly", {{"image", opened->text()}, {"error", reason(r)}});

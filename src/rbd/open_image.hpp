@@ -1,4 +1,4 @@
-// One open image: the librbd handle, what keeps it alive, and how to open and close it.
+// An open image: the librbd handle, the objects that keep it alive, and how to open and close it.
 #pragma once
 
 #include <rbd/librbd.h>
@@ -11,14 +11,14 @@
 
 namespace corbd::rbd {
 
-/// We pass it to librbd's update watch. It must only signal (reading the size inside its callback deadlocks, ceph
-/// tracker 50593).
+/// Passed to librbd's update watch. It must only signal (reading the size inside its callback deadlocks, ceph tracker
+/// 50593).
 struct UpdateSignal;
 
 /// The RADOS object that describes the image and carries its lock and watches.
 inline std::string header_of(const image::Key& key) { return "rbd_header." + key.image_id; }
 
-/// The result of a look at an open image; pool thread.
+/// The result of a check of an open image; pool thread.
 struct Details {
   std::uint64_t size = 0;
   image::Features features;
@@ -28,7 +28,7 @@ struct Details {
   std::optional<Lockers> lockers;      ///< if asked for
   std::optional<std::string> refused;  ///< image::Image::refused_again(), if look_at() could ask
 };
-/// As read_details(), and whether the next open would be refused.
+/// Does the work of read_details(), and asks whether the next open would be refused.
 result<Details> look_at(OpenImage& opened, bool with_lockers);
 
 struct OpenImage {
@@ -38,7 +38,7 @@ struct OpenImage {
   std::string header() const { return header_of(key); }
   BlockingCalls& blocking() const { return lease->group->threads->images; }
 
-  /// One operation on the data begins or ends. The end of the last one lets a close continue. Any thread.
+  /// An operation on the data begins or ends. The end of the last one lets a close continue. Any thread.
   void enter() { in_use.fetch_add(1, std::memory_order_relaxed); }
   void leave() {
     if (in_use.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
@@ -54,7 +54,7 @@ struct OpenImage {
   bool refuse_as_writer = false, refuse_cache_metadata = false, despite_dirty_cache = false;
   OpenPool pool;
   rbd_image_t image = nullptr;
-  std::string name;  ///< at the time of opening
+  std::string name;  ///< name at the time of opening
   std::uint64_t features = 0;
   std::atomic<std::uint64_t> size{0};
   std::atomic<bool> journaled{true};  ///< it has the feature `journaling`: a flush is an event of its journal
@@ -69,9 +69,9 @@ struct OpenImage {
     std::chrono::system_clock::time_point seen_wall;  ///< the steady clock of a suspended machine stands still
   };
   std::optional<Held> held;
-  std::uint64_t seen_version = 0;  ///< of the header, when it was last seen who uses the image; control thread
-  std::string mark;  ///< what it wrote as the writer of an image without exclusive-lock; empty: nothing. Control thread
-  /// Of the lock that it keeps for the next agent, and the client that has to live for it. Control thread.
+  std::uint64_t seen_version = 0;  ///< version of the header when its users were last read; control thread
+  std::string mark;  ///< its mark as the writer of an image without exclusive-lock; empty: none. Control thread
+  /// Watch for the lock that it keeps for the next agent, whose client has to live for it. Control thread.
   std::shared_ptr<LockWatch> lock_watch;
   Lease lock_watch_lease;
   Event lock_watch_ended;
@@ -80,7 +80,7 @@ struct OpenImage {
   std::string refused_again;                     ///< image::Image::refused_again(). Control thread
   std::atomic<bool> caches_before_flush{false};  ///< image::Image::caches_before_flush()
   std::atomic<image::ReadPolicy> read_policy{};  ///< image::Image::read_policy()
-  std::atomic<bool> stamps_writes{true};         ///< our own writes move the image's modify timestamp
+  std::atomic<bool> stamps_writes{true};         ///< our own writes change the image's modify timestamp
 
   /// Blocking calls under way. They use this object by reference and never by a shared pointer, because the last shared
   /// pointer must go on the control thread.
@@ -99,13 +99,13 @@ task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Le
 task<> close_image(std::shared_ptr<OpenImage> opened);
 /// Reads the size, and checks the configuration and the lock again, after the cluster announced a change.
 void want_refresh(const std::shared_ptr<OpenImage>& opened);
-/// The same every Config::looks_every, until it closes.
+/// Does the same every Config::looks_every, until the image closes.
 void keep_looking(const std::shared_ptr<OpenImage>& opened);
 /// Sets the present size, and tells the owner if it has changed. Control thread.
 void note_size(OpenImage& opened, std::uint64_t bytes);
 /// Notes that our lock was seen just now. Control thread.
 void note_held(OpenImage& opened, std::string cookie);
-/// Any earlier proof for the image is void. Tells its owner, once. Control thread.
+/// Makes any earlier proof for the image void, and tells its owner, once. Control thread.
 void lose(OpenImage& opened, const std::string& why);
 
 result<Details> read_details(OpenImage& opened, bool with_lockers = false);
@@ -113,7 +113,7 @@ struct Purpose {
   bool writes = false;
   bool despite_dirty_cache = false;  ///< image::OpenOptions
 };
-/// Why nobody may open it for that, as it is now. `name`: with its pool.
+/// Returns why nobody may open it now for that purpose. `name`: with its pool.
 std::optional<Error> why_refused(const Details& details, Purpose purpose, const std::string& name);
 /// Control thread.
 void note_look(OpenImage& opened, const Details& details);

@@ -1,4 +1,4 @@
-// Blocks again what somebody else has blocked for too short a time.
+// Renews blocklist entries that somebody else made for too short a time.
 #include <algorithm>
 #include <utility>
 
@@ -9,14 +9,14 @@
 namespace corbd::rbd {
 namespace {
 
-// Without a connection, or an answer.
+// Pause without a connection, or an answer.
 constexpr std::chrono::milliseconds kTryAgain{10'000};
 
 }  // namespace
 
 void Connections::look_again() { std::exchange(looks_again_, std::make_shared<Event>(control_, clock_))->set(); }
 
-/// state_write: the next agent would not know of all of them.
+/// state_write: the next agent would not know all of them.
 task<result<>> Connections::note_ending_early(std::string fsid, std::string cluster_id, BlocklistChange change) {
   if (change.monitors_now) monitors_clocks_[fsid] = {*change.monitors_now, clock_.now(), clock_.wall()};
   result<> all;
@@ -52,18 +52,18 @@ task<result<>> Connections::note_ending_early(std::string fsid, std::string clus
   co_return all;
 }
 
-/// As long as an agent serves beside this one, it renews them.
+/// An agent that serves beside this one renews them as long as it lives.
 void Connections::take_notes(const LoadedShortEntries& notes) {
   if (config_.beside) return;
   for (const auto& entry : notes.all)
     if (std::ranges::find(short_entries_, entry.uuid, &ShortEntry::uuid) == short_entries_.end())
       short_entries_.push_back(entry);
-  // Fencing them again finds which entries end early, and notes that.
+  // Fencing them again shows which entries end early, and notes that.
   if (notes.lost) incarnations_.doubt_entries();
   renew_noted();
 }
 
-/// Each cluster by itself: one may not answer.
+/// Renews each cluster by itself, because one may not answer.
 void Connections::renew_noted() {
   if (config_.beside || leaving_) return;
   for (const auto& entry : short_entries_)
@@ -86,7 +86,7 @@ task<> Connections::renew(std::string fsid) {
     if (lease) {
       const auto look = co_await look_at_short(std::move(*lease));
       pause = look.failed ? std::min(look.again_in, kTryAgain) : look.again_in;
-      // Another connection may be of a user who has the caps.
+      // Another connection's user may have the caps.
       if (look.failed) ++turn;
     }
     lease.reset();
@@ -135,7 +135,7 @@ task<> Connections::forget_short(std::string uuid) {
     log::warning("blocklist.not_forgotten", {{"error", gone.error().text}});
 }
 
-/// Whoever has a client let in again wants no entry of ours for it.
+/// Forgets clients that somebody unblocked: an entry of ours for them is not wanted.
 task<> Connections::forget_unblocked(std::string fsid, std::vector<image::BlocklistEntry> entries,
                                      std::vector<result<>> results) {
   for (std::size_t i = 0; i < entries.size(); ++i) {

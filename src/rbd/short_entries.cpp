@@ -17,8 +17,8 @@ constexpr std::string_view kNoteSuffix = ".short";
 constexpr std::size_t kLargestNote = 4096;
 constexpr int kNoteVersion = 1;
 
-// A monitor that leads looks every 5 s (mon_tick_interval) which entries have ended. Until ours is there its client may
-// write, so we look often then.
+// A leading monitor checks every 5 s (mon_tick_interval) which entries have ended. Until ours exists its client may
+// write, so we check often then.
 constexpr std::chrono::seconds kBefore{10}, kLate{60};
 constexpr std::chrono::milliseconds kOften{200}, kSeldom{30'000}, kStalled{5'000};
 

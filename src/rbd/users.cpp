@@ -11,7 +11,7 @@
 namespace corbd::rbd {
 namespace {
 
-// A pool may have many thousand images, and somebody waits.
+// A pool may have many thousand images, and the caller waits.
 constexpr std::chrono::seconds kAtMost{20};
 
 result<std::vector<std::string>> list_images(Connection& connection, rados_ioctx_t io, const std::string& pool) {

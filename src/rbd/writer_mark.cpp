@@ -18,11 +18,11 @@ namespace corbd::rbd {
 namespace {
 
 const std::string kName = "corbd/writer";
-// Where cls_rbd keeps it, as it is.
+// cls_rbd stores the metadata under this key, unencoded.
 const std::string kOmapKey = "metadata_" + kName;
 
 std::string signature_of(std::string_view mark, const Secret& key) {
-  // Nothing else that the key may sign begins so.
+  // No other text that the key may sign begins like this.
   const std::string text = kName + " " + std::string(mark);
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned length = 0;
@@ -67,7 +67,7 @@ result<Mark> read_mark(OpenImage& opened) {
   // ERANGE: longer than any of ours.
   if (r == -ENOENT || r == -ERANGE) return Mark();
   if (r < 0) return failure("reading metadata " + kName + " of image " + opened.text(), r);
-  // A length of four bytes, then the text.
+  // The value is a length of four bytes, then the text.
   constexpr std::size_t kLength = 4;
   if (static_cast<std::size_t>(r) < kLength) return Mark();
   const std::string text(reply.data() + kLength, static_cast<std::size_t>(r) - kLength);

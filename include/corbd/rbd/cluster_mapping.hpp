@@ -1,5 +1,5 @@
-// ceph-csi's cluster-mapping.json: under which other cluster and pool a volume is to be found after a failover.
-// Optional; keys match in any case, each pair both ways (docs/sources.md#cluster-mapping). Read anew for every request.
+// ceph-csi's cluster-mapping.json: the other cluster and pool of a volume after a failover. Optional; keys match in any
+// case, each pair both ways (docs/sources.md#cluster-mapping). It is read anew for every request.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ struct ClusterMapping {
 /// invalid_argument names the key.
 result<std::vector<ClusterMapping>> parse_cluster_mapping(std::string_view text);
 
-/// The other places of a volume, by its ID, in the order to try: every pool mapping of every entry that maps its
-/// cluster. invalid_argument: the other pool is no number.
+/// Returns the other places of a volume, by its ID, in the order to try: every pool mapping of every entry that maps
+/// its cluster. invalid_argument: the other pool is no number.
 result<std::vector<image::Place>> mapped_places(const std::vector<ClusterMapping>& mappings, const image::Place& of);
-/// The clusters to which this one is mapped, in the order to try.
+/// Returns the clusters to which this one is mapped, in the order to try.
 std::vector<std::string> mapped_clusters(const std::vector<ClusterMapping>& mappings, std::string_view cluster_id);
 
-/// parse_cluster_mapping() for `<dir>/cluster-mapping.json`; empty if there is no such file.
+/// Calls parse_cluster_mapping() for `<dir>/cluster-mapping.json`; empty if there is no such file.
 result<std::vector<ClusterMapping>> read_cluster_mapping(const std::string& config_dir);
-/// The two functions above, for that file as it is now.
+/// Does the work of the two functions above for the present file.
 result<std::vector<image::Place>> mapped_places(const std::string& config_dir, const image::Place& of);
 result<std::vector<std::string>> mapped_clusters(const std::string& config_dir, std::string_view cluster_id);
 

@@ -1,16 +1,16 @@
-// Which Ceph libraries this process has.
+// Versions of this process's Ceph libraries.
 #pragma once
 
 #include <string>
 
 namespace corbd::rbd {
 
-/// "librados 3.0.0, librbd 1.17.0"
+/// Returns "librados 3.0.0, librbd 1.17.0".
 std::string library_versions();
-/// The version of the library's interface: "3.0.0".
+/// Returns the version of the library's interface: "3.0.0".
 std::string librados_version();
 std::string librbd_version();
-/// Ceph's release that librados is of: "16.2.15". Empty: it does not tell.
+/// Returns the Ceph release of librados: "16.2.15". Empty: unknown.
 std::string ceph_release();
 
 }  // namespace corbd::rbd
