@@ -33,7 +33,7 @@ using tcp = asio::ip::tcp;
 using AnswerParser = wire::response_parser<wire::buffer_body>;
 
 constexpr std::size_t kHeaderBytes = 64 << 10, kPieceBytes = 16 << 10, kErrorBytes = 1 << 20, kKept = 4;
-/// 1xx, before the answer itself.
+/// Limit of 1xx answers before the answer itself.
 constexpr int kInterimAnswers = 8;
 
 auto into(error_code& failed) { return asio::redirect_error(asio::use_awaitable, failed); }
@@ -47,7 +47,8 @@ struct OpenConnection {
   }
   OpenConnection(const OpenConnection&) = delete;
   OpenConnection& operator=(const OpenConnection&) = delete;
-  /// Whether the server has said something that nobody read. Then the next answer on it would be somebody else's.
+  /// Whether the server has sent bytes that nobody read. Then the next answer on the connection would be somebody
+  /// else's.
   bool has_more() {
     auto* const secured = tls ? tls->native_handle() : nullptr;
     if (buffer.size() > 0) return true;
@@ -67,13 +68,13 @@ bool is_protocol(const error_code& failed) {
   return failed.category() == wire::make_error_code(wire::error::end_of_stream).category();
 }
 
-/// The peer ended, or was never there.
+/// Whether the peer ended, or was never there.
 bool is_end(const error_code& failed) {
   return failed == wire::error::end_of_stream || failed == wire::error::partial_message ||
          failed == ssl::error::stream_truncated;
 }
 
-/// One request and its answer.
+/// A request and its answer.
 struct Exchange {
   Exchange() = default;
   ~Exchange() {
@@ -83,12 +84,12 @@ struct Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
   std::string request;    ///< all its bytes
-  Sink sink;              ///< none: the body is kept
-  std::size_t limit = 0;  ///< of the body that is kept
+  Sink sink;              ///< null: the body is kept
+  std::size_t limit = 0;  ///< limit of a kept body
   std::chrono::milliseconds idle{};
   Reply reply;
-  bool answered = false;             ///< its headers have come
-  bool whole = false, keep = false;  ///< the answer is complete; the connection can be used again
+  bool answered = false;             ///< the answer's headers have come
+  bool whole = false, keep = false;  ///< the answer is complete; the connection can be reused
   bool too_long = false;
 };
 
@@ -100,7 +101,7 @@ std::optional<std::chrono::seconds> seconds_of(std::string_view text) {
   return std::chrono::seconds(number);
 }
 
-/// "Sun, 06 Nov 1994 08:49:37 GMT", the only form that a server may send.
+/// Parses "Sun, 06 Nov 1994 08:49:37 GMT", the only form that a server may send.
 std::optional<std::chrono::system_clock::time_point> date_of(std::string_view text) {
   std::tm parts{};
   const std::string written(text);
@@ -114,7 +115,7 @@ struct Wiping {
   std::span<char> bytes;
 };
 
-/// Leaves no copy behind where the text moves to a larger buffer.
+/// Appends without leaving a copy behind if the text moves to a larger buffer.
 void append_wiping(std::string& text, std::string_view piece) {
   if (text.size() + piece.size() > text.capacity()) {
     std::string larger;
@@ -126,7 +127,7 @@ void append_wiping(std::string& text, std::string_view piece) {
   text.append(piece);
 }
 
-/// False: enough.
+/// Returns false if enough has come.
 bool take(Exchange& exchange, std::string_view piece) {
   const bool good = exchange.reply.status / 100 == 2;
   if (exchange.sink && good) return exchange.sink(piece);
@@ -173,7 +174,7 @@ task<error_code> converse(Clock& clock, OpenConnection& connection, Stream& stre
       parser->body_limit(boost::none);
       parser->header_limit(kHeaderBytes);
       co_await wire::async_read_header(stream, connection.buffer, *parser, into(failed));
-      // 100, 102 and 103 announce the answer, also to whoever did not ask for them.
+      // A server may send 100, 102 and 103 before its answer, also unasked.
       if (failed || parser->get().result_int() / 100 != 1) break;
       if (interim == kInterimAnswers) failed = wire::error::bad_status;
     }
@@ -186,7 +187,7 @@ task<error_code> converse(Clock& clock, OpenConnection& connection, Stream& stre
   co_return co_await read_body(clock, connection, stream, *parser, exchange, until);
 }
 
-/// Sends the request and reads until `length` has what it wants. False: the answer is longer than `limit`.
+/// Sends the request and reads until `length` is satisfied. False: the answer is longer than `limit`.
 template <class Stream>
 task<error_code> converse_in_bytes(Stream& stream, const std::string& request, const Client::Length& length,
                                    std::size_t limit, std::string& answer, bool& fits) {
@@ -203,13 +204,13 @@ task<error_code> converse_in_bytes(Stream& stream, const std::string& request, c
   co_return failed;
 }
 
-/// Without the scheme's own port: some servers compare it with their name, or sign it.
+/// Leaves out the scheme's own port: some servers compare the header with their name, or sign it.
 std::string host_header(const Peer& peer) {
   const std::string text = peer.text();
   return peer.port == (peer.tls ? 443 : 80) ? text.substr(0, text.rfind(':')) : text;
 }
 
-/// Beast throws for a value beyond 64 KiB, and sends a line end as it is.
+/// Checks what Beast does not: it throws for a value beyond 64 KiB, and sends a line end as it is.
 result<> check_headers(const Message& message) {
   constexpr std::size_t most = 32 << 10;
   const auto fits = [](std::string_view value) {
@@ -227,7 +228,8 @@ result<> check_headers(const Message& message) {
   return {};
 }
 
-/// In a string that never moved: it may have a token and a key. Beast's fields would keep copies of both.
+/// Builds the request in a string that never moves: it may contain a token and a key. Beast's fields would keep copies
+/// of both.
 std::string request_of(const Message& message, const Peer& peer) {
   const auto has = [&](wire::field wanted) {
     return std::ranges::any_of(message.headers,
@@ -252,7 +254,7 @@ std::string request_of(const Message& message, const Peer& peer) {
   return made;
 }
 
-/// kAddressesTried of them, by turns of one family and the other, as RFC 8305 has it.
+/// Takes kAddressesTried of them, alternately from both families, as RFC 8305 says.
 std::vector<tcp::endpoint> some_of_both(const std::vector<tcp::endpoint>& all) {
   std::vector<tcp::endpoint> some;
   const auto take = [&](bool v6, std::size_t nth) {
@@ -332,7 +334,7 @@ Error Client::Impl::why(const error_code& failed, Until until, std::string_view 
 
 task<error_code> Client::Impl::open(OpenConnection& connection, Context context, tcp::endpoint to, Until until) {
   error_code failed;
-  // We do not use Asio's, because its sockets are not CLOEXEC.
+  // Do not use Asio's socket(), which is not CLOEXEC.
   Fd fd(::socket(to.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) co_return error_code(errno, boost::system::system_category());
   connection.socket->assign(to.protocol(), fd.get(), failed);
@@ -364,13 +366,14 @@ task<result<std::vector<tcp::endpoint>>> Client::Impl::find(Until until) {
   std::vector<tcp::endpoint> endpoints;
   for (const auto& text : *found)
     if (const auto one = asio::ip::make_address(text, is_name); !is_name) endpoints.emplace_back(one, peer_.port);
-  // The API server's name is the operator's. Of a name that others choose only some are tried, of both families.
+  // The API server's name is the operator's. For a name that others choose only some addresses of both families are
+  // tried.
   if (!own_) endpoints = some_of_both(endpoints);
   co_return endpoints;
 }
 
 task<result<Client::Impl::Connected>> Client::Impl::connect(Until until) {
-  Context context;  // as long as a handshake uses it
+  Context context;  // must live as long as a handshake uses it
   if (peer_.tls) {
     const auto dialer = dialer_.impl().shared_from_this();
     auto made = co_await Dialer::Impl::context(dialer, peer_, until.at_most(clock_.now() + timing_.connect));
@@ -389,7 +392,7 @@ task<result<Client::Impl::Connected>> Client::Impl::connect(Until until) {
   co_return why(failed, until, "connecting to");
 }
 
-/// One that has said nothing since its last answer. Null: there is none.
+/// Takes a kept connection that is silent since its last answer. Null: there is none.
 Client::Impl::Connected Client::Impl::take_kept() {
   std::erase_if(kept_, [](const Connected& one) { return one->has_more(); });
   if (kept_.empty()) return nullptr;
@@ -429,11 +432,11 @@ task<result<Reply>> Client::Impl::ask(Message message, Sink sink, Until until) {
                                            message.target + " has more than " + std::to_string(exchange.limit) +
                                            " bytes"};
     if (!failed) co_return std::move(exchange.reply);
-    // It may have been closed long ago, and the others with it.
+    // The connection may have been closed long ago, and the others with it.
     if (kept && !exchange.answered) kept_.clear();
     if (kept && !exchange.answered && message.method == "GET" && clock_.now() < until.deadline) continue;
     Error error = why(failed, until, message.method + " " + message.target + " of");
-    // The server may have done what it was asked for, so this is no refusal.
+    // The server may have carried out the request, so this is no refusal.
     if (message.stores && final_for_caller(error.code)) error.code = errc::unavailable;
     co_return error;
   }

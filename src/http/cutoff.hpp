@@ -26,7 +26,7 @@ class SocketCutoff {
   }
   SocketCutoff(const SocketCutoff&) = delete;
   SocketCutoff& operator=(const SocketCutoff&) = delete;
-  /// ready means that it did nothing.
+  /// ready: it did nothing.
   Waited how() const { return state_->how; }
 
  private:

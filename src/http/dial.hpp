@@ -1,4 +1,4 @@
-// The inside of a Dialer, and the options of a socket.
+// Private parts of a Dialer, and the options of a socket.
 #pragma once
 
 #include <netinet/in.h>
@@ -34,9 +34,10 @@ class Dialer::Impl : public std::enable_shared_from_this<Dialer::Impl> {
   Impl(executor control, Clock& clock, BlockingPool& names, BlockingPool* files, LookUp look_up)
       : control_(std::move(control)), clock_(clock), names_(names), files_(files), look_up_(std::move(look_up)) {}
 
-  /// The addresses of a name. `share`: whose question it is, as of kLookUpsOfAShare. A caller that leaves ends nothing.
+  /// Returns the addresses of a name. `share`: owner of the look-up, see kLookUpsOfAShare. A caller that leaves ends
+  /// nothing.
   static task<result<Addresses>> find(std::shared_ptr<Impl> self, std::string host, std::string share, Until until);
-  /// Without the peer's name, which each connection checks.
+  /// Makes a context without the peer's name, which each connection checks.
   static task<result<Context>> context(std::shared_ptr<Impl> self, Peer peer, Until until);
 
  private:
@@ -62,15 +63,15 @@ class Dialer::Impl : public std::enable_shared_from_this<Dialer::Impl> {
   Questions<Addresses> names_asked_;
   std::map<std::string, Share> shares_;
   Questions<Context> contexts_asked_;
-  std::map<std::string, Made> contexts_;  ///< by what they were made of
+  std::map<std::string, Made> contexts_;  ///< by the fingerprint of their inputs
 };
 
-/// The context made of the authorities, the client's certificate and its key; or why they make none. Blocks: it reads
-/// the system's authorities, and a stranger may have chosen the others.
+/// Makes the context from the authorities, the client's certificate and its key, or returns why it cannot. Blocks: it
+/// reads the system's authorities, and a stranger may have chosen the others.
 result<Context> make_context(const Peer& peer);
 
-/// The kernel notices a peer that vanished, even while nothing is sent. It takes less than a minute, or half of that
-/// while a request is out.
+/// Makes the kernel notice a peer that vanished, even while nothing is sent. It takes less than a minute, or half of
+/// that while a request is out.
 inline void keep_alive(int fd) {
   constexpr std::array<std::array<int, 3>, 5> options{{{SOL_SOCKET, SO_KEEPALIVE, 1},
                                                        {IPPROTO_TCP, TCP_KEEPIDLE, 30},

@@ -14,14 +14,14 @@ namespace {
 
 namespace ssl = asio::ssl;
 
-/// So the system's authorities are read again soon after an administrator changed them.
+/// After this time the system's authorities are read again, so an administrator's change takes effect.
 constexpr std::chrono::minutes kContextLives{5};
-/// Of the authorities that are in use: a KMS has one for each of its tenants.
+/// Limit of contexts in use: a KMS has one for each of its tenants.
 constexpr std::size_t kContexts = 64;
-/// Of a name server, in seconds, and how often it is asked: a lost packet is repeated before the caller leaves.
+/// Time-out of a name server in seconds, and number of tries: a lost packet is repeated before the caller leaves.
 constexpr int kServerAnswers = 2, kAskedAgain = 2;
 
-/// SHA-256 of what a context is made of: a table has no use for the private key itself.
+/// Returns SHA-256 of a context's inputs, so that the table does not hold the private key itself.
 std::string fingerprint(const Peer& peer) {
   std::string parts;
   for (const std::string_view part : {std::string_view(peer.authorities), std::string_view(peer.certificate),
@@ -36,8 +36,8 @@ std::string fingerprint(const Peer& peer) {
   return digest;
 }
 
-/// What the server may make this thread compute: only groups and key exchanges whose cost is small and fixed. Go's
-/// clients, ceph-csi's among them, never offered finite-field Diffie-Hellman either.
+/// Limits the work that the server can impose on this thread: only groups and key exchanges whose cost is small and
+/// fixed. Go's clients, ceph-csi's among them, never offered finite-field Diffie-Hellman either.
 bool bound_the_server(::SSL_CTX* context) {
   constexpr int links_of_a_chain = 8;
   constexpr std::size_t bytes_of_a_chain = 64 << 10;
@@ -61,7 +61,7 @@ result<Context> make_context(const Peer& peer) {
     return Error{errc::internal, "OpenSSL knows none of the ciphers or groups for " + peer.text()};
   if (!peer.authorities.empty()) {
     made->add_certificate_authority(asio::buffer(peer.authorities), failed);
-    // As Go takes them: every certificate that was given is believed, not only one that signed itself.
+    // As in Go, every given certificate is trusted, not only a self-signed one.
     ::X509_VERIFY_PARAM_set_flags(::SSL_CTX_get0_param(made->native_handle()), X509_V_FLAG_PARTIAL_CHAIN);
   } else {
     made->set_default_verify_paths(failed);
@@ -80,7 +80,7 @@ result<Context> make_context(const Peer& peer) {
 }
 
 result<std::vector<std::string>> Dialer::system_look_up(const std::string& host) {
-  // Of this thread alone. It reads resolv.conf again, too.
+  // This affects only this thread. It also reads resolv.conf again.
   if (::res_init() == 0) {
     _res.retrans = std::min(_res.retrans, kServerAnswers);
     _res.retry = std::min(_res.retry, kAskedAgain);

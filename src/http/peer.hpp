@@ -8,8 +8,8 @@ namespace corbd::http {
 
 using Peer = boost::asio::ip::address;
 
-/// For an IPv4 client, its address, also where an IPv6 socket shows it mapped (::ffff:a.b.c.d). For an IPv6 client, its
-/// /64: a host can take any number of addresses in it.
+/// Returns the address of an IPv4 client, also if an IPv6 socket shows it mapped (::ffff:a.b.c.d). For an IPv6 client,
+/// returns its /64: a host can take any number of addresses in it.
 inline Peer peer_of(const boost::asio::ip::address& address) {
   namespace ip = boost::asio::ip;
   if (address.is_v4()) return address;

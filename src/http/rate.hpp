@@ -1,4 +1,4 @@
-// How many requests each peer may make in a time. Pure: the caller passes the time.
+// Limits the requests of each peer over time. Pure: the caller passes the time.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace corbd::http {
 
-/// A bucket for each peer, which is full for whoever has asked for nothing lately. It is kept as the time at which it
-/// is full again, so a full one needs no memory.
+/// A bucket for each peer, which is full for a peer that has not asked lately. It is stored as the time at which it is
+/// full again, so a full one needs no memory.
 class Rate {
  public:
   Rate(std::size_t a_second, std::size_t burst)
       : each_(duration(std::chrono::seconds(1)) / std::max<std::size_t>(a_second, 1)),
         most_(each_ * std::max<std::size_t>(burst, 1)) {}
 
-  /// Whether this peer may make one more request now. Then it counts.
+  /// Whether this peer may make one more request now. If so, it counts.
   bool take(const Peer& peer, time_point now) {
     if (full_.size() > kSwept) std::erase_if(full_, [&](const auto& one) { return one.second <= now; });
     const auto known = full_.find(peer);
@@ -26,7 +26,7 @@ class Rate {
     full_.insert_or_assign(peer, full);
     return true;
   }
-  /// When the next request of a peer that was refused may be made.
+  /// Returns when a refused peer may make its next request.
   time_point next(const Peer& peer) const {
     const auto known = full_.find(peer);
     return known == full_.end() ? time_point::min() : known->second + each_ - most_;

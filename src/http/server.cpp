@@ -31,7 +31,7 @@ using tcp = asio::ip::tcp;
 using Parser = wire::request_parser<wire::string_body>;
 using Answer = wire::response<wire::string_body>;
 
-constexpr std::chrono::seconds kReadsWithin{5};    // an answer, where others wait for a connection
+constexpr std::chrono::seconds kReadsWithin{5};    // limit for reading an answer, while others wait for a connection
 constexpr std::chrono::seconds kNoDescriptors{1};  // pause in accepting when the process has no descriptor left
 constexpr std::size_t kDrained = 64 << 10;         // bytes read from a refused client, so that it sees why
 
@@ -46,10 +46,10 @@ struct Connection {
   boost::beast::flat_buffer buffer;
   const Peer peer;
   time_point since;         ///< since when the server waits for its client: its start, or the end of its last answer
-  bool answering = false;   ///< it does not make room for another
-  bool evicted = false;     ///< it made room, and its coroutine is about to end
-  bool idle = false;        ///< owes nobody an answer, so stopping does not wait for it
-  std::uint64_t watch = 0;  ///< of the newest Cutoff
+  bool answering = false;   ///< must not make room for another
+  bool evicted = false;     ///< made room, and its coroutine is about to end
+  bool idle = false;        ///< has no request under way, so stopping does not wait for it
+  std::uint64_t watch = 0;  ///< number of the newest Cutoff
 };
 
 /// Closes the socket when the time is up. A wait for it then ends with an error, which is a value.
@@ -59,7 +59,7 @@ class Cutoff {
       : clock_(clock),
         connection_(*connection),
         timer_(clock.schedule(clock.now() + after, [weak = std::weak_ptr(connection), watch = ++connection->watch] {
-          // It may have been posted before it was cancelled.
+          // This handler may have been posted before it was cancelled.
           const auto alive = weak.lock();
           if (alive && alive->watch == watch) alive->cut();
         })) {}
@@ -98,7 +98,7 @@ result<Fd> listen_on(const tcp::endpoint& endpoint) {
   return Error{errc::unavailable, "listening on " + where + ": " + std::strerror(errno)};
 }
 
-/// The status for a request that could not be read. Nothing if the client is gone or too slow.
+/// Returns the status for a request that could not be read. Nothing if the client is gone or too slow.
 std::optional<wire::status> refusal(const error_code& failed) {
   if (failed.category() != wire::make_error_code(wire::error::end_of_stream).category()) return std::nullopt;
   if (failed == wire::error::end_of_stream || failed == wire::error::partial_message) return std::nullopt;
@@ -148,7 +148,7 @@ task<error_code> write_answer(Clock& clock, std::shared_ptr<Connection> connecti
   co_return failed;
 }
 
-/// A close with bytes unread would reset the connection, and the client might never see the answer.
+/// Reads the rest: a close with unread bytes would reset the connection, and the client might never see the answer.
 task<> part(Clock& clock, std::shared_ptr<Connection> connection, duration limit) {
   const Cutoff cutoff(clock, connection, limit);
   error_code failed;
@@ -226,7 +226,7 @@ task<> Server::Impl::accept(Impl& self) {
     error_code failed;
     co_await self.acceptor_.async_wait(tcp::acceptor::wait_read, asio::redirect_error(asio::use_awaitable, failed));
     if (failed) co_return;
-    // We do not use Asio's, because its sockets are not CLOEXEC.
+    // Do not use Asio's accept(), whose sockets are not CLOEXEC.
     tcp::endpoint from;
     auto length = static_cast<socklen_t>(from.capacity());
     Fd fd(::accept4(self.acceptor_.native_handle(), from.data(), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -240,8 +240,7 @@ task<> Server::Impl::accept(Impl& self) {
   }
 }
 
-/// If the peer has its share already, one of its own connections goes. If the server is full, one of all connections
-/// goes.
+/// Closes a connection of this peer if the peer has its share already, or any connection if the server is full.
 bool Server::Impl::make_room(const Peer& peer) {
   const auto of_peer = [&](const auto& connection) { return !connection->evicted && connection->peer == peer; };
   const bool has_its_share =
@@ -287,7 +286,7 @@ task<> Server::Impl::converse(Impl& self, std::shared_ptr<Connection> connection
     const error_code unread = co_await read_request(self.clock_, connection, parser, limits.header);
     const auto refused = refusal(unread);
     if (unread && !refused) co_return;
-    // Also one that is refused costs a turn.
+    // A refused request costs a turn, too.
     const bool may = co_await turn(self, connection);
     if (!may) co_return;
     Answer answer;

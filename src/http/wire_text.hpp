@@ -1,5 +1,4 @@
-// An answer as it goes over the wire, as one string. Beast's own writing in pieces would be a fifth of what the room
-// costs to compile.
+// Makes an answer's bytes as one string. Beast's own writing in pieces would be a fifth of this room's compile time.
 #pragma once
 
 #include <boost/beast/http.hpp>

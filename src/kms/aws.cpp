@@ -16,17 +16,17 @@ namespace {
 
 namespace json = boost::json;
 
-/// ceph-csi's name for it: a role's trust policy may require this name, and CloudTrail shows it.
+/// ceph-csi's name for the session: a role's trust policy may require it, and CloudTrail shows it.
 constexpr std::string_view kRoleSession = "ceph-csi-aws-sts-metadata";
-/// The projected volume of the pod, with the audience ceph-csi-kms.
+/// Path of the pod's projected volume with the audience ceph-csi-kms.
 constexpr const char* kOidcToken = "/run/secrets/tokens/oidc-token";
 constexpr const char* kDefaultSecret = "ceph-csi-aws-credentials";
 
-/// Who asks AWS KMS, and which of its keys wraps.
+/// Credentials for AWS KMS, and its key that wraps.
 struct AwsKms {
   AwsCredentials credentials;
   std::string region, key;
-  std::string where;  ///< as Credentials::where
+  std::string where;  ///< see Credentials::where
 };
 
 bool is_region(std::string_view text) {
@@ -38,7 +38,7 @@ Error no_region(const std::string& of) {
   return {errc::failed_precondition, of + " is no region of AWS, such as us-east-1: correct it"};
 }
 
-/// What the names of AWS's errors mean where the status does not tell. KMS answers most of them with 400.
+/// Maps the names of AWS's errors, because the status does not tell them apart. KMS answers most of them with 400.
 errc aws_code(std::string_view name, unsigned status) {
   struct Row {
     std::string_view name;
@@ -72,7 +72,7 @@ http::Message post_to(const http::Peer& peer, std::string type, std::string body
   return message;
 }
 
-/// The bytes that `member` of KMS's answer is the base64 of.
+/// Decodes the base64 of `member` in KMS's answer.
 result<Secret> kms_answer(const http::Reply& reply, const std::string& member, const Call& call) {
   if (reply.status == 200) {
     const auto text = json_text(reply.body, {member});
@@ -80,7 +80,7 @@ result<Secret> kms_answer(const http::Reply& reply, const std::string& member, c
     if (!found || found->empty()) return wrong_shape(call);
     return Secret(std::move(*found));
   }
-  // "com.amazonaws.kms#NotFoundException", or only what follows the #.
+  // The name is "com.amazonaws.kms#NotFoundException", or only the part after the #.
   std::string name = words_at(reply.body, {"__type"});
   name.erase(0, name.rfind('#') + 1);
   const std::string said = said_of(name, words_at(reply.body, {"message"}) + words_at(reply.body, {"Message"}));
@@ -108,7 +108,7 @@ task<result<Secret>> unwrap_by(Reach& reach, Ask ask, AwsKms kms, std::string wr
     co_return Error{errc::state_corrupt, doing +
                                              ": what the image's metadata has is not base64, as ceph-csi writes it "
                                              "with AWS KMS; nothing was changed"};
-  // Without KeyId, as ceph-csi: AWS knows its key by the blob, also after the config names another one.
+  // Leave out KeyId, as ceph-csi does: AWS finds its key by the blob, also after the config names another one.
   json::object body{{"CiphertextBlob", to_base64(*blob)}};
   co_return co_await ask_aws(reach, ask, std::move(kms), "Decrypt", std::move(body), "Plaintext", doing);
 }
@@ -141,7 +141,7 @@ task<result<AwsKms>> with_access_key(Reach& reach, Ask ask, std::string doing) {
 
 // --- aws-sts-metadata
 
-/// The text of the first such element.
+/// Returns the text of the first such element.
 Secret element(std::string_view xml, const std::string& name) {
   const std::string begin = "<" + name + ">", end = "</" + name + ">";
   const auto from = xml.find(begin);

@@ -8,17 +8,18 @@ namespace corbd::kms::aws {
 inline constexpr std::string_view kKeys[] = {"AWS_REGION", "KMS_SECRET_NAME"};
 inline constexpr std::string_view kStsKeys[] = {"secretName"};
 
-/// With an access key from a Secret in our own namespace.
+/// aws-metadata: uses an access key from a Secret in our own namespace.
 result<> check(const Section& section, const std::string& id);
 task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped);
 task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key);
 
-/// With the role that a Secret in the tenant's namespace names, and which the pod's OIDC token may assume.
+/// aws-sts-metadata: uses the role that a Secret in the tenant's namespace names, and that the pod's OIDC token may
+/// assume.
 result<> check_sts(const Section& section, const std::string& id);
 task<result<Secret>> unwrap_sts(Reach& reach, Ask ask, std::string wrapped);
 task<result<std::string>> wrap_sts(Reach& reach, Ask ask, Secret key);
 
-/// "kms.us-east-1.amazonaws.com"
+/// Returns "kms.us-east-1.amazonaws.com", for example.
 std::string host_of(std::string_view service, std::string_view region);
 
 }  // namespace corbd::kms::aws

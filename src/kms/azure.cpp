@@ -24,9 +24,9 @@ constexpr const char* kAzureApi = "?api-version=7.4";
 
 struct AzureVault {
   http::Peer peer;
-  std::string path;       ///< before /secrets
-  std::string scope;      ///< what the token is for
-  std::string authority;  ///< the host that gives it
+  std::string path;       ///< the path before /secrets
+  std::string scope;      ///< scope of the token
+  std::string authority;  ///< host that issues the token
   std::string client, tenant;
 };
 
@@ -34,7 +34,7 @@ result<AzureVault> azure_vault(const Section& section, const std::string& id) {
   struct Cloud {
     std::string_view vaults, authority;
   };
-  // As azidentity's clouds; a vault elsewhere is one of the public cloud.
+  // azidentity's clouds; a vault elsewhere counts as one of the public cloud.
   constexpr std::array clouds{Cloud{".vault.azure.cn", "login.chinacloudapi.cn"},
                               Cloud{".vault.usgovcloudapi.net", "login.microsoftonline.us"}};
   const auto text = needed_option(section, "AZURE_VAULT_URL", id);
@@ -78,9 +78,9 @@ std::string to_base64url(std::string_view bytes) {
   return text;
 }
 
-int no_password(char*, int, int, void*) { return -1; }  // instead of asking the terminal
+int no_password(char*, int, int, void*) { return -1; }  // prevents a question on the terminal
 
-/// The first RSA key.
+/// Returns the first RSA key.
 PrivateKey private_key(const Secret& pem) {
   const Bio from(BIO_new_mem_buf(pem.reveal().data(), static_cast<int>(pem.reveal().size())));
   PrivateKey key(from ? PEM_read_bio_PrivateKey(from.get(), nullptr, no_password, nullptr) : nullptr);
@@ -88,7 +88,7 @@ PrivateKey private_key(const Secret& pem) {
   return key;
 }
 
-/// The certificate of that key: there may be a chain.
+/// Returns the certificate of that key: the text may contain a chain.
 Certificate certificate_of(const Secret& pem, EVP_PKEY* key) {
   const Bio from(BIO_new_mem_buf(pem.reveal().data(), static_cast<int>(pem.reveal().size())));
   while (from) {
@@ -106,7 +106,7 @@ std::string thumbprint(const X509* certificate) {
   return digest;
 }
 
-/// Empty if OpenSSL refuses.
+/// Signs with RS256. Empty if OpenSSL refuses.
 std::string rs256(EVP_PKEY* key, std::string_view text) {
   const Digest digest(EVP_MD_CTX_new());
   const auto* bytes_of_text = reinterpret_cast<const unsigned char*>(text.data());
@@ -129,7 +129,7 @@ result<Secret> entra_token_in(const http::Reply& reply, const Call& call) {
                       said_of(words_at(reply.body, {"error"}), words_at(reply.body, {"error_description"})));
 }
 
-/// {"error": {"code": ..., "message": ...}}
+/// Reads {"error": {"code": ..., "message": ...}}.
 std::string vault_said(const http::Reply& reply) {
   return said_of(words_at(reply.body, {"error", "code"}), words_at(reply.body, {"error", "message"}));
 }
@@ -176,7 +176,7 @@ task<result<Secret>> entra_token(Reach& reach, Ask ask, AzureVault vault, Creden
   co_return co_await reach.read(std::move(*reply), ask.until, entra_token_in, call_of(ask, doing, peer, own.where));
 }
 
-/// Of the volume's secret. Empty `body`: GET.
+/// Makes a request about the volume's secret. Empty `body`: GET.
 template <class R>
 task<R> ask_vault(Reach& reach, Ask ask, std::string method, std::string body, std::string doing,
                   R (*reader)(const http::Reply&, const Call&)) {
@@ -207,7 +207,7 @@ result<Secret> client_assertion(const Secret& pem, const std::string& client, co
   constexpr std::int64_t lifetime = 600;
   const PrivateKey key = private_key(pem);
   const Certificate certificate = key ? certificate_of(pem, key.get()) : nullptr;
-  // What they found wrong must not be taken for a TLS connection's error.
+  // Errors left in OpenSSL's queue must not be taken for a TLS connection's.
   ERR_clear_error();
   if (!certificate)
     return Error{errc::failed_precondition,

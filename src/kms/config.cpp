@@ -54,7 +54,7 @@ std::string names_of(const Entries& entries, Name name) {
   return all;
 }
 
-/// Those that neither the type nor its row in the table knows. ceph-csi ignores them, too.
+/// Lists keys that neither the type nor its row in the table knows. ceph-csi ignores them, too.
 std::string unknown_keys(const KmsType& type, const Section& section) {
   std::string all;
   for (const auto& entry : section) {

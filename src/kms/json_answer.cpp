@@ -8,7 +8,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// Boost.JSON's parser calls it for each part of the text.
+/// Builds the answer. Boost.JSON's parser calls it for each part of the text.
 class Builder {
  public:
   static constexpr std::size_t max_object_size = std::size_t(-1), max_array_size = std::size_t(-1);
@@ -62,7 +62,7 @@ class Builder {
     into.append(part.data(), part.size());
     return true;
   }
-  /// Null: there are too many.
+  /// Returns null if there are too many values.
   JsonAnswer* add(JsonAnswer::Is kind, Error& failed) {
     if (++values_ > JsonAnswer::kValues) {
       failed = json::error::array_too_large;

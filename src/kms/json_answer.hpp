@@ -1,5 +1,5 @@
-// JSON that a stranger may have written. It is read into lists, which have no hash table: names that collide in one
-// cost nothing.
+// Parses JSON that a stranger may have written. It is read into lists, which have no hash table: names that collide in
+// one cost nothing.
 #pragma once
 
 #include <boost/json/string_view.hpp>
@@ -14,15 +14,15 @@
 
 namespace corbd::kms {
 
-/// A secret for a request's JSON, which is wiped as a whole. A std::string on the way there would stay.
+/// Views a secret for a request's JSON, which is wiped as a whole. A std::string on the way there would stay.
 inline boost::json::string_view json_view(const Secret& secret) {
   return {secret.reveal().data(), secret.reveal().size()};
 }
 
-/// A value and what is below it. Its texts are wiped when it goes: an answer may have a key in it.
+/// A value and the values below it. Its texts are wiped when it is destroyed, because an answer may contain a key.
 class JsonAnswer {
  public:
-  /// null for what is not JSON, is deeper than kDepth, or has more than kValues.
+  /// Returns null for text that is not JSON, is deeper than kDepth, or has more than kValues.
   static JsonAnswer parse(std::string_view text);
   static constexpr std::size_t kDepth = 16, kValues = 32 << 10;
 
@@ -35,14 +35,14 @@ class JsonAnswer {
 
   enum class Is { null, boolean, number, text, list, object };
   Is is = Is::null;
-  std::string name;                    ///< of a member of an object
-  std::string text;                    ///< of a text
-  std::optional<std::uint64_t> count;  ///< of a number, if it is one without sign and fraction
-  std::vector<JsonAnswer> inside;      ///< of a list or object, in their order
+  std::string name;                    ///< name of an object's member
+  std::string text;                    ///< value of a text
+  std::optional<std::uint64_t> count;  ///< value of a number without sign and fraction
+  std::vector<JsonAnswer> inside;      ///< values of a list or object, in their order
 
-  /// Of an object: the last member of that name, as Go reads it. Null: there is none.
+  /// Returns an object's last member of that name, as Go reads it. Null: there is none.
   const JsonAnswer* find(std::string_view member) const;
-  /// The same at the end of a path.
+  /// Does the same along a path.
   const JsonAnswer* at(std::initializer_list<std::string_view> path) const;
   const JsonAnswer* object_at(std::initializer_list<std::string_view> path) const;
 };

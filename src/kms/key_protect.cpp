@@ -14,8 +14,8 @@ namespace {
 
 namespace json = boost::json;
 
-/// A URL of the section, or keyprotect-go-client's own. It takes an empty one for none. Credentials go there, so it
-/// must be https.
+/// Returns a URL of the section, or keyprotect-go-client's own. An empty one counts as none. Credentials go there, so
+/// it must be https.
 result<Url> key_protect_url(const Section& section, std::string_view key, const std::string& otherwise,
                             const std::string& id) {
   const auto text = text_option(section, key, id);
@@ -36,7 +36,7 @@ result<Url> token_url(const Section& section, const std::string& id) {
   return key_protect_url(section, "IBM_KP_TOKEN_URL", "https://iam.cloud.ibm.com/oidc/token", id);
 }
 
-/// {"resources": [{"errorMsg": ...}]}, as it is: it has no secret.
+/// Reads {"resources": [{"errorMsg": ...}]} unchanged, because it contains no secret.
 std::string key_protect_said(const http::Reply& reply) {
   const auto from = reply.body.find("\"errorMsg\"");
   return from == reply.body.npos ? std::string() : reply.body.substr(from, 240);
@@ -74,7 +74,7 @@ task<result<Secret>> iam_token(Reach& reach, Ask ask, Credentials own, std::stri
   co_return co_await reach.read(std::move(*reply), ask.until, iam_token_in, call_of(ask, doing, url->peer, own.where));
 }
 
-/// The answer's `member` to the root key's action: wrap or unwrap.
+/// Calls the root key's action wrap or unwrap, and returns the answer's `member`.
 task<result<Secret>> ask_key_protect(Reach& reach, Ask ask, std::string action, json::object body, std::string member,
                                      std::string doing) {
   const auto url = base_url(ask.section, ask.kms_id);
@@ -122,7 +122,7 @@ task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped) {
                                              ": its key in the image's metadata is not base64, as ceph-csi writes "
                                              "it with Key Protect; nothing was changed"};
   json::object body{{"ciphertext", *ciphertext}};
-  // The volume's key is the plaintext as it is, in base64: ceph-csi decodes it neither before nor after.
+  // The plaintext is the volume's key itself, as base64: ceph-csi decodes it neither before nor after.
   co_return co_await ask_key_protect(reach, ask, "unwrap", std::move(body), "plaintext", doing);
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kCbcNonceBytes = 16;
 
-/// What asks a KMIP server, and which of its keys wraps.
+/// A KMIP server's credentials, and its key that wraps.
 struct Kmip {
   http::Peer peer;
   std::string key_id;
@@ -21,7 +21,7 @@ struct Kmip {
   Call call;
 };
 
-/// "host:port"
+/// Parses "host:port".
 std::optional<http::Peer> kmip_peer(const std::string& endpoint) {
   auto url = parse_url("https://" + endpoint);
   const auto colon = endpoint.rfind(':');
@@ -80,7 +80,7 @@ task<result<Kmip>> reach_kmip(Reach& reach, Ask ask, std::string doing) {
   co_return kmip;
 }
 
-/// The items of the answer's payload.
+/// Returns the items of the answer's payload.
 task<result<Secret>> ask_kmip(Reach& reach, Kmip kmip, KmipOperation operation, std::string payload, Until until) {
   auto answer = co_await reach.exchange(kmip.peer, request_of(operation, payload), kAnswerBytes, until);
   wipe(payload);
@@ -91,7 +91,7 @@ task<result<Secret>> ask_kmip(Reach& reach, Kmip kmip, KmipOperation operation, 
   co_return items;
 }
 
-/// The bytes at that path of a payload.
+/// Returns the bytes at that path of a payload.
 result<Secret> bytes_at(const Secret& items, std::initializer_list<TtlvTag> path, const Call& call) {
   const auto found = find_ttlv(items.reveal(), path);
   if (!found || found->type != TtlvType::bytes || found->value.empty()) return wrong_shape(call);
@@ -100,7 +100,7 @@ result<Secret> bytes_at(const Secret& items, std::initializer_list<TtlvTag> path
 
 std::string key_name(const Kmip& kmip) { return ttlv(TtlvTag::unique_identifier, TtlvType::text, kmip.key_id); }
 
-/// The payload of Encrypt and of Decrypt: AES-CBC with PKCS#5's padding.
+/// Makes the payload of Encrypt and of Decrypt: AES-CBC with PKCS#5's padding.
 std::string cbc_payload(const Kmip& kmip, std::string_view data, std::string_view nonce) {
   constexpr std::uint32_t cbc = 1, pkcs5 = 3, aes = 3;
   return key_name(kmip) +
@@ -111,7 +111,7 @@ std::string cbc_payload(const Kmip& kmip, std::string_view data, std::string_vie
          ttlv(TtlvTag::data, TtlvType::bytes, data) + ttlv(TtlvTag::iv_counter_nonce, TtlvType::bytes, nonce);
 }
 
-/// The key itself: what IBM GKLM does instead of encrypting with it.
+/// Fetches the key itself, because IBM GKLM does not encrypt with it.
 task<result<Secret>> fetch_kmip_key(Reach& reach, Kmip kmip, Until until) {
   const auto items = co_await ask_kmip(reach, kmip, KmipOperation::get, key_name(kmip), until);
   if (!items) co_return items.error();

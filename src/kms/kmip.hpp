@@ -13,9 +13,9 @@ task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped);
 task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key);
 
 enum class KmipOperation : std::uint32_t { get = 0x0a, encrypt = 0x1f, decrypt = 0x20 };
-/// A message with that one request.
+/// Makes a message with that one request.
 std::string request_of(KmipOperation operation, std::string_view payload);
-/// The items of the payload of the one answer in the message, as a part of it.
+/// Returns the items in the payload of the message's one answer, as a view of it.
 result<std::string_view> payload_of(std::string_view message, const Call& call);
 
 }  // namespace corbd::kms::kmip

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxConfigFile = 4 << 20;  // more than a ConfigMap can hold
 
-/// To a caller of CSI, not_found would mean the volume.
+/// Replaces not_found, which would mean the volume to a caller of CSI.
 template <class T>
 result<T> told(result<T> answer) {
   if (answer || answer.error().code != errc::not_found) return answer;
@@ -85,7 +85,7 @@ class ConfiguredKms final : public Kms {
   }
 
  private:
-  /// As ceph-csi: the file, or the ConfigMap of the pod's namespace where no file is mounted.
+  /// Reads the file, or the ConfigMap of the pod's namespace if no file is mounted, as ceph-csi does.
   task<result<Found>> find(std::string kms_id, Until until) {
     if (kms_id == kDefaultKms) co_return Found{kms_type(kms_id)};
     const std::string file = config_.folder + "/config.json";
@@ -105,7 +105,7 @@ class ConfiguredKms final : public Kms {
       co_return Error{errc::failed_precondition, missing + ": mount the ConfigMap there"};
     const std::string place = "ConfigMap " + config_.own_namespace + "/" + config_.config_map;
     const auto data = co_await around_.api().config_map(config_.own_namespace, config_.config_map, until);
-    // What it says of a missing right or an absent API server matters less than the file that is not there.
+    // A missing right or an absent API server matters less than the missing file.
     if (!data)
       co_return Error{final_for_caller(data.error().code) ? errc::failed_precondition : data.error().code,
                       missing + ": mount the ConfigMap there; instead of it, " + place +

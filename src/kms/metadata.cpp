@@ -14,7 +14,7 @@ struct Place {
   std::string text() const { return "Secret " + printable(name_space) + "/" + printable(name); }
 };
 
-/// The Secret of the section's own, which is in the claim's namespace unless the section says otherwise.
+/// Returns the section's own Secret, which is in the claim's namespace unless the section says otherwise.
 result<Place> secret_of(const Ask& ask) {
   auto name = needed_option(ask.section, kSecretName, ask.kms_id);
   if (!name) return name.error();

@@ -8,7 +8,7 @@ namespace corbd::kms::metadata {
 inline constexpr std::string_view kKeys[] = {"secretName", "secretNamespace"};
 
 result<> check(const Section& section, const std::string& id);
-/// Unless a Secret of its own has it.
+/// False if a Secret of its own has the passphrase.
 bool needs_passphrase(const Section& section);
 task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped);
 task<result<Secret>> passphrase(Reach& reach, Ask ask);

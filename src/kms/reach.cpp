@@ -10,7 +10,7 @@ namespace corbd::kms {
 namespace {
 
 constexpr std::size_t kMaxSmallFile = 1 << 20, kKmipHeader = 8;
-/// Each takes a share of http::kLookUpsOfAShare.
+/// Threads for look-ups. Each server takes a share of http::kLookUpsOfAShare.
 constexpr std::size_t kNameThreads = 16;
 constexpr std::chrono::seconds kKubernetesAnswers{10};
 
@@ -19,8 +19,8 @@ bool is_worth_a_repeat(const result<http::Reply>& reply) {
   return reply->status == 429 || reply->status >= 500;
 }
 
-/// Nothing: it answered. What is wrong with one request alone (500), or how many requests a client may make (429), says
-/// nothing about the next.
+/// Returns an error if the server is silent. Nothing: it answered. An error of one request alone (500), or of too many
+/// requests (429), proves nothing about the next.
 std::optional<Error> silence(const result<http::Reply>& reply) {
   if (!reply && (reply.error().code == errc::unavailable || reply.error().code == errc::timed_out))
     return reply.error();
@@ -28,7 +28,7 @@ std::optional<Error> silence(const result<http::Reply>& reply) {
   return Error{errc::unavailable, "it answered " + std::to_string(reply->status)};
 }
 
-/// The whole frame, as far as its length has come.
+/// Returns the length of the whole frame, as far as it has come.
 std::size_t kmip_length(std::string_view so_far) {
   if (so_far.size() < kKmipHeader) return kKmipHeader;
   std::size_t length = 0;
@@ -54,7 +54,7 @@ class NoKubernetes final : public Kubernetes {
   }
 };
 
-/// The client wipes the copies that it is given.
+/// Wipes a body. The client wipes the copies that it gets.
 class WipedBody {
  public:
   explicit WipedBody(http::Message& message) : message_(message) {}
@@ -81,7 +81,7 @@ class RealReach final : public Reach {
     bool open = false;
     auto reply = co_await ask_until_answered(std::move(message), until, open);
     judge(*turn, reply);
-    // Whoever hears of a refusal takes it for the end of what was asked.
+    // A caller takes a refusal for the end of its request.
     const bool refused =
         reply ? reply->status / 100 != 2 && !is_worth_a_repeat(reply) : final_for_caller(reply.error().code);
     if (open && refused)
@@ -150,7 +150,7 @@ class RealReach final : public Reach {
   }
   Until soon(Until until) const { return until.at_most(around_.clock.now() + kKubernetesAnswers); }
 
-  /// A request asks its server several times, one after the other.
+  /// Connects once: a request asks its server several times, one after the other.
   void connect_to(const http::Peer& peer) {
     if (client_ && client_->peer() == peer) return;
     if (!around_.names) around_.names = std::make_unique<BlockingPool>(around_.control, around_.clock, kNameThreads);
@@ -169,7 +169,7 @@ class RealReach final : public Reach {
       open |= message.method != "GET" && (!reply || reply->status != 429);
       duration wait = around_.patience.between.after(static_cast<std::uint32_t>(tries - 1), uniform());
       if (reply && reply->retry_after) wait = *reply->retry_after;
-      // Too late for another answer: this one says more than a deadline.
+      // There is no time for another answer: this one says more than a deadline.
       if (around_.clock.now() + wait >= until.deadline) co_return reply;
       const auto waited = co_await sleep_until(around_.control, around_.clock, around_.clock.now() + wait, until.scope);
       if (waited == Waited::cancelled) co_return wait_error(waited, "asking a KMS again");
@@ -206,7 +206,7 @@ result<Breakers::Turn> Breakers::begin(const std::string& server) {
 void Breakers::forget(std::map<std::string, State>::iterator one) {
   if (!one->second.breaker.open() && one->second.breaker.idle()) states_.erase(one);
   if (states_.size() <= kMost) return;
-  // Not one that a call is about.
+  // Do not forget one that a call is using.
   const auto since = [](const auto& entry) {
     return entry.second.breaker.idle() ? entry.second.since : time_point::max();
   };

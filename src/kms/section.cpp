@@ -14,7 +14,7 @@ bool is_one_of(std::string_view text, const std::array<std::string_view, count>&
   return std::ranges::find(all, text) != all.end();
 }
 
-/// "host", "host:8200", "[::1]:8200"
+/// Parses "host", "host:8200" or "[::1]:8200".
 bool read_authority(std::string_view authority, http::Peer& into) {
   const bool bracketed = authority.starts_with('[');
   const auto end = bracketed ? authority.find(']') : authority.find(':');

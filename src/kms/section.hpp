@@ -1,4 +1,4 @@
-// How ceph-csi reads a section of the KMS config. Pure.
+// Reads a section of the KMS config as ceph-csi does. Pure.
 #pragma once
 
 #include <optional>
@@ -10,21 +10,21 @@
 
 namespace corbd::kms {
 
-/// ceph-csi's setConfigString: nothing if the key is not there; failed_precondition if it has no text. `id`: the KMS's,
-/// for the text.
+/// Works like ceph-csi's setConfigString: nothing if the key is missing; failed_precondition if its value is no text.
+/// `id`: the KMS's, for error texts.
 result<std::optional<std::string>> text_option(const Section& section, std::string_view key, const std::string& id);
-/// The same where the key is missing or empty: failed_precondition names it.
+/// Requires the key: failed_precondition names it if it is missing or empty.
 result<std::string> needed_option(const Section& section, std::string_view key, const std::string& id);
 
-/// Go's strconv.ParseBool; nothing for any other text.
+/// Works like Go's strconv.ParseBool; nothing for any other text.
 std::optional<bool> parse_bool(std::string_view text);
 
-/// "https://host:8200/path"
+/// "https://host:8200/path", parsed.
 struct Url {
   http::Peer peer;
   std::string path;  ///< without a slash at its end; empty: none
 };
-/// Nothing if it is no such text.
+/// Returns nothing if it is no such text.
 std::optional<Url> parse_url(std::string_view text);
 
 }  // namespace corbd::kms

@@ -7,7 +7,7 @@
 namespace corbd::kms {
 namespace {
 
-/// At most 240 bytes of a service's words.
+/// Returns at most 240 bytes of a service's words.
 std::string quoted_words(std::string_view said) {
   std::string shown;
   for (std::size_t at = 0; at < said.size() && at < 240; at += 60) shown += printable(said.substr(at, 60));
@@ -68,7 +68,7 @@ task<result<Credentials>> own_credentials(Reach& reach, Ask ask, std::string opt
 
 std::string form_encoded(std::initializer_list<std::pair<std::string_view, std::string_view>> fields) {
   std::string text;
-  // A field may be a secret, which a text that grows would leave behind.
+  // Reserve the most, because a field may be a secret, and a text that grows would leave it behind.
   std::size_t most = 0;
   for (const auto& [name, value] : fields) most += name.size() + 3 * value.size() + 2;
   text.reserve(most);
@@ -125,7 +125,7 @@ Error wrapped_elsewhere(const Call& call, std::string_view said) {
 }
 
 result<Secret> access_token(const http::Reply& reply, const Call& call, std::string_view said) {
-  // A token endpoint answers 400 to credentials that it does not know.
+  // A token endpoint answers 400 to unknown credentials.
   const errc code = reply.status == 400 ? errc::unauthenticated : refusal_code(reply.status);
   if (reply.status != 200) return refusal(call, code, reply.status, said);
   auto token = json_text(reply.body, {"access_token"});

@@ -1,4 +1,4 @@
-// What the types of KMS that are a cloud's service have in common: credentials, forms, answers.
+// Common parts of the KMS types that are a cloud's service: credentials, forms, answers.
 #pragma once
 
 #include <initializer_list>
@@ -12,53 +12,53 @@
 
 namespace corbd::kms {
 
-/// For an error's text: "unwrapping the key of volume y".
+/// Makes "unwrapping the key of volume y", for an error's text.
 std::string about(const Ask& ask, std::string_view doing);
 
 /// A Kubernetes Secret with the credentials for a KMS.
 struct Credentials {
   std::string where;  ///< "Secret ns/name"
   std::map<std::string, Secret> values;
-  /// Without white space at its ends; empty if it is missing.
+  /// Returns the value without white space at its ends; empty if it is missing.
   Secret get(const std::string& key) const;
   /// failed_precondition names the Secret and the key.
   result<Secret> need(const std::string& key, const std::string& doing) const;
 };
 task<result<Credentials>> read_credentials(Reach& reach, std::string name_space, std::string name, std::string doing,
                                            Until until);
-/// In our own namespace, of the name that the section has at `option`.
+/// Reads the Secret in our own namespace whose name the section has at `option`.
 task<result<Credentials>> own_credentials(Reach& reach, Ask ask, std::string option, std::string otherwise,
                                           std::string doing);
 
-/// application/x-www-form-urlencoded. A field without a name is its value alone.
+/// Encodes application/x-www-form-urlencoded. A field without a name is its value alone.
 std::string form_encoded(std::initializer_list<std::pair<std::string_view, std::string_view>> fields);
 
-/// The text at that path of a JSON answer; nothing for an answer of another shape.
+/// Returns the text at that path of a JSON answer; nothing for an answer of another shape.
 std::optional<Secret> json_text(std::string_view body, std::initializer_list<std::string_view> path);
-/// The same, for what is no secret: the words of a refusal.
+/// Does the same for text that is no secret: the words of a refusal.
 std::string words_at(std::string_view body, std::initializer_list<std::string_view> path);
 
-/// "AccessDenied: no such key"; only one of them where the service says no more.
+/// Makes "AccessDenied: no such key"; only one of them if the service gives no more.
 std::string said_of(std::string_view name, std::string_view words);
 
-/// What an error about an answer needs for its text.
+/// Parts of the text of an error about an answer.
 struct Call {
-  std::string doing;   ///< as of about()
+  std::string doing;   ///< see about()
   std::string server;  ///< KMS "x" at host:443
-  std::string where;   ///< the credentials, as Credentials::where
+  std::string where;   ///< the credentials, see Credentials::where
 };
 Call call_of(const Ask& ask, const std::string& doing, const http::Peer& peer, const std::string& where);
 
-/// What the status of a refusal means.
+/// Returns the code for the status of a refusal.
 errc refusal_code(unsigned status);
 /// `said`: the service's own words.
 Error refusal(const Call& call, errc code, unsigned status, std::string_view said);
-/// Of an answer without what its API promises.
+/// Makes the error for an answer that lacks what its API promises.
 Error wrong_shape(const Call& call);
-/// Of a wrapped key in the image's metadata that the KMS cannot unwrap.
+/// Makes the error for a wrapped key in the image's metadata that the KMS cannot unwrap.
 Error wrapped_elsewhere(const Call& call, std::string_view said);
 
-/// The access_token of an answer to OAuth's token request. `said`: its words, if it is a refusal.
+/// Returns the access_token of an answer to OAuth's token request. `said`: its words, if it is a refusal.
 result<Secret> access_token(const http::Reply& reply, const Call& call, std::string_view said);
 
 }  // namespace corbd::kms

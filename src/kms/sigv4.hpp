@@ -15,8 +15,8 @@ struct AwsCredentials {
   Secret session_token;  ///< empty: the key is no temporary one
 };
 
-/// Of a request for "/" without a query. It signs the body and every header, which must have Host as it is sent. It
-/// adds X-Amz-Date, with a session token X-Amz-Security-Token, and Authorization.
+/// Signs a request for "/" without a query: the body and every header, which must include Host as it is sent. It adds
+/// X-Amz-Date, with a session token X-Amz-Security-Token, and Authorization.
 void sign_v4(http::Message& message, const AwsCredentials& credentials, const std::string& region,
              const std::string& service, std::chrono::system_clock::time_point now);
 

@@ -41,20 +41,20 @@ enum class TtlvType : std::uint8_t { structure = 1, integer = 2, enumeration = 5
 
 /// `value` of a structure: its items, one after the other.
 std::string ttlv(TtlvTag tag, TtlvType type, std::string_view value);
-/// An integer or an enumeration.
+/// Encodes an integer or an enumeration.
 std::string ttlv(TtlvTag tag, TtlvType type, std::uint32_t value);
 
 struct TtlvItem {
   TtlvTag tag{};
   TtlvType type{};
-  std::string_view value;  ///< in the text that it was read from
-  /// Of an integer or an enumeration; nothing for another item.
+  std::string_view value;  ///< a view of the text that was parsed
+  /// Returns the value of an integer or an enumeration; nothing for another item.
   std::optional<std::uint32_t> number() const;
 };
 
-/// Takes the first item off the text. Nothing if the text does not begin with a whole one.
+/// Removes and returns the first item of the text. Nothing if the text does not begin with a whole one.
 std::optional<TtlvItem> take_ttlv(std::string_view& text);
-/// The first item on that path of structures; nothing if there is none, or what stands before it is cut.
+/// Returns the first item on that path of structures; nothing if there is none, or an item before it is truncated.
 std::optional<TtlvItem> find_ttlv(std::string_view text, std::initializer_list<TtlvTag> path);
 
 }  // namespace corbd::kms

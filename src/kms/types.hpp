@@ -1,4 +1,4 @@
-// What differs between types of KMS: one row each. Nothing else in the agent knows a type by its name.
+// The differences between types of KMS: one row each. No other code of the agent names a type.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -19,10 +19,11 @@
 
 namespace corbd::kms {
 
-/// Bytes of what a KMS answers. A key, a token or a refusal has some hundred; a tenant may have chosen who answers.
+/// Limit of a KMS's answer in bytes. A key, a token or a refusal has some hundred, but a tenant may have chosen the
+/// server.
 inline constexpr std::size_t kAnswerBytes = 32 << 10;
 
-/// Of one KMS, in the KMS config.
+/// The section of one KMS in the KMS config.
 using Section = boost::json::object;
 
 /// A server's answer that nobody has parsed. Only Reach::read() can. The destructor wipes it.
@@ -39,16 +40,16 @@ class Unread {
   http::Reply reply_;
 };
 
-/// What a type reaches the world through, for one request of one volume. Every call ends with `until`, and soon by
-/// itself. Servers are asked through a breaker, which refuses at once while that server does not answer.
+/// A type's access to the world, for one request of one volume. Every call ends with `until`, and soon by itself.
+/// Servers are asked through a breaker, which refuses at once while that server does not answer.
 class Reach {
  public:
   virtual ~Reach() = default;
-  /// Any answer of the server's counts. A lost connection, 429 and 5xx are asked again with backoff, a few times: the
-  /// last answer is returned, or the error.
+  /// Returns any answer of the server. After a lost connection, 429 and 5xx it asks again with backoff, a few times,
+  /// and returns the last answer, or the error.
   virtual task<result<Unread>> http(http::Peer peer, http::Message message, Until until) = 0;
-  /// What `reader` makes of an answer, on another thread: whoever answers chooses how long that takes. The caller may
-  /// have left by then, so the reader is a plain function and gets copies of what it needs besides.
+  /// Runs `reader` on an answer, on another thread, because the server determines how long that takes. The caller may
+  /// have left by then, so the reader is a plain function and gets copies of its other inputs.
   template <class R, class... Needs>
   task<R> read(Unread answer, Until until, R (*reader)(const http::Reply&, Needs...),
                std::type_identity_t<std::remove_cvref_t<Needs>>... needs) {
@@ -59,19 +60,19 @@ class Reach {
     };
     return compute("reading an answer", std::move(work), until);
   }
-  /// One request and one answer over TLS, framed as KMIP: bytes 4 to 7 are the length of what follows the first 8.
-  /// `limit`: bytes of an answer; a longer one is an error. Asked once.
+  /// Exchanges one request and one answer over TLS, framed as KMIP: bytes 4 to 7 are the length of the rest after the
+  /// first 8. `limit`: bytes of an answer; a longer one is an error. Asked once.
   virtual task<result<std::string>> exchange(http::Peer peer, std::string request, std::size_t limit, Until until) = 0;
-  /// As kms::Kubernetes.
+  /// These are kms::Kubernetes'.
   virtual task<result<std::map<std::string, Secret>>> secret(std::string name_space, std::string name, Until until) = 0;
   virtual task<result<std::map<std::string, std::string>>> config_map(std::string name_space, std::string name,
                                                                       Until until) = 0;
   virtual task<result<Secret>> account_token(std::string name_space, std::string service_account,
                                              std::vector<std::string> audiences, Until until) = 0;
-  /// A small file, such as the pod's own token.
+  /// Reads a small file, such as the pod's own token.
   virtual task<result<Secret>> file(std::string path, Until until) = 0;
-  /// Runs what may take a processor longer than a millisecond, on another thread. It may outlive its caller, so it has
-  /// copies of all that it uses. `what`: for an error.
+  /// Runs work that may take a processor longer than a millisecond, on another thread. It may outlive its caller, so it
+  /// has copies of all that it uses. `what`: for an error.
   template <class Work, class R = std::invoke_result_t<Work&>>
   task<R> compute(std::string what, Work work, Until until) {
     struct Job {
@@ -87,44 +88,44 @@ class Reach {
   virtual std::chrono::system_clock::time_point now() const = 0;  ///< for signatures
 
  private:
-  /// On another thread. If the wait ends early, the job runs all the same.
+  /// Runs the job on another thread. If the wait ends early, the job runs all the same.
   virtual task<result<>> run_elsewhere(std::function<void()> job, std::string what, Until until) = 0;
 };
 
-/// One request. `section` has passed check().
+/// A request. `section` has passed check().
 struct Ask {
   Section section;
   std::string kms_id;
   KeyOwner owner;
-  Secret passphrase;                      ///< as KeyRequest::passphrase
-  std::map<std::string, Secret> secrets;  ///< as KeyRequest::secrets
+  Secret passphrase;                      ///< see KeyRequest::passphrase
+  std::map<std::string, Secret> secrets;  ///< see KeyRequest::secrets
   Until until;
 };
 
 struct KmsType {
   std::string_view name;  ///< encryptionKMSType, or KMS_PROVIDER
   Kind kind = Kind::shared;
-  bool has_tenants = false;  ///< its servers, or who asks them, differ from tenant to tenant
-  /// Every key of a section that means something, besides the two of the type.
+  bool has_tenants = false;  ///< its servers, or its credentials, differ from tenant to tenant
+  /// Every key of a section that has a meaning, besides the two of the type.
   std::span<const std::string_view> keys = {};
-  /// Why a KMS with this section is not served; null: it always is. Pure. `id`: for the text.
+  /// Returns why a KMS with this section is not served; null: it always is. Pure. `id`: for error texts.
   result<> (*check)(const Section& section, const std::string& id) = nullptr;
   /// Whether encryptionPassphrase of the node-stage secret is needed; null: it is not.
   bool (*needs_passphrase)(const Section& section) = nullptr;
-  /// Of the kind `wrapped`, as Kms::unwrap and Kms::wrap.
+  /// For the kind `wrapped`, as Kms::unwrap and Kms::wrap.
   task<result<Secret>> (*unwrap)(Reach& reach, Ask ask, std::string wrapped) = nullptr;
   task<result<std::string>> (*wrap)(Reach& reach, Ask ask, Secret key) = nullptr;
-  /// The passphrase that it wraps with, as Kms::passphrase; null: it wraps otherwise.
+  /// Returns the passphrase that it wraps with, as Kms::passphrase; null: it wraps otherwise.
   task<result<Secret>> (*passphrase)(Reach& reach, Ask ask) = nullptr;
-  /// Of the kind `stored`, as Kms::fetch and Kms::store. The answer of `fetch` says whether writes name a version: the
+  /// For the kind `stored`, as Kms::fetch and Kms::store. The answer of `fetch` says whether writes name a version: the
   /// planner rotates no key without (plan/volume_key.hpp).
   task<result<Stored>> (*fetch)(Reach& reach, Ask ask) = nullptr;
   task<result<>> (*store)(Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t> version) = nullptr;
 };
 
-/// Nothing for a type without a row.
+/// Returns null for a type without a row.
 const KmsType* kms_type(std::string_view name);
-/// "default, metadata or vault": for texts.
+/// Returns "default, metadata or vault", for error texts.
 std::string known_types();
 
 }  // namespace corbd::kms

@@ -24,7 +24,8 @@ Error unreadable(const std::string& doing, const std::string& what) {
   return {errc::state_corrupt, doing + ": the answer has no " + what};
 }
 
-/// Vault's own word that there is no secret: no errors, or the data of a deleted one. A proxy's 404 is none.
+/// Whether Vault itself says that there is no secret: no errors, or the data of a deleted one. A proxy's 404 does not
+/// count.
 bool says_none(const http::Reply& reply, const JsonAnswer& body) {
   const auto* errors = body.find("errors");
   const bool no_errors = errors != nullptr && errors->is == JsonAnswer::Is::list && errors->inside.empty();
@@ -33,7 +34,7 @@ bool says_none(const http::Reply& reply, const JsonAnswer& body) {
 
 std::string escaped_path(std::string_view path) { return percent_encoded(path, "/"); }
 
-/// It goes into a header, and a line end would end that header.
+/// Checks a token, which goes into a header that a line end would terminate.
 result<Secret> clean_token(const Secret& token, const std::string& of) {
   const auto text = trimmed(token.reveal());
   const bool clean = std::ranges::all_of(text, [](unsigned char c) { return c > 0x20 && c < 0x7f; });
@@ -122,7 +123,7 @@ result<bool> is_v2_in(const http::Reply& reply, const std::string& backend_path,
                doing + ": there is no secrets engine at " + printable(backend_path) + ": correct vaultBackendPath"};
 }
 
-/// ceph-csi writes {"data": {"passphrase": KEY}}, which version 2 has below another "data".
+/// Reads {"data": {"passphrase": KEY}} as ceph-csi writes it; version 2 has it below another "data".
 result<Stored> stored_in(const http::Reply& reply, bool is_v2, const std::string& doing) {
   const auto parsed = JsonAnswer::parse(reply.body);
   const bool found = reply.status / 100 == 2;
@@ -152,7 +153,7 @@ namespace {
 
 result<> written_in(const http::Reply& reply, const std::string& doing) {
   if (reply.status / 100 == 2) return {};
-  // Perhaps this very key, by a request whose answer was lost: who repeats looks first which one it has.
+  // The stored key may be this very key, from a request whose answer was lost: a caller that repeats reads it first.
   if (reply.status == 400 && said(reply).find("check-and-set") != std::string::npos)
     return Error{errc::unavailable, doing + ": it answered " + said(reply) + ": another write came first, repeat"};
   return refused(doing, reply);
@@ -204,7 +205,7 @@ result<std::string> Session::tenant() const {
                    "--extra-create-metadata has it, or one with csi.storage.k8s.io/pvc/namespace in its attributes"};
 }
 
-/// The section, then the tenant's own ConfigMap.
+/// Reads the section, then the tenant's own ConfigMap.
 task<result<>> Session::configure() {
   auto settings = read_settings(login_, ask_.section, printable(ask_.kms_id));
   if (!settings) co_return settings.error();
@@ -224,7 +225,7 @@ task<result<>> Session::configure() {
   co_return co_await read_certificates();
 }
 
-/// Of the tenant's Secret of that name, or of ours.
+/// Reads the tenant's Secret of that name, or ours.
 task<result<std::string>> Session::certificate(std::string secret, std::string field) {
   result<std::map<std::string, Secret>> found = Error{errc::not_found, ""};
   std::string place = ask_.owner.tenant;
@@ -328,7 +329,7 @@ task<result<>> Session::find_version() {
   co_return result<>();
 }
 
-/// As ceph-csi's library does: it logs in for the setup, and again where the keys are in another namespace.
+/// Logs in for the setup, and again if the keys are in another namespace, as ceph-csi's library does.
 task<result<>> Session::open() {
   auto done = co_await configure();
   if (!done) co_return done;

@@ -9,9 +9,9 @@ namespace corbd::kms::vault {
 
 // --- pure: requests and answers
 
-/// What Vault says with a status other than 2xx, for an error's text.
+/// Returns Vault's words in an answer with a status other than 2xx, for an error's text.
 std::string said(const http::Reply& reply);
-/// The error for such an answer. `doing`: "logging in to KMS \"id\" at host:port".
+/// Makes the error for such an answer. `doing`: "logging in to KMS \"id\" at host:port".
 Error refused(const std::string& doing, const http::Reply& reply);
 
 /// `target`: below the address, with /v1/. `token` and `name_space` may be empty.
@@ -23,7 +23,7 @@ result<bool> is_v2_in(const http::Reply& reply, const std::string& backend_path,
 
 /// A deleted key counts as none, and has a version.
 result<Stored> stored_in(const http::Reply& reply, bool is_v2, const std::string& doing);
-/// `version`: what the server must still have, where KV is of version 2.
+/// `version`: the version that the server must still have, if KV is of version 2.
 std::string write_body(const Secret& passphrase, std::optional<std::uint64_t> version);
 
 // --- the rows of the table

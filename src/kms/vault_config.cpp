@@ -7,7 +7,7 @@
 namespace corbd::kms::vault {
 namespace {
 
-/// Keys of a section with KMS_PROVIDER, and those that ceph-csi makes of them.
+/// Keys of a section with KMS_PROVIDER, and ceph-csi's names for them.
 struct Translation {
   const char *from, *to;
 };
@@ -21,7 +21,7 @@ constexpr std::array<Translation, 10> kTranslations{{{"VAULT_ADDR", "vaultAddres
                                                      {"VAULT_CLIENT_KEY", "vaultClientCertKeyFromSecret"},
                                                      {"VAULT_AUTH_NAMESPACE", "vaultAuthNamespace"},
                                                      {"VAULT_NAMESPACE", "vaultNamespace"}}};
-/// What a tenant's ConfigMap may change; the other two are for tenants with a service account.
+/// Keys that a tenant's ConfigMap may change; the other two are for tenants with a service account.
 constexpr std::array<std::string_view, 8> kTenantKeys{"vaultAddress",       "vaultBackend",    "vaultBackendPath",
                                                       "vaultAuthNamespace", "vaultNamespace",  "vaultTLSServerName",
                                                       "vaultCAVerify",      "vaultDestroyKeys"};
@@ -37,7 +37,7 @@ class Options {
  public:
   Options(const Section& section, const std::string& id) : section_(section), id_(id) {}
 
-  /// Leaves `into` as it is where the key is missing. Without white space at its ends, as Vault's client takes it.
+  /// Leaves `into` unchanged if the key is missing. Removes white space at its ends, as Vault's client does.
   bool read(std::string_view key, std::string& into) {
     auto found = text_option(section_, key, id_);
     if (!found) keep(found.error());
@@ -66,7 +66,7 @@ class Options {
   std::optional<Error> error_;
 };
 
-/// ceph-csi's transformConfig: the other keys of such a section mean nothing.
+/// Works like ceph-csi's transformConfig: the other keys of such a section have no effect.
 result<Section> translated(const Section& section, const std::string& id) {
   Section made;
   for (const auto& [from, to] : kTranslations) {
@@ -83,7 +83,7 @@ result<Section> translated(const Section& section, const std::string& id) {
   return made;
 }
 
-/// What the section of a KMS has, and a tenant's ConfigMap too.
+/// Reads the keys that a KMS's section and a tenant's ConfigMap share.
 void read_connection(Options& options, Settings& into) {
   options.read("vaultAddress", into.address);
   options.read("vaultBackend", into.backend);
@@ -91,7 +91,7 @@ void read_connection(Options& options, Settings& into) {
   options.read("vaultTLSServerName", into.server_name);
   options.read_bool("vaultCAVerify", into.verify);
   std::string unused;
-  options.read("vaultDestroyKeys", unused);  // nothing here removes a key
+  options.read("vaultDestroyKeys", unused);  // has no effect, because nothing here removes a key
   options.read("vaultNamespace", into.name_space);
 }
 

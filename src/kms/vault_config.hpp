@@ -1,4 +1,4 @@
-// What ceph-csi's KMSs of HashiCorp Vault are configured with: vault.go, vault_tokens.go, vault_sa.go. Pure.
+// Configuration of ceph-csi's KMSs of HashiCorp Vault: vault.go, vault_tokens.go, vault_sa.go. Pure.
 #pragma once
 
 #include <array>
@@ -8,11 +8,11 @@
 
 namespace corbd::kms::vault {
 
-/// As whom a KMS asks Vault.
+/// Identity of a KMS at Vault.
 enum class Login {
-  pod,            ///< as the pod's own service account
-  token,          ///< with a token in a Secret of the tenant's
-  tenant_account  ///< as a service account of the tenant's
+  pod,            ///< the pod's own service account
+  token,          ///< a token in a Secret of the tenant's
+  tenant_account  ///< a service account of the tenant's
 };
 
 inline constexpr std::array<std::string_view, 13> kPodKeys{
@@ -72,17 +72,17 @@ inline constexpr std::array<std::string_view, 26> kTenantAccountKeys{"vaultAddre
 
 struct Settings {
   std::string address;
-  std::string server_name;                     ///< in its certificate; empty: the host in the address
-  bool verify = true;                          ///< its certificate
+  std::string server_name;                     ///< name in its certificate; empty: the host in the address
+  bool verify = true;                          ///< checks its certificate
   std::string ca_secret;                       ///< empty: the system's authorities
-  std::string certificate_secret, key_secret;  ///< of the client; empty: none
-  std::string backend;                         ///< "kv", "kv-v2", or what makes the client ask
+  std::string certificate_secret, key_secret;  ///< the client's; empty: none
+  std::string backend;                         ///< "kv", "kv-v2", or another value that makes the client ask
   std::string backend_path = "secret/";
   std::string name_space;      ///< Vault's: the first part of a key's path
-  std::string auth_namespace;  ///< Vault's: where it logs in
+  std::string auth_namespace;  ///< Vault's: for the login
   std::string auth_mount = "kubernetes";
   std::string role = "csi-kubernetes";
-  std::string passphrase_path;                        ///< in front of the volume's ID
+  std::string passphrase_path;                        ///< prefix of the volume's ID
   std::string tenant_config = "ceph-csi-kms-config";  ///< a ConfigMap of the tenant's; empty: none
   std::string tenant_token = "ceph-csi-kms-token";    ///< a Secret
   std::string tenant_account = "ceph-csi-vault-sa";   ///< a service account
@@ -90,15 +90,15 @@ struct Settings {
 
 /// failed_precondition says which key is missing or wrong. `id`: the KMS's.
 result<Settings> read_settings(Login login, const Section& section, const std::string& id);
-/// What the tenant's ConfigMap changes. Keys that are not the tenant's to change are ignored.
+/// Applies the tenant's ConfigMap. Keys that a tenant may not change are ignored.
 result<> apply_tenant(Login login, const std::map<std::string, std::string>& data, const std::string& id,
                       Settings& into);
 
-/// "kubernetes" of "/v1/auth/kubernetes/login".
+/// Returns "kubernetes" of "/v1/auth/kubernetes/login".
 std::string auth_mount_of(std::string_view auth_path);
-/// Go's path.Join: without empty parts, "." and "..".
+/// Works like Go's path.Join: removes empty parts, "." and "..".
 std::string join_path(std::initializer_list<std::string_view> parts);
-/// Of the key, below /v1/.
+/// Returns the path of the key, below /v1/.
 std::string key_path(const Settings& settings, bool is_v2, std::string_view volume_id);
 
 }  // namespace corbd::kms::vault

@@ -29,7 +29,7 @@ unsigned char* bytes(std::string& text) { return reinterpret_cast<unsigned char*
 
 Error broken() { return {errc::internal, "OpenSSL refused an operation on a volume key"}; }
 
-/// By the length of the key; null for any other.
+/// Chooses the cipher by the length of the key; null for any other length.
 const EVP_CIPHER* aes_gcm(const Secret& key) {
   switch (key.reveal().size()) {
     case 16:
@@ -47,7 +47,7 @@ Error no_aes_key() {
   return {errc::failed_precondition, "the key that wraps volume keys has not 128, 192 or 256 bits: it is no AES key"};
 }
 
-/// scrypt with the parameters of ceph-csi's secretskms.go.
+/// Derives the key by scrypt with the parameters of ceph-csi's secretskms.go.
 result<Secret> wrapping_key(const Secret& passphrase, std::string_view volume_id) {
   constexpr std::uint64_t n = 32768, r = 8, p = 1, memory = 64 << 20;
   std::string key(kKeyBytes, '\0');
@@ -142,8 +142,8 @@ result<Secret> make_volume_key(std::size_t count) {
   for (;;) {
     if (RAND_bytes(bytes(random), static_cast<int>(count)) != 1) return broken();
     Secret text(to_base64(random));
-    // It is base64 and base64url at once: ceph-csi makes base64url, and Key Protect wraps only base64. Two of five are,
-    // and one of fifteen of 64 bytes.
+    // The text must be base64 and base64url at once: ceph-csi makes base64url, and Key Protect wraps only base64. Two
+    // of five are, and one of fifteen of 64 bytes.
     if (text.reveal().find_first_of("+/") != std::string_view::npos) continue;
     wipe(random);
     return text;

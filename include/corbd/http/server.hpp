@@ -25,20 +25,20 @@ struct Response {
   std::string body;
 };
 
-/// Never blocks, never throws. Control thread. A client that leaves does not end it.
+/// Makes an answer. Never blocks, never throws. Control thread. A client that leaves does not end it.
 using Handler = std::function<task<Response>(Request)>;
-/// For a handler that has its answer at once.
+/// Wraps an answer for a handler that has it at once.
 task<Response> answered(Response response);
 
 struct Limits {
   std::chrono::milliseconds header{
       5000};  ///< from a request's first byte, or a connection's start, to the last byte of its header and body
   std::chrono::milliseconds idle{30000};  ///< between two requests, and until the client has taken an answer
-  std::size_t connections = 32;           ///< of all peers
+  std::size_t connections = 32;           ///< limit over all peers
   std::size_t peer_connections =
       8;  ///< for one peer (peer.hpp). Behind a NAT such as kube-proxy's, many clients may be one peer
   std::size_t peer_rate = 10;          ///< requests of one peer in a second; one beyond them waits for its turn
-  std::size_t peer_burst = 50;         ///< of a peer that has asked for nothing for a while
+  std::size_t peer_burst = 50;         ///< for a peer that has sent no request for a while
   std::size_t header_bytes = 8 << 10;  ///< more is answered with 431
   std::size_t body_bytes = 1 << 10;    ///< more is answered with 413
 };
@@ -61,7 +61,7 @@ class Server {
   /// rest.
   task<> stop(Until until);
 
-  std::uint16_t port() const;  ///< the one it listens on
+  std::uint16_t port() const;  ///< the listening port
   std::size_t connections() const;
 
  private:
