@@ -11,7 +11,8 @@
 namespace corbd::plan {
 namespace {
 
-/// A client's watch outlives it by 30 s (osd_client_watch_timeout): its lock can have become nobody else's before that.
+/// A client's watch outlives it by 30 s (osd_client_watch_timeout): before that, its lock cannot have become anybody
+/// else's.
 constexpr std::chrono::seconds kWatchStands{25};
 
 std::string foreign(const Situation& view, const std::string& why) {
@@ -22,7 +23,7 @@ std::string foreign(const Situation& view, const std::string& why) {
          why + ": disconnect it with the tool that made it";
 }
 
-/// Why the stash does not tell of this device and image; empty when it does (rule 25: the identifier alone
+/// Returns why the stash does not describe this device and image; empty if it does (rule 25: the identifier alone
 /// authorises nothing).
 std::string mismatch(const Stash& stash, const device::Seen& device, const image::Resolved& image) {
   const image::Name& name = image.name;
@@ -42,8 +43,8 @@ std::string mismatch(const Stash& stash, const device::Seen& device, const image
   return "";
 }
 
-/// rbd-nbd ends by itself, or because it is asked to. Then what it wrote last is stored, and its lock is given back.
-/// Until then nobody else may have the image.
+/// Waits until rbd-nbd ends, by itself or on request. Then its last writes are stored, and its lock is released. Until
+/// then nobody else may have the image.
 Decision dismiss(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   if (view.record->shared) return Step(step::Dismiss{});
@@ -57,8 +58,9 @@ Decision dismiss(const Situation& view) {
   return Step(step::Dismiss{});
 }
 
-/// There is neither record nor stash. The identifier alone authorises nothing, so the device stays. Its mount goes if
-/// an umount can end. A device of the kernel's client would be forgotten by that, and keep the image from other nodes.
+/// Handles a volume with neither record nor stash. The identifier alone authorises nothing, so the device stays. Its
+/// mount goes if an umount can end. A device of the kernel's client would be forgotten by that, and keep the image from
+/// other nodes.
 std::optional<Decision> umount_unknown(const Situation& view, const std::string& target) {
   const auto* device = view.seen.device();
   const auto of_device = [&](const auto& mount) { return mount.target == target && shows(mount, *device, view.id); };
@@ -85,10 +87,10 @@ std::optional<Decision> needs_daemon(const Situation& view) {
                                        kStageAgain);
 }
 
-/// An rbd-nbd of this node died. Unless it is known to have had no cache, its device's next flush is to fail. That is
-/// on the disk before anything of that client is done away with, because its lock is what tells how it ended. A device
-/// with this agent's timeout was last served by corbd, whose client is not known any more: rbd-nbd sets its own, unless
-/// the volume's attributes give it the same.
+/// Notes that an rbd-nbd of this node died. Unless it is known to have had no cache, its device's next flush must fail.
+/// That is on the disk before anything of that client is removed, because its lock shows how it ended. A device with
+/// this agent's timeout was last served by corbd, whose client is not known any more: rbd-nbd sets its own, unless the
+/// volume's attributes give it the same.
 std::optional<Step> note_lost_cache(const Situation& view) {
   const Record& record = *view.record;
   const auto* device = view.seen.device();
@@ -100,8 +102,8 @@ std::optional<Step> note_lost_cache(const Situation& view) {
   return step;
 }
 
-/// A clean end closes the image, which writes the cache and gives the lock back. Without that feature only the watch
-/// tells, for as long as that of a dead client would stand.
+/// Whether rbd-nbd ended cleanly. A clean end closes the image, which writes the cache and releases the lock. Without
+/// that feature only the watch shows it, for as long as a dead client's watch would last.
 bool ended_cleanly(const Situation& view, bool just_died) {
   const auto& who = *view.seen.facts.ownership;
   const auto here = [&](const auto& watcher) { return on_this_node(who, watcher) && watcher != view.record->uncached; };
@@ -125,7 +127,7 @@ bool left_by_this_node(const Situation& view) {
 }
 
 Step inherit(const Situation& view) {
-  // Whoever serves the device after a client takes the lock from it to write. So nobody did, if that client has it.
+  // A client that serves the device after another takes the lock from it to write. If that client has it, nobody did.
   const std::string& owner = view.seen.facts.ownership->owner;
   if (view.record->uncached != owner)
     if (auto step = note_lost_cache(view)) return *step;
@@ -135,7 +137,7 @@ Step inherit(const Situation& view) {
 std::optional<Step> note_uncached(const Situation& view) {
   const auto& who = view.seen.facts.uncached;
   if (!who) return std::nullopt;
-  // It has the image open. A second client of the node, or another owner, may be the one.
+  // This client has the image open. A second client of the node, or another owner, may be the one.
   std::string client;
   for (const auto& watcher : who->foreign_watchers) {
     if (!on_this_node(*who, watcher)) continue;
@@ -198,7 +200,7 @@ std::optional<Step> ask_restaged(const Situation& view) {
 }
 
 Decision close_if_unstaged(const Situation& view) {
-  // This agent has a link or an image, so the device went away under it, and its pods must hear of that.
+  // This agent has a link or an image, so the device went away under it, and its pods must notice.
   if (!view.record->device || !view.seen.mounts.empty() || view.seen.link != Observation::Link::none ||
       view.seen.image_open)
     return Done{};
@@ -291,7 +293,7 @@ std::optional<Decision> unstage_other(const Situation& view, const std::string& 
 std::optional<Decision> end_other_client(const Situation& view) {
   if (view.seen.facts.served_by_other == true) return dismiss(view);
   const auto& who = *view.seen.facts.ownership;
-  // Its process is gone. A watch that stays longer is a living client's.
+  // The process is gone. A watch that stays longer is a living client's.
   const bool just_died = view.seen.other_dead_for && *view.seen.other_dead_for < kWatchStands;
   if (who.lock != image::Ownership::Lock::other || !on_this_node(who, who.owner))
     return ended_cleanly(view, just_died) ? std::nullopt : std::optional<Decision>(note_lost_cache(view));

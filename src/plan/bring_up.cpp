@@ -1,6 +1,6 @@
-// Each question is a function. Two sequences, at the end of this file, say in which order they are asked: one for the
-// image, one for the device. An answer is nothing: ask the next question; Done: the sequence needs no more; or what to
-// do now.
+// Each question is a function. Two sequences, at the end of this file, set the order of the questions: one for the
+// image, one for the device. Possible answers: nothing, which goes on to the next question; Done, which ends the
+// sequence; or the next action.
 #include "bring_up.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using Link = Observation::Link;
 using Answer = std::optional<Decision>;
 using Question = Answer (*)(const Situation&);
 
-/// The first answer. Done becomes nothing, because the caller goes on then.
+/// Returns the first answer. Done becomes nothing, because the caller goes on then.
 Answer ask(std::span<const Question> questions, const Situation& view) {
   for (const Question question : questions)
     if (auto answer = question(view)) return std::holds_alternative<Done>(*answer) ? std::nullopt : std::move(answer);
@@ -33,13 +33,13 @@ Step note_break(const Situation& view, std::optional<std::uint64_t> breaking, st
   step::WriteRecord step{*view.record};
   step.record.breaking = breaking;
   step.record.freed = freed;
-  // Without it a second death before the lock is ours leaves the volume unproven; with a full disk it would stay
-  // without a server now.
+  // Without this write a second death before the lock is ours leaves the volume unproven; but on a full disk, requiring
+  // it would leave the volume without a server now.
   step.may_fail = true;
   return step;
 }
 
-/// Whether our own break is the last that happened to the header. To be seen before the image is opened.
+/// Whether our own break was the last change of the header. Read this before the image is opened.
 std::optional<Step> read_break_time(const Situation& view) {
   const auto& breaking = view.record->breaking;
   if (!breaking || view.record->freed) return std::nullopt;
@@ -61,7 +61,7 @@ Answer was_restaged(const Situation& view) {
   return view.seen.image_open ? Step(step::CloseImage{}) : Step(step::DropRecord{});
 }
 
-/// The volume was given up under its attachment. What somebody else staged since was not.
+/// Offers a tombstone. The volume was given up under its attachment; a later stage by somebody else was not.
 Decision offer_tombstone(const Situation& view) {
   if (auto step = ask_restaged(view)) return *step;
   const auto& attachment = view.seen.facts.attachment;
@@ -91,8 +91,8 @@ Answer needs_key(const Situation& view) {
   return std::nullopt;
 }
 
-/// Nothing can be opened, so nothing here proves who has the image. The orchestrator may know that it is another
-/// node's. Then its requests need not wait.
+/// No image can be opened, so nothing here proves who has it. The orchestrator may know that it is another node's. Then
+/// its requests need not wait.
 Answer is_node_fenced(const Situation& view) {
   const auto& fenced = view.seen.facts.node_fenced;
   if (!fenced) return std::nullopt;
@@ -109,7 +109,7 @@ Answer needs_fence(const Situation& view) {
 
 Answer needs_opening(const Situation& view) {
   if (view.seen.image_open) return std::nullopt;
-  // These need no proof, so nothing asks later.
+  // These need no proof, so no later question asks for it.
   if (view.record->read_only || view.record->shared)
     if (auto step = ask_restaged(view)) return step;
   if (auto step = read_break_time(view)) return step;
@@ -118,8 +118,8 @@ Answer needs_opening(const Situation& view) {
 
 Answer needs_no_proof(const Situation& view) {
   const bool reads = view.record->read_only && !(view.reads_alone && view.seen.devices.empty());
-  // It maps the image read-only, so it has no lock and no cache. The kernel lets nobody else serve a device while its
-  // server lives.
+  // rbd-nbd maps the image read-only, so it has no lock and no cache. The kernel lets nobody else serve a device while
+  // its server lives.
   const auto* device = view.seen.device();
   const bool other_reads = view.seen.facts.served_by_other == true && device != nullptr && device->read_only;
   if (reads && view.record->adopting && other_reads) return Step(step::Dismiss{});
@@ -132,8 +132,8 @@ Answer needs_ownership(const Situation& view) {
   return std::nullopt;
 }
 
-/// Before anybody is fenced, or a lock is taken. An rbd-nbd that lives is asked to end first: then it stores what it
-/// has, and takes the bit away.
+/// Asks before anybody is fenced, or a lock is taken. A living rbd-nbd is asked to end first: it then stores its data
+/// and clears the bit.
 Answer has_refused_feature(const Situation& view) {
   if (view.record->adopting && view.seen.facts.served_by_other == true) return std::nullopt;
   if (auto refused = refuse_features(view, view.seen.facts.ownership->features)) return refused;
@@ -145,7 +145,7 @@ Answer does_other_client_remain(const Situation& view) {
 }
 
 /// Nothing is written by us, or many nodes write: librbd takes the lock of a shared image for a write, and gives it to
-/// whoever asks.
+/// any client that asks.
 Answer is_for_many(const Situation& view) {
   if (!view.record->read_only && !view.record->shared) return std::nullopt;
   if (auto step = view.record->shared ? take_left_lock(view) : wait_for_writers(view)) return step;
@@ -173,8 +173,8 @@ Answer is_other_than_recorded(const Situation& view) {
   return std::nullopt;
 }
 
-/// A path on which a raw device is bound outlives the device, and so does what a pod was given of it. A new device of
-/// that number would be there at once.
+/// A path on which a raw device is bound outlives the device, and so does the device node that a pod was given. A new
+/// device of that number would be there at once.
 Answer do_paths_outlive_it(const Situation& view) {
   const Record& record = *view.record;
   if (view.seen.device() != nullptr || !record.block || !record.device) return std::nullopt;
@@ -206,7 +206,7 @@ Answer was_disconnected(const Situation& view) {
                                        "I/O errors: end its pods. kubelet then unstages it and stages it again");
 }
 
-/// The process's own side of a dead link goes first; what the image's connection broke, with its image.
+/// Drops the process's own side of a dead link first; a link that the image's connection broke goes with its image.
 Answer is_link_dead(const Situation& view) {
   if (view.seen.link == Link::held || view.seen.link == Link::closed) return Step(step::StopSession{});
   return std::nullopt;
@@ -226,13 +226,13 @@ Answer does_rbd_nbd_serve_it(const Situation& view) {
 
 Answer does_wrong_session_run(const Situation& view) {
   if (view.record->failed && !view.seen.tombstone && view.seen.link != Link::none) return Step(step::StopSession{});
-  // An earlier try had the word, began this session and did not come to its end.
+  // An earlier try had the override, began this session and did not reach its end.
   if (!view.record->failed && view.seen.link == Link::serving && !view.seen.connected && rests_on_override(view))
     return Step(step::StopSession{});
   return std::nullopt;
 }
 
-/// A disk that refuses it keeps no volume from its server.
+/// A disk that refuses the write keeps no volume from its server.
 Answer note_modified(const Situation& view) {
   const bool writes = view.seen.lock_held || view.seen.writer_marked;
   if (!writes || view.record->modified == view.seen.modified) return std::nullopt;
@@ -249,19 +249,19 @@ Answer does_it_answer(const Situation& view) {
     return name_device(view, device->index);
   if (view.seen.fails_flushes && !view.record->cache_lost) return Step(step::AcceptLoss{});
   if (auto step = note_modified(view)) return step;
-  // A death between a connect and its tuning leaves what the number's last user did.
+  // A death between a connect and its tuning leaves the settings of the number's last user.
   const bool other_settings = device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned;
   if (other_settings || (device->read_only != view.record->read_only && !view.seen.facts.tuned))
     return Step(step::Tune{});
-  // It only grows: below a smaller one the filesystem would lose its end.
+  // The device only grows: on a smaller one the filesystem would lose its end.
   if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step(step::KernelResize{});
   return Done{};
 }
 
 Answer needs_image(const Situation& view);
 
-/// What a stage left to rbd-nbd may hold an application's data, and the mark of a format that was begun before: no
-/// image was open here to take it away.
+/// A device that a stage left to rbd-nbd may hold an application's data, and the marker of a format that was begun
+/// before: no image was open here to remove it.
 Answer is_taken_over_with_mark(const Situation& view) {
   const Record& record = *view.record;
   const bool written = std::ranges::any_of(record.stagings, [&](const Staging& staging) {
@@ -273,14 +273,14 @@ Answer is_taken_over_with_mark(const Situation& view) {
   return Step(step::RemoveFormatMarker{});
 }
 
-/// Before there is a device. Of one that there is, only after it is served again: renew_note().
+/// Asks before there is a device. For an existing one, only after it is served again: renew_note().
 Answer needs_note(const Situation& view) {
   if (view.seen.link == Link::none && view.seen.device() == nullptr)
     if (auto step = note_node(view)) return step;
   return std::nullopt;
 }
 
-/// Whoever waited for the flushes of a device that is gone had an error of that device. A new one has nothing to tell.
+/// Callers that waited for the flushes of a device that is gone got its error. A new device has nothing to report.
 Answer is_loss_over(const Situation& view) {
   if (view.seen.link != Link::none || view.seen.device() != nullptr || !view.record->cache_lost) return std::nullopt;
   step::WriteRecord step{*view.record};

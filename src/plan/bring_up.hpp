@@ -5,7 +5,7 @@
 
 namespace corbd::plan {
 
-/// The next step towards a device that answers; nothing when it does. Needs a record.
+/// Returns the next step towards a device that answers; nothing if it does. Needs a record.
 std::optional<Decision> bring_up(const Situation& view);
 
 }  // namespace corbd::plan

@@ -129,7 +129,7 @@ constexpr NotServed kFolderForReader{
       return of.encryption == Encryption::files && of.contents == Contents::unencrypted && reads(of);
     }};
 
-/// src/host/fscrypt.cpp finds it, when it makes the folder.
+/// src/host/fscrypt.cpp finds this when it makes the folder.
 constexpr NotServed kMadeWithoutFolders{
     .moment = Moment::stage,
     .combination = "encryptionType `file`, and an ext4 that was made without `-O encrypt`",

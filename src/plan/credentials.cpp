@@ -23,7 +23,7 @@ void Credentials::begin(const Wish& wish, bool has_record) {
   use_offered_ = staged != nullptr;
   tried_ = false;
   if (staged == nullptr) return;
-  // The cluster may take the key that served the volume again later. A stage's untried one must not replace that key.
+  // The cluster may accept the key that served the volume again later. A stage's untried one must not replace that key.
   if (swapped_) swap();
   if (known_ == staged->credential) return offered_.reset();
   if (has_record && !known_.empty()) {
@@ -39,7 +39,7 @@ bool Credentials::take(const Credential& of_secret, errc refused) {
     replace(of_secret);
     return true;
   }
-  // Rights belong to the user: another key of his has the same.
+  // Rights belong to the user: another key of the same user has the same.
   const bool other = refused == errc::permission_denied ? of_secret.user != asks_with().user : of_secret != asks_with();
   if (!other) return false;
   tried_ = false;

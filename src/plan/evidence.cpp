@@ -19,7 +19,7 @@ constexpr Meaning kSaid{nothing, "that is what the operator answers for"};
 
 using Row = std::array<Meaning, kTraces.size()>;
 
-/// By Ground, and in each row by Trace: dirty cache, watch, lock, mark, stamp.
+/// One row for each Ground, one column for each Trace: dirty cache, watch, lock, mark, stamp.
 constexpr std::array<Row, kGrounds> kMeanings{{
     {kRefuses, kReads, kReads, kReads, kReads},          // reader
     {kRefuses, kShares, kTaken, kShares, kShares},       // shared
@@ -34,9 +34,9 @@ constexpr std::array<Row, kGrounds> kMeanings{{
     {kRefuses, kRefuses, kRefuses, kRefuses, kSaid},     // operator_says
 }};
 
-/// librbd stamps an image when it writes, and our clients do not. So another stamp than the record's shows that
-/// somebody else wrote since this node served the volume. It may have been rbd-nbd of this node, which leaves its own
-/// timeout behind at the device: then it shows nothing.
+/// Whether another client wrote since this node served the volume. librbd stamps an image when it writes, and our
+/// clients do not, so another stamp than the record's shows it. rbd-nbd of this node may have written; it leaves its
+/// own timeout at the device, and then the stamp proves nothing.
 bool was_written_since(const Situation& view) {
   const auto& modified = view.record->modified;
   const auto* device = view.seen.device();

@@ -1,5 +1,5 @@
-// What shows that another client has an image, or had it since this node served it, and where that counts: one table
-// for every way to serve (docs/proof-of-ownership.md#evidence).
+// Evidence that another client has an image, or had it since this node served it, and its weight: one table for every
+// ground to serve (docs/proof-of-ownership.md#evidence).
 #pragma once
 
 #include <array>
@@ -15,16 +15,16 @@ enum class Trace {
   watch,        ///< it has the image open
   lock,         ///< it has the exclusive lock, or left it
   mark,         ///< another node's client marked the image as its own to write
-  stamp         ///< the modify timestamp is another than while this node served
+  stamp         ///< the modify timestamp differs from that while this node served
 };
 inline constexpr std::array kTraces{Trace::dirty_cache, Trace::watch, Trace::lock, Trace::mark, Trace::stamp};
 
-/// On what a volume is served.
+/// The ground on which a volume is served.
 enum class Ground {
   reader,          ///< nothing is written
   shared,          ///< many nodes write
   held,            ///< this process has held the lock since it was proven
-  fresh,           ///< a device that is still to be made
+  fresh,           ///< a device that does not exist yet
   own_lock,        ///< the lock is our client's, or was until we broke it
   handed_over,     ///< the mark is the predecessor's, whose link waits
   dismissed,       ///< rbd-nbd had the image until it was asked to end
@@ -35,11 +35,11 @@ enum class Ground {
 };
 inline constexpr std::size_t kGrounds = static_cast<std::size_t>(Ground::operator_says) + 1;
 
-/// What evidence means for a way to serve.
+/// The meaning of evidence for a ground.
 enum class Means {
   refuses,  ///< the volume is not served
   taken,    ///< it is served once that client is proven dead and fenced; otherwise it is in use
-  nothing   ///< for the reason in `why`
+  nothing   ///< no objection, for the reason in `why`
 };
 
 struct Meaning {
@@ -48,9 +48,9 @@ struct Meaning {
 };
 
 Meaning meaning(Ground ground, Trace trace);
-/// What was not looked at yet counts as shown.
+/// Whether the evidence is there. Evidence that was not looked up yet counts as there.
 bool shows(const Situation& view, Trace trace);
-/// No evidence speaks against that way to serve. Every one of them asks this.
+/// Whether no evidence speaks against that ground. Every ground is checked here.
 bool is_clear(const Situation& view, Ground ground);
 
 }  // namespace corbd::plan

@@ -21,7 +21,7 @@ struct StagedMount {
   const host::Mount* mount;
 };
 
-/// One filesystem is behind all stagings, whichever of them was meant.
+/// One filesystem is behind all stagings, so any of them will do.
 std::optional<StagedMount> staged_mount(const Situation& view) {
   for (const Staging& staging : view.record->stagings)
     if (const auto* mount = our_mount_at(view, staging_target(view.id, staging.path)))
@@ -74,7 +74,7 @@ Decision expand_contents(const Situation& view) {
 }
 
 Decision expand(const Situation& view, const Expanded& wish) {
-  // Nomad 1.7 to 1.9 may name a staging path of a form that it does not stage at (docs/sources.md#nomad).
+  // Nomad 1.7 to 1.9 may name a staging path in a form that it does not use for staging (docs/sources.md#nomad).
   if (!is_here(view, wish.path) && !is_here(view, wish.target)) return unknown_at(view, wish.path);
   if (view.record->failed) return given_up(view);
   if (auto refused = refuse_growth(view)) return *refused;

@@ -1,4 +1,4 @@
-// The part of the plan for a volume in use: larger, and without what its filesystem does not need any more.
+// The part of the plan for a volume in use: growth, and giving back unused space of its filesystem.
 #pragma once
 
 #include "situation.hpp"
@@ -6,8 +6,8 @@
 namespace corbd::plan {
 
 Decision expand(const Situation& view, const Expanded& wish);
-/// The next step towards a mapping and a filesystem as large as their device, of a volume that is staged;
-/// failed_precondition when they cannot grow.
+/// Returns the next step towards a mapping and a filesystem as large as their device, for a staged volume;
+/// failed_precondition if they cannot grow.
 Decision expand_contents(const Situation& view);
 Decision trim(const Situation& view, const Trimmed& wish);
 

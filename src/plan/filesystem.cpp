@@ -16,9 +16,9 @@ Step write_format(const Situation& view, std::string format) {
   return step;
 }
 
-/// The kernel gives its lock to a client that asks, and keeps its device whoever had the image in between. Taking a
-/// lock and giving it back both change the header. So nobody else wrote as long as the header has the version that it
-/// had when the format began. Marker and record agree.
+/// Whether a format on the kernel's device may be repeated. The kernel gives its lock to a client that asks, and keeps
+/// its device whoever had the image in between. Taking a lock and releasing it both change the header. So nobody else
+/// wrote as long as the header has the version that it had when the format began. Marker and record agree.
 std::optional<Decision> begun_by_kernel(const Situation& view, const Step& how) {
   const bool proven = view.seen.facts.has_data == false;  // in this operation
   if (!view.seen.exclusive_lock) return proven ? std::optional<Decision>(how) : std::nullopt;
@@ -33,8 +33,8 @@ std::optional<Decision> begun_by_kernel(const Situation& view, const Step& how) 
   return step;
 }
 
-/// All stagings of a volume have one filesystem. Recorded before anything works on it, because every later step takes
-/// its type from there.
+/// All stagings of a volume have one filesystem. Its type is recorded before anything works on it, because every later
+/// step takes the type from there.
 std::optional<Decision> name_type(const Situation& view, const std::string& type) {
   step::WriteRecord step{*view.record};
   for (auto& staging : step.record.stagings) staging.capability.fstype = type;
@@ -42,7 +42,7 @@ std::optional<Decision> name_type(const Situation& view, const std::string& type
   return step;
 }
 
-/// Why what is there cannot be mounted; empty: it can.
+/// Returns why the existing filesystem cannot be mounted; empty: it can.
 std::string misfit(const Situation& view, const std::string& there, const std::string& wanted) {
   if (!wanted.empty() && there != wanted)
     return ", the request wants " + wanted + ": " + std::string(not_served::kOtherFilesystem.why);
@@ -69,8 +69,8 @@ Decision format(const Situation& view, const Step& how) {
   const auto& facts = view.seen.facts;
   if (auto step = open_beside(view)) return *step;
   if (!facts.format_marker) return look(Fact::format_marker);
-  // The very format that this record began, on this device, after the proof: nobody used the image since, or its stage
-  // had taken the marker away.
+  // This is the very format that this record began, on this device, after the proof: nobody used the image since, or
+  // its stage had removed the marker.
   const std::string& begun = view.record->format;
   if (!begun.empty() && *facts.format_marker == begun) {
     if (!by_kernel(view)) return how;
@@ -131,7 +131,7 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
   const step::Mount mount{target};
   const auto* device = view.seen.device();
   const auto& mounts = view.seen.mounts;
-  // At another staging path already: in use, so neither probed nor checked.
+  // It is mounted at another staging path already: in use, so neither probed nor checked.
   if (std::any_of(mounts.begin(), mounts.end(), [&](const auto& entry) { return shows(entry, *device, view.id); }))
     return mount;
   // Neither mkfs nor a mount could open it, and their errors do not say why.
@@ -142,7 +142,7 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
     case host::Probe::Kind::nothing:
       if (writes_nothing(view, capability)) return refuse(error_of(not_served::kNothingToRead, image));
       if (auto step = name_type(view, wanted.empty() ? std::string(host::kDefaultFilesystem) : wanted)) return *step;
-      // Only now: an image that has a filesystem is mounted whatever its mkfsOptions are.
+      // Check the options only now: an image that has a filesystem is mounted whatever its mkfsOptions are.
       if (const auto allowed = host::check_mkfs_options(view.record->stagings.front().capability.fstype,
                                                         view.record->source.mkfs_options);
           !allowed)

@@ -9,7 +9,7 @@
 namespace corbd::plan {
 namespace {
 
-/// Files beside the folder stay as they are: the folder is new, and nobody gets them.
+/// Files beside the folder stay as they are: the folder is new, and no pod gets them.
 Decision make_folder(const Situation& view, const std::string& target, const Capability& capability) {
   if (writes_nothing(view, capability)) return refuse(error_of(not_served::kFolderForReader, image_of(view)));
   return with_first_key(view, step::FscryptMake{target});

@@ -33,7 +33,7 @@ std::string what_it_has(const Holder& holder) {
   return holder.locks ? "has its lock" : "had it";
 }
 
-/// What a person can do about the holders.
+/// Says what a person can do about the holders.
 std::string remedy(const Situation& view, const std::vector<Holder>& holders) {
   const bool lockless = !view.seen.exclusive_lock;
   const auto& who = *view.seen.facts.ownership;
@@ -61,15 +61,15 @@ std::string remedy(const Situation& view, const std::vector<Holder>& holders) {
 
 bool may_take(const Situation& view, const Holder& holder) {
   if (holder.blocked) return true;
-  // Only its lock or its mark is left: Ceph has dropped its watch, 30 s after its last sign of life. By the last look
-  // at the image: what is known of the holder may be older, and its watch be back. Anybody who may write the image can
-  // write a mark with any address.
+  // Whether only its lock or its mark is left: Ceph has dropped its watch, 30 s after its last sign of life. The last
+  // read of the image decides: what is known of the holder may be older, and its watch be back. Anybody who may write
+  // the image can write a mark with any address.
   const auto& who = *view.seen.facts.ownership;
   const bool left_lock = who.lock == image::Ownership::Lock::other && who.owner == holder.address;
   const bool left_mark = who.writer == holder.address && who.writer_signed;
   if ((left_lock || left_mark) && !watches(who, holder.address)) return true;
   const auto& attachment = view.seen.facts.attachment;
-  // This very node lives, whatever is said of it.
+  // This very node lives, whatever the API server says about it.
   if (image::host_of(holder.address) == image::host_of(view.seen.client)) return false;
   return view.policy.fence_out_of_service && view.seen.exclusive_lock && is_proven_dead(holder) && attachment &&
          attachment->state == Attachment::State::here;
@@ -157,7 +157,7 @@ std::optional<Decision> take_from_holders(const Situation& view) {
   };
   for (const auto& watcher : who.foreign_watchers)
     if (!facts.evicted.contains(watcher)) add(watcher);
-  // A writer that ended well took its mark away.
+  // A writer that ended cleanly removed its mark.
   if (!who.writer.empty() && !facts.evicted.contains(who.writer)) add(who.writer);
   // librbd, or the kernel, would break its lock, and cut it off for an hour only.
   if (who.lock == image::Ownership::Lock::other) add(who.owner);
@@ -167,7 +167,7 @@ std::optional<Decision> take_from_holders(const Situation& view) {
   const auto dead = [](const Holder& holder) { return !holder.blocked && is_proven_dead(holder); };
   if (view.policy.fence_out_of_service && std::ranges::any_of(holders, dead) && !facts.attachment)
     return look(Fact::attachment);
-  // Those that have it open now: who left since the look is nobody's business any more.
+  // Evict only those that have it open now, and not those that left since the look.
   step::Evict evict;
   for (const auto& address : left) {
     const auto holder = std::ranges::find(holders, address, &Holder::address);

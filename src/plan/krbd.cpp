@@ -13,13 +13,13 @@
 namespace corbd::plan {
 namespace {
 
-/// An image that many nodes write may have any number of watchers.
+/// Whether others use the image. One that many nodes write may have any number of watchers.
 bool has_other_users(const Situation& view) {
   const auto writes = [&](const std::string& watcher) { return !view.seen.facts.evicted.contains(watcher); };
   return !view.record->shared && std::ranges::any_of(view.seen.facts.ownership->foreign_watchers, writes);
 }
 
-/// Nothing was written through the device yet, so it may be unmapped again.
+/// Whether nothing was written through the device yet, so that it may be unmapped again.
 bool is_fresh(const Situation& view) {
   const auto complete = [](const Staging& staging) { return staging.complete; };
   const auto* device = view.seen.device();
@@ -34,8 +34,8 @@ result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features, c
   if (wanted == Mounter::nbd) return device::kServing;
   if (!kernel_client) return kernel_client.error();
   const std::uint64_t unknown = image_features & ~kernel_client->features;
-  // An older kernel may have the commit that brought the type. Nothing but the use of such a key would tell, and a map
-  // that fails may leave things behind. corbd serves the volume in any case.
+  // An older kernel may have a backport of the type. Only using such a key would show it, and a map that fails may
+  // leave things behind. corbd serves the volume in any case.
   const bool wrong_key = key == cephcsi::KeyType::aes256k && !kernel_client->aes256k;
   if (wanted == Mounter::krbd_if_able && (unknown != 0 || wrong_key)) return device::kServing;
   if (unknown == 0) return device::kMapped;
@@ -96,8 +96,8 @@ std::optional<Decision> finish_krbd_stage(const Situation& view, const Staging& 
                         " is read-only, and the volume is wanted writable: run `blockdev --setrw " +
                         device::path(*device) + "`, or unstage the volume, whose next stage maps it anew");
     if (auto step = open_beside(view)) return step;
-    // Two nodes may have looked before either had mapped it. Each looks again once its watch is there: one at least
-    // sees the other.
+    // Two nodes may have looked before either had mapped it. Each looks again once its watch exists: at least one sees
+    // the other.
     if (is_fresh(view) && !view.seen.facts.ownership) return look(Fact::ownership);
     if (is_fresh(view) && has_other_users(view)) return Step(step::UnmapKrbd{});
   }

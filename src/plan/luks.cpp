@@ -10,7 +10,7 @@
 namespace corbd::plan {
 namespace {
 
-/// Rule 10: only what is proven empty, or what our own marker says was.
+/// Makes a header by rule 10: only on an image that is proven empty, or that our own marker says was.
 Decision make_header(const Situation& view, const Staged& wish) {
   if (writes_nothing(view, as_served(*view.record, wish)))
     return refuse(error_of(not_served::kHeaderForReader, image_of(view)));
@@ -25,8 +25,8 @@ Decision make_header(const Situation& view, const Staged& wish) {
   return with_first_key(view, format(view, step::LuksFormat{}));
 }
 
-/// Nothing can ever open a header without a key. Until the metadata calls the image encrypted, it is our own format
-/// that did not end.
+/// Completes a header. Nothing can ever open one without a key. Until the metadata calls the image encrypted, it is our
+/// own format that did not end.
 Decision finish_header(const Situation& view, const Staged& wish) {
   if (*view.seen.facts.encryption != kEncrypted) {
     if (!view.seen.facts.format_marker) return look(Fact::format_marker);
@@ -36,8 +36,8 @@ Decision finish_header(const Situation& view, const Staged& wish) {
                        image_of(view) + " has a LUKS header that no key opens: restore it from a backup of the header");
 }
 
-/// Mappings that the stage must close before it opens the volume: a death leaves them, between the two that integrity
-/// needs, or while a format writes the tags. No key opens a header until its format has closed them.
+/// Closes mappings that a death left, before the stage opens the volume: between the two that integrity needs, or while
+/// a format writes the tags. No key opens a header until its format has closed them.
 std::optional<Decision> close_leftovers(const Situation& view) {
   const auto* device = view.seen.device();
   if (device == nullptr || top_mapping(*device, view.id) == nullptr) return std::nullopt;
@@ -47,8 +47,8 @@ std::optional<Decision> close_leftovers(const Situation& view) {
   return view.seen.facts.luks->key_slots.empty() ? std::optional<Decision>(Step(step::LuksClose{})) : std::nullopt;
 }
 
-/// A format of the kernel's device is known again by the version of the image's header (begun_by_kernel), which the
-/// note in the image's metadata changes.
+/// Whether the note must wait: a format of the kernel's device is recognised by the version of the image's header
+/// (begun_by_kernel), which the note in the image's metadata changes.
 bool is_noted_later(const Situation& view) {
   return by_kernel(view) && !view.record->kms_id.empty() && !view.record->format.empty();
 }
@@ -85,7 +85,7 @@ std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) 
         error_of(not_served::kUnencrypted, image_of(view),
                  (found.type.empty() ? "" : " (" + found.type + ")") + ": it is neither opened nor formatted"));
   if (facts.luks->key_slots.empty()) return finish_header(view, wish);
-  // dm-integrity keeps tags in memory, and would not see what another node wrote.
+  // dm-integrity keeps tags in memory, and would not see another node's writes.
   if (facts.luks->integrity && view.record->shared)
     return refuse(error_of(not_served::kIntegrityForMany, image_of(view)));
   if (state != kEncrypted && !writes_nothing(view, as_served(*view.record, wish)) && !is_noted_later(view))
@@ -105,7 +105,7 @@ std::optional<Decision> fill_mapping(const Situation& view) {
   if (luks_mapping(view) == nullptr)
     return refuse(errc::unavailable, "volume " + view.id + " is encrypted and not open: " + kStageAgain);
   if (integrity_of(*view.seen.device(), view.id) != nullptr)
-    return std::nullopt;  // its tags have the place of its format
+    return std::nullopt;  // its tags have the layout of its format
   return Step(step::LuksResize{});
 }
 

@@ -3,7 +3,7 @@
 namespace corbd::plan {
 namespace {
 
-/// "10.0.0.1" of "10.0.0.1:0/123456789", "fd00::1" of "[fd00::1]:0/123456789".
+/// Returns "10.0.0.1" of "10.0.0.1:0/123456789", "fd00::1" of "[fd00::1]:0/123456789".
 std::string bare_host(std::string_view address) {
   std::string_view host = image::host_of(address);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);

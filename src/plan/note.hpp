@@ -6,11 +6,11 @@
 
 namespace corbd::plan {
 
-/// The step that writes what the metadata does not say yet; nothing when it does, or for a volume that no provisioner
+/// Returns the step that writes what the metadata lacks; nothing if it is complete, or for a volume that no provisioner
 /// made.
 std::optional<Step> note_node(const Situation& view);
 
-/// After healing: the same, and the record knows of it.
+/// Does the same after healing, and for the record too.
 std::optional<Step> renew_note(const Situation& view);
 
 }  // namespace corbd::plan

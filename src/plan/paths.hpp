@@ -1,4 +1,4 @@
-// What a volume has at the paths of a wish.
+// Mounts and uses of a volume at the paths of a wish.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace corbd::plan {
 
-/// Whatever it is.
+/// Whether anything is mounted there.
 inline bool mounted_at(const Situation& view, const std::string& path) {
   return std::any_of(view.seen.mounts.begin(), view.seen.mounts.end(),
                      [&](const auto& mount) { return mount.target == path; });
@@ -22,8 +22,8 @@ inline const Staging* staging_at(const Record& record, const std::string& path) 
   return place == record.stagings.end() ? nullptr : &*place;
 }
 
-/// The wish's capability as the volume has it: another default mounter reads other map options, and who names no type
-/// of filesystem takes the one that is there.
+/// Returns the wish's capability in the volume's terms: another default mounter reads other map options, and a request
+/// without a type of filesystem takes the existing one.
 template <class Wished>
 Capability as_served(const Record& record, const Wished& wish) {
   Capability wanted = wish.capability;
@@ -33,12 +33,12 @@ Capability as_served(const Record& record, const Wished& wish) {
   return with_fstype(std::move(wanted));
 }
 
-/// What keeps the two from being one use of a volume; empty: nothing. Other mount flags are no conflict: whoever asks
-/// has no way out of a refusal while pods run, so they wait for the next stage.
+/// Returns why the two cannot be one use of a volume; empty: they can. Other mount flags are no conflict: a caller has
+/// no way out of a refusal while pods run, so they wait for the next stage.
 std::string conflict(const Capability& has, const Capability& wanted);
 
-/// Whether a pod still has what was published there. A reboot, or whoever removed a pod's folder, leaves the record
-/// behind.
+/// Whether a pod still has what was published there. A reboot, or somebody who removed a pod's folder, leaves the
+/// record behind.
 inline bool is_there(const Situation& view, const Publish& publish) {
   return ours_at(view, publish.target) || shows_device_that_is_gone(view, publish.target);
 }

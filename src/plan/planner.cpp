@@ -20,8 +20,9 @@
 namespace corbd::plan {
 namespace {
 
-/// Served with a lock that was proven ours: nobody had the image since it was staged under that other name. So what is
-/// noted of it now is noted under the present name. The UID was that of the other name's attachment.
+/// Takes the present names for a volume that is served with a lock that was proven ours: nobody had the image since it
+/// was staged under the other name. So its later notes are written under the present name. The UID was that of the
+/// other name's attachment.
 std::optional<Step> take_present_names(const Situation& view) {
   const Record& record = *view.record;
   const bool proven = view.seen.exclusive_lock && view.seen.lock_held && !record.read_only && !record.shared &&
@@ -42,15 +43,15 @@ std::optional<Step> take_present_names(const Situation& view) {
 Decision heal(const Situation& view) {
   if (!view.record) return Done{};
   if (view.seen.devices.empty())
-    return close_if_unstaged(view);  // nothing to serve; the next stage or unstage goes on from here
+    return close_if_unstaged(view);  // nothing to serve; the next stage or unstage continues from here
   if (auto step = bring_up(view)) return *step;
   if (auto step = take_present_names(view)) return *step;
   if (auto step = renew_note(view)) return *step;
   return Done{};
 }
 
-/// Only of a volume that is served: what rbd-nbd loses later is another loss. The record is written first, and the link
-/// follows it (bring_up), so that a crash in between does not undo the acceptance.
+/// Accepts the loss only for a volume that is served: a later loss of rbd-nbd is another one. The record is written
+/// first, and the link follows it (bring_up), so that a crash in between does not undo the acceptance.
 Decision accept_loss(const Situation& view) {
   Decision healed = heal(view);
   if (!std::holds_alternative<Done>(healed) || !view.record || !view.record->cache_lost) return healed;
@@ -59,7 +60,7 @@ Decision accept_loss(const Situation& view) {
   return write(std::move(record));
 }
 
-/// Noted only once the stash has it. From then on, a stash without it was written by somebody else.
+/// Notes the signature only once the stash has it. From then on, a stash without it was written by somebody else.
 Decision note_signature(const Situation& view) {
   const auto& stash = view.seen.facts.stash;
   const Record& record = *view.record;
@@ -70,8 +71,8 @@ Decision note_signature(const Situation& view) {
   return step;
 }
 
-/// The volume was detached and attached again while it was served. Whoever had it in between has taken the lock or the
-/// mark from our client, or is refused by them.
+/// Proves a volume that was detached and attached again while it was served. Any other node in between has taken the
+/// lock or the mark from our client, or is refused by them.
 std::optional<Decision> prove_attached_anew(const Situation& view) {
   const Record& record = *view.record;
   if (record.attachment_uid.empty() || by_kernel(view) || record.read_only || record.shared) return std::nullopt;
@@ -92,7 +93,7 @@ Decision name_node(const Situation& view) {
   return step;
 }
 
-/// An attachment noted while nobody serves the device would prove what nobody saw.
+/// Notes an attachment only for a served volume: noted while nobody serves the device, it would prove what nobody saw.
 Decision attach(const Situation& view, const Attached& wish) {
   if (!view.record) return Done{};
   const bool noted = view.record->attachment_uid == wish.uid;
@@ -150,7 +151,7 @@ Decision decide(const Situation& view, const Wish& wish) {
     return refuse(errc::unavailable, "a helper still works on volume " + volume_id +
                                          ", whose device has no server now: repeat when it is healed");
   const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
-  // The device of that record is gone. One that is there is another program's, and the stash tells about it.
+  // The device of that record is gone. An existing one is another program's, and the stash describes it.
   if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step(step::DropRecord{});
   const auto next = Overloaded{
       [&](const Staged& wanted) { return stage(view, wanted); },
@@ -172,10 +173,10 @@ Decision decide(const Situation& view, const Wish& wish) {
   return std::visit(next, wish);
 }
 
-/// The image was only looked at. It is another client's, or may be.
+/// Whether to close an image that was opened only to look: it is another client's, or may be.
 bool leaves(const Situation& view, errc why) {
   const Observation& seen = view.seen;
-  // Closing the image would give back the lock, which proves that it is ours, unless it was taken on an override alone.
+  // Closing the image would release the lock, which proves that it is ours, unless it was taken on an override alone.
   const bool ours =
       (seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine)) &&
       !(view.record && view.record->operator_override);

@@ -11,7 +11,7 @@
 namespace corbd::plan {
 namespace {
 
-/// "10.0.0.7:0/1 (client.4119)"
+/// Returns "10.0.0.7:0/1 (client.4119)".
 std::string with_client(const Situation& view, const std::string& address) {
   const auto& clients = view.seen.facts.ownership->clients;
   const auto place = clients.find(address);
@@ -20,32 +20,32 @@ std::string with_client(const Situation& view, const std::string& address) {
 
 bool is_known(const Situation& view) { return !view.record->attachment_uid.empty(); }
 
-/// As long as a volume stays attached here, no other node may have it. If its attachment was never seen, a missing one
-/// proves nothing: a driver may do without.
+/// Whether the volume stayed here. As long as it stays attached here, no other node may have it. If its attachment was
+/// never seen, a missing one proves nothing: a driver may have none.
 bool stayed_here(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
 }
 
-/// "2026-11-24T10:00:00Z"
+/// Returns "2026-11-24T10:00:00Z", for example.
 std::string stamp_text(std::uint64_t nanoseconds) {
   return utc_text(std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(nanoseconds))));
 }
 
-/// Whoever deletes the Node of a node that is cut off moves its volumes. So a Node that is not there is no word for
-/// this node, and none against it. The same holds for an attachment that was asked for under another name than the
-/// volume's.
+/// Whether the volume may be away. An operator who deletes the Node of a node that is cut off moves its volumes. So a
+/// missing Node speaks neither for nor against this node. The same holds for an attachment that was looked up under
+/// another name than the volume's.
 bool may_be_away(const Attachment& attachment) {
   return attachment.state == Attachment::State::away || attachment.maybe_away;
 }
 
-/// An operator override fills in what nobody knows.
+/// Whether an operator override counts: it fills in what nobody knows.
 bool override_counts(const Situation& view) { return !may_be_away(*view.seen.facts.attachment); }
 bool is_overridden(const Situation& view) { return view.operator_override && override_counts(view); }
 
-/// Written before anything is done on the override alone. A later try must not take that for a proof, nor repeat a
-/// format.
+/// Notes the override before anything is done on it alone. A later try must not take the result for a proof, nor repeat
+/// a format.
 std::optional<Step> note_override(const Situation& view) {
   if (view.record->operator_override) return std::nullopt;
   step::WriteRecord step{*view.record};
@@ -60,8 +60,8 @@ Decision unproven(const Situation& view, const std::string& why) {
   return refuse(errc::unproven, image_of(view) + " is not proven ours: " + why + more);
 }
 
-/// "it is locked by the client at 10.0.0.7:0/1 (client.4119)". The holder may be a tool that mends the image, rbd-nbd
-/// of this node, or another node's agent.
+/// Makes "it is locked by the client at 10.0.0.7:0/1 (client.4119)". The holder may be a tool that repairs the image,
+/// rbd-nbd of this node, or another node's agent.
 std::string locked_by(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   const std::string owner = "the client at " + with_client(view, who.owner);
@@ -75,7 +75,7 @@ std::string marked_by(const Situation& view) {
          " marked it as its own to write, so another node had it";
 }
 
-/// Neither the lock nor the orchestrator proves that the volume is ours.
+/// Refuses: neither the lock nor the orchestrator proves that the volume is ours.
 Decision nothing_proves(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   const auto& who = *view.seen.facts.ownership;
@@ -114,15 +114,15 @@ const std::string& taker(const image::Ownership& who) {
   return who.lock == image::Ownership::Lock::other ? who.owner : who.writer;
 }
 
-/// No orchestrator says more. But a client that takes the lock of a living one, or replaces its mark, has that one
-/// fenced first.
+/// Whether the image was taken from us while we wrote. No orchestrator knows more, but a client that takes the lock of
+/// a living one, or replaces its mark, has that one fenced first.
 bool was_taken_while_writing(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   return !taker(who).empty() && view.seen.access_lost && !is_known(view) &&
          view.seen.facts.attachment->state != Attachment::State::here && !on_this_node(who, taker(who));
 }
 
-/// The image is held, or left, by a client that this agent does not know.
+/// Decides for an image that an unknown client holds, or left.
 Decision prove_against_other(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   if (left_by_this_node(view) && !shows(view, Trace::watch)) {
@@ -145,17 +145,17 @@ Decision prove_against_other(const Situation& view) {
   return unproven(view, locked_by(view) + hint);
 }
 
-/// An image without exclusive-lock: the predecessor served it until a moment ago. Its mark stands, so no other agent
-/// has taken the image since. Its link still waits, which it does for a minute at most. A program that knows no marks
-/// could have written while that agent served, too: those seconds add nothing. Our own mark has replaced it on that
-/// very proof, if it was still there.
+/// Whether the predecessor of an image without exclusive-lock served it until a moment ago. Its mark stands, so no
+/// other agent has taken the image since. Its link still waits, which it does for a minute at most. A program that
+/// knows no marks could have written while that agent served, too: those seconds add nothing. Our own mark has replaced
+/// it on that very proof, if it was still there.
 bool handed_over(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   const bool marked = who.handed_over || (view.seen.writer_marked && who.writer.empty());
   return !view.seen.exclusive_lock && view.seen.link_inherited && marked;
 }
 
-/// What of the image itself would prove it ours, if no other client has left evidence.
+/// Returns the ground on which the image itself proves to be ours, if no other client has left evidence.
 std::optional<Ground> ground_of(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
@@ -189,8 +189,9 @@ Decision prove_after_detach(const Situation& view, const char* why) {
   return lost(view, attachment.why.empty() ? why : std::string(why) + " (" + attachment.why + ")");
 }
 
-/// The call may be older than its volume's move: this node was cut off, say. Who has the volume attached now relies on
-/// that, and serves again what nobody may have taken.
+/// Leaves the volume to the node that has it attached. The call may be older than its volume's move, for example if
+/// this node was cut off. The node that has the volume attached now relies on that, and serves again an image that
+/// nobody may have taken.
 std::optional<Decision> leave_to_attached(const Situation& view) {
   const auto& attachment = view.seen.facts.attachment;
   if (!attachment) return look(Fact::attachment);
@@ -230,14 +231,14 @@ bool rests_on_override(const Situation& view) {
 }
 
 std::optional<Decision> take_image(const Situation& view) {
-  // Its owner's node died, or is away: that node, or the one that has the volume now, may be fenced for a while.
+  // The owner's node died, or is away: that node, or the one that has the volume now, may be fenced for a while.
   const auto& who = *view.seen.facts.ownership;
   if (who.lock == image::Ownership::Lock::other && !watches(who, who.owner))
     if (auto refused = leave_to_attached(view)) return refused;
   auto answer = take_from_holders(view);
   const auto* step = answer ? std::get_if<Step>(&*answer) : nullptr;
   const bool evicts = step != nullptr && std::holds_alternative<step::Evict>(*step);
-  // A free lock holds the image for nobody: a device may wait at the node which it is attached to, whose agent broke
+  // A free lock reserves the image for nobody: a device may wait at the node to which it is attached, whose agent broke
   // its own dead lock, or lost it to a controller.
   const bool writes = !view.record->read_only && !view.record->shared;
   if (evicts || (!answer && writes))
@@ -251,7 +252,7 @@ std::optional<Decision> prove(const Situation& view) {
   const bool alone = !shows(view, Trace::lock) && !shows(view, Trace::watch);
   if (!alone && !view.record->adopting)
     if (auto step = yield_to_other(view)) return step;
-  // Asked before a foreign client counts as a thief, and before an override counts.
+  // Ask this before a foreign client counts as a thief, and before an override counts.
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) return prove_after_detach(view, why);
   if (!alone) return prove_against_other(view);

@@ -12,15 +12,15 @@
 namespace corbd::plan {
 namespace {
 
-/// Only an image that this agent serves is open. The limits of the kernel client's volumes are known since their stage,
-/// so that their publish needs no cluster.
+/// Finds the limits. Only an image that this agent serves is open. The limits of the kernel client's volumes are known
+/// since their stage, so that their publish needs no cluster.
 std::optional<Decision> find_limits(const Situation& view, const Published& wish) {
   if (wish.pod_uid.empty() || by_kernel(view) || view.seen.facts.io_limits) return std::nullopt;
   if (!view.seen.image_open || view.seen.tombstone) return std::nullopt;
   return look(Fact::io_limits);
 }
 
-/// Without the limits that the pod's cgroup refused.
+/// Drops the limits that the pod's cgroup refused.
 Decision note_refusal(const Situation& view, const std::string& target) {
   Record record = *view.record;
   for (auto& publish : record.publishes)
@@ -40,7 +40,7 @@ std::string how_published(const Publish& known, const Publish& wanted) {
   return "it is " + text(known) + " there, and wanted " + text(wanted);
 }
 
-/// An error did it: a pod that wants to write would start only to fail.
+/// Refuses a mount that an error turned read-only: a pod that wants to write would start only to fail.
 std::optional<Decision> refuse_turned_read_only(const Situation& view, const Staging& staging, const Published& wish) {
   if (staging.capability.block || wish.read_only || wants_read_only(staging.capability)) return std::nullopt;
   if (!our_mount_at(view, staging_target(view.id, staging.path))->filesystem_read_only) return std::nullopt;
@@ -50,7 +50,7 @@ std::optional<Decision> refuse_turned_read_only(const Situation& view, const Sta
                     "next stage runs fsck");
 }
 
-/// A publish that an agent began and did not end is not there yet, so both ends of a publish ask.
+/// A publish that an agent began and did not end is not mounted yet, so both ends of a publish ask.
 std::optional<Decision> refuse_second_pod(const Situation& view, const Published& wish) {
   if (!wish.capability.single_writer) return std::nullopt;
   for (const auto& publish : view.record->publishes)
@@ -60,7 +60,7 @@ std::optional<Decision> refuse_second_pod(const Situation& view, const Published
   return std::nullopt;
 }
 
-/// It is recorded before it is there.
+/// Writes the publish into the record before the bind mount.
 Decision begin_publish(const Situation& view, const Published& wish, const Staging& staging, Publish wanted) {
   if (auto refused = refuse_second_pod(view, wish)) return *refused;
   if (mounted_at(view, wish.target))

@@ -52,7 +52,7 @@ std::string encode(const Record& record) {
   AtHand memory;
   const std::string body = json::serialize(fields::to_json(record, memory.storage()));
   const int version = record.file_kms_id.empty() ? plain_record_version : record_version;
-  // Written by hand, so that the sum covers the very bytes of the file.
+  // Concatenate the text, so that the sum covers the very bytes of the file.
   return "{\"version\":" + std::to_string(version) + ",\"crc32c\":" + std::to_string(crc32c(body)) +
          ",\"record\":" + body + "}\n";
 }

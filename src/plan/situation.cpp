@@ -7,7 +7,7 @@
 namespace corbd::plan {
 namespace {
 
-/// How a person closes what the host put above a device.
+/// Says how a person closes a device that the host put above another one.
 std::string way_to_close(const device::UpperDevice& holder) {
   const std::string filter = " keeps it from such devices (docs/devices.md#lvm)";
   if (holder.lvm)
@@ -57,9 +57,9 @@ Step look(Fact fact) { return step::Look{fact}; }
 
 Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   step::WriteRecord step{*view.record};
-  // Nothing kept other nodes away between two devices. So a format that was begun on the first counts no more.
+  // Nothing kept other nodes away between two devices. So a format that was begun on the first no longer counts.
   if (index != view.record->device) step.record.format.clear();
-  // Whoever waited for the old device's flushes had an error of that device.
+  // Callers that waited for the old device's flushes got its error.
   if (view.record->device && index != view.record->device) step.record.cache_lost = false;
   step.record.operator_override = false;  // it is served
   step.record.device = index;

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::uint64_t kMinBytes = 1 << 20;
 
-/// Other volumes of this node on the same image. Several may read it, but only one of them through the kernel, whose
-/// device has no identifier.
+/// Refuses an image that other volumes of this node use. Several may read it, but only one of them through the kernel,
+/// whose device has no identifier.
 std::optional<Decision> refuse_neighbours(const Situation& view, const Staged& wish) {
   if (!view.seen.facts.resolved) return std::nullopt;
   const bool readers_mix = wish.capability.read_only && wish.mounter == Mounter::nbd;
@@ -35,7 +35,7 @@ Decision stage_new(const Situation& view, const Staged& wish) {
   if (auto refused = refuse_neighbours(view, wish)) return *refused;
   if (!view.seen.devices.empty()) return adopt(view, wish);
   if (mounted_at(view, staging_target(view.id, wish.path))) {
-    // The kernel's device has no identifier, so it is found by what ceph-csi left.
+    // The kernel's device has no identifier, so it is found by ceph-csi's stash.
     if (!view.seen.facts.stash) return look(Fact::stash);
     return refuse(errc::failed_precondition, "something else is mounted at " + staging_target(view.id, wish.path) +
                                                  " and volume " + view.id + " has no record: unmount it");
@@ -58,7 +58,7 @@ Decision stage_new(const Situation& view, const Staged& wish) {
   return write(std::move(record));
 }
 
-/// "a read-only filesystem ext4 at /path"
+/// Returns "a read-only filesystem ext4 at /path".
 std::string use_of(const Record& record, const std::string& fstype) {
   const std::string how = record.read_only ? "read-only " : record.shared ? "shared " : "";
   std::string where = "no path any more";
@@ -74,9 +74,10 @@ std::string text(const Source& source) {
          source.cluster_id;
 }
 
-/// The ID of a static volume is only its image's name: two PersistentVolumes, or two mounts of a host, may mean images
-/// of the same name in different pools. A provisioned volume's ID says which image it is, wherever that was found; a
-/// static one may have been found in a cluster that its own is mapped to, and its namespace is that cluster's.
+/// Refuses another image under the same ID. The ID of a static volume is only its image's name: two PersistentVolumes,
+/// or two mounts of a host, may mean images of the same name in different pools. A provisioned volume's ID identifies
+/// its image, wherever that was found; a static one may have been found in a cluster that its own is mapped to, and its
+/// namespace is that cluster's.
 std::optional<Decision> refuse_other_image(const Record& record, const Staged& wish) {
   const Source &had = record.source, &wanted = wish.source;
   if (record.provisioned || wish.reserved || had.cluster_id != wanted.cluster_id ||
@@ -87,7 +88,7 @@ std::optional<Decision> refuse_other_image(const Record& record, const Staged& w
                     text(wanted) + " at the same time: unstage it first, or give one of the images another name");
 }
 
-/// One device serves all staging paths of its volume, so they must use it alike.
+/// Stages another path. One device serves all staging paths of its volume, so they must use it alike.
 Decision stage_another(const Situation& view, const Staged& wish) {
   const Record& record = *view.record;
   const Capability wanted = as_served(record, wish);
@@ -96,7 +97,7 @@ Decision stage_another(const Situation& view, const Staged& wish) {
       has.fstype != wanted.fstype)
     return refuse(errc::failed_precondition, "volume " + view.id + " is in use as " + use_of(record, has.fstype) +
                                                  ": unstage and unpublish it there first");
-  // The kernel mounts a filesystem either way, not both ways.
+  // The kernel mounts a filesystem read-only or writable, not both.
   if (wants_read_only(has) != wants_read_only(wanted))
     return refuse(errc::failed_precondition,
                   "volume " + view.id + " is mounted " + (wants_read_only(has) ? "read-only" : "writable") + " at " +
@@ -110,13 +111,14 @@ Decision stage_another(const Situation& view, const Staged& wish) {
   return write(std::move(more));
 }
 
-/// Between a mount and the end of its stage: it fills the device, and no format counts as begun any more.
+/// Decides between a mount and the end of its stage: the filesystem fills the device, and no format counts as begun any
+/// more.
 std::optional<Decision> finish_mount(const Situation& view, const Capability& capability, const std::string& target) {
   if (auto step = fill_mapping(view)) return step;
   if (!capability.block)
     if (auto step = fill_device(view, *our_mount_at(view, target), capability)) return step;
-  // The marker of a raw block volume goes too: what a pod writes into it shows no filesystem, and must not pass for a
-  // format that did not end. While rbd-nbd serves it no image is open here, and this record never began a format.
+  // Remove the marker of a raw block volume too: a pod's data in it shows no filesystem, and must not pass for a format
+  // that did not end. While rbd-nbd serves it no image is open here, and this record never began a format.
   const bool served_elsewhere = view.record->adopting && !view.seen.image_open;
   if (writes_nothing(view, capability) || served_elsewhere) return std::nullopt;
   if (auto step = note_encrypted(view)) return step;
@@ -125,7 +127,8 @@ std::optional<Decision> finish_mount(const Situation& view, const Capability& ca
   return std::nullopt;
 }
 
-/// ceph-csi's file is there before a device of its volume is, and not while the image may be another node's.
+/// Whether the step makes a device. ceph-csi's file exists before a device of its volume does, and not while the image
+/// may be another node's.
 bool makes_device(const Decision& next) {
   const auto* step = std::get_if<Step>(&next);
   return step != nullptr &&
@@ -133,7 +136,7 @@ bool makes_device(const Decision& next) {
           std::holds_alternative<step::MapKrbd>(*step));
 }
 
-/// The device answers, and the stash names it.
+/// Ensures that the device answers and that the stash names it.
 std::optional<Decision> bring_up_with_stash(const Situation& view, const Staged& wish) {
   auto next = bring_up(view);
   if (view.seen.device() != nullptr || !next || makes_device(*next))
@@ -141,7 +144,7 @@ std::optional<Decision> bring_up_with_stash(const Situation& view, const Staged&
   return next;
 }
 
-/// Without a device, nothing of an earlier stage can still write. So this stage takes the names that this node has now.
+/// Takes this node's present names. Without a device, nothing of an earlier stage can still write.
 std::optional<Step> rename_without_device(const Situation& view) {
   const AgentNames now{view.policy.driver, view.policy.node};
   const bool same = other_name({view.record->driver, view.record->node}, now).empty();
@@ -149,11 +152,11 @@ std::optional<Step> rename_without_device(const Situation& view) {
   Record record = *view.record;
   record.driver = now.driver;
   record.node = now.node;
-  record.note = view.seen.facts.noted;  // what an earlier stage noted has the other name
+  record.note = view.seen.facts.noted;  // an earlier stage's note has the other name
   return write(std::move(record));
 }
 
-/// The record with that in the place of what it has of the same path.
+/// Writes the record with this staging instead of the one of the same path.
 Step write_staging(Record record, Staging staging) {
   *std::ranges::find(record.stagings, staging.path, &Staging::path) = std::move(staging);
   return write(std::move(record));
@@ -194,7 +197,7 @@ Record new_record(const Situation& view, const Staged& wish, const image::Resolv
   record.attachment_uid = wish.attachment.uid;
   record.shared = wish.capability.shared;
   record.boot_id = view.seen.boot_id;
-  // The attributes are of this very PersistentVolume; an image may have been given to another one since.
+  // The attributes belong to this very PersistentVolume; an image may have been given to another one since.
   record.claim = wish.claim.empty() ? cephcsi::pvc_of(image.provisioned_for) : wish.claim;
   return record;
 }
@@ -217,7 +220,7 @@ Decision fill_target(const Situation& view, const Staged& wish, const Capability
 }
 
 Decision stage(const Situation& view, const Staged& wish) {
-  // What is mounted stays so, whatever an older version let it ask for.
+  // A mounted volume stays as it is, whatever an older version allowed.
   if (!mounted_at(view, staging_target(view.id, wish.path)))
     if (const auto allowed = host::check_mount_options(wish.capability.mount_flags); !allowed)
       return refuse(allowed.error().code, "volume " + view.id + ": " + allowed.error().text);
@@ -246,7 +249,7 @@ Decision stage(const Situation& view, const Staged& wish) {
   if (!mounted_at(view, target)) return fill_target(view, wish, capability, target);
   if (auto step = open_folder(view, target, capability)) return *step;
   if (staging->complete) {
-    // Nothing was opened, so the cluster has not said yet whether they are right. They would go with this process.
+    // No image was opened, so the cluster has not yet accepted this user and key. They would be lost with this process.
     if (view.seen.credential_untried) return Step(step::TryCredential{});
     return leave_to_kernel(view);
   }

@@ -13,7 +13,7 @@ Stash wanted_stash(const Situation& view, const Staged& wish) {
   stash.attachment = view.record->attachment_uid;
   stash.nbd = traits(view.record->kind).rbd_nbd;
   if (!stash.nbd) {
-    // ceph-csi notes neither device nor log for what the kernel maps.
+    // ceph-csi notes neither device nor log for a device that the kernel maps.
     stash.unmap_options = source.kernel.unmap;
     stash.log_dir = stash.log_strategy = "";
     return stash;

@@ -23,15 +23,15 @@ bool mounted_elsewhere(const Situation& view, const std::string& path) {
          });
 }
 
-/// Takes away the mount at the path, and the folder or file that it was made on. A power loss, or a death in between,
+/// Unmounts the path, and removes the folder or file on which the mount was made. A power loss, or a death in between,
 /// leaves only the latter, and nobody else removes that (CSI: the plugin MUST delete the target).
 template <class Leave>
 std::optional<Decision> clear_path(const Situation& view, const std::string& path) {
   Leave step{path};
   if (!mounted_at(view, path))
     return view.seen.facts.cleared.contains(path) ? std::nullopt : std::optional<Decision>(std::move(step));
-  // The last umount of a filesystem writes what is not written yet, and would block the helper while the device has no
-  // link. A disconnected device fails at once. Any other umount, or that of a device's node, writes nothing.
+  // The last umount of a filesystem writes its dirty pages, and would block the helper while the device has no link. A
+  // disconnected device fails at once. Any other umount, or that of a device's node, writes nothing.
   const auto is_node = [&](const auto& mount) { return mount.target == path && mount.fstype == "devtmpfs"; };
   step.sync = !mounted_elsewhere(view, path) && std::ranges::none_of(view.seen.mounts, is_node);
   if (step.sync && view.record && ours_at(view, path) && !view.seen.facts.disconnected)
@@ -39,17 +39,17 @@ std::optional<Decision> clear_path(const Situation& view, const std::string& pat
   return step;
 }
 
-/// Another volume's mount stays there, and so does its stash.
+/// Refuses a path whose mount and stash are another volume's.
 std::optional<Decision> refuse_path(const Situation& view, const std::string& path) {
   if (view.seen.path_owner.empty()) return std::nullopt;
   return refuse(errc::failed_precondition, path + " is a path of volume " + view.seen.path_owner + ", not of volume " +
                                                view.id + ": nothing was done there");
 }
 
-/// The device goes once nothing uses it: no mount, no holder.
+/// Removes the device once nothing uses it: no mount, no holder.
 Decision take_device_down(const Situation& view, const device::Seen& device) {
   for (const auto& mount : view.seen.mounts)
-    if (shows(mount, device, view.id)) return Done{};  // the last unpublish comes here again
+    if (shows(mount, device, view.id)) return Done{};  // the last unpublish reaches this again
   if (auto refused = refuse_held(view, device, !view.record->kms_id.empty())) return *refused;
   if (auto step = close_mapping(view)) return *step;
   if (view.seen.facts.disconnected) return until_closed(view);
@@ -58,10 +58,10 @@ Decision take_device_down(const Situation& view, const device::Seen& device) {
   return look(Fact::unused);
 }
 
-/// Everything of a volume without staging and publish.
+/// Removes everything of a volume without staging and publish.
 Decision take_down(const Situation& view) {
   if (const auto* device = view.seen.device()) return take_device_down(view, *device);
-  // The last unpublish comes here again, too. Until then the record keeps the number from other volumes.
+  // The last unpublish reaches this again, too. Until then the record reserves the number.
   for (const auto& publish : view.record->publishes)
     if (shows_device_that_is_gone(view, publish.target)) return Done{};
   if (view.seen.link != Observation::Link::none) return Step(step::StopSession{});
@@ -69,7 +69,7 @@ Decision take_down(const Situation& view) {
   return Step(step::DropRecord{});
 }
 
-/// A pod keeps the device, its watch and its lock here, while the orchestrator would take the volume for free.
+/// Refuses: a pod keeps the device, its watch and its lock here, while the orchestrator would take the volume for free.
 std::optional<Decision> refuse_published(const Situation& view, const Unstaged& wish) {
   const Record& record = *view.record;
   const auto refused = [&](const std::string& target) {
@@ -83,7 +83,7 @@ std::optional<Decision> refuse_published(const Situation& view, const Unstaged& 
   return refuse_mounted(view, staging_target(view.id, wish.path));
 }
 
-/// Whether kubelet named the first path before 1.24 and names the second one since.
+/// Whether the first path is kubelet's form before 1.24, and the second one its form since.
 bool is_outdated_by_kubelet(std::string_view old, std::string_view path) {
   constexpr std::string_view plugins = "/kubernetes.io/csi/", outdated = "/kubernetes.io/csi/pv/";
   const auto at = old.find(outdated);
@@ -91,8 +91,8 @@ bool is_outdated_by_kubelet(std::string_view old, std::string_view path) {
          !path.substr(at).starts_with(outdated);
 }
 
-/// Whether Nomad named the first path, .../staging/VOLUME/USAGE, before its staging paths had a namespace, and names
-/// the second one, .../staging/NAMESPACE/VOLUME/USAGE, since.
+/// Whether the first path, .../staging/VOLUME/USAGE, is Nomad's form from before its staging paths had a namespace, and
+/// the second one, .../staging/NAMESPACE/VOLUME/USAGE, its form since.
 bool is_outdated_by_nomad(const std::filesystem::path& old, const std::filesystem::path& path) {
   const auto volume = old.parent_path(), named = path.parent_path();
   return path.filename() == old.filename() && named.filename() == volume.filename() &&
@@ -103,9 +103,10 @@ bool is_outdated_by(const std::string& old, const std::string& path) {
   return is_outdated_by_kubelet(old, path) || is_outdated_by_nomad(old, path);
 }
 
-/// An orchestrator that was upgraded under running pods staged the volume at a path of the new form as well, and never
-/// names the old one again (docs/sources.md#kubelet-paths, #nomad). The old one goes with the new one: otherwise it
-/// would keep device and lock here after an unstage that the orchestrator takes for the last.
+/// Finds the staging at an outdated path. An orchestrator that was upgraded under running pods staged the volume at a
+/// path of the new form as well, and never names the old one again (docs/sources.md#kubelet-paths, #nomad). The old one
+/// goes with the new one: otherwise it would keep device and lock here after an unstage that the orchestrator takes for
+/// the last.
 const Staging* outdated_staging(const Record& record, const std::string& path) {
   const Staging* named = staging_at(record, path);
   if (named == nullptr || !named->complete) return nullptr;  // the undo of a failed stage touches no other
@@ -114,8 +115,8 @@ const Staging* outdated_staging(const Record& record, const std::string& path) {
   return old == record.stagings.end() ? nullptr : &*old;
 }
 
-/// Nomad before 1.8 stages volumes of one name at one path, whichever namespace they are of. A volume that was staged
-/// there is taken down to the end, although the path is another's alone by then.
+/// Whether the volume was staged there. Nomad before 1.8 stages volumes of one name at one path, in any namespace. A
+/// volume that was staged there is taken down to the end, although the path is another's alone by then.
 bool was_staged_there(const Situation& view, const std::string& target) {
   return view.seen.facts.cleared.contains(target) || (view.record && view.record->stagings.empty());
 }

@@ -17,7 +17,7 @@ const std::string& kms_of(const Situation& view) {
 
 std::string key_at_kms(const Situation& view) { return "the key of volume " + view.id + " at KMS " + kms_of(view); }
 
-/// Another server of the KMS answered, which lags behind, or another client wrote.
+/// Waits: another server of the KMS answered, which lags behind, or another client wrote.
 Decision not_there_yet(const Situation& view) {
   return refuse(errc::unavailable,
                 key_at_kms(view) +
@@ -25,8 +25,8 @@ Decision not_there_yet(const Situation& view) {
                     "repeat it");
 }
 
-/// Of a KMS that takes whatever arrives last only one first key is ever sent: the same again while this agent has it.
-/// Which one it was stays in the image's metadata.
+/// Makes the first key. For a KMS that takes whatever arrives last, only one first key is ever sent: the same again
+/// while this agent has it. The image's metadata name the one that was sent.
 std::optional<Decision> make_key(const Situation& view) {
   const auto& facts = view.seen.facts;
   if (auto step = open_beside(view)) return *step;
@@ -53,7 +53,7 @@ std::optional<Decision> make_key(const Situation& view) {
   return Step(step::MakeKey{});
 }
 
-/// The record of it included.
+/// Whether a format begins, including its record.
 bool begins_format(const Decision& next) {
   const auto* step = std::get_if<Step>(&next);
   if (step == nullptr) return false;
@@ -64,7 +64,7 @@ bool begins_format(const Decision& next) {
 
 Step remove_key(int slot) { return step::RemoveKey{slot}; }
 
-/// Why the key cannot be rotated.
+/// Returns why the key cannot be rotated.
 std::optional<Decision> not_rotated(const Situation& view) {
   const auto& record = view.record;
   if (!record) return refuse(errc::not_found, "volume " + view.id + " is not staged here");
@@ -75,7 +75,7 @@ std::optional<Decision> not_rotated(const Situation& view) {
   if (record->failed)
     return refuse(errc::failed_precondition,
                   volume + " was given up, so its key is not rotated: stage it as ReadWriteOnce first");
-  // One filesystem is behind all stagings: none is mounted for reading beside another one for writing.
+  // One filesystem is behind all stagings, so all are mounted for reading, or all for writing.
   const auto reads = [&](const Staging& staging) { return writes_nothing(view, staging.capability); };
   if (record->read_only || std::ranges::any_of(record->stagings, reads))
     return refuse(error_of(not_served::kReaderRotates, volume));
@@ -89,7 +89,7 @@ std::optional<Decision> not_rotated(const Situation& view) {
   return std::nullopt;
 }
 
-/// The KMS has the new key, and has told so. What was sent before names an older version.
+/// Ends a rotation. The KMS has confirmed the new key. Earlier writes name an older version.
 Decision end_rotation(const Situation& view, const Keys& keys) {
   if (!keys.first.opens)
     return refuse(errc::internal,
@@ -124,8 +124,8 @@ Decision rekey(const Situation& view) {
     return refuse(errc::unauthenticated, "the key that the KMS has of volume " + view.id +
                                              " opens neither key slot 0 nor 1: nothing was changed. See "
                                              "docs/runbook.md#a-key-that-opens-nothing");
-  // A KMS that refuses to write must do so before the header changes. And a slot that does not open has the old key of
-  // an earlier rotation, or its new one, which may be on its way.
+  // Write first: a KMS that refuses to write must do so before the header changes. And a slot that does not open has
+  // the old key of an earlier rotation, or its new one, which may be on its way.
   if (!facts.key_stored) return Step(step::ConfirmKey{});
   const bool leftover = (first.used && !first.opens) || (second.used && !second.opens);
   if (leftover) return remove_key(first.opens ? 1 : 0);

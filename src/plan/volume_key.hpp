@@ -1,4 +1,4 @@
-// The part of the plan for the key of an encrypted volume, LUKS or files, of whatever KMS: the first one, and its
+// The part of the plan for the key of an encrypted volume, LUKS or files, with any KMS: the first one, and its
 // rotation. A write to a KMS may arrive at any later time, also after its sender has died. So nothing is wiped or
 // replaced that such a write could still make the volume's key.
 #pragma once
@@ -7,12 +7,12 @@
 
 namespace corbd::plan {
 
-/// `next`, which may format: before a format begins, the KMS has the key that the volume is made with. What the KMS
-/// refuses for good then leaves nothing behind.
+/// Makes sure that the KMS has the volume's key before `next` begins a format. A final refusal of the KMS then leaves
+/// nothing behind.
 Decision with_first_key(const Situation& view, Decision next);
 
-/// In slot 0 the old key, then in slot 1 too, then the new one in slot 0, which the KMS gets, then slot 1 is free
-/// again: at every moment a slot opens with any key that the KMS has or may get.
+/// Rotates: the old key is in slot 0, then in slot 1 too, then the new one in slot 0, which the KMS gets, then slot 1
+/// is free again. At every moment a slot opens with any key that the KMS has or may get.
 Decision rekey(const Situation& view);
 
 }  // namespace corbd::plan

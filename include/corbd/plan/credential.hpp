@@ -1,4 +1,4 @@
-// A Ceph user and its key, which only count together.
+// A Ceph user and its key, which belong together.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace corbd::plan {
 
-/// One value: whoever rotates keys may rename the user too (docs/sources.md#rotated-keys).
+/// One value, because a rotation of keys may rename the user too (docs/sources.md#rotated-keys).
 struct Credential {
   std::string user;  ///< without "client."
   Secret key;
@@ -16,11 +16,11 @@ struct Credential {
   bool operator==(const Credential&) const = default;
 };
 
-/// What the node-stage Secret of a volume has now, as the orchestrator says.
+/// Present content of a volume's node-stage Secret, by the orchestrator.
 struct StageSecret {
-  std::string name;  ///< "Secret ceph-csi/rbd-node"; empty: nobody knows of one here
+  std::string name;  ///< "Secret ceph-csi/rbd-node"; empty: no Secret is known here
   std::optional<Credential> credential = std::nullopt;
-  std::string why = {};  ///< there is none
+  std::string why = {};  ///< reason why there is none
 };
 
 }  // namespace corbd::plan

@@ -1,4 +1,4 @@
-// What is true of one volume now. The kernel is believed over memory and over the record.
+// The present facts of one volume. The kernel is believed over memory and over the record.
 #pragma once
 
 #include <map>
@@ -17,36 +17,36 @@
 
 namespace corbd::plan {
 
-/// What image metadata rbd.csi.ceph.com/encrypted says once the image has its LUKS header (docs/sources.md#luks).
+/// Value of image metadata rbd.csi.ceph.com/encrypted once the image has its LUKS header (docs/sources.md#luks).
 inline constexpr const char* kEncrypted = "encrypted";
-/// And before, where ceph-csi's provisioner has made the key.
+/// Its earlier value, when ceph-csi's provisioner has made the key.
 inline constexpr const char* kPrepared = "encryptionPrepared";
 
-/// What a KMS does with a write that arrives after another one.
+/// A KMS's treatment of a write that arrives after another one.
 struct KeyWrites {
-  bool ordered = true;  ///< nothing; otherwise it takes that for the newest
-  /// Which the next one replaces, where a KMS counts them.
+  bool ordered = true;  ///< a late write changes nothing; false: the KMS takes it for the newest
+  /// Version that the next write replaces, if the KMS counts them.
   std::optional<std::uint64_t> version = std::nullopt;
 };
 
 /// The key with which a new LUKS header, or a new encrypted folder, is made.
 struct FirstKey {
-  bool there = true;  ///< where the volume's keys are; of a KMS with one passphrase for all volumes, that
+  bool there = true;  ///< it is where the volume's keys are, or where a KMS has the one passphrase for all volumes
   KeyWrites writes = {};
   bool sent = false;     ///< not ordered: image metadata corbd/first-key names one that was sent to the KMS
-  bool is_sent = false;  ///< and that is the one there
+  bool is_sent = false;  ///< and that is the stored one
   bool at_hand = false;  ///< and this agent has it
 };
 
-/// Which of the two key slots that a rotation uses opens with the volume's key as its KMS has it now.
+/// Whether the volume's present key in its KMS opens each of the two key slots that a rotation uses.
 struct Keys {
   struct Slot {
     bool used = false, opens = false;
-  } first, second;  ///< 0 and 1
+  } first, second;  ///< slots 0 and 1
   KeyWrites writes = {};
 };
 
-/// What this operation had the KMS store, and was told is stored.
+/// A key that this operation sent to the KMS, which confirmed it.
 struct KeyStored {
   bool fresh = false;  ///< a new key; otherwise the same again
   std::optional<std::uint64_t> version = std::nullopt;
@@ -56,31 +56,31 @@ struct KeyStored {
 struct Facts {
   std::optional<image::Resolved> resolved;
   std::optional<bool> fenced;           ///< our dead incarnations of this cluster cannot write any more
-  std::optional<image::Header> header;  ///< before the image was opened
+  std::optional<image::Header> header;  ///< read before the image was opened
   std::optional<image::Ownership> ownership;
   std::optional<std::string> encryption;  ///< image metadata rbd.csi.ceph.com/encrypted; "": there is none
-  std::optional<host::LuksHeader> luks;   ///< of the device
+  std::optional<host::LuksHeader> luks;   ///< header on the device
   bool fits = false;                      ///< the mapping was made as large as its device
   std::optional<FirstKey> first_key;
   std::optional<Keys> keys;
   std::optional<KeyStored> key_stored;
-  std::optional<host::EncryptedFolder> folder;  ///< of the mounted filesystem
-  bool folder_locked = false;                   ///< in this operation
-  std::optional<host::Probe> probe;             ///< of what holds the filesystem: the device, or the mapping above it
+  std::optional<host::EncryptedFolder> folder;  ///< on the mounted filesystem
+  bool folder_locked = false;                   ///< locked in this operation
+  std::optional<host::Probe> probe;             ///< content of the device, or of the mapping that holds the filesystem
   std::optional<bool> has_data;
   std::optional<std::string> format_marker;  ///< image metadata corbd/format; "": there is none
   std::optional<bool> checked;               ///< fsck ran, or the filesystem is new
-  bool image_size_asked = false;             ///< the cluster told the image's size in this operation
+  bool image_size_asked = false;             ///< the cluster answered the image's size in this operation
   std::optional<host::Extent> filesystem;
   bool trimmed = false;
-  bool grown = false;  ///< what the tool leaves unused stays so
-  bool tuned = false;  ///< tried in this operation: what the driver itself holds read-only stays so
+  bool grown = false;  ///< space that the tool leaves unused stays so
+  bool tuned = false;  ///< tried in this operation: attributes that the driver itself holds read-only stay so
   std::map<std::string, result<>>
       cleared;  ///< paths that were unmounted in this operation: gone, or why the bare folder or file stays
   std::optional<bool> unused;                 ///< a helper could open the device O_EXCL
   std::optional<std::optional<Stash>> stash;  ///< ceph-csi's, at the wish's staging path
   std::optional<bool> served_by_other;        ///< an rbd-nbd process serves the device
-  std::optional<image::Ownership> uncached;   ///< seen while that process lived, and was known to have no cache
+  std::optional<image::Ownership> uncached;   ///< read while that process lived, and was known to have no cache
   bool dismissed = false;                     ///< that process was asked to end, and did, in this operation
   bool disconnected = false;                  ///< the device takes no link any more; whoever has it open still keeps it
   bool gone = false;                          ///< the very image does not exist any more
@@ -90,42 +90,42 @@ struct Facts {
   std::set<std::string> evicted;               ///< addresses of foreign clients that were blocklisted in this operation
   std::optional<Error> node_fenced;            ///< the cluster refuses this node
   std::optional<Error> unsafe_config;          ///< why the image of an rbd-nbd's device is not opened: a cache
-  std::optional<Note> noted;                   ///< in this operation
-  bool note_refused = false;                   ///< in this operation
-  std::optional<IoLimits> io_limits;           ///< of the image
+  std::optional<Note> noted;                   ///< written in this operation
+  bool note_refused = false;                   ///< refused in this operation
+  std::optional<IoLimits> io_limits;           ///< the image's limits
   std::optional<bool> io_limited;              ///< the pod's cgroup took them, in this operation
 };
 
 struct Observation {
-  // Cheap, and cannot hang.
+  // From here on: facts that are cheap and cannot hang.
   std::string boot_id;
-  std::vector<device::Seen> devices;  ///< those that carry this volume's identifier; of krbd: that show its image
-  result<device::Abilities> kernel_client = device::Abilities();  ///< asked when a stage may want it
-  std::optional<device::Command> command;  ///< to the kernel, on its device: what it does is not known before its end
+  std::vector<device::Seen> devices;  ///< nbd: those with this volume's identifier; krbd: those that show its image
+  result<device::Abilities> kernel_client = device::Abilities();  ///< asked when a stage may need it
+  std::optional<device::Command> command;  ///< to the kernel, on its device: its effect is unknown before its end
   bool busy = false;                       ///< a helper of an earlier incarnation still works on it
   std::vector<host::Mount>
-      mounts;  ///< of our device, and whatever is mounted on the paths of the wish and of the record
+      mounts;  ///< mounts of our device, and anything mounted on the paths of the wish and of the record
   enum class Link { none, serving, held, closed } link = Link::none;
   bool connected = false;       ///< our link is the one the kernel device uses
   bool fails_flushes = false;   ///< and answers flushes with the error that Record::cache_lost asks for
-  bool link_inherited = false;  ///< the predecessor gave its link, and no session has resumed it yet
+  bool link_inherited = false;  ///< the predecessor handed its link over, and no session has resumed it yet
   bool image_open = false;
   bool exclusive_lock = false;   ///< the open image has the feature
   bool image_closing = false;    ///< its close did not end yet: it serves nobody any more
   std::uint64_t image_size = 0;  ///< bytes; 0 while it is not open
   bool untuned = false;          ///< connected by us, and its queue is still as the last user of the number left it
-  bool tombstone = false;        ///< what is open is no image: it answers EIO to everything
-  std::string client;            ///< address of the open image's
+  bool tombstone = false;        ///< instead of an image a tombstone is open: it answers EIO to everything
+  std::string client;            ///< address of the open image's client
   bool lock_held = false;        ///< the exclusive lock
   std::optional<std::uint64_t> modified;   ///< the image's modify timestamp (image::Ownership) when its lock was taken
   bool writer_marked = false;              ///< the open image, which has no exclusive-lock, has the mark of its writer
-  std::optional<duration> other_dead_for;  ///< since the link of rbd-nbd, which was seen serving until then, ended
+  std::optional<duration> other_dead_for;  ///< time since the link of rbd-nbd, which was seen serving until then, ended
   bool access_lost = false;            ///< our client was cut off or lost its lock while it served; not served since
-  std::optional<duration> in_use_for;  ///< since it was first found in use by somebody else, without a break
-  std::optional<duration> lost_for;    ///< since it was first proven lost, without a break
-  bool key_known = false;              ///< a Ceph key is at hand
+  std::optional<duration> in_use_for;  ///< time since it was first found in use by another client, without a break
+  std::optional<duration> lost_for;    ///< time since it was first proven lost, without a break
+  bool key_known = false;              ///< a Ceph key is available
   std::string key_unread;              ///< why the key file was not read; empty: it was
-  bool credential_untried = false;     ///< the stage under way brought a user and key that the cluster has not seen yet
+  bool credential_untried = false;     ///< the present stage brought a user and key that the cluster has not seen yet
   std::string image_writer, image_reader;  ///< other volumes of this node on the same image; empty: none
   std::string path_owner;  ///< the other volume to which the target or the staging path of an unpublish or unstage
                            ///< belongs; empty: none
@@ -135,33 +135,34 @@ struct Observation {
   const device::Seen* device() const { return devices.size() == 1 ? &devices.front() : nullptr; }
 };
 
-/// Bytes of the device of an image: whole blocks.
+/// Returns the bytes of an image's device: whole blocks.
 constexpr std::uint64_t device_bytes(std::uint64_t image_bytes, std::uint32_t block_bytes) {
   return image_bytes / block_bytes * block_bytes;
 }
 
-/// What breaking our own dead lock leaves on the header: never the same twice, and a time far from now.
+/// Returns the time that breaking our own dead lock leaves on the header: never the same twice, and far from now.
 constexpr std::int64_t break_time(std::uint64_t header_version) {
   constexpr std::int64_t half = std::int64_t{1} << 31;
   return half + static_cast<std::int64_t>(header_version % static_cast<std::uint64_t>(half));
 }
 
-/// The name of an encrypted volume's mapping, as ceph-csi has it: "luks-rbd-<volume id>", below /dev/mapper.
+/// Returns the name of an encrypted volume's mapping, as in ceph-csi: "luks-rbd-<volume id>", below /dev/mapper.
 std::string mapping_name(const std::string& volume_id);
-/// The volume ID in that name; "": it is no such name, or that of the dm-integrity mapping below.
+/// Returns the volume ID in that name; "": it is no such name, or that of the dm-integrity mapping below.
 std::string volume_of_mapping(std::string_view mapping);
 // The following functions take the volume's ID, because only some kinds of devices carry it (device::Traits).
-/// The mapping above the device of an encrypted volume; null when it is not open.
+/// Returns the mapping above the device of an encrypted volume; null if it is not open.
 const device::UpperDevice* mapping_of(const device::Seen& device, const std::string& volume_id);
-/// The dm-integrity mapping between the two, as cryptsetup names it: "luks-rbd-<volume id>_dif". Null: there is none.
+/// Returns the dm-integrity mapping between the two, which cryptsetup names "luks-rbd-<volume id>_dif". Null: there is
+/// none.
 const device::UpperDevice* integrity_of(const device::Seen& device, const std::string& volume_id);
-/// Whether it is of an encrypted volume's own mappings: those two, or what libcryptsetup had for a moment while it
-/// formatted, and left when it was killed.
+/// Whether it is one of an encrypted volume's own mappings: those two, or a temporary one that a killed format of
+/// libcryptsetup left.
 bool is_own_mapping(const device::UpperDevice& holder, const std::string& volume_id);
-/// The first of them to close; null: there is none.
+/// Returns the first of them to close; null: there is none.
 const device::UpperDevice* top_mapping(const device::Seen& device, const std::string& volume_id);
 
-/// Bytes for a filesystem: of the mapping above the device, if there is one.
+/// Returns the bytes for a filesystem: of the mapping above the device, if there is one.
 std::uint64_t usable_bytes(const device::Seen& device, const std::string& volume_id);
 
 /// Whether the mount shows this device, or the mapping above it: its filesystem, or a bind of its node.

@@ -25,31 +25,31 @@ struct Wait {
 /// The wish ends here, with that error.
 struct Refusal {
   Error error;
-  /// What was opened only to look is closed: a watch of ours would keep the node out that may have the image.
+  /// Close an image that was opened only to look: a watch of ours would keep out the node that may have the image.
   bool leaves = false;
   bool lacks_key = false;  ///< the volume's Secret may have the user and key
 };
 using Decision = std::variant<Step, Done, Wait, Refusal>;
 
-/// What the operator decided for the whole agent.
+/// The operator's decisions for the whole agent.
 struct Policy {
   std::chrono::seconds tombstone_after{60};  ///< how long a lost volume waits before its device answers EIO
   std::string driver;
-  std::string node;      ///< as the orchestrator names it
-  bool fencing = false;  ///< the image's metadata tells the address of this node's client
-  /// An image is taken from a client whose node is out of service, or gone.
+  std::string node;      ///< the orchestrator's name for it
+  bool fencing = false;  ///< the image's metadata get the address of this node's client
+  /// Takes images from clients whose node is out of service, or gone.
   bool fence_out_of_service = false;
 };
 
 Decision decide(const std::string& volume_id, const std::optional<Record>& record, const Wish& wish,
                 const Observation& seen, const Policy& policy);
 
-/// Which client is to serve a new volume; failed_precondition names the features that the kernel does not know. Where
-/// no other client may, a key of a type that the kernel may not know is left to the kernel, which says so.
+/// Chooses the client of a new volume; failed_precondition names the features that the kernel does not know. If no
+/// other client is allowed, a key of a type that the kernel may not know is left to the kernel, which reports it.
 result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features, cephcsi::KeyType key,
                                  const result<device::Abilities>& kernel_client);
 
-/// The mount of a staging path: <path>/<volume id>.
+/// Returns the mount of a staging path: <path>/<volume id>.
 std::string staging_target(const std::string& volume_id, const std::string& staging_path);
 
 }  // namespace corbd::plan

@@ -1,4 +1,4 @@
-// What must be true of a volume: one file per volume, written before acting.
+// The durable state of a volume: one file per volume, written before acting.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,10 @@
 
 namespace corbd::plan {
 
-/// As the newest kind of device needs it.
+/// The version that the newest kind of device needs.
 inline constexpr int plain_record_version = std::ranges::max(device::kTraits, {}, &device::Traits::records).records;
-/// Of a volume whose files are encrypted: an older agent would publish what is around its encrypted folder.
+/// The version for a volume whose files are encrypted: an older agent would publish the folder around its encrypted
+/// folder.
 inline constexpr int record_version = std::max(plain_record_version, 2);
 
 struct Staging {
@@ -41,10 +42,9 @@ struct Publish {
   bool operator==(const Publish&) const = default;
 };
 
-/// What this node says of itself in the metadata of an image, for ceph-csi's controller
-/// (docs/sources.md#node-to-controller).
+/// This node's note in the metadata of an image, for ceph-csi's controller (docs/sources.md#node-to-controller).
 struct Note {
-  std::string user;     ///< Ceph's
+  std::string user;     ///< Ceph user
   std::string address;  ///< its client's, "10.0.0.1"; empty without fencing
   static constexpr std::tuple fields{fields::required("user", &Note::user),
                                      fields::required("address", &Note::address)};
@@ -54,48 +54,47 @@ struct Note {
 struct Record {
   std::string volume_id;
   std::string driver;
-  std::string node;  ///< as the orchestrator names it, of the agent that staged it; empty: that did not say
+  std::string node;  ///< orchestrator's name for it, from the agent that staged it; empty: that did not say
   Source source;
-  std::string user;  ///< of the Ceph key in the volume's key file
+  std::string user;  ///< user of the Ceph key in the volume's key file
   image::Key key;
   std::uint64_t size = 0;          ///< bytes of the device at connect
   std::uint32_t block_size = 512;  ///< bytes
   bool exclusive_lock = false;     ///< the image had the feature when the device was named; earlier versions ask
-  bool block = false;              ///< how the device is used, at all its staging paths alike
+  bool block = false;              ///< use of the device, the same at all its staging paths
   bool read_only = false;
   std::string
       kms_id;  ///< of an encrypted volume, whose filesystem is on the LUKS mapping above the device; "": not encrypted
-  std::string file_kms_id;  ///< of a volume whose files are encrypted (fscrypt), instead of kms_id
+  std::string file_kms_id;  ///< of a volume with encrypted files (fscrypt), instead of kms_id
   std::string tenant;   ///< of an encrypted volume: the namespace of its claim, which its KMS may ask; "": not known
   bool shared = false;  ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
   bool adopting =
       false;  ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
   bool cache_lost = false;  ///< rbd-nbd died, perhaps with acknowledged writes in its cache: every flush of this device
-                            ///< fails until an operator accepts the loss, so that every caller hears of it
-  std::string uncached;     ///< address of an rbd-nbd's client that acknowledged nothing before it was stored, by
-                            ///< what was seen while it lived; "": none
+                            ///< fails until an operator accepts the loss, so that every caller notices
+  std::string uncached;     ///< address of an rbd-nbd's client that acknowledged only stored writes, by the facts while
+                            ///< it lived; "": none
   bool failed = false;      ///< given up: it is never served again, its device answers EIO until it is unstaged
-  std::string boot_id;      ///< the boot whose kernel has the device
-  std::string attachment_uid;           ///< of the VolumeAttachment under which it was served last; empty: not known
-  std::string signed_as;                ///< the UID that our image-meta.json is known to have had; empty: none is known
-  device::Kind kind = device::Kind();   ///< of its device, also before there is one
+  std::string boot_id;      ///< boot whose kernel has the device
+  std::string attachment_uid;           ///< UID of the VolumeAttachment under which it was served last; empty: unknown
+  std::string signed_as;                ///< UID that our image-meta.json is known to have had; empty: none is known
+  device::Kind kind = device::Kind();   ///< kind of its device, also before there is one
   std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
   std::optional<std::uint64_t>
       breaking;  ///< header's version (image::Ownership) when our own dead lock was about to be broken,
   std::optional<std::uint64_t> freed;     ///< and that after it, when a later start found its break time untouched
   std::optional<std::uint64_t> modified;  ///< the image's modify timestamp (image::Ownership) while this node serves
-                                          ///< it; nothing: not known
-  bool provisioned = false;               ///< by ceph-csi's provisioner, whose controller reads the note
-  std::optional<Note> note;               ///< as it was written last
-  std::string format;  ///< what the marker on the image says of the format that was begun on this very device and did
-                       ///< not end; "": none
-  std::optional<std::uint64_t> format_version;  ///< of krbd: header's version (image::Ownership) since that marker
-                                                ///< stands; as long as it is the same, nobody else had the image's lock
-  /// A try acted on one (`on_word` on disk) and did not serve the device: what the lock shows rests on that override,
-  /// and proves nothing to a later try.
+                                          ///< it; nothing: unknown
+  bool provisioned = false;               ///< made by ceph-csi's provisioner, whose controller reads the note
+  std::optional<Note> note;               ///< last written note
+  std::string format;  ///< marker on the image of a format that was begun on this very device and did not end; "": none
+  std::optional<std::uint64_t> format_version;  ///< krbd: header's version (image::Ownership) since that marker was
+                                                ///< set; as long as it is the same, nobody else had the image's lock
+  /// A try acted on an operator override (`on_word` on disk) and did not serve the device: the lock's state rests on
+  /// that override, and proves nothing to a later try.
   bool operator_override = false;
-  PvcRef claim;             ///< for people: as the last stage or publish told it
-  IoLimits io_limits = {};  ///< the image's, of a volume of the kernel's client: as they were when it was mapped
+  PvcRef claim;             ///< for people: from the last stage or publish
+  IoLimits io_limits = {};  ///< limits of the image of a kernel client's volume, read when it was mapped
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 
@@ -138,21 +137,21 @@ struct Record {
   bool operator==(const Record&) const = default;
 };
 
-/// Under which a volume's VolumeAttachment is found; empty: not known.
+/// Names under which a volume's VolumeAttachment is found; empty: unknown.
 struct AgentNames {
   std::string driver, node;
 };
 
-/// Why an agent of the names `own` cannot tell whether the volume stayed here, and the way out. Empty: it can.
+/// Returns why an agent of the names `own` cannot tell whether the volume stayed here, and the way out. Empty: it can.
 std::string other_name(const AgentNames& staged_as, const AgentNames& own);
 
 /// Whether it is staged or published there. `path`: a staging path, the mount below it, or a target.
 bool is_at(const Record& record, const std::string& path);
 
-/// The file's bytes: {"version","crc32c","record"}; the sum is over the serialized record. Never a secret.
+/// Returns the file's bytes: {"version","crc32c","record"}; the sum is over the serialized record. Never a secret.
 std::string encode(const Record& record);
-/// state_corrupt for what is not ours or has the wrong sum, state_newer for a later version. unavailable: there is no
-/// memory to read it.
+/// state_corrupt: not ours, or with a wrong sum. state_newer: a later version. unavailable: there is no memory to read
+/// it.
 result<Record> decode(std::string_view bytes);
 
 }  // namespace corbd::plan

@@ -1,5 +1,5 @@
-// What the planner wants done next: one type for each step, so that a step nobody carries out does not compile. Every
-// step is idempotent and ends in an observable fact.
+// The planner's next action: one type for each step, so that a step nobody carries out does not compile. Every step is
+// idempotent and ends in an observable fact.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace corbd::plan {
 
-/// What a Look finds out: facts that cost a call (Facts in observation.hpp).
+/// The results of a Look: facts that cost a call (Facts in observation.hpp).
 enum class Fact {
   resolved,
   header,
@@ -48,7 +48,7 @@ struct Text {
   std::array<char, Size> chars{};
 };
 
-/// Whom a step speaks to. What a step did not get from the cluster in time, the cluster did not answer.
+/// The addressee of a step. A step without a result in time means that its addressee did not answer.
 enum class Asks { node, cluster };
 
 struct FactRow {
@@ -94,7 +94,7 @@ struct Plain {
 struct Look {
   static constexpr std::string_view name = "look";
   Fact fact;
-  std::string path = {};  ///< of a look at the filesystem or its encrypted folder: a mount of it
+  std::string path = {};  ///< for a look at the filesystem or its encrypted folder: a mount of it
   bool operator==(const Look&) const = default;
 };
 
@@ -102,7 +102,7 @@ struct WriteRecord {
   static constexpr std::string_view name = "write_record";
   static constexpr Asks asks = Asks::node;
   Record record;
-  bool may_fail = false;  ///< a disk that keeps refusing it is no hindrance
+  bool may_fail = false;  ///< a disk that keeps refusing it does not stop the wish
   bool operator==(const WriteRecord&) const = default;
 };
 using DropRecord = Plain<"drop_record", Asks::node>;
@@ -110,18 +110,17 @@ using DropRecord = Plain<"drop_record", Asks::node>;
 // --- The image ----------------------------------------------------------------------------------
 
 using Fence = Plain<"fence", Asks::cluster>;
-/// Asks the cluster about the credential that this operation brought, on a connection of its own. What serves the
-/// volume stays as it is, and an answer is no failure.
+/// Asks the cluster about the credential that this operation brought, on a connection of its own. The one that serves
+/// the volume stays, and an answer is no failure.
 using TryCredential = Plain<"try_credential", Asks::cluster>;
-/// Another program's client becomes a dead one of ours.
+/// Makes another program's client a dead one of ours.
 struct Inherit {
   static constexpr std::string_view name = "inherit";
   static constexpr Asks asks = Asks::cluster;
-  std::string address;  ///< of that client
+  std::string address;  ///< address of that client
   bool operator==(const Inherit&) const = default;
 };
-/// Foreign clients that have the image are blocklisted, each by its very address, and the lock of one of them is
-/// broken.
+/// Blocklists foreign clients that have the image, each by its very address, and breaks the lock of one of them.
 struct Evict {
   static constexpr std::string_view name = "evict";
   static constexpr Asks asks = Asks::cluster;
@@ -150,18 +149,18 @@ using KernelReconfigure = Plain<"kernel_reconfigure", Asks::node>;
 using KernelResize = Plain<"kernel_resize", Asks::node>;
 using Disconnect = Plain<"disconnect", Asks::node>;
 using Tune = Plain<"tune", Asks::node>;
-/// The link answers flushes without the error of a lost cache again.
+/// Makes the link answer flushes without the error of a lost cache again.
 using AcceptLoss = Plain<"accept_loss", Asks::node>;
-/// rbd-nbd is asked to end.
+/// Asks rbd-nbd to end.
 using Dismiss = Plain<"dismiss", Asks::node>;
 using MapKrbd = Plain<"map_krbd", Asks::cluster>;
 using UnmapKrbd = Plain<"unmap_krbd", Asks::node>;
 
 // --- The key of an encrypted volume ----------------------------------------------------------------
 
-/// Its KMS gets a first one.
+/// Gives its KMS a first key.
 using MakeKey = Plain<"make_key", Asks::node>;
-/// It gets the key that it has once more. No write that was sent before changes anything afterwards.
+/// Sends the key that the KMS has once more. Afterwards no earlier write changes anything.
 using ConfirmKey = Plain<"confirm_key", Asks::node>;
 
 // --- LUKS ---------------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ struct RemoveKey {
 using Mkfs = Plain<"mkfs", Asks::node>;
 using Fsck = Plain<"fsck", Asks::node>;
 
-/// A step at a mount, or at what will be one.
+/// A step at a mount, or at a future one.
 template <Text Name>
 struct At {
   static constexpr std::string_view name = Name.view();
@@ -198,13 +197,13 @@ using Bind = At<"bind">;
 using Grow = At<"grow">;
 using Trim = At<"trim">;
 
-/// The encrypted folder of the filesystem that is mounted there.
+/// Makes the encrypted folder of the filesystem that is mounted there.
 using FscryptMake = At<"fscrypt_make">;
 using FscryptUnlock = At<"fscrypt_unlock">;
-/// Its key leaves the kernel.
+/// Removes its key from the kernel.
 using FscryptLock = At<"fscrypt_lock">;
 
-/// The pod's cgroup is asked for the limits. If it refuses, the publish goes on.
+/// Asks the pod's cgroup for the limits. If it refuses, the publish goes on.
 struct LimitIo {
   static constexpr std::string_view name = "limit_io";
   static constexpr Asks asks = Asks::node;
@@ -213,13 +212,13 @@ struct LimitIo {
   bool operator==(const LimitIo&) const = default;
 };
 
-/// A mount goes, and the empty folder or file below it.
+/// Unmounts a path, and removes the empty folder or file below it.
 template <Text Name>
 struct Leave {
   static constexpr std::string_view name = Name.view();
   static constexpr Asks asks = Asks::node;
   std::string path;
-  bool sync = true;  ///< what the filesystem owes its device is written first
+  bool sync = true;  ///< writes the filesystem's dirty pages first
   bool operator==(const Leave&) const = default;
 };
 using Umount = Leave<"umount">;
@@ -228,7 +227,7 @@ using Unbind = Leave<"unbind">;
 struct WriteStash {
   static constexpr std::string_view name = "write_stash";
   static constexpr Asks asks = Asks::node;
-  std::string path;  ///< the staging path
+  std::string path;  ///< staging path
   Stash stash;
   bool operator==(const WriteStash&) const = default;
 };
@@ -253,7 +252,7 @@ inline std::string_view name(const Step& step) {
 /// For a look it depends on the fact.
 bool asks_cluster(const Step& step);
 
-/// The names of all steps, in the order of the variant.
+/// Returns the names of all steps, in the order of the variant.
 template <class... Each>
 constexpr std::array<std::string_view, sizeof...(Each)> names_of(const std::variant<Each...>*) {
   return {Each::name...};

@@ -1,4 +1,4 @@
-// What callers may want of a volume.
+// Wishes of callers for a volume.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,10 @@ using cephcsi::PvcRef;
 using cephcsi::Serving;
 using cephcsi::Stash;
 
-/// How a volume is used at one staging path. Two that differ in more than mount flags are incompatible
-/// (ALREADY_EXISTS).
+/// The use of a volume at one staging path. Two that differ in more than mount flags are incompatible (ALREADY_EXISTS).
 struct Capability {
   bool block = false;          ///< raw block; otherwise a filesystem
-  std::string fstype;          ///< "ext4"; empty for block, and in a wish for whatever is there
+  std::string fstype;          ///< "ext4"; empty for block, and in a wish for any type
   std::string mount_flags;     ///< comma separated, in the caller's order
   bool read_only = false;      ///< the access mode forbids writing
   bool single_writer = false;  ///< ReadWriteOncePod: one target at a time
@@ -46,12 +45,12 @@ struct Capability {
   bool operator==(const Capability&) const = default;
 };
 
-/// Nothing is to be written through its mount: by access mode, by mapOptions or by the mount flag "ro".
+/// Whether its mount is read-only: by access mode, by mapOptions or by the mount flag "ro".
 bool wants_read_only(const Capability& capability);
-/// With the type that an empty image gets, where none is named.
+/// Fills in the type of an empty image, if none is named.
 Capability with_fstype(Capability capability);
 
-/// Where the image is. In a wish as the request says it, in a record as it was found.
+/// Place of the image. In a wish it is the request's, in a record the one that was found.
 struct Source {
   std::string cluster_id, pool, ns, image;
   std::string mkfs_options;  ///< "" = ceph-csi's defaults
@@ -67,18 +66,18 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 
-/// What the orchestrator says of this volume on this node: a VolumeAttachment of Kubernetes
+/// The orchestrator's view of this volume on this node: a VolumeAttachment of Kubernetes
 /// (docs/sources.md#volume-attachment).
 struct Attachment {
   enum class State {
-    unknown,  ///< it does not answer, or attaches or detaches just now
+    unknown,  ///< it does not answer, or is attaching or detaching
     here,     ///< attached to this node, and not about to be detached
-    away,     ///< it is not
+    away,     ///< not attached to this node
     none      ///< volumes of this driver are not attached (attachRequired: false): nobody knows
   } state = State::unknown;
   std::string uid;          ///< here: a new one each time it is attached
-  std::string why;          ///< otherwise
-  bool maybe_away = false;  ///< unknown: it is away, or was asked for under a wrong name (--nodeid, --drivername)
+  std::string why;          ///< otherwise: the reason
+  bool maybe_away = false;  ///< unknown: it is away, or was looked up under a wrong name (--nodeid, --drivername)
   bool operator==(const Attachment&) const = default;
 };
 
@@ -87,23 +86,23 @@ struct Staged {
   std::string path;  ///< the staging path of the request; the mount is <path>/<volume id>
   Capability capability;
   Source source;
-  /// For a volume of ceph-csi's provisioner: cluster_id is then the handle's, and the journal tells pool,
-  /// namespace and image.
+  /// For a volume of ceph-csi's provisioner: cluster_id is then the handle's, and the journal has pool, namespace and
+  /// image.
   std::optional<image::Reserved> reserved = std::nullopt;
-  std::vector<std::string> ignored = {};  ///< attributes without effect: a sentence each
-  std::string kms_id = {};                ///< of an encrypted volume; its journal knows better
-  std::string encryption_type = {};       ///< of one: "block" or "file"; the same
-  Stash stash = {};                       ///< what the attributes say of it; the rest is known later
+  std::vector<std::string> ignored = {};  ///< a sentence for each attribute without effect
+  std::string kms_id = {};                ///< for an encrypted volume; its journal overrides it
+  std::string encryption_type = {};       ///< for an encrypted volume: "block" or "file"; its journal overrides it
+  Stash stash = {};                       ///< values from the attributes; the rest is known later
   Mounter mounter = Mounter::nbd;
-  /// What capability.read_only would be if the other client served it: its device may have been there before.
+  /// Value of capability.read_only if the other client served it: its device may have existed before.
   std::optional<bool> read_only_otherwise = std::nullopt;
   Credential credential;
-  Secret passphrase = {};                      ///< of an encrypted volume, as its secret has it; empty: it has none
-  std::map<std::string, Secret> secrets = {};  ///< what else its secret has, for a KMS that names a field of it
-  cephcsi::LuksOptions luks = {};              ///< of an encrypted volume that has no header yet
-  Attachment attachment = {};                  ///< as it was asked for this wish; unknown: it was not
+  Secret passphrase = {};                      ///< of an encrypted volume, from its secret; empty: it has none
+  std::map<std::string, Secret> secrets = {};  ///< other values of its secret, for a KMS that names one of them
+  cephcsi::LuksOptions luks = {};              ///< for an encrypted volume that has no header yet
+  Attachment attachment = {};                  ///< asked for this wish; unknown: not asked
   bool reads_alone = false;                    ///< SINGLE_NODE_READER_ONLY: nobody writes it when it is staged first
-  PvcRef claim = {};                           ///< as the attributes say
+  PvcRef claim = {};                           ///< from the attributes
   bool operator==(const Staged&) const = default;
 };
 struct Unstaged {
@@ -117,10 +116,10 @@ struct Published {
   std::string target;
   bool read_only = false;
   Capability capability;
-  std::optional<bool> read_only_otherwise = std::nullopt;  ///< as Staged's
-  std::string pod = {};                                    ///< "namespace/name"; empty: not known
-  std::string pod_uid = {};                                ///< empty: not known, so its I/O is not limited
-  PvcRef claim = {};                                       ///< as the attributes say
+  std::optional<bool> read_only_otherwise = std::nullopt;  ///< see Staged
+  std::string pod = {};                                    ///< "namespace/name"; empty: unknown
+  std::string pod_uid = {};                                ///< empty: unknown, so its I/O is not limited
+  PvcRef claim = {};                                       ///< from the attributes
   bool operator==(const Published&) const = default;
 };
 struct Unpublished {
@@ -128,29 +127,29 @@ struct Unpublished {
   std::string target;
   bool operator==(const Unpublished&) const = default;
 };
-/// A staged volume that nobody serves is served again.
+/// Serves a staged volume again that nobody serves.
 struct Healed {
   static constexpr std::string_view name = "heal";
   /// An operator says that no other node used the image (`corbd heal ID --without-proof`). It counts in this one try,
-  /// and only where nobody says otherwise.
+  /// and only if nobody says otherwise.
   bool operator_override = false;
-  /// An operator accepts what a dead rbd-nbd's cache lost (`corbd heal ID --loss-accepted`): flushes fail no more.
+  /// An operator accepts the loss of a dead rbd-nbd's cache (`corbd heal ID --loss-accepted`): flushes no longer fail.
   bool loss_accepted = false;
   bool operator==(const Healed&) const = default;
 };
-/// The same, and rbd-nbd is asked to leave the volume to this agent if it serves it.
+/// Does the same, and asks rbd-nbd to leave the volume to this agent if it serves it.
 struct Adopted {
   static constexpr std::string_view name = "adopt";
   bool operator==(const Adopted&) const = default;
 };
-/// A volume is given up by hand: its device answers EIO to everything until it is unstaged.
+/// Gives a volume up by hand: its device answers EIO to everything until it is unstaged.
 struct GivenUp {
   static constexpr std::string_view name = "fail";
   bool operator==(const GivenUp&) const = default;
 };
 
-/// The device has that many bytes at least, and its filesystem, unless it is read-only, fills it. Needs a live link:
-/// healing has its own way.
+/// Grows the device to that many bytes at least, and its filesystem, unless it is read-only, to the device. Needs a
+/// live link: healing does this itself.
 struct Expanded {
   static constexpr std::string_view name = "expand";
   std::string path;         ///< where the volume is staged or published
@@ -159,8 +158,8 @@ struct Expanded {
   bool operator==(const Expanded&) const = default;
 };
 
-/// An encrypted volume gets a new key, and its old one opens it no more. Needs a live link. Its KMS keeps a key of each
-/// volume.
+/// Gives an encrypted volume a new key, after which the old one does not open it. Needs a live link. Its KMS keeps a
+/// key of each volume.
 struct Rekeyed {
   static constexpr std::string_view name = "rekey";
   Secret passphrase;                           ///< of its secret
@@ -168,14 +167,14 @@ struct Rekeyed {
   bool operator==(const Rekeyed&) const = default;
 };
 
-/// What its filesystem does not use is given back to the cluster. Needs a live link.
+/// Gives unused space of its filesystem back to the cluster. Needs a live link.
 struct Trimmed {
   static constexpr std::string_view name = "trim";
   std::string path;  ///< as Expanded::path
   bool operator==(const Trimmed&) const = default;
 };
 
-/// The orchestrator was asked: it is by that attachment that the volume, which is served, is here.
+/// Notes the orchestrator's answer: that attachment is the reason why the volume, which is served, is here.
 struct Attached {
   static constexpr std::string_view name = "attach";
   std::string uid;
