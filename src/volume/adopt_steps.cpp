@@ -8,12 +8,12 @@ namespace {
 
 /// After its link has ended, rbd-nbd still closes its image before it ends.
 constexpr std::chrono::seconds kEndsWithin{60};
-/// What serves the device answers. Nobody waits long for what only its death will need.
+/// The device is served, so nobody waits long for a note that only its server's death will need.
 constexpr std::chrono::seconds kForNote{3};
 
 }  // namespace
 
-/// Only tells: nobody but an operator can know that this process has nothing to write any more.
+/// Only warns: nobody but an operator can know that this process has nothing left to write.
 void AdoptSteps::watch_silence(Volume& volume) {
   const auto devices = find_devices(volume, ports_);
   if (!volume.record || !devices || devices->size() != 1) return;
@@ -27,7 +27,7 @@ void AdoptSteps::watch_silence(Volume& volume) {
   health_.notify(volume.id, {condition.reason, true, condition.message});
 }
 
-/// Which client that process is. Nothing is known where the cluster does not tell, or the process may be another one.
+/// Finds that process's client. Nothing is known if the cluster does not show it, or the process may be another one.
 task<> AdoptSteps::look_at_uncached(Volume& volume, std::uint32_t index, std::string process) {
   if (volume.credentials.known().empty() ||
       (process == volume.other.uncached_process && !volume.record->uncached.empty()))
@@ -54,7 +54,7 @@ task<> AdoptSteps::look_at_uncached(Volume& volume, std::uint32_t index, std::st
 task<result<>> AdoptSteps::look(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
-  // First, because the look for the process may wait for that process.
+  // Do this first, because the search for the process may wait for that process.
   watch_silence(volume);
   auto serving = co_await ports_.daemons.serving(*index, volume.id, deadline());
   if (!serving) co_return serving.error();

@@ -121,7 +121,7 @@ task<result<>> DeviceSteps::reconfigure(Volume& volume) {
                   .reconnect(*volume.server.link(),
                              {*index, volume.id, dead_conn_timeout_s(volume), volume.record->adopting}, deadline());
   if (!done && done.error().code == errc::not_found) {
-    // Nothing shows it earlier: sysfs keeps showing the device until the last program that has it open closes it.
+    // This is the only sign: sysfs keeps showing the device until the last program that has it open closes it.
     if (!std::exchange(volume.device.disconnected, true) && !volume.record->stagings.empty())
       log::error("device.taken_away",
                  {{"volume", volume.id},
@@ -139,7 +139,7 @@ task<result<>> DeviceSteps::reconfigure(Volume& volume) {
   const auto stall = clock_.now() - began;
   volume.history.stall.since = began;
   volume.history.stall.resent_by = clock_.now() + std::chrono::milliseconds(device->io_timeout_ms) + kTimerSlack;
-  // Requests that wait stall until the kernel has sent them again, each in its own time: Stalls::watch().
+  // Waiting requests stall until the kernel has sent them again, each in its own time: Stalls::watch().
   if (device->waiting == 0) end_stall(volume, clock_.now());
   volume.history.unserved_since.reset();
   volume.other.died.reset();
@@ -173,7 +173,7 @@ task<result<>> DeviceSteps::resize(Volume& volume) {
 task<result<>> DeviceSteps::tune(Volume& volume) {
   const auto device = device_of(volume);
   if (!device) co_return device.error();
-  // No busy file, and a queue of its own: the helpers of the cluster's volumes may be waiting for this healing.
+  // Use no busy file, and a queue of its own: the helpers of the cluster's volumes may be waiting for this healing.
   const host::NumberUse use{.read_only = volume.record->read_only, .flush = sends_flushes(volume)};
   auto tuned = co_await ports_.filesystems.tune(device::name(device->kind, device->index), use,
                                                 HelperOwner("", "healing of " + owner(volume).whose),
@@ -216,7 +216,7 @@ task<result<>> DeviceSteps::stop_session(Volume& volume) {
   resume_stall(volume);
   volume.server.link()->shut();
   volume.server.set_connected(false);
-  // Rule 4.
+  // Rule 4: wait until the kernel has seen the end of the old link.
   if (const Waited ended = co_await volume.server.link()->ended(deadline()); ended != Waited::ready)
     co_return wait_error(ended, "the end of the link of volume " + volume.id);
   // The volume was given up, perhaps because the cluster does not answer. The tombstone must not wait for the cluster.

@@ -1,4 +1,4 @@
-// The steps for the device: our link, and the kernel's side.
+// Steps for the device: our link, and the kernel's side.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@ namespace corbd::volume {
 
 class DeviceSteps : StepTools {
  public:
-  /// The numbers of other volumes' nbd devices: records have them, and paths that show a raw device.
+  /// Returns the numbers of other volumes' nbd devices, from records and from paths that show a raw device.
   using Numbers = std::function<std::vector<std::uint32_t>(const Volume& volume)>;
   DeviceSteps(StepTools tools, ImageSteps& images, const HealthTracker& health, Numbers numbers)
       : StepTools(tools), images_(images), health_(health), numbers_(std::move(numbers)) {}
@@ -23,7 +23,7 @@ class DeviceSteps : StepTools {
   task<result<>> stop_session(Volume& volume);
 
  private:
-  /// Once for each session: after a restart of the agent, whoever asks for the reason finds it again.
+  /// Logs it once for each session, so that the reason is found again after a restart of the agent.
   void tell_cache_lost(const Volume& volume) const;
   std::uint64_t dead_conn_timeout_s(const Volume& volume) const;
   ImageSteps& images_;

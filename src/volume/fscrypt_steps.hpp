@@ -1,4 +1,4 @@
-// The steps for a volume whose files are encrypted: the folder of its filesystem, and its key.
+// Steps for a volume whose files are encrypted: the folder of its filesystem, and its key.
 #pragma once
 
 #include "luks_steps.hpp"
@@ -7,7 +7,7 @@ namespace corbd::volume {
 
 class FscryptSteps : StepTools {
  public:
-  /// `luks`: the turns to derive a key are the node's.
+  /// `luks` gives out the node's turns to derive a key.
   FscryptSteps(StepTools tools, KeySteps& keys, LuksSteps& luks) : StepTools(tools), keys_(keys), luks_(luks) {}
   task<result<>> look(Volume& volume, std::string target);
   task<result<>> make(Volume& volume, std::string target, const Wish& wish);

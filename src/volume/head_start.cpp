@@ -13,17 +13,17 @@ constexpr int kOpenAtOnce = 4;
 // All nodes of a cluster spread their first question to the API server over five seconds.
 constexpr std::chrono::seconds kPolicyWithin{8};
 constexpr std::chrono::milliseconds kLooksForPolicy{100};
-// For all lost clusterIDs together. The images of clusters that answer need the rest of the time.
+// Limit for all lost clusterIDs together. The images of clusters that answer need the rest of the time.
 constexpr std::chrono::seconds kIdentifiesWithin{15};
-// One that does not answer leaves the others their turn.
+// Limit for one image, so that a silent one leaves the others their turn.
 constexpr std::chrono::seconds kLooksAtImageFor{5};
 constexpr std::chrono::seconds kAsksForRightFor{5};
 // One answer that comes late, or not at all, does not mean that there is no API server.
 constexpr int kAsksForApi = 3;
 constexpr std::chrono::seconds kAsksForApiAgain{2};
 
-/// Neither a lock nor the kind of its use proves such an image ours. The image may have lost the feature that it had
-/// when it was staged.
+/// Whether only the attachment can prove the image ours: neither a lock nor the kind of its use does. The image may
+/// have lost the feature that it had when it was staged.
 bool rests_on_attachment(const Record& record, bool exclusive_lock) {
   return !exclusive_lock && !record.read_only && !record.shared;
 }
@@ -34,15 +34,15 @@ bool is_answered(const Attachment& attachment) {
   return attachment.state == State::here || attachment.state == State::away || attachment.maybe_away;
 }
 
-/// config.json has the volume's own cluster, or shows by its fsid which of those that are mapped is it.
+/// Whether it is the volume's own cluster: config.json has that, or shows by its fsid which of the mapped ones it is.
 bool is_own_cluster(const Ports& ports, const Record& record, const image::Access& access) {
   return access.cluster_id == record.source.cluster_id || ports.clusters.fsid_of(access.monitors) == record.key.fsid;
 }
 
-/// A refusal that says the same of other images: the key is wrong, or the user lacks a right to the pool.
+/// A refusal that affects other images too: the key is wrong, or the user lacks a right to the pool.
 struct ShutOut {
   image::Access access;
-  std::optional<image::Key> of;  ///< its pool and namespace; nothing: all of them
+  std::optional<image::Key> of;  ///< pool and namespace; nothing: all of them
   bool writes = false;
   std::string why;
   bool covers(const image::Access& other, const image::Key& key, bool writing) const {
@@ -57,7 +57,7 @@ struct HeadStart::Preopening {
   struct Image {
     Record record;
     Credential credential;
-    /// How to reach it; an error: its key file was not read, and only its Secret may have the key.
+    /// Access to the image; an error: its key file was not read, and only its Secret may have the key.
     result<image::Access> access;
   };
   /// Whether a user and key may write to a pool and namespace.
@@ -74,16 +74,16 @@ struct HeadStart::Preopening {
     result<> may;
   };
   std::vector<Image> left;
-  std::vector<Image> of_lost_clusters;  ///< nobody found their cluster, or they have no key file: they are tried last
+  std::vector<Image> of_lost_clusters;  ///< tried last: their cluster was not found, or they have no key file
   std::vector<Identified> identified;
-  std::vector<std::pair<image::Access, std::size_t>> connections;  ///< for so many images each
+  std::vector<std::pair<image::Access, std::size_t>> connections;  ///< each with its number of images
   std::vector<std::shared_ptr<Right>> rights;
   std::vector<std::string> unopened;
-  std::optional<bool> api_answers;  ///< once it was asked
+  std::optional<bool> api_answers;  ///< set once it was asked
   Until until;
 };
 
-/// A connection serves one read policy: one that is prepared for another would be of no use.
+/// Waits for the policies: a connection serves one read policy, so one that is prepared for another would be useless.
 task<> HeadStart::await_policies(const std::vector<Record>& records, Until until) {
   std::set<std::string> clusters;
   for (const auto& record : records) clusters.insert(record.source.cluster_id);
@@ -96,7 +96,7 @@ task<> HeadStart::await_policies(const std::vector<Record>& records, Until until
     static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kLooksForPolicy));
 }
 
-/// Once for all volumes of a cluster and user: one that is silent takes its time once.
+/// Identifies once for all volumes of a cluster and user, so that a silent one takes its time once.
 task<result<>> HeadStart::identify(std::vector<Identified>& known, const Record& record, const Credential& as,
                                    Until until) const {
   const auto place = std::ranges::find_if(known, [&](const auto& one) { return one.is_of(record, as); });
@@ -108,7 +108,7 @@ task<result<>> HeadStart::identify(std::vector<Identified>& known, const Record&
   co_return done;
 }
 
-/// Several volumes may ask at once. What one of them hears counts for all.
+/// Several volumes may ask at once. An answer to one of them counts for all.
 task<> HeadStart::ask_for_api(Preopening& preopening, const std::string& volume_id) {
   for (int asked = 1; !preopening.api_answers; ++asked) {
     const Attachment attachment = co_await ports_.orchestrator.attachment(volume_id);
@@ -128,7 +128,7 @@ task<> HeadStart::ask_for_api(Preopening& preopening, const std::string& volume_
   }
 }
 
-/// Its VolumeAttachment would be asked for under a wrong name. Without an API server nobody asks for it.
+/// Whether its VolumeAttachment would be looked up under a wrong name. Without an API server nobody looks it up.
 task<bool> HeadStart::has_other_name(Preopening& preopening, const Record& record, bool exclusive_lock) {
   const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
   if (other.empty() || !rests_on_attachment(record, exclusive_lock)) co_return false;
@@ -170,7 +170,7 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   preopening.until = until;
   Until identifying = until;
   identifying.deadline = std::min(until.deadline, clock_.now() + kIdentifiesWithin);
-  // The tombstone of one that was given up needs no image.
+  // A volume that was given up has a tombstone, which needs no image.
   for (const auto& record : *records)
     if (record.device && traits(record.kind).served && !record.failed)
       co_await plan_one(preopening, record, identifying);
@@ -185,8 +185,8 @@ task<> HeadStart::connect_ahead(image::Access access, std::size_t images, Until 
     log::info("cluster.not_connected_ahead", {{"cluster", access.cluster_id}, {"error", prepared.error().text}});
 }
 
-/// A reader leaves no trace at the image. What it brings is ours: sessions with the OSDs, librbd's code in memory, and
-/// whether this agent will be let in. Afterwards the predecessor may have nothing to go back to.
+/// Opens as a reader, which leaves no trace at the image. The effects stay with us: sessions with the OSDs, librbd's
+/// code in memory, and whether this agent will be let in. Afterwards the predecessor may have nothing to go back to.
 task<> HeadStart::preopen_images(Preopening& preopening) {
   while (!preopening.left.empty()) {
     const auto image = std::move(preopening.left.back());
@@ -204,7 +204,7 @@ task<> HeadStart::preopen_images(Preopening& preopening) {
   }
 }
 
-/// Whether it has exclusive-lock. It asks for the right to write too: a reader is let in without.
+/// Returns whether it has exclusive-lock. It also asks for the right to write, because a reader is let in without.
 task<result<bool>> HeadStart::open_once(Preopening& preopening, const Record& record, image::Access access) {
   image::OpenOptions options;
   options.read_only = true;
@@ -219,7 +219,7 @@ task<result<bool>> HeadStart::open_once(Preopening& preopening, const Record& re
   co_return exclusive_lock;
 }
 
-/// Only a refusal counts, as in not_again(): a full pool or a silent OSD says nothing of rights.
+/// Only a refusal counts, as in not_again(): a full pool or a silent OSD proves nothing about rights.
 task<result<>> HeadStart::may_write(Preopening& preopening, const image::Key& key, image::Access access) {
   const Until soon = preopening.until.at_most(clock_.now() + kAsksForRightFor);
   const auto place =
@@ -237,8 +237,8 @@ task<result<>> HeadStart::may_write(Preopening& preopening, const image::Key& ke
   co_return asked->may;
 }
 
-/// The user or key was rotated while the volume was served, and no stage has brought the new one since. Or the key file
-/// is gone, and `refused` is empty.
+/// Tries the Secret's credential. The user or key was rotated while the volume was served, and no stage has brought the
+/// new one since. Or the key file is gone, and `refused` is empty.
 task<result<bool>> HeadStart::open_with_secret(Preopening& preopening, const Record& record, Credential refused,
                                                Error error) {
   if (clock_.now() >= preopening.until.deadline) co_return error;
@@ -279,8 +279,8 @@ task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
   co_return std::move(preopening->unopened);
 }
 
-/// Asks first: of some settings, such as a pool's, no client is told. A pool that does not answer keeps one of the
-/// threads that open images, and no more.
+/// Refreshes first, because no client is told of some settings, such as a pool's. A pool that does not answer keeps one
+/// of the threads that open images, and no more.
 task<std::string> HeadStart::image_refused_again(const std::string& volume_id, std::int64_t pool,
                                                  std::set<std::int64_t>& silent_pools, Until until) const {
   const auto image_of = [&]() -> image::Image* {
@@ -292,13 +292,13 @@ task<std::string> HeadStart::image_refused_again(const std::string& volume_id, s
     const auto looked = co_await image->refresh(until.at_most(clock_.now() + kLooksAtImageFor));
     if (!looked && looked.error().code == errc::timed_out) silent_pools.insert(pool);
   }
-  // It may have been closed meanwhile.
+  // The image may have been closed meanwhile.
   const image::Image* still = image_of();
   co_return still == nullptr ? std::string() : still->refused_again();
 }
 
-/// Why nobody who starts anew finds the volume's cluster. Empty: somebody may. A config.json that cannot be read may be
-/// one that is being edited, and a cluster that does not answer may be the volume's.
+/// Returns why an agent that starts anew would not find the volume's cluster. Empty: it may. A config.json that cannot
+/// be read may be one that is being edited, and a cluster that does not answer may be the volume's.
 task<std::string> HeadStart::not_located(std::vector<Identified>& known, const Record& record, const Credential& as,
                                          Until until) const {
   if (const auto at = cluster_of(ports_, record); !at) co_return why_cluster_gone(ports_, record);
@@ -307,7 +307,7 @@ task<std::string> HeadStart::not_located(std::vector<Identified>& known, const R
   co_return certain ? done.error().text : std::string();
 }
 
-/// A new client is needed: the connections that serve were let in long ago, so they prove nothing about today.
+/// Uses a new client: the connections that serve were let in long ago, so they prove nothing about today.
 task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::string> volume_ids, Until until) const {
   std::map<std::string, std::string> found;
   std::vector<ShutOut> shut_out;

@@ -1,4 +1,4 @@
-// What an agent does before its first healing, so that stalls are short.
+// Preparations of an agent before its first healing, so that stalls are short.
 #pragma once
 
 #include <list>
@@ -15,11 +15,12 @@ class HeadStart {
  public:
   HeadStart(executor control, Clock& clock, const Ports& ports, const VolumeMap& volumes, const plan::Policy& policy)
       : control_(std::move(control)), clock_(clock), ports_(ports), volumes_(volumes), policy_(policy) {}
-  /// As Shell's.
+  /// Implements Shell::preopen().
   task<result<std::vector<std::string>>> preopen(Until until);
   task<> fence_early(Until until);
   task<std::map<std::string, std::string>> not_again(std::vector<std::string> volume_ids, Until until) const;
-  /// What preopen() found in the volume's Secret instead of `loaded`, which the cluster refused, or which is empty.
+  /// Returns the credential that preopen() found in the volume's Secret instead of `loaded`, which the cluster refused,
+  /// or which is empty.
   std::optional<Credential> instead_of(const std::string& volume_id, const Credential& loaded) const;
 
  private:
@@ -27,7 +28,7 @@ class HeadStart {
     Credential refused, taken;
   };
   struct Preopening;
-  /// Whether a clusterID leads this user to the cluster with that fsid.
+  /// Result: whether a clusterID leads this user to the cluster with that fsid.
   struct Identified {
     std::string cluster_id, fsid;
     Credential as;
@@ -60,7 +61,7 @@ class HeadStart {
   const VolumeMap& volumes_;
   const plan::Policy& policy_;
   std::map<std::string, Newer> newer_;  ///< by volume ID
-  /// Here, because a dying process ends coroutines in any order.
+  /// Members of this object, because a dying process ends coroutines in any order.
   std::list<Gate> gates_;
 };
 

@@ -1,4 +1,4 @@
-// What people and metrics are shown of a volume.
+// Computes the status of a volume for people and metrics.
 #include <algorithm>
 #include <array>
 

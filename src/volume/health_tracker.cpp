@@ -8,7 +8,7 @@
 namespace corbd::volume {
 namespace {
 
-constexpr std::size_t kTimeline = 64;  // changes that are kept of a volume
+constexpr std::size_t kTimeline = 64;  // changes kept for a volume
 
 }  // namespace
 
@@ -66,8 +66,8 @@ void HealthTracker::tell_who_uses_it(Volume& volume) const {
   notify(volume.id, {"VolumeInUse", true, volume.history.last_error->text});
 }
 
-/// Whoever changed a PersistentVolume hears that its pods still run with the old options: once, not at each restart of
-/// kubelet.
+/// Tells the author of a changed PersistentVolume that its pods still run with the old options: once, not at each
+/// restart of kubelet.
 void HealthTracker::tell_of_next_stage(Volume& volume, const Staged& wish) const {
   const std::string left = volume.record ? left_for_next_stage(*volume.record, wish) : "";
   if (std::exchange(volume.history.left_for_next_stage, left) == left || left.empty()) return;
@@ -77,7 +77,7 @@ void HealthTracker::tell_of_next_stage(Volume& volume, const Staged& wish) const
                          ": that comes with the next stage, once all its pods on this node have ended."});
 }
 
-/// The pod that waits shows kubelet's Event; those that write already would show nothing.
+/// Reports on the volume. A waiting pod shows kubelet's Event, but pods that write already would show nothing.
 void HealthTracker::tell_read_only(const Volume& volume) const {
   const auto devices = find_devices(volume, ports_);
   const auto mounts = ports_.mounts.table();

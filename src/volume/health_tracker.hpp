@@ -13,7 +13,7 @@ class HealthTracker {
   HealthTracker(Clock& clock, const Ports& ports) : clock_(clock), ports_(ports) {}
   void set_listeners(std::vector<Listener*> listeners) { listeners_ = std::move(listeners); }
   void notify(const std::string& volume_id, const Notice& notice) const;
-  /// The volume may need healing. If it has no server, calls that wait for its device return.
+  /// Reports that the volume may need healing. If it has no server, calls that wait for its device return.
   void report_failure(Volume& volume, const std::string& why) const;
   /// Computes the health anew. If it changed, logs that and tells the listeners.
   void note_health(Volume& volume, const std::string& why) const;

@@ -10,7 +10,7 @@
 namespace corbd::volume {
 namespace {
 
-/// A client that had no watch, and is not blocklisted, has one again.
+/// Whether a client that had no watch, and is not blocklisted, has one again.
 bool is_one_back(const std::vector<plan::Holder>& holders, const std::vector<std::string>& before,
                  const std::vector<std::string>& now) {
   const auto in = [](const std::vector<std::string>& all, const std::string& address) {
@@ -35,14 +35,14 @@ task<result<>> HolderSteps::look(Volume& volume) {
 task<result<>> HolderSteps::evict(Volume& volume, const step::Evict& step) {
   auto to = access(volume);
   if (!to) co_return to.error();
-  // It took a while to learn whose they are. A living client that sets its watch anew has none for a moment.
+  // It took a while to learn whose they are. A living client that renews its watch has none for a moment.
   const auto before = std::exchange(volume.facts.ownership, std::nullopt);
   const auto now = co_await volume.server.image()->ownership(deadline());
   if (!now) co_return now.error();
   if (before && is_one_back(step.holders, before->foreign_watchers, now->foreign_watchers)) co_return result<>();
   auto done = co_await volume::evict(ports_, *to, step.holders, deadline());
   if (!done) co_return done;
-  // Again it took a while, and somebody may have opened the image since.
+  // This took a while, too, and a client may have opened the image since.
   volume.facts.holders.reset();
   for (const auto& holder : step.holders) {
     volume.facts.evicted.insert(holder.address);
@@ -55,7 +55,7 @@ task<result<>> HolderSteps::evict(Volume& volume, const step::Evict& step) {
   if (auto stopped = failpoint::hit("step.evict.fenced"); !stopped) co_return stopped;
   if (now->lock != image::Ownership::Lock::other || !volume.facts.evicted.contains(now->owner)) co_return result<>();
   auto broken = co_await volume.server.image()->break_dead_lock(now->owner, 0, deadline());
-  // Somebody else has it since: the planner looks.
+  // Another client has it since: the planner looks again.
   if (!broken && broken.error().code == errc::unproven) co_return result<>();
   co_return broken;
 }

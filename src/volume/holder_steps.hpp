@@ -1,4 +1,4 @@
-// The steps for an image that other clients have.
+// Steps for an image that other clients have.
 #pragma once
 
 #include "health_tracker.hpp"

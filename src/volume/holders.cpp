@@ -10,10 +10,10 @@ namespace {
 
 using plan::Holder;
 
-/// "node" of ".rbd.csi.ceph.com/clientaddress/<volume ID>/<node>".
+/// Returns "node" of ".rbd.csi.ceph.com/clientaddress/<volume ID>/<node>".
 std::string node_of(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
-/// What the image's metadata says of nodes (docs/sources.md#node-to-controller).
+/// Notes about nodes in the image's metadata (docs/sources.md#node-to-controller).
 struct Notes {
   std::map<std::string, std::string> addresses;  ///< by node
   std::vector<std::string> users;                ///< nodes

@@ -12,7 +12,7 @@
 namespace corbd::volume {
 namespace {
 
-/// device-mapper allows names of up to 127 bytes and escapes all other signs.
+/// device-mapper allows names of up to 127 bytes and escapes all other characters.
 result<> check_mapping_name(const std::string& id) {
   constexpr std::size_t longest = 127;
   constexpr std::string_view signs = "#+-.:=@_";
@@ -61,7 +61,7 @@ task<result<>> ImageFinder::resolve(Volume& volume, const Staged& wish) {
   co_return result<>();
 }
 
-/// Refuses before the image is opened. ceph-csi's journal overrules the attributes; one of before 3.8 names no type.
+/// Refuses before the image is opened. ceph-csi's journal overrides the attributes; one from before 3.8 names no type.
 task<result<>> ImageFinder::check_encryption(const Volume& volume, const Staged& wish, image::Resolved& found) const {
   if (found.kms_id.empty()) found.kms_id = wish.kms_id;
   if (found.kms_id.empty()) co_return result<>();
@@ -89,7 +89,7 @@ task<result<image::Resolved>> ImageFinder::find_image(const Staged& wish) {
   return find_by_name(wish);
 }
 
-/// A cluster that cluster-mapping.json maps to comes first, if config.json has it.
+/// Tries a cluster that cluster-mapping.json maps to first, if config.json has it.
 task<result<image::Resolved>> ImageFinder::find_by_name(const Staged& wish) {
   std::string cluster_id = wish.source.cluster_id;
   const auto mapped = ports_.directory.mirrors_of(cluster_id);
@@ -107,7 +107,7 @@ task<result<image::Resolved>> ImageFinder::find_by_name(const Staged& wish) {
   co_return co_await ports_.clusters.resolve(std::move(to), std::move(name), deadline());
 }
 
-/// Looks first where the handle says, then wherever cluster-mapping.json maps its cluster and pool.
+/// Looks first at the handle's place, then wherever cluster-mapping.json maps its cluster and pool.
 task<result<image::Resolved>> ImageFinder::locate(const Staged& wish) {
   const image::Place own{wish.source.cluster_id, wish.reserved->pool_id};
   auto found = co_await locate_at(wish, own);
@@ -115,7 +115,7 @@ task<result<image::Resolved>> ImageFinder::locate(const Staged& wish) {
   Error missing = found.error();
   const auto mapped = ports_.directory.mirrors_of(own);
   if (!may_be_elsewhere(missing)) {
-    // It is not taken for gone: whether the other one may take over is not ours to decide.
+    // The image does not count as gone: whether the other one may take over is not ours to decide.
     if (mapped && !mapped->empty())
       missing.text += "; cluster-mapping.json maps it to cluster " + mapped->front().cluster_id +
                       ", which is asked if config.json has cluster " + own.cluster_id +

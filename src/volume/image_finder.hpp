@@ -1,4 +1,4 @@
-// The step that finds a new volume's image.
+// Step that finds a new volume's image.
 #pragma once
 
 #include "step_tools.hpp"

@@ -8,13 +8,14 @@
 namespace corbd::volume {
 namespace {
 
-/// A stage of a volume that is served waits no longer for a cluster that is silent.
+/// A stage of a volume that is served waits no longer for a silent cluster.
 constexpr std::chrono::seconds kTriedWithin{10};
 
-/// After 3 denials in a row, then 6, 12, 24: other volumes of the client notice when it is given up.
+/// True after 3 denials in a row, then 6, 12, 24: other volumes of the client notice when it is given up.
 constexpr bool is_look_due(unsigned denied) { return denied % 3 == 0 && std::has_single_bit(denied / 3); }
 
-/// The image behind the device is gone, whatever has its name now. This is a fact for the planner, not a failure.
+/// Whether the image behind the device is gone, even if another one has its name now. This is a fact for the planner,
+/// not a failure.
 bool is_gone(const Volume& volume, const Error& error) {
   return volume.record->device.has_value() && error.code == errc::not_found;
 }
@@ -49,11 +50,12 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
   const auto to = access(volume), old = access_of(ports_, *volume.record, before);
   if (!to || !old) co_return result<>();
   auto may = co_await may_serve(volume, *to);
-  // What heals the volume now must not become less. A user that may fence no more than the old one is no loss.
+  // The credential that heals the volume now must not be replaced by a weaker one. A user that may fence no more than
+  // the old one is no loss.
   if (may && !volume.record->read_only && !ports_.clusters.cannot_fence(*old))
     if (const auto why = ports_.clusters.cannot_fence(*to)) may = Error{errc::permission_denied, *why};
   if (!may) {
-    // The next try connects anew, and so has the rights that its user has by then.
+    // The next try connects anew, and so has the user's present rights.
     ports_.clusters.retire(*to);
     log::warning("credential.not_taken", {{"volume", volume.id},
                                           {"user", to->user},
@@ -123,7 +125,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
   if (!to) co_return to.error();
   image::OpenOptions options;
   options.read_only = volume.record->read_only || !traits(volume.record->kind).served;
-  // It ends first, and its clean end takes the feature away.
+  // rbd-nbd ends first, and its clean end removes the feature.
   options.despite_dirty_cache = volume.record->adopting && volume.facts.served_by_other == true;
   const auto lost = std::make_shared<bool>(false);
   const std::weak_ptr<bool> still = lost;
@@ -191,7 +193,7 @@ task<result<>> ImageSteps::lock(Volume& volume) {
     if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
   }
   auto locked = co_await volume.server.image()->acquire_lock(deadline());
-  // Somebody may have come since the look. The planner looks again.
+  // Another client may have come since the look. The planner looks again.
   if (!locked && locked.error().code == errc::in_use && !volume.server.image()->exclusive_lock()) co_return result<>();
   if (!locked) co_return locked;
   OpenImage& open = *volume.server.own();
@@ -245,7 +247,7 @@ task<result<>> ImageSteps::close(Volume& volume) {
   co_return result<>();
 }
 
-/// A client goes on with the rights that its user had when it connected. Whoever gives them back cannot reach it.
+/// Notes a denial. A client keeps the rights that its user had when it connected, so restored rights do not reach it.
 task<result<>> ImageSteps::note_denial(Volume& volume) {
   OpenImage* const open = volume.server.own();
   if (open == nullptr || !is_look_due(++volume.history.denied)) co_return result<>();
@@ -270,7 +272,7 @@ task<result<>> ImageSteps::note_denial(Volume& volume) {
 task<result<>> ImageSteps::set_format_marker(Volume& volume) {
   auto set = co_await volume.server.image()->set_metadata(kFormatMarker, volume.record->format, deadline());
   if (set) volume.facts.format_marker = volume.record->format;
-  if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // that raised the header's version
+  if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the marker raised the header's version
   co_return set;
 }
 

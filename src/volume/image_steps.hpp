@@ -1,5 +1,5 @@
-// The steps for the image: fence its dead clients; open, lock and close it; set its format marker; or
-// put a tombstone in its place.
+// Steps for the image: fence its dead clients; open, lock and close it; set its format marker; or put a tombstone in
+// its place.
 #pragma once
 
 #include <functional>
@@ -19,14 +19,14 @@ class ImageSteps : StepTools {
       : StepTools(tools), health_(health), close_in_background_(std::move(close_in_background)) {}
   task<result<>> fence(Volume& volume);
   task<result<>> try_credential(Volume& volume);
-  /// What the planner asks of the image.
+  /// Reads a fact about the image for the planner.
   task<result<>> look(Volume& volume, Fact fact);
   task<result<>> open(Volume& volume);
   task<result<>> open_tombstone(Volume& volume);
   task<result<>> lock(Volume& volume);
   task<result<>> close(Volume& volume);
-  /// The cluster denied its client a request. Sometimes it looks whether another one has the right, and then gives that
-  /// client up. The image may be closed afterwards.
+  /// Handles a denied request of the image's client. Sometimes it checks whether a new client has the right, and then
+  /// gives the old one up. The image may be closed afterwards.
   task<result<>> note_denial(Volume& volume);
   /// Takes the image, and the facts read from it, out of the volume. It is closed once no request of the link uses it.
   void close_in_background(Volume& volume, std::unique_ptr<device::Link> link);
@@ -34,11 +34,11 @@ class ImageSteps : StepTools {
   task<result<>> remove_format_marker(Volume& volume);
 
  private:
-  /// Whether that user may do with the volume's image what a server of it does. Asked soon, or not at all.
+  /// Whether that user may do with the volume's image what its server does. Answers soon, or not at all.
   task<result<>> may_serve(const Volume& volume, image::Access to);
   task<result<>> look_at_header(Volume& volume);
   task<result<>> look_at_ownership(Volume& volume);
-  /// Those of the image go. Those of the node's paths, of the attachment and of other clients stay.
+  /// Forgets facts about the image. Facts about the node's paths, the attachment and other clients stay.
   static void forget_facts(Volume& volume);
   const HealthTracker& health_;
   CloseInBackground close_in_background_;

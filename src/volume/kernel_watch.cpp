@@ -28,7 +28,7 @@ void KernelWatch::start() {
   });
 }
 
-/// Once per cluster: the blocklist is the same for all its users.
+/// Asks once per cluster: the blocklist is the same for all its users.
 task<> KernelWatch::look() {
   const auto leaving = leaving_;
   std::vector<std::string> ids;
@@ -53,8 +53,8 @@ task<> KernelWatch::look() {
   }
 }
 
-/// A kernel client that writes does not come back once the cluster has refused it, so this is told once, and an entry
-/// that ends changes nothing.
+/// A kernel client that writes does not come back once the cluster has refused it, so this is reported once, and an
+/// entry that ends changes nothing.
 void KernelWatch::note(const image::Blocklist& listed) {
   const auto all = ports_.kernel.inventory();
   if (!all) return;

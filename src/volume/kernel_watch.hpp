@@ -17,7 +17,7 @@ class KernelWatch {
   ~KernelWatch() { clock_.cancel(timer_); }
   /// Looks from time to time, until the gate closes.
   void start();
-  /// Ends the look that is under way, and lets no other begin.
+  /// Ends the look that is under way, and prevents others.
   void stop() { leaving_->cancel(); }
   void resume() { leaving_ = std::make_shared<CancelScope>(); }
 

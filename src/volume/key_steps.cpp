@@ -7,17 +7,17 @@ namespace corbd::volume {
 namespace {
 
 constexpr const char* kVolumeKey = "rbd.csi.ceph.com/dek";  // image metadata, ceph-csi's
-/// Image metadata: which first key was sent to a KMS that takes whatever arrives last. It stays.
+/// Image metadata that name the first key sent to a KMS that takes whatever arrives last. They stay.
 constexpr const char* kFirstKey = "corbd/first-key";
 
 const std::string& kms_of(const Volume& volume) {
   return volume.record->file_kms_id.empty() ? volume.record->kms_id : volume.record->file_kms_id;
 }
 
-/// A clone has its parent's metadata, and another ID.
+/// Names the volume and KMS of a note, because a clone has its parent's metadata, and another ID.
 std::string whose(const Volume& volume) { return " of " + volume.id + " at " + kms_of(volume); }
 
-/// The key has at least 160 random bits, so nobody finds it by its sum.
+/// Makes a note by the key's hash. The key has at least 160 random bits, so nobody can find it by that.
 std::string note_of(const Volume& volume, const Secret& key) { return sha256_hex(key.reveal()) + whose(volume); }
 
 }  // namespace
@@ -40,8 +40,8 @@ task<result<std::optional<std::string>>> KeySteps::kept_metadata(Volume& volume,
   co_return found;
 }
 
-/// The image's metadata are written by this node's client, which does one thing after another and is cut off before the
-/// next client writes.
+/// Finds the key. This node's client writes the image's metadata. It does one thing after another, and is cut off
+/// before the next client writes.
 task<result<KeySteps::Found>> KeySteps::find(Volume& volume, const Wish& wish) {
   const std::string kms_id = kms_of(volume);
   const auto terms = co_await ports_.kms.terms(kms_id, deadline());
@@ -97,7 +97,8 @@ task<result<>> KeySteps::store(Volume& volume, const Wish& wish, Secret key, pla
   co_return result<>();
 }
 
-/// An encrypted folder has a key of its own only where its KMS stores it (docs/sources.md#fscrypt).
+/// Looks at the first key. An encrypted folder has a key of its own only if its KMS stores it
+/// (docs/sources.md#fscrypt).
 task<result<>> KeySteps::look_at_first(Volume& volume, const Wish& wish) {
   const auto terms = co_await ports_.kms.terms(kms_of(volume), deadline());
   if (!terms) co_return terms.error();
@@ -136,7 +137,7 @@ task<result<>> KeySteps::make(Volume& volume, const Wish& wish) {
     if (!noted) co_return noted;
   }
   auto stored = co_await store(volume, wish, std::move(*key), known.writes, true);
-  // Refused where it was sent for the first time: it never arrives, and the next agent need not wait for it.
+  // The KMS refused it at the first try: it never arrives, and the next agent need not wait for it.
   if (!stored && !known.writes.ordered && !known.at_hand && final_for_caller(stored.error().code)) {
     const auto forgotten = co_await volume.server.image()->remove_metadata(kFirstKey, deadline());
     // As long as the metadata name this key, no other may be sent.

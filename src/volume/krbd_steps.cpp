@@ -17,7 +17,8 @@ result<std::string> unmap_options(const Volume& volume) {
 
 }  // namespace
 
-/// As `rbd map` has them: those of ceph.conf or the cluster first, then the volume's. The last of one name counts.
+/// Returns the options in the order of `rbd map`: those of ceph.conf or the cluster first, then the volume's. The last
+/// of one name counts.
 task<result<std::string>> KrbdSteps::map_options(const Volume& volume) {
   constexpr const char* kDefaults = "rbd_default_map_options";
   const auto to = access(volume);

@@ -1,4 +1,4 @@
-// The steps for a device of the kernel client.
+// Steps for a device of the kernel client.
 #pragma once
 
 #include "step_tools.hpp"

@@ -12,18 +12,18 @@ namespace {
 constexpr std::chrono::seconds kStepsEndWithin{5};
 constexpr std::chrono::seconds kWritesEndWithin{30};
 constexpr std::chrono::milliseconds kLooksAgain{20};
-// An older request says that the cluster does not answer it.
+// An older request means that the cluster does not answer it.
 constexpr std::chrono::seconds kAnswersWithin{1};
-// I/O of the device stalls during this time.
+// The device's I/O stalls during this time.
 constexpr std::chrono::milliseconds kHandsOverWithin{1600};
-// The kernel takes milliseconds.
+// The kernel needs milliseconds.
 constexpr std::chrono::seconds kLinksEndWithin{1};
 // More at once would make each of them wait longer for the cluster.
 constexpr int kHandOverAtOnce = 8;
-// I/O of the device stalls during each of them.
+// The device's I/O stalls during each of them.
 constexpr int kHandOverTries = 3;
 
-/// Its lock, where one counts, is the next agent's proof.
+/// Whether the volume may be handed over. Its lock, if one counts, is the next agent's proof.
 bool may_be_handed_over(const Volume& volume) {
   if (!volume.server.serves() || volume.server.is_tombstone() || !volume.record || !volume.record->device) return false;
   if (!volume.operations.empty() || volume.record->adopting) return false;
@@ -31,7 +31,7 @@ bool may_be_handed_over(const Volume& volume) {
          !volume.server.image()->exclusive_lock();
 }
 
-/// No lock proves the image ours: the next agent compares the image's timestamp with that of the record.
+/// Whether no lock proves the image ours: the next agent then compares the image's timestamp with that of the record.
 bool rests_on_record(const Volume& volume) {
   return may_be_handed_over(volume) && !volume.server.has(WriteRight::exclusive_lock) && !volume.record->read_only &&
          !volume.record->shared;
@@ -59,7 +59,8 @@ task<> Leaving::drain_all(Until until) {
   co_await drains.close({});
 }
 
-/// If the process ended with a live link, the kernel might fail the request that it is sending. The end is no failure.
+/// Ends the links: if the process ended with a live link, the kernel might fail the request that it is sending. The end
+/// is no failure.
 task<> Leaving::end_links() {
   for (const auto& [id, volume] : volumes_) {
     if (volume->server.link() == nullptr) continue;
@@ -71,7 +72,7 @@ task<> Leaving::end_links() {
     log::warning("volume.links_not_ended", {{"effect", "the kernel may fail a request that it is sending"}});
 }
 
-/// Sessions are drained first and all at once, because an operation may wait for a cluster that does not answer. No
+/// Drains sessions first and all at once, because an operation may wait for a cluster that does not answer. No
 /// operation begins a further step. The second drain is for links that the last steps made.
 task<> Leaving::stop(Until until) {
   begun_ = true;
@@ -99,23 +100,23 @@ task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until unt
   // The end of its link is no failure.
   const WriteRight right = std::exchange(open.right, WriteRight::none);
   volume.server.set_connected(false);
-  // No deadline: a socket that came later would have no owner. The io thread never waits.
+  // Set no deadline: a socket that came later would have no owner. The io thread never waits.
   auto socket = co_await volume.server.link()->hand_over({});
   if (!socket) {
-    // keep_lock() made the image look after its lock no more, so it is not served on.
+    // keep_lock() made the image stop watching its lock, so it is not served on.
     if (!*open.access_lost) open.right = right;
     co_return socket.error();
   }
   auto closed = co_await close_for_next(volume, until);
   if (!closed) {
-    // Nobody else has it. It ends as all links that nobody goes on with (Devices::end_links).
+    // This agent is its only owner, so it ends like every link that is not resumed (Devices::end_links).
     ports_.devices.of(volume.record->kind).take(*volume.record->device, volume.id, std::move(*socket));
     co_return closed.error();
   }
   co_return device::LinkSocket{volume.id, *volume.record->device, std::move(*socket), volume.record->kind};
 }
 
-/// One whose requests were not answered in time is served on, and comes again after all others.
+/// Serves a volume on whose requests were not answered in time, and tries it again after all others.
 void Leaving::hand_over_later(Volume& volume, const Error& why) {
   const bool serves = volume.server.serves();
   const bool again = serves && ++volume.server.own_link()->handover_tries < kHandOverTries;
@@ -127,7 +128,7 @@ void Leaving::hand_over_later(Volume& volume, const Error& why) {
   if (again) to_hand_over_.push_front(volume.id);
 }
 
-/// What is not given has a dead link as soon as this process ends.
+/// A link that is not handed over is dead as soon as this process ends.
 task<> Leaving::hand_over_one(Volume& volume, Handover& handover) {
   const auto begun = clock_.now();
   ++volume.users;
@@ -167,14 +168,14 @@ std::vector<std::string> Leaving::answering(const std::vector<std::string>& ids)
   return found;
 }
 
-/// Whoever watches a stall takes no step, and goes on until the cluster answers.
+/// A coroutine that watches a stall takes no step, and goes on until the cluster answers.
 std::size_t Leaving::watched_stalls() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(volumes_, [](const auto& one) { return one.second->history.stall.watched; }));
 }
 
-/// Why the next agent must have the record that the disk refuses. Empty: an older one makes it serve nothing without a
-/// proof.
+/// Returns why the next agent must have the record that the disk refuses. Empty: with an older one it serves nothing
+/// without a proof.
 std::string Leaving::needs_record(const Volume& volume, std::optional<Loss> loss) {
   if (loss == Loss::record)
     return "only this agent knows the record of volume " + volume.id +
@@ -194,7 +195,7 @@ std::string Leaving::needs_record(const Volume& volume, std::optional<Loss> loss
   return "";
 }
 
-/// Needs the volume's lock, or that nothing is being written.
+/// Requires the volume's lock, or that nothing is being written.
 task<bool> Leaving::has_lost_key(Volume& volume, Record record) {
   if (volume.credentials.known().empty()) co_return false;
   auto key = co_await ports_.records.load_key(record);
@@ -217,7 +218,8 @@ task<std::optional<Leaving::Loss>> Leaving::loss_of(Volume& volume, const std::v
   co_return lost_key ? std::optional(Loss::key) : std::nullopt;
 }
 
-/// The next agent reads only the files. Somebody may have removed, damaged or replaced one since this agent wrote it.
+/// Finds lost files: the next agent reads only the files, and somebody may have removed, damaged or replaced one since
+/// this agent wrote it.
 task<result<>> Leaving::find_lost_files(Until until) {
   const auto there = co_await ports_.records.peek(until);
   if (!there) co_return there.error();
@@ -230,7 +232,7 @@ task<result<>> Leaving::find_lost_files(Until until) {
     ++volume->users;
     auto loss = co_await loss_of(*volume, *there);
     --volume->users;
-    // What could not be written again since is lost still.
+    // A file that could not be written again since is still lost.
     if (const auto known = before.find(id); !loss && volume->writes.refused && known != before.end())
       loss = known->second;
     if (loss) lost_.emplace(id, *loss);
@@ -251,7 +253,7 @@ void Leaving::note_unwritten(const Volume& volume, const Error& why) {
                               why);
 }
 
-/// The next agent tests an image before anything is given to it, and did not see these files.
+/// The next agent tests an image before anything is handed to it, and did not see these files.
 Error Leaving::restored(const Volume& volume, Loss loss) {
   const std::string what = loss == Loss::key ? "Ceph key" : "record";
   const std::string why =
@@ -286,15 +288,15 @@ task<> Leaving::restore_key(Volume& volume, Until until) {
   --volume.users;
 }
 
-/// The next agent reads the key files when it asks again.
+/// Restores key files, which the next agent reads when it asks again.
 task<> Leaving::restore_keys(std::vector<std::string> ids, Until until) {
   for (const auto& id : ids)
     if (Volume* const volume = volumes_.find(id); volume != nullptr && volume->operations.empty())
       co_await restore_key(*volume, until);
 }
 
-/// The file is older than the record in memory, damaged or gone, and the next agent reads only the file. The write may
-/// outlast an undone handover: an operation after that must not write or drop the record meanwhile.
+/// Writes a record whose file is older than the one in memory, damaged or gone, because the next agent reads only the
+/// file. The write may outlast an undone handover: an operation after that must not write or drop the record meanwhile.
 task<> Leaving::rewrite_record(Volume& volume, Until until) {
   ++volume.users;
   auto guard = co_await volume.lock.lock(until);
@@ -306,7 +308,7 @@ task<> Leaving::rewrite_record(Volume& volume, Until until) {
   }
   if (guard) guard->release();
   --volume.users;
-  // A newer agent's record is no older.
+  // A newer agent's record is not older than ours.
   if (!written && written.error().code != errc::state_newer) note_unwritten(volume, written.error());
 }
 
@@ -328,10 +330,10 @@ task<result<>> Leaving::quiesce() {
   begun_ = true;
   usage_.stop();
   kernel_.stop();
-  // Nothing new comes through it, and it may have to be open again.
+  // Nothing new comes through this gate, and it may have to be open again.
   for (const auto by = clock_.now() + kStepsEndWithin; gate_.count() > watched_stalls() && clock_.now() < by;)
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
-  // A step that goes on begins no further one, so what is written now is the last.
+  // A step that goes on begins no further one, so these writes are the last.
   const auto written_by = clock_.now() + kWritesEndWithin;
   while (steps_.writing() && clock_.now() < written_by)
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
@@ -343,7 +345,7 @@ task<result<>> Leaving::quiesce() {
   if (unwritten_) co_return *unwritten_;
   for (const auto& [id, volume] : volumes_)
     if (may_be_handed_over(*volume)) to_hand_over_.push_back(id);
-  // One that is drained reads nothing more. So one that may not be drained in time comes last.
+  // A drained link reads nothing more. So a volume that may not be drained in time comes last.
   std::ranges::partition(to_hand_over_,
                          [&](const auto& id) { return volumes_.find(id)->server.link()->oldest() >= kAnswersWithin; });
   co_return result<>();
@@ -362,7 +364,7 @@ task<std::size_t> Leaving::hand_over(Recipient recipient) {
   for (int i = 0; i < kHandOverAtOnce; ++i) workers.spawn(hand_over_some(handover));
   co_await workers.close({});
   co_await drain_all({clock_.now() + kHandsOverWithin});
-  // The next agent may come to the rest before this process has ended.
+  // The next agent may take the rest before this process has ended.
   co_await end_links();
   co_return handover.handed_over;
 }

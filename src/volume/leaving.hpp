@@ -1,5 +1,5 @@
-// How an agent leaves its volumes: it ends their links once what was read from them is answered, or gives them to the
-// next agent.
+// Ends an agent's service of its volumes: it ends their links once the requests read from them are answered, or hands
+// them to the next agent.
 #pragma once
 
 #include <deque>
@@ -24,9 +24,9 @@ class Leaving {
         steps_(steps),
         usage_(usage),
         kernel_(kernel) {}
-  /// Nothing new is begun any more.
+  /// Whether nothing new begins any more.
   bool begun() const { return begun_; }
-  /// As Shell's.
+  /// Implements Shell::stop() and the calls of a handover.
   task<> stop(Until until);
   task<result<>> quiesce();
   void resume();
@@ -35,9 +35,9 @@ class Leaving {
   task<> restore_keys(std::vector<std::string> ids, Until until);
 
  private:
-  /// Which file of a volume the disk no longer has as this agent wrote it.
+  /// A file of a volume that the disk no longer has as this agent wrote it.
   enum class Loss { record, changed_record, key };
-  /// A handover, by several at once.
+  /// A handover, carried out by several coroutines at once.
   struct Handover {
     Recipient recipient;
     std::size_t handed_over = 0;
@@ -73,11 +73,12 @@ class Leaving {
   UsageReader& usage_;
   KernelWatch& kernel_;
   bool begun_ = false;
-  /// Of whoever waits for several volumes. Here, because a dying process ends coroutines in any order.
+  /// Gates of coroutines that wait for several volumes. They are members, because a dying process ends coroutines in
+  /// any order.
   std::list<Gate> gates_;
-  std::deque<std::string> to_hand_over_;  ///< since quiesce(); the last one first
+  std::deque<std::string> to_hand_over_;  ///< filled by quiesce(); the last one first
   std::map<std::string, Loss> lost_;      ///< at quiesce(), by volume ID
-  std::optional<Error> unwritten_;        ///< since quiesce(): why the next agent cannot go by what it read
+  std::optional<Error> unwritten_;        ///< set by quiesce(): why the next agent cannot rely on the files it read
 };
 
 }  // namespace corbd::volume

@@ -10,7 +10,7 @@ namespace corbd::volume {
 namespace {
 
 constexpr const char* kState = "rbd.csi.ceph.com/encrypted";  // image metadata, ceph-csi's
-constexpr int kFirst = 0, kSecond = 1;                        // the key slots of a rotation
+constexpr int kFirst = 0, kSecond = 1;                        // key slots of a rotation
 constexpr std::chrono::hours kTagLimit{24};                   // for the format of a volume with integrity
 
 host::LuksFormat format_of(const Volume& volume, const Wish& wish) {
@@ -56,8 +56,8 @@ task<result<DerivationTurn>> LuksSteps::turn_to_try(const Volume& volume) {
   co_return co_await key_derivation(volume, header ? header->memory_kib : host::kKeyMemoryKib);
 }
 
-/// With integrity a format writes the whole device before it derives its key. No other volume waits for that one's
-/// turn, and none of another cluster for the format.
+/// Takes the turn for a format. With integrity a format writes the whole device before it derives its key. No other
+/// volume waits for its turn to derive, and none of another cluster for the format.
 task<result<DerivationTurn>> LuksSteps::turn_to_format(const Volume& volume, host::LuksFormat how) {
   if (how.integrity.empty()) co_return co_await key_derivation(volume);
   const auto device = device_of(volume);
@@ -212,7 +212,7 @@ task<result<>> LuksSteps::new_key(Volume& volume, const Wish& wish) {
   auto added = co_await ports_.luks.add_key(*device, kFirst, *old_key, *key, owner(volume),
                                             while_served(volume, long_deadline()));
   if (!added) co_return added;
-  turn->release();  // a KMS that does not answer must not keep other volumes waiting
+  turn->release();  // a silent KMS must not keep other volumes waiting
   if (auto stopped = failpoint::hit("step.new_key.added"); !stopped) co_return stopped;
   auto stored = co_await keys_.store(volume, wish, *key, writes, true);
   if (stored) log::info("luks.rekeyed", {{"volume", volume.id}});

@@ -1,15 +1,15 @@
-// The steps for an encrypted volume: its LUKS header, its key slots and its mapping.
+// Steps for an encrypted volume: its LUKS header, its key slots and its mapping.
 #pragma once
 
 #include "key_steps.hpp"
 
 namespace corbd::volume {
 
-/// How many argon2 runs this node allows at once: each takes host::kKeyMemoryKib (ceph-csi #3472). One that takes more
-/// has all turns. Each run reads and writes a device of its cluster, so a cluster that hangs keeps what it may have.
+/// Limits of simultaneous argon2 runs on this node: each takes host::kKeyMemoryKib (ceph-csi #3472). A run that takes
+/// more has all turns. Each run reads and writes a device of its cluster, so a hung cluster keeps its share.
 inline constexpr std::size_t kKeyDerivations = 3, kKeyDerivationsOfCluster = 2;
 
-/// While it is held, a key may be derived.
+/// A key may be derived while this is held.
 class DerivationTurn {
  public:
   void release() { guards_.clear(); }
@@ -36,12 +36,12 @@ class LuksSteps : StepTools {
   task<result<>> add_key(Volume& volume, const Wish& wish);
   task<result<>> new_key(Volume& volume, const Wish& wish);
   task<result<>> remove_key(Volume& volume, int slot);
-  /// The turn to derive a key, which others wait for too. `memory_kib`: what that takes.
+  /// Waits for a turn to derive a key. `memory_kib`: memory of the derivation.
   task<result<DerivationTurn>> key_derivation(const Volume& volume, std::uint32_t memory_kib = host::kKeyMemoryKib);
 
  private:
   task<result<DerivationTurn>> turn_to_format(const Volume& volume, host::LuksFormat how);
-  /// To try a key on the header that was looked at.
+  /// Waits for a turn to try a key on the header that was looked at.
   task<result<DerivationTurn>> turn_to_try(const Volume& volume);
   task<result<>> look_at_keys(Volume& volume, const Wish& wish);
   KeySteps& keys_;
@@ -49,7 +49,7 @@ class LuksSteps : StepTools {
   Slots key_derivations_;
   std::map<std::string, Slots> key_derivations_of_;  ///< by cluster; taken before one of the node's
   Slots costly_derivations_;                         ///< one at a time, so that no two wait for each other's turns
-  /// By cluster, of volumes with integrity: each writes its whole device, for as long as its cluster takes.
+  /// By cluster, for volumes with integrity: each writes its whole device, for as long as its cluster takes.
   std::map<std::string, Slots> formats_;
 };
 

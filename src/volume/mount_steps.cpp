@@ -17,7 +17,7 @@ std::string joined(std::string first, const std::string& then) {
   return first.empty() || then.empty() ? first + then : std::move(first) + "," + then;
 }
 
-/// An administrator's nosuid, nodev and noexec outlast what a volume asks for.
+/// Keeps an administrator's nosuid, nodev and noexec, whatever a volume asks for.
 std::string protected_by(const std::string& of_the_type, std::string flags) {
   return joined(std::move(flags), host::protections(of_the_type));
 }
@@ -26,7 +26,7 @@ std::string with_ro(std::string flags) { return flags.empty() ? "ro" : std::move
 
 }  // namespace
 
-/// What is mounted outranks the record. All stagings of a volume have the same filesystem.
+/// Prefers the mounted type to the record's. All stagings of a volume have the same filesystem.
 std::string MountSteps::fstype_of(const Volume& volume) const {
   const auto device = device_of(volume);
   const auto mounts = ports_.mounts.table();
@@ -63,7 +63,7 @@ task<result<>> MountSteps::mkfs(Volume& volume) {
   const auto device = data_path(volume);
   if (!device) co_return device.error();
   const std::string fstype = fstype_of(volume);
-  // Below a LUKS mapping, and after a format that began earlier, the device does not read as zeros.
+  // Below a LUKS mapping, and after a format that began earlier, the device does not read as zeroes.
   const host::MkfsFor made_for{.zeroes = volume.record->kms_id.empty() && volume.facts.has_data == false,
                                .files_encrypted = !volume.record->file_kms_id.empty()};
   std::string options = volume.record->source.mkfs_options;
@@ -149,8 +149,8 @@ task<result<>> MountSteps::trim(Volume& volume, std::string target) {
   co_return result<>();
 }
 
-/// kubelet may publish a volume before it has made the pod's cgroup. No helper waits for that: the cluster's other
-/// volumes need it.
+/// Retries: kubelet may publish a volume before it has made the pod's cgroup. No helper waits for that, because the
+/// cluster's other volumes need it.
 task<result<>> MountSteps::limit_io(Volume& volume, const step::LimitIo& step) {
   constexpr std::chrono::milliseconds made_within{5000}, looks_again{500};
   const auto device = device_of(volume);

@@ -1,4 +1,4 @@
-// The steps for the filesystem: what is on the device, and where it is mounted.
+// Steps for the filesystem: the content of the device, and its mounts.
 #pragma once
 
 #include "health_tracker.hpp"

@@ -16,15 +16,15 @@ void observe_others_on_image(Observation& seen, const Volume& volume, const Volu
   }
 }
 
-/// By what is mounted there, and at the staging path if one is given: without a record only its mount tells whose that
-/// folder and its stash are.
+/// Finds the owner by the mounts there, and at the staging path if one is given: without a record only its mount shows
+/// whose that folder and its stash are.
 std::string device_owner(const Volume& volume, const std::vector<host::Mount>& there, const std::string& staging_path,
                          const Ports& ports) {
   const auto table = mounts_now(ports);
   const auto inside = [below = staging_path + "/"](const host::Mount& mount) {
     return mount.target.starts_with(below);
   };
-  // An inventory of hundreds of devices takes its time on the control thread.
+  // An inventory of hundreds of devices takes a while on the control thread.
   if (there.empty() && (staging_path.empty() || std::ranges::none_of(*table, inside))) return "";
   const auto devices = ports.devices.inventory();
   if (!devices) return "";
@@ -39,8 +39,8 @@ std::string device_owner(const Volume& volume, const std::vector<host::Mount>& t
   return "";
 }
 
-/// The other volume that owns the wish's path, by its record or by its device that is mounted there. A path that is
-/// this volume's own by either belongs to nobody else.
+/// Returns the other volume that owns the wish's path, by its record or by its device that is mounted there. A path
+/// that is this volume's own by either belongs to nobody else.
 std::string path_owner(const Observation& seen, const Volume& volume, const Wish& wish, const VolumeMap& volumes,
                        const Ports& ports) {
   const auto* unstaged = std::get_if<Unstaged>(&wish);
@@ -82,7 +82,7 @@ std::vector<std::uint32_t> numbers_of_others(const Volume& volume, const VolumeM
         record->boot_id == boot_id)
       numbers.push_back(*record->device);
   }
-  // A pod may have been given a raw device of which no record tells.
+  // A pod may have been given a raw device that no record names.
   const std::string nodes = "/" + std::string(traits(volume.record->kind).prefix);
   const auto mounts = mounts_now(ports);
   for (const auto& mount : *mounts) {

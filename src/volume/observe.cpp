@@ -1,4 +1,4 @@
-// What is true of a volume now. Every source is at hand and cannot hang.
+// Observes the present state of a volume. Every source is at hand and cannot hang.
 #include <algorithm>
 #include <iterator>
 
@@ -23,8 +23,8 @@ bool wants_kernel(const Wish& wish) {
   return staged != nullptr && staged->mounter != Mounter::nbd;
 }
 
-/// The devices that show the image of a volume without a record. The kernel knows an image by its identity, ceph-csi's
-/// stash knows it by its name.
+/// Returns the devices that show the image of a volume without a record. The kernel knows an image by its identity,
+/// ceph-csi's stash by its name.
 result<std::vector<device::Seen>> find_mapped(const Volume& volume, const Ports& ports, bool wanted) {
   const auto& facts = volume.facts;
   const bool by_stash = facts.stash && *facts.stash && !(*facts.stash)->nbd;
@@ -36,7 +36,7 @@ result<std::vector<device::Seen>> find_mapped(const Volume& volume, const Ports&
   return device::of_name(*all, {stash.pool, stash.ns, stash.image});
 }
 
-/// The kernel's devices that are mounted at one of the paths.
+/// Returns the kernel's devices that are mounted at one of the paths.
 result<std::vector<device::Seen>> find_mounted(const Volume& volume, const std::vector<host::Mount>& mounts,
                                                const std::vector<std::string>& paths, const Ports& ports) {
   std::vector<host::Mount> there;
@@ -63,7 +63,7 @@ result<> observe_kernel(Observation& seen, const Volume& volume, const Wish& wis
     for (const auto& staging : volume.record->stagings) paths.push_back(staging_target(volume.id, staging.path));
     for (const auto& publish : volume.record->publishes) paths.push_back(publish.target);
   }
-  // ceph-csi's stash is lost: only what is mounted tells of the kernel's device.
+  // ceph-csi's stash is lost: only the mount shows the kernel's device.
   if (!volume.record && volume.facts.stash && !*volume.facts.stash && seen.devices.empty()) {
     auto shown = find_mounted(volume, **mounts, paths, ports);
     if (!shown) return shown.error();

@@ -9,7 +9,7 @@
 namespace corbd::volume {
 namespace {
 
-/// Whoever is cut off writes nothing back, and the image is served to nobody before that is done or given up.
+/// A client that is cut off writes nothing back, and the image is served to nobody before that is done or given up.
 Error dirty_cache(const image::Key& key) {
   auto refused = image::refuse({image::kDirtyCache, 0}, false, "image " + key.text());
   refused->text +=

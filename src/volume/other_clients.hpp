@@ -1,4 +1,4 @@
-// Who else has an image, asked by an operator or by another node.
+// Answers an operator or another node who else has an image.
 #pragma once
 
 #include "health_tracker.hpp"
@@ -10,7 +10,7 @@ class OtherClients {
  public:
   OtherClients(const Ports& ports, const VolumeMap& volumes, const HealthTracker& health)
       : ports_(ports), volumes_(volumes), health_(health) {}
-  /// As Volumes'.
+  /// Implements Volumes::holders().
   task<result<Holding>> holders(ImageAt at, bool take, Until until);
   task<Users> users(std::string cluster_id, Until until);
 

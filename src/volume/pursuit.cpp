@@ -6,11 +6,11 @@
 namespace corbd::volume {
 namespace {
 
-constexpr int kMaxRounds = 80;  // steps and waits. I7 allows 40 steps
+constexpr int kMaxRounds = 80;  // limit of steps and waits. I7 allows 40 steps
 constexpr std::chrono::milliseconds kWaitPause{300};
 
-/// The error of an unpublish or unstage that took everything down, but found something in the folder that is not ours
-/// to remove.
+/// Returns the error of an unpublish or unstage that took everything down, but found something in the folder that is
+/// not ours to remove.
 result<> leftover_of(const Volume& volume, const Wish& wish) {
   const auto* unstaged = std::get_if<Unstaged>(&wish);
   const auto* unpublished = std::get_if<Unpublished>(&wish);
@@ -20,7 +20,7 @@ result<> leftover_of(const Volume& volume, const Wish& wish) {
   return place == volume.facts.cleared.end() ? result<>() : place->second;
 }
 
-/// The image is open, and nothing shows yet that it is ours.
+/// Whether the image is open, and nothing shows yet that it is ours.
 bool only_looks(const Volume& volume) {
   return volume.server.image() != nullptr && volume.server.link() == nullptr &&
          !volume.server.has(WriteRight::exclusive_lock);
@@ -63,7 +63,8 @@ task<result<>> Pursuit::ask_secret(Volume& volume, const Wish& wish, Error refus
     co_return with_secret(std::move(refused), secret, false);
   log::info("credential.from_secret",
             {{"volume", volume.id}, {"secret", secret.name}, {"user", secret.credential->user}});
-  // What serves the volume keeps its client. The next opening uses what the cluster takes now.
+  // The present server of the volume keeps its client. The next opening uses the credential that the cluster accepts
+  // now.
   if (volume.server.link() != nullptr) {
     const Step attempt = step::TryCredential{};
     static_cast<void>(co_await run(volume, attempt, wish));
@@ -79,7 +80,7 @@ task<result<>> Pursuit::rewrite_record(Volume& volume, const Wish& wish) {
   const Step again = step::WriteRecord{*volume.record};
   auto written = co_await steps_.run(volume, again, wish);
   if (!written) co_return written;
-  // Another program may have taken the device away since.
+  // Another program may have removed the device since.
   co_return co_await pursue(volume, wish);
 }
 
@@ -105,7 +106,7 @@ task<result<>> Pursuit::prepare(Volume& volume, const Wish& wish) {
   if (const auto* staged = std::get_if<Staged>(&wish)) {
     if (staged->attachment.state != Attachment::State::unknown) volume.facts.attachment = staged->attachment;
     auto checked = co_await ports_.files.check_path(staged->path, true);
-    // Of a stage, NOT_FOUND would say that there is no such volume.
+    // For a stage, NOT_FOUND would mean that there is no such volume.
     if (!checked && checked.error().code == errc::not_found)
       co_return Error{errc::invalid_argument, checked.error().text};
     co_return checked;
@@ -123,15 +124,15 @@ task<result<>> Pursuit::prepare(Volume& volume, const Wish& wish) {
   co_return result<>();
 }
 
-/// A step may outlast the beginning of the leave. What is written after it would come too late: the volume's files may
-/// be the next agent's by then.
+/// A step may outlast the beginning of the leave. A later write would come too late: the volume's files may be the next
+/// agent's by then.
 task<result<>> Pursuit::run(Volume& volume, const Step& step, const Wish& wish) {
   auto done = co_await steps_.run(volume, step, wish);
   if (!leaving_.begun()) co_await steps_.keep_credential(volume);
   co_return done;
 }
 
-/// What is true of the volume now. Remembers what its status shows of that.
+/// Observes the volume, and remembers what its status shows of that.
 result<Observation> Pursuit::look(Volume& volume, const Wish& wish) {
   auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   if (!seen) return seen;
@@ -156,7 +157,7 @@ task<> Pursuit::pause(Volume& volume) {
 task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
   std::string waits_for;
   for (int round = 0; round < kMaxRounds; ++round) {
-    // It stops here as after a crash: the next start continues from what is true then.
+    // Stop here as after a crash: the next start continues from the facts then.
     if (leaving_.begun()) co_return stopping();
     const auto seen = look(volume, wish);
     if (!seen) co_return seen.error();
@@ -184,11 +185,12 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
                       (waits_for.empty() ? " did not come to its end" : " still waits: " + waits_for) + ": repeat it"};
 }
 
-/// What the failed step leaves open must keep no other node out. Returns its error, with the step's name.
+/// Releases what the failed step left open, so that it keeps no other node out. Returns the step's error, with its
+/// name.
 task<result<>> Pursuit::step_failed(Volume& volume, const Wish& wish, Step step, Error error) {
   if (!std::holds_alternative<step::StopSession>(step) && !std::holds_alternative<step::CloseImage>(step))
     co_await leave_without_device(volume, wish);
-  // Somebody locked it by hand in order to work on it, also if a device waits for it here.
+  // Somebody locked it by hand in order to work on it, even if a device waits for it here.
   const auto* look = std::get_if<step::Look>(&step);
   if (look != nullptr && look->fact == plan::Fact::ownership && error.code == errc::in_use && only_looks(volume))
     co_await leave_image(volume, wish);
@@ -203,8 +205,8 @@ task<> Pursuit::leave_image(Volume& volume, const Wish& wish) {
     log::warning("image.not_closed", {{"volume", volume.id}, {"error", closed.error().text}});
 }
 
-/// Nothing heals a volume without a device, and its caller may never come again. Our watch and our lock must not keep
-/// other nodes out until then.
+/// Closes the image of a volume without a device: nothing heals it, and its caller may never come again. Our watch and
+/// our lock must not keep other nodes out until then.
 task<> Pursuit::leave_without_device(Volume& volume, Wish wish) {
   if (volume.server.image() == nullptr || leaving_.begun()) co_return;
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());

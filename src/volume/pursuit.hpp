@@ -19,10 +19,11 @@ class Pursuit {
         health_(health),
         stalls_(stalls),
         leaving_(leaving) {}
-  /// Pursues the wish. If it fails for good, what it added is undone, because the caller forgets the volume at a final
+  /// Pursues the wish. If it fails for good, its additions are undone, because the caller forgets the volume at a final
   /// code (I3, I6).
   task<result<>> fulfil(Volume& volume, Wish wish);
-  /// What an operation that ended while the agent was leaving has open without a device. Needs the volume's lock.
+  /// Closes an image that was left open without a device by an operation that ended while the agent was leaving.
+  /// Requires the volume's lock.
   task<> leave_cut_short(Volume& volume) { return leave_without_device(volume, Healed{}); }
 
  private:
@@ -30,9 +31,9 @@ class Pursuit {
   task<result<>> pursue(Volume& volume, Wish wish);
   task<result<>> pursue_with_secret(Volume& volume, const Wish& wish);
   task<result<>> ask_secret(Volume& volume, const Wish& wish, Error refused);
-  /// After success whose record may not be on the disk.
+  /// Writes the record again after a success that may not be on the disk.
   task<result<>> rewrite_record(Volume& volume, const Wish& wish);
-  /// After an unstage that had no record: a stage may have left a key.
+  /// Drops a key that a stage may have left, after an unstage that had no record.
   task<result<>> drop_leftover_key(Volume& volume, const Wish& wish, bool had_record);
   task<result<>> run(Volume& volume, const Step& step, const Wish& wish);
   result<Observation> look(Volume& volume, const Wish& wish);
@@ -52,7 +53,7 @@ class Pursuit {
   const Leaving& leaving_;
 };
 
-/// The agent is leaving, and begins nothing.
+/// Makes the error of an agent that is leaving, and begins nothing.
 Error stopping();
 
 }  // namespace corbd::volume

@@ -1,4 +1,4 @@
-// The steps for the volume's record and its key file.
+// Steps for the volume's record and its key file.
 #pragma once
 
 #include "step_tools.hpp"
@@ -10,13 +10,13 @@ class RecordSteps : StepTools {
   using StepTools::StepTools;
   task<result<>> write(Volume& volume, const step::WriteRecord& step);
   task<result<>> drop(Volume& volume, const Wish& wish);
-  /// Once the cluster took a user and key that are not in the volume's files.
+  /// Writes a user and key that the cluster accepted and that are not in the volume's files.
   task<> keep_credential(Volume& volume);
-  /// A record or a key is being written, or removed.
+  /// Whether a record or a key is being written, or removed.
   bool writing() const { return writes_ > 0; }
 
  private:
-  /// As long as it lives, something is being written.
+  /// While this object lives, something is being written.
   class Write {
    public:
     explicit Write(std::size_t& all) : all_(all) { ++all_; }
@@ -28,7 +28,7 @@ class RecordSteps : StepTools {
     std::size_t& all_;
   };
   task<result<>> save(Volume& volume, Record record);
-  std::size_t writes_ = 0;  ///< that are under way
+  std::size_t writes_ = 0;  ///< writes under way
 };
 
 }  // namespace corbd::volume

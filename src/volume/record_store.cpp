@@ -18,8 +18,8 @@ constexpr std::size_t kMaxRecordBytes = 1 << 20;
 constexpr std::size_t kMaxKeyBytes = 4096;
 constexpr const char* kNext = ".next";
 
-/// Of a `.next` for that user: what is before the key. The key that it replaces is part of it, because 0.1.0 does not
-/// know of it, and may have written a newer key since.
+/// Returns the part of that user's `.next` before the key. It includes the replaced key's digest, because 0.1.0 does
+/// not know `.next`, and may have written a newer key since.
 std::string next_head(const std::string& path, const std::string& user) {
   auto content = read_file(path, kMaxKeyBytes);
   const Secret replaced(content ? std::move(*content) : "");
@@ -37,7 +37,7 @@ result<> write_next(const std::string& path, const std::string& user, const Secr
   return write_in_folder(path + kNext, all.reveal());
 }
 
-/// The key that `.next` beside `path` has, if it is that user's and replaces what `path` has.
+/// Returns the key in `.next` beside `path`, if it is that user's and replaces the one in `path`.
 std::optional<Secret> read_next(const std::string& path, const std::string& user) {
   auto content = read_file(path + kNext, kMaxKeyBytes);
   if (!content) return std::nullopt;
@@ -52,7 +52,7 @@ result<> write_key(const std::string& path, const Secret& key) {
   return written ? remove_durably(path + kNext) : written;
 }
 
-/// Keeps a file that a helper holds, because it tells of that helper. A later start removes it.
+/// Keeps a file that a helper holds, because it shows that helper. A later start removes it.
 void remove_busy_file(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && still_names(path, fd.get())) ::unlink(path.c_str());
@@ -149,8 +149,8 @@ class Files final : public RecordStore {
     return loaded;
   }
 
-  /// Fails wherever load_all() would: whoever peeks means to load later, and must learn it before anything is given to
-  /// him. What the agent that serves removes meanwhile is none.
+  /// Fails if load_all() would: the caller means to load later, and must learn it before anything is handed over. Files
+  /// that the serving agent removes meanwhile do not count.
   static result<std::vector<Record>> peek_at_all(const std::string& records) {
     const auto files = list(records);
     if (!files) return files.error();
@@ -167,7 +167,7 @@ class Files final : public RecordStore {
     return all;
   }
 
-  /// Whether the record may be written anew; the user that it names now, if it can be read.
+  /// Checks whether the record may be written anew. Returns the user that it names now, if it can be read.
   static result<std::string> check_replaceable(const std::string& path) {
     const auto there = read(path);
     const errc found = there ? errc::ok : there.error().code;
@@ -190,8 +190,8 @@ class Files final : public RecordStore {
     return found;
   }
 
-  /// Without it an agent serves the other volumes. Any other error may pass, and hides the only thing that knows of a
-  /// device in use.
+  /// Whether the record may be left out: an agent serves the other volumes without it. Any other error may pass, and
+  /// hides the only file that knows a device in use.
   static bool may_be_left_out(const Error& why) {
     return why.code == errc::state_newer || why.code == errc::state_corrupt;
   }
@@ -210,7 +210,7 @@ class Files final : public RecordStore {
     return record;
   }
 
-  /// What save_with_key() had begun. An older version reads the key file alone.
+  /// Completes what save_with_key() had begun. An older version reads the key file alone.
   static void finish_key(const std::string& path, const std::string& user) {
     if (auto next = read_next(path, user))
       static_cast<void>(write_key(path, *next));
@@ -218,12 +218,12 @@ class Files final : public RecordStore {
       static_cast<void>(remove_durably(path + kNext));
   }
 
-  /// Somebody's copy beside a record has the same volume, and may be older.
+  /// Whether the file has the record's own name: somebody's copy beside a record has the same volume, and may be older.
   static bool has_own_name(const std::filesystem::path& path, const Record& record) {
     return path.stem() == sha256_hex(record.volume_id);
   }
 
-  /// Sets aside only what is proven corrupt.
+  /// Sets aside only files that are proven corrupt.
   static result<> load_one(const std::string& path, const std::string& keys, Loaded& loaded) {
     auto record = read(path);
     if (record && !has_own_name(path, *record)) {

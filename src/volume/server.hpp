@@ -1,6 +1,5 @@
-// What of ours serves a volume: nothing; its image; or, once it was given up, a tombstone. A link to the kernel's
-// device may run over either. (rbd-nbd may serve the device while our image is open, so OtherServer stands beside
-// this.)
+// Our server of a volume: nothing; its image; or, once it was given up, a tombstone. A link to the kernel's device may
+// run over either. (rbd-nbd may serve the device while our image is open, so OtherServer stands beside this.)
 #pragma once
 
 #include <memory>
@@ -16,16 +15,16 @@ struct OwnLink {
   std::unique_ptr<device::Link> link;
   std::shared_ptr<char> alive;  ///< callbacks check it, because the link may outlive this
   bool connected = false;       ///< the kernel's device uses the link
-  bool drained = false;         ///< as the agent leaves: the link takes no more requests
-  int handover_tries = 0;       ///< that ended in vain, in this handover
+  bool drained = false;         ///< set as the agent leaves: the link takes no more requests
+  int handover_tries = 0;       ///< failed tries in this handover
 };
 
-/// How the cluster knows that the image is ours to write.
+/// The way in which the cluster knows that the image is ours to write.
 enum class WriteRight { none, exclusive_lock, writers_mark };
 
 struct OpenImage {
   std::unique_ptr<image::Image> image;
-  /// Its client was cut off, or its lock was lost. Callbacks of an image that is closed find this gone.
+  /// Set when its client was cut off, or its lock was lost. Callbacks of a closed image find this gone.
   std::shared_ptr<bool> access_lost;
   WriteRight right = WriteRight::none;
   std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp when we took it
@@ -38,27 +37,27 @@ struct Tombstone {
 
 class Server {
  public:
-  /// There must be no link: an image outlives its link. Otherwise the process aborts.
+  /// Requires no link: an image outlives its link. Otherwise the process aborts.
   void set(OpenImage image);
   void set(Tombstone tombstone);
-  /// Needs an image.
+  /// Requires an image.
   void set(OwnLink link);
-  /// Null if nothing is open.
+  /// Returns null if nothing is open.
   image::Image* image() const;
-  /// Null unless the image is open, and no tombstone.
+  /// Returns null unless the image is open, and no tombstone.
   OpenImage* own() { return std::get_if<OpenImage>(&what_); }
   const OpenImage* own() const { return std::get_if<OpenImage>(&what_); }
   bool is_tombstone() const { return std::holds_alternative<Tombstone>(what_); }
   bool has(WriteRight right) const { return own() != nullptr && own()->right == right; }
-  /// Null if no link was made.
+  /// Returns null if no link was made.
   OwnLink* own_link() { return link_ ? &*link_ : nullptr; }
   device::Link* link() const { return link_ ? link_->link.get() : nullptr; }
   bool connected() const { return link_ && link_->connected; }
   void set_connected(bool connected);
-  /// The kernel's device has a link of ours that answers.
+  /// Whether the kernel's device has a link of ours that answers.
   bool serves() const { return connected() && link()->state() == device::Link::State::serving; }
   std::unique_ptr<device::Link> take_link();
-  /// There must be no link.
+  /// Requires no link.
   std::unique_ptr<image::Image> take_image();
 
  private:

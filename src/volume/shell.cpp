@@ -1,5 +1,5 @@
-// Who wants what of which volume. A wish becomes an operation, and equal wishes share one; the volume's lock puts the
-// others in order (pursuit.cpp carries one out).
+// Turns wishes into operations. Equal wishes share one, and the volume's lock orders the others (pursuit.cpp carries
+// one out).
 #include "corbd/volume/shell.hpp"
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 namespace corbd::volume {
 namespace {
 
-// A conflicting call gets its answer before its own deadline.
+// A conflicting call gets its answer this long before its own deadline.
 constexpr std::chrono::seconds kAnswerBefore{5};
-// Between two looks whether the wait for another client is over.
+// Interval of checks whether the wait for another client is over.
 constexpr duration kLookUp = std::chrono::milliseconds(300);
 
-/// Paths become as mountinfo has them, so that they can be compared with it and with each other.
+/// Brings paths into mountinfo's form, so that they can be compared with it and with each other.
 void make_real(Wish& wish, const NodeFiles& files) {
   const auto each = [&](auto&... paths) { ((paths = files.real_path(std::move(paths))), ...); };
   if (auto* staged = std::get_if<Staged>(&wish)) each(staged->path);
@@ -118,7 +118,7 @@ task<> Shell::Impl::load_credential(Volume& volume, const Record& record) {
     volume.key_unread = key.error().text;
   if (auto newer = head_start_.instead_of(volume.id, volume.credentials.known()))
     volume.credentials.replace(std::move(*newer));
-  // A reboot removes all.
+  // A reboot removes all key files.
   if (volume.credentials.known().empty() && record.boot_id == config_.boot_id && !record.failed)
     log::warning("key.not_read",
                  {{"volume", volume.id},
@@ -130,8 +130,9 @@ task<result<>> Shell::Impl::start_beside(Until noted) {
   if (auto known = co_await ports_.clusters.look_at_before(false); !known)
     co_return with_context("cannot read which Ceph clients the agent that serves has", known.error());
   if (auto loaded = co_await start(); !loaded) co_return loaded;
-  // Not before: if this agent ends without the records, the other one serves on, and a client that never could write
-  // would be fenced. While that one serves: opening an image would otherwise write it within that device's stall.
+  // Write them only now: if this agent ended without the records, the other one would serve on, and a client that never
+  // could write would be fenced. And write them while that one serves: opening an image would otherwise write them
+  // within that device's stall.
   co_await ports_.clusters.record_prepared(noted);
   co_return result<>();
 }
@@ -178,8 +179,8 @@ task<> Shell::Impl::run(Volume& volume, std::shared_ptr<Operation> operation, Un
   volumes_.forget_if_idle(std::string(volume.id));
 }
 
-/// A stage waits for whoever else has the image. The image is closed meanwhile, because our watch must keep nobody out.
-/// Whoever else wants something of the volume ends the wait.
+/// A stage waits for another client that has the image. The image is closed meanwhile, because our watch must keep
+/// nobody out. Any other request for the volume ends the wait.
 task<> Shell::Impl::fulfil(Volume& volume, Operation& operation, Until until) {
   for (unsigned tries = 1;; ++tries) {
     operation.outcome = co_await pursuit_.fulfil(volume, operation.wish);
@@ -195,7 +196,7 @@ task<> Shell::Impl::fulfil(Volume& volume, Operation& operation, Until until) {
   }
 }
 
-/// An operation that the handover cut short leaves its image open, and its caller may never come again.
+/// Closes images that operations left open when the handover cut them short. Their callers may never come again.
 void Shell::Impl::resume() {
   leaving_.resume();
   std::vector<Volume*> open;

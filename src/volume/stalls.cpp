@@ -21,20 +21,20 @@ bool Stalls::is_all_sent(const Volume& volume) const {
   return !devices || devices->size() != 1 || devices->front().waiting <= at_link;
 }
 
-/// One that has just begun is watched until it ends.
+/// Watches a stall that has just begun until it ends.
 void Stalls::note(Volume& volume) {
   if (volume.history.stall.since && !std::exchange(volume.history.stall.watched, true)) gate_.spawn(watch(volume));
 }
 
-/// A stall is over once the requests from before it are answered. Nothing tells which those are. But once the link has
-/// all that the kernel's device has, the old ones are among them.
+/// Watches for the end of a stall, which is over once the requests from before it are answered. Nothing marks those
+/// requests. But once the link has all that the kernel's device has, the old ones are among them.
 task<> Stalls::watch(Volume& volume) {
   ++volume.users;
   std::optional<time_point> all_sent;
   auto resent_by = volume.history.stall.resent_by;
   while (volume.history.stall.since && volume.server.serves() && !gate_.closed()) {
     const auto now = clock_.now();
-    // Another link: the stall has begun anew.
+    // There is another link: the stall has begun anew.
     if (std::exchange(resent_by, volume.history.stall.resent_by) != volume.history.stall.resent_by) all_sent.reset();
     if (!all_sent && (now >= volume.history.stall.resent_by || is_all_sent(volume))) all_sent = now;
     if (all_sent && volume.server.link()->oldest() < now - *all_sent - kAtTheLook) end_stall(volume, now);

@@ -1,4 +1,4 @@
-// Looks for the end of each stall: from the loss of a device's server until the requests of that time are answered.
+// Watches for the end of each stall: from the loss of a device's server until the requests of that time are answered.
 #pragma once
 
 #include "corbd/core/gate.hpp"
@@ -10,7 +10,7 @@ class Stalls {
  public:
   Stalls(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate)
       : control_(std::move(control)), clock_(clock), ports_(ports), volumes_(volumes), gate_(gate) {}
-  /// A stall that has just begun is watched until it ends, or until the gate closes.
+  /// Watches a stall that has just begun until it ends, or until the gate closes.
   void note(Volume& volume);
 
  private:

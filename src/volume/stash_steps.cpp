@@ -30,7 +30,7 @@ task<result<>> StashSteps::look(Volume& volume, const Wish& wish) {
     if (!found || *found) break;
   }
   if (!found && found.error().code == errc::state_corrupt && volume.record) {
-    // The record knows better: the planner rewrites the stash or drops it.
+    // The record is right: the planner rewrites the stash or drops it.
     log::warning("stash.corrupt", {{"volume", volume.id}, {"error", found.error().text}});
     volume.facts.stash = Stash();
     co_return result<>();
@@ -64,7 +64,7 @@ task<result<>> StashSteps::note(Volume& volume, const Note& wanted, const Wish& 
   }
   Error error = with_context("writing the note for ceph-csi's controller into the image's metadata", written.error());
   if (std::holds_alternative<Staged>(wish)) {
-    // Nothing is connected yet, so kubelet shall try again.
+    // Nothing is connected yet, so kubelet may try again.
     if (final_for_caller(error.code)) error.code = errc::unavailable;
     co_return error;
   }

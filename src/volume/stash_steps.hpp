@@ -1,4 +1,4 @@
-// The steps that tell ceph-csi of a volume: through the stash, and through the image's metadata.
+// Steps that inform ceph-csi about a volume: through the stash, and through the image's metadata.
 #pragma once
 
 #include "step_tools.hpp"

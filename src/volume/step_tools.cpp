@@ -10,8 +10,8 @@ namespace corbd::volume {
 
 namespace {
 
-/// The clusters in config.json that may be the volume's: its own or, if that is gone, all that cluster-mapping.json
-/// maps it to.
+/// Returns the clusters in config.json that may be the volume's: its own or, if that is gone, all that
+/// cluster-mapping.json maps it to.
 result<std::vector<NamedCluster>> clusters_of(const Ports& ports, const Record& record) {
   const std::string& own = record.source.cluster_id;
   auto found = ports.directory.find(own);
@@ -82,7 +82,8 @@ result<image::Access> access_of(const Ports& ports, const Record& record, const 
 }
 
 kms::KeyRequest key_request(const Volume& volume, const std::string& kms_id, const Wish& wish) {
-  // The claim is for people: it may be what the image's metadata name, and those are of another PersistentVolume.
+  // Leave out the claim, which is for people: it may come from the image's metadata, and those are of another
+  // PersistentVolume.
   kms::KeyRequest request{kms_id, {volume.id, volume.record->tenant}};
   const auto take = [&request](const auto& from) {
     request.passphrase = from.passphrase;

@@ -14,7 +14,7 @@
 
 namespace corbd::volume {
 
-/// Failpoints: one before and one after each step, and one inside each step that has two effects.
+/// Returns the failpoints: one before and one after each step, and one inside each step that has two effects.
 std::vector<std::string> step_places();
 
 class Steps {
@@ -35,11 +35,11 @@ class Steps {
         mounts_({clock, ports, config}, health),
         stash_(clock, ports, config) {}
 
-  /// Runs the step between its two failpoints. What it learns goes into volume.facts.
+  /// Runs the step between its two failpoints. Its results go into volume.facts.
   task<result<>> run(Volume& volume, const Step& step, const Wish& wish);
-  /// After a step: see RecordSteps.
+  /// Call this after a step: see RecordSteps.
   task<> keep_credential(Volume& volume) { return records_.keep_credential(volume); }
-  /// A record or a key is being written, or removed.
+  /// Whether a record or a key is being written, or removed.
   bool writing() const { return records_.writing(); }
 
  private:

@@ -7,12 +7,12 @@
 namespace corbd::volume {
 namespace {
 
-constexpr std::chrono::seconds kPatience{2};  // after that, the caller gets the last answer
+constexpr std::chrono::seconds kPatience{2};  // afterwards the caller gets the last answer
 constexpr std::chrono::seconds kLimit{10};
 
 }  // namespace
 
-/// Not only what the record has: kubelet binds a raw block volume's device on a path of its own.
+/// Does not rely on the record: kubelet binds a raw block volume's device on a path of its own.
 bool UsageReader::shows_at(const Volume& volume, const std::string& path) const {
   if (is_at(*volume.record, path)) return true;
   const auto devices = find_devices(volume, ports_);

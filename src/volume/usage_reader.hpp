@@ -16,7 +16,7 @@ class UsageReader {
         gate_(gate),
         one_(control, clock, "a turn to ask how full a filesystem is", 1) {}
 
-  /// Does Volumes::usage().
+  /// Implements Volumes::usage().
   task<result<host::Usage>> read(std::string id, std::string path, Until until);
   /// Ends every wait.
   void stop() { leaving_->cancel(); }

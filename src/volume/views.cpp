@@ -11,20 +11,20 @@ bool is_unclaimed(const Volume& volume) {
          !volume.answers();
 }
 
-/// kubelet's folders are .../<driver>/<hash>/globalmount/<volume ID> and, for raw block,
+/// Matches kubelet's folders .../<driver>/<hash>/globalmount/<volume ID> and, for raw block,
 /// .../volumeDevices/staging/<name>/<volume ID>.
 bool is_staging_target(const std::string& path) {
   return path.find("/globalmount/") != std::string::npos || path.find("/staging/") != std::string::npos;
 }
 
-/// The volume whose mapping is above the device; "": there is none.
+/// Returns the volume whose mapping is above the device; "": there is none.
 std::string encrypted_volume(const device::Seen& device) {
   for (const auto& holder : device.holders)
     if (auto volume_id = volume_of_mapping(holder.mapping); !volume_id.empty()) return volume_id;
   return "";
 }
 
-/// An image that is open goes on without config.json.
+/// An image that is open works without config.json.
 void note_gone_cluster(Status& status, const Volume& volume, const std::string& why) {
   if (volume.server.image() != nullptr && status.refused_again.empty()) status.refused_again = why;
 }
@@ -44,7 +44,7 @@ NodeView look(const VolumeMap& volumes, const Ports& ports) {
 std::vector<Status> status(const VolumeMap& volumes, const NodeView& seen) {
   std::vector<Status> all;
   const auto& mapped = seen.mapped;
-  // A table that cannot be read is an empty one, as of mounts_now().
+  // A table that cannot be read counts as empty, as in mounts_now().
   const host::MountTable mounts = seen.mounts ? *seen.mounts : std::make_shared<const std::vector<host::Mount>>();
   std::map<std::string_view, const device::Seen*> by_backend;
   if (seen.devices)

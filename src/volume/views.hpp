@@ -1,4 +1,4 @@
-// What others see of the node's volumes and devices.
+// Views of the node's volumes and devices for other rooms.
 #pragma once
 
 #include <map>
@@ -7,16 +7,16 @@
 
 namespace corbd::volume {
 
-/// The node's devices and mounts, as one look found them.
+/// The node's devices and mounts, from one pass.
 struct NodeView {
   result<std::vector<device::Seen>> devices;
-  result<std::vector<device::Mapped>> mapped;  ///< by the kernel's own client
+  result<std::vector<device::Mapped>> mapped;  ///< devices of the kernel's own client
   result<host::MountTable> mounts;
   std::map<std::string, std::string> gone_clusters;  ///< why_cluster_gone(), by clusterID of the volumes
 };
 NodeView look(const VolumeMap& volumes, const Ports& ports);
 
-/// As Volumes'.
+/// Implements Volumes::status().
 std::vector<Status> status(const VolumeMap& volumes, const NodeView& seen);
 std::optional<Status> status(const VolumeMap& volumes, const Ports& ports, const std::string& id);
 std::vector<Unclaimed> unclaimed(const VolumeMap& volumes, const result<std::vector<device::Seen>>& devices,

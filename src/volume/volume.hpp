@@ -1,4 +1,4 @@
-// What the agent holds for one volume, and the operations under way on it.
+// The agent's state of one volume, and the operations under way on it.
 #pragma once
 
 #include <deque>
@@ -15,7 +15,7 @@
 
 namespace corbd::volume {
 
-/// One wish that is being carried out. A caller with an equal wish joins it.
+/// A wish that is being carried out. A caller with an equal wish joins it.
 struct Operation {
   Operation(Wish wanted, executor control, Clock& clock) : wish(std::move(wanted)), done(std::move(control), clock) {}
   Wish wish;
@@ -23,26 +23,26 @@ struct Operation {
   result<> outcome;
 };
 
-/// How the record is written.
+/// State of the record's writes.
 struct RecordWrites {
   std::optional<Record> under_way;  ///< other volumes respect it already
   bool unsure = false;   ///< the last write that had to succeed failed; the record may be on the disk all the same
   bool refused = false;  ///< the last write failed, whether it had to succeed or not
 };
 
-/// What only its last look or its last command tells of the kernel's device.
+/// Facts about the kernel's device that only its last look or its last command shows.
 struct DeviceState {
-  bool untuned = false;             ///< it was connected, and still has its predecessor's queue settings
+  bool untuned = false;             ///< connected, and still with its predecessor's queue settings
   bool gone = false;                ///< the record is of an earlier boot, or the last look found no device
   bool disconnected = false;        ///< it takes no link any more
   std::string refused_client = {};  ///< address of a kernel client that was blocklisted (KernelWatch)
 };
 
-/// rbd-nbd, at the last look.
+/// The volume's rbd-nbd, at the last look.
 struct OtherServer {
   bool serves = false;
   std::vector<int> pids;
-  std::string uncached_process;  ///< whose client was looked for (host::OtherServer::uncached)
+  std::string uncached_process;  ///< process whose client was looked for (host::OtherServer::uncached)
   Silence silence;
   bool silence_told = false;
   std::optional<time_point> died;  ///< when the kernel reported the end of its link
@@ -53,7 +53,7 @@ struct OtherServer {
 struct Stall {
   std::optional<time_point> since;  ///< since when it had no server
   time_point resent_by;             ///< the kernel has sent all of those again by then
-  bool watched = false;             ///< Stalls looks for its end
+  bool watched = false;             ///< Stalls watches for its end
 };
 
 struct History {
@@ -62,16 +62,16 @@ struct History {
   std::deque<Change> timeline;
   std::optional<Error> last_error;
   std::optional<time_point> unserved_since, lost_since, in_use_since;
-  std::set<std::string> in_use_by;  ///< addresses of those that the last notice named
-  std::string left_for_next_stage;  ///< as it was told last
-  unsigned denied = 0;              ///< links in a row that ended because its client had not the right
+  std::set<std::string> in_use_by;  ///< addresses that the last notice named
+  std::string left_for_next_stage;  ///< as last reported
+  unsigned denied = 0;              ///< links in a row that ended because its client lacked the right
   bool access_lost = false;         ///< while it served (OpenImage::access_lost); until the volume is served again
   Stall stall;
   Counts counts;
-  device::Figures ended_links;  ///< what the links before this one did
+  device::Figures ended_links;  ///< figures of the links before this one
 };
 
-/// How full the filesystem is.
+/// Answer to the question how full the filesystem is.
 struct UsageAnswer {
   std::optional<host::Usage> last;
   std::shared_ptr<Event> under_way;  ///< set while a question is under way
@@ -103,7 +103,7 @@ struct Volume {
     link_scopes.back().cancel();
     link_scopes.emplace_back();
   }
-  /// Nobody uses it, and it remembers nothing that the next operation would not find out again.
+  /// Whether nobody uses it, and it remembers nothing that the next operation would not find out again.
   bool idle() const {
     return !record && !writes.under_way && !writes.unsure && !device.disconnected && server.image() == nullptr &&
            !usage.under_way && operations.empty() && users == 0;
@@ -113,45 +113,45 @@ struct Volume {
   }
 };
 
-/// Paths as mountinfo has them, so that they can be compared with it and with each other.
+/// Returns the record with paths in mountinfo's form, so that they can be compared with it and with each other.
 Record with_real_paths(Record record, const NodeFiles& files);
 
-/// Answers EIO to everything. `size`: bytes.
+/// Makes an image that answers EIO to everything. `size`: bytes.
 std::unique_ptr<image::Image> make_tombstone(image::Key key, std::uint64_t size, bool read_only);
 
-/// The volume's devices: those that carry its volume ID, or those of the kernel client that show its image.
+/// Returns the volume's devices: those that carry its volume ID, or those of the kernel client that show its image.
 /// `kernel_wanted`: look for the latter even if the volume has neither a record nor a stash.
 result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports& ports, bool kernel_wanted = false);
 
-/// Empty if the mounts cannot be read.
+/// Returns an empty table if the mounts cannot be read.
 host::MountTable mounts_now(const Ports& ports);
 
-/// The volume's cluster, and the name under which config.json has it: its own or, if that is gone, one that
-/// cluster-mapping.json maps it to. Of several, the one that a connection showed to have its fsid, or else the first.
-/// Whether it is the same cluster, its fsid tells at the next look.
+/// The volume's cluster, and its name in config.json: its own or, if that is gone, one that cluster-mapping.json maps
+/// it to. Of several, it is the one that a connection showed to have the volume's fsid, or else the first. The fsid
+/// shows at the next look whether it is the same cluster.
 struct NamedCluster {
   std::string id;
   Cluster cluster;
 };
 result<NamedCluster> cluster_of(const Ports& ports, const Record& record);
-/// Why neither config.json nor cluster-mapping.json leads to a cluster of the record's clusterID. Empty: one does, or
-/// config.json cannot be read.
+/// Returns why neither config.json nor cluster-mapping.json leads to a cluster of the record's clusterID. Empty: one
+/// does, or config.json cannot be read.
 std::string why_cluster_gone(const Ports& ports, const Record& record);
-/// Connects to those that it may be, in their order, until one has the volume's fsid. An error names them all.
+/// Connects to the possible clusters, in their order, until one has the volume's fsid. An error names them all.
 task<result<>> identify_cluster(const Ports& ports, Record record, Credential as, Until until);
-/// How to reach it.
+/// Returns the access to the volume's cluster.
 result<image::Access> access_of(const Ports& ports, const Record& record, const Credential& as);
 
-/// Includes the facts that this operation has learned. observe_neighbours() adds what other volumes are to it.
+/// Includes the facts that this operation has learnt. observe_neighbours() adds facts about other volumes.
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
                             time_point now);
 
-/// The stall is over.
+/// Ends the stall.
 void end_stall(Volume& volume, time_point now);
 /// Called when the link ends or is about to be replaced: a stall that is not over goes on.
 void resume_stall(Volume& volume);
 
-/// Of all its links since the agent's start.
+/// Returns the figures of all its links since the agent's start.
 device::Figures figures_of(const Volume& volume);
 /// Takes the link out of the volume. Its figures stay.
 std::unique_ptr<device::Link> take_link(Volume& volume);

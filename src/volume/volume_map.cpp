@@ -3,7 +3,7 @@
 namespace corbd::volume {
 namespace {
 
-// How long the agent remembers since when a volume is refused as in use, after its last caller.
+// Time for which the agent remembers since when a volume is refused as in use, after its last caller.
 constexpr std::chrono::hours kRememberRefusal{24};
 
 }  // namespace

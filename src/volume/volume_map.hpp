@@ -1,4 +1,4 @@
-// The volumes of this node that have a record, or that somebody works on.
+// The volumes of this node that have a record, or an operation under way.
 #pragma once
 
 #include <map>
@@ -10,12 +10,11 @@ namespace corbd::volume {
 class VolumeMap {
  public:
   VolumeMap(executor control, Clock& clock) : control_(std::move(control)), clock_(clock) {}
-  /// Null if it is unknown.
+  /// Returns null if it is unknown.
   Volume* find(const std::string& id) const;
   /// Makes it if it is unknown, and forgets other volumes that are idle.
   Volume& find_or_create(const std::string& id);
-  /// The last thing that a coroutine does with a volume. A volume with in_use_since stays: find_or_create() forgets it
-  /// later.
+  /// The last call of a coroutine for a volume. A volume with in_use_since stays: find_or_create() forgets it later.
   void forget_if_idle(const std::string& id);
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }

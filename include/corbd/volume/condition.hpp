@@ -1,4 +1,4 @@
-// What is wrong with a volume, for CSI callers and metrics. It uses only what the agent knows, and asks nobody.
+// The condition of a volume, for CSI callers and metrics. It uses only what the agent knows, and asks nobody.
 #pragma once
 
 #include <string>
@@ -19,11 +19,11 @@ struct Condition {
 
 Condition condition_of(const Status& status);
 
-/// For a status with `cache_lost`: what that means, and the ways out.
+/// Explains a status with `cache_lost`, with the ways out.
 std::string text_of_lost_cache(const std::string& volume_id);
-/// For a status with `kernel_refused`: what that costs, and the way out.
+/// Explains the cost of a status with `kernel_refused`, with the way out.
 std::string text_of_refused_kernel(const Status& status);
-/// For a status with `shrunk_to`: what that costs, and the way out.
+/// Explains the cost of a status with `shrunk_to`, with the way out.
 std::string text_of_shrunk(const Status& status);
 
 }  // namespace corbd::volume

@@ -1,4 +1,4 @@
-// The file of the stash: ceph-csi's image-meta.json in the staging path.
+// Reads and writes the stash: ceph-csi's image-meta.json in the staging path.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace corbd::volume {
 
-/// Durable when it returns. A crash leaves the old file or the new one. The folder must exist.
+/// Writes durably. A crash leaves the old file or the new one. The folder must exist.
 result<> write_stash(const std::string& staging_path, const cephcsi::Stash& stash);
 /// `log`: rbd-nbd's log file to remove too, from cephcsi::log_to_remove(). Succeeds if there is no file or no folder.
 result<> drop_stash(const std::string& staging_path, const std::string& log = "");

@@ -1,4 +1,4 @@
-// What people, metrics and the healer see of a volume. All of it is at hand or comes from sysfs, so a look costs the
+// A volume's status for people, metrics and the healer. It is in memory or comes from sysfs, so reading it costs the
 // cluster nothing.
 #pragma once
 
@@ -21,33 +21,33 @@ namespace corbd::volume {
 enum class Health { absent, staging, staged, reconnecting, unproven, lost, failed, unstaging };
 std::string_view name(Health health);
 
-/// What happened to a volume since the agent's start, for metrics and people.
+/// Events of a volume since the agent's start, for metrics and people.
 struct Counts {
   std::uint32_t links_lost = 0;
-  duration longest_stall{};  ///< from the loss of the server until the requests of that time were answered
+  duration longest_stall{};  ///< from the loss of the server until the last request of that time was answered
 };
 
-/// What a pod's cgroup was asked for.
+/// Limits that a pod's cgroup was asked for.
 struct PodLimits {
-  std::string pod;  ///< "namespace/name"; empty: not known
+  std::string pod;  ///< "namespace/name"; empty: unknown
   cephcsi::IoLimits limits;
 };
 
 struct Status {
   std::string volume_id;
   Health health = Health::absent;
-  std::chrono::system_clock::time_point since;  ///< of the health
-  std::string cluster_id;                       ///< in config.json
+  std::chrono::system_clock::time_point since;  ///< begin of the present health
+  std::string cluster_id;                       ///< as in config.json
   std::string image;                            ///< "pool/namespace/image" as the stage named it
   std::string image_key;                        ///< image::Key::text()
   std::optional<std::uint32_t> device;          ///< /dev/nbd<n>, /dev/rbd<n>
-  device::Kind kind = device::Kind();           ///< of the device
+  device::Kind kind = device::Kind();           ///< kind of the device
   std::uint64_t size = 0;                       ///< bytes of the device
   bool block = false, read_only = false;
   std::vector<std::string> staged_at, published_at;
-  std::string pvc, pvc_namespace, pv;  ///< the names of its claim and PersistentVolume; empty: not known
-  std::vector<std::string> pods;       ///< "namespace/name", as far as kubelet told
-  std::vector<PodLimits> io_limits;    ///< of those that have any
+  std::string pvc, pvc_namespace, pv;  ///< names of its claim and PersistentVolume; empty: unknown
+  std::vector<std::string> pods;       ///< "namespace/name", if kubelet passes it
+  std::vector<PodLimits> io_limits;    ///< limits of pods that have any
   std::string attachment_uid;          ///< Record::attachment_uid
   std::string driver, node;            ///< Record::driver, Record::node
 
@@ -58,13 +58,13 @@ struct Status {
   std::optional<bool> caches_before_flush;   ///< image::Image::caches_before_flush(); nothing: it is not open
   std::optional<image::ReadPolicy> reads;    ///< nothing: the image is not open in this agent
   std::string kernel_refused;                ///< address of the device's kernel client, once it was blocklisted
-  bool cache_lost = false;                   ///< rbd-nbd's, so every flush fails (Record::cache_lost)
+  bool cache_lost = false;                   ///< rbd-nbd lost its cache, so every flush fails (Record::cache_lost)
   std::string refused_again;                 ///< image::Image::refused_again()
   bool served_by_other = false;              ///< by rbd-nbd; this agent takes over once that is dead
-  std::vector<int> other_pids;               ///< of those rbd-nbd processes
-  duration other_silent{};                   ///< Silence::lasted() of them
+  std::vector<int> other_pids;               ///< processes of that rbd-nbd
+  duration other_silent{};                   ///< their Silence::lasted()
   bool unserved = false;                     ///< the kernel has its device and nobody answers for it
-  std::optional<time_point> unserved_since;  ///< since the agent's start at the earliest
+  std::optional<time_point> unserved_since;  ///< not earlier than the agent's start
   std::uint32_t waiting = 0;                 ///< requests that the kernel waits for
   duration oldest{};                         ///< age of the oldest request that the cluster has not answered
   Counts counts;
@@ -79,7 +79,7 @@ struct Status {
 struct Unclaimed {
   std::string volume_id;
   std::uint32_t device = 0;         ///< /dev/nbd<n>, /dev/rbd<n>
-  std::vector<std::string> mounts;  ///< where the device, or the mapping above it, is mounted or bound
+  std::vector<std::string> mounts;  ///< mount points and binds of the device, or of the mapping above it
   device::Kind kind = device::Kind();
 };
 
