@@ -1,4 +1,4 @@
-// The agent's lives.
+// The lives of an agent.
 #include <algorithm>
 
 #include "corbd/heal/healer.hpp"
@@ -8,9 +8,9 @@
 namespace corbd::test {
 namespace {
 
-// As the real devices do.
+// The real devices have the same time.
 constexpr std::chrono::seconds kInheritedFor{60};
-/// The monitor of a cluster that is none of ours.
+/// Address of a monitor of another cluster.
 constexpr const char* kStranger = "10.0.0.8";
 
 class ClusterDirectory final : public volume::ClusterDirectory {
@@ -185,7 +185,7 @@ result<> Agent::try_to_start(bool with_healer) {
   world_.kernel.key_derivations = 0;
   world_.disk.refused.clear();
   begin();
-  // Its listener hears of what the records tell.
+  // The listener gets the events that the records cause.
   if (with_healer) make_healer();
   auto started = world_.loop().run(life_->shell->start());
   if (!started) return started;
@@ -290,15 +290,14 @@ void Agent::kill(bool with_keeper) {
           .link = serial, .of = &world_, .of_keeper = true, .owed = link->owed()};
     else
       ended.push_back(serial);
-  // Before its coroutines end: what they hold is not closed, as it would be by somebody who lives.
+  // Drop it before its coroutines end: a killed process closes nothing.
   auto gone = std::move(life_);
   world_.loop().die();
 #ifdef NDEBUG
   gone.reset();
   if (world_.loop().clock.next() != time_point::max()) world_.broke("a timer of the dead agent is left");
 #else
-  // An AsyncLock asserts that nobody waits for it, and a killed process does not tidy up: what was in its memory is
-  // kept, unused.
+  // An AsyncLock asserts that nobody waits for it, and a killed process does not clean up: its memory is kept, unused.
   static auto* graveyard = new std::vector<std::unique_ptr<Life>>();
   if (gone->healer) gone->healer.reset();
   graveyard->push_back(std::move(gone));
@@ -334,7 +333,7 @@ task<> Agent::leave_well() {
     if (action.what == Do::stop_new_work) co_await stop_new_work();
     if (action.what == Do::stop_volumes) {
       leaving = true;
-      leaves_by = world_.loop().clock.now() + action.within;  // what the cluster did not answer in time has no answer
+      leaves_by = world_.loop().clock.now() + action.within;  // a request not answered in time has no answer
       co_await life_->shell->stop({leaves_by});
     }
   }
@@ -342,7 +341,7 @@ task<> Agent::leave_well() {
 }
 
 void Agent::stop() {
-  // What ends by itself ends its keeper, or was told to end by that.
+  // An agent that ends by itself ends its keeper, or was told to end by that.
   keeper_goes_too = true;
   world_.loop().run(leave_well());
   kill(std::exchange(keeper_goes_too, false));
@@ -381,7 +380,7 @@ task<> Agent::hand_over_links(volume::Recipient recipient) {
 
 void Agent::hand_over(bool with_healer, bool next_lives) {
   try {
-    // The world has its link.
+    // The world knows its link.
     if (world_.loop().run(quiesce()))
       world_.loop().run(
           hand_over_links([](device::LinkSocket) -> task<volume::Taken> { co_return volume::Taken::later; }));
@@ -389,7 +388,7 @@ void Agent::hand_over(bool with_healer, bool next_lives) {
     if (!next_lives) throw;
   }
   auto given = std::exchange(world_.kernel.inherited, {});
-  // The keeper of one that died starts it again. The next one has the lock by then, so the rest is let go.
+  // The keeper of a dead agent restarts it. The next one has the lock by then, so the rest is dropped.
   std::set<std::string> handed_over;
   for (const auto& address : own_clients_)
     if (clients.at(address) == Client::fenced) handed_over.insert(address);
@@ -406,7 +405,8 @@ result<> Agent::want(const std::string& id, plan::Wish wish) {
 }
 
 std::string Agent::connection() {
-  // A new one reads the blocklist, and is shut again before it has done anything. One that reaches nobody waits.
+  // A new client reads the blocklist, and is closed again before it has done anything. A client that reaches nobody
+  // waits.
   if (client_.empty() && (world_.network.is_cut() || !world_.cluster.fenced_hosts.contains(node_address))) {
     client_ = node_address + ":0/" + std::to_string(++node.clients_made);
     clients[client_] = Client::live;
@@ -444,7 +444,7 @@ void Agent::client_ended(const std::string& client) {
     clients.erase(client);
 }
 
-/// The agent learned that this client of its own is cut off: the next call takes another.
+/// The agent learnt that this client of its own is cut off: the next call uses another.
 void Agent::note_cut(const std::string& address) {
   const auto place = clients.find(address);
   if (place != clients.end() && place->second == Client::live) client_ended(address);

@@ -1,4 +1,4 @@
-// What a path, a mount or a mapping stands on.
+// Finds what lies below a path, a mount or a mapping.
 #include <algorithm>
 
 #include "support/world/ports.hpp"
@@ -63,7 +63,7 @@ std::uint32_t index_of(const World& world, const std::string& path) {
   return kNowhere;
 }
 
-/// The cluster takes no write of a client that is cut off, a tombstone has no image.
+/// The cluster takes no write of a client that is cut off, and a tombstone has no image.
 bool takes_writes(const World& world, const KernelDevice& on) {
   if (world.kernel.read_only_numbers.contains(on.index)) return false;
   const auto link = world.kernel.links.find(on.link);

@@ -1,4 +1,4 @@
-// How a call of one of the agent's ports comes to pass: outside of the agent, which may leave or die meanwhile.
+// Carries out calls of the agent's ports: outside of the agent, which may leave or die meanwhile.
 #include <algorithm>
 
 #include "support/world/ports.hpp"
@@ -20,9 +20,9 @@ struct Calls::Asked {
   std::weak_ptr<Reply> reply;
   int life = 0;
   time_point sent = {};
-  std::function<void(const result<>&)> told = {};  ///< when its end is known to the agent's process, whoever has left
+  std::function<void(const result<>&)> told = {};  ///< called when the agent's process learns its end
   std::optional<DriverCommand> command = {};
-  bool begun = false;  ///< of a command
+  bool begun = false;  ///< for a command
 };
 
 struct Calls::HelperJob {
@@ -30,9 +30,9 @@ struct Calls::HelperJob {
   std::shared_ptr<Asked> asked;
   std::optional<std::uint32_t> device;
   std::string busy_file;
-  bool syncs = false;  ///< writes what the device owes, and reads nothing
+  bool syncs = false;  ///< writes the device's dirty data, and reads nothing
   bool waits = false;
-  bool gone = false;  ///< with its machine
+  bool gone = false;  ///< ended with its machine
 };
 
 Fate Calls::next_fate(const std::string& call) {
@@ -104,7 +104,7 @@ task<result<>> Calls::ask_kms(std::string call, Until until, Effect effect, bool
     co_return Error{errc::unavailable, call + ": the KMS does not answer"};
   }
   if (repeats && hazards != nullptr && hazards->any(duration(3)).count() == 0) {
-    // Sent again, or on its way for longer than anybody waits.
+    // The request was sent again, or is under way for longer than anybody waits.
     if (hazards->any(duration(2)).count() == 0) asked->fate.before += hazards->any(std::chrono::minutes(2));
     world_.loop().outside_in(hazards->any(std::chrono::minutes(2)), [asked] { static_cast<void>(asked->effect()); });
   }
@@ -134,7 +134,7 @@ task<result<>> Calls::ask_driver(std::string call, std::string backend, Until un
   co_return wait_error(how, call);
 }
 
-/// Not while a helper's is under way: the agents of a node keep away from each other's commands.
+/// Begins none while a helper's is under way: the agents of a node exclude each other's commands.
 void Calls::begin_command() {
   if (under_way.empty() || under_way.front().asked == nullptr || under_way.front().asked->begun) return;
   if (world_.kernel.frozen)
@@ -150,7 +150,7 @@ void Calls::begin_command() {
 
 void Calls::perform_command(const std::shared_ptr<Asked>& asked) {
   if (!world_.agent.lives(asked->life)) return;
-  // Another process's. The driver's mutex lets nobody leave.
+  // Another process's resize is under way. The driver's mutex lets nobody leave.
   if (world_.kernel.frozen) return world_.kernel.after_thaw([this, asked] { perform_command(asked); });
   std::erase(in_syscall_, asked);
   const auto& command = *asked->command;
@@ -161,15 +161,15 @@ void Calls::perform_command(const std::shared_ptr<Asked>& asked) {
   if (!command.freezes || !world_.kernel.freeze(*command.freezes, by, then)) then();
 }
 
-/// A process ends with its syscalls: each comes to its end then, or was not begun. The next one starts later, for what
-/// waits in the kernel keeps the lock of the state directory.
+/// Ends a process with its syscalls: each completes then, or was not begun. The next process starts later, because a
+/// thread that waits in the kernel keeps the lock of the state directory.
 void Calls::end() {
   under_way.clear();
   std::erase_if(world_.kernel.disconnected_by_us, [this](const auto& one) { return std::get<0>(one) == &world_; });
   for (const auto& asked : std::exchange(in_syscall_, {}))
     if (world_.hazards != nullptr && (asked->command || asked->fate.before < std::chrono::seconds(1)) &&
         world_.hazards->any(duration(2)).count() == 0) {
-      // Whoever gives it for the agent sees that the agent is gone, or another one's is under way.
+      // The helper that gives it for the agent sees that the agent is gone, or that another one's is under way.
       if (asked->command && (asked->command->may || world_.kernel.frozen)) continue;
       static_cast<void>(asked->effect());
       world_.trace(asked->call + " (of a dead agent)");
@@ -181,10 +181,10 @@ void Calls::perform(std::shared_ptr<Asked> asked) {
   if (!asked->of_cluster) {
     if (!lives) return;
     std::erase(in_syscall_, asked);
-    // Whoever wanted it has left before it was begun.
+    // The caller has left before it was begun.
     if (asked->reply.expired()) return;
   }
-  // The asker is dead: the message was out already, or it was not.
+  // The asker is dead: the message was sent already, or it was not.
   if (!lives && (world_.hazards == nullptr || world_.hazards->any(duration(2)).count() == 0)) return;
   if (asked->of_cluster && world_.cluster.dead) {
     world_.cluster.hold([this, asked] { perform(asked); });
@@ -253,7 +253,7 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
   if (device != nullptr && device->alive) {
     const auto link = world_.kernel.links.find(device->link);
     const FakeOpened* image = link == world_.kernel.links.end() ? nullptr : link->second->opened();
-    // Its first request finds out.
+    // The image's first request finds out.
     if (image != nullptr && !image->read_only() && !world_.network.is_cut())
       if (const FakeImage* of = world_.cluster.by_id(device->image_id);
           of != nullptr && !world_.cluster.may_write(*of, image->client())) {
@@ -271,14 +271,14 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
     return;
   }
   if (device != nullptr && device->alive && job->syncs && !device->requests.empty()) {
-    // It looks again; seldom, as long as nobody can answer.
+    // The helper checks again; seldom, as long as nobody can answer.
     const auto in = world_.cluster.dead ? std::chrono::milliseconds(100) : std::chrono::milliseconds(1);
     world_.loop().outside_in(in, [this, job] { run_helper(job); });
     return;
   }
   // It opens the device, and reads nothing.
   const bool needs_device = job->asked->call != "check unused";
-  // Nobody reads its request, and the kernel has not seen that yet.
+  // Nobody reads its request, and the kernel has not noticed that yet.
   const bool unread = device != nullptr && device->alive && device->kind == device::Kind::nbd &&
                       !device->disconnected && !world_.kernel.is_read(*device);
   if (unread && needs_device && world_.hazards != nullptr) {

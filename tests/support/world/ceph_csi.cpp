@@ -1,4 +1,4 @@
-// rbd-nbd on this node, and what ceph-csi leaves for it.
+// Plays rbd-nbd on this node, and ceph-csi's files for it.
 #include <algorithm>
 #include <cerrno>
 
@@ -210,7 +210,7 @@ void CephCsi::stops(bool stopped) {
   for (const auto& [index, link, id] : std::exchange(unread_, {})) serves(index, link, id);
 }
 
-/// At once.
+/// Serves at once.
 void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
   if (stopped_) {
     unread_.push_back({index, link, id});
@@ -222,12 +222,12 @@ void CephCsi::serves(std::uint32_t index, int link, std::uint64_t id) {
   const auto place = std::find_if(device->requests.begin(), device->requests.end(),
                                   [&](const auto& request) { return request.id == id; });
   if (image == nullptr || place == device->requests.end()) return;
-  // Its own error, as a tombstone's is.
+  // The error is its own, as a tombstone's is.
   if (world_.cluster.refuses(daemons.at(index)))
     return world_.kernel.answer(index, link, {.request = id, .failed = -ESHUTDOWN, .tombstone = true});
   if (place->flush) {
     store(index, *image);
-    // What the rbd-nbd before it has lost this one calls stored, and nobody can mend that.
+    // A write that an earlier rbd-nbd lost counts as stored for this one, and nobody can repair that.
     const auto is_lost = [&](const auto& write) { return !image->stored.contains(write.second); };
     std::erase_if(place->covers, is_lost);
     std::erase_if(device->unflushed, is_lost);
@@ -260,7 +260,7 @@ void CephCsi::ends(std::uint32_t index, bool cleanly) {
   cache_.erase(index);
   caching.erase(index);
   daemons.erase(place);
-  // With a boot in between its device is gone, and it died as well.
+  // After a boot in between its device is gone, and it died as well.
   if (cleanly && device != nullptr) {
     if (FakeImage* image = world_.cluster.by_id(device->image_id)) world_.cluster.leave(*image, client, true);
   } else {

@@ -1,4 +1,4 @@
-// ceph-csi on this node: what it staged with rbd-nbd or the kernel's client, and the rbd-nbd processes.
+// ceph-csi on this node: its stages with rbd-nbd or the kernel's client, and the rbd-nbd processes.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +20,35 @@ class CephCsi {
  public:
   explicit CephCsi(World& world) : world_(world) {}
 
-  /// The indexes of devices whose rbd-nbd acknowledges a write that only its memory has, as it does by default.
+  /// Indexes of devices whose rbd-nbd acknowledges a write that only its memory has, as it does by default.
   std::set<std::uint32_t> caching;
-  std::map<std::uint32_t, std::string> daemons;  ///< rbd-nbd's client address by the index of the device it serves
-  /// Maps the image with rbd-nbd, and stages what it holds at the path: a new filesystem if it is empty, the mapping of
+  std::map<std::uint32_t, std::string> daemons;  ///< rbd-nbd's client address, by the index of its device
+  /// Maps the image with rbd-nbd, and stages its content at the path: a new filesystem if it is empty, the mapping of
   /// its LUKS header, its encrypted folder unlocked. Returns the device's index.
   std::uint32_t stages(const std::string& image, const std::string& staging_path, std::string volume_id = {},
                        const plan::Capability& use = {});
-  /// The same with krbd.
+  /// Does the same with krbd.
   std::uint32_t stages_with_krbd(const std::string& image, const std::string& staging_path, std::string volume_id,
                                  const plan::Capability& use = {});
-  /// A pod gets what is staged there.
+  /// Publishes the staged volume to a pod.
   void publishes(const std::string& volume_id, const std::string& staging_path, const std::string& target);
-  /// Unstages what is staged there, whoever staged it.
+  /// Unstages a volume, whoever staged it.
   void unstages(std::uint32_t index, const std::string& volume_id, const std::string& staging_path);
-  /// What it staged is encrypted: the mapping is open, and mounted wherever the device was.
+  /// Makes a staged volume encrypted: the mapping is open, and mounted wherever the device was.
   void opens_luks(std::uint32_t index, const std::string& staging_path, const std::string& volume_id,
                   const std::string& passphrase);
-  /// What its healer does with a device that nobody serves: rbd-nbd serves it, once the cluster has given its last
+  /// Plays ceph-csi's healer for a device that nobody serves: rbd-nbd serves it, once the cluster has given its last
   /// client up.
   void heals(std::uint32_t index);
-  /// An rbd-nbd ends by SIGKILL (its lock stays, its watch for a while), or cleanly as on SIGTERM.
+  /// Ends an rbd-nbd by SIGKILL (its lock stays, its watch for a while), or cleanly as on SIGTERM.
   void ends(std::uint32_t index, bool cleanly);
 
-  /// Every rbd-nbd gets SIGSTOP, or SIGCONT: meanwhile it lives, and answers nothing.
+  /// Sends SIGSTOP or SIGCONT to every rbd-nbd: a stopped one lives, and answers nothing.
   void stops(bool stopped);
-  /// As the node shows it: host::OtherServer::uncached.
+  /// Returns host::OtherServer::uncached, as the node shows it.
   std::string uncached(std::uint32_t index) const;
 
-  /// For the kernel.
+  /// Used by the kernel.
   void serves(std::uint32_t index, int link, std::uint64_t request);
 
  private:

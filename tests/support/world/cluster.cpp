@@ -1,4 +1,4 @@
-// Watches, locks, the blocklist, other nodes, and what is written.
+// Plays watches, locks, the blocklist, other nodes, and writes.
 #include <algorithm>
 
 #include "support/world/ports.hpp"
@@ -67,7 +67,7 @@ void Cluster::end_watches(const std::function<bool(const std::string&)>& of) {
   }
 }
 
-/// The OSDs end the watches of those clients, and the clients hear of it.
+/// Ends the watches of those clients, as the OSDs do, and tells the clients.
 void Cluster::cut_off(const std::function<bool(const std::string&)>& is_cut_off) {
   end_watches(is_cut_off);
   for (const auto& [serial, image] : opened) {
@@ -76,7 +76,8 @@ void Cluster::cut_off(const std::function<bool(const std::string&)>& is_cut_off)
   }
 }
 
-/// Whom nobody can reach hears of it when he can be reached again, if it is still true then: watch_again().
+/// Tells a client that it is cut off. An unreachable client learns it when it can be reached again, if it is still true
+/// then: watch_again().
 void Cluster::tell_cut_off(int serial, const World& node) {
   if (node.network.is_cut()) return;
   const auto told_in = hazards_now() == nullptr ? duration::zero() : hazards_now()->any(std::chrono::seconds(2));
@@ -102,7 +103,7 @@ void Cluster::osds_get_map() {
   cut_off([this](const std::string& client) { return refused_hosts_.contains(std::string(image::host_of(client))); });
 }
 
-/// An entry that is there already ends a watch all the same.
+/// An existing entry ends a watch all the same.
 void Cluster::blocklist(const std::string& address, duration lasts) {
   osds_get_map();
   const auto end = loop_.clock.now() + lasts;
@@ -161,7 +162,7 @@ void Cluster::end_watches_of(const std::string& host) {
   end_watches([&](const std::string& watcher) { return image::host_of(watcher) == host; });
 }
 
-/// That is an operation on the header.
+/// This is an operation on the header.
 void Cluster::end_lock_watch(const std::string& image_id, const std::string& client) {
   FakeImage* image = by_id(image_id);
   const bool taken = image != nullptr && !image->lock_owner.empty() && image->lock_owner != client;
@@ -185,7 +186,7 @@ bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force)
   }
   trace("another node " + visitor + " writes into " + image.id);
   if (image.exclusive) image.lock_by(visitor);
-  // The agent there marks what has no lock; ceph-csi's would not.
+  // The agent there marks an image that has no lock; ceph-csi's client would not.
   if (!image.exclusive && !image.shared) {
     if (!image.writer.empty() && !image.watchers.contains(image.writer)) blocklist(image.writer);
     image.writer = visitor;
@@ -197,7 +198,7 @@ bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force)
   stamp(image);
   image.data = true;
   image.only_formatted = false;
-  // It has such an agent too, and a raw block volume there: no format that was begun may be repeated.
+  // That node has such an agent too, and a raw block volume there: no format that was begun may be repeated.
   image.metadata.erase("corbd/format");
   if ((image.exclusive || !image.shared) && !image.taken) image.taken = loop_.clock.now();
   image.taken_by.clear();
@@ -217,7 +218,7 @@ void Cluster::leave(FakeImage& image, const std::string& visitor, bool cleanly) 
   image.changed();
 }
 
-/// Whoever leaves its locks to the next agent serves other images still.
+/// An agent that leaves its locks to the next one still serves other images.
 void Cluster::look_whether_it_hands_over(const FakeImage& image) {
   const World* of = node_of(image.lock_owner);
   if (of == nullptr || image.lock_handle != FakeImage::kKept || refuses(image.lock_owner)) return;
@@ -237,12 +238,12 @@ bool Cluster::maintain(FakeImage& image, const std::string& by) {
                        (of->agent.clients.at(image.lock_owner) == Client::live || of->agent.was_cut(image.lock_owner));
     if (lived) robbed = of;
   } else if (image.exclusive && image.our_break == image.version) {
-    // The agent has broken the lock of its own client, and has not taken it yet.
+    // Whether the agent has broken the lock of its own client, and has not taken it yet.
     const auto locked_there = [&](const World* node) { return node->agent.node_address == image.locked_at; };
     if (const auto place = std::ranges::find_if(nodes_, locked_there); place != nodes_.end()) robbed = *place;
   }
-  // Without an orchestrator who takes the lock of a client that lived, and was cut off, is taken for a thief. The agent
-  // may not have heard of it yet.
+  // Without an orchestrator, a client that takes the lock of a living client that was cut off counts as a thief. The
+  // agent may not have learnt it yet.
   if (robbed != nullptr && robbed->attachment.state == plan::Attachment::State::unknown && !image.taken)
     image.taken = loop_.clock.now();
   trace("a tool at " + by + " works on " + image.id);
@@ -302,7 +303,7 @@ void Cluster::remove_image(const std::string& name) {
   const auto place = images.find(name);
   if (place == images.end() || place->second.is_watched()) return;
   trace("image " + name + " is removed");
-  // One that was taken from us before has been lost since then.
+  // An image that was taken from us before has been lost since then.
   removed_[place->second.id] = place->second.taken.value_or(loop_.clock.now());
   images.erase(place);
 }

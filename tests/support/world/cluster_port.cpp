@@ -1,4 +1,4 @@
-// The agent's way to the cluster: names, headers, fences, and images to open.
+// Implements the agent's port to the cluster: names, headers, fences, and images to open.
 #include "support/world/ports.hpp"
 
 namespace corbd::test {
@@ -125,7 +125,7 @@ class Clusters final : public image::Clusters {
         "open", by, until, [&world = world_, key, by, options, weak = std::weak_ptr(opened)]() -> result<> {
           const auto place = weak.lock();
           if (!place) return {};
-          // To read once, and beside an agent that serves.
+          // The agent opens it to read once, beside a serving agent.
           const bool warms = world.agent.beside() && options.read_only;
           if (!world.agent.fenced_once && !warms)
             world.broke("an image was opened before the dead incarnations were fenced");
@@ -227,7 +227,7 @@ class Clusters final : public image::Clusters {
   task<result<>> shutdown(Until, Until) override { co_return result<>(); }
 
  private:
-  /// Who is admitted has a connection.
+  /// A client that is admitted has a connection.
   result<> admits(const std::string& by, const image::Access& access) {
     auto admitted = world_.agent.admits(by, access);
     if (admitted) connected_.insert(access.monitors);
@@ -259,7 +259,7 @@ class Clusters final : public image::Clusters {
     for (const auto& [name, value] : access.config) world_.cluster.options_asked.insert(name + "=" + value);
   }
   World& world_;
-  std::set<std::vector<std::string>> connected_;  ///< to the one cluster that there is, by its monitors
+  std::set<std::vector<std::string>> connected_;  ///< by monitors: connected to the only cluster
 };
 
 }  // namespace

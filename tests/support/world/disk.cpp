@@ -4,7 +4,8 @@
 namespace corbd::test {
 namespace {
 
-/// Of the state directory. Who gave it away may not act on it any more, although its process has it still.
+/// Checks the lock of the state directory. An agent that handed it over may not act on it any more, although its
+/// process still has it.
 void look_at_lock(World& world, const char* what) {
   if (!world.agent.has_lock())
     world.broke(std::string("a record was ") + what + " by an agent that has not the lock of the state directory");
@@ -48,9 +49,9 @@ class Store final : public volume::RecordStore {
       if (known.volume_id == record.volume_id) record.user = known.user;
     return save(std::move(record), std::nullopt);
   }
-  /// `key`: goes with it.
+  /// `key`: is written with it.
   task<result<>> save(plan::Record record, std::optional<Secret> key) {
-    // Through the bytes, so that what a record forgets is forgotten here too.
+    // Go through the bytes, so that a field that a record forgets is forgotten here too.
     auto kept = plan::decode(plan::encode(record));
     if (!kept) co_return kept.error();
     auto saved = co_await world_.calls.ask_node(
@@ -129,7 +130,7 @@ task<result<std::optional<cephcsi::Stash>>> Disk::read_stash(World& by, std::str
 }
 
 task<result<>> Disk::write_stash(World& by, std::string path, cephcsi::Stash stash) {
-  // Through the bytes, as ceph-csi would read it.
+  // Go through the bytes, as ceph-csi would read them.
   auto kept = cephcsi::parse_stash(cephcsi::encode(stash));
   if (!kept) co_return kept.error();
   co_return co_await by.calls.ask_node("write stash", {}, [this, path, kept = std::move(*kept)]() -> result<> {

@@ -1,4 +1,4 @@
-// The node's files: records, keys, stashes, configuration, and the places where something is mounted.
+// The node's files: records, keys, stashes, configuration, and mount points.
 #pragma once
 
 #include <map>
@@ -19,38 +19,39 @@ class World;
 
 class Disk {
  public:
-  /// The disk with the state directory; the runtime folder is memory. A full one takes nothing new, but lets go.
+  /// The disk with the state directory; the runtime folder is memory. A full one takes nothing new, but allows
+  /// removals.
   enum class State { good, full, read_only } state = State::good;
   std::vector<plan::Record> records;
   std::set<std::string> torn_records, newer_records;  ///< volumes whose file is damaged, or of a newer version
   std::vector<std::string> set_aside;                 ///< volumes whose damaged file was found
-  std::map<std::string, int> refused;  ///< writes of a volume's record that failed one after another in this life
-  std::set<std::string> outdated;      ///< volumes whose record could not be written when it last was to be
-  int spares = 16;                     ///< files made before, for the addresses of so many clients more
+  std::map<std::string, int> refused;  ///< writes of a volume's record in this life that failed, one after another
+  std::set<std::string> outdated;      ///< volumes whose last record could not be written
+  int spares = 16;                     ///< files made in advance, for the addresses of that many more clients
   std::map<std::string, Secret> keys;
   std::map<std::string, cephcsi::Stash> stashes;  ///< by staging path
-  std::set<std::string> logs;                     ///< files of rbd-nbd's
-  std::set<std::string> places;  ///< folders and files that mounts were made on: they outlive mounts, agents and boots
-  std::set<std::string> filled_places;  ///< those that hold something else
-  std::set<std::string> missing_paths;  ///< staging paths that nobody made
+  std::set<std::string> logs;                     ///< log files of rbd-nbd
+  std::set<std::string> places;  ///< folders and files on which mounts were made: they outlive mounts, agents and boots
+  std::set<std::string> filled_places;  ///< those with other content
+  std::set<std::string> missing_paths;  ///< staging paths that do not exist
 
-  // Configuration.
+  // Configuration files.
   std::set<std::string> clusters{"lab"};  ///< names in config.json: all of the one cluster
   bool config_malformed = false;          ///< config.json
   std::set<std::string> strangers;        ///< names in config.json: of other clusters, which know no user of ours
   std::vector<image::Place> mapped;       ///< in cluster-mapping.json, for every volume
-  cephcsi::ReadPolicy reads;              ///< as config.json wishes them
-  std::string reads_unknown;              ///< why they cannot be told yet
+  cephcsi::ReadPolicy reads;              ///< as config.json wants them
+  std::string reads_unknown;              ///< why they are not known yet
   bool silent = false;                    ///< a reader of the records gets no answer
-  bool unreadable_record = false;         ///< a file of a record cannot be read now
-  bool unreadable_incarnation = false;    ///< the same of a client of this node
+  bool unreadable_record = false;         ///< a record's file cannot be read now
+  bool unreadable_incarnation = false;    ///< the same for a file of this node's clients
   std::map<std::string, kms::Kind> kms{{"default", kms::Kind::shared},
                                        {"own", kms::Kind::wrapped},
                                        {"kept", kms::Kind::stored},
                                        {"plain", kms::Kind::stored}};
-  std::set<std::string> takes_what_comes{"plain"};  ///< those of them whose writes name no version
+  std::set<std::string> takes_what_comes{"plain"};  ///< KMSs among them whose writes name no version
 
-  // For the ports.
+  // Used by the ports.
   task<result<std::optional<cephcsi::Stash>>> read_stash(World& by, std::string path);
   task<result<>> write_stash(World& by, std::string path, cephcsi::Stash stash);
   task<result<>> drop_stash(World& by, std::string path, std::string log);

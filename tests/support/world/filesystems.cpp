@@ -35,8 +35,8 @@ class Filesystems final : public host::Filesystems {
   task<result<std::string>> mkfs(std::string device, std::string fstype, std::string, host::MkfsFor made_for,
                                  HelperOwner busy, Until until) override {
     needs_link(world_, device);
-    // What another node wrote since the proof is not overwritten by a client that was cut off for that. Without the
-    // exclusive-lock feature nothing keeps the other node away.
+    // A client that was cut off must not overwrite another node's writes since the proof. Without the exclusive-lock
+    // feature nothing keeps the other node away.
     const KernelDevice* to = world_.kernel.by_index(index_of(world_, device));
     if (const FakeImage* image = image_of(world_, device);
         made_for.zeroes && image != nullptr &&

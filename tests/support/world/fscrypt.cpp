@@ -72,7 +72,7 @@ class Fscrypt final : public host::Fscrypt {
     const auto index = mounted_device(world_, target);
     if (!index) co_return Error{errc::not_found, "nothing is mounted at " + target};
     needs_link(world_, device::path(*index));
-    // What was made without that feature shows no folder.
+    // A filesystem that was made without that feature shows no folder.
     auto performed = [&world = world_, target, looks = call == "fscrypt look",
                       effect = std::move(effect)]() -> result<> {
       const auto now = mounted_device(world, target);

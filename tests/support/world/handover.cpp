@@ -15,7 +15,7 @@ task<> pause(World& of) { co_await sleep_until(of.loop().control(), of.loop().cl
 
 }  // namespace
 
-/// In a pod, without a keeper that starts it.
+/// Runs in a pod, without a keeper that restarts it.
 Handover::Handover(World& serves, World& other)
     : before(serves),
       next(other),
@@ -25,7 +25,7 @@ Handover::Handover(World& serves, World& other)
 void Handover::begin() {
   before.trace("the next agent begins beside the one that serves");
   next.agent.begin_beside();
-  // Before anything is said.
+  // This is checked before the first message.
   if (before.agent.compares_names && before.agent.called() != next.agent.called()) {
     before.trace("the next agent has another --nodeid");
     refused = next_ended = true;
@@ -62,7 +62,7 @@ void Handover::say(Way& way, Word word) {
   });
 }
 
-/// What was said before an end is heard first.
+/// Messages sent before an end arrive first.
 task<lifecycle::Event> Handover::hear(duration within) {
   const auto until = next.loop().clock.now() + within;
   for (Way& way = to_next_;;) {
@@ -171,7 +171,7 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
       co_await before.agent.shell().stop({before.loop().clock.now() + action.within});
       break;
     default:
-      break;  // what is not played here
+      break;  // not played here
   }
   co_return lifecycle::Done{};
 }
@@ -183,7 +183,7 @@ task<volume::Taken> Handover::hand_over_one(device::LinkSocket one) {
     discard(device);
     co_return volume::Taken::refused;
   }
-  // In its socket, and nobody else has it any more.
+  // The link is in its socket, and nobody else has it any more.
   place->second.of = &next;
   say(to_next_, {Word::What::link, one.volume_id, device});
   const auto until = before.loop().clock.now() + 5s;

@@ -1,6 +1,6 @@
-// Two agents beside each other on one node: the one that serves gives its devices to the next one. Both are real
-// shells, and what they do next is decided by the real lifecycle::next(); the conversation between them is played (the
-// real one: src/handover). Who has come to its end stays until somebody kills it.
+// Two agents side by side on one node: the serving one hands its devices to the next one. Both are real shells, and the
+// real lifecycle::next() decides their actions; the conversation between them is played (the real one: src/handover).
+// An agent that has come to its end stays until somebody kills it.
 #pragma once
 
 #include <deque>
@@ -15,29 +15,29 @@ namespace corbd::test {
 
 class Handover {
  public:
-  /// The second process of a node begins beside the first one. Outlives both lives.
+  /// Begins the second process of a node beside the first one. Outlives both lives.
   Handover(World& before, World& next);
   bool accepts_refused = false;  ///< the next one has --accept-refused
   void begin();
 
   World& before;
   World& next;
-  bool refused = false;       ///< the predecessor goes on, and the next one must end
-  bool before_ended = false;  ///< its process does
+  bool refused = false;       ///< the predecessor serves on, and the next one must end
+  bool before_ended = false;  ///< the predecessor's process has ended
   bool next_ended = false;
-  bool next_serves = false;  ///< alone
+  bool next_serves = false;  ///< it serves alone
   bool lock_said = false;
-  /// The next one, of that device.
+  /// Whether the next agent said that it serves that device.
   bool said_served(std::uint32_t device) const { return served_.contains(device); }
   bool next_has_lock() const { return next_life_.has_lock; }
-  /// As by SIGTERM: a rollout is undone in the middle. Before anything began the next one ends, and its predecessor
-  /// goes on. After that it takes what it is given, and gives it back to whoever asks.
+  /// Sends SIGTERM to the next agent: a rollout is undone in the middle. Before anything began it ends, and its
+  /// predecessor goes on. After that it takes what it is handed, and hands it back to an agent that asks.
   void tell_next_to_end();
-  /// Once it serves: it was told to end, and calls the pod in reserve, its predecessor's.
+  /// Lets the serving next agent, which was told to end, call the pod in reserve, its predecessor's.
   bool next_calls_reserve();
-  /// Nobody hears the other any more, as after the death of one. `lost`: nor what was said already.
+  /// Ends the conversation, as after the death of one agent. `lost`: messages under way are lost, too.
   void end(bool lost);
-  /// What is said from now on arrives that much later.
+  /// Delay of messages sent from now on.
   duration late{};
 
  private:
@@ -62,7 +62,7 @@ class Handover {
 
   Way to_next_, to_before_;
   lifecycle::State before_life_, next_life_;
-  Word heard_;  ///< last, by the next one
+  Word heard_;  ///< last message of the next agent
   bool ended_ = false;
   int generation_ = 0;
   std::vector<std::string> unopened_images_;

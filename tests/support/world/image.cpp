@@ -1,4 +1,4 @@
-// An open image of the cluster, in the hands of one client.
+// An open image of the cluster, used by one client.
 #include <algorithm>
 #include <cstring>
 
@@ -62,7 +62,7 @@ FakeOpened::FakeOpened(World& world, FakeImage& of, std::string client, image::O
   world_.cluster.opened[serial_] = this;
 }
 
-/// A change of the header is heard of.
+/// The client notices a change of the header.
 bool FakeOpened::needs_flush() const {
   const FakeImage* image = world_.cluster.by_id(key_.image_id);
   return image != nullptr && (image->features & FakeImage::kJournaling) != 0;
@@ -82,7 +82,7 @@ FakeOpened::~FakeOpened() {
   world_.network.is_cut() ? close_later(world_, handle, world_.agent.life()) : close_now(world_, handle);
 }
 
-/// A handle is closed once, however often that is asked for. Its client may have another one of the same image, whose
+/// A handle is closed once, however often that is requested. Its client may have another one of the same image, whose
 /// watch and lock are not this one's.
 void FakeOpened::close_now(World& world, const Handle& handle) {
   if (std::exchange(*handle.gone, true)) return;
@@ -117,8 +117,8 @@ void FakeOpened::resized() {
   if (options_.on_resized) options_.on_resized();
 }
 
-/// An OSD carries out what one client asks of one object in the order in which it was asked: what its caller gave up
-/// waiting for overtakes nothing.
+/// An OSD carries out one client's requests to one object in their order: a request whose caller gave up overtakes
+/// nothing.
 task<result<>> FakeOpened::ask(std::string call, Until until, Calls::Effect effect) {
   return world_.calls.ask_cluster(std::move(call), client_, until, std::move(effect), key_.image_id);
 }
@@ -239,8 +239,7 @@ task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t break
         of->lock_owner.clear();
         of->changed(break_time);
         if (foreign) return {};
-        // With a disk that keeps refusing the record the break is done without, and
-        // proves nothing later.
+        // If a disk keeps refusing the record, the break is done without it, and proves nothing later.
         if (!world.disk.break_record_refused(id)) of->our_break = of->version;
         return {};
       });
@@ -382,7 +381,7 @@ task<result<>> FakeOpened::remove_metadata(std::string name, Until until) {
   });
 }
 
-/// What was begun goes on, whatever was said of it: librbd lets go of the image at last.
+/// A close that was begun goes on, whatever its answer was: librbd releases the image at last.
 void FakeOpened::close_later(World& world, const Handle& handle, int life) {
   constexpr std::chrono::milliseconds kSoonest{1};  // it asks again, so never at once
   const auto in = world.hazards == nullptr ? duration(std::chrono::milliseconds(100))

@@ -104,7 +104,7 @@ void Kernel::ask_device(KernelDevice& device, KernelRequest request) {
     ++errors;
     return;
   }
-  // Who asks waits before the queue.
+  // New requests wait before the queue.
   if (frozen && frozen->device == device.index) return;
   const auto waits = [&](const KernelRequest& other) { return !other.flush && other.block == request.block; };
   if (std::any_of(device.requests.begin(), device.requests.end(), waits)) return;
@@ -128,7 +128,7 @@ void Kernel::send(KernelDevice& device, KernelRequest& request) {
   request.sent_on = device.link;
   request.half_sent =
       world_.hazards != nullptr && request.id % 4 == 0 && device.kind == device::Kind::nbd && !is_read(device);
-  // By value: an answer may come at once and end the request.
+  // Take a copy: an answer may come at once and end the request.
   const KernelRequest sent = request;
   if (device.kind == device::Kind::krbd)
     return world_.loop().outside_in(std::chrono::milliseconds(1),
@@ -178,7 +178,7 @@ void Kernel::let_go(std::uint32_t index) {
   if (device == nullptr || !device->disconnected || device->openers > 0 || is_claimed(index) ||
       world_.ceph_csi.daemons.contains(index))
     return;
-  // It stays, unconfigured: the next device of that number is a new one.
+  // The number stays, unconfigured: its next device is a new one.
   world_.trace(device::path(index) + " is free");
   if (device->kind == device::Kind::nbd) timers[index] = device->io_timeout_ms;
   std::erase_if(devices, [&](const auto& one) { return one.index == index; });
@@ -187,7 +187,7 @@ void Kernel::let_go(std::uint32_t index) {
 bool Kernel::is_claimed(std::uint32_t index) {
   const KernelDevice* device = by_index(index);
   if (device != nullptr && (device->mapping || device->integrity)) return true;
-  // A path that the device is bound on does not claim it.
+  // A bind of the device node does not claim it.
   const auto is_of = [&](const host::Mount& mount) { return device_below(mount) == index; };
   return std::ranges::any_of(mounts, is_of) ||
          std::ranges::any_of(detached, [&](const auto& one) { return one.second == index; });
@@ -214,7 +214,7 @@ void Kernel::connect_link(KernelDevice& device, int link) {
   begin_visit(device);
   world_.trace(device::path(device.index) + " is served by link " + std::to_string(link));
   const auto timer = std::chrono::milliseconds(device.io_timeout_ms) + std::chrono::seconds(1);
-  // What was in flight goes out again when its timer fires, in any order; what waited for a link, now.
+  // Requests in flight are sent again when their timers fire, in any order; those that waited for a link, now.
   for (const auto& request : device.requests) {
     const bool in_flight = request.sent_on != 0;
     const auto in = in_flight && world_.hazards != nullptr ? world_.hazards->any(timer)
@@ -294,7 +294,7 @@ void Kernel::seen_dead(int link) {
   }
 }
 
-/// Of a live link each request is answered once, by the one process that has it.
+/// On a live link each request is answered once, by the one process that has it.
 void Kernel::answer(std::uint32_t index, int link, const Reply& reply) {
   KernelDevice* device = by_index(index);
   if (device == nullptr) return;
@@ -318,7 +318,7 @@ void Kernel::answer(std::uint32_t index, int link, const Reply& reply) {
       look_at_data(*device, request, reply.number);
   } else {
     ++errors;
-    // ENOENT: of an image that was removed, its own answer.
+    // ENOENT is the own answer of an image that was removed.
     if (!reply.tombstone && reply.failed != -ENOENT)
       world_.broke("an error reached the kernel that the image did not give: " + std::to_string(reply.failed));
   }
@@ -331,7 +331,7 @@ void Kernel::flush_answered(KernelDevice& device, const KernelRequest& request, 
     ++flushes_failed;
     if (!reply.tombstone) ++losses_told;
     if (!reply.tombstone && !device.cache_died) world_.broke("a flush failed, and nothing before it can be lost");
-    // The application knows now.
+    // The application learns of the loss here.
     device.unflushed.clear();
   } else {
     ++flushed;

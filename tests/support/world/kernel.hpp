@@ -1,8 +1,8 @@
-// The node's kernel: it keeps devices, their requests, mappings and mounts when the agent dies, until the next boot.
+// A node's fake kernel: devices, their requests, mappings and mounts outlive the agent, until the next boot.
 //
-// What the agent relies on is checked of this kernel and of real ones alike: tests/support/kernel_contract.hpp.
+// tests/support/kernel_contract.hpp checks the behaviour that the agent relies on, on this kernel and on real ones.
 //
-// What a real one does that this one does not:
+// A real kernel differs as follows:
 // - It has a page cache and a journal. Here each application's write is a request of one block, and a mount writes
 //   nothing, though the end of a writable one waits for its device.
 // - Its patience with a dead link ends for rbd-nbd's devices too (reattach-timeout). Here it does for the agent's only.
@@ -36,10 +36,10 @@ class FakeLink;
 struct KernelRequest {
   std::uint64_t id = 0;
   bool write = true;
-  bool flush = false;                                ///< then it has neither block nor number
-  std::map<std::size_t, std::uint64_t> covers = {};  ///< of a flush: what was acknowledged, and perhaps not stored
+  bool flush = false;                                ///< has neither block nor number
+  std::map<std::size_t, std::uint64_t> covers = {};  ///< for a flush: acknowledged writes, perhaps not stored
   std::size_t block = 0;
-  std::uint64_t number = 0;  ///< written; for a read: what the block held for certain when it was asked
+  std::uint64_t number = 0;  ///< written number; for a read: the block's certain content when the read began
   int sent_on = 0;           ///< link; 0: waits for one
   /// Nobody read, and its thread got a signal while it slept in sendmsg(2). From Linux 6.14 on a worker sends the rest.
   /// If the socket takes no more, the request fails.
@@ -49,23 +49,23 @@ struct KernelRequest {
 struct KernelDevice {
   device::Kind kind = device::Kind::nbd;
   std::uint32_t index = 0;
-  std::string image_name;  ///< of krbd: by which it was mapped
+  std::string image_name;  ///< krbd: the name by which it was mapped
   std::string backend;
-  std::string image_id;  ///< of what serves it
+  std::string image_id;  ///< of the image that serves it
   std::uint64_t size = 0;
   bool alive = false;
-  bool disconnected = false;  ///< it takes no link any more, and is there as long as somebody has it open
+  bool disconnected = false;  ///< it takes no link any more, and exists as long as somebody has it open
   int openers = 0;            ///< programs that have it open without using it
   bool read_only = false;
   bool trim = true;
-  bool flush = true;  ///< otherwise every write that was answered counts as stored, and no flush is sent
+  bool flush = true;  ///< false: every write that was answered counts as stored, and no flush is sent
   std::uint64_t dead_conn_timeout_s = 0;  ///< 0: without an end
   std::uint32_t io_timeout_ms = 30000;
-  bool request_timeout = false;  ///< another program set one: requests that are slow fail
+  bool request_timeout = false;  ///< another program set one: slow requests fail
 
   std::optional<std::uint64_t> mapping;  ///< bytes of the open LUKS mapping above it
-  bool integrity = false;                ///< a mapping of dm-integrity is above it, and below that one if that is open
-  std::string mapped_as;                 ///< device-mapper's name of the former; the latter's has "_dif" behind it
+  bool integrity = false;                ///< a mapping of dm-integrity is above it, below the open LUKS mapping
+  std::string mapped_as;                 ///< device-mapper's name of the LUKS mapping; the other's has "_dif" behind it
   std::string inner_mapping() const { return mapped_as + "_dif"; }
   void map_as(std::string name, std::uint64_t bytes, bool with_integrity) {
     mapped_as = std::move(name);
@@ -75,11 +75,11 @@ struct KernelDevice {
 
   bool folder_key = false;  ///< the mounted filesystem has the key of its encrypted folder
 
-  std::map<std::size_t, std::uint64_t> unflushed;  ///< acknowledged out of a cache, and no flush has ended since
+  std::map<std::size_t, std::uint64_t> unflushed;  ///< writes acknowledged out of a cache, without a flush since
   bool cache_died = false;                         ///< it had a server that may have died with a cache
 
-  int link = 0;  ///< whose socket it has
-  /// Of its image when its first link was made that was no kNoVisit: pages above it are as old.
+  int link = 0;  ///< link whose socket it has
+  /// Visits of its image when its first link was made that was no kNoVisit: pages above it are as old.
   std::uint64_t visits = 0;
   std::list<KernelRequest> requests;
   std::uint64_t completed = 0;  ///< requests that ended since the device was made
@@ -87,26 +87,26 @@ struct KernelDevice {
 
 /// device-mapper's major number; the minor is the index of the device below.
 inline constexpr std::uint32_t kMappingMajor = 253;
-/// Whether it is of the device or of the mapping above it.
+/// Whether the mount is of the device or of the mapping above it.
 bool shows_device(const host::Mount& mount, std::uint32_t index);
-/// As sysfs shows them: by the names that device-mapper has, whoever opened them.
+/// Returns them as sysfs shows them: by device-mapper's names, whoever opened them.
 std::vector<device::UpperDevice> holders_of(const KernelDevice& device);
 
-/// Replies that a dead server or a predecessor made and did not send.
+/// Reply that a dead server or a predecessor made and did not send.
 struct Reply {
   std::uint64_t request = 0;
   int failed = 0;
   std::uint64_t number = 0;
   bool tombstone = false;
-  bool cached = false;  ///< a write that is in its server's memory only
+  bool cached = false;  ///< a write that is only in its server's memory
 };
-/// The agent's end of a link that is in no agent's hands: on its way to the next one, or in its keeper's.
+/// The agent's end of a link without an agent: on its way to the next one, or in its keeper.
 struct InheritedLink {
   int link = 0;
-  const World* of = nullptr;  ///< in whose hands it is, or in whose keeper's
+  const World* of = nullptr;  ///< process that has it, or whose keeper has it
   bool of_keeper = false;
-  bool taken = true;             ///< not still on its way
-  std::vector<Reply> owed = {};  ///< as its books say
+  bool taken = true;             ///< false: still on its way
+  std::vector<Reply> owed = {};  ///< by its books
 };
 
 class Kernel {
@@ -117,30 +117,30 @@ class Kernel {
   std::vector<KernelDevice> devices;
   std::vector<host::Mount> mounts;
   bool takes_limits = true;                                           ///< pods have cgroups that take limits
-  std::map<std::string, std::string> bind_flags;                      ///< by target, also of one that is gone
+  std::map<std::string, std::string> bind_flags;                      ///< by target, also if that is gone
   std::map<std::string, std::set<std::string>> io_max;                ///< the lines of each pod's cgroup, by its UID
-  enum class Driver { there, missing, full } driver = Driver::there;  ///< nbd's, and its table of devices
-  int key_derivations = 0, key_derivations_at_once = 0;               ///< under way; the most there ever were
-  std::uint64_t key_memory_kib = 0, key_memory_kib_at_once = 0;       ///< that they take
+  enum class Driver { there, missing, full } driver = Driver::there;  ///< state of nbd, and of its table of devices
+  int key_derivations = 0, key_derivations_at_once = 0;               ///< under way; and the most there ever were
+  std::uint64_t key_memory_kib = 0, key_memory_kib_at_once = 0;       ///< memory that they take
   int keys_left = 0;  ///< filesystems that ended with the key of an encrypted folder
-  /// By BLKROSET, for example of rbd-nbd: a flag that stays with a number when its device is disconnected.
+  /// Numbers with BLKROSET, for example by rbd-nbd: a flag that stays with a number when its device is disconnected.
   std::set<std::uint32_t> read_only_numbers;
   bool takes_no_write(const KernelDevice& device) const {
     return device.read_only || read_only_numbers.contains(device.index);
   }
-  /// `queue/io_timeout`, by number: that of the device before.
+  /// `queue/io_timeout`, by number: the value of the device before.
   std::map<std::uint32_t, std::uint32_t> timers;
   KernelDevice* by_index(std::uint32_t index);
   void boot();
 
-  // The application.
+  // Actions of the application.
   void application_writes(KernelDevice& device, std::size_t block);
   void application_reads(KernelDevice& device, std::size_t block);
-  /// While one is under way the next waits for its end, and further ones are one with that (block/blk-flush.c).
+  /// While one is under way the next waits for its end, and further ones join that (block/blk-flush.c).
   void application_flushes(KernelDevice& device);
-  std::uint64_t answered = 0, errors = 0;  ///< requests that ended well, and with EIO
+  std::uint64_t answered = 0, errors = 0;  ///< requests that succeeded, and that failed with EIO
   std::uint64_t flushed = 0, flushes_failed = 0;
-  std::uint64_t losses_told = 0;  ///< of flushes_failed: those that a cache's writes were lost before
+  std::uint64_t losses_told = 0;  ///< part of flushes_failed: those after a loss of a cache's writes
 
   /// A resize waits for a device's requests in flight, under the driver's mutex, as kernels from 6.9 do: no other
   /// command is carried out, and the process that gave it cannot end.
@@ -150,76 +150,76 @@ class Kernel {
     std::function<void()> then;
   };
   std::optional<Frozen> frozen;
-  std::function<void()> on_freeze;  ///< the next one
+  std::function<void()> on_freeze;  ///< called at the next freeze
   /// False: nothing is in flight.
   bool freeze(std::uint32_t index, const World* by, std::function<void()> then);
   void after_thaw(std::function<void()> action) { waiting_.push_back(std::move(action)); }
-  /// Nothing but a boot ends it: only a command could give the device a link.
+  /// Whether nothing but a boot ends the freeze: only a command could give the device a link.
   bool stands() const;
 
-  // Other programs of the node.
-  /// By whomever. Its requests get errors; it is gone once nobody has it open.
+  // Actions of other programs of the node.
+  /// Disconnects the device. Its requests get errors; it is gone once nobody has it open.
   void disconnect(std::uint32_t index);
   void open_device(std::uint32_t index);
   void close_device(std::uint32_t index);
-  /// By somebody who may, if there is a server and a filesystem. Nothing in the kernel would keep him from what is
-  /// being disconnected; he does not come then.
+  /// Mounts by hand, if there is a server and a filesystem. Nothing in the kernel would keep a person from a device
+  /// that is being disconnected; this one does not mount then.
   void mount_by_hand(std::uint32_t index, const std::string& target);
-  /// Once what the device owes is stored, if it was the last.
+  /// Unmounts by hand, once the device's dirty data are stored, if it was the last mount.
   void unmount_by_hand(std::uint32_t index, const std::string& target);
-  /// A program has a file open below that mount: it is busy.
+  /// A program opens a file below that mount: it is busy.
   void open_file(const std::string& target) { open_files.insert(target); }
   void close_file(const std::string& target);
   std::set<std::string> open_files;
-  /// `umount -l`: the filesystem goes with its last open file.
+  /// Plays `umount -l`: the filesystem goes with its last open file.
   void unmount_lazily(const std::string& target);
   std::map<std::string, std::uint32_t> detached;  ///< devices of such filesystems, by target
-  /// Something has it mounted or mapped, in a table or not.
+  /// Whether anything has it mounted or mapped, in a table or not.
   bool is_claimed(std::uint32_t index);
-  /// Where another program mounts a device as soon as nobody has it mounted any more.
+  /// Targets on which another program mounts a device as soon as nobody has it mounted any more.
   std::map<std::uint32_t, std::string> automounts;
 
-  // Its own RBD client: krbd.cpp
+  // The kernel's own RBD client: krbd.cpp.
   bool rbd_module = true;
   std::uint64_t rbd_features = 0x1bf;  ///< all but journaling
   bool rbd_aes256k = false;            ///< it knows keys of that type
-  std::string rbd_options;             ///< of the last map by the agent
+  std::string rbd_options;             ///< options of the agent's last map
   std::string rbd_client() const;
   result<> krbd_maps(const std::string& image, bool read_only);
   result<> krbd_unmaps(std::uint32_t index);
-  /// A device of krbd is written or read.
+  /// Writes or reads a device of krbd.
   void krbd_used(const KernelDevice& device);
   void krbd_serves(std::uint32_t index, std::uint64_t request);
 
-  // For the ports.
+  // Used by the ports.
   std::vector<const World*> processes;  ///< the agents of this node
-  /// A filesystem ends with its last mount, and so does its keyring.
+  /// Ends a filesystem with its last mount, and so its keyring.
   void unmounted(std::uint32_t index);
-  /// After something of the device was closed.
+  /// Call this after something of the device was closed.
   void let_go(std::uint32_t index);
-  /// Its server, or whoever has it, takes what is being sent.
+  /// Its server, or the link's holder, takes the bytes that are being sent.
   void link_ended(int link);
-  /// The process that had it is gone, by its own will or not.
+  /// The link's process is gone, by its own will or not.
   void link_cut(int link, bool well);
   void connect_link(KernelDevice& device, int link);
   void begin_visit(KernelDevice& device);
-  /// Another process goes on with the socket: what lies in it is read now.
+  /// Another process goes on with the socket: its bytes are read now.
   void resume_link(KernelDevice& device, int link);
   std::map<std::uint32_t, InheritedLink> inherited;  ///< by device
-  /// The agent's end is closed.
+  /// Closes the agent's end.
   void discard_inherited(std::uint32_t index);
-  /// A process reads from its link. One that a keeper has is alive, and nobody reads from it.
+  /// Whether a process reads from its link. A link that a keeper has is alive, and nobody reads from it.
   bool is_served(const KernelDevice& device) const;
-  /// Not while its link is kept, on its way to the next agent, or drained.
+  /// False while its link is kept, on its way to the next agent, or drained.
   bool is_read(const KernelDevice& device) const;
   int deaths = 0;  ///< links that it saw dead
-  /// By whoever has that link.
+  /// Answers as the present holder of that link.
   void answer(std::uint32_t index, int link, const Reply& reply);
-  std::map<int, FakeLink*> links;                                        ///< of this life of the agent
+  std::map<int, FakeLink*> links;                                        ///< in this life of the agent
   std::map<const World*, std::function<void(std::uint32_t)>> tell_dead;  ///< by process
   /// Processes that know it of a device, by its index and link.
   std::set<std::tuple<const World*, std::uint32_t, int>> disconnected_by_us;
-  int inventories = 0;  ///< looks at every device that were made
+  int inventories = 0;  ///< number of reads of every device
 
  private:
   void send(KernelDevice& device, KernelRequest& request);
@@ -228,12 +228,12 @@ class Kernel {
   void ask_device(KernelDevice& device, KernelRequest request);
   void flush_answered(KernelDevice& device, const KernelRequest& request, const Reply& reply);
   void seen_dead(int link);
-  /// A request on a dead link waits that long for the next one (dead_conn_timeout), and fails then.
+  /// A request on a dead link waits that long for the next one (dead_conn_timeout), and then fails.
   void begin_patience(const KernelDevice& device, std::uint64_t request);
   void thaw_if_idle(std::uint32_t index);
 
   World& world_;
-  std::vector<std::function<void()>> waiting_;  ///< for the end of a freeze
+  std::vector<std::function<void()>> waiting_;  ///< called at the end of a freeze
   std::uint64_t requests_ = 0;
 };
 

@@ -1,11 +1,11 @@
-// The key management systems, and what they and a provisioner leave in an encrypted image.
+// Fake key management systems, and the traces that they and a provisioner leave in an encrypted image.
 //
-// What real ones do that these do not. No package of Debian has one, so there is no contract test; the requests and
-// answers of each type are tested against its documentation (tests/unit/kms, tests/lab/kms_servers.py, vault.py):
-// - They authenticate: logins expire, roles lack a right, certificates end. Here whoever asks is let in.
+// Real ones differ as follows. No package of Debian has one, so there is no contract test; the requests and answers of
+// each type are tested against its documentation (tests/unit/kms, tests/lab/kms_servers.py, vault.py):
+// - They authenticate: logins expire, roles lack a right, certificates end. Here every caller is let in.
 // - They throttle, redirect, are sealed, or are a standby. Here only reads may be a standby's (standby_keys).
 // - They disable, delete and restore a key or a version of it. Here a key is there or not.
-// - They bound the length of a key and of what it is wrapped with.
+// - They limit the length of a key and of its wrapping.
 // - A Secret or ConfigMap of a tenant comes from the API server, which may be silent while the KMS answers.
 // - Wrapping is encryption. Here it is text, which tells a test by whom and for which volume.
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string begin_of_wrapped(const std::string& volume_id, std::string_view pass
   return std::string(kBy).append(passphrase).append(kFor).append(volume_id).append(kBefore);
 }
 
-/// The volume's key as its KMS has it.
+/// Returns the volume's key in its KMS.
 std::string_view key_of(const Cluster& cluster, const std::string& volume_id, const FakeImage& image) {
   if (const auto kept = cluster.kept_keys.find(volume_id); kept != cluster.kept_keys.end()) return kept->second.key;
   const auto wrapped = image.metadata.find(kKey);
@@ -35,14 +35,14 @@ std::string_view key_of(const Cluster& cluster, const std::string& volume_id, co
   return std::string_view(wrapped->second).substr(begin);
 }
 
-/// "wrapped by <passphrase> for <volume id>: <key>"
+/// Wraps a key as "wrapped by <passphrase> for <volume id>: <key>".
 class Kms final : public kms::Kms {
  public:
   explicit Kms(World& world) : world_(world) {}
   task<result<kms::Terms>> terms(std::string kms_id, Until) override {
     const auto place = world_.disk.kms.find(kms_id);
     if (place == world_.disk.kms.end()) co_return Error{errc::unimplemented, "KMS " + kms_id + " is of type other"};
-    // As KMIP, one of that name wraps keys without a passphrase, so it has none for files.
+    // A KMS of that name wraps keys without a passphrase, as KMIP does, so it has none for files.
     co_return kms::Terms{place->second, place->second != kms::Kind::stored, kms_id != "kmip"};
   }
   task<result<Secret>> unwrap(kms::KeyRequest request, std::string wrapped, Until until) override {

@@ -79,8 +79,7 @@ result<> Kernel::krbd_maps(const std::string& name, bool read_only) {
   for (const auto& known : devices)
     if (known.kind == device::Kind::krbd && known.image_id == image.id) world_.broke("an image was mapped twice");
   if (!read_only) {
-    // An owner that lives gives the lock when it is asked; a dead one is cut off first, for as long as the cluster does
-    // by default.
+    // A living owner gives the lock away when it is asked; a dead one is cut off first, for the cluster's default time.
     if (image.exclusive && !image.lock_owner.empty() && !image.owner_lives())
       world_.cluster.blocklist(image.lock_owner, world_.cluster.default_expiry);
     if (image.exclusive) image.lock_by(rbd_client());
@@ -89,7 +88,7 @@ result<> Kernel::krbd_maps(const std::string& name, bool read_only) {
   }
   KernelDevice fresh;
   fresh.kind = device::Kind::krbd;
-  fresh.index = 100;  // of no device of nbd, for the sake of helpers that know a device by its number
+  fresh.index = 100;  // no index of an nbd device, for helpers that know a device by its number
   while (by_index(fresh.index) != nullptr) ++fresh.index;
   fresh.image_id = image.id;
   fresh.image_name = name;
@@ -116,7 +115,7 @@ result<> Kernel::krbd_unmaps(std::uint32_t index) {
   return {};
 }
 
-/// It waits for a cluster that it does not reach, and takes the lock for a write.
+/// It waits for a cluster that it cannot reach, and takes the lock for a write.
 void Kernel::krbd_serves(std::uint32_t index, std::uint64_t id) {
   if (world_.network.is_cut()) return world_.network.hold([this, index, id] { krbd_serves(index, id); });
   if (world_.cluster.dead) return world_.cluster.hold([this, index, id] { krbd_serves(index, id); });

@@ -1,4 +1,4 @@
-// nbd's session, as far as the control side and the kernel see it.
+// Plays nbd's session, as far as the control side and the kernel see it.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::uint64_t FakeLink::begin_visit(World& world, const image::BlockImage& image
   if (of == nullptr) return 0;
   const auto* opened = dynamic_cast<const FakeOpened*>(&image);
   const bool writes = opened != nullptr && !image.read_only() && !of->shared;
-  // Who is cut off changes nothing, even if it does not know that yet.
+  // A client that is cut off changes nothing, even if it does not know that yet.
   if (writes && world.cluster.refuses(opened->client())) return kNoVisit;
   const std::string& node = world.agent.node_address;
   if (writes && !of->served_by.empty() && of->served_by != node) ++of->visits;
@@ -38,8 +38,8 @@ std::uint64_t FakeLink::begin_visit(World& world, const image::BlockImage& image
   return of->visits;
 }
 
-/// A new device writes. Who had the image open when the agent looked last must be cut off by its own address: a fence
-/// of its host may end at any time.
+/// A new device writes. A client that had the image open at the agent's last look must be cut off by its own address: a
+/// fence of its host may end at any time.
 void FakeLink::look_whom_it_is_taken_from() {
   FakeImage* of = world_.cluster.by_id(image_id);
   if (of == nullptr || opened() == nullptr || image_.read_only() || of->shared) return;
@@ -110,7 +110,7 @@ void FakeLink::accept_loss() {
   lost_cache_->accept();
 }
 
-/// With a keeper there is a moment in which only the books know the answer.
+/// With a keeper there is a moment in which only the books have the answer.
 void FakeLink::send_later(std::uint64_t request) {
   if (!kept_ || world_.hazards == nullptr) return send(request);
   world_.loop().outside_in(world_.hazards->any(std::chrono::milliseconds(4)),
@@ -139,7 +139,7 @@ void FakeLink::note_idle() {
   if (!busy() && drained_) drained_->set();
 }
 
-/// Without memory for its books it is not kept, and dies with the agent.
+/// Without memory for its books the link is not kept, and dies with the agent.
 void FakeLink::keep() {
   if (!world_.agent.keeper || kept_) return;
   kept_ = world_.hazards == nullptr || world_.hazards->any(duration(24)).count() != 0;
@@ -191,7 +191,7 @@ task<Waited> FakeLink::drain(Until until) {
   co_return co_await drained->wait(until);
 }
 
-/// It reads what waits in the socket.
+/// It reads the bytes that wait in the socket.
 void FakeLink::undrain() {
   draining_ = false;
   drained_.reset();

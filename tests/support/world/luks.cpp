@@ -14,7 +14,7 @@ KernelDevice* mapped(World& world, const std::string& mapping) {
   return place == world.kernel.devices.end() ? nullptr : &*place;
 }
 
-/// Or the inner one by its own name.
+/// Finds the inner mapping by its own name, too.
 KernelDevice* mapped_or_inner(World& world, const std::string& mapping) {
   const auto place = std::ranges::find_if(world.kernel.devices, [&](const auto& device) {
     return (device.mapping && device.mapped_as == mapping) || (device.integrity && device.inner_mapping() == mapping);
@@ -26,7 +26,7 @@ std::uint64_t mapped_bytes(const KernelDevice& on, const FakeImage& image) {
   return on.size - kLuksHeader - (image.luks && image.luks->integrity ? kLuksTags : 0);
 }
 
-/// While it runs: one more that derives a key.
+/// While this object lives, one more call derives a key.
 struct Deriving {
   Deriving(World& of, const std::string& device) : world(of) {
     auto& kernel = world.kernel;

@@ -1,7 +1,7 @@
 // Mounts of the node: helper processes that wait as long as a device has no server.
 //
-// What a real host does that this one does not. That holds for filesystems.cpp, luks.cpp and fscrypt.cpp too; stories
-// on a real kernel have it (tests/lab/stories_basic.py, stories_luks.py, stories_fscrypt.py):
+// A real host differs as follows, also from filesystems.cpp, luks.cpp and fscrypt.cpp; stories on a real kernel cover
+// it (tests/lab/stories_basic.py, stories_luks.py, stories_fscrypt.py):
 // - mkfs, fsck and cryptsetup print, ask, take minutes, and differ between versions. Here each has one effect and a
 //   code.
 // - A filesystem is damaged in part, replays its journal, and turns read-only by itself.
@@ -21,7 +21,7 @@ bool is_read_only_at(const World& world, const std::string& target) {
   return at != world.kernel.mounts.end() && at->filesystem_read_only;
 }
 
-/// Of a volume with encrypted files a pod gets their folder, unlocked, and no other volume has one.
+/// A pod of a volume with encrypted files gets their folder, unlocked, and no other volume has one.
 void look_at_published(World& world, const host::Mount& staged, bool folder) {
   const auto index = device_below(staged);
   const KernelDevice* on = index ? world.kernel.by_index(*index) : nullptr;
@@ -71,7 +71,7 @@ class Mounts final : public host::Mounts {
       world.kernel.bind_flags[target] = flags;
       if (source.starts_with("/dev/")) {
         if (world.kernel.by_index(index_of(world, source)) == nullptr) return gone(source);
-        // As with udev: the name is a link to the kernel's.
+        // The name is a link to the kernel's, as with udev.
         const bool mapped = is_mapping(source);
         add(world, target, source, "devtmpfs",
             mapped ? "/dm-" + std::to_string(index_of(world, source)) : "/" + source.substr(5));

@@ -1,4 +1,4 @@
-// The control side of nbd: what sysfs shows and what netlink does.
+// The control side of nbd: the view of sysfs and the effects of netlink.
 #include <algorithm>
 
 #include "support/world/ports.hpp"
@@ -101,7 +101,7 @@ class Devices final : public device::Devices {
 
   task<result<>> reconnect(device::Link& link, device::ReconnectArgs args, Until until) override {
     auto& ours = static_cast<FakeLink&>(link);
-    // Without a command.
+    // This needs no command.
     if (ours.resumed && ours.assigned == args.index) co_return still_serves(ours);
     const int serial = ours.serial;
     if (const auto kept = world_.kernel.inherited.find(args.index);
@@ -150,7 +150,7 @@ class Devices final : public device::Devices {
 
   task<result<>> disconnect(std::uint32_t index, std::string backend, Until until) override {
     discard(index);
-    // It is looked at when the command begins; then it waits in the kernel.
+    // It is checked when the command begins; then it waits in the kernel.
     const auto link = std::make_shared<int>(0);
     auto begins = [&world = world_, index, backend, link] {
       const KernelDevice* begun = world.kernel.by_index(index);
@@ -213,12 +213,12 @@ class Devices final : public device::Devices {
   }
 
  private:
-  /// Of what this process has.
+  /// Discards a link of this process.
   void discard(std::uint32_t index) {
     const auto place = world_.kernel.inherited.find(index);
     if (place != world_.kernel.inherited.end() && place->second.of == &world_) world_.kernel.discard_inherited(index);
   }
-  /// Of a link that a keeper has, rarely: then it is shut.
+  /// Makes the books of a kept link bad, rarely: the link is then shut.
   bool books_are_bad(const InheritedLink& given) const {
     return given.of_keeper && world_.hazards != nullptr && world_.hazards->any(duration(24)).count() == 0;
   }
@@ -227,7 +227,7 @@ class Devices final : public device::Devices {
     const auto* opened = dynamic_cast<const FakeOpened*>(&image);
     const FakeImage* of = opened == nullptr ? nullptr : world_.cluster.by_id(image.key().image_id);
     if (read_only != image.read_only()) world_.broke("a session and its image differ in what may be written");
-    // One that was cut off a moment ago cannot know it.
+    // A client that was cut off a moment ago cannot know it.
     if (of != nullptr && of->exclusive && !of->shared && !read_only && of->lock_owner != opened->client() &&
         !world_.cluster.refuses(opened->client()))
       world_.broke("a session was started without the lock");
@@ -261,7 +261,7 @@ class Devices final : public device::Devices {
     return place == world.kernel.links.end() ? nullptr : place->second;
   }
 
-  /// When the command begins. One of them may be taken by the time the kernel carries it out.
+  /// Chooses when the command begins. A number may be taken by the time the kernel carries it out.
   static std::vector<std::uint32_t> free_numbers(World& world, const std::vector<std::uint32_t>& avoid) {
     std::vector<std::uint32_t> free;
     for (std::uint32_t number = 0; free.size() < 8; ++number)
@@ -274,7 +274,7 @@ class Devices final : public device::Devices {
                               std::uint32_t& index) {
     FakeLink* link = find_link(world, made.link);
     if (link != nullptr && link->assigned) {
-      index = *link->assigned;  // by an earlier command, whose caller did not wait for its end
+      index = *link->assigned;  // an earlier command did it, whose caller did not wait for its end
       return {};
     }
     for (const auto& known : world.kernel.devices)
@@ -309,8 +309,8 @@ class Devices final : public device::Devices {
     if (known == nullptr || known->backend != backend || known->disconnected)
       return Error{errc::not_found, "not configured"};
     if (known->alive) {
-      // The kernel says yes and drops the socket. A look at our end shows that at once (nbd::NbdLink::connected); the
-      // session reads its end now or in a moment.
+      // The kernel reports success and drops the socket. A look at our end shows that at once
+      // (nbd::NbdLink::connected); the session reads its end now or in a moment.
       world.trace("the kernel drops the socket: the old link of " + device::path(index) + " lives");
       if (world.hazards != nullptr && world.hazards->any(duration(4)).count() == 0) {
         world.loop().outside_in(std::chrono::milliseconds(5), [&world, serial] {
@@ -334,7 +334,7 @@ class Devices final : public device::Devices {
     return Error{errc::unavailable, "the link ended meanwhile"};
   }
 
-  /// Rule 2b.
+  /// Checks rule 2b.
   static void look_at_tombstone(World& world, const KernelDevice& device) {
     if (world.agent.given_up.contains(device.backend)) return;
     const auto since = world.lost_since(device.image_id);

@@ -1,5 +1,5 @@
-// A node's way to the cluster, which can be cut: nothing is asked and nothing answered then, and what was on its way
-// may arrive when the network is back.
+// A node's way to the cluster, which can be cut: nothing is asked and nothing answered then, and messages that were
+// under way may arrive when the network is back.
 #pragma once
 
 #include <functional>
@@ -20,13 +20,14 @@ class Network {
   void cut();
   void mend();
   bool is_cut() const { return cut_since_.has_value(); }
-  /// Whether what was on its way at the cut had reached the cluster, where its answer is held. Unset: some of it had.
+  /// Whether messages under way at the cut had reached the cluster, where their answers are held. Unset: some of them
+  /// had.
   std::optional<bool> sent_arrives;
 
-  // For the ports.
-  /// Whether what was sent then is in the cluster now.
+  // Used by the ports.
+  /// Whether a message that was sent then is in the cluster now.
   bool carries(time_point sent) const;
-  /// What happens when it is back.
+  /// Holds work for the time when the network is back.
   void hold(std::function<void()> work) { held_.push_back(std::move(work)); }
 
  private:

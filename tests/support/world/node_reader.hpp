@@ -1,4 +1,4 @@
-// The API server's knowledge of other nodes, as the healer's room asks for it.
+// The API server's knowledge of other nodes, in the form that the room orchestrator asks for.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What the API server knows of other nodes.
+// The API server's knowledge of other nodes.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@ struct FakeNode {
   std::string address;  ///< "10.0.0.7"
   std::string uid = "1";
   bool ready = true, out_of_service = false;
-  bool attached = false;  ///< every volume is, there
+  bool attached = false;  ///< every volume is attached there
 };
 
 struct FakeNodes {
   std::map<std::string, FakeNode> by_name;
-  bool answers = true;  ///< otherwise every question fails
-  bool silent = false;  ///< the same, and so does every question for an attachment or a Secret
-  bool lists = true;    ///< otherwise lists fail: too many requests, or no right to
+  bool answers = true;  ///< false: every question fails
+  bool silent = false;  ///< the same, also for questions about an attachment or a Secret
+  bool lists = true;    ///< false: lists fail, because of too many requests, or of a missing right
 };
 
 }  // namespace corbd::test

@@ -1,4 +1,4 @@
-// The common time of two nodes, and what both together must not do.
+// The common time of two nodes, and the rules for both together.
 #include "support/world/pair.hpp"
 
 #include "support/world/ports.hpp"

@@ -13,29 +13,29 @@ class Pair {
   World a{loop_a};
   World b{loop_b, a, "node-2", "10.0.0.2"};
   Cluster& cluster = a.cluster;
-  /// The agents whose lives end and begin here. Nothing: somebody else looks after that node's for now.
+  /// The agents whose lives end and begin here. Null: a test handles that node's for now.
   std::array<World*, 2> serving{&a, &b};
-  /// Until the next agent starts on a node whose last one crashed.
+  /// Time until the next agent starts on a node whose last one crashed.
   duration comes_back_in = std::chrono::seconds(2);
 
   Pair() { loop_a.stand_beside(loop_b); }
   time_point now() const { return loop_a.clock.now(); }
-  /// To the next moment at which something happens on either node, at most to `limit`. Lives end and begin here only,
-  /// outside of everything else.
+  /// Moves to the next event on either node, at most to `limit`. Lives end and begin here only, outside of everything
+  /// else.
   void step(time_point limit);
   void advance(duration by);
-  /// Of an event that is under way: node.loop().crash().
+  /// Kills a node's agent. From an event that is under way, use node.loop().crash().
   void kill(World& node) {
     node.loop().crash();
     step(now());
   }
   static void start(World& node);
   using Answer = std::shared_ptr<std::optional<result<>>>;
-  /// Its answer comes later, unless the agent dies.
+  /// Makes a wish. Its answer comes later, unless the agent dies.
   Answer ask(World& node, const std::string& id, plan::Wish wish, duration within = std::chrono::minutes(2));
-  /// The answer, or that its agent died.
+  /// Makes a wish, and returns the answer, or that its agent died.
   result<> want(World& node, const std::string& id, plan::Wish wish, duration within = std::chrono::minutes(2));
-  /// What never may happen, and did, on either node.
+  /// Returns the broken rules of either node.
   std::vector<std::string> broken_rules() const;
 
  private:
@@ -43,7 +43,7 @@ class Pair {
   void look_at_rules();
 };
 
-/// The orchestrator moves every volume from one node to the other, by force if that one does not answer.
+/// Moves every volume from one node to the other, as the orchestrator does, by force if the first one does not answer.
 void move_volumes(World& from, World& to, const std::string& uid);
 
 }  // namespace corbd::test

@@ -9,7 +9,7 @@ class LostCache;
 
 namespace corbd::test {
 
-/// Where a request of the kernel came from: it goes with the operation through the image into the cluster.
+/// A request of the kernel: it goes with the operation through the image into the cluster.
 struct SessionOp : image::Op {
   FakeLink* link = nullptr;
   std::uint32_t device = 0;
@@ -22,18 +22,18 @@ struct Work {
   World* node = nullptr;
   int life = 0;
   time_point sent;
-  bool with_lock = true;  ///< as librbd knows when it sends
+  bool with_lock = true;  ///< by librbd's knowledge when it sends
   std::string client;
   std::string image_id;
   bool write = true;
   std::size_t block = 0;
   std::uint64_t number = 0;
   std::uint64_t device_visits = 0,
-                link_visits = 0;  ///< what other nodes had done when the device and the link were made
+                link_visits = 0;  ///< visits of other nodes when the device and the link were made
   std::function<void(int error, std::uint64_t number)> done;
 };
 
-/// Why the image's state, and the metadata of image and pool, let nobody open it with these options.
+/// Returns why the image's state, and the metadata of image and pool, forbid opening it with these options.
 std::optional<Error> why_refused(const FakeImage& image, const image::OpenOptions& options, bool pool_caches);
 
 class FakeOpened final : public image::Image {
@@ -74,7 +74,7 @@ class FakeOpened final : public image::Image {
   const World& node() const { return world_; }
   bool is_closed() const { return *gone_; }  ///< in the cluster
   void cut_off(const std::string& why);
-  /// Its owner is told, if the size is another one.
+  /// Tells its owner, if the size has changed.
   void resized();
 
  private:
@@ -93,10 +93,10 @@ class FakeOpened final : public image::Image {
   const std::string client_;
   const bool exclusive_, caches_before_flush_;
   const image::ReadPolicy reads_;
-  std::uint64_t size_;  ///< as the cluster told it
+  std::uint64_t size_;  ///< by the cluster's last answer
   image::OpenOptions options_;
   image::Key key_;
-  /// What no client is told: as of the last refresh. It goes with this object.
+  /// Values that no client is told, by the last refresh. They go with this object.
   struct Seen {
     bool pool_caches = false;
   };
@@ -106,7 +106,7 @@ class FakeOpened final : public image::Image {
   const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  ///< in the cluster
 };
 
-/// nbd's session, as far as the control side and the kernel see it.
+/// Plays nbd's session, as far as the control side and the kernel see it.
 class FakeLink final : public device::Link {
  public:
   FakeLink(World& world, image::BlockImage& image, device::ServeOptions options, std::function<void()> on_stopped);
@@ -128,27 +128,27 @@ class FakeLink final : public device::Link {
 
   void take(std::uint32_t device, const KernelRequest& request);
   void stop(State state, int error);
-  /// One that ends takes everything, and answers nothing.
+  /// A link that is ending takes everything, and answers nothing.
   bool reads() const { return state_ != State::serving || !draining_; }
   void seen_dead() { ended_.set(); }
   bool over() const { return state_ != State::serving && ended_.is_set(); }
-  /// Before everything that it had read was answered.
+  /// Whether it was shut before everything that it had read was answered.
   bool shut_early_at(time_point when) const { return shut_early_ == when; }
-  /// Its keeper has it from now on, with its books.
+  /// Stores it in its keeper from now on, with its books.
   void keep();
   const World& process() const { return world_; }
   bool kept() const { return kept_ && assigned && state_ == State::serving; }
   const std::vector<Reply>& owed() const { return owed_; }
-  /// Replies that the predecessor did not send.
+  /// Takes over replies that the predecessor did not send.
   void owe(std::vector<Reply> replies);
-  /// The image's client, if it is an image.
+  /// Returns the image's client, if it is an image.
   const FakeOpened* opened() const { return dynamic_cast<const FakeOpened*>(&image_); }
   bool tombstone() const { return opened() == nullptr; }
   const int serial;
   const std::string image_id;
-  const std::uint64_t visits;             ///< of its image when the link was made, or kNoVisit
+  const std::uint64_t visits;             ///< visits of its image when the link was made, or kNoVisit
   std::optional<std::uint32_t> assigned;  ///< the device that has its other end
-  bool resumed = false;                   ///< it had that all the time
+  bool resumed = false;                   ///< that device had it all the time
 
  private:
   static void completed(image::Op* op, int result) noexcept;
@@ -173,7 +173,7 @@ class FakeLink final : public device::Link {
   time_point busy_since_{};
   std::optional<time_point> shut_early_;
   Event ended_, idle_;
-  std::shared_ptr<Event> drained_;  ///< of the drain under way
+  std::shared_ptr<Event> drained_;  ///< set by the end of the present drain
 };
 
 std::unique_ptr<image::Clusters> make_clusters(World& world);
@@ -187,26 +187,26 @@ std::unique_ptr<host::Fscrypt> make_fscrypt(World& world);
 std::unique_ptr<kms::Kms> make_kms(World& world);
 std::unique_ptr<volume::RecordStore> make_store(World& world);
 
-// What a path, a mount or a mapping stands on.
-/// The index of a device, or of that below a mapping, in the world's mounts and calls.
+// Helpers that find what lies below a path, a mount or a mapping.
+/// Returns the index of a device, or of the device below a mapping, in the world's mounts and calls.
 std::uint32_t index_of(const World& world, const std::string& path);
 bool is_mapping(const std::string& path);
-/// Of a mounted filesystem; nothing for one of no device.
+/// Returns the device of a mounted filesystem; nothing for one without a device.
 std::optional<std::uint32_t> device_below(const host::Mount& mount);
-/// Of what is mounted there.
+/// Returns the device that is mounted there.
 std::optional<std::uint32_t> mounted_device(const World& world, const std::string& target);
 bool mounted_elsewhere(const World& world, std::uint32_t index, const std::string& target);
 FakeImage* image_of(World& world, const std::string& device);
-/// Bytes of what a path of a device or mapping gives.
+/// Returns the bytes that a path of a device or mapping has.
 std::uint64_t bytes_of(const KernelDevice& on);
-/// Without hazards no link ends in the middle of anything: then it was the plan's mistake.
+/// Requires a link. Without hazards no link ends in the middle of anything: then it was the plan's mistake.
 void needs_link(World& world, const std::string& device);
 /// Whether a write through the device would be stored.
 bool takes_writes(const World& world, const KernelDevice& on);
 Error gone(const std::string& device);
-/// A filesystem of the device is mounted with the flag "ro".
+/// Whether a filesystem of the device is mounted with the flag "ro".
 bool mounted_read_only(const World& world, std::uint32_t index);
-/// A format begins on the device: a death in the middle leaves extents and no signature.
+/// Begins a format on the device: a death in the middle leaves extents and no signature.
 void begin_format(World& world, const std::string& device);
 
 }  // namespace corbd::test

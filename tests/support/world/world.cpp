@@ -1,4 +1,4 @@
-// The machine, and what must never happen.
+// The machine, and the rules that must never be broken.
 #include "support/world/world.hpp"
 
 #include <algorithm>

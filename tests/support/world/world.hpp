@@ -1,5 +1,5 @@
 // A node and a cluster that obey the rules of the real ones, for running the whole control plane on a virtual clock.
-// Each outside thing is a fake of its own; this wires them.
+// Each outside part is a fake of its own; this joins them.
 #pragma once
 
 #include <memory>
@@ -20,13 +20,13 @@ namespace corbd::test {
 class World {
  public:
   explicit World(Loop& loop);
-  /// A second node of the first one's cluster, whose loop stands beside that one's. It goes first.
+  /// Makes a second node of the first one's cluster, whose loop stands beside that one's. Destroyed first.
   World(Loop& loop, World& first, std::string name, const std::string& address);
-  /// A second process of the first one's node, whose loop stands beside that one's. It goes first.
+  /// Makes a second process of the first one's node, whose loop stands beside that one's. Destroyed first.
   World(Loop& loop, World& first);
 
  private:
-  /// What the processes of a node share.
+  /// State that the processes of a node share.
   struct Machine {
     explicit Machine(World& world) : network(world), kernel(world), ceph_csi(world) {}
     Network network;
@@ -55,18 +55,18 @@ class World {
   Kernel& kernel = machine_.kernel;
   Disk& disk = machine_.disk;
   CephCsi& ceph_csi = machine_.ceph_csi;
-  plan::Attachment& attachment = machine_.attachment;           ///< what the orchestrator says of every volume
-  plan::StageSecret& stage_secret = machine_.stage_secret;      ///< what the orchestrator knows of every volume's
-  int& secret_asked = machine_.secret_asked;                    ///< how often it was asked for that
-  duration& secret_takes = machine_.secret_takes;               ///< until it answers that
+  plan::Attachment& attachment = machine_.attachment;           ///< the orchestrator's answer about every volume
+  plan::StageSecret& stage_secret = machine_.stage_secret;      ///< its answer about every volume's Secret
+  int& secret_asked = machine_.secret_asked;                    ///< number of questions about that
+  duration& secret_takes = machine_.secret_takes;               ///< time of that answer
   std::optional<time_point>& moved_away = machine_.moved_away;  ///< since when it says that they are attached elsewhere
   FakeNodes& nodes = machine_.nodes;                            ///< other nodes, as the orchestrator knows them
-  std::string& mkfs_beyond_oldest = machine_.mkfs_beyond_oldest;  ///< what a mkfs says that is newer than the agent
+  std::string& mkfs_beyond_oldest = machine_.mkfs_beyond_oldest;  ///< output of a mkfs that is newer than the agent
   std::vector<std::pair<std::string, volume::Notice>>& notices = machine_.notices;
   Hazards*& hazards = machine_.hazards;
-  std::vector<std::string>& broken_rules = machine_.broken_rules;  ///< what must never happen, and did
+  std::vector<std::string>& broken_rules = machine_.broken_rules;  ///< rules that were broken
   Calls calls;
-  Agent agent;  ///< goes first
+  Agent agent;  ///< destroyed first
 
   void reboot();
   void broke(std::string rule);
@@ -74,7 +74,7 @@ class World {
     if (hazards != nullptr) hazards->trace(event);
   }
   Loop& loop() const { return loop_; }
-  /// Since when it is proven that the image is not this node's.
+  /// Returns since when it is proven that the image is not this node's.
   std::optional<time_point> lost_since(const std::string& image_id) const;
 
  private:
