@@ -17,7 +17,7 @@ constexpr std::uint16_t kLivenessPort = 8080;
 
 Error invalid(std::string text) { return {errc::invalid_argument, std::move(text)}; }
 
-/// As in Go, the last one counts.
+/// The last one counts, as in Go.
 const Given* last(const std::vector<Given>& given, std::string_view name) {
   const auto place =
       std::find_if(given.rbegin(), given.rend(), [&](const Given& one) { return one.flag->name == name; });

@@ -334,7 +334,7 @@ result<plan::Wish> wish_of(const ::csi::v1::NodeExpandVolumeRequest& request) {
   if (limit != 0 && limit < required)
     return Error{errc::out_of_range, "the limit of the capacity range is below the required size: " +
                                          std::to_string(required) + " to " + std::to_string(limit) + " bytes"};
-  // As in ceph-csi, the volume path may be another one that kubelet made itself.
+  // The volume path may be another one that kubelet made itself, as in ceph-csi.
   plan::Expanded wish{request.staging_target_path(), static_cast<std::uint64_t>(required), request.volume_path()};
   if (wish.path.empty()) std::swap(wish.path, wish.target);
   return plan::Wish(std::move(wish));

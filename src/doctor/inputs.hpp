@@ -44,7 +44,7 @@ struct NbdDevice {
   bool maker_lives = false;   ///< the process that connected it lives; means nothing once another one serves it
   std::uint32_t waiting = 0;  ///< requests
   bool read_only = false;     ///< the kernel refuses writes
-  std::vector<std::string> volume_groups = {};  ///< of the host's LVM, that are active on it
+  std::vector<std::string> volume_groups = {};  ///< groups of the host's LVM that are active on it
 };
 
 /// A program that the agent's helpers start.

@@ -29,7 +29,7 @@ std::string value(blkid_probe probe, const char* name) {
 
 Probe what_was_found(blkid_probe probe) {
   const std::string type = value(probe, "TYPE");
-  // As in ceph-csi, any partition table makes it "unknown data".
+  // Any partition table makes it "unknown data", as in ceph-csi.
   if (!value(probe, "PTTYPE").empty()) return {Probe::Kind::partitions, value(probe, "PTTYPE")};
   if (value(probe, "USAGE") == "filesystem") return {Probe::Kind::filesystem, type};
   return {Probe::Kind::other, type};

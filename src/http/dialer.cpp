@@ -61,7 +61,7 @@ result<Context> make_context(const Peer& peer) {
     return Error{errc::internal, "OpenSSL knows none of the ciphers or groups for " + peer.text()};
   if (!peer.authorities.empty()) {
     made->add_certificate_authority(asio::buffer(peer.authorities), failed);
-    // As in Go, every given certificate is trusted, not only a self-signed one.
+    // Every given certificate is trusted, as in Go, and not only a self-signed one.
     ::X509_VERIFY_PARAM_set_flags(::SSL_CTX_get0_param(made->native_handle()), X509_V_FLAG_PARTIAL_CHAIN);
   } else {
     made->set_default_verify_paths(failed);

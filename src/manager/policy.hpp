@@ -53,9 +53,9 @@ enum class Do {
 
 struct Action {
   Do what = Do::fail;
-  Claim::Phase phase = Claim::Phase::mounting;  ///< of save_claim
-  Error error = {};                             ///< of fail
-  bool again = false;                           ///< of save_claim
+  Claim::Phase phase = Claim::Phase::mounting;  ///< for save_claim
+  Error error = {};                             ///< for fail
+  bool again = false;                           ///< for save_claim
 };
 
 Action next_step(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen);

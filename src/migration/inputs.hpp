@@ -39,7 +39,7 @@ struct StagedAt {
   bool block = false;
   std::string persistent_volume;  ///< its name; empty: no file of the node has it
   result<std::optional<cephcsi::Stash>> stash = std::optional<cephcsi::Stash>();
-  std::int64_t stash_version = 0;                                               ///< of image-meta.json; 0: it has none
+  std::int64_t stash_version = 0;                                               ///< image-meta.json's; 0: it has none
   std::optional<std::chrono::system_clock::time_point> stashed = std::nullopt;  ///< when image-meta.json was written
   bool mounted = false;
   std::string device;  ///< device below the mount: "nbd0", "rbd0"; empty: unknown

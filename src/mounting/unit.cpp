@@ -48,7 +48,7 @@ std::string unit_of(const Options& ask, const std::string& program) {
   mount += " " + unit_word(spec.image) + " " + unit_word(spec.dir);
   std::string description = one_line("RBD image " + spec.image + " at " + spec.dir);
   for (std::size_t at = 0; (at = description.find('%', at)) != description.npos; at += 2) description.insert(at, "%");
-  // Not Requires=: an upgrade restarts the agent, and no mount may end with it.
+  // Leave out Requires=: an upgrade restarts the agent, and no mount may end with it.
   // A mount may wait for another host to be fenced; systemd's own limit would kill it before.
   return "[Unit]\nDescription=" + description +
          "\nWants=corbd.service\nAfter=corbd.service network-online.target\nWants=network-online.target\n"

@@ -140,7 +140,7 @@ task<result<>> KeySteps::make(Volume& volume, const Wish& wish) {
   // The KMS refused it at the first try: it never arrives, and the next agent need not wait for it.
   if (!stored && !known.writes.ordered && !known.at_hand && final_for_caller(stored.error().code)) {
     const auto forgotten = co_await volume.server.image()->remove_metadata(kFirstKey, deadline());
-    // As long as the metadata name this key, no other may be sent.
+    // No other key may be sent as long as the metadata name this one.
     if (forgotten) sent_.erase(volume.id);
     if (!forgotten) log::warning("kms.first_key_noted", {{"volume", volume.id}, {"error", forgotten.error().text}});
   }

@@ -1,5 +1,5 @@
-// Which OSD answers reads: the primary, the one that is nearest to this node by the CRUSH map as ceph-csi wishes it
-// (docs/sources.md#read-affinity), or any. Pure.
+// Chooses the OSD that answers reads: the primary, the one that is nearest to this node by the CRUSH map as ceph-csi
+// wants it (docs/sources.md#read-affinity), or any. Pure.
 #pragma once
 
 #include <map>

@@ -42,7 +42,7 @@ struct Counts {
 struct Counters : Counts<std::uint64_t> {
   // Present values, in bytes.
   std::uint64_t budget = 0;     ///< limit of memory for requests in flight, over all devices
-  std::uint64_t reserved = 0;   ///< what they may take beyond the budget: one largest request for each served device
+  std::uint64_t reserved = 0;   ///< memory beyond the budget: one largest request for each served device
   std::uint64_t in_flight = 0;  ///< memory that they take now
   std::uint64_t buffers = 0;    ///< memory allocated for them, including buffers that are kept for the next requests
   Counters& operator+=(const Counters& other) {

@@ -19,7 +19,7 @@ namespace corbd::device {
 /// A device of the kernel's client, as sysfs shows it.
 struct Mapped {
   Seen seen;
-  image::Key key;    ///< of the image's head; snap_id has no meaning
+  image::Key key;    ///< key of the image's head; snap_id has no meaning
   image::Name name;  ///< name at the time of the map
   bool head = true;  ///< false: it maps a snapshot
 };

@@ -35,7 +35,7 @@ struct Readings {
   Module rbd = Module::absent;  ///< the kernel's own RBD client
   Records records;              ///< empty if the folder does not exist
   result<std::vector<rbd::ClusterEntry>> clusters = Error{errc::not_found, "config.json was not read"};
-  result<cephcsi::MounterRules> mounters = cephcsi::MounterRules();  ///< of mounters.json; empty if there is none
+  result<cephcsi::MounterRules> mounters = cephcsi::MounterRules();  ///< rules of mounters.json; empty if it is absent
 };
 /// `root`: prefix of the host's root folder; empty: it is ours.
 Readings read_node(const Options& options, const std::string& root);

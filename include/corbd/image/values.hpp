@@ -91,7 +91,7 @@ struct Ownership {
     other
   } lock = Lock::none;                        ///< our_dead: the owner is a dead incarnation of this agent
   std::string owner;                          ///< the lock owner's address, if any
-  std::string cookie = {};                    ///< of the lock: identifies one of the owner's open images
+  std::string cookie = {};                    ///< cookie of the lock: identifies one of the owner's open images
   std::vector<std::string> foreign_watchers;  ///< without us, our dead incarnations and rbd-mirror; a pure reader has
                                               ///< no watch
   std::string writer = {};     ///< without exclusive-lock: the client that marked the image as its own to write and has

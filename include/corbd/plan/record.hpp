@@ -64,9 +64,9 @@ struct Record {
   bool block = false;              ///< use of the device, the same at all its staging paths
   bool read_only = false;
   std::string
-      kms_id;  ///< of an encrypted volume, whose filesystem is on the LUKS mapping above the device; "": not encrypted
-  std::string file_kms_id;  ///< of a volume with encrypted files (fscrypt), instead of kms_id
-  std::string tenant;   ///< of an encrypted volume: the namespace of its claim, which its KMS may ask; "": not known
+      kms_id;  ///< an encrypted volume's, whose filesystem is on the LUKS mapping above the device; "": not encrypted
+  std::string file_kms_id;  ///< KMS of a volume with encrypted files (fscrypt), instead of kms_id
+  std::string tenant;   ///< namespace of an encrypted volume's claim, which its KMS may ask for; "": it is not known
   bool shared = false;  ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
   bool adopting =
       false;  ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it

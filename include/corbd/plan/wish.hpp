@@ -97,7 +97,7 @@ struct Staged {
   /// Value of capability.read_only if the other client served it: its device may have existed before.
   std::optional<bool> read_only_otherwise = std::nullopt;
   Credential credential;
-  Secret passphrase = {};                      ///< of an encrypted volume, from its secret; empty: it has none
+  Secret passphrase = {};                      ///< an encrypted volume's, from its secret; empty: it has none
   std::map<std::string, Secret> secrets = {};  ///< other values of its secret, for a KMS that names one of them
   cephcsi::LuksOptions luks = {};              ///< for an encrypted volume that has no header yet
   Attachment attachment = {};                  ///< asked for this wish; unknown: not asked

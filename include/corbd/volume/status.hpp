@@ -68,7 +68,7 @@ struct Status {
   std::uint32_t waiting = 0;                 ///< requests that the kernel waits for
   duration oldest{};                         ///< age of the oldest request that the cluster has not answered
   Counts counts;
-  device::Figures figures;      ///< of its links, since the agent's start; all zero if the kernel serves it
+  device::Figures figures;      ///< sum of its links since the agent's start; all zero if the kernel serves it
   std::uint64_t in_flight = 0;  ///< requests that the cluster has not answered
   std::optional<Error> last_error;
 };

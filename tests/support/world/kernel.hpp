@@ -51,7 +51,7 @@ struct KernelDevice {
   std::uint32_t index = 0;
   std::string image_name;  ///< krbd: the name by which it was mapped
   std::string backend;
-  std::string image_id;  ///< of the image that serves it
+  std::string image_id;  ///< ID of the image that serves it
   std::uint64_t size = 0;
   bool alive = false;
   bool disconnected = false;  ///< it takes no link any more, and exists as long as somebody has it open

@@ -18,7 +18,7 @@ namespace {
 
 const std::string kState = "rbd.csi.ceph.com/encrypted", kKey = "rbd.csi.ceph.com/dek";
 constexpr std::string_view kEncrypted = "encrypted";
-constexpr std::string_view kPassphrase = "canary-passphrase";  // of encrypted_wish()
+constexpr std::string_view kPassphrase = "canary-passphrase";  // the one of encrypted_wish()
 
 constexpr std::string_view kBy = "wrapped by ", kFor = " for ", kBefore = ": ";
 
