@@ -125,7 +125,7 @@ struct Inputs : Readings {
 
 // --- pure
 
-/// Returns {6, 1, 0} for "6.1.0-13-amd64"; zeroes for anything that is no number.
+/// A version in numbers: {6, 1, 0} for "6.1.0-13-amd64"; zeroes for anything that is no number.
 using Version = std::array<unsigned, 3>;
 Version version_of(std::string_view release);
 /// Reads /proc/<pid>/limits; absent if it has no such line.

@@ -61,9 +61,9 @@ std::string remedy(const Situation& view, const std::vector<Holder>& holders) {
 
 bool may_take(const Situation& view, const Holder& holder) {
   if (holder.blocked) return true;
-  // Whether only its lock or its mark is left: Ceph has dropped its watch, 30 s after its last sign of life. The last
-  // read of the image decides: what is known of the holder may be older, and its watch be back. Anybody who may write
-  // the image can write a mark with any address.
+  // If only its lock or its mark is left, Ceph has dropped its watch, 30 s after its last sign of life. The last read
+  // of the image decides: what is known of the holder may be older, and its watch be back. Anybody who may write the
+  // image can write a mark with any address.
   const auto& who = *view.seen.facts.ownership;
   const bool left_lock = who.lock == image::Ownership::Lock::other && who.owner == holder.address;
   const bool left_mark = who.writer == holder.address && who.writer_signed;

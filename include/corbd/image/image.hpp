@@ -90,9 +90,9 @@ class Image : public BlockImage {
 struct OpenOptions {
   bool read_only = false;
   bool refuse_as_writer = false;  ///< a reader gets the errors that a writer would get
-  /// Returns unsafe_config if metadata of the image or its pool override the cache of other clients.
+  /// Makes open() return unsafe_config if metadata of the image or its pool override the cache of other clients.
   bool refuse_cache_metadata = false;
-  /// Opens an image with the feature dirty-cache, too: to see who has it, or to end that client.
+  /// Allows opening an image with the feature dirty-cache: to see who has it, or to end that client.
   bool despite_dirty_cache = false;
   std::function<void()> on_resized;  ///< control thread: size() has changed
   /// Called once, on the control thread: the cluster cut its client off, or its lock was lost. Any earlier proof is

@@ -37,7 +37,7 @@ struct Policy {
   std::string driver;
   std::string node;      ///< the orchestrator's name for it
   bool fencing = false;  ///< the image's metadata get the address of this node's client
-  /// Takes images from clients whose node is out of service, or gone.
+  /// Allows taking images from clients whose node is out of service, or gone.
   bool fence_out_of_service = false;
 };
 
