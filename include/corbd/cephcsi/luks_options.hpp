@@ -10,6 +10,7 @@ namespace corbd::cephcsi {
 
 using Attributes = std::map<std::string, std::string>;
 
+/// The parameters of a new header. A volume that has its header ignores them.
 struct LuksOptions {
   std::string cipher = "aes-xts-plain64";
   std::uint32_t key_bits = 512;    ///< key size of the cipher; XTS splits it into two keys

@@ -13,6 +13,7 @@
 
 namespace corbd::cephcsi {
 
+/// The content of image-meta.json, as far as the agent uses it.
 struct Stash {
   std::string pool, ns, image;
   std::string unmap_options;

@@ -7,6 +7,7 @@
 
 namespace corbd {
 
+/// Owns a descriptor; -1: none.
 class Fd {
  public:
   Fd() = default;

@@ -12,6 +12,7 @@
 
 namespace corbd {
 
+/// A message with its descriptors, which it owns.
 struct FdMessage {
   std::string bytes;
   std::vector<Fd> descriptors;

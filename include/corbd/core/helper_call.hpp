@@ -8,6 +8,7 @@
 
 namespace corbd {
 
+/// The program that a helper runs: by default this one, as `corbd helper`.
 struct HelperProgram {
   std::string program = "/proc/self/exe";
   std::vector<std::string> arguments = {"helper"};

@@ -22,6 +22,7 @@ struct HelperRequest {
       30};  ///< after this the request is reported stuck and its helper replaced; the caller gets unavailable
 };
 
+/// A pool of helper processes. Control thread only.
 class HelperPool {
  public:
   struct Config {

@@ -12,6 +12,7 @@
 
 namespace corbd::csi {
 
+/// Paths of a registration with kubelet.
 struct RegistrarConfig {
   std::string folder;      ///< kubelet's plugins_registry
   std::string drivername;  ///< the socket is <folder>/<drivername>-reg.sock

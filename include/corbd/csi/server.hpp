@@ -39,6 +39,7 @@ struct Config {
   std::function<void(const rpc::Ended&)> on_ended;  ///< see rpc::Config
 };
 
+/// The CSI socket, and the socket of CSI-Addons. Control thread only, except where noted.
 class Server {
  public:
   Server(executor control, Clock& clock, volume::Volumes& volumes, Config config);

@@ -72,6 +72,7 @@ struct ServeOptions {
   bool cache_lost = false;
 };
 
+/// Arguments for a new device.
 struct ConnectArgs {
   std::string backend;
   std::uint64_t size = 0;          ///< bytes
@@ -95,6 +96,7 @@ struct ReconnectArgs {
       false;  ///< another program made the device: removes its request timeout, which would fail slow requests
 };
 
+/// The port to the devices of one kind that this agent serves. Control thread.
 class Devices {
  public:
   virtual ~Devices() = default;

@@ -24,6 +24,7 @@ struct Mapped {
   bool head = true;  ///< false: it maps a snapshot
 };
 
+/// Arguments for a new device of the kernel's client.
 struct MapArgs {
   std::vector<std::string> monitors;  ///< as in config.json; names are resolved
   std::string user;                   ///< without "client."
@@ -39,6 +40,7 @@ struct MapArgs {
       fields::required("options", &MapArgs::options)};
 };
 
+/// The port to the kernel's client. Control thread.
 class KernelClient {
  public:
   virtual ~KernelClient() = default;

@@ -57,6 +57,7 @@ enum class Cause {
 };
 inline constexpr Cause kFirstUnknown = Cause::unseen;
 
+/// A reason, with its sentence for people.
 struct Reason {
   Cause cause;
   std::string what;  ///< for people, with the way out

@@ -9,6 +9,7 @@
 
 namespace corbd::handover {
 
+/// A message. Only the fields that belong to its kind are set.
 struct Word {
   enum class What { ready, begins, lock, loaded, listener, link, served, end } what = What::ready;
   std::string volume_id = {};                     ///< with `link`

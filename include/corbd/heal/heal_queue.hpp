@@ -15,6 +15,7 @@
 
 namespace corbd::heal {
 
+/// A volume that waits for healing.
 struct HealEntry {
   std::string volume_id;
   std::string cluster_id;

@@ -6,6 +6,7 @@
 
 namespace corbd::host {
 
+/// The traces of Ceph clients that a search found.
 struct CephClients {
   std::vector<std::string> programs;  ///< "rbd-nbd, process 4711"
   std::vector<std::string> unsent;    ///< sockets without an owner and with data to send: "10.0.0.7:1 to 10.0.0.1:2"

@@ -17,6 +17,7 @@
 
 namespace corbd::host {
 
+/// The rbd-nbd processes of one device.
 struct OtherServer {
   std::vector<int> pids = {};  ///< all serving processes
   /// The only serving process, by its ID and start, if it acknowledges no write before that is stored, and has run so

@@ -20,6 +20,7 @@ namespace corbd::host {
 /// at all mounts of the node.
 using MountTable = std::shared_ptr<const std::vector<Mount>>;
 
+/// The port to this node's mounts. Calls with a HelperOwner run in a helper process. Control thread.
 class Mounts {
  public:
   virtual ~Mounts() = default;
@@ -45,6 +46,7 @@ class Mounts {
   virtual task<result<Usage>> usage(std::string target, Until until) = 0;
 };
 
+/// The port to the filesystems on this node's devices, in helper processes. Control thread.
 class Filesystems {
  public:
   virtual ~Filesystems() = default;

@@ -87,6 +87,7 @@ class Image : public BlockImage {
   virtual task<result<>> close(Until until) = 0;
 };
 
+/// Options of Clusters::open(), and the callbacks of an open image.
 struct OpenOptions {
   bool read_only = false;
   bool refuse_as_writer = false;  ///< a reader gets the errors that a writer would get

@@ -69,6 +69,7 @@ struct Place {
 /// Prefix of the metadata in which a provisioner says whom it made the image for (ceph-csi's --setmetadata).
 inline constexpr std::string_view kProvisionedFor = "csi.storage.k8s.io/";
 
+/// An image that was found: its identity, and the properties that a stage needs.
 struct Resolved {
   Key key;
   std::uint64_t size = 0;  ///< bytes

@@ -45,6 +45,7 @@ struct Deaths {
   time_point last{};  ///< by CLOCK_MONOTONIC, which is std::chrono::steady_clock and the same in every process
   duration pause{};   ///< between the last death and the next start
 };
+/// Everything that a keeper stores for the next agent.
 struct StoredFds {
   std::vector<StoredLink> links;
   std::vector<StoredMemory> memory;

@@ -106,6 +106,7 @@ struct LinksGone {
 struct Done {
   errc code = errc::ok;
 };
+/// The predecessor's message has come.
 struct Heard {
   handover::Word::What what;
 };
@@ -117,6 +118,7 @@ struct Answered {
   std::size_t lost = 0, lost_here_too = 0;
   bool accepts = false;
 };
+/// The serving agent's wait is over: something happened, or its time has passed.
 struct Woken {
   time_point now;
   bool next_asks = false;
@@ -126,6 +128,7 @@ struct Woken {
 struct Signalled {
   time_point now;
 };
+/// The answer to the question whether the node shuts down.
 struct NodeSeen {
   bool stops = false;
 };
@@ -154,6 +157,7 @@ struct State {
 /// Returns the state before the first event.
 State start_of(const Settings& settings);
 
+/// The next state, and the action that it asks for.
 struct Transition {
   State state;
   Action action;

@@ -14,6 +14,7 @@ namespace corbd::manager {
 /// Version of a claim's file. A newer one is refused (docs/compatibility.md).
 inline constexpr int kClaimVersion = 1;
 
+/// The port to the stored claims. Control thread.
 class Claims {
  public:
   virtual ~Claims() = default;

@@ -27,6 +27,7 @@ struct Config {
   Jitter jitter = uniform;
 };
 
+/// The ports of the manager. They outlive it.
 struct Ports {
   Plugin& plugin;
   Node& node;

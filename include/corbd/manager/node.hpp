@@ -48,6 +48,7 @@ struct Sight {
 /// Place where a mount counts: at the path, or also below it, where a plugin may have it in its staging path.
 enum class Reach { here, below };
 
+/// The port to this machine. Control thread.
 class Node {
  public:
   virtual ~Node() = default;

@@ -50,6 +50,7 @@ struct AdminSources {
   std::function<std::map<std::string, std::string>()> left = [] { return std::map<std::string, std::string>(); };
 };
 
+/// The server of the admin socket. Control thread only; stop() before it is destroyed.
 class Admin final : public volume::Listener {
  public:
   Admin(executor control, Clock& clock, AdminSources sources, AdminConfig config);

@@ -52,6 +52,7 @@ struct ClusterFacts {
   std::string node_fenced;          ///< why the cluster refuses every client of this node; empty: it does not
 };
 
+/// A helper that does not return.
 struct Hanging {
   std::string what;
   int pid = 0;
@@ -110,6 +111,7 @@ struct NodeFacts {
 /// Fills in `volumes`, `caches_lost`, `kernel_refused` and `clusters`.
 void tally(NodeFacts& into, const std::vector<volume::Status>& all, const heal::HealQueue& queue);
 
+/// A part of the node with its verdict.
 struct Component {
   enum class Holds {
     nothing,

@@ -8,6 +8,7 @@
 
 namespace corbd::rpc {
 
+/// The sockets of a predecessor until their servers take them. Control thread only.
 class Inherited {
  public:
   void add(Fd socket);

@@ -31,6 +31,7 @@ struct Config {
 
 class Listener;
 
+/// A gRPC server on one socket. Control thread only, except where noted; stop() before it is destroyed.
 class Server {
  public:
   Server(executor control, Clock& clock, Config config);
