@@ -1,4 +1,4 @@
-# Which room may use which: the table of docs/architecture.md.
+# Which room may use which: the table of docs/developers/architecture.md.
 include(cmake/Proto.cmake)
 
 function(corbd_house)

@@ -311,7 +311,7 @@ class Agent final {
   }
 
   /// The records are read before the first call is taken, and calls are taken before anything is healed. Nothing waits
-  /// for Kubernetes, so it comes after that. kubelet hears of the socket last (docs/agent.md#start-and-end).
+  /// for Kubernetes, so it comes after that. kubelet hears of the socket last (docs/developers/agent.md#start-and-end).
   task<result<>> serve() {
     if (Fd lock = takeover_.take_lock()) {
       lock_ = std::move(lock);

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::seconds;
 
-/// The agent's default, for a volume whose attributes set none (docs/rules.md#rule-6).
+/// The agent's default, for a volume whose attributes set none (docs/developers/rules.md#rule-6).
 constexpr seconds kDeadConnection = std::chrono::hours(24);
 constexpr const char* kDrain =
     "drain first: `corbd drain` on this node, and `kubectl drain NODE` to move its pods away; continue when nothing is "
