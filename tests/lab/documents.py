@@ -120,6 +120,7 @@ ELSEWHERE = {
     (RELEASES, "Upgrade on Nomad and in ceph-csi's place"): {"kubectl set image": IN_PASSING},
     (RELEASES, "Uninstall from a cluster"): {"kubectl delete -k": IN_PASSING, "helm uninstall corbd": NO_HELM},
     (OPERATIONS, None): {
+        "cephcsi --type=liveness": ("tests/process/cephcsi_test.cpp", '"--type=liveness"'),
         "kubectl -n ceph-csi get pods": KUBES_OWN, "kubectl -n ceph-csi logs": KUBES_OWN,
         "kubectl -n ceph-csi exec POD -c corbd -- corbd volumes": (SEEN, '"volumes"'), "corbd volumes": (SEEN, '"volumes"'), "corbd status": (SEEN, '"status"'),
         "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "corbd doctor --bundle FILE": ("tests/unit/doctor/bundle_test.cpp", "write_bundle"),
