@@ -1,3 +1,4 @@
+// [failure:51]
 // The NBD stream, cut at any place: every event is one of the protocol's, and a payload never runs over its buffer.
 #include <algorithm>
 #include <cstdlib>

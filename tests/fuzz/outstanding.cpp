@@ -1,3 +1,4 @@
+// [failure:153]
 // A ledger that any program may have written: what is recovered from it is in its bounds, or it is refused.
 #include "outstanding.hpp"
 

@@ -1,3 +1,4 @@
+// [failure:20]
 // A record that decodes must encode to one that decodes to the same.
 #include <cstdlib>
 

@@ -105,7 +105,7 @@ TEST_CASE("what another tool fenced, with bits below the length or as a bare add
   CHECK(scene.fenced(user).empty());
 }
 
-TEST_CASE("a user without the caps is told which ones it lacks, and nothing is half done in silence") {
+TEST_CASE("a user without the caps is told which ones it lacks, and nothing is half done in silence", "[failure:222]") {
   Root root;
   // Without osd caps Ceph 18's OSDs refuse the connection, which librados then tries for ever (Ceph 16's refuse the
   // request).
@@ -161,7 +161,8 @@ TEST_CASE("a user is asked for the right to write to an image's header, which th
   REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
 }
 
-TEST_CASE("a client that another tool cut off for seconds is cut off again after them, even by the next agent") {
+TEST_CASE("a client that another tool cut off for seconds is cut off again after them, even by the next agent",
+          "[failure:164]") {
   Root root;
   const auto client = image::entry_of_client("10.95.0.1:0/7").value();
   const auto until_of = [&](Agent& agent) {
@@ -207,7 +208,7 @@ TEST_CASE("a take-over cuts a dead client off again if another tool cut it off f
   REQUIRE(agent.run(agent.clusters->shutdown(agent.in(20s))));
 }
 
-TEST_CASE("a fence of a block that ends too early is refused, with its end, and stays") {
+TEST_CASE("a fence of a block that ends too early is refused, with its end, and stays", "[failure:164]") {
   Root root;
   const auto user = root.user("corbd-fencer", kFencing);
   Scene scene;
@@ -219,7 +220,7 @@ TEST_CASE("a fence of a block that ends too early is refused, with its end, and 
   CHECK(scene.fenced(user) == Texts{"10.94.0.0/24"});
 }
 
-TEST_CASE("a client that its node's fence refuses is ended, and cut off by an entry of its own") {
+TEST_CASE("a client that its node's fence refuses is ended, and cut off by an entry of its own", "[failure:142]") {
   Root root;
   Admin admin;
   admin.create("refused");
@@ -267,7 +268,8 @@ TEST_CASE("a client that its node's fence refuses is ended, and cut off by an en
 }
 
 // An OSD learns of a fence with the first request of a client that has the map.
-TEST_CASE("once a successor has used the image after a fence, a fenced client's writes arrive no more") {
+TEST_CASE("once a successor has used the image after a fence, a fenced client's writes arrive no more",
+          "[failure:141]") {
   Root root;
   const auto user = root.user("corbd-fencer", kFencing);
   Admin admin;
@@ -296,7 +298,7 @@ TEST_CASE("once a successor has used the image after a fence, a fenced client's 
   CHECK((admin.read("fenced", 4096, 4096) == std::vector<std::byte>(4096)));
 }
 
-TEST_CASE("real monitors do not shorten an entry") {
+TEST_CASE("real monitors do not shorten an entry", "[failure:164]") {
   Scene scene;
   const auto client = image::entry_of_client("10.98.0.7:0/5").value();
   const auto block = [&](std::chrono::seconds lasts) {

@@ -109,7 +109,7 @@ TEST_CASE("the kernel takes a device, uses it and lets it go") {
   CHECK(node.run(node.devices->disconnect(*node.index, kBackend, node.patience())));
 }
 
-TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
+TEST_CASE("a dead link is replaced, and I/O that waited for it goes on", "[failure:45][rule:4]") {
   Node node;
   node.connect(4096);
   REQUIRE(node.shell("echo 1000 >/sys/block/$(basename $D)/queue/io_timeout") == 0);
@@ -149,7 +149,7 @@ TEST_CASE("a dead link is replaced, and I/O that waited for it goes on") {
   CHECK(node.image.content()[65535] == std::byte{'x'});
 }
 
-TEST_CASE("the kernel refuses a new link while the old one lives, and the agent notices") {
+TEST_CASE("the kernel refuses a new link while the old one lives, and the agent notices", "[failure:4][rule:4]") {
   Node node;
   node.connect();
   const auto old = std::move(node.link);
@@ -162,7 +162,8 @@ TEST_CASE("the kernel refuses a new link while the old one lives, and the agent 
   old->shut();
 }
 
-TEST_CASE("a device whose image needs no flush announces no write cache, and the next device with its number can") {
+TEST_CASE("a device whose image needs no flush announces no write cache, and the next device with its number can",
+          "[rule:1a]") {
   std::vector<std::uint32_t> numbers, lower;
   for (const bool needs : {false, true}) {
     // The number is free a moment after the disconnect.
@@ -250,7 +251,8 @@ TEST_CASE("a new device gets no number to avoid, even after a device has gone") 
 
 TEST_CASE(
     "a disconnected device stays unconfigured, and the next one reuses its number and offers only what it was asked "
-    "to") {
+    "to",
+    "[rule:21]") {
   Node node;
   node.connect();
   const std::uint32_t index = *node.index;
@@ -265,7 +267,7 @@ TEST_CASE(
   CHECK(*node.index == index);
 }
 
-TEST_CASE("no number below that of a new device is without a device") {
+TEST_CASE("no number below that of a new device is without a device", "[rule:21]") {
   Node first, second;
   first.connect();
   second.connect();

@@ -87,7 +87,7 @@ TEST_CASE("a child agent that writes until it is killed", "[.][child]") {
   for (unsigned seed = 0;; ++seed) REQUIRE(write(*images.front(), 1 << 20, pattern(65536, seed)) == 0);
 }
 
-TEST_CASE("an agent fences its killed predecessor, breaks its lock and writes, at once") {
+TEST_CASE("an agent fences its killed predecessor, breaks its lock and writes, at once", "[failure:1][rule:2]") {
   Admin admin;
   admin.create("crash");
   const test::Folder folder;
@@ -119,7 +119,7 @@ TEST_CASE("an agent fences its killed predecessor, breaks its lock and writes, a
   agent.close(**image);
 }
 
-TEST_CASE("a second crash, between fencing and breaking, changes nothing") {
+TEST_CASE("a second crash, between fencing and breaking, changes nothing", "[rule:2]") {
   Admin admin;
   admin.create("crash2");
   const test::Folder folder;
@@ -179,7 +179,8 @@ TEST_CASE(
   agent.close(**image);
 }
 
-TEST_CASE("a kept lock outlives its client's clean end, and the next agent breaks it without a fence") {
+TEST_CASE("a kept lock outlives its client's clean end, and the next agent breaks it without a fence",
+          "[failure:150]") {
   Admin admin;
   admin.create("kept");
   const test::Folder folder;
@@ -266,7 +267,8 @@ TEST_CASE("a lock of a client whose incarnation file is lost counts as another's
   agent.close(**image);
 }
 
-TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock is still known as ours") {
+TEST_CASE("a connection that the cluster blocklisted is replaced, and its lock is still known as ours",
+          "[failure:15]") {
   Admin admin;
   admin.create("evicted");
   admin.create("evicted-too");
@@ -324,7 +326,8 @@ void stop(int pid) {
 
 }  // namespace
 
-TEST_CASE("a hanging cluster blocks a call, a close and a write, but no caller beyond its deadline") {
+TEST_CASE("a hanging cluster blocks a call, a close and a write, but no caller beyond its deadline",
+          "[failure:14][rule:18]") {
   const std::string osd = env("CORBD_LAB_OSD_PID");
   if (osd.empty()) return;
   Admin admin;
@@ -355,7 +358,7 @@ TEST_CASE("a hanging cluster blocks a call, a close and a write, but no caller b
   CHECK(agent.incarnation_files() == 0);
 }
 
-TEST_CASE("an open whose caller has left closes what it opened") {
+TEST_CASE("an open whose caller has left closes what it opened", "[rule:18]") {
   Admin admin;
   admin.create("left");
   Agent agent;

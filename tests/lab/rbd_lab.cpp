@@ -98,7 +98,8 @@ TEST_CASE("a missing object and a refused one have different errors") {
   CHECK(nobody.error().code == errc::unauthenticated);
 }
 
-TEST_CASE("silent monitors cause unavailable before the caller's deadline, and use no other cluster's threads") {
+TEST_CASE("silent monitors cause unavailable before the caller's deadline, and use no other cluster's threads",
+          "[failure:13][rule:24]") {
   Admin admin;
   admin.create("other");
   Agent agent;
@@ -120,7 +121,7 @@ TEST_CASE("silent monitors cause unavailable before the caller's deadline, and u
   CHECK(agent.incarnation_files() == 0);
 }
 
-TEST_CASE("an image that would acknowledge before storing is refused") {
+TEST_CASE("an image that would acknowledge before storing is refused", "[rule:1]") {
   Admin admin;
   admin.create("cached");
   Agent agent;
@@ -193,7 +194,8 @@ TEST_CASE("an open image tells of a cache that its pool switched on meanwhile, t
   agent.close(std::move(*image));
 }
 
-TEST_CASE("an image is refused to writers and readers while its header says that another client's cache is dirty") {
+TEST_CASE("an image is refused to writers and readers while its header says that another client's cache is dirty",
+          "[failure:190]") {
   Admin admin;
   const OfOtherCache dirty(admin, "dirty");
   dirty.set(true);
@@ -245,7 +247,7 @@ TEST_CASE("an image made again under the same name is another image") {
   CHECK(opened.error().code == errc::not_found);
 }
 
-TEST_CASE("an empty image is recognised with and without fast-diff") {
+TEST_CASE("an empty image is recognised with and without fast-diff", "[rule:10]") {
   const std::uint64_t features = GENERATE(61, 5, 1);
   Admin admin;
   admin.create("empty", 6ULL << 30, features);
@@ -355,7 +357,7 @@ TEST_CASE("a full connection is followed by another, which goes when it is empty
   CHECK(agent.incarnation_files() == 0);
 }
 
-TEST_CASE("the size follows a resize by another client") {
+TEST_CASE("the size follows a resize by another client", "[failure:17]") {
   Admin admin;
   admin.create("grows");
   Agent agent;
@@ -369,7 +371,8 @@ TEST_CASE("the size follows a resize by another client") {
   agent.close(std::move(*image));
 }
 
-TEST_CASE("an image needs flushes while it has the feature journaling, which may come and go while it is open") {
+TEST_CASE("an image needs flushes while it has the feature journaling, which may come and go while it is open",
+          "[rule:1a]") {
   Admin admin;
   admin.create("journaled");
   Agent agent;

@@ -239,7 +239,8 @@ std::set<std::string> blocklisted() {
 
 }  // namespace
 
-TEST_CASE("a write goes on soon after the agent beside a keeper is killed, and no write is lost", "[.][keeper]") {
+TEST_CASE("a write goes on soon after the agent beside a keeper is killed, and no write is lost",
+          "[.][keeper][failure:152]") {
   Restarts node(1);
   auto corbd = node.take_over({"--keeper"});
   const std::vector<const char*> parts{"keeper.starts_again", "cluster.connected", "incarnation.fenced", "image.opened",
@@ -266,7 +267,7 @@ TEST_CASE("a write goes on soon after the agent beside a keeper is killed, and n
   std::printf(" first write %.0f (%.0f to %.0f)\n", median_of(all), std::ranges::min(all), std::ranges::max(all));
 }
 
-TEST_CASE("100 handovers in a row blocklist nobody, and no write is lost", "[.][handovers]") {
+TEST_CASE("100 handovers in a row blocklist nobody, and no write is lost", "[.][handovers][failure:150]") {
   Restarts node(kVolumes);
   const auto before = blocklisted();
   auto serving = node.take_over({});

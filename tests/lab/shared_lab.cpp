@@ -75,7 +75,8 @@ TEST_CASE("two clients write one image in turn as long as neither requests the l
   agent.close(**image);
 }
 
-TEST_CASE("rbd-mirror does not count as a foreign watcher of its mirrored image, and any other client does") {
+TEST_CASE("rbd-mirror does not count as a foreign watcher of its mirrored image, and any other client does",
+          "[failure:108]") {
   Mirrored mirrored("mirrored");
   Agent agent;
   auto image = agent.open("mirrored");
@@ -94,7 +95,8 @@ TEST_CASE("rbd-mirror does not count as a foreign watcher of its mirrored image,
 }
 
 TEST_CASE(
-    "an image whose primary is another cluster's is not opened, neither to write nor to read, until it is promoted") {
+    "an image whose primary is another cluster's is not opened, neither to write nor to read, until it is promoted",
+    "[failure:108]") {
   Mirrored mirrored("secondary");
   Agent agent;
   rbd_image_t image = mirrored.admin.open("secondary");

@@ -136,6 +136,7 @@ def story_read_only(lab):
         volume.expect_gone()
 
 
+# [failure:106]
 def story_exclusive(lab):
     """an image that another client writes is not taken from it, and is staged once it is released"""
     image = lab.image("a", size=64 * MIB)
@@ -155,6 +156,7 @@ def story_exclusive(lab):
     volume.expect_gone()
 
 
+# [failure:107]
 def story_dead_owner(lab):
     """an image whose node died is not taken while its watch stands; afterwards its client is fenced and the volume staged"""
     image = lab.image("a", size=64 * MIB)
@@ -246,6 +248,7 @@ def story_provisioned(lab):
     lab.admin(*journal, "rm", "csi.volume." + uuid)
 
 
+# [failure:17][rule:3]
 def story_resize(lab):
     """an image that grows makes its device grow under load; one that shrinks does not"""
     agent = lab.agent().start()
@@ -318,6 +321,7 @@ def story_xfs_life(lab):
 NEWER = os.path.join(os.environ.get("XDG_CACHE_HOME", "/var/cache"), "corbd-lab/debian-forky")
 
 
+# [failure:252]
 @long
 def story_newer_tools(lab):
     """what the tools of Debian testing, which the image has, make of each type, this kernel mounts, and their fsck takes it again"""

@@ -92,6 +92,7 @@ def story_adopted_with_lost_cache(lab):
     agent.stop()
 
 
+# [failure:116]
 def story_unstaged_for_ceph_csi(lab):
     """an agent without a record unstages a volume that ceph-csi staged with rbd-nbd: rbd-nbd ends, and its lock is free"""
     agent, volume, peer = staged_by_ceph_csi(lab, lab.image("a", size=256 * MIB))

@@ -15,6 +15,7 @@ def file_of(volume, pod="pod-1"):
     return os.path.join(volume.target(pod), "hello")
 
 
+# [rule:4]
 def story_driver(lab):
     """the nbd room against this kernel's own driver: links, replaced links, sizes, disconnects, numbers"""
     said = run([os.path.join(BUILD, "tests", "lab", "lab_nbd"), "-r", "compact", "~a real kernel keeps the contract*"], timeout=200)
@@ -78,6 +79,7 @@ def story_block_life(lab):
     peer.kill()
 
 
+# [failure:22][failure:23]
 def story_repeats(lab):
     """every call may be repeated; one with another capability is refused; unstaging what was never staged succeeds"""
     agent = lab.agent().start()
@@ -143,6 +145,7 @@ def story_features(lab):
         volume.expect_gone()
 
 
+# [rule:8]
 def story_busy_unmount(lab):
     """an unpublish and an unstage of a volume in use fail with a retryable error and succeed once it is free"""
     agent = lab.agent().start()
@@ -166,6 +169,7 @@ def story_busy_unmount(lab):
     volume.expect_gone()
 
 
+# [rule:8]
 def story_device_claimed(lab):
     """a device that another mount namespace uses is not disconnected"""
     agent = lab.agent().start()
@@ -186,6 +190,7 @@ def story_device_claimed(lab):
     volume.expect_gone()
 
 
+# [failure:5][failure:14][rule:5]
 def story_slow_cluster(lab):
     """an OSD that stops for 15 s causes a stall, but no I/O error and no lost write"""
     agent = lab.agent().start()

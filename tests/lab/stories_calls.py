@@ -131,6 +131,7 @@ class NoWritesToMounted:
         return refused, in_use - before, at_stage - in_use
 
 
+# [failure:253]
 @long
 def story_expand_without_writes_to_mounted(lab):
     """where the kernel forbids writes to mounted block devices, ext4, xfs and btrfs grow in use and at their next stage, and are checked"""
@@ -145,6 +146,7 @@ def story_expand_without_writes_to_mounted(lab):
     node.end()
 
 
+# [failure:250][failure:254]
 def story_without_fstype(lab):
     """a volume without a type has the filesystem that is there and grows as that; the mount option ro formats nothing"""
     agent = lab.agent().start()
@@ -171,6 +173,7 @@ def story_without_fstype(lab):
     empty.expect_gone()
 
 
+# [failure:255][failure:256][failure:257]
 def story_changed_options(lab):
     """other mount options wait for the next stage; a pod's folder that is gone, and kubelet's path of before 1.24, keep nothing"""
     agent = lab.agent().start()

@@ -157,6 +157,7 @@ def life_of_krbd(lab, agent):
     expect_unmapped(volume, image)
 
 
+# [rule:16]
 def story_capabilities(lab):
     """in a container with the manifest's rights and nothing else the agent stages, heals, grows and unstages ext4, xfs, encrypted and krbd volumes"""
     agent = contained(lab).start()
@@ -178,6 +179,7 @@ def story_capabilities(lab):
     check(agent.stop() == 0, "the agent ended with %s" % agent.process.returncode)
 
 
+# [failure:46]
 def story_container_killed(lab):
     """after a kill of its whole container during a mkfs, only the mkfs is left, and the next container serves its device"""
     # runc waits 10 s in each try to freeze a process that cannot be frozen.

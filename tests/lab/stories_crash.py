@@ -19,6 +19,7 @@ def restart_under(writer, agent, volume):
     return kill
 
 
+# [failure:1][rule:6]
 def story_kill_block(lab):
     """kill -9 three times under O_DIRECT writes to a raw block volume: no I/O error, no lost write"""
     agent = lab.agent().start()
@@ -77,6 +78,7 @@ def story_kill_10(lab):
     killed_again_and_again(lab, 10)
 
 
+# [failure:1]
 @long
 def story_kill_50(lab):
     """50 rounds of kill -9 under O_DIRECT, buffered and mmap writers on ext4, half of them during healing: no I/O error, no lost write"""
@@ -86,6 +88,7 @@ def story_kill_50(lab):
 story_kill_50.limit = 480
 
 
+# [failure:48]
 def story_term(lab):
     """SIGTERM and a new start under the writer: no I/O error, no lost write, and the lock was kept"""
     agent = lab.agent().start()
@@ -130,6 +133,7 @@ def story_three_volumes_heal(lab):
         volume.expect_gone()
 
 
+# [failure:13][rule:17]
 def story_outage(lab):
     """monitors and OSDs out of reach for 60 s, with a kill -9 meanwhile, cause a stall, but no I/O error and no lost write"""
     agent = lab.agent().start()

@@ -110,6 +110,7 @@ WITHOUT = {"SYS_ADMIN": denied_admin, "SYS_RESOURCE": denied_resource, "NET_ADMI
 
 
 # Why each capability is needed depends on the kernel, not on us. Every run shows that they are enough.
+# [rule:16]
 @long
 def story_capability_missing(lab):
     """an agent without one of the manifest's capabilities fails at what the manifest says it is for"""
@@ -124,6 +125,7 @@ def story_capability_missing(lab):
 story_capability_missing.limit = 480
 
 
+# [rule:7]
 @long
 def story_pid_namespace(lab):
     """an agent that is its PID namespace's init, killed during a mkfs, does not end before another agent serves the device"""

@@ -375,6 +375,7 @@ def there_and_back(lab, cluster):
     check(not processes("rbd-nbd map"), "an rbd-nbd is left: %s" % processes("rbd-nbd map"))
 
 
+# [failure:48]
 def story_installed_by_the_docs(lab):
     """the document's own commands install corbd, roll out its pod, watch it, and replace it under a volume's writer"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", installed)

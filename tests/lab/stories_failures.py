@@ -15,6 +15,7 @@ from stories_seen import ask, volumes_of
 from writer import Writer
 
 
+# [failure:18]
 def story_full_disk_heals(lab):
     """staged volumes on a full state directory are served on and healed after each kill -9: no I/O error, no lost write"""
     agent = lab.agent()
@@ -40,6 +41,7 @@ def story_full_disk_heals(lab):
     agent.stop()
 
 
+# [failure:41]
 @long
 def story_no_descriptors(lab):
     """an agent without a free descriptor serves its devices; calls wait or fail with a reason, and succeed once descriptors are free"""
@@ -78,6 +80,7 @@ def story_no_descriptors(lab):
     volume.expect_gone()
 
 
+# [failure:42][rule:23]
 @long
 def story_out_of_memory(lab):
     """an agent that its cgroup's limit kills under a writer is started again and heals: no I/O error, no lost write"""
@@ -122,6 +125,7 @@ def story_out_of_memory(lab):
     os.rmdir(group)
 
 
+# [failure:47]
 def story_damaged_filesystem(lab):
     """a filesystem that fsck cannot repair by itself is neither mounted nor formatted, and is as it was"""
     image = lab.image("a", size=64 * MIB)
@@ -146,6 +150,7 @@ def story_damaged_filesystem(lab):
     peer.unmap()
 
 
+# [failure:52]
 @long
 def story_hung_unmount(lab):
     """an unmount that hangs on a device without proof holds up no other volume, and ends once its volume is given up"""
@@ -179,6 +184,7 @@ def story_hung_unmount(lab):
 story_hung_unmount.limit = 360
 
 
+# [failure:116][rule:8]
 def story_held_open(lab):
     """an unstage waits as long as another program has the device open, names it, and ends once it is closed, even across a restart"""
     agent = lab.agent().start()
@@ -221,6 +227,7 @@ def taken_away(agent, volume, **options):
     volume.expect_gone()
 
 
+# [failure:113]
 def story_taken_away(lab):
     """a mounted volume whose device another program disconnects gets I/O errors, is reported, and can be restaged once its pod has ended"""
     agent = lab.agent().start()
@@ -228,6 +235,7 @@ def story_taken_away(lab):
     agent.stop()
 
 
+# [failure:113]
 def story_taken_away_block(lab):
     """a pod whose raw device another program disconnected never sees another volume under its number, and the volume can be restaged later"""
     agent = lab.agent().start()

@@ -34,6 +34,7 @@ def write_once(device):
     run(["dd", "if=/dev/zero", "of=" + device, "bs=4096", "count=1", "oflag=direct", "status=none"])
 
 
+# [failure:106]
 def story_holder_explained(lab):
     """a stage waits for another client of its image and names it; corbd holders shows it, corbd take cuts it off"""
     agent = lab.agent(flags=["--enable-fencing"]).start()
@@ -70,6 +71,7 @@ def story_holder_explained(lab):
     volume.expect_gone()
 
 
+# [failure:142]
 def story_fence_by_hand(lab):
     """corbd fence shows what a fence cuts off, fences and unfences; a fenced node says so, serves nothing, and serves again afterwards"""
     agent = lab.agent().start()
@@ -109,6 +111,7 @@ def story_fence_by_hand(lab):
     volume.expect_gone()
 
 
+# [failure:141]
 @long
 def story_take_over_compared(lab):
     """the time from the proof of a holder's death to the first write here, compared with rbd map without a proof"""

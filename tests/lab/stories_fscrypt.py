@@ -53,6 +53,7 @@ def needs_fscrypt():
             '"options":{"padding":"32","contents":"AES_256_XTS","filenames":"AES_256_CTS","policy_version":"2"}}')
 
 
+# [failure:181]
 def story_fscrypt_staged(lab):
     """a volume with encrypted files is staged, published, unstaged without a secret, and staged again with what was written; neither names nor text are readable
     without the key"""
@@ -91,6 +92,7 @@ def story_fscrypt_staged(lab):
     agent.stop()
 
 
+# [failure:180]
 def story_fscrypt_killed_under_writer(lab):
     """kill -9 of the agent under a writer on encrypted files: healed without the passphrase, no write lost, no I/O error, and no key stays behind"""
     agent, image = lab.agent().start(), lab.image("a", size=256 * MIB)
@@ -138,6 +140,7 @@ def story_fscrypt_of_fscrypt(lab):
     agent.stop()
 
 
+# [failure:180]
 @long
 def story_fscrypt_crashed_half_way(lab):
     """the agent dies before and after it makes the folder of a first stage, and after it locks the folder of an unstage: the next call ends it"""

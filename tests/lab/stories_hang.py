@@ -95,12 +95,14 @@ def network(lab, way):
         run(["ip", "route", "replace", "10.223.0.0/16", "via", os.environ["CORBD_LAB_GATEWAY"]])
 
 
+# [rule:7]
 @long
 def story_kill_in_mount(lab):
     """after kill -9 while a helper hangs in mount, sockets and lock are free at once, and the next start heals and finishes the stage"""
     killed_while_helper_hangs(lab, lab.agent(), "mount", in_mount)
 
 
+# [failure:46][rule:7]
 @long
 def story_kill_in_mkfs(lab):
     """after kill -9 while a helper hangs in mkfs, sockets and lock are free at once, and the next start heals and finishes the stage"""

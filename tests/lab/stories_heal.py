@@ -23,6 +23,7 @@ def under_load(lab, image, **options):
     return agent, volume, Writer(lab, volume.staged_path, **options).start()
 
 
+# [failure:15][rule:9]
 def story_fenced_by_hand(lab):
     """every volume of a client that the cluster fences comes back on another connection: no I/O error, no lost write"""
     agent = lab.agent().start()
@@ -50,6 +51,7 @@ def story_fenced_by_hand(lab):
     volume.expect_gone()
 
 
+# [failure:44]
 @long
 def story_stopped(lab, seconds=45):
     """an agent stopped for 45 s, longer than its watches last, resumes: no I/O error, no lost write, its lock still proven"""
@@ -121,6 +123,7 @@ def never_served(lab, features):
     check(answer["code"] == "UNAVAILABLE", "stage blesses a volume that is not served")
 
 
+# [failure:16]
 def story_taken_and_released(lab):
     """an image that another client took, wrote and released while the agent was down is never served again by itself"""
     never_served(lab, "layering,exclusive-lock,object-map,fast-diff")
@@ -132,6 +135,7 @@ def story_taken_and_released_layering(lab):
     never_served(lab, "layering")
 
 
+# [failure:16][failure:52][rule:2b]
 def story_lost(lab):
     """a volume whose image another client has stays unproven; once given up, its pods get I/O errors, unmounts end, the other's data stays"""
     image = lab.image("a", size=64 * MIB)
@@ -204,6 +208,7 @@ def killed_32(lab, images, rounds):
     return sorted(took)[len(took) // 2]
 
 
+# [failure:1][failure:24]
 @long
 def story_kill_32(lab):
     """32 volumes with a writer each are killed twice and all write again: no I/O error, no lost write"""

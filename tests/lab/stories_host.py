@@ -166,6 +166,7 @@ def expect_served_by(host, keeper):
     return found[0][1]
 
 
+# [failure:151]
 def story_host_upgrade(lab):
     """an upgrade of the Debian package, a failed reload and a crash under 16 writers lose no write or mount; the upgrade blocklists no client"""
     images = [lab.image(name, size=256 * MIB) for name in "abcd"]
@@ -249,6 +250,7 @@ def expect_back(host, databases, boot):
         say("%s: %d writes before, none lost, no error" % (folder, found["acked"]))
 
 
+# [failure:28]
 def story_host_reboot(lab):
     """a host's reboot stops its databases, their mounts, then the agent, and afterwards starts each on its mount, with all its data"""
     images = [lab.image(name, size=256 * MIB) for name in "ab"]
@@ -269,6 +271,7 @@ def story_host_reboot(lab):
     host.end()
 
 
+# [failure:28]
 @long
 def story_host_power_cut(lab):
     """a host that loses power under its databases and during a mount mounts all after its boot, and no acknowledged write is lost"""

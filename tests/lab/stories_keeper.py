@@ -81,11 +81,13 @@ def killed(lab, rounds, hands_over=True):
     return stalls
 
 
+# [failure:152]
 def story_keeper(lab):
     """four rounds of kill -9 with a keeper, under writers: no I/O error, no lost write, nothing in the kernel log, no timeout"""
     killed(lab, 4)
 
 
+# [failure:152]
 def story_keeper_compared(lab):
     """the longest stall of a kill -9 under writers on four volumes, with a keeper and without"""
     with_keeper = killed(lab, 2)
@@ -111,6 +113,7 @@ def story_keeper_compared(lab):
         volume.expect_gone()
 
 
+# [failure:152]
 def story_keeper_handover(lab):
     """a handover between agents with keepers, and a kill -9 of the next agent: the kernel sees neither, and nothing is lost"""
     agent = lab.agent(flags=["--keeper"]).start()
@@ -144,6 +147,7 @@ def is_stopped(pid):
     return read("/proc/%d/stat" % pid).split(") ")[-1][:1] == "T"
 
 
+# [failure:162][rule:3]
 def story_kill_in_resize(lab):
     """after kill -9 with a keeper during a blocked resize, the next agent answers the writes, the device has grown, and nothing is lost"""
     if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (6, 9):
@@ -193,6 +197,7 @@ def story_kill_in_resize(lab):
     check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
 
 
+# [failure:152]
 @long
 def story_keeper_50(lab):
     """50 rounds of kill -9 with a keeper, under 16 writers on four volumes: no I/O error, no lost write, nothing in the kernel log"""
@@ -202,6 +207,7 @@ def story_keeper_50(lab):
 story_keeper_50.limit = 1200
 
 
+# [failure:163]
 @long
 def story_keeper_50_alone(lab):
     """50 rounds of kill -9 under one keeper, without a handover in between: no I/O error, no lost write, nothing in the kernel log"""
@@ -211,6 +217,7 @@ def story_keeper_50_alone(lab):
 story_keeper_50_alone.limit = 2400
 
 
+# [failure:153]
 def story_keeper_dies(lab):
     """agents whose keeper is killed, that crash, or that die again and again leave no trusted link: the next ones heal without a loss"""
     agent = lab.agent(flags=["--keeper"]).start()
@@ -288,11 +295,13 @@ def crash_loop(lab, seconds):
     check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
 
 
+# [failure:163]
 def story_keeper_crash_loop(lab):
     """an agent that dies five times, four seconds after each start, restarts after growing pauses; its writer goes on and loses nothing"""
     crash_loop(lab, 22)
 
 
+# [failure:163]
 @long
 def story_keeper_crash_loop_120(lab):
     """an agent that dies every four seconds for two minutes loses no write of its writer and adds at most ten blocklist entries"""
@@ -374,11 +383,13 @@ def half_sent(lab, rounds):
     check(agent.stop() == 0, "the keeper ended with %s" % agent.process.returncode)
 
 
+# [failure:158][rule:4]
 def story_keeper_half_sent(lab):
     """a keeper drops a link full of requests, one of them half sent and interrupted by a signal, without an I/O error or a loss"""
     half_sent(lab, 2)
 
 
+# [failure:158]
 @long
 def story_keeper_half_sent_20(lab):
     """a keeper drops a link full of requests 20 times, one of them half sent and interrupted by a signal, without an I/O error"""

@@ -60,6 +60,7 @@ def unmap_all(image):
         run(["rbd", "unmap", "-o", "noudev", "/dev/" + name], ok=False)
 
 
+# [failure:112]
 def story_krbd_life(lab):
     """the life of an ext4 volume of the kernel's client: staged, used while the agent is killed, found again, grown, unstaged; its key is nowhere"""
     needs_krbd()
@@ -97,6 +98,7 @@ def story_krbd_life(lab):
     agent.stop()
 
 
+# [failure:268]
 def story_krbd_fenced(lab):
     """the cluster cuts off the kernel's client: the volume says so and how to get out, and is whole after that"""
     needs_krbd()
@@ -129,6 +131,7 @@ def story_krbd_fenced(lab):
     agent.stop()
 
 
+# [failure:132]
 def story_mounter_ruled(lab):
     """mounters.json puts a volume that names the kernel's client on nbd at its next stage; what is staged keeps its client"""
     needs_krbd()
@@ -222,6 +225,7 @@ def story_krbd_namespace(lab):
     lab.admin("rbd", "rm", "--no-progress", inside)
 
 
+# [failure:109]
 def story_krbd_other_mounter(lab):
     """an image with journaling is refused by its feature, and served over nbd where another mounter may try"""
     needs_krbd()
@@ -237,6 +241,7 @@ def story_krbd_other_mounter(lab):
     agent.stop()
 
 
+# [failure:106][failure:111]
 def story_krbd_in_use(lab):
     """an image that another client has open is not mapped; the refusal names that client, and the stage succeeds once it is gone"""
     needs_krbd()
@@ -255,6 +260,7 @@ def story_krbd_in_use(lab):
     agent.stop()
 
 
+# [failure:246]
 def story_krbd_of_ceph_csi(lab):
     """a volume that ceph-csi staged with the kernel's client is unstaged without a record, and another one staged again, published, grown, unstaged"""
     needs_krbd()
@@ -291,6 +297,7 @@ def story_krbd_of_ceph_csi(lab):
     agent.stop()
 
 
+# [failure:241]
 def story_number_left_read_only(lab):
     """a number that another program left read-only takes the writes of the writable volumes that get it: a new filesystem, and raw block"""
     device = "/dev/nbd0"
@@ -328,6 +335,7 @@ def expect_closed_and_unmapped(volume):
     check(not os.path.exists(os.path.join(volume.staging, "image-meta.json")), "ceph-csi's stash is left")
 
 
+# [failure:240]
 def story_krbd_luks_life(lab):
     """the life of an encrypted volume of the kernel's client: header, filesystem, writes while the agent is killed, growth, unstage, and what was written after the next stage"""
     needs_krbd()
@@ -366,6 +374,7 @@ def story_krbd_luks_life(lab):
     agent.stop()
 
 
+# [failure:240]
 def story_krbd_luks_of_ceph_csi(lab):
     """an encrypted volume that ceph-csi staged with the kernel's client is unstaged without a record, and another one adopted under its writer, published and unstaged"""
     needs_krbd()
@@ -403,6 +412,7 @@ def story_krbd_luks_of_ceph_csi(lab):
 
 
 # The simulator kills the agent at every call of this too.
+# [failure:112]
 @long
 def story_krbd_crashes(lab):
     """after kill -9 before or after any step of a stage or unstage with the kernel client, repeating the call converges, and leaves nothing"""

@@ -154,6 +154,7 @@ def story_healed_without_keys(lab):
     end(agent, volume)
 
 
+# [rule:2a]
 @long
 def story_attachment_proves(lab):
     """an image without exclusive-lock is healed as long as its volume stayed attached here, and is lost once it was attached anew"""

@@ -72,6 +72,7 @@ def is_limited(lab, kernel_client):
     agent.stop()
 
 
+# [failure:212]
 def story_io_limit(lab):
     """a pod's writes are as many as its VolumeAttributesClass allows, also after a kill of the agent and after a handover"""
     is_limited(lab, kernel_client=False)

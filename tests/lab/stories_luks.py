@@ -66,6 +66,7 @@ def story_luks_staged(lab):
     agent.stop()
 
 
+# [failure:101]
 def story_luks_wrong_passphrase(lab):
     """a wrong passphrase has an error of its own, leaves nothing behind, is in no log, and the right one still opens the volume"""
     agent = lab.agent().start()
@@ -114,6 +115,7 @@ def story_luks_killed_under_writer(lab):
     agent.stop()
 
 
+# [failure:205]
 def story_luks_integrity(lab):
     """a volume with integrityMode is on two mappings: kill -9 under a writer loses nothing, and an unstage leaves no mapping and no key"""
     agent = lab.agent().start()
@@ -148,6 +150,7 @@ def story_luks_integrity(lab):
 story_luks_integrity.limit = 480
 
 
+# [failure:102]
 @long
 def story_luks_integrity_interrupted(lab):
     """agent and helper are killed while the tags of a volume with integrityMode are written: the next stage begins anew, and every sector can be read"""
@@ -235,6 +238,7 @@ def story_luks_of_cryptsetup(lab):
     agent.stop()
 
 
+# [failure:172]
 def story_luks_vault(lab):
     """a volume whose key Vault stores needs no passphrase; while Vault is sealed only stages of its own volumes fail, and no unstage"""
     account = "/var/run/secrets/kubernetes.io/serviceaccount/token"
@@ -271,6 +275,7 @@ def story_luks_vault(lab):
     agent.stop()
 
 
+# [failure:102]
 @long
 def story_luks_crashed_half_way(lab):
     """the agent dies after the header, and after the mapping, of an encrypted volume's first stage: the next stage ends it"""

@@ -191,6 +191,7 @@ def expect_answered_in_time(a, b, writer):
     return kept
 
 
+# [failure:141][failure:142]
 @long
 def story_two_nodes(lab):
     """once a node without network is fenced, another serves its volume with all its data and no late write; the old application gets an error"""
@@ -261,6 +262,7 @@ def story_two_nodes(lab):
 story_two_nodes.limit = 600
 
 
+# [failure:142]
 @long
 def story_unfenced_clean(lab):
     """a fenced node that comes back stays out while anything of it may write; once its own check is clean it is let in and serves again, without a reboot"""
@@ -338,6 +340,7 @@ def story_unfenced_clean(lab):
 story_unfenced_clean.limit = 900
 
 
+# [failure:141]
 @long
 def story_out_of_service(lab):
     """after a node is tainted out-of-service, the stage that waits on another node cuts off only that client, and the first node gives up"""

@@ -14,6 +14,7 @@ def watchers(lab, image):
     return [watcher["address"] for watcher in status.get("watchers", [])]
 
 
+# [failure:17]
 def story_image_recreated(lab):
     """an image deleted and made anew under the same name while the agent was down is not served and not written"""
     agent = lab.agent().start()
@@ -39,6 +40,7 @@ def story_image_recreated(lab):
     check(good["acked"] <= before, "%d writes were acknowledged with the image gone" % (good["acked"] - before))
 
 
+# [rule:2a]
 def story_unproven(lab):
     """an image without exclusive-lock is not served again by itself after a kill -9, but is on an operator override"""
     agent = lab.agent().start()
@@ -68,6 +70,7 @@ def story_unproven(lab):
     volume.expect_gone()
 
 
+# [failure:16][rule:2a]
 def story_other_node_took_it(lab):
     """an image that another node has opened meanwhile is not served again"""
     agent = lab.agent().start()

@@ -17,6 +17,7 @@ def refused(volume, codes, words=()):
     volume.expect_gone()
 
 
+# [failure:31]
 def story_wrong_requests(lab):
     """an unknown clusterID, a missing pool, a missing image and a wrong key each fail with a reason and leave nothing behind"""
     agent = lab.agent().start()
@@ -34,6 +35,7 @@ def story_wrong_requests(lab):
     volume.expect_gone()
 
 
+# [rule:14]
 def story_path_outside(lab):
     """a staging path outside the kubelet's folder, or through a symbolic link, is refused"""
     agent = lab.agent().start()
@@ -69,6 +71,7 @@ def story_bad_input(lab):
     refused(agent.volume(image, mode="UNKNOWN"), ("INVALID_ARGUMENT",), ["access mode"])
 
 
+# [rule:11]
 def story_target_in_the_way(lab):
     """a target that is a link, or a folder with something in it, is refused and nothing in it is deleted"""
     agent = lab.agent().start()
@@ -98,6 +101,7 @@ def story_target_in_the_way(lab):
     volume.expect_gone()
 
 
+# [failure:18][failure:19]
 @long
 def story_state_folder_full(lab):
     """a stage fails before it acts on a full or read-only state directory, and staged volumes keep running"""
@@ -131,6 +135,7 @@ def story_state_folder_full(lab):
     agent.stop()
 
 
+# [rule:1]
 def story_cache_refused(lab):
     """an image whose metadata switches the write-back cache on is not served"""
     agent = lab.agent().start()
@@ -144,6 +149,7 @@ def story_cache_refused(lab):
     volume.expect_gone()
 
 
+# [rule:10]
 def story_foreign_data(lab):
     """an image that holds data but no filesystem is not formatted"""
     agent = lab.agent().start()
@@ -157,6 +163,7 @@ def story_foreign_data(lab):
     agent.volume(image).expect_gone()
 
 
+# [failure:49]
 def story_second_agent(lab):
     """a second agent on the same state directory ends at once and names the process that holds it"""
     agent = lab.agent().start()
@@ -171,6 +178,7 @@ def story_second_agent(lab):
     check(agent.csi("probe")["code"] == "OK", "the first one does not answer any more")
 
 
+# [failure:30]
 def story_no_nbd(lab):
     """a stage without the nbd module fails and names it; with the module the same agent serves"""
     if lab.native:
@@ -206,6 +214,7 @@ def story_runtime_on_disk(lab):
     check(code not in (0, -9), "the agent runs with its keys in %s" % disk)
 
 
+# [failure:31][rule:15]
 def story_no_secret_in_sight(lab):
     """the Ceph key is in no log line, argument, environment or record"""
     agent = lab.agent().start()

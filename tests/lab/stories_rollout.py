@@ -164,6 +164,7 @@ def rolled(lab, cluster):
     end(cluster, operator, [app], "corbd")
 
 
+# [failure:151][failure:170]
 def story_rollout(lab):
     """in a rollout the next pod takes over unnoticed, and the first stays in reserve and serves again when the rollout is undone"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", rolled)
@@ -247,6 +248,7 @@ def deleted(lab, cluster):
     node.end(cluster)
 
 
+# [failure:151][failure:170]
 def story_rollout_deleted(lab):
     """an agent whose pod is deleted or evicted serves on until the next one asks, unnoticed"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", deleted)
@@ -275,6 +277,7 @@ def busy(lab, cluster):
     node.end(cluster)
 
 
+# [failure:170]
 def story_rollout_busy(lab):
     """a rollout while every processor has four programs that want all of it: no probe fails, and no container is started again"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", busy)
@@ -306,6 +309,7 @@ def stalled(lab, cluster):
     node.end(cluster)
 
 
+# [failure:151]
 def story_rollout_stalled(lab):
     """a serving pod that is deleted while a broken image stalls the rollout and the node is briefly NotReady serves until the rollout is undone"""
     on_a_cluster(lab, "CORBD_LAB_KUBE_AGENT", stalled)
@@ -331,6 +335,7 @@ def undone(lab, cluster):
     node.end(cluster)
 
 
+# [failure:151]
 @long
 def story_rollout_undone(lab):
     """a rollout is undone at ten moments of the handover: the next pod is deleted while it takes over, and gives everything back unnoticed"""

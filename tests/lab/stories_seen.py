@@ -66,6 +66,7 @@ def story_seen(lab):
     volume.expect_gone()
 
 
+# [failure:52][rule:2b]
 @long
 def story_given_up_by_hand(lab):
     """`corbd fail` ends the wait for a cluster that is gone: the volume's pods get errors, and its unmounts end"""

@@ -84,18 +84,21 @@ def killed_everywhere(lab, **options):
     check(points[0] >= (18 if volume.block else 26) and points[1] >= 4 and points[2] >= 4 and points[3] >= 10, "too few points were reached: %s" % points)
 
 
+# [failure:2][failure:3]
 @long
 def story_kill_everywhere_ext4(lab):
     """kill -9 before and after every step of stage, publish, unpublish and unstage of an ext4 volume: the same call again converges, nothing is left"""
     killed_everywhere(lab)
 
 
+# [failure:2]
 @long
 def story_kill_everywhere_xfs(lab):
     """kill -9 before and after every step of stage, publish, unpublish and unstage of an xfs volume: the same call again converges, nothing is left"""
     killed_everywhere(lab, fstype="xfs")
 
 
+# [failure:2][failure:3]
 @long
 def story_kill_everywhere_block(lab):
     """kill -9 before and after every step of stage, publish, unpublish and unstage of a block volume: the same call again converges, nothing is left"""

@@ -62,7 +62,8 @@ class Clone {
 
 }  // namespace
 
-TEST_CASE("the next client learns who writes an image without exclusive-lock, until that one has closed it") {
+TEST_CASE("the next client learns who writes an image without exclusive-lock, until that one has closed it",
+          "[failure:143]") {
   Marked scene;
   const auto writer = scene.open(scene.agent), next = scene.open(scene.other);
   CHECK(scene.writer(scene.other, *next).empty());
@@ -103,7 +104,7 @@ TEST_CASE("a mark that comes after another client's replaces nothing") {
   scene.other.close(*next);
 }
 
-TEST_CASE("a clone does not count its parent's writer as its own") {
+TEST_CASE("a clone does not count its parent's writer as its own", "[failure:143]") {
   Marked scene;
   const auto writer = scene.open(scene.agent);
   REQUIRE(scene.mark(scene.agent, *writer));

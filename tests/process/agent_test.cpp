@@ -65,7 +65,7 @@ pluginregistration::PluginInfo plugin_at(const std::string& socket) {
 
 }  // namespace
 
-TEST_CASE("a second agent on a state directory ends and names the first, which goes on") {
+TEST_CASE("a second agent on a state directory ends and names the first, which goes on", "[failure:49]") {
   const Ground ground;
   const Agent first(ground);
   REQUIRE(first.answers());
@@ -77,7 +77,7 @@ TEST_CASE("a second agent on a state directory ends and names the first, which g
   CHECK(first.answers());
 }
 
-TEST_CASE("a second agent with a state directory of its own ends at the first one's socket") {
+TEST_CASE("a second agent with a state directory of its own ends at the first one's socket", "[failure:49]") {
   const Ground ground;
   const Agent first(ground);
   REQUIRE(first.answers());
@@ -107,7 +107,8 @@ TEST_CASE("an agent with the lock waits for a dead agent's keeper that has the s
   CHECK(agent.answers());
 }
 
-TEST_CASE("an agent that is killed is started again by its keeper, which ends when the agent is told to") {
+TEST_CASE("an agent that is killed is started again by its keeper, which ends when the agent is told to",
+          "[failure:153]") {
   const Ground ground;
   Agent::Options options;
   options.more = {"--keeper"};
@@ -131,7 +132,7 @@ TEST_CASE("an agent that is killed is started again by its keeper, which ends wh
   CHECK_THAT(keeper.log(), ContainsSubstring("agent.left"));
 }
 
-TEST_CASE("a keeper ends with its agent's exit code if the agent refuses to start") {
+TEST_CASE("a keeper ends with its agent's exit code if the agent refuses to start", "[failure:153]") {
   const Ground ground;
   const Agent first(ground);
   REQUIRE(first.answers());
@@ -157,7 +158,8 @@ TEST_CASE("an agent that is started with --accept-refused says whether its time 
   }
 }
 
-TEST_CASE("an agent without stdin, stdout and stderr serves, and opens none of its files under their numbers") {
+TEST_CASE("an agent without stdin, stdout and stderr serves, and opens none of its files under their numbers",
+          "[failure:50]") {
   const Ground ground;
   Agent::Options options;
   options.prepare = [] {
@@ -170,7 +172,8 @@ TEST_CASE("an agent without stdin, stdout and stderr serves, and opens none of i
   CHECK(ground.read("state/lock") == std::to_string(agent.pid()) + "\n");
 }
 
-TEST_CASE("an agent serves while nobody reads its log, the log's reader has gone, or the log's disk is full") {
+TEST_CASE("an agent serves while nobody reads its log, the log's reader has gone, or the log's disk is full",
+          "[failure:50]") {
   const Ground ground;
   std::array<int, 2> pipe;
   REQUIRE(::pipe2(pipe.data(), O_CLOEXEC) == 0);
@@ -212,7 +215,7 @@ TEST_CASE("an agent leaves no core dump unless it may, but always a backtrace") 
   CHECK(fs::is_empty(dumps.path()));
 }
 
-TEST_CASE("an agent without a free descriptor answers again once it has one") {
+TEST_CASE("an agent without a free descriptor answers again once it has one", "[failure:41]") {
   const Ground ground;
   Agent::Options options;
   options.prepare = [] {
@@ -241,7 +244,7 @@ TEST_CASE("an agent serves devices on --io-threads threads, and on one by defaul
   CHECK(threads_named(agent.pid(), "corbd-io") == threads);
 }
 
-TEST_CASE("an agent takes as many descriptors as the system allows") {
+TEST_CASE("an agent takes as many descriptors as the system allows", "[failure:41]") {
   const Ground ground;
   Agent::Options options;
   options.prepare = [] {
@@ -255,7 +258,7 @@ TEST_CASE("an agent takes as many descriptors as the system allows") {
   CHECK(now.rlim_cur == 2048);
 }
 
-TEST_CASE("an agent starts again on a state directory that has become full") {
+TEST_CASE("an agent starts again on a state directory that has become full", "[failure:18]") {
   const auto disk = test::SmallDisk::mount(512);
   if (!disk) return;
   const Ground ground;
@@ -268,7 +271,7 @@ TEST_CASE("an agent starts again on a state directory that has become full") {
   }
 }
 
-TEST_CASE("an agent does not start on a state directory that it cannot write, and says so") {
+TEST_CASE("an agent does not start on a state directory that it cannot write, and says so", "[failure:19]") {
   const auto disk = test::SmallDisk::mount(512);
   if (!disk) return;
   const Ground ground;
@@ -291,7 +294,8 @@ TEST_CASE("an agent told to heal every volume without proof ends, and names the 
 }
 
 TEST_CASE(
-    "an agent starts on a state directory with damaged, unfinished and newer files, and sets the damaged ones aside") {
+    "an agent starts on a state directory with damaged, unfinished and newer files, and sets the damaged ones aside",
+    "[failure:20][failure:21]") {
   const Ground ground;
   for (const char* folder : {"state/volumes", "state/incarnations"}) fs::create_directory(ground.at(folder));
   const std::string newer = R"({"version":99,"crc32c":0,"record":{}})";

@@ -92,7 +92,8 @@ class SilentServer {
 
 }  // namespace
 
-TEST_CASE("an agent in a pod that has handed over stays in reserve, is ready, and ends at once when its pod does") {
+TEST_CASE("an agent in a pod that has handed over stays in reserve, is ready, and ends at once when its pod does",
+          "[failure:151]") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   Agent first(ground, handed_over("pod-1", kept));
@@ -141,7 +142,8 @@ TEST_CASE("kubelet's watcher sees no socket come or go during a handover, and a 
   ::kill(first.pid(), SIGKILL);
 }
 
-TEST_CASE("an agent in reserve serves once no other does, and the dead agent's pod then asks it for a handover") {
+TEST_CASE("an agent in reserve serves once no other does, and the dead agent's pod then asks it for a handover",
+          "[failure:151]") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   Agent first(ground, handed_over("pod-1", kept));
@@ -159,7 +161,7 @@ TEST_CASE("an agent in reserve serves once no other does, and the dead agent's p
   CHECK(lives(first.pid()));
 }
 
-TEST_CASE("an agent serves on beside a next one that cannot read a record") {
+TEST_CASE("an agent serves on beside a next one that cannot read a record", "[failure:230]") {
   const Ground ground;
   Agent first(ground, handed_over("pod-1"));
   REQUIRE(first.answers());
@@ -178,7 +180,7 @@ TEST_CASE("an agent serves on beside a next one that cannot read a record") {
   CHECK(third.answers());
 }
 
-TEST_CASE("an agent serves on after a next one that ended with the lock in its hand") {
+TEST_CASE("an agent serves on after a next one that ended with the lock in its hand", "[failure:230]") {
   const bool refuses = GENERATE(true, false);
   const bool kept = GENERATE(false, true);
   const Ground ground;
@@ -201,7 +203,8 @@ TEST_CASE("an agent serves on after a next one that ended with the lock in its h
 
 TEST_CASE(
     "kubelet's watcher sees no socket come or go when the agent beside a keeper is killed, and a call meanwhile "
-    "is answered") {
+    "is answered",
+    "[failure:235]") {
   const Ground ground;
   std::filesystem::create_directory(ground.at("kubelet") + "/plugins_registry");
   auto options = handed_over("pod-1", true);
@@ -229,7 +232,7 @@ TEST_CASE(
   CHECK(::read(watcher.get(), events.data(), events.size()) < 0);
 }
 
-TEST_CASE("a restarted container of a pod in reserve stays in reserve") {
+TEST_CASE("a restarted container of a pod in reserve stays in reserve", "[failure:151]") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   Agent second(ground, handed_over("pod-2", kept));
@@ -254,7 +257,7 @@ TEST_CASE("a restarted container of a pod in reserve stays in reserve") {
   CHECK(lives(again.pid()));
 }
 
-TEST_CASE("a pod that leaves the reserve counts as waiting there until its agent has the lock") {
+TEST_CASE("a pod that leaves the reserve counts as waiting there until its agent has the lock", "[failure:151]") {
   const Ground ground;
   const std::string note = ground.at("runtime/in-reserve");
   std::optional<SilentServer> serves(std::in_place, ground);
@@ -271,7 +274,7 @@ TEST_CASE("a pod that leaves the reserve counts as waiting there until its agent
   CHECK(eventually([&] { return !std::filesystem::exists(note); }));
 }
 
-TEST_CASE("an agent that is told to end gives its devices to the pod in reserve, and ends") {
+TEST_CASE("an agent that is told to end gives its devices to the pod in reserve, and ends", "[failure:151]") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   const Agent first(ground, handed_over("pod-1", kept));
@@ -298,7 +301,7 @@ TEST_CASE("an agent outside of a pod ends when it has handed over") {
   CHECK(second.answers());
 }
 
-TEST_CASE("a refused agent in a pod waits for the end of the serving one") {
+TEST_CASE("a refused agent in a pod waits for the end of the serving one", "[failure:151]") {
   const Ground ground;
   const test::Folder state;
   Agent first(ground, handed_over("pod-1"));
@@ -328,7 +331,7 @@ TEST_CASE("an agent that is told to end before its turn ends with 0, and the one
   CHECK(first.answers());
 }
 
-TEST_CASE("a pod is ready by its own agent only") {
+TEST_CASE("a pod is ready by its own agent only", "[failure:151]") {
   const Ground ground;
   const Agent agent(ground, handed_over("pod-1"));
   REQUIRE(agent.answers());
@@ -371,7 +374,8 @@ TEST_CASE("corbd handover starts the next agent with the serving one's command l
   CHECK(words->ends_with(std::string("--handover") + '\0'));
 }
 
-TEST_CASE("corbd handover fails if no agent serves or the next one ends, and a serving agent goes on") {
+TEST_CASE("corbd handover fails if no agent serves or the next one ends, and a serving agent goes on",
+          "[failure:151]") {
   const Ground ground;
   CHECK(says(ground, "handover") == 3);
   const Agent first(ground);
@@ -384,7 +388,7 @@ TEST_CASE("corbd handover fails if no agent serves or the next one ends, and a s
   CHECK(first.probe().find("\"OK\"") != std::string::npos);
 }
 
-TEST_CASE("systemd learns that an agent serves, and the next agent's pid before the old one ends") {
+TEST_CASE("systemd learns that an agent serves, and the next agent's pid before the old one ends", "[failure:151]") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   const std::string path = ground.at("notify");

@@ -113,7 +113,8 @@ TEST_CASE("corbd mount mounts, corbd mounts shows it, corbd unmount leaves the f
   CHECK_THAT(again.problems, ContainsSubstring("nothing was mounted at " + host.target()));
 }
 
-TEST_CASE("a mount without a filesystem type accepts what is mounted there, and another type is refused") {
+TEST_CASE("a mount without a filesystem type accepts what is mounted there, and another type is refused",
+          "[failure:254]") {
   if (!may_mount()) return;
   const Host host;
   ScriptedPlugin plugin(host.at("csi.sock"), true);

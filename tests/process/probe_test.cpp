@@ -63,7 +63,7 @@ std::string pulse(const Ground& ground, const std::string& pod) { return ground.
 
 }  // namespace
 
-TEST_CASE("a pod is alive by its own agent only, from its start to its end") {
+TEST_CASE("a pod is alive by its own agent only, from its start to its end", "[failure:171]") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   CHECK(probes(ground, "alive", "pod-1") == 1);
@@ -76,7 +76,8 @@ TEST_CASE("a pod is alive by its own agent only, from its start to its end") {
   CHECK_THAT(ground.read("said"), ContainsSubstring("no agent of this pod runs"));
 }
 
-TEST_CASE("an agent without processor time counts as alive, and as hung after --hung-after") {
+TEST_CASE("an agent without processor time counts as alive, and as hung after --hung-after",
+          "[failure:170][failure:171]") {
   const Ground ground;
   const Agent agent(ground, in_pod("pod-1"));
   REQUIRE(agent.answers());
@@ -100,7 +101,7 @@ TEST_CASE("an agent that hangs before its control thread has begun is hung") {
   CHECK_THAT(ground.read("said"), ContainsSubstring("the agent's control thread has not run for"));
 }
 
-TEST_CASE("a pod whose agent is dead is alive while its keeper pauses, and is not ready") {
+TEST_CASE("a pod whose agent is dead is alive while its keeper pauses, and is not ready", "[failure:171]") {
   const Ground ground;
   Agent agent(ground, in_pod("pod-1", true));
   REQUIRE(agent.answers());
@@ -118,7 +119,7 @@ TEST_CASE("a pod whose agent is dead is alive while its keeper pauses, and is no
   CHECK_THAT(ground.read("said"), ContainsSubstring("the agent has died"));
 }
 
-TEST_CASE("over a handover both pods are alive, and the one in reserve is ready") {
+TEST_CASE("over a handover both pods are alive, and the one in reserve is ready", "[failure:170]") {
   const bool kept = GENERATE(false, true);
   const Ground ground;
   Agent first(ground, in_pod("pod-1", kept));
@@ -138,7 +139,7 @@ TEST_CASE("over a handover both pods are alive, and the one in reserve is ready"
   REQUIRE(second.answers());
 }
 
-TEST_CASE("a pod whose agent waits for the one that serves is alive, and not ready") {
+TEST_CASE("a pod whose agent waits for the one that serves is alive, and not ready", "[failure:170]") {
   const Ground ground;
   const test::Folder state;
   const Agent first(ground, in_pod("pod-1"));
@@ -186,7 +187,7 @@ TEST_CASE("a pod is ready as /readyz says, with its reasons") {
   CHECK(eventually(same));
 }
 
-TEST_CASE("a probe needs at most a tenth of the processor time of the command that asks the agent") {
+TEST_CASE("a probe needs at most a tenth of the processor time of the command that asks the agent", "[failure:170]") {
   const Ground ground;
   const Agent agent(ground, in_pod("pod-1"));
   REQUIRE(agent.answers());
@@ -204,7 +205,7 @@ TEST_CASE("a probe needs at most a tenth of the processor time of the command th
   CHECK(probe * 10 <= command);
 }
 
-TEST_CASE("probes answer while every processor is busy") {
+TEST_CASE("probes answer while every processor is busy", "[failure:170]") {
   const Ground ground;
   const Agent agent(ground, in_pod("pod-1"));
   REQUIRE(agent.answers());

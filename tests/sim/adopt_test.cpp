@@ -52,7 +52,8 @@ TEST_CASE("a volume that rbd-nbd serves is staged as it is, and left alone") {
   CHECK(node.status().health == Health::staged);
 }
 
-TEST_CASE("a volume whose rbd-nbd answers nothing for two minutes is inaccessible, and left alone until it answers") {
+TEST_CASE("a volume whose rbd-nbd answers nothing for two minutes is inaccessible, and left alone until it answers",
+          "[failure:168]") {
   Adopting node;
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
@@ -72,7 +73,7 @@ TEST_CASE("a volume whose rbd-nbd answers nothing for two minutes is inaccessibl
   CHECK(node.world.kernel.answered == 1);
 }
 
-TEST_CASE("a silent rbd-nbd makes one Event for each silence") {
+TEST_CASE("a silent rbd-nbd makes one Event for each silence", "[failure:168]") {
   Adopting node;
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
@@ -92,7 +93,7 @@ TEST_CASE("a silent rbd-nbd makes one Event for each silence") {
   CHECK(told() == 2);
 }
 
-TEST_CASE("an rbd-nbd that answers slowly, or has nothing to answer, is not silent") {
+TEST_CASE("an rbd-nbd that answers slowly, or has nothing to answer, is not silent", "[failure:168]") {
   Adopting node;
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
@@ -163,7 +164,8 @@ void adopt_with_lost_cache(Adopting& node) {
 
 }  // namespace
 
-TEST_CASE("over writes that a killed rbd-nbd had in its cache, every flush fails until an operator accepts the loss") {
+TEST_CASE("over writes that a killed rbd-nbd had in its cache, every flush fails until an operator accepts the loss",
+          "[failure:155][rule:9]") {
   Adopting node;
   adopt_with_lost_cache(node);
   REQUIRE(node.world.kernel.flushes_failed >= 2);
@@ -191,7 +193,8 @@ TEST_CASE("over writes that a killed rbd-nbd had in its cache, every flush fails
 }
 
 TEST_CASE(
-    "a flush fails over a lost cache after any death and handover of the agent, and an accepted loss stays accepted") {
+    "a flush fails over a lost cache after any death and handover of the agent, and an accepted loss stays accepted",
+    "[failure:155]") {
   const bool accepted = GENERATE(false, true);
   Adopting node;
   adopt_with_lost_cache(node);
@@ -212,7 +215,7 @@ TEST_CASE(
   CHECK(flush() == accepted);
 }
 
-TEST_CASE("a loss whose acceptance cannot be written is not accepted") {
+TEST_CASE("a loss whose acceptance cannot be written is not accepted", "[failure:155]") {
   Adopting node;
   adopt_with_lost_cache(node);
   node.world.disk.state = test::Disk::State::full;
@@ -223,7 +226,8 @@ TEST_CASE("a loss whose acceptance cannot be written is not accepted") {
   CHECK(node.world.kernel.flushes_failed == failed + 1);
 }
 
-TEST_CASE("a volume whose flushes fail over a lost cache is unstaged, and its next device's flushes succeed") {
+TEST_CASE("a volume whose flushes fail over a lost cache is unstaged, and its next device's flushes succeed",
+          "[failure:155]") {
   Adopting node;
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
@@ -240,7 +244,7 @@ TEST_CASE("a volume whose flushes fail over a lost cache is unstaged, and its ne
   CHECK(node.world.kernel.flushes_failed == failed);
 }
 
-TEST_CASE("no flush fails after rbd-nbd's clean end, nor where it had no cache") {
+TEST_CASE("no flush fails after rbd-nbd's clean end, nor where it had no cache", "[failure:155][rule:9]") {
   const bool cleanly = GENERATE(true, false);
   Adopting node;
   node.wish.source.serving.cache_off = !cleanly;
@@ -263,7 +267,8 @@ TEST_CASE("no flush fails after rbd-nbd's clean end, nor where it had no cache")
   CHECK(node.world.kernel.flushes_failed == 0);
 }
 
-TEST_CASE("no flush fails for an rbd-nbd that was seen to have no cache, nor if the agent dies beside it") {
+TEST_CASE("no flush fails for an rbd-nbd that was seen to have no cache, nor if the agent dies beside it",
+          "[failure:165]") {
   const bool agent_dies = GENERATE(true, false);
   Adopting node;
   node.loop.advance(std::chrono::seconds(61));
@@ -282,7 +287,7 @@ TEST_CASE("no flush fails for an rbd-nbd that was seen to have no cache, nor if 
   CHECK(node.world.disk.records.front().uncached.empty());
 }
 
-TEST_CASE("a flush fails for an rbd-nbd with a cache, although one that was seen before it had none") {
+TEST_CASE("a flush fails for an rbd-nbd with a cache, although one that was seen before it had none", "[failure:166]") {
   Adopting node;
   node.loop.advance(std::chrono::seconds(61));
   node.world.agent.start(true);
@@ -300,7 +305,8 @@ TEST_CASE("a flush fails for an rbd-nbd with a cache, although one that was seen
   CHECK(node.world.kernel.flushes_failed == 2);
 }
 
-TEST_CASE("which rbd-nbd has no cache is not noted beside another client of the node, nor with the cluster away") {
+TEST_CASE("which rbd-nbd has no cache is not noted beside another client of the node, nor with the cluster away",
+          "[failure:165]") {
   const bool away = GENERATE(true, false);
   Adopting node;
   node.loop.advance(std::chrono::seconds(61));
@@ -320,7 +326,8 @@ TEST_CASE("which rbd-nbd has no cache is not noted beside another client of the 
   CHECK(node.status().served_by_other);
 }
 
-TEST_CASE("the failed flush is owed over a handover, and over the agent's death at any call") {
+TEST_CASE("the failed flush is owed over a handover, and over the agent's death at any call",
+          "[failure:155][failure:167]") {
   for (int at = 0; at < 40; ++at) {
     CAPTURE(at);
     Adopting node;
@@ -471,7 +478,7 @@ TEST_CASE("an image that another node locked after rbd-nbd's death is not taken 
   CHECK_FALSE(node.device().alive);
 }
 
-TEST_CASE("a device with the volume's identifier but without a stash that names it is not touched") {
+TEST_CASE("a device with the volume's identifier but without a stash that names it is not touched", "[rule:25]") {
   Adopting node;
   auto& stash = node.world.disk.stashes.at(node.wish.path);
   const int what = GENERATE(range(0, 5));

@@ -28,7 +28,7 @@ struct Dead : Scene {
 
 }  // namespace
 
-TEST_CASE("a volume that stayed attached here is served again, with a free lock and without the feature") {
+TEST_CASE("a volume that stayed attached here is served again, with a free lock and without the feature", "[rule:2a]") {
   Dead scene(GENERATE(false, true));
   CHECK(scene.heal({State::here, "uid-1", ""}) == errc::ok);
   CHECK(scene.device().alive);
@@ -46,7 +46,7 @@ TEST_CASE("a volume that was detached and attached again meanwhile is lost") {
   CHECK_FALSE(scene.device().alive);
 }
 
-TEST_CASE("while the orchestrator does not answer, what only it can prove is unproven") {
+TEST_CASE("while the orchestrator does not answer, what only it can prove is unproven", "[failure:115]") {
   Dead scene;
   CHECK(scene.heal({State::unknown, "", "no route to host"}) == errc::unproven);
   CHECK_FALSE(scene.device().alive);
@@ -69,7 +69,8 @@ TEST_CASE("no attachment is noted of a device that nobody serves") {
   CHECK(scene.world.disk.records.front().attachment_uid.empty());
 }
 
-TEST_CASE("a volume that was attached anew while it was served is served again on its new attachment") {
+TEST_CASE("a volume that was attached anew while it was served is served again on its new attachment",
+          "[failure:192]") {
   Scene scene;
   scene.filled();
   scene.image().exclusive = GENERATE(true, false);
@@ -85,7 +86,8 @@ TEST_CASE("a volume that was attached anew while it was served is served again o
   CHECK(scene.device().alive);
 }
 
-TEST_CASE("a volume that another client took from its server while it was attached anew keeps its old attachment") {
+TEST_CASE("a volume that another client took from its server while it was attached anew keeps its old attachment",
+          "[failure:192]") {
   Scene scene;
   scene.filled();
   scene.image().exclusive = GENERATE(true, false);
@@ -99,7 +101,8 @@ TEST_CASE("a volume that another client took from its server while it was attach
   CHECK(scene.world.disk.records.front().attachment_uid == "uid-1");
 }
 
-TEST_CASE("an image that lost its exclusive-lock feature while it was staged is marked, and its mark is handed over") {
+TEST_CASE("an image that lost its exclusive-lock feature while it was staged is marked, and its mark is handed over",
+          "[failure:194]") {
   Scene scene;
   scene.filled();
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -120,7 +123,7 @@ TEST_CASE("an image that lost its exclusive-lock feature while it was staged is 
   CHECK(scene.world.agent.client() != marked);
 }
 
-TEST_CASE("a lock that proves ownership needs no answer of the orchestrator") {
+TEST_CASE("a lock that proves ownership needs no answer of the orchestrator", "[failure:114]") {
   Scene scene;
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.want(plan::Attached{"uid-1"}) == errc::ok);

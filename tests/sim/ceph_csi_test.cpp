@@ -61,7 +61,7 @@ TEST_CASE("signing one staging path's stash makes none at another path") {
   CHECK_FALSE(scene.world.disk.stashes.contains(first));
 }
 
-TEST_CASE("a volume moves to ceph-csi's healer and back, twice, under its writer") {
+TEST_CASE("a volume moves to ceph-csi's healer and back, twice, under its writer", "[rule:22]") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
@@ -114,7 +114,8 @@ TEST_CASE("a device that ceph-csi's healer gave to rbd-nbd is left alone as long
   CHECK(scene.want(plan::Unstaged{staged_wish(kId).path}) == errc::ok);
 }
 
-TEST_CASE("a record that stash and kernel contradict is closed: ceph-csi staged the volume anew on another device") {
+TEST_CASE("a record that stash and kernel contradict is closed: ceph-csi staged the volume anew on another device",
+          "[rule:22]") {
   Scene scene;
   scene.filled();
   const auto wish = staged_wish(kId);
@@ -152,7 +153,7 @@ TEST_CASE("a record that stash and kernel contradict is closed: ceph-csi staged 
   }
 }
 
-TEST_CASE("the record of a volume that ceph-csi unstaged is closed at the next start") {
+TEST_CASE("the record of a volume that ceph-csi unstaged is closed at the next start", "[rule:22]") {
   Scene scene;
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
   scene.world.agent.stop();
@@ -165,7 +166,7 @@ TEST_CASE("the record of a volume that ceph-csi unstaged is closed at the next s
   CHECK(scene.world.disk.keys.empty());
 }
 
-TEST_CASE("a record is closed if ceph-csi staged the volume anew on a device of the same number") {
+TEST_CASE("a record is closed if ceph-csi staged the volume anew on a device of the same number", "[rule:22]") {
   Restaged scene;
   const int rbd_nbd = GENERATE(range(0, 3));  // lives, was killed, ended
   CAPTURE(rbd_nbd);

@@ -36,7 +36,8 @@ const std::string kVisitor = "10.0.0.2:0/5";
 
 }  // namespace
 
-TEST_CASE("while the cluster answers nothing requests wait without an error, and a new stage is told so in time") {
+TEST_CASE("while the cluster answers nothing requests wait without an error, and a new stage is told so in time",
+          "[failure:13][failure:14]") {
   Used scene;
   scene.world.cluster.dead = true;
   scene.writes(0);
@@ -51,7 +52,7 @@ TEST_CASE("while the cluster answers nothing requests wait without an error, and
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("an agent that starts while the cluster answers nothing serves again soon after it does") {
+TEST_CASE("an agent that starts while the cluster answers nothing serves again soon after it does", "[failure:13]") {
   Used scene;
   scene.writes(0);
   scene.world.agent.kill();
@@ -68,7 +69,8 @@ TEST_CASE("an agent that starts while the cluster answers nothing serves again s
 
 TEST_CASE(
     "requests that the cluster takes longer for than the kernel's timer are answered once, without an error or a new "
-    "link") {
+    "link",
+    "[failure:5][rule:5]") {
   Used scene;
   const int link = scene.device().link;
   scene.world.cluster.slow = 45s;
@@ -81,7 +83,8 @@ TEST_CASE(
   CHECK(scene.device().link == link);
 }
 
-TEST_CASE("an unknown error is held back from the application until it has passed, and the volume's status names it") {
+TEST_CASE("an unknown error is held back from the application until it has passed, and the volume's status names it",
+          "[failure:131]") {
   Used scene;
   scene.world.cluster.odd_error = EBADE;
   scene.writes(0);
@@ -99,7 +102,7 @@ TEST_CASE("an unknown error is held back from the application until it has passe
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("a write that a full cluster or a quota refuses waits until there is room") {
+TEST_CASE("a write that a full cluster or a quota refuses waits until there is room", "[failure:131][rule:9]") {
   for (const int refused : {ENOSPC, EDQUOT}) {
     INFO(refused);
     Used scene;
@@ -114,7 +117,7 @@ TEST_CASE("a write that a full cluster or a quota refuses waits until there is r
   }
 }
 
-TEST_CASE("an operator can give up a volume whose requests fail with an unknown error") {
+TEST_CASE("an operator can give up a volume whose requests fail with an unknown error", "[failure:131]") {
   Used scene;
   scene.world.cluster.odd_error = EBADE;
   scene.writes(0);
@@ -125,7 +128,8 @@ TEST_CASE("an operator can give up a volume whose requests fail with an unknown 
   CHECK(scene.world.kernel.errors == 1);
 }
 
-TEST_CASE("a client that the cluster cuts off while it writes is replaced, and nothing of it reaches the application") {
+TEST_CASE("a client that the cluster cuts off while it writes is replaced, and nothing of it reaches the application",
+          "[failure:15][rule:9]") {
   Used scene;
   const std::string first = scene.world.agent.client();
   scene.writes(0);
@@ -139,7 +143,8 @@ TEST_CASE("a client that the cluster cuts off while it writes is replaced, and n
 }
 
 TEST_CASE(
-    "a lock that another node takes by force ends the writing at once; its requests get their errors after a minute") {
+    "a lock that another node takes by force ends the writing at once; its requests get their errors after a minute",
+    "[failure:16][rule:2b]") {
   Used scene;
   REQUIRE(scene.world.cluster.visit(scene.image(), kVisitor, true));
   scene.writes(0);
@@ -155,7 +160,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "an image that was removed while its agent was down is lost, and its requests get their errors after a minute") {
+    "an image that was removed while its agent was down is lost, and its requests get their errors after a minute",
+    "[failure:17]") {
   Used scene;
   scene.writes(0);
   scene.world.agent.kill();
@@ -171,7 +177,7 @@ TEST_CASE(
   CHECK(scene.world.kernel.errors == 1);
 }
 
-TEST_CASE("a key that the cluster refuses ends the stage for good, and nothing is left of it") {
+TEST_CASE("a key that the cluster refuses ends the stage for good, and nothing is left of it", "[failure:31]") {
   Scene scene;
   scene.world.cluster.users.at("node") = Secret("another key");
   CHECK(scene.want(test::staged_wish(kId)) == errc::unauthenticated);
@@ -182,7 +188,8 @@ TEST_CASE("a key that the cluster refuses ends the stage for good, and nothing i
 
 TEST_CASE(
     "a key that was changed, or lost, while the agent was down comes with the next stage; until then the device "
-    "waits") {
+    "waits",
+    "[failure:31]") {
   Used scene;
   scene.writes(0);
   scene.world.agent.kill();
@@ -249,7 +256,8 @@ TEST_CASE(
 }
 
 // changes X7
-TEST_CASE("a client that is still denied what its user has got back is replaced, and no request gets an error") {
+TEST_CASE("a client that is still denied what its user has got back is replaced, and no request gets an error",
+          "[failure:222]") {
   Used scene;
   const std::string first = scene.world.agent.client();
   scene.world.cluster.denied.insert(first);
@@ -262,7 +270,7 @@ TEST_CASE("a client that is still denied what its user has got back is replaced,
   CHECK(scene.world.cluster.retired == std::set{first});
 }
 
-TEST_CASE("a client that is denied what a new one would be denied too is not given up") {
+TEST_CASE("a client that is denied what a new one would be denied too is not given up", "[failure:222]") {
   Used scene;
   const std::string first = scene.world.agent.client();
   scene.world.cluster.denied.insert(first);
@@ -277,7 +285,7 @@ TEST_CASE("a client that is denied what a new one would be denied too is not giv
 }
 
 // field report 13
-TEST_CASE("a user who may not fence dead clients is told of while the volume is staged") {
+TEST_CASE("a user who may not fence dead clients is told of while the volume is staged", "[failure:222]") {
   Scene scene;
   scene.kill_and_start(true);
   scene.world.cluster.cannot_fence["node"] = "user node may not";
@@ -287,7 +295,7 @@ TEST_CASE("a user who may not fence dead clients is told of while the volume is 
   CHECK_THAT(scene.world.notices.front().second.message, ContainsSubstring("user node may not"));
 }
 
-TEST_CASE("the successor of an agent that ended cleanly answers the requests sent in between") {
+TEST_CASE("the successor of an agent that ended cleanly answers the requests sent in between", "[failure:48]") {
   Used scene;
   scene.world.agent.stop();
   scene.writes(0);
@@ -298,7 +306,8 @@ TEST_CASE("the successor of an agent that ended cleanly answers the requests sen
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("a volume whose client is cut off between opening the image and serving it opens the image again") {
+TEST_CASE("a volume whose client is cut off between opening the image and serving it opens the image again",
+          "[failure:15]") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.agent.kill();

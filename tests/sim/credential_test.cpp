@@ -39,7 +39,7 @@ struct Rotated : Scene {
 }  // namespace
 
 // field report 1
-TEST_CASE("a volume whose user was renamed is healed under the new user once its old one is removed") {
+TEST_CASE("a volume whose user was renamed is healed under the new user once its old one is removed", "[failure:220]") {
   Rotated scene;
   scene.rotate();
   REQUIRE(scene.want(scene.again()) == errc::ok);
@@ -53,7 +53,8 @@ TEST_CASE("a volume whose user was renamed is healed under the new user once its
 }
 
 // changes X1 (d)
-TEST_CASE("a user and key that a repeated stage brings are kept at once, so that they outlive the agent") {
+TEST_CASE("a user and key that a repeated stage brings are kept at once, so that they outlive the agent",
+          "[failure:220]") {
   Rotated scene;
   scene.rotate();
   REQUIRE(scene.want(scene.again()) == errc::ok);
@@ -177,7 +178,8 @@ TEST_CASE("a stage of a volume that nobody serves goes by its own user, and keep
   scene.is_kept_as_a_pair();
 }
 
-TEST_CASE("an agent that dies at any call of a stage under a new user leaves a user and a key that belong together") {
+TEST_CASE("an agent that dies at any call of a stage under a new user leaves a user and a key that belong together",
+          "[failure:220]") {
   for (int at = 1;; ++at) {
     Rotated scene;
     scene.rotate();
@@ -210,7 +212,7 @@ TEST_CASE("a volume of the kernel client is mapped under the user of its last st
 }
 
 // peers P5
-TEST_CASE("a volume whose user the cluster refuses is healed by what its Secret has now") {
+TEST_CASE("a volume whose user the cluster refuses is healed by what its Secret has now", "[failure:220]") {
   Rotated scene;
   scene.rotate();
   scene.remove_old();
@@ -232,7 +234,8 @@ TEST_CASE("the Secret is asked only after the cluster has refused the user and k
   CHECK(scene.world.secret_asked == 0);
 }
 
-TEST_CASE("an agent that starts without a volume's key file heals the volume by its Secret, and keeps what it found") {
+TEST_CASE("an agent that starts without a volume's key file heals the volume by its Secret, and keeps what it found",
+          "[failure:20]") {
   Rotated scene;
   const bool renamed = GENERATE(false, true);
   if (renamed) scene.rotate();
@@ -250,7 +253,7 @@ TEST_CASE("an agent that starts without a volume's key file heals the volume by 
   CHECK(scene.world.disk.keys.at(kId) == credential.key);
 }
 
-TEST_CASE("a volume whose key file is gone names the file and the way out if no Secret has its key") {
+TEST_CASE("a volume whose key file is gone names the file and the way out if no Secret has its key", "[failure:20]") {
   Rotated scene;
   scene.world.disk.keys.clear();
   SECTION("there is no API server") {
@@ -276,7 +279,7 @@ TEST_CASE("a volume whose key file is gone names the file and the way out if no 
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
 
-TEST_CASE("a refusal says whether the Secret's own user and key were refused too, and what to do") {
+TEST_CASE("a refusal says whether the Secret's own user and key were refused too, and what to do", "[failure:220]") {
   Rotated scene;
   scene.remove_old();
   scene.kill_and_start();

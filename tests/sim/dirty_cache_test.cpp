@@ -10,7 +10,8 @@ constexpr auto kDirty = test::FakeImage::kDirtyCache;
 
 }  // namespace
 
-TEST_CASE("an image whose newest writes lie in another client's cache is staged neither to write nor to read") {
+TEST_CASE("an image whose newest writes lie in another client's cache is staged neither to write nor to read",
+          "[failure:190]") {
   Scene scene;
   scene.filled();
   scene.image().features |= kDirty;
@@ -26,7 +27,8 @@ TEST_CASE("an image whose newest writes lie in another client's cache is staged 
   CHECK(scene.want(wish) == errc::ok);
 }
 
-TEST_CASE("nobody is fenced, and no lock is broken, for an image whose newest writes lie in that client's cache") {
+TEST_CASE("nobody is fenced, and no lock is broken, for an image whose newest writes lie in that client's cache",
+          "[failure:190]") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.world.cluster.visit(scene.image(), test::kOther, false));
@@ -37,7 +39,8 @@ TEST_CASE("nobody is fenced, and no lock is broken, for an image whose newest wr
   CHECK_FALSE(scene.world.cluster.blocklisted.contains(test::kOther));
 }
 
-TEST_CASE("a client whose cache has an image's newest writes is cut off by hand only if its writes are given up") {
+TEST_CASE("a client whose cache has an image's newest writes is cut off by hand only if its writes are given up",
+          "[failure:190]") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.world.cluster.visit(scene.image(), test::kOther, false));
@@ -56,7 +59,7 @@ TEST_CASE("a client whose cache has an image's newest writes is cut off by hand 
   CHECK(scene.world.cluster.blocklisted.contains(test::kOther));
 }
 
-TEST_CASE("a device waits as long as its image's newest writes lie in another client's cache") {
+TEST_CASE("a device waits as long as its image's newest writes lie in another client's cache", "[failure:190]") {
   test::Dead scene;
   scene.image().features |= kDirty;
   scene.start(test::kHere);
@@ -80,7 +83,7 @@ TEST_CASE("a living rbd-nbd with a persistent cache is asked to end, which store
   CHECK(scene.device().alive);
 }
 
-TEST_CASE("an rbd-nbd that died with a persistent cache is not followed before its cache is stored") {
+TEST_CASE("an rbd-nbd that died with a persistent cache is not followed before its cache is stored", "[failure:190]") {
   Scene scene;
   scene.filled();
   const auto device = scene.world.ceph_csi.stages(test::kId, test::kPath);

@@ -19,7 +19,8 @@ void unstage_late(Scene& scene) {
 
 }  // namespace
 
-TEST_CASE("a volume is not staged on a device whose disconnect is still under way, and is on a new one afterwards") {
+TEST_CASE("a volume is not staged on a device whose disconnect is still under way, and is on a new one afterwards",
+          "[failure:140]") {
   Scene scene;
   unstage_late(scene);
   const auto refused = scene.world.agent.want(kId, test::staged_wish(kId));
@@ -35,7 +36,8 @@ TEST_CASE("a volume is not staged on a device whose disconnect is still under wa
   CHECK(scene.world.kernel.mounts.size() == 1);
 }
 
-TEST_CASE("a disconnect that ended after its caller had left is known, also while somebody has the device open") {
+TEST_CASE("a disconnect that ended after its caller had left is known, also while somebody has the device open",
+          "[failure:140]") {
   Scene scene;
   unstage_late(scene);
   scene.world.kernel.open_device(0);
@@ -56,7 +58,8 @@ TEST_CASE("a disconnect that ended after its caller had left is known, also whil
 
 TEST_CASE(
     "an agent that dies while its disconnect waits in the kernel leaves a device that the next one gets right, whether "
-    "or not it happened") {
+    "or not it happened",
+    "[failure:140]") {
   Scene scene;
   test::Calm calm;
   const bool happens = GENERATE(true, false);
@@ -79,7 +82,7 @@ TEST_CASE(
   CHECK(scene.world.kernel.devices.empty());
 }
 
-TEST_CASE("a connect and a reconnect that end after their callers had left are taken as they are") {
+TEST_CASE("a connect and a reconnect that end after their callers had left are taken as they are", "[failure:140]") {
   Scene scene;
   scene.filled();
   const bool heals = GENERATE(true, false);
@@ -102,7 +105,8 @@ TEST_CASE("a connect and a reconnect that end after their callers had left are t
   CHECK(scene.device().alive);
 }
 
-TEST_CASE("a resize that waited too long behind other kernel commands is requested again, not sent late") {
+TEST_CASE("a resize that waited too long behind other kernel commands is requested again, not sent late",
+          "[failure:140][rule:3]") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -117,7 +121,8 @@ TEST_CASE("a resize that waited too long behind other kernel commands is request
   CHECK(scene.device().size == 2 * before);
 }
 
-TEST_CASE("an agent that is told to leave waits for the command under way, and serves its device meanwhile") {
+TEST_CASE("an agent that is told to leave waits for the command under way, and serves its device meanwhile",
+          "[failure:140]") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -204,8 +209,8 @@ void grow_and_stall(Scene& scene) {
 
 }  // namespace
 
-TEST_CASE(
-    "an agent that is killed while a resize waits for a write in flight ends, and the next one answers the write") {
+TEST_CASE("an agent that is killed while a resize waits for a write in flight ends, and the next one answers the write",
+          "[failure:162][rule:3]") {
   Scene scene;
   scene.world.agent.keeper = true;
   grow_and_stall(scene);
@@ -222,7 +227,8 @@ TEST_CASE(
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("while a resize waits no other command is begun, and the next volume is staged when it has ended") {
+TEST_CASE("while a resize waits no other command is begun, and the next volume is staged when it has ended",
+          "[failure:162]") {
   Scene scene;
   scene.world.cluster.images["image-2"].id = "id-2";
   grow_and_stall(scene);
@@ -234,7 +240,8 @@ TEST_CASE("while a resize waits no other command is begun, and the next volume i
   CHECK(scene.world.kernel.devices.size() == 2);
 }
 
-TEST_CASE("without a keeper a device whose agent is killed while its resize waits is served again only after a boot") {
+TEST_CASE("without a keeper a device whose agent is killed while its resize waits is served again only after a boot",
+          "[failure:162]") {
   Scene scene;
   grow_and_stall(scene);
   scene.kill_and_start();
@@ -257,7 +264,8 @@ struct BusyDriver : test::Calm {
 
 }  // namespace
 
-TEST_CASE("a connect that waited for its turn takes no number that a volume was given and lost meanwhile") {
+TEST_CASE("a connect that waited for its turn takes no number that a volume was given and lost meanwhile",
+          "[failure:140]") {
   BusyDriver busy;
   Scene scene;
   scene.world.hazards = &busy;

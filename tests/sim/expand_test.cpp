@@ -205,7 +205,8 @@ TEST_CASE("a hanging statistics query does not keep the agent from leaving") {
 
 TEST_CASE(
     "a device grows with its image on a live link, also when the image grew while nobody served it, and never "
-    "shrinks") {
+    "shrinks",
+    "[failure:17]") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.image().size = 2u << 30;
@@ -223,7 +224,7 @@ TEST_CASE(
   CHECK(scene.world.kernel.devices.front().size == 3u << 30);
 }
 
-TEST_CASE("an image that another client made smaller is no healthy volume until it has grown back") {
+TEST_CASE("an image that another client made smaller is no healthy volume until it has grown back", "[failure:243]") {
   const bool by_kernel = GENERATE(false, true);
   Scene scene;
   auto wish = test::staged();

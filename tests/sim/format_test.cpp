@@ -8,7 +8,7 @@ using test::kPath;
 using test::Scene;
 using namespace std::chrono_literals;
 
-TEST_CASE("an image with data and no filesystem is never formatted") {
+TEST_CASE("an image with data and no filesystem is never formatted", "[rule:10]") {
   Scene scene;
   scene.world.cluster.images[kId].data = true;
   CHECK(scene.want(test::staged_wish(kId)) == errc::not_empty);
@@ -40,7 +40,8 @@ TEST_CASE("a format that did not end is not repeated after its image was a raw b
 
 TEST_CASE(
     "a format that did not end is repeated by the record that began it, and by no other, unless the image is proven "
-    "empty") {
+    "empty",
+    "[rule:10]") {
   Scene scene;
   scene.world.calls.crash_in = "mkfs";
   CHECK_THROWS_AS(scene.world.agent.want(kId, test::staged_wish(kId)), test::Crash);

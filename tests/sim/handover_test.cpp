@@ -140,7 +140,8 @@ bool survives_undo(int at) {
 
 }  // namespace
 
-TEST_CASE("a next agent that would be refused because a cache was switched on gets no device, and people are told") {
+TEST_CASE("a next agent that would be refused because a cache was switched on gets no device, and people are told",
+          "[failure:232]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -160,8 +161,8 @@ TEST_CASE("a next agent that would be refused because a cache was switched on ge
 }
 
 // changes X1 (c)
-TEST_CASE(
-    "a volume whose user is refused to both agents, or may only read, is handed over only if an operator says so") {
+TEST_CASE("a volume whose user is refused to both agents, or may only read, is handed over only if an operator says so",
+          "[failure:267]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -191,7 +192,8 @@ TEST_CASE(
   CHECK(first.kernel.errors == 0);
 }
 
-TEST_CASE("a volume that only the next agent could not open again keeps the present one, whatever an operator says") {
+TEST_CASE("a volume that only the next agent could not open again keeps the present one, whatever an operator says",
+          "[failure:267]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   first.cluster.images[kId].exclusive = false;
@@ -205,7 +207,7 @@ TEST_CASE("a volume that only the next agent could not open again keeps the pres
   CHECK_FALSE(there.lock_said);
 }
 
-TEST_CASE("a next agent that cannot read a record is refused before anything is given to it") {
+TEST_CASE("a next agent that cannot read a record is refused before anything is given to it", "[failure:230]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -220,7 +222,8 @@ TEST_CASE("a next agent that cannot read a record is refused before anything is 
   CHECK(first.kernel.deaths == 0);
 }
 
-TEST_CASE("an agent whose record was damaged or removed writes it again, and hands over to a next one that read it") {
+TEST_CASE("an agent whose record was damaged or removed writes it again, and hands over to a next one that read it",
+          "[failure:20]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -245,7 +248,8 @@ TEST_CASE("an agent whose record was damaged or removed writes it again, and han
   for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
 }
 
-TEST_CASE("an agent whose record was replaced by an older one writes it again, and hands over to the next that asks") {
+TEST_CASE("an agent whose record was replaced by an older one writes it again, and hands over to the next that asks",
+          "[failure:20]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -283,7 +287,8 @@ TEST_CASE("while a replaced record cannot be written again, nothing is handed ov
   CHECK(first.kernel.devices.front().requests.empty());
 }
 
-TEST_CASE("an agent whose key file was damaged or removed writes it again, and hands over to the next that asks") {
+TEST_CASE("an agent whose key file was damaged or removed writes it again, and hands over to the next that asks",
+          "[failure:20]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -308,7 +313,8 @@ TEST_CASE("an agent whose key file was damaged or removed writes it again, and h
   CHECK(first.kernel.errors == 0);
 }
 
-TEST_CASE("a next agent that finds no key file opens the image by the volume's Secret, and the file is written again") {
+TEST_CASE("a next agent that finds no key file opens the image by the volume's Secret, and the file is written again",
+          "[failure:20]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -324,7 +330,8 @@ TEST_CASE("a next agent that finds no key file opens the image by the volume's S
   node.expect_unnoticed();
 }
 
-TEST_CASE("a volume whose record goes while the lock is handed over is not called served until a stage") {
+TEST_CASE("a volume whose record goes while the lock is handed over is not called served until a stage",
+          "[failure:20]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -345,7 +352,8 @@ TEST_CASE("a volume whose record goes while the lock is handed over is not calle
   CHECK(first.kernel.errors == 0);
 }
 
-TEST_CASE("an agent serves on after a next one that died with the lock, and hands over to the one after that") {
+TEST_CASE("an agent serves on after a next one that died with the lock, and hands over to the one after that",
+          "[failure:230]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -382,7 +390,8 @@ TEST_CASE("an agent serves on after a next one that died with the lock, and hand
   for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
 }
 
-TEST_CASE("an agent that cannot read an incarnation once its predecessor has ended serves on, and opens images later") {
+TEST_CASE("an agent that cannot read an incarnation once its predecessor has ended serves on, and opens images later",
+          "[failure:230]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   first.cluster.images["other"].id = "id-2";
@@ -408,7 +417,8 @@ TEST_CASE("an agent that cannot read an incarnation once its predecessor has end
   for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
 }
 
-TEST_CASE("a next agent that was refused, told to end or killed before it had the lock leaves no client to fence") {
+TEST_CASE("a next agent that was refused, told to end or killed before it had the lock leaves no client to fence",
+          "[failure:231][rule:I5]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -428,7 +438,7 @@ TEST_CASE("a next agent that was refused, told to end or killed before it had th
   for (const auto& rule : first.broken_rules) FAIL_CHECK(rule);
 }
 
-TEST_CASE("a next agent waits some seconds for the read policy before it connects ahead") {
+TEST_CASE("a next agent waits some seconds for the read policy before it connects ahead", "[failure:234]") {
   TwoProcesses node;
   auto& [loop, beside, first, second, calm] = node;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
@@ -443,7 +453,7 @@ TEST_CASE("a next agent waits some seconds for the read policy before it connect
   CHECK(first.cluster.blocklisted.empty());
 }
 
-TEST_CASE("a volume is healed with its read policy after a crash") {
+TEST_CASE("a volume is healed with its read policy after a crash", "[failure:234]") {
   Scene scene;
   scene.world.disk.reads.location = "zone:a";
   REQUIRE(scene.want(test::staged()) == errc::ok);
@@ -453,7 +463,8 @@ TEST_CASE("a volume is healed with its read policy after a crash") {
   CHECK(scene.world.cluster.options_asked.contains("crush_location=zone=a"));
 }
 
-TEST_CASE("a next agent that is told to end before any of its calls leaves the devices to its predecessor unnoticed") {
+TEST_CASE("a next agent that is told to end before any of its calls leaves the devices to its predecessor unnoticed",
+          "[failure:151]") {
   int at = 1;
   while (survives_undo(at) && at < 200) ++at;
   CHECK(at > 8);
@@ -461,7 +472,8 @@ TEST_CASE("a next agent that is told to end before any of its calls leaves the d
 }
 
 // changes X1
-TEST_CASE("an agent that takes over after a rotation finds in the Secret what the cluster takes, and serves on") {
+TEST_CASE("an agent that takes over after a rotation finds in the Secret what the cluster takes, and serves on",
+          "[failure:220]") {
   TwoProcesses node;
   REQUIRE(node.first.agent.want(kId, Wish(test::staged())));
   const plan::Credential rotated{"node.1", Secret("the rotated key")};
@@ -484,7 +496,8 @@ TEST_CASE("an agent that takes over after a rotation finds in the Secret what th
   CHECK(node.first.disk.records.front().user == (told && writes ? "node.1" : "node"));
 }
 
-TEST_CASE("a volume that is handed over never has a dead link, nobody is fenced, and its requests go on") {
+TEST_CASE("a volume that is handed over never has a dead link, nobody is fenced, and its requests go on",
+          "[failure:150][failure:151]") {
   const bool block = GENERATE(false, true);
   Scene scene;
   REQUIRE(scene.want(block ? test::block_wish() : test::staged()) == errc::ok);
@@ -503,14 +516,15 @@ TEST_CASE("a volume that is handed over never has a dead link, nobody is fenced,
   CHECK(scene.image().generation <= 1);
 }
 
-TEST_CASE("an agent that dies before any call of a handover leaves a volume that heals with every write") {
+TEST_CASE("an agent that dies before any call of a handover leaves a volume that heals with every write",
+          "[failure:150]") {
   int at = 1;
   while (survives_death(at, test::staged()) && at < 200) ++at;
   CHECK(at > 8);
   CHECK(at < 200);
 }
 
-TEST_CASE("a volume whose kept lock another node took before the next agent came is not served") {
+TEST_CASE("a volume whose kept lock another node took before the next agent came is not served", "[failure:150]") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
   scene.world.calls.before_call = [&](const std::string& call) {
@@ -529,7 +543,8 @@ TEST_CASE("a volume whose kept lock another node took before the next agent came
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("a volume whose requests the cluster does not answer is not handed over, and its neighbours are") {
+TEST_CASE("a volume whose requests the cluster does not answer is not handed over, and its neighbours are",
+          "[failure:150]") {
   Scene scene;
   scene.world.cluster.images["other"].id = "id-other";
   REQUIRE(scene.want(test::staged()) == errc::ok);
@@ -548,7 +563,7 @@ TEST_CASE("a volume whose requests the cluster does not answer is not handed ove
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("a volume with a slow request is served on and handed over after the others") {
+TEST_CASE("a volume with a slow request is served on and handed over after the others", "[failure:150]") {
   Scene scene;
   std::vector<std::string> ids;
   for (int i = 0; i < 30; ++i) {
@@ -591,7 +606,8 @@ TEST_CASE("an agent whose cluster does not answer stalled requests need not wait
   CHECK(scene.waiting() == 1);
 }
 
-TEST_CASE("the image of a stage that an undone handover cut short is closed, though kubelet never comes again") {
+TEST_CASE("the image of a stage that an undone handover cut short is closed, though kubelet never comes again",
+          "[failure:150]") {
   Scene scene;
   Gate gate(scene.loop.control(), scene.loop.clock);
   const std::string at = GENERATE(as<std::string>(), "acquire lock", "write stash", "kernel connect");
@@ -627,7 +643,7 @@ TEST_CASE("a volume whose drain was undone answers the requests that came meanwh
   CHECK(scene.world.kernel.answered == answered + 1);
 }
 
-TEST_CASE("another client that works on an image while it is handed over cuts nobody off") {
+TEST_CASE("another client that works on an image while it is handed over cuts nobody off", "[failure:154]") {
   Scene scene;
   std::vector<std::string> ids;
   for (int i = 2; i <= 12; ++i) {
@@ -665,7 +681,7 @@ TEST_CASE("an image without exclusive-lock is served on after a handover where n
   CHECK(scene.world.cluster.blocklisted.empty());
 }
 
-TEST_CASE("an image without exclusive-lock that another agent had within a handover is not served") {
+TEST_CASE("an image without exclusive-lock that another agent had within a handover is not served", "[failure:150]") {
   Scene scene;
   scene.image().exclusive = false;
   REQUIRE(scene.want(test::staged()) == errc::ok);

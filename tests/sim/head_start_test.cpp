@@ -56,7 +56,8 @@ void rename_record(Scene& scene, bool node) {
 
 }  // namespace
 
-TEST_CASE("a next agent of another driver or node leaves to its predecessor what only a VolumeAttachment proves") {
+TEST_CASE("a next agent of another driver or node leaves to its predecessor what only a VolumeAttachment proves",
+          "[failure:193]") {
   Scene scene;
   const bool locked_when_staged = GENERATE(false, true);
   scene.image().exclusive = locked_when_staged;
@@ -67,8 +68,8 @@ TEST_CASE("a next agent of another driver or node leaves to its predecessor what
   CHECK(unopened(scene) == std::vector<std::string>{kId});
 }
 
-TEST_CASE(
-    "a volume that was staged under another name is opened ahead if its lock proves it, or no API server answers") {
+TEST_CASE("a volume that was staged under another name is opened ahead if its lock proves it, or no API server answers",
+          "[failure:193]") {
   Scene scene;
   const bool locks = GENERATE(true, false);
   scene.image().exclusive = locks;
@@ -89,7 +90,8 @@ TEST_CASE("a next agent of another name asks an API server that is slow again be
   CHECK(unopened(scene) == std::vector<std::string>{kId});
 }
 
-TEST_CASE("an image that is gone from its cluster, or whose user has lost its rights, could not be opened again") {
+TEST_CASE("an image that is gone from its cluster, or whose user has lost its rights, could not be opened again",
+          "[failure:267]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   CHECK(not_again(scene).empty());
@@ -100,7 +102,8 @@ TEST_CASE("an image that is gone from its cluster, or whose user has lost its ri
   CHECK(not_again(scene).contains(kId));
 }
 
-TEST_CASE("a served image that gets a feature that nobody serves, or is demoted, could not be opened again") {
+TEST_CASE("a served image that gets a feature that nobody serves, or is demoted, could not be opened again",
+          "[failure:232]") {
   Scene scene;
   scene.filled();
   auto wish = test::staged_wish(kId);
@@ -119,7 +122,8 @@ TEST_CASE("a served image that gets a feature that nobody serves, or is demoted,
   CHECK(volume::condition_of(*status).reason == "NotServedAgain");
 }
 
-TEST_CASE("a cache that a pool switched on is found by whoever asks whether an image could be opened again") {
+TEST_CASE("a cache that a pool switched on is found by whoever asks whether an image could be opened again",
+          "[failure:232]") {
   Scene scene;
   scene.image().exclusive = GENERATE(true, false);
   REQUIRE(scene.want(staged()) == errc::ok);
@@ -137,7 +141,7 @@ TEST_CASE("a volume that was given up keeps no next agent from taking over, alth
   CHECK(not_again(scene).empty());
 }
 
-TEST_CASE("a malformed config.json is no reason to hand over without a served volume") {
+TEST_CASE("a malformed config.json is no reason to hand over without a served volume", "[failure:267]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.world.disk.config_malformed = true;
@@ -145,7 +149,8 @@ TEST_CASE("a malformed config.json is no reason to hand over without a served vo
   CHECK(not_again(scene).empty());
 }
 
-TEST_CASE("a volume whose clusterID is gone for good could not be opened again, and the reason names the clusterID") {
+TEST_CASE("a volume whose clusterID is gone for good could not be opened again, and the reason names the clusterID",
+          "[failure:269]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   const std::string cluster = scene.world.agent.shell().status(kId)->cluster_id;
@@ -164,7 +169,8 @@ TEST_CASE("a volume whose clusterID is gone for good could not be opened again, 
 }
 
 TEST_CASE(
-    "a served volume whose clusterID is gone has a condition that says so, and a malformed config.json gives it none") {
+    "a served volume whose clusterID is gone has a condition that says so, and a malformed config.json gives it none",
+    "[failure:269]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   const auto now = [&] { return volume::condition_of(*scene.world.agent.shell().status(kId)); };
@@ -181,7 +187,8 @@ TEST_CASE(
   CHECK(now().reason.empty());
 }
 
-TEST_CASE("a cluster that does not tell whose it is is no reason to hand over without a served volume") {
+TEST_CASE("a cluster that does not tell whose it is is no reason to hand over without a served volume",
+          "[failure:269]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   lose_cluster_id(scene);
@@ -189,7 +196,8 @@ TEST_CASE("a cluster that does not tell whose it is is no reason to hand over wi
   CHECK(not_again(scene).empty());
 }
 
-TEST_CASE("the cluster of a lost clusterID is looked for once by whoever asks what could be opened again") {
+TEST_CASE("the cluster of a lost clusterID is looked for once by whoever asks what could be opened again",
+          "[failure:269]") {
   Scene scene;
   const auto ids = stage_four(scene);
   lose_cluster_id(scene);
@@ -198,7 +206,8 @@ TEST_CASE("the cluster of a lost clusterID is looked for once by whoever asks wh
   CHECK(found.size() == ids.size());
 }
 
-TEST_CASE("a user that lacks its rights to a pool is asked about once, however many volumes it has there") {
+TEST_CASE("a user that lacks its rights to a pool is asked about once, however many volumes it has there",
+          "[failure:267]") {
   Scene scene;
   const auto ids = stage_four(scene);
   scene.world.cluster.without_caps.insert("node");
@@ -224,7 +233,8 @@ TEST_CASE("an image is opened ahead although a user that may only read serves it
   CHECK(unopened(scene).empty());
 }
 
-TEST_CASE("before a handover the cluster of a lost clusterID is looked for once, however many volumes it has") {
+TEST_CASE("before a handover the cluster of a lost clusterID is looked for once, however many volumes it has",
+          "[failure:221]") {
   Scene scene;
   const auto ids = stage_four(scene);
   lose_cluster_id(scene);

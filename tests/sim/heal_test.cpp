@@ -26,7 +26,7 @@ errc heal(World& world) {
 
 }  // namespace
 
-TEST_CASE("a device whose image our dead client still has locked is served again") {
+TEST_CASE("a device whose image our dead client still has locked is served again", "[failure:1][failure:153]") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, true);
@@ -34,7 +34,7 @@ TEST_CASE("a device whose image our dead client still has locked is served again
   CHECK(world.kernel.devices.front().alive);
 }
 
-TEST_CASE("a free lock proves nothing: the device waits") {
+TEST_CASE("a free lock proves nothing: the device waits", "[rule:2a]") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, true);
@@ -78,7 +78,7 @@ TEST_CASE("an operator override does not overrule a client that has the image op
   CHECK_FALSE(world.kernel.devices.front().alive);
 }
 
-TEST_CASE("an image made again under the same name is lost, not served") {
+TEST_CASE("an image made again under the same name is lost, not served", "[failure:17]") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, true);
@@ -88,7 +88,7 @@ TEST_CASE("an image made again under the same name is lost, not served") {
   CHECK_FALSE(world.kernel.devices.front().alive);
 }
 
-TEST_CASE("after a reboot nothing is healed and the record is closed") {
+TEST_CASE("after a reboot nothing is healed and the record is closed", "[failure:28]") {
   test::Loop loop;
   World world(loop);
   stage_and_kill(world, true);
@@ -147,7 +147,7 @@ TEST_CASE("a node that came and went between the break of our dead lock and the 
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
-TEST_CASE("dead clients are fenced before anything is healed, where a device waits for it") {
+TEST_CASE("dead clients are fenced before anything is healed, where a device waits for it", "[failure:1]") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
   const bool reboot = GENERATE(false, true);

@@ -76,11 +76,12 @@ bool fenced_before_call(int at, bool taken_meanwhile) {
 
 }  // namespace
 
-TEST_CASE("a take-over survives any failure, and no late write of the former holder lands after it") {
+TEST_CASE("a take-over survives any failure, and no late write of the former holder lands after it", "[failure:141]") {
   test::sweep<Story>({{"a fenced holder", true}, {"a holder whose node is out of service", false}}, &tell);
 }
 
-TEST_CASE("a node that is fenced before any call of a stage stages the volume once the fence has ended") {
+TEST_CASE("a node that is fenced before any call of a stage stages the volume once the fence has ended",
+          "[failure:142]") {
   const bool taken_meanwhile = GENERATE(true, false);
   int at = 1;
   while (fenced_before_call(at, taken_meanwhile) && at < 100) ++at;

@@ -71,7 +71,7 @@ struct Held : Scene {
 
 // --- The wait -----------------------------------------------------------------------------------
 
-TEST_CASE("a stage waits within its call's deadline until the holder leaves, and goes on then") {
+TEST_CASE("a stage waits within its call's deadline until the holder leaves, and goes on then", "[failure:106]") {
   Held scene(GENERATE(true, false));
   scene.loop.outside_in(40s, [&] { scene.world.cluster.leave(scene.image(), kHolder, true); });
   CHECK(scene.stage_within(2min));
@@ -79,7 +79,7 @@ TEST_CASE("a stage waits within its call's deadline until the holder leaves, and
   CHECK(scene.cut_off().empty());
 }
 
-TEST_CASE("a stage that waits in vain names the holder before its caller's deadline") {
+TEST_CASE("a stage that waits in vain names the holder before its caller's deadline", "[failure:106]") {
   Held scene;
   const auto done = scene.stage_within(2min);
   REQUIRE_FALSE(done);
@@ -88,7 +88,7 @@ TEST_CASE("a stage that waits in vain names the holder before its caller's deadl
   CHECK(scene.image().lock_owner == kHolder);
 }
 
-TEST_CASE("a stage that waits has the image open only while it looks") {
+TEST_CASE("a stage that waits has the image open only while it looks", "[failure:106]") {
   Held scene;
   int looks = 0, watched = 0, samples = 0;
   scene.world.calls.before_call = [&](const std::string& call) {
@@ -146,7 +146,7 @@ TEST_CASE("a waiting volume makes one Event for each set of holders") {
 
 // --- Taking an image over -----------------------------------------------------------------------
 
-TEST_CASE("a lock that somebody made by hand keeps its image from being taken, and fences nobody") {
+TEST_CASE("a lock that somebody made by hand keeps its image from being taken, and fences nobody", "[failure:106]") {
   Scene scene;
   scene.filled();
   scene.image().lock_by(kHolder);
@@ -164,7 +164,7 @@ TEST_CASE("a lock that somebody made by hand keeps its image from being taken, a
   CHECK(scene.want(wish) == errc::ok);
 }
 
-TEST_CASE("a fenced holder is blocklisted by its very address, and its image staged") {
+TEST_CASE("a fenced holder is blocklisted by its very address, and its image staged", "[failure:141]") {
   Held scene(GENERATE(true, false));
   scene.fence_holder();
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -172,7 +172,7 @@ TEST_CASE("a fenced holder is blocklisted by its very address, and its image sta
   CHECK(scene.cut_off() == std::set{kHolder});
 }
 
-TEST_CASE("late writes of a fenced holder do not land after its host's fence has ended") {
+TEST_CASE("late writes of a fenced holder do not land after its host's fence has ended", "[failure:141][failure:164]") {
   Held scene(GENERATE(true, false));
   scene.fence_holder();
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -194,7 +194,8 @@ TEST_CASE("a lock whose owner lost its watch to a fence is taken only when that 
   CHECK(scene.image().blocks == before);
 }
 
-TEST_CASE("a write of a client that died with its lock does not land days after the image was taken from it") {
+TEST_CASE("a write of a client that died with its lock does not land days after the image was taken from it",
+          "[failure:107][rule:2]") {
   Held scene;
   scene.image().watchers.clear();
   scene.world.calls.before_call = [&](const std::string& call) {
@@ -208,7 +209,7 @@ TEST_CASE("a write of a client that died with its lock does not land days after 
   CHECK(scene.image().blocks == before);
 }
 
-TEST_CASE("a client that died with its lock keeps it while it cannot be blocklisted") {
+TEST_CASE("a client that died with its lock keeps it while it cannot be blocklisted", "[failure:107]") {
   Held scene;
   scene.image().watchers.clear();
   scene.block_fails();
@@ -217,7 +218,7 @@ TEST_CASE("a client that died with its lock keeps it while it cannot be blocklis
   CHECK(scene.world.kernel.devices.empty());
 }
 
-TEST_CASE("a living client that sets its watch anew is not cut off, and keeps its image") {
+TEST_CASE("a living client that sets its watch anew is not cut off, and keeps its image", "[failure:107]") {
   Held scene(GENERATE(true, false));
   scene.image().watchers.clear();
   scene.world.calls.before_call = [&](const std::string& call) {
@@ -229,7 +230,8 @@ TEST_CASE("a living client that sets its watch anew is not cut off, and keeps it
 }
 
 TEST_CASE(
-    "a client that somebody cut off for an hour is cut off again when that ends, whatever this node's clock shows") {
+    "a client that somebody cut off for an hour is cut off again when that ends, whatever this node's clock shows",
+    "[failure:107][failure:164]") {
   Held scene(GENERATE(true, false));
   scene.loop.clock.wall_offset = GENERATE(-10'000h, 0h, 10'000h);
   scene.world.cluster.monitors_ahead = GENERATE(-1'000h, 1'000h);
@@ -241,7 +243,7 @@ TEST_CASE(
   CHECK(scene.image().blocks == before);
 }
 
-TEST_CASE("an entry that lasts longer is not made shorter when its client is cut off") {
+TEST_CASE("an entry that lasts longer is not made shorter when its client is cut off", "[failure:107][failure:164]") {
   Held scene;
   scene.world.cluster.blocklist(kHolder, 30 * 24h);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -249,7 +251,7 @@ TEST_CASE("an entry that lasts longer is not made shorter when its client is cut
   CHECK(scene.world.cluster.has_entry(kHolder));
 }
 
-TEST_CASE("an unsigned writer's mark gets no client cut off, and its image waits for an operator") {
+TEST_CASE("an unsigned writer's mark gets no client cut off, and its image waits for an operator", "[failure:143]") {
   Held scene(false);
   scene.image().watchers.clear();
   scene.image().writer_signs = false;
@@ -261,7 +263,8 @@ TEST_CASE("an unsigned writer's mark gets no client cut off, and its image waits
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 
-TEST_CASE("a dead writer of an image without a lock is cut off before anybody else writes, by the mark that it left") {
+TEST_CASE("a dead writer of an image without a lock is cut off before anybody else writes, by the mark that it left",
+          "[failure:143]") {
   Held scene(false);
   const bool fenced = GENERATE(true, false);
   if (fenced)
@@ -277,14 +280,14 @@ TEST_CASE("a dead writer of an image without a lock is cut off before anybody el
   CHECK(scene.image().blocks == before);
 }
 
-TEST_CASE("a client that left an image without a lock well is not cut off") {
+TEST_CASE("a client that left an image without a lock well is not cut off", "[failure:143]") {
   Held scene(false);
   scene.world.cluster.leave(scene.image(), kHolder, true);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.cut_off().empty());
 }
 
-TEST_CASE("an image without a lock that cannot be taken from its dead writer is not served") {
+TEST_CASE("an image without a lock that cannot be taken from its dead writer is not served", "[failure:143]") {
   Held scene(false);
   scene.image().watchers.clear();
   scene.block_fails();
@@ -306,7 +309,8 @@ TEST_CASE("an image without a lock has its writer's mark from before its device 
   CHECK(scene.image().writer.empty());
 }
 
-TEST_CASE("an operator override does not count for an image without exclusive-lock that another client marked since") {
+TEST_CASE("an operator override does not count for an image without exclusive-lock that another client marked since",
+          "[failure:143]") {
   Held scene(false);
   scene.world.cluster.leave(scene.image(), kHolder, true);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -333,7 +337,8 @@ TEST_CASE("an operator override counts against a mark that an agent of this very
   CHECK(scene.image().writer == scene.world.agent.client());
 }
 
-TEST_CASE("with the flag, a volume attached here is taken over from an out-of-service node, and an Event says so") {
+TEST_CASE("with the flag, a volume attached here is taken over from an out-of-service node, and an Event says so",
+          "[failure:141]") {
   Held scene(true, true);
   scene.node_is(HolderState::out_of_service);
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -343,7 +348,7 @@ TEST_CASE("with the flag, a volume attached here is taken over from an out-of-se
   CHECK(scene.notices("VolumeInUse") == 0);
 }
 
-TEST_CASE("without the flag a node that is out of service keeps its image") {
+TEST_CASE("without the flag a node that is out of service keeps its image", "[failure:141]") {
   Held scene;
   scene.node_is(HolderState::out_of_service);
   CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
@@ -351,7 +356,7 @@ TEST_CASE("without the flag a node that is out of service keeps its image") {
   CHECK(scene.cut_off().empty());
 }
 
-TEST_CASE("a node that becomes out of service while a stage waits ends the wait") {
+TEST_CASE("a node that becomes out of service while a stage waits ends the wait", "[failure:161]") {
   Held scene(true, true);
   scene.node_is(HolderState::not_ready);
   scene.loop.outside_in(20s, [&] { scene.node_is(HolderState::out_of_service); });
@@ -359,7 +364,7 @@ TEST_CASE("a node that becomes out of service while a stage waits ends the wait"
   CHECK(scene.served());
 }
 
-TEST_CASE("an image stays as it is while its holder cannot be blocklisted") {
+TEST_CASE("an image stays as it is while its holder cannot be blocklisted", "[failure:141]") {
   Held scene(GENERATE(true, false));
   scene.fence_holder();
   scene.block_fails();

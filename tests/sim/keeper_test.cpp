@@ -40,7 +40,8 @@ bool survives_second_death(int at, const plan::Staged& wish) {
 
 }  // namespace
 
-TEST_CASE("under a keeper, the death of an agent or its successor before any call ends no link and loses no write") {
+TEST_CASE("under a keeper, the death of an agent or its successor before any call ends no link and loses no write",
+          "[failure:152]") {
   const bool block = GENERATE(false, true);
   int at = 1;
   while (survives_second_death(at, block ? test::block_wish() : test::staged()) && at < 200) ++at;
@@ -48,7 +49,7 @@ TEST_CASE("under a keeper, the death of an agent or its successor before any cal
   CHECK(at < 200);
 }
 
-TEST_CASE("an agent fences its dead predecessor before it resumes a kept link") {
+TEST_CASE("an agent fences its dead predecessor before it resumes a kept link", "[failure:152]") {
   Scene scene;
   scene.world.agent.keeper = true;
   REQUIRE(scene.want(test::staged()) == errc::ok);
@@ -58,7 +59,7 @@ TEST_CASE("an agent fences its dead predecessor before it resumes a kept link") 
   CHECK(scene.world.kernel.deaths == 0);
 }
 
-TEST_CASE("a kept link of a volume that another node took meanwhile is not resumed") {
+TEST_CASE("a kept link of a volume that another node took meanwhile is not resumed", "[failure:152]") {
   Scene scene;
   scene.world.agent.keeper = true;
   REQUIRE(scene.want(test::staged()) == errc::ok);
@@ -104,7 +105,8 @@ TEST_CASE("a kept link that no agent resumes within a minute is seen dead") {
 
 TEST_CASE(
     "an agent that dies every four seconds for two minutes, and then a good one: writes go on, and ten clients at most "
-    "are blocklisted") {
+    "are blocklisted",
+    "[failure:163]") {
   Scene scene;
   scene.world.agent.keeper = true;
   REQUIRE(scene.want(test::staged()) == errc::ok);
@@ -128,7 +130,7 @@ TEST_CASE(
   for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
 }
 
-TEST_CASE("agents that die before they open an image for writing leave no client to fence") {
+TEST_CASE("agents that die before they open an image for writing leave no client to fence", "[failure:163][rule:I5]") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
   for (int deaths = 0; deaths < 5; ++deaths) scene.kill_and_start();

@@ -17,7 +17,8 @@ TEST_CASE(
   CHECK(scene.world.agent.shell().left_to_kernel().empty());
 }
 
-TEST_CASE("a volume that is staged keeps what serves it, whoever is the default one when it is staged again") {
+TEST_CASE("a volume that is staged keeps what serves it, whoever is the default one when it is staged again",
+          "[failure:132]") {
   using cephcsi::Mounter;
   const auto kind = GENERATE(device::Kind::nbd, device::Kind::krbd);
   const bool by_us = GENERATE(true, false);
@@ -96,8 +97,8 @@ TEST_CASE("what ceph-csi staged encrypted, or of another image, does not become 
   CHECK(scene.world.kernel.devices.size() == 1);
 }
 
-TEST_CASE(
-    "a kernel's volume without record and stash keeps its mount and device, and the refusal names both commands") {
+TEST_CASE("a kernel's volume without record and stash keeps its mount and device, and the refusal names both commands",
+          "[failure:246]") {
   Scene scene;
   by_ceph_csi(scene);
   scene.world.disk.stashes.clear();
@@ -110,7 +111,8 @@ TEST_CASE(
   CHECK(scene.want(unstaged()) == errc::ok);
 }
 
-TEST_CASE("before its first stage here, a volume of ceph-csi is refused with the way to make it this agent's") {
+TEST_CASE("before its first stage here, a volume of ceph-csi is refused with the way to make it this agent's",
+          "[failure:246]") {
   Scene scene;
   by_ceph_csi(scene);
   CHECK_THAT(error_of(scene, published()), ContainsSubstring("no record") && ContainsSubstring("restart kubelet"));

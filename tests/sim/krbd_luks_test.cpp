@@ -58,7 +58,8 @@ plan::Wish its_unstage(EncryptedKrbd& scene) { return plan::Unstaged{scene.wish.
 
 }  // namespace
 
-TEST_CASE("the first stage of an encrypted kernel's volume opens its header once, and its unstage closes all") {
+TEST_CASE("the first stage of an encrypted kernel's volume opens its header once, and its unstage closes all",
+          "[failure:240]") {
   EncryptedKrbd scene;
   if (GENERATE(false, true)) scene.as_block();
   int opened = 0;
@@ -77,7 +78,8 @@ TEST_CASE("the first stage of an encrypted kernel's volume opens its header once
   all_is_gone(scene.world);
 }
 
-TEST_CASE("an encrypted volume that ceph-csi staged with the kernel's client is adopted as it is, with its pods") {
+TEST_CASE("an encrypted volume that ceph-csi staged with the kernel's client is adopted as it is, with its pods",
+          "[failure:240]") {
   EncryptedKrbd scene;
   if (GENERATE(false, true)) scene.as_block();
   scene.by_ceph_csi();
@@ -99,7 +101,8 @@ TEST_CASE("an encrypted volume that ceph-csi staged with the kernel's client is 
   all_is_gone(scene.world);
 }
 
-TEST_CASE("an encrypted volume that ceph-csi staged with the kernel's client is unstaged without a record") {
+TEST_CASE("an encrypted volume that ceph-csi staged with the kernel's client is unstaged without a record",
+          "[failure:240]") {
   EncryptedKrbd scene;
   if (GENERATE(false, true)) scene.as_block();
   scene.by_ceph_csi();
@@ -137,7 +140,8 @@ TEST_CASE("the key of an encrypted kernel's volume is not rotated, and its refus
   CHECK(scene.want(plan::Rekeyed{}) == errc::unimplemented);
 }
 
-TEST_CASE("a mapping of somebody else above a kernel's device is not closed, and the refusal names it") {
+TEST_CASE("a mapping of somebody else above a kernel's device is not closed, and the refusal names it",
+          "[failure:240][failure:244]") {
   EncryptedKrbd scene;
   REQUIRE(scene.stage() == errc::ok);
   scene.device().map_as("vg-data", *scene.device().mapping, false);
@@ -147,7 +151,8 @@ TEST_CASE("a mapping of somebody else above a kernel's device is not closed, and
   CHECK(scene.device().mapping);
 }
 
-TEST_CASE("every story of an encrypted kernel's volume ends well, whichever of its calls fails or kills the agent") {
+TEST_CASE("every story of an encrypted kernel's volume ends well, whichever of its calls fails or kills the agent",
+          "[failure:240]") {
   const auto nothing = [](EncryptedKrbd&) {};
   const auto staged_before = [](EncryptedKrbd& scene) { REQUIRE(scene.stage() == errc::ok); };
   const auto by_ceph_csi = [](EncryptedKrbd& scene) { scene.by_ceph_csi(); };

@@ -14,7 +14,8 @@ const Secret kNewKey(std::string("AgAAAAAAAAAAAAAA"));  // of type aes256k
 
 TEST_CASE(
     "an image with a feature that the kernel does not know goes to nbd where that is allowed, and is refused by its "
-    "feature elsewhere") {
+    "feature elsewhere",
+    "[failure:109]") {
   Scene scene;
   scene.image().features |= 64;
   auto wish = krbd_staged();
@@ -28,7 +29,8 @@ TEST_CASE(
 
 TEST_CASE(
     "a key that the kernel does not know takes a volume to nbd where that is allowed, and is refused without a trace "
-    "elsewhere") {
+    "elsewhere",
+    "[failure:109]") {
   Scene scene;
   auto wish = krbd_staged();
   wish.credential.key = scene.world.cluster.users.at("node") = kNewKey;
@@ -54,7 +56,8 @@ TEST_CASE("a volume that the kernel serves stays the kernel's when its user gets
   is_staged(scene.world);
 }
 
-TEST_CASE("a volume for the kernel client is refused without the rbd module, even if another mounter may try") {
+TEST_CASE("a volume for the kernel client is refused without the rbd module, even if another mounter may try",
+          "[failure:110]") {
   Scene scene;
   scene.world.kernel.rbd_module = false;
   auto wish = krbd_staged();
@@ -65,7 +68,8 @@ TEST_CASE("a volume for the kernel client is refused without the rbd module, eve
 
 TEST_CASE(
     "an image that another client has open is not mapped, and the refusal names the client and how long it has "
-    "waited") {
+    "waited",
+    "[failure:106]") {
   Scene scene;
   scene.image().watchers.insert(kStranger);
   CHECK(scene.want(krbd_staged()) == errc::in_use);
@@ -78,7 +82,8 @@ TEST_CASE(
   CHECK(scene.want(krbd_staged()) == errc::ok);
 }
 
-TEST_CASE("of two nodes that map an image at once, one that sees the other unmaps it before anything is written") {
+TEST_CASE("of two nodes that map an image at once, one that sees the other unmaps it before anything is written",
+          "[failure:111]") {
   Scene scene;
   scene.world.calls.before_call = [&](const std::string& call) {
     if (call == "map krbd") scene.image().watchers.insert(kStranger);
@@ -109,7 +114,8 @@ TEST_CASE("a raw block volume that many nodes write is mapped beside them") {
   CHECK(scene.device().kind == device::Kind::krbd);
 }
 
-TEST_CASE("the lock of a client that died is broken before the map, and its client is cut off for good first") {
+TEST_CASE("the lock of a client that died is broken before the map, and its client is cut off for good first",
+          "[failure:107]") {
   Scene scene;
   scene.filled();
   scene.image().lock_owner = kStranger;
@@ -121,7 +127,8 @@ TEST_CASE("the lock of a client that died is broken before the map, and its clie
   CHECK(scene.world.cluster.has_entry(kStranger));
 }
 
-TEST_CASE("a write of a client that died with its lock does not land hours after the kernel has mapped the image") {
+TEST_CASE("a write of a client that died with its lock does not land hours after the kernel has mapped the image",
+          "[failure:107][rule:2]") {
   Scene scene;
   scene.filled();
   scene.image().lock_owner = kStranger;
@@ -142,7 +149,7 @@ TEST_CASE("an image that was made again under its name is not mapped for the old
   CHECK(scene.world.kernel.devices.empty());
 }
 
-TEST_CASE("a map that outlasts its caller is awaited, not repeated") {
+TEST_CASE("a map that outlasts its caller is awaited, not repeated", "[failure:112]") {
   Scene scene;
   scene.world.calls.delayed = "map krbd";
   CHECK(scene.want(krbd_staged()) != errc::ok);
@@ -179,7 +186,8 @@ TEST_CASE("the node's CRUSH location is passed to librbd") {
         std::set<std::string>{"crush_location=host=a zone=b", "rbd_read_from_replica_policy=localize"});
 }
 
-TEST_CASE("the cluster's default map options come before the volume's, and make no writable volume read-only") {
+TEST_CASE("the cluster's default map options come before the volume's, and make no writable volume read-only",
+          "[failure:242]") {
   Scene scene;
   auto wish = krbd_staged();
   wish.source.kernel.map = "queue_depth=64";
@@ -188,7 +196,7 @@ TEST_CASE("the cluster's default map options come before the volume's, and make 
   CHECK(scene.world.kernel.rbd_options == "ms_mode=secure,ro,rw,queue_depth=64");
 }
 
-TEST_CASE("default map options that only the agent may give are refused by their name") {
+TEST_CASE("default map options that only the agent may give are refused by their name", "[failure:242]") {
   Scene scene;
   scene.world.cluster.default_map_options = "name=admin";
   CHECK_THAT(error_of(scene, krbd_staged()), ContainsSubstring("rbd_default_map_options") && ContainsSubstring("name"));

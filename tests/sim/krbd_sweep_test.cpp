@@ -75,6 +75,7 @@ bool tell(const Story& story, Blow blow, int at, errc code) {
 
 }  // namespace
 
-TEST_CASE("every story of a kernel's device ends well, whichever of its calls fails or kills the agent") {
+TEST_CASE("every story of a kernel's device ends well, whichever of its calls fails or kills the agent",
+          "[failure:112]") {
   sweep(stories(), tell);
 }

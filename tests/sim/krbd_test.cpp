@@ -44,7 +44,7 @@ TEST_CASE("after a reboot the volume is staged again once the old kernel's watch
   CHECK(scene.want(krbd_staged()) == errc::ok);
 }
 
-TEST_CASE("after a reboot, and when somebody unmapped it, a kernel's device is absent, not staged") {
+TEST_CASE("after a reboot, and when somebody unmapped it, a kernel's device is absent, not staged", "[failure:113]") {
   Scene scene;
   REQUIRE(scene.want(krbd_staged()) == errc::ok);
   const auto health = [&] { return scene.world.agent.shell().status(kId)->health; };
@@ -65,7 +65,8 @@ TEST_CASE("a kernel's device does not count as unserved after the agent was away
   CHECK_FALSE(scene.world.agent.shell().status(kId)->unserved_since);
 }
 
-TEST_CASE("a volume whose kernel client the cluster cut off says so until it is mapped anew, whoever cut it off") {
+TEST_CASE("a volume whose kernel client the cluster cut off says so until it is mapped anew, whoever cut it off",
+          "[failure:268]") {
   Scene scene;
   scene.kill_and_start(true);
   REQUIRE(scene.want(krbd_staged()) == errc::ok);
@@ -93,7 +94,7 @@ TEST_CASE("a volume whose kernel client the cluster cut off says so until it is 
   CHECK(condition_of(status()).kind == volume::Condition::Kind::healthy);
 }
 
-TEST_CASE("a blocklist that cannot be read says nothing of a kernel's device") {
+TEST_CASE("a blocklist that cannot be read says nothing of a kernel's device", "[failure:268]") {
   Scene scene;
   REQUIRE(scene.want(krbd_staged()) == errc::ok);
   scene.world.cluster.blocklist(scene.world.kernel.rbd_client(), std::chrono::hours(1));
@@ -115,7 +116,7 @@ TEST_CASE("an expansion of a kernel's device waits until the kernel has seen it"
   CHECK(scene.want(plan::Expanded{krbd_staged().path, kGrown}) == errc::unavailable);
 }
 
-TEST_CASE("a format that the kernel's device was in is repeated only while its lock stayed the kernel's") {
+TEST_CASE("a format that the kernel's device was in is repeated only while its lock stayed the kernel's", "[rule:10]") {
   Scene scene;
   scene.world.calls.crash_in = "mkfs";
   CHECK_THROWS_AS(scene.world.agent.want(kId, krbd_staged()), Crash);

@@ -63,7 +63,8 @@ TEST_CASE("what was sent to a KMS arrives there after its sender has left") {
   scene.opens_again();
 }
 
-TEST_CASE("a key that the KMS learns late, after a rotation was repeated, does not replace the later one") {
+TEST_CASE("a key that the KMS learns late, after a rotation was repeated, does not replace the later one",
+          "[failure:174]") {
   Keyed scene("kept");
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.rotate_late(GENERATE(1, 2)) == errc::timed_out);
@@ -76,7 +77,8 @@ TEST_CASE("a key that the KMS learns late, after a rotation was repeated, does n
   scene.opens_again();
 }
 
-TEST_CASE("a new key that reaches the KMS late opens the volume, however often its rotation was repeated in vain") {
+TEST_CASE("a new key that reaches the KMS late opens the volume, however often its rotation was repeated in vain",
+          "[failure:174]") {
   Keyed scene("kept");
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.rotate_late() == errc::timed_out);
@@ -91,8 +93,8 @@ TEST_CASE("a new key that reaches the KMS late opens the volume, however often i
   scene.opens_again();
 }
 
-TEST_CASE(
-    "a rotation that is repeated, and then interrupted anywhere, leaves a volume that opens with a late key too") {
+TEST_CASE("a rotation that is repeated, and then interrupted anywhere, leaves a volume that opens with a late key too",
+          "[failure:105][rule:200]") {
   const int late = GENERATE(1, 2);
   sweep(
       "kept",
@@ -119,7 +121,7 @@ TEST_CASE(
       });
 }
 
-TEST_CASE("a rotation behind a standby that lags wipes nothing that the KMS has") {
+TEST_CASE("a rotation behind a standby that lags wipes nothing that the KMS has", "[failure:201]") {
   Keyed scene("kept");
   REQUIRE(scene.stage() == errc::ok);
   scene.world.cluster.standby_keys = scene.world.cluster.kept_keys;
@@ -137,7 +139,7 @@ TEST_CASE("a rotation behind a standby that lags wipes nothing that the KMS has"
   scene.opens_again();
 }
 
-TEST_CASE("a KMS that takes whatever arrives last rotates no key, and the header stays as it was") {
+TEST_CASE("a KMS that takes whatever arrives last rotates no key, and the header stays as it was", "[failure:174]") {
   Keyed scene("plain");
   REQUIRE(scene.stage() == errc::ok);
   const auto before = scene.image().luks->keys;
@@ -146,7 +148,7 @@ TEST_CASE("a KMS that takes whatever arrives last rotates no key, and the header
   scene.opens_again();
 }
 
-TEST_CASE("a rotation whose write the KMS refuses leaves the header as it was") {
+TEST_CASE("a rotation whose write the KMS refuses leaves the header as it was", "[failure:105]") {
   Keyed scene(GENERATE("own", "kept"));
   REQUIRE(scene.stage() == errc::ok);
   const auto before = scene.image().luks->keys;
@@ -162,7 +164,7 @@ TEST_CASE("a rotation whose write the KMS refuses leaves the header as it was") 
   scene.opens_again();
 }
 
-TEST_CASE("a first key that reaches a KMS late is the one of the repeated stage") {
+TEST_CASE("a first key that reaches a KMS late is the one of the repeated stage", "[failure:200]") {
   Keyed scene(GENERATE("kept", "plain"));
   const bool files = GENERATE(false, true);
   if (files) scene.as_files();
@@ -176,7 +178,8 @@ TEST_CASE("a first key that reaches a KMS late is the one of the repeated stage"
   CHECK(scene.image().generation == 1);
 }
 
-TEST_CASE("a first key on its way to a KMS that takes whatever arrives last outlives its agent, and no other is sent") {
+TEST_CASE("a first key on its way to a KMS that takes whatever arrives last outlives its agent, and no other is sent",
+          "[failure:200][rule:200]") {
   Keyed scene("plain");
   const bool files = GENERATE(false, true);
   if (files) scene.as_files();
@@ -193,7 +196,7 @@ TEST_CASE("a first key on its way to a KMS that takes whatever arrives last outl
   scene.opens_again();
 }
 
-TEST_CASE("a first key that its KMS refused is not waited for, unless it was sent before") {
+TEST_CASE("a first key that its KMS refused is not waited for, unless it was sent before", "[failure:200]") {
   Keyed scene("plain");
   const bool before = GENERATE(false, true);
   if (before) CHECK(scene.stage_late() == errc::timed_out);
@@ -224,7 +227,7 @@ TEST_CASE("a refused first key is sent again as long as its image's metadata nam
   scene.opens_again();
 }
 
-TEST_CASE("another key at a KMS to which a first key is on its way makes no volume") {
+TEST_CASE("another key at a KMS to which a first key is on its way makes no volume", "[failure:200]") {
   Keyed scene("plain");
   CHECK(scene.stage_late() == errc::timed_out);
   scene.kill_and_start();

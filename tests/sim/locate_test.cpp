@@ -126,7 +126,8 @@ TEST_CASE("a cluster that does not answer is not taken for one without the volum
 }
 
 // field report 15
-TEST_CASE("the error for a cluster that does not answer names the one that it is mapped to, and what to do") {
+TEST_CASE("the error for a cluster that does not answer names the one that it is mapped to, and what to do",
+          "[failure:221]") {
   Located scene;
   scene.world.disk.mapped = {{"site-b", 1}};
   scene.world.cluster.dead = true;
@@ -137,7 +138,8 @@ TEST_CASE("the error for a cluster that does not answer names the one that it is
 }
 
 // changes X6
-TEST_CASE("a volume whose clusterID is gone from config.json is served by the name that it is mapped to") {
+TEST_CASE("a volume whose clusterID is gone from config.json is served by the name that it is mapped to",
+          "[failure:221]") {
   Located scene;
   REQUIRE(scene.stage() == errc::ok);
   scene.world.agent.kill();
@@ -150,7 +152,8 @@ TEST_CASE("a volume whose clusterID is gone from config.json is served by the na
 }
 
 // changes X6
-TEST_CASE("of several clusters that a lost clusterID is mapped to, the one with the volume's fsid serves it") {
+TEST_CASE("of several clusters that a lost clusterID is mapped to, the one with the volume's fsid serves it",
+          "[failure:221]") {
   Located scene;
   REQUIRE(scene.stage() == errc::ok);
   scene.world.agent.kill();
@@ -162,7 +165,8 @@ TEST_CASE("of several clusters that a lost clusterID is mapped to, the one with 
   CHECK(scene.world.kernel.devices.front().alive);
 }
 
-TEST_CASE("the error names every cluster that a lost clusterID is mapped to, and why each is not the volume's") {
+TEST_CASE("the error names every cluster that a lost clusterID is mapped to, and why each is not the volume's",
+          "[failure:221]") {
   Located scene;
   REQUIRE(scene.stage() == errc::ok);
   scene.world.agent.kill();
@@ -185,7 +189,7 @@ TEST_CASE("a static volume is looked for in the cluster that its own is mapped t
   CHECK(scene.world.disk.records.front().source.cluster_id == "site-b");
 }
 
-TEST_CASE("a device has the settings that the attributes ask for, also when it is served again") {
+TEST_CASE("a device has the settings that the attributes ask for, also when it is served again", "[rule:6]") {
   Located scene;
   auto wish = dynamic();
   wish.source.serving.trim = false;
@@ -202,20 +206,21 @@ TEST_CASE("a device has the settings that the attributes ask for, also when it i
   CHECK(scene.world.cluster.options_asked.contains("rbd_op_threads=2"));
 }
 
-TEST_CASE("a device sends no flushes, as every write that was answered is stored") {
+TEST_CASE("a device sends no flushes, as every write that was answered is stored", "[rule:1a]") {
   Located scene;
   REQUIRE(scene.stage() == errc::ok);
   CHECK_FALSE(scene.world.kernel.devices.front().flush);
 }
 
-TEST_CASE("a device sends flushes if its image has a journal") {
+TEST_CASE("a device sends flushes if its image has a journal", "[rule:1a]") {
   Located scene;
   scene.world.cluster.images.begin()->second.features |= test::FakeImage::kJournaling;
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.world.kernel.devices.front().flush);
 }
 
-TEST_CASE("a device sends flushes if a later rbd-nbd would acknowledge cached writes before the first flush") {
+TEST_CASE("a device sends flushes if a later rbd-nbd would acknowledge cached writes before the first flush",
+          "[rule:1a]") {
   Located scene;
   scene.world.cluster.images.begin()->second.caches_before_flush = true;
   REQUIRE(scene.stage() == errc::ok);

@@ -42,7 +42,8 @@ TEST_CASE("a volume with integrity is staged on two mappings, and unstaged it le
 
 TEST_CASE(
     "the stage of a volume with integrity survives the agent's death at every step, for a filesystem and for a block "
-    "volume") {
+    "volume",
+    "[failure:102]") {
   const bool block = GENERATE(false, true);
   sweep_integrity(
       [&](Encrypted& scene, auto arm) {
@@ -72,7 +73,8 @@ TEST_CASE("the unstage of a volume with integrity survives the agent's death at 
       [](Encrypted& scene) { CHECK(scene.all_gone()); });
 }
 
-TEST_CASE("an unstage after a death in the middle of the first stage leaves no mapping of a volume with integrity") {
+TEST_CASE("an unstage after a death in the middle of the first stage leaves no mapping of a volume with integrity",
+          "[failure:102]") {
   sweep_integrity(
       [&](Encrypted& scene, auto arm) {
         arm();
@@ -146,7 +148,7 @@ TEST_CASE("a volume with integrity that ceph-csi staged is unstaged without a re
   CHECK(scene.all_gone());
 }
 
-TEST_CASE("a format that does not end keeps the turn from no volume of another cluster") {
+TEST_CASE("a format that does not end keeps the turn from no volume of another cluster", "[failure:205]") {
   WithIntegrity scene;
   scene.world.disk.clusters.insert("other");
   std::map<std::string, errc> ended;

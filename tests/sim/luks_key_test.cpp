@@ -4,7 +4,7 @@
 using namespace corbd;
 using namespace corbd::test;
 
-TEST_CASE("a served encrypted volume is healed with neither passphrase nor KMS") {
+TEST_CASE("a served encrypted volume is healed with neither passphrase nor KMS", "[failure:172]") {
   Encrypted scene("own");
   REQUIRE(scene.stage() == errc::ok);
   scene.world.kernel.application_writes(scene.device(), 0);
@@ -26,7 +26,8 @@ TEST_CASE("a repeated stage of an encrypted volume is done without deriving a ke
   CHECK(scene.world.calls.made == 0);
 }
 
-TEST_CASE("a wrong passphrase is told as such, and leaves the header, the data and nothing on the node") {
+TEST_CASE("a wrong passphrase is told as such, and leaves the header, the data and nothing on the node",
+          "[failure:101]") {
   Encrypted scene(GENERATE("default", "own"));
   scene.encrypted_before("right");
   if (scene.wish.kms_id == "own") scene.image().metadata[kKey] = "wrapped by another for image-1: right";
@@ -47,7 +48,7 @@ TEST_CASE("metadata under ceph-csi's older names are read, and move to the newer
                                            {kKey, "wrapped by canary-passphrase for image-1: right"}});
 }
 
-TEST_CASE("a KMS that is not served, and a missing passphrase, are told before anything is mapped") {
+TEST_CASE("a KMS that is not served, and a missing passphrase, are told before anything is mapped", "[failure:104]") {
   Encrypted scene;
   const bool known = GENERATE(false, true);
   if (known) scene.wish.passphrase = {};
@@ -69,7 +70,8 @@ TEST_CASE("a volume whose KMS stores its key needs no passphrase, and its key ou
   CHECK(scene.world.cluster.kept_keys.at(kId).key == key);
 }
 
-TEST_CASE("a volume that a provisioner prepared, but whose key is not found, gets no other key and no header") {
+TEST_CASE("a volume that a provisioner prepared, but whose key is not found, gets no other key and no header",
+          "[failure:173]") {
   Encrypted scene(GENERATE("own", "kept", "plain"));
   scene.image().metadata[kState] = "encryptionPrepared";
   CHECK(scene.stage() == errc::failed_precondition);
@@ -79,7 +81,8 @@ TEST_CASE("a volume that a provisioner prepared, but whose key is not found, get
   CHECK(scene.all_gone());
 }
 
-TEST_CASE("what a KMS refuses for good at the first stage is told as that, and leaves nothing behind") {
+TEST_CASE("what a KMS refuses for good at the first stage is told as that, and leaves nothing behind",
+          "[failure:202]") {
   Encrypted scene(GENERATE("own", "kept", "plain"));
   const bool files = scene.wish.kms_id != "own" && GENERATE(false, true);
   if (files) scene.as_files();
@@ -95,7 +98,7 @@ TEST_CASE("what a KMS refuses for good at the first stage is told as that, and l
   CHECK(scene.stage() == errc::ok);
 }
 
-TEST_CASE("a KMS that does not answer delays the stages of its own volumes, and of no others") {
+TEST_CASE("a KMS that does not answer delays the stages of its own volumes, and of no others", "[failure:172]") {
   Encrypted scene;
   std::map<std::string, errc> ended;
   scene.world.calls.delayed = "fetch key";
@@ -154,7 +157,8 @@ TEST_CASE("keys whose derivation does not end keep the turn from no volume of an
   CHECK(ended.size() == 4);
 }
 
-TEST_CASE("a header that needs more memory than others has all turns, and one that needs too much is refused") {
+TEST_CASE("a header that needs more memory than others has all turns, and one that needs too much is refused",
+          "[failure:204]") {
   constexpr std::uint32_t most = host::kMaxKeyMemoryKib;
   Encrypted scene;
   std::map<std::string, errc> ended;
@@ -190,7 +194,7 @@ TEST_CASE("a new key opens the volume afterwards, and the old one does not") {
   CHECK(scene.stage() == errc::ok);
 }
 
-TEST_CASE("a rotation that is interrupted anywhere leaves a volume that opens, and a repeat ends it") {
+TEST_CASE("a rotation that is interrupted anywhere leaves a volume that opens, and a repeat ends it", "[failure:105]") {
   const std::string kms_id = GENERATE("own", "kept");
   sweep(
       kms_id,

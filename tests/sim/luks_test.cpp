@@ -30,7 +30,8 @@ TEST_CASE(
 
 TEST_CASE(
     "the stage of an encrypted volume survives the agent's death at every step, for a filesystem and for a block "
-    "volume") {
+    "volume",
+    "[failure:102]") {
   const bool block = GENERATE(false, true);
   const std::string kms_id = GENERATE("default", "own", "kept");
   sweep(
@@ -86,7 +87,8 @@ TEST_CASE("an expansion of an encrypted volume survives the agent's death at eve
       });
 }
 
-TEST_CASE("an image with unencrypted data is neither opened nor formatted, whatever its metadata says") {
+TEST_CASE("an image with unencrypted data is neither opened nor formatted, whatever its metadata says",
+          "[failure:103]") {
   Encrypted scene;
   scene.filled();
   scene.image().metadata[kState] = GENERATE("encryptionPrepared", "encrypted", "");
@@ -95,7 +97,7 @@ TEST_CASE("an image with unencrypted data is neither opened nor formatted, whate
   CHECK_FALSE(scene.image().luks);
 }
 
-TEST_CASE("an image without a signature but with data gets no header") {
+TEST_CASE("an image without a signature but with data gets no header", "[failure:103]") {
   Encrypted scene;
   scene.image().data = true;
   scene.image().metadata[kState] = "encryptionPrepared";
@@ -110,7 +112,8 @@ TEST_CASE("an image that its metadata calls encrypted and that has no header is 
   CHECK_FALSE(scene.image().luks);
 }
 
-TEST_CASE("a LUKS header without a key is formatted anew only by the record whose format did not end") {
+TEST_CASE("a LUKS header without a key is formatted anew only by the record whose format did not end",
+          "[failure:102][rule:10]") {
   Encrypted scene;
   scene.world.calls.crash_in = "luks format";
   CHECK_THROWS_AS(scene.want(scene.wish), Crash);

@@ -29,7 +29,8 @@ TEST_CASE("a volume has the claim's name that its attributes say, and otherwise 
   CHECK(status.pv == (told ? "pvc-2" : "pvc-1"));
 }
 
-TEST_CASE("the KMS of an encrypted volume is never asked as the tenant that the image's metadata name") {
+TEST_CASE("the KMS of an encrypted volume is never asked as the tenant that the image's metadata name",
+          "[failure:203]") {
   Scene scene;
   auto& metadata = scene.world.cluster.images[kId].metadata;
   metadata["csi.storage.k8s.io/pvc/name"] = "data";
@@ -71,7 +72,7 @@ TEST_CASE("a repeated stage that tells no claim keeps the names that were told")
 }
 
 // changes X9
-TEST_CASE("a record without a lock keeps the node of its stage under an agent of another name") {
+TEST_CASE("a record without a lock keeps the node of its stage under an agent of another name", "[failure:193]") {
   Scene scene;
   scene.image().exclusive = false;
   REQUIRE(scene.want(staged()) == errc::ok);
@@ -83,7 +84,8 @@ TEST_CASE("a record without a lock keeps the node of its stage under an agent of
   CHECK(status_of(scene).node == "another");
 }
 
-TEST_CASE("a record takes the names that its node and driver have now once its volume is served on its own lock") {
+TEST_CASE("a record takes the names that its node and driver have now once its volume is served on its own lock",
+          "[failure:193]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);

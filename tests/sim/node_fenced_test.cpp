@@ -38,7 +38,8 @@ struct Fenced : Scene {
 
 }  // namespace
 
-TEST_CASE("a node that is fenced serves nothing, says why, and adds nothing to the blocklist with its tries") {
+TEST_CASE("a node that is fenced serves nothing, says why, and adds nothing to the blocklist with its tries",
+          "[failure:142]") {
   Fenced scene;
   CHECK_FALSE(scene.device().alive);
   REQUIRE(scene.status().last_error);
@@ -49,7 +50,7 @@ TEST_CASE("a node that is fenced serves nothing, says why, and adds nothing to t
   CHECK(scene.world.kernel.errors == 0);
 }
 
-TEST_CASE("a volume that is still this node's is served again when the node's fence has ended") {
+TEST_CASE("a volume that is still this node's is served again when the node's fence has ended", "[failure:142]") {
   Fenced scene;
   scene.world.cluster.unfence_host(scene.world.agent.node_address);
   scene.loop.advance(2min);
@@ -59,7 +60,7 @@ TEST_CASE("a volume that is still this node's is served again when the node's fe
   CHECK(scene.world.cluster.cut_off_clients() == std::set{scene.client});
 }
 
-TEST_CASE("a fence that ended before its node noticed it invalidates no proof") {
+TEST_CASE("a fence that ended before its node noticed it invalidates no proof", "[failure:142]") {
   struct Late : test::Calm {
     duration any(duration limit) override { return limit / 2; }  // an image hears after 1 s that it is cut off
   } late;
@@ -89,7 +90,8 @@ TEST_CASE("an agent that starts on a fenced node waits for the end of the fence"
   CHECK(scene.world.cluster.cut_off_clients() == std::set{scene.client});
 }
 
-TEST_CASE("a volume of a fenced node that another node took meanwhile is not served when the fence has ended") {
+TEST_CASE("a volume of a fenced node that another node took meanwhile is not served when the fence has ended",
+          "[failure:142]") {
   Fenced scene;
   REQUIRE(scene.world.cluster.visit(scene.image(), kOther, false));
   scene.world.cluster.unfence_host(scene.world.agent.node_address);
@@ -98,7 +100,8 @@ TEST_CASE("a volume of a fenced node that another node took meanwhile is not ser
   CHECK(scene.image().lock_owner == kOther);
 }
 
-TEST_CASE("a volume of a fenced node that is attached elsewhere is lost, answers with errors, and can be unstaged") {
+TEST_CASE("a volume of a fenced node that is attached elsewhere is lost, answers with errors, and can be unstaged",
+          "[failure:142]") {
   Fenced scene(true);
   CHECK(scene.status().health == Health::reconnecting);
   REQUIRE(scene.world.cluster.visit(scene.image(), kOther, false));
@@ -143,7 +146,7 @@ TEST_CASE("a volume that is lost without an orchestrator gets its errors in the 
   CHECK(scene.world.kernel.errors == 1);
 }
 
-TEST_CASE("calls for a lost volume do not delay its giving up while a helper hangs") {
+TEST_CASE("calls for a lost volume do not delay its giving up while a helper hangs", "[failure:141]") {
   test::Calm calm;
   Scene scene;
   scene.world.hazards = &calm;
@@ -162,7 +165,7 @@ TEST_CASE("calls for a lost volume do not delay its giving up while a helper han
   scene.world.hazards = nullptr;
 }
 
-TEST_CASE("an unpublish without anything to do does not delay the giving up of a lost volume") {
+TEST_CASE("an unpublish without anything to do does not delay the giving up of a lost volume", "[failure:141]") {
   Fenced scene(true);
   REQUIRE(scene.world.cluster.visit(scene.image(), kOther, false));
   scene.world.attachment = kAway;

@@ -31,7 +31,8 @@ void is_served(Scene& scene) {
 
 // --- Its disk -----------------------------------------------------------------------------------
 
-TEST_CASE("a new stage on a full state directory fails before it acts, and succeeds once there is room") {
+TEST_CASE("a new stage on a full state directory fails before it acts, and succeeds once there is room",
+          "[failure:18]") {
   Scene scene;
   scene.world.disk.state = GENERATE(test::Disk::State::full, test::Disk::State::read_only);
   CHECK(scene.want(test::staged_wish(kId)) == errc::state_write);
@@ -42,7 +43,7 @@ TEST_CASE("a new stage on a full state directory fails before it acts, and succe
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 
-TEST_CASE("staged volumes on a full state directory are served on, published and healed") {
+TEST_CASE("staged volumes on a full state directory are served on, published and healed", "[failure:19]") {
   Scene scene;
   stage_filled(scene);
   scene.world.disk.state = GENERATE(test::Disk::State::full, test::Disk::State::read_only);
@@ -57,7 +58,8 @@ TEST_CASE("staged volumes on a full state directory are served on, published and
   CHECK(scene.device().alive == room_for_addresses);
 }
 
-TEST_CASE("a full state directory does not keep a device from being served, however often the agent dies") {
+TEST_CASE("a full state directory does not keep a device from being served, however often the agent dies",
+          "[failure:18]") {
   Scene scene;
   stage_filled(scene);
   scene.world.disk.state = test::Disk::State::full;
@@ -70,7 +72,8 @@ TEST_CASE("a full state directory does not keep a device from being served, howe
 }
 
 TEST_CASE(
-    "an agent that dies on a full disk between breaking and taking its lock leaves the volume unproven and unwritten") {
+    "an agent that dies on a full disk between breaking and taking its lock leaves the volume unproven and unwritten",
+    "[failure:18]") {
   Scene scene;
   stage_filled(scene);
   scene.world.disk.state = test::Disk::State::full;
@@ -82,7 +85,7 @@ TEST_CASE(
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
-TEST_CASE("an unstage on a full disk ends once there is room, and leaves nothing") {
+TEST_CASE("an unstage on a full disk ends once there is room, and leaves nothing", "[failure:18]") {
   Scene scene;
   stage_filled(scene);
   scene.world.disk.state = test::Disk::State::full;
@@ -95,7 +98,8 @@ TEST_CASE("an unstage on a full disk ends once there is room, and leaves nothing
 
 TEST_CASE(
     "a damaged record is set aside, its device left alone until a stage finds it by its stash, and every other volume "
-    "healed") {
+    "healed",
+    "[failure:20]") {
   const bool stash = GENERATE(true, false);
   Scene scene;
   stage_filled(scene);
@@ -113,7 +117,8 @@ TEST_CASE(
   CHECK(scene.world.kernel.devices.back().alive);
 }
 
-TEST_CASE("a volume whose record is of a newer version is left as it is, also when its device went with a reboot") {
+TEST_CASE("a volume whose record is of a newer version is left as it is, also when its device went with a reboot",
+          "[failure:21]") {
   Scene scene;
   stage_filled(scene);
   scene.world.disk.newer_records.insert(kId);
@@ -134,8 +139,8 @@ TEST_CASE("a volume whose record is of a newer version is left as it is, also wh
 
 // --- Its kernel ---------------------------------------------------------------------------------
 
-TEST_CASE(
-    "a link that the kernel drops because it has not seen the end of the old one is made again until it is taken") {
+TEST_CASE("a link that the kernel drops because it has not seen the end of the old one is made again until it is taken",
+          "[failure:4][rule:4]") {
   struct SeenLate : test::Calm {
     duration until_seen_dead() override { return 3s; }
   } late;
@@ -152,7 +157,8 @@ TEST_CASE(
   scene.world.hazards = nullptr;
 }
 
-TEST_CASE("a device that the kernel connected or reconnected without answering is used, not made twice") {
+TEST_CASE("a device that the kernel connected or reconnected without answering is used, not made twice",
+          "[failure:45][rule:I4]") {
   Scene scene;
   scene.filled();
   const auto lose = [&](const std::string& reply) {
@@ -174,7 +180,8 @@ TEST_CASE("a device that the kernel connected or reconnected without answering i
   is_served(scene);
 }
 
-TEST_CASE("a device that became another tool's while the agent was down is neither served nor disconnected") {
+TEST_CASE("a device that became another tool's while the agent was down is neither served nor disconnected",
+          "[failure:29]") {
   Scene scene;
   stage_filled(scene);
   scene.world.agent.kill();
@@ -190,7 +197,8 @@ TEST_CASE("a device that became another tool's while the agent was down is neith
   CHECK(scene.world.disk.records.empty());
 }
 
-TEST_CASE("a stage without the nbd driver or a free device says so and leaves nothing that blocks its repeat") {
+TEST_CASE("a stage without the nbd driver or a free device says so and leaves nothing that blocks its repeat",
+          "[failure:30]") {
   Scene scene;
   scene.filled();
   const auto [driver, code] = GENERATE(std::pair(test::Kernel::Driver::missing, errc::failed_precondition),
@@ -210,7 +218,8 @@ TEST_CASE("a stage without the nbd driver or a free device says so and leaves no
 
 TEST_CASE(
     "without a free descriptor heals and stages fail at once, served volumes stay served, and repeats succeed once "
-    "descriptors are free") {
+    "descriptors are free",
+    "[failure:41]") {
   Scene scene;
   stage_filled(scene);
   add_second(scene);
@@ -233,7 +242,8 @@ TEST_CASE(
 
 // --- Its filesystems ----------------------------------------------------------------------------
 
-TEST_CASE("a format that hangs is left to end, nothing else uses its device meanwhile, and then the stage succeeds") {
+TEST_CASE("a format that hangs is left to end, nothing else uses its device meanwhile, and then the stage succeeds",
+          "[failure:46]") {
   Scene scene;
   scene.world.calls.delayed = "mkfs";
   CHECK(scene.want(test::staged_wish(kId)) == errc::unavailable);
@@ -244,7 +254,7 @@ TEST_CASE("a format that hangs is left to end, nothing else uses its device mean
   CHECK(scene.image().generation == 1);
 }
 
-TEST_CASE("a filesystem with errors that stay after its check is neither mounted nor formatted") {
+TEST_CASE("a filesystem with errors that stay after its check is neither mounted nor formatted", "[failure:47]") {
   Scene scene;
   scene.filled();
   scene.image().beyond_repair = true;
@@ -255,7 +265,8 @@ TEST_CASE("a filesystem with errors that stay after its check is neither mounted
   CHECK(scene.world.kernel.devices.empty());
 }
 
-TEST_CASE("an unmount that waits for a device without a server holds up no other volume, and ends when it is healed") {
+TEST_CASE("an unmount that waits for a device without a server holds up no other volume, and ends when it is healed",
+          "[failure:52]") {
   test::Calm calm;
   Scene scene;
   scene.world.hazards = &calm;

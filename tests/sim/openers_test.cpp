@@ -15,7 +15,8 @@ Health health(Scene& scene) { return scene.world.agent.shell().status(kId)->heal
 
 }  // namespace
 
-TEST_CASE("an unstage disconnects its device once, waits as long as another program has it open, and says so") {
+TEST_CASE("an unstage disconnects its device once, waits as long as another program has it open, and says so",
+          "[failure:116][rule:8]") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.kernel.open_device(0);
@@ -39,7 +40,8 @@ TEST_CASE("an unstage disconnects its device once, waits as long as another prog
 
 TEST_CASE(
     "a volume that is staged again while another program has its disconnected device open gets a new one once that is "
-    "closed") {
+    "closed",
+    "[failure:116]") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.world.kernel.open_device(0);
@@ -52,7 +54,8 @@ TEST_CASE(
 
 TEST_CASE(
     "a volume whose unused device another program disconnected is absent from the next look on, and can be unstaged "
-    "and staged anew") {
+    "and staged anew",
+    "[failure:113]") {
   Scene scene;
   REQUIRE(scene.want(block_wish()) == errc::ok);
   scene.world.kernel.disconnect(0);
@@ -66,7 +69,8 @@ TEST_CASE(
 
 TEST_CASE(
     "a raw device that another program disconnected under a pod is not remade, nor its number reused, before the pod "
-    "has ended") {
+    "has ended",
+    "[failure:113]") {
   Scene scene;
   const auto wish = block_wish();
   REQUIRE(scene.want(wish) == errc::ok);
@@ -89,7 +93,8 @@ TEST_CASE(
 
 TEST_CASE(
     "a mounted volume whose device another program disconnected is absent, and unstaged and staged anew once its pods "
-    "have ended") {
+    "have ended",
+    "[failure:113]") {
   Scene scene;
   const bool encrypted = GENERATE(false, true);
   const bool restarted = GENERATE(false, true);
@@ -110,7 +115,7 @@ TEST_CASE(
   CHECK(scene.device().alive);
 }
 
-TEST_CASE("a device that rbd-nbd has open until it has ended is disconnected once, and waited for") {
+TEST_CASE("a device that rbd-nbd has open until it has ended is disconnected once, and waited for", "[failure:116]") {
   Scene scene;
   scene.world.ceph_csi.stages(kId, kUnstaged.path);
   int disconnects = 0;

@@ -20,7 +20,7 @@ TEST_CASE("an operator override counts in one try, and is forgotten with it") {
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
 }
 
-TEST_CASE("a failed try on an operator override leaves nothing that proves ownership to the next try") {
+TEST_CASE("a failed try on an operator override leaves nothing that proves ownership to the next try", "[rule:2a]") {
   Dead scene(false);
   scene.world.agent.clients.clear();  // the dead client's file was damaged
   scene.forgotten();
@@ -103,7 +103,7 @@ TEST_CASE(
   CHECK(scene.world.kernel.answered == 1);
 }
 
-TEST_CASE("an operator override overrules no other client, no attachment elsewhere and no giving up") {
+TEST_CASE("an operator override overrules no other client, no attachment elsewhere and no giving up", "[rule:2a]") {
   Dead scene;
   scene.image().lock_owner.clear();
   const int what = GENERATE(range(0, 7));

@@ -20,7 +20,8 @@ TEST_CASE("a volume that stayed here waits only as long as a tool holds the dead
   CHECK(scene.world.kernel.answered == 1);
 }
 
-TEST_CASE("an image that somebody locked by hand is open only while a heal looks, although a device waits for it") {
+TEST_CASE("an image that somebody locked by hand is open only while a heal looks, although a device waits for it",
+          "[failure:106]") {
   Dead scene;
   scene.forgotten();
   scene.image().lock_by(kTool);
@@ -31,7 +32,8 @@ TEST_CASE("an image that somebody locked by hand is open only while a heal looks
   CHECK_FALSE(scene.device().alive);
 }
 
-TEST_CASE("what a rescue host wrote since is not written over, although the volume stayed attached here") {
+TEST_CASE("what a rescue host wrote since is not written over, although the volume stayed attached here",
+          "[failure:160]") {
   Scene scene;
   scene.filled();
   scene.image().exclusive = GENERATE(true, false);
@@ -52,7 +54,8 @@ TEST_CASE("what a rescue host wrote since is not written over, although the volu
   CHECK_FALSE(scene.device().alive);
 }
 
-TEST_CASE("what a client of this very host wrote since is not written over, although only its lock is left") {
+TEST_CASE("what a client of this very host wrote since is not written over, although only its lock is left",
+          "[failure:191][rule:2a]") {
   Dead scene;
   scene.forgotten();
   scene.loop.advance(61s);
@@ -87,7 +90,7 @@ TEST_CASE("the mark of another node's client is not overruled by the attachment 
   CHECK_FALSE(scene.world.cluster.blocklisted.contains(kOther));
 }
 
-TEST_CASE("this node's own writes do not count as another client's") {
+TEST_CASE("this node's own writes do not count as another client's", "[failure:160]") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
@@ -105,7 +108,8 @@ TEST_CASE("this node's own writes do not count as another client's") {
   CHECK(scene.device().alive);
 }
 
-TEST_CASE("a volume that a rescue host wrote is served on an operator override, and then as any other") {
+TEST_CASE("a volume that a rescue host wrote is served on an operator override, and then as any other",
+          "[failure:160]") {
   Dead scene;
   scene.loop.advance(61s);
   REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
@@ -136,7 +140,8 @@ TEST_CASE("the image's modify timestamp is recorded for a replaced device, too")
   CHECK(scene.world.disk.records.front().modified == scene.image().modified);
 }
 
-TEST_CASE("writes of this node's rbd-nbd do not count as another client's for a volume that stayed attached here") {
+TEST_CASE("writes of this node's rbd-nbd do not count as another client's for a volume that stayed attached here",
+          "[failure:160]") {
   Scene scene;
   scene.filled();
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
@@ -154,7 +159,8 @@ TEST_CASE("writes of this node's rbd-nbd do not count as another client's for a 
   CHECK(scene.world.disk.records.front().modified == scene.image().modified);
 }
 
-TEST_CASE("without an orchestrator, a volume stays unproven after another client's lock, even once that is free") {
+TEST_CASE("without an orchestrator, a volume stays unproven after another client's lock, even once that is free",
+          "[failure:16]") {
   Dead scene(false);
   REQUIRE(scene.world.cluster.visit(scene.image(), kOther, true));
   scene.start({});
@@ -166,7 +172,7 @@ TEST_CASE("without an orchestrator, a volume stays unproven after another client
   CHECK(scene.world.kernel.answered == 0);
 }
 
-TEST_CASE("time in which a volume was unproven does not count for giving it up") {
+TEST_CASE("time in which a volume was unproven does not count for giving it up", "[rule:2b]") {
   Dead scene;
   scene.start({State::unknown, "", "no route to host"}, false);
   scene.image().lock_owner = kOther;

@@ -19,7 +19,7 @@ TEST_CASE("a volume for one pod only is published at one target at a time") {
   CHECK(scene.want(published(stage, "/t2")) == errc::ok);
 }
 
-TEST_CASE("a pod whose folder somebody removed by hand keeps no other pod from a volume for one pod") {
+TEST_CASE("a pod whose folder somebody removed by hand keeps no other pod from a volume for one pod", "[failure:257]") {
   Scene scene;
   auto stage = staged();
   stage.capability.single_writer = true;
@@ -154,7 +154,7 @@ TEST_CASE("a pod's cgroup has the limit before the pod has the volume, wherever 
       }
 }
 
-TEST_CASE("a pod whose cgroup takes no limit has its volume without, and shows none") {
+TEST_CASE("a pod whose cgroup takes no limit has its volume without, and shows none", "[failure:212]") {
   Scene scene;
   const auto wish = limited(scene, staged());
   REQUIRE(scene.want(staged()) == errc::ok);
@@ -165,7 +165,7 @@ TEST_CASE("a pod whose cgroup takes no limit has its volume without, and shows n
   CHECK(scene.world.agent.shell().status(kId)->io_limits.empty());
 }
 
-TEST_CASE("a pod whose cgroup is made after the publish began has its limit") {
+TEST_CASE("a pod whose cgroup is made after the publish began has its limit", "[failure:212]") {
   Scene scene;
   const auto wish = limited(scene, staged());
   REQUIRE(scene.want(staged()) == errc::ok);

@@ -51,7 +51,7 @@ void live(World& world, std::mt19937& random, int days) {
 
 }  // namespace
 
-TEST_CASE("random lives break no rule, and afterwards everything can be taken down") {
+TEST_CASE("random lives break no rule, and afterwards everything can be taken down", "[rule:I8]") {
   for (std::uint32_t seed = 0; seed < 400; ++seed) {
     DYNAMIC_SECTION("seed " << seed) {
       test::Loop loop;

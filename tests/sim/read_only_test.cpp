@@ -32,7 +32,8 @@ TEST_CASE("a read-only volume is mounted without a lock, a check or a format") {
   CHECK(scene.want(published(read_only(), "/t")) == errc::ok);
 }
 
-TEST_CASE("the mount flag ro lets nothing be written: no format, no check, no growth, no trim, no mark taken away") {
+TEST_CASE("the mount flag ro lets nothing be written: no format, no check, no growth, no trim, no mark taken away",
+          "[failure:250]") {
   Scene scene;
   auto wish = staged();
   wish.capability.mount_flags = GENERATE("ro", "noatime,ro", "rw,ro");
@@ -72,7 +73,7 @@ TEST_CASE("a volume with the mount flag ro that is taken over from rbd-nbd keeps
   CHECK(scene.image().metadata.contains("corbd/format") == (wish.capability.mount_flags == "ro"));
 }
 
-TEST_CASE("a later rw takes the mount flag ro back") {
+TEST_CASE("a later rw takes the mount flag ro back", "[failure:250]") {
   Scene scene;
   auto wish = staged();
   wish.capability.mount_flags = "ro,rw";
@@ -80,7 +81,7 @@ TEST_CASE("a later rw takes the mount flag ro back") {
   CHECK(scene.image().generation == 1);
 }
 
-TEST_CASE("the mount flag ro encrypts nothing that is not encrypted yet") {
+TEST_CASE("the mount flag ro encrypts nothing that is not encrypted yet", "[failure:250]") {
   test::Encrypted scene;
   const bool files = GENERATE(false, true);
   if (files) scene.as_files();
@@ -108,7 +109,8 @@ TEST_CASE("a read-only volume of an image that another client has locked and ope
   CHECK(scene.want(read_only(GENERATE(true, false))) == errc::ok);
 }
 
-TEST_CASE("a volume that one node reads is not staged beside a writer, and one that many nodes read is") {
+TEST_CASE("a volume that one node reads is not staged beside a writer, and one that many nodes read is",
+          "[failure:196]") {
   Scene scene;
   scene.filled();
   scene.image().lock_owner = "10.0.0.2:0/5";

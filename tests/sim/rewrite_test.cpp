@@ -31,7 +31,7 @@ void start_on_full_disk(Dead& scene) {
 
 }  // namespace
 
-TEST_CASE("a record that the disk refused is written again before a handover") {
+TEST_CASE("a record that the disk refused is written again before a handover", "[failure:18]") {
   Scene scene;
   scene.image().exclusive = false;
   REQUIRE(scene.want(staged()) == errc::ok);
@@ -46,7 +46,8 @@ TEST_CASE("a record that the disk refused is written again before a handover") {
   CHECK(scene.world.disk.outdated.empty());
 }
 
-TEST_CASE("an agent serves on while the disk refuses the record that alone proves an image without exclusive-lock") {
+TEST_CASE("an agent serves on while the disk refuses the record that alone proves an image without exclusive-lock",
+          "[failure:18]") {
   const bool exclusive = GENERATE(false, true);
   Scene scene;
   scene.image().exclusive = exclusive;
@@ -62,7 +63,8 @@ TEST_CASE("an agent serves on while the disk refuses the record that alone prove
   CHECK(scene.loop.run(scene.world.agent.quiesce()));
 }
 
-TEST_CASE("an agent serves on while the disk refuses a record with an operator override, served or not") {
+TEST_CASE("an agent serves on while the disk refuses a record with an operator override, served or not",
+          "[failure:18]") {
   Dead scene(false);
   start_on_full_disk(scene);
   const bool served = GENERATE(true, false);
@@ -84,7 +86,8 @@ TEST_CASE("an agent serves on while the disk refuses a record with an operator o
   CHECK(scene.world.disk.records.front().operator_override);
 }
 
-TEST_CASE("an agent serves on while a try on an operator override is under way whose record the disk refused") {
+TEST_CASE("an agent serves on while a try on an operator override is under way whose record the disk refused",
+          "[failure:18]") {
   Dead scene(false);
   start_on_full_disk(scene);
   scene.world.calls.delayed = "acquire lock";
@@ -100,7 +103,8 @@ TEST_CASE("an agent serves on while a try on an operator override is under way w
   CHECK(scene.loop.run(scene.world.agent.quiesce()));
 }
 
-TEST_CASE("a volume that is unstaged after an undone handover stays unstaged, though the record's rewrite was slow") {
+TEST_CASE("a volume that is unstaged after an undone handover stays unstaged, though the record's rewrite was slow",
+          "[failure:18]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.world.disk.state = Disk::State::full;
@@ -115,7 +119,7 @@ TEST_CASE("a volume that is unstaged after an undone handover stays unstaged, th
   CHECK_FALSE(scene.world.agent.shell().status(kId));
 }
 
-TEST_CASE("an agent serves on while the disk takes no new copy of a record that was damaged") {
+TEST_CASE("an agent serves on while the disk takes no new copy of a record that was damaged", "[failure:20]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.world.disk.torn_records.insert(kId);
@@ -133,7 +137,7 @@ TEST_CASE("an agent serves on while the disk takes no new copy of a record that 
   CHECK(scene.loop.run(scene.world.agent.quiesce()));
 }
 
-TEST_CASE("an agent serves on while an operation is under way on a volume whose record is gone") {
+TEST_CASE("an agent serves on while an operation is under way on a volume whose record is gone", "[failure:20]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.kill_and_start();
@@ -149,7 +153,7 @@ TEST_CASE("an agent serves on while an operation is under way on a volume whose 
   CHECK_THAT(quiet.error().text, ContainsSubstring("an operation on it is under way"));
 }
 
-TEST_CASE("an agent serves on if its disk does not say which records it has") {
+TEST_CASE("an agent serves on if its disk does not say which records it has", "[failure:20]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.world.disk.silent = true;
@@ -157,7 +161,7 @@ TEST_CASE("an agent serves on if its disk does not say which records it has") {
   serves_on(scene);
 }
 
-TEST_CASE("a newer version's record is no lost one, and is handed over as it is") {
+TEST_CASE("a newer version's record is no lost one, and is handed over as it is", "[failure:21]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.world.disk.newer_records.insert(kId);

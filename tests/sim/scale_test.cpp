@@ -50,7 +50,7 @@ struct Node : Scene {
 
 }  // namespace
 
-TEST_CASE("a thousand calls that want the same are one operation") {
+TEST_CASE("a thousand calls that want the same are one operation", "[failure:22][rule:13]") {
   Scene scene;
   Gate gate(scene.loop.control(), scene.loop.clock);
   std::map<errc, int> ends;
@@ -61,7 +61,7 @@ TEST_CASE("a thousand calls that want the same are one operation") {
   CHECK(scene.world.calls.made < 40);
 }
 
-TEST_CASE("the 200 volumes of a node that boots are all staged, each formatted once") {
+TEST_CASE("the 200 volumes of a node that boots are all staged, each formatted once", "[failure:24]") {
   Node node(200);
   node.stage_all();
   CHECK(node.ends == std::map<errc, int>{{errc::ok, 200}});
@@ -81,7 +81,8 @@ TEST_CASE("an unpublish and an unstage look at their own device, not at every de
   CHECK(scene.world.kernel.inventories == before);
 }
 
-TEST_CASE("after a machine that slept until its client was cut off, 300 volumes are healed, at most 16 at a time") {
+TEST_CASE("after a machine that slept until its client was cut off, 300 volumes are healed, at most 16 at a time",
+          "[failure:44]") {
   Node node(300);
   node.stage_all();
   REQUIRE(node.alive() == 300);
@@ -93,7 +94,8 @@ TEST_CASE("after a machine that slept until its client was cut off, 300 volumes 
   CHECK(node.most_at_once <= 16);
 }
 
-TEST_CASE("300 volumes of an agent that died are healed, at most 16 at a time, while another is staged") {
+TEST_CASE("300 volumes of an agent that died are healed, at most 16 at a time, while another is staged",
+          "[failure:24]") {
   Node node(300);
   node.stage_all();
   node.world.agent.kill();

@@ -40,7 +40,7 @@ TEST_CASE("a shared volume is staged beside the client of another node, and take
   CHECK_FALSE(scene.world.cluster.blocklisted.contains(kSharer));
 }
 
-TEST_CASE("a dead client's lock on a shared image is broken only after an own entry of seven days") {
+TEST_CASE("a dead client's lock on a shared image is broken only after an own entry of seven days", "[failure:195]") {
   Shared scene;
   scene.image().watchers.erase(kSharer);  // it froze, and still has writes under way
   auto wish = shared_wish();
@@ -52,7 +52,7 @@ TEST_CASE("a dead client's lock on a shared image is broken only after an own en
   CHECK(scene.world.cluster.has_entry(kSharer));
 }
 
-TEST_CASE("a volume for one node is not staged beside the client of another node") {
+TEST_CASE("a volume for one node is not staged beside the client of another node", "[failure:106]") {
   Scene scene;
   scene.world.cluster.visit(scene.image(), kSharer, false);
   auto alone = shared_wish();
@@ -78,7 +78,7 @@ TEST_CASE(
   CHECK_FALSE(scene.world.cluster.blocklisted.contains(kSharer));
 }
 
-TEST_CASE("the mirror of another cluster's image is not staged, neither to write nor to read") {
+TEST_CASE("the mirror of another cluster's image is not staged, neither to write nor to read", "[failure:108]") {
   Scene scene;
   scene.image().secondary = true;
   auto wish = test::staged_wish(kId);
@@ -90,7 +90,8 @@ TEST_CASE("the mirror of another cluster's image is not staged, neither to write
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
 }
 
-TEST_CASE("an image whose node died is taken from it once its watch is gone, and its client is fenced first") {
+TEST_CASE("an image whose node died is taken from it once its watch is gone, and its client is fenced first",
+          "[failure:107]") {
   Scene scene;
   scene.filled();
   scene.world.cluster.visit(scene.image(), kSharer, false);

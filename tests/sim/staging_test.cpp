@@ -16,7 +16,8 @@ plan::Staged untyped(const std::string& path = test::kPath) {
 }
 }  // namespace
 
-TEST_CASE("a request that names no filesystem gets the one that is there, which grows and is published as that one") {
+TEST_CASE("a request that names no filesystem gets the one that is there, which grows and is published as that one",
+          "[failure:254]") {
   Scene scene;
   scene.filled();
   scene.image().fstype = GENERATE("ext4", "xfs", "ext3", "btrfs");
@@ -36,14 +37,14 @@ TEST_CASE("a request that names no filesystem gets the one that is there, which 
   CHECK(scene.want(typed) == errc::ok);
 }
 
-TEST_CASE("an empty image of a request that names no filesystem gets ext4") {
+TEST_CASE("an empty image of a request that names no filesystem gets ext4", "[failure:254]") {
   Scene scene;
   REQUIRE(scene.want(untyped()) == errc::ok);
   CHECK(scene.image().fstype == "ext4");
   CHECK(scene.image().generation == 1);
 }
 
-TEST_CASE("a filesystem that the agent does not mount is named, whatever the request says") {
+TEST_CASE("a filesystem that the agent does not mount is named, whatever the request says", "[failure:254]") {
   Scene scene;
   scene.filled();
   scene.image().fstype = "ext2";
@@ -54,7 +55,8 @@ TEST_CASE("a filesystem that the agent does not mount is named, whatever the req
   CHECK(scene.world.disk.records.empty());
 }
 
-TEST_CASE("a volume that ceph-csi mounted is known by the filesystem that is mounted, and grows as that") {
+TEST_CASE("a volume that ceph-csi mounted is known by the filesystem that is mounted, and grows as that",
+          "[failure:254]") {
   Scene scene;
   auto wish = untyped();
   if (GENERATE(false, true)) {
@@ -89,7 +91,7 @@ const std::string kPlugins = "/var/lib/kubelet/plugins/kubernetes.io/csi/";
 const std::string kOldPath = kPlugins + "pv/pv-1/globalmount", kNewPath = kPlugins + "driver/0123abcd/globalmount";
 }  // namespace
 
-TEST_CASE("the path at which kubelet staged before 1.24 goes with the path at which it stages since") {
+TEST_CASE("the path at which kubelet staged before 1.24 goes with the path at which it stages since", "[failure:256]") {
   Scene scene;
   REQUIRE(scene.want(staged(kOldPath)) == errc::ok);
   REQUIRE(scene.want(published(staged(kOldPath), "/t")) == errc::ok);
@@ -106,7 +108,8 @@ TEST_CASE("the path at which kubelet staged before 1.24 goes with the path at wh
   CHECK(scene.image().lock_owner.empty());
 }
 
-TEST_CASE("the path at which Nomad staged before it named namespaces goes with the path at which it stages since") {
+TEST_CASE("the path at which Nomad staged before it named namespaces goes with the path at which it stages since",
+          "[failure:256]") {
   const std::string base = "/csi/node/plugin/staging/";
   const std::string old = base + "db/rw-file-system-single-node-writer";
   Scene scene;
@@ -171,7 +174,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the undo of a stage at kubelet's path of today leaves its path of before alone") {
+TEST_CASE("the undo of a stage at kubelet's path of today leaves its path of before alone", "[failure:256]") {
   Scene scene;
   REQUIRE(scene.want(staged(kOldPath)) == errc::ok);
   scene.world.calls.error = {errc::failed_precondition, "made to fail"};
@@ -184,7 +187,8 @@ TEST_CASE("the undo of a stage at kubelet's path of today leaves its path of bef
   }
 }
 
-TEST_CASE("a second staging path that mounts read-only what the first mounts writable is refused with both words") {
+TEST_CASE("a second staging path that mounts read-only what the first mounts writable is refused with both words",
+          "[failure:255]") {
   Scene scene;
   REQUIRE(scene.want(staged("/a")) == errc::ok);
   auto other = staged("/b");
@@ -193,7 +197,7 @@ TEST_CASE("a second staging path that mounts read-only what the first mounts wri
   CHECK_THAT(scene.error(), ContainsSubstring("mounted writable at /a"));
 }
 
-TEST_CASE("a second staging path that uses the device in another way is refused, and the first stays") {
+TEST_CASE("a second staging path that uses the device in another way is refused, and the first stays", "[failure:23]") {
   Scene scene;
   REQUIRE(scene.want(staged("/a")) == errc::ok);
   auto other = staged("/b");
@@ -208,7 +212,7 @@ TEST_CASE("a second staging path that uses the device in another way is refused,
   CHECK(scene.world.disk.records.front().stagings.size() == 1);
 }
 
-TEST_CASE("a second stage that fails for good takes back only what it added") {
+TEST_CASE("a second stage that fails for good takes back only what it added", "[rule:I6]") {
   Scene scene;
   REQUIRE(scene.want(staged("/a")) == errc::ok);
   REQUIRE(scene.want(published(staged("/a"), "/t")) == errc::ok);
@@ -243,7 +247,7 @@ TEST_CASE("a volume whose staging mount another program removed under its pod is
   CHECK(scene.world.kernel.devices.empty());
 }
 
-TEST_CASE("after a reboot a stage begins anew, also before healing closed the old record") {
+TEST_CASE("after a reboot a stage begins anew, also before healing closed the old record", "[failure:28]") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.world.agent.kill();

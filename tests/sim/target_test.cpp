@@ -152,7 +152,7 @@ TEST_CASE("an unpublish that is not the last waits for no device, so that healin
   scene.world.hazards = nullptr;
 }
 
-TEST_CASE("the last unmount of a filesystem brings its device up first, and syncs") {
+TEST_CASE("the last unmount of a filesystem brings its device up first, and syncs", "[rule:8]") {
   test::Calm calm;
   Scene scene;
   scene.world.hazards = &calm;

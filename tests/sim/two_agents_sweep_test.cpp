@@ -78,7 +78,8 @@ bool tell(Way way, Killed killed, int at, bool sent_arrives, bool exclusive) {
 
 }  // namespace
 
-TEST_CASE("a node that is cut off before any call of its agent loses no acknowledged write and overwrites none") {
+TEST_CASE("a node that is cut off before any call of its agent loses no acknowledged write and overwrites none",
+          "[failure:141]") {
   const Way way = GENERATE(Way::fenced, Way::tainted, Way::watch_ends);
   const Killed killed = GENERATE(Killed::none, Killed::cut_off, Killed::other);
   // Without a lock an agent that is killed before it knows its volume's attachment needs a person's word.

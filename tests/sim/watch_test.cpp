@@ -12,7 +12,7 @@ TEST_CASE("a stage that finds the image in use closes it") {
   CHECK(scene.image().watchers == std::set{kOther});
 }
 
-TEST_CASE("the image of an unproven or lost volume is closed") {
+TEST_CASE("the image of an unproven or lost volume is closed", "[rule:2a]") {
   Dead scene;
   const int which = GENERATE(range(0, 3));
   const Attachment told = which == 0 ? kHere : which == 1 ? Attachment() : kAway;

@@ -19,7 +19,8 @@ plan::Published published_at(const std::string& target) {
 
 }  // namespace
 
-TEST_CASE("a stage with another capability is refused, the error says what differs, and the volume stays as it is") {
+TEST_CASE("a stage with another capability is refused, the error says what differs, and the volume stays as it is",
+          "[failure:23]") {
   struct Row {
     void (*change)(plan::Capability&);
     const char* said;
@@ -39,7 +40,8 @@ TEST_CASE("a stage with another capability is refused, the error says what diffe
   }
 }
 
-TEST_CASE("a stage with other mount flags succeeds, and one warning says that they come with the next stage") {
+TEST_CASE("a stage with other mount flags succeeds, and one warning says that they come with the next stage",
+          "[failure:255]") {
   Scene scene;
   scene.kill_and_start(true);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -57,7 +59,8 @@ TEST_CASE("a stage with other mount flags succeeds, and one warning says that th
   CHECK(scene.world.notices.size() == 1);
 }
 
-TEST_CASE("a new filesystem that only newer kernels mount is served, and one warning names its features") {
+TEST_CASE("a new filesystem that only newer kernels mount is served, and one warning names its features",
+          "[failure:252]") {
   Scene scene;
   scene.kill_and_start(true);
   scene.world.mkfs_beyond_oldest = "parent (Linux 6.10)";
@@ -68,7 +71,8 @@ TEST_CASE("a new filesystem that only newer kernels mount is served, and one war
              ContainsSubstring("parent (Linux 6.10)") && ContainsSubstring("--mkfs-options"));
 }
 
-TEST_CASE("a stage with other mapOptions succeeds, and one warning says that they come with the next stage") {
+TEST_CASE("a stage with other mapOptions succeeds, and one warning says that they come with the next stage",
+          "[failure:255]") {
   Scene scene;
   scene.kill_and_start(true);
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
@@ -79,7 +83,7 @@ TEST_CASE("a stage with other mapOptions succeeds, and one warning says that the
   CHECK_THAT(scene.world.notices.front().second.message, ContainsSubstring("other mapOptions"));
 }
 
-TEST_CASE("a stage that did not end takes the mount flags of its repetition") {
+TEST_CASE("a stage that did not end takes the mount flags of its repetition", "[failure:255]") {
   Scene scene;
   auto first = test::staged_wish(kId);
   first.capability.mount_flags = "nodev";
@@ -141,7 +145,7 @@ TEST_CASE("an image that another client has locked or open is not taken from it"
   CHECK(scene.want(test::staged_wish(kId)) == errc::in_use);
 }
 
-TEST_CASE("a device with the volume's id that no record names is left alone") {
+TEST_CASE("a device with the volume's id that no record names is left alone", "[failure:29][rule:25]") {
   Scene scene;
   test::KernelDevice foreign;
   foreign.backend = kId;
@@ -150,7 +154,7 @@ TEST_CASE("a device with the volume's id that no record names is left alone") {
   CHECK(scene.world.kernel.devices.size() == 1);
 }
 
-TEST_CASE("two devices with one volume's id are a conflict that nobody resolves by guessing") {
+TEST_CASE("two devices with one volume's id are a conflict that nobody resolves by guessing", "[rule:I4]") {
   Scene scene;
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   test::KernelDevice second;
@@ -171,7 +175,8 @@ TEST_CASE("two volumes cannot have one image") {
   CHECK(done.error().code == errc::in_use);
 }
 
-TEST_CASE("the same wish asked again joins the operation, and a waiter that leaves does not end it") {
+TEST_CASE("the same wish asked again joins the operation, and a waiter that leaves does not end it",
+          "[failure:22][rule:13]") {
   Scene scene;
   Gate gate(scene.loop.control(), scene.loop.clock);
   std::vector<errc> ends;

@@ -1,3 +1,6 @@
+// [failure:1][failure:102][failure:105][failure:107][failure:113][failure:116][failure:131][failure:140]
+// [failure:141][failure:160][failure:161][failure:162][failure:167][failure:174][failure:180][failure:200]
+// [failure:233]
 // Thousands of short histories of a node, each made of a seed:
 //   simulate --seeds N [--from S]    runs N of them on all processors or on --jobs J, prints those that break a rule,
 //                                    and how to see one again; --first ends at one

@@ -60,7 +60,8 @@ struct Scene {
 
 }  // namespace
 
-TEST_CASE("our own socket is asked at each beat, and not once more, however often the facts are wanted") {
+TEST_CASE("our own socket is asked at each beat, and not once more, however often the facts are wanted",
+          "[failure:211]") {
   Scene scene;
   CHECK(scene.take_connections() == 1);
   for (int i = 0; i < 100; ++i) CHECK(scene.monitor.facts().csi);

@@ -42,7 +42,7 @@ struct Kubelet {
 
 }  // namespace
 
-TEST_CASE("kubelet's folders pods and plugins may be links, which have one name from the start on") {
+TEST_CASE("kubelet's folders pods and plugins may be links, which have one name from the start on", "[rule:14]") {
   Kubelet kubelet(true);
   for (const std::string name : {"/pods", "/plugins"}) {
     CHECK(kubelet.files().real_path(kubelet.root + name + "//a/") == kubelet.disk + name + "/a");

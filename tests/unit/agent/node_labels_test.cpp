@@ -55,7 +55,8 @@ struct Life {
 
 }  // namespace
 
-TEST_CASE("an agent knows its node's place from its start if an earlier agent of this node learned it") {
+TEST_CASE("an agent knows its node's place from its start if an earlier agent of this node learned it",
+          "[failure:234]") {
   const test::Folder folder;
   {
     Life first(folder, "node-1", true);

@@ -40,7 +40,7 @@ TEST_CASE("an unknown mounter in mapOptions is refused by its name") {
   }
 }
 
-TEST_CASE("options of rbd-nbd that have a meaning here are honoured") {
+TEST_CASE("options of rbd-nbd that have a meaning here are honoured", "[rule:6]") {
   const auto options = parse_nbd_options(
       "try-netlink, "
       "exclusive,notrim,read-only,reattach-timeout=600,io-timeout=0,rbd-op-threads=2,debug_rbd=20,rbd_cache=false");
@@ -65,7 +65,7 @@ TEST_CASE("empty mapOptions change no setting") {
   }
 }
 
-TEST_CASE("an option that acknowledges writes before they are stored is refused, whatever its spelling") {
+TEST_CASE("an option that acknowledges writes before they are stored is refused, whatever its spelling", "[rule:1]") {
   for (const char* text :
        {"rbd-cache=true", "rbd_cache=1", "rbd-cache", "rbd_persistent_cache_mode=ssd", "rbd-rwl-enabled=true",
         "rbd-plugins=pwl_cache", "rbd_pwl_mode=rwl", "notrim,rbd_cache=yes"}) {
@@ -218,7 +218,8 @@ TEST_CASE("a client that replaces the volume's own gets the options that the vol
   CHECK_FALSE(read_parameters({{"mounter", "fuse"}}, {.instead = Mounter::krbd}));
 }
 
-TEST_CASE("a volume that names no mounter is the default one's, with the options that it has for that one") {
+TEST_CASE("a volume that names no mounter is the default one's, with the options that it has for that one",
+          "[failure:132]") {
   using cephcsi::Mounter;
   const auto of = [](cephcsi::Attributes attributes, Mounter unnamed) {
     return read_parameters(attributes, {unnamed}).value();

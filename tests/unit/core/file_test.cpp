@@ -54,7 +54,7 @@ TEST_CASE("a runtime folder on a disk is refused") {
   CHECK(check_tmpfs("/dev/shm"));
 }
 
-TEST_CASE("sha256 names files") { CHECK(sha256_hex("abc").substr(0, 16) == "ba7816bf8f01cfea"); }
+TEST_CASE("sha256 names files", "[rule:14]") { CHECK(sha256_hex("abc").substr(0, 16) == "ba7816bf8f01cfea"); }
 
 TEST_CASE("an existing private folder is closed to other users and keeps its contents") {
   const test::Folder folder;

@@ -23,7 +23,7 @@ TEST_CASE("a stuck helper is logged by name, and its caller gets an error") {
   pool.open("a");
 }
 
-TEST_CASE("a stuck helper does not count against the others") {
+TEST_CASE("a stuck helper does not count against the others", "[failure:46]") {
   Pool pool(1);
   auto held = pool.hold("a");
   REQUIRE(pool.starts("a"));
@@ -94,7 +94,7 @@ TEST_CASE("a second request on a busy file is refused as busy") {
   CHECK(held.get());
 }
 
-TEST_CASE("a tool that outlives its helper still holds the busy file") {
+TEST_CASE("a tool that outlives its helper still holds the busy file", "[failure:46]") {
   Pool pool;
   const std::string busy_file = pool.folder.path() + "/a.busy";
   auto held = pool.hold("a", busy_file, {}, "test_tool");
@@ -107,7 +107,7 @@ TEST_CASE("a tool that outlives its helper still holds the busy file") {
   CHECK(eventually([&] { return !is_locked(busy_file); }));
 }
 
-TEST_CASE("a killed agent's helper finishes its work under the busy file, then ends") {
+TEST_CASE("a killed agent's helper finishes its work under the busy file, then ends", "[rule:7]") {
   Folder folder;
   const std::string busy_file = folder.path() + "/a.busy", gate = folder.path() + "/a";
   std::vector<std::string> words{HELPER_CHILD, "agent", busy_file, gate};
@@ -128,7 +128,7 @@ TEST_CASE("a killed agent's helper finishes its work under the busy file, then e
   CHECK(eventually([&] { return !std::filesystem::exists("/proc/" + std::to_string(helper) + "/fd/3"); }));
 }
 
-TEST_CASE("a helper begins nothing once its agent has gone") {
+TEST_CASE("a helper begins nothing once its agent has gone", "[failure:162]") {
   const Folder folder;
   const std::string busy_file = folder.path() + "/a.busy", started = folder.path() + "/a.started";
   Fd busy(::open(busy_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -144,7 +144,7 @@ TEST_CASE("a helper begins nothing once its agent has gone") {
   CHECK_FALSE(std::filesystem::exists(started));
 }
 
-TEST_CASE("a hanging cluster's work does not hold up another cluster's") {
+TEST_CASE("a hanging cluster's work does not hold up another cluster's", "[rule:24]") {
   Pool pool(2);
   std::vector<Started<Reply>> hang;
   for (int i = 0; i < 10; ++i) hang.push_back(pool.hold("h" + std::to_string(i), "", {}, "test_hold", "cluster a"));

@@ -155,7 +155,7 @@ TEST_CASE("destroying the pool cancels the calls under way") {
   CHECK(call.get().error().code == errc::cancelled);
 }
 
-TEST_CASE("a helper inherits none of the agent's descriptors and has a session of its own") {
+TEST_CASE("a helper inherits none of the agent's descriptors and has a session of its own", "[rule:7]") {
   // One that some library opened without CLOEXEC.
   const Fd careless(::open("/dev/null", O_RDONLY));
   const Fd high(::fcntl(careless.get(), F_DUPFD, 500));

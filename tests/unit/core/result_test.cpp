@@ -27,7 +27,8 @@ TEST_CASE("every error code maps to a gRPC status code") {
   CHECK(grpc_code(errc::ok) == 0);
 }
 
-TEST_CASE("codes after which kubelet forgets a volume are exactly those that are not 'may still be running'") {
+TEST_CASE("codes after which kubelet forgets a volume are exactly those that are not 'may still be running'",
+          "[rule:12]") {
   for (const errc code : all()) {
     const int grpc = grpc_code(code);
     const bool may_run = grpc == 10 || grpc == 14 || grpc == 8 || grpc == 4 || grpc == 1;

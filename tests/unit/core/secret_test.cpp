@@ -19,7 +19,7 @@
 
 using namespace corbd;
 
-TEST_CASE("a secret leaves no bytes in memory when it is moved from, overwritten or destroyed") {
+TEST_CASE("a secret leaves no bytes in memory when it is moved from, overwritten or destroyed", "[rule:15]") {
   const auto holds = [](const void* memory, std::size_t bytes, std::string_view text) {
     return ::memmem(memory, bytes, text.data(), text.size()) != nullptr;
   };

@@ -16,7 +16,8 @@ using namespace corbd;
 using namespace corbd::test;
 using namespace std::chrono_literals;
 
-TEST_CASE("a call that exceeds its deadline ends with DEADLINE_EXCEEDED, and a repeated call gets the answer") {
+TEST_CASE("a call that exceeds its deadline ends with DEADLINE_EXCEEDED, and a repeated call gets the answer",
+          "[rule:13]") {
   Served scene;
   REQUIRE(scene.start());
   CHECK(scene.unstage(200ms) == grpc::StatusCode::DEADLINE_EXCEEDED);
@@ -55,7 +56,7 @@ TEST_CASE("a CSI socket that a dead agent left is replaced, and one that answers
   }
 }
 
-TEST_CASE("calls beyond the limit are refused at once, and all others are answered") {
+TEST_CASE("calls beyond the limit are refused at once, and all others are answered", "[failure:24]") {
   Served scene(4);
   REQUIRE(scene.start());
   std::atomic<int> fine{0}, refused{0}, other{0};
@@ -73,7 +74,8 @@ TEST_CASE("calls beyond the limit are refused at once, and all others are answer
   CHECK(other == 0);
 }
 
-TEST_CASE("the node's capabilities, Probe and GetPluginInfo are answered while the control thread is busy") {
+TEST_CASE("the node's capabilities, Probe and GetPluginInfo are answered while the control thread is busy",
+          "[rule:17]") {
   Served scene;
   REQUIRE(scene.start());
   std::promise<void> release;
@@ -94,7 +96,7 @@ TEST_CASE("the node's capabilities, Probe and GetPluginInfo are answered while t
   blocker.join();
 }
 
-TEST_CASE("each of a thousand simultaneous calls is answered or refused with RESOURCE_EXHAUSTED") {
+TEST_CASE("each of a thousand simultaneous calls is answered or refused with RESOURCE_EXHAUSTED", "[failure:22]") {
   constexpr int many = 1000;
   struct Call {
     grpc::ClientContext context;
@@ -189,7 +191,7 @@ TEST_CASE("a waiting call does not keep the server from stopping, and ends with 
   CHECK(code != grpc::OK);
 }
 
-TEST_CASE("a stage request's secrets are not in the log") {
+TEST_CASE("a stage request's secrets are not in the log", "[rule:15]") {
   Served scene;
   REQUIRE(scene.start());
   scene.thread.call([&] { scene.volumes.open.set(); });

@@ -62,7 +62,7 @@ TEST_CASE("a superblock is read by a helper, and a device that does not answer i
   CHECK(all[0].needs->beyond_running == "features that this agent does not know (0x40000000)");
 }
 
-TEST_CASE("each mkfs is tried with the options that its volumes get") {
+TEST_CASE("each mkfs is tried with the options that its volumes get", "[failure:252]") {
   test::FakeTool tool(
       "mkfs.ext4",
       "for last; do :; done; case \" $* \" in *' -Onewer '*) printf '\\000\\000\\001' | dd of=$last bs=1 "

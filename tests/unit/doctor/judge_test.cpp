@@ -119,7 +119,8 @@ TEST_CASE("a warning names the missing programs, and its remedy names their pack
   CHECK_THAT(found.remedy, ContainsSubstring("install xfsprogs;"));
 }
 
-TEST_CASE("a filesystem that this kernel does not mount is a failure, and one for newer kernels than 5.14 a warning") {
+TEST_CASE("a filesystem that this kernel does not mount is a failure, and one for newer kernels than 5.14 a warning",
+          "[failure:252]") {
   const host::KernelNeeds plain{"xfs", "", ""}, newer{"xfs", "", "parent (Linux 6.10)"},
       unknown{"xfs", "parent (Linux 6.10)", "parent (Linux 6.10)"};
   auto inputs = healthy();
@@ -419,7 +420,8 @@ TEST_CASE("a missing nbd driver is a failure, and one with devices from the star
   CHECK_THAT(find(inputs, "nbd").remedy, ContainsSubstring("modprobe nbd nbds_max=0"));
 }
 
-TEST_CASE("the kernel's rbd module is never a warning, and the finding says whether it is loaded, loadable or absent") {
+TEST_CASE("the kernel's rbd module is never a warning, and the finding says whether it is loaded, loadable or absent",
+          "[failure:110]") {
   auto inputs = healthy();
   for (const auto& [rbd, said] :
        {std::pair(Module::present, "can be staged"), std::pair(Module::loadable, "modprobe rbd"),
@@ -635,7 +637,8 @@ TEST_CASE("a ceph.conf with split replica reads is a warning") {
   CHECK_THAT(find(inputs, "split-reads").remedy, ContainsSubstring("ceph config rm"));
 }
 
-TEST_CASE("a device that the host's LVM has activated is a warning with the group, and its remedy names vgchange") {
+TEST_CASE("a device that the host's LVM has activated is a warning with the group, and its remedy names vgchange",
+          "[failure:244]") {
   auto inputs = healthy();
   inputs.devices.front().volume_groups = {"vg-1"};
   const auto found = find(inputs, "lvm /dev/nbd0");
@@ -655,7 +658,8 @@ TEST_CASE("a filter of LVM counts only if it is set and names nbd devices") {
   CHECK(find(inputs, "lvm").verdict == Grade::ok);
 }
 
-TEST_CASE("a number that was left read-only is told of, and under a writable volume it is a warning with the command") {
+TEST_CASE("a number that was left read-only is told of, and under a writable volume it is a warning with the command",
+          "[failure:241]") {
   auto inputs = healthy();
   inputs.read_only_numbers = {2, 5};
   CHECK_THAT(find(inputs, "read-only-numbers").said, ContainsSubstring("/dev/nbd2, /dev/nbd5"));

@@ -67,7 +67,7 @@ TEST_CASE("a fence that another node has made is answered only after this node's
   CHECK(scene.monitors.calls == 2);
 }
 
-TEST_CASE("a repeated fence keeps its end, and a request for a longer one is refused") {
+TEST_CASE("a repeated fence keeps its end, and a request for a longer one is refused", "[failure:164]") {
   Scene scene;
   CHECK(scene.fence({"10.0.0.7/32"}, 24h));
   CHECK(scene.fence({"10.0.0.7/32"}, 1h));
@@ -77,7 +77,7 @@ TEST_CASE("a repeated fence keeps its end, and a request for a longer one is ref
   CHECK(scene.monitors.left("10.0.0.7/32") == 14h);
 }
 
-TEST_CASE("a fence of several years may be repeated until its last week") {
+TEST_CASE("a fence of several years may be repeated until its last week", "[failure:164]") {
   Scene scene;
   CHECK(scene.fence({"10.0.0.7/32"}));
   scene.monitors.pass(fence::kLasting - 7 * 24h);
@@ -86,7 +86,8 @@ TEST_CASE("a fence of several years may be repeated until its last week") {
   CHECK(scene.fence({"10.0.0.7/32"}).error().code == errc::failed_precondition);
 }
 
-TEST_CASE("an address stays fenced for its own time when the wider fence around it is taken away") {
+TEST_CASE("an address stays fenced for its own time when the wider fence around it is taken away",
+          "[failure:164][rule:2]") {
   Scene scene;
   CHECK(scene.fence({"10.0.0.0/24"}, 7 * 24h));
   CHECK(scene.fence({"10.0.0.7/32"}, 24h));
@@ -96,7 +97,7 @@ TEST_CASE("an address stays fenced for its own time when the wider fence around 
   CHECK(scene.monitors.now.find("10.0.0.8:0/1") == nullptr);
 }
 
-TEST_CASE("an address stays fenced when the wider fence around it ends first") {
+TEST_CASE("an address stays fenced when the wider fence around it ends first", "[failure:164]") {
   Scene scene;
   CHECK(scene.fence({"10.0.0.0/24"}, 1h));
   CHECK(scene.fence({"10.0.0.7/32"}, 24h));
@@ -104,7 +105,8 @@ TEST_CASE("an address stays fenced when the wider fence around it ends first") {
   CHECK(scene.monitors.now.find("10.0.0.7:0/1") != nullptr);
 }
 
-TEST_CASE("a fence can be taken away before and after the wider one around it, and after its own end") {
+TEST_CASE("a fence can be taken away before and after the wider one around it, and after its own end",
+          "[failure:164]") {
   Scene scene;
   CHECK(scene.fence({"10.0.0.0/24"}));
   CHECK(scene.fence({"10.0.0.7/32"}, 24h));
@@ -219,7 +221,7 @@ TEST_CASE("a fenced node that is clean is let in again by its own check, and onl
   CHECK(scene.monitors.listed() == Texts{"10.0.0.0/24"});
 }
 
-TEST_CASE("a node that is not clean stays fenced, whatever is asked for") {
+TEST_CASE("a node that is not clean stays fenced, whatever is asked for", "[failure:142]") {
   Scene scene;
   scene.fence_this_node();
   scene.node.programs = {"rbd-nbd, process 7"};
@@ -230,7 +232,7 @@ TEST_CASE("a node that is not clean stays fenced, whatever is asked for") {
   CHECK(scene.monitors.listed() == Texts{"10.0.0.7/32"});
 }
 
-TEST_CASE("a fence that ended and was made again during the check stays") {
+TEST_CASE("a fence that ended and was made again during the check stays", "[failure:142]") {
   Scene scene;
   scene.fence_this_node();
   scene.meanwhile = [&] { scene.monitors.now.entries.front().until += 1h; };

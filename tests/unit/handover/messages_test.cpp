@@ -105,7 +105,8 @@ TEST_CASE("an agent with another protocol or state directory, or too old for the
   CHECK_FALSE(refusal({2, {"0.3.0", 3, "2:3"}}, own));
 }
 
-TEST_CASE("an agent with another node's or driver's name is refused, and one that does not say its names is not") {
+TEST_CASE("an agent with another node's or driver's name is refused, and one that does not say its names is not",
+          "[failure:233]") {
   Side own{"0.2.0", 2, "2:3"};
   own.node = "node-1";
   own.driver = "rbd.csi.ceph.com";

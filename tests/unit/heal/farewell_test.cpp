@@ -30,7 +30,7 @@ class Scripted final : public test::ScriptedVolumes {
 
 }  // namespace
 
-TEST_CASE("a node that shuts down serves its devices until nobody uses them, and gives no volume up") {
+TEST_CASE("a node that shuts down serves its devices until nobody uses them, and gives no volume up", "[rule:20]") {
   test::Loop loop;
   Scripted volumes(loop.clock, seconds(30));
   CancelScope hurry;
@@ -41,7 +41,7 @@ TEST_CASE("a node that shuts down serves its devices until nobody uses them, and
   CHECK(volumes.given_up.empty());
 }
 
-TEST_CASE("volumes still in use after the grace are given up, so that unmounts end") {
+TEST_CASE("volumes still in use after the grace are given up, so that unmounts end", "[rule:20]") {
   test::Loop loop;
   Scripted volumes(loop.clock, seconds(95));
   CancelScope hurry;

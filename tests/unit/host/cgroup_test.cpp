@@ -47,7 +47,7 @@ TEST_CASE("a pod's limit goes into the one of six cgroups that kubelet made for 
   CHECK(line_of(file) == kLine);
 }
 
-TEST_CASE("a pod's cgroup is found below another cgroupRoot of kubelet's") {
+TEST_CASE("a pod's cgroup is found below another cgroupRoot of kubelet's", "[failure:212]") {
   const char* place = GENERATE("kubelet/kubepods/burstable/pod0a1b2c3d-0000-4000-8000-00000000000f",
                                "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
                                "kubelet-kubepods-burstable-pod0a1b2c3d_0000_4000_8000_00000000000f.slice",
@@ -69,7 +69,7 @@ TEST_CASE("a cgroup that a pod made in its own with the name of another pod gets
   CHECK(line_of(unit).empty());
 }
 
-TEST_CASE("a node whose pods have no cgroups that can be seen limits none, and nobody waits for one") {
+TEST_CASE("a node whose pods have no cgroups that can be seen limits none, and nobody waits for one", "[failure:212]") {
   Cgroups cgroups;
   cgroups.add("system.slice/ssh.service");
   CHECK(ops::limit_io(cgroups.folder.path(), kUid, kLine).error().code == errc::failed_precondition);

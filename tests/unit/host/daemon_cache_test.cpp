@@ -12,7 +12,7 @@ using host::DaemonSeen;
 using host::is_uncached;
 using host::started_at;
 
-TEST_CASE("rbd-nbd's command line decides over its cache, and its user's ceph.conf otherwise") {
+TEST_CASE("rbd-nbd's command line decides over its cache, and its user's ceph.conf otherwise", "[failure:165]") {
   struct Case {
     std::vector<std::string> more;
     std::string conf;
@@ -83,7 +83,8 @@ TEST_CASE("when a process was started is read behind its name, whatever that is"
   CHECK_FALSE(started_at("77 (rbd-nbd)" + after, "cpu 1 2\n", 100));
 }
 
-TEST_CASE("an rbd-nbd without a cache is named only if it alone has served for longer than another's watch may last") {
+TEST_CASE("an rbd-nbd without a cache is named only if it alone has served for longer than another's watch may last",
+          "[failure:166]") {
   const test::Folder folder;
   const auto put = [&](const std::string& path, const std::string& text) {
     const std::filesystem::path file(folder.path() + "/proc/" + path);

@@ -40,7 +40,7 @@ struct Number {
 
 }  // namespace
 
-TEST_CASE("tuning sets every attribute that the number's last user may have left otherwise") {
+TEST_CASE("tuning sets every attribute that the number's last user may have left otherwise", "[rule:5]") {
   Number number;
   REQUIRE(number.tune({.flush = true}));
   CHECK(number.starts("io_timeout", "1000"));
@@ -50,7 +50,7 @@ TEST_CASE("tuning sets every attribute that the number's last user may have left
   CHECK(number.starts("discard_max_bytes", "2199023255040"));
 }
 
-TEST_CASE("tuning writes nothing that is right already") {
+TEST_CASE("tuning writes nothing that is right already", "[rule:5]") {
   constexpr std::array kNames{"io_timeout", "max_sectors_kb", "scheduler", "write_cache", "discard_max_bytes"};
   Number number;
   number.put("queue/io_timeout", "1000\n");
@@ -88,7 +88,8 @@ TEST_CASE("tuning a device that is gone can be tried again") {
   CHECK(ops::tune("/nonexistent", "/nonexistent", {}).error().code == errc::unavailable);
 }
 
-TEST_CASE("a number that stays read-only under a writable volume is refused by name, with the command that helps") {
+TEST_CASE("a number that stays read-only under a writable volume is refused by name, with the command that helps",
+          "[failure:241]") {
   Number number;
   number.put("ro", "1\n");
   number.put("node", "");
@@ -99,7 +100,8 @@ TEST_CASE("a number that stays read-only under a writable volume is refused by n
   CHECK(number.tune({.read_only = true}));
 }
 
-TEST_CASE("a device that an earlier user left read-only takes writes after tuning, and the other way round") {
+TEST_CASE("a device that an earlier user left read-only takes writes after tuning, and the other way round",
+          "[failure:241]") {
   if (!test::may_mount()) return;
   Folder folder;
   const auto device = test::LoopDevice::attach(test::make_image(folder.path() + "/a"));

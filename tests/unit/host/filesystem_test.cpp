@@ -91,7 +91,7 @@ TEST_CASE("a device that does not exist is an error and not empty") {
   CHECK(ops::probe("/nonexistent/device").error().code == errc::unavailable);
 }
 
-TEST_CASE("mkfs refuses a device that is not empty, and leaves it as it is") {
+TEST_CASE("mkfs refuses a device that is not empty, and leaves it as it is", "[rule:10]") {
   Image image;
   REQUIRE(ops::mkfs(image.path, "ext4", ""));
   const auto again = ops::mkfs(image.path, "xfs", "");
@@ -120,7 +120,7 @@ TEST_CASE("mkfs.ext4 gets ceph-csi's options by default") {
   CHECK(arguments.ends_with(image.path));
 }
 
-TEST_CASE("an ext4 has no feature that its mke2fs adds by default") {
+TEST_CASE("an ext4 has no feature that its mke2fs adds by default", "[failure:252]") {
   Image image;
   ::setenv("MKE2FS_CONFIG", (image.folder.path() + "/conf").c_str(), 1);
   std::ofstream(image.folder.path() + "/conf") << "[defaults]\nbase_features = sparse_super,large_file,filetype\n"
@@ -135,8 +135,8 @@ TEST_CASE("an ext4 has no feature that its mke2fs adds by default") {
   CHECK_THAT(shown->output, !ContainsSubstring(" quota ") && !ContainsSubstring(" casefold "));
 }
 
-TEST_CASE(
-    "mkfs.xfs makes no feature of a kernel newer than 5.14, and an old one gets no option that it does not know") {
+TEST_CASE("mkfs.xfs makes no feature of a kernel newer than 5.14, and an old one gets no option that it does not know",
+          "[failure:252]") {
   struct Row {
     const char *usage, *options;
   };
@@ -153,7 +153,7 @@ TEST_CASE(
   CHECK(arguments == std::string(options) + " " + image);
 }
 
-TEST_CASE("mkfs.btrfs makes no feature of a kernel newer than 5.14 that it makes by default") {
+TEST_CASE("mkfs.btrfs makes no feature of a kernel newer than 5.14 that it makes by default", "[failure:252]") {
   constexpr const char* features =
       "Filesystem features available:\n"
       "no-holes            - no explicit hole extents for files (compat=3.14, safe=4.0, default=5.15)\n"
@@ -215,7 +215,8 @@ TEST_CASE("a filesystem that is too small for its tool is an error with the tool
   CHECK(image.probe().kind == Probe::Kind::nothing);
 }
 
-TEST_CASE("the features of a filesystem that an older kernel does not know are named, with the kernel that does") {
+TEST_CASE("the features of a filesystem that an older kernel does not know are named, with the kernel that does",
+          "[failure:252]") {
   struct Row {
     const char* fstype;
     off_t at;
@@ -241,7 +242,8 @@ TEST_CASE("the features of a filesystem that an older kernel does not know are n
   CHECK(*found == row.named);
 }
 
-TEST_CASE("features that a newer mkfs makes without being asked are told when it has made the filesystem") {
+TEST_CASE("features that a newer mkfs makes without being asked are told when it has made the filesystem",
+          "[failure:252]") {
   struct Row {
     const char *fstype, *options;
     long at;
@@ -377,7 +379,7 @@ TEST_CASE("fsck succeeds when it corrected everything, and when it could not wor
   }
 }
 
-TEST_CASE("fsck fails with the tool's words when errors are left") {
+TEST_CASE("fsck fails with the tool's words when errors are left", "[failure:47]") {
   for (const auto* code : {"4", "12"}) {
     FakeTool tool("fsck.ext4", "echo UNEXPECTED INCONSISTENCY; exit " + std::string(code));
     const auto checked = ops::fsck("/dev/x", "ext4", "");

@@ -43,7 +43,7 @@ TEST_CASE("ro is for the mount and for the superblock") {
   CHECK(flags->filesystem == std::vector{MountOption{"ro", std::nullopt}});
 }
 
-TEST_CASE("mount flags are read-only by the last ro or rw among them") {
+TEST_CASE("mount flags are read-only by the last ro or rw among them", "[failure:250]") {
   for (const auto* flags : {"ro", "noatime,ro", "rw,ro", "ro,noatime"}) CHECK(host::mounts_read_only(flags));
   for (const auto* flags : {"", "rw", "ro,rw", "errors=remount-ro", "context=\"a,ro\"", "norecovery"})
     CHECK_FALSE(host::mounts_read_only(flags));

@@ -182,7 +182,7 @@ TEST_CASE("making, unlocking and locking a folder again changes nothing") {
   CHECK(on.look() == EncryptedFolder::locked);
 }
 
-TEST_CASE("a folder is made beside the metadata that an interrupted try left") {
+TEST_CASE("a folder is made beside the metadata that an interrupted try left", "[failure:180]") {
   const Ext4 on;
   if (!on.works()) return;
   REQUIRE(ops::fscrypt_make(on.target, kRaw));
@@ -196,7 +196,7 @@ TEST_CASE("a folder is made beside the metadata that an interrupted try left") {
   CHECK(ops::fscrypt_unlock(on.target, kHashed));
 }
 
-TEST_CASE("a folder with files is not encrypted, and its files stay") {
+TEST_CASE("a folder with files is not encrypted, and its files stay", "[failure:181]") {
   const Ext4 on;
   if (!on.works()) return;
   fs::create_directory(on.encrypted());
@@ -243,7 +243,7 @@ TEST_CASE("a link in place of the metadata or the folder leads nowhere") {
   CHECK(names_in(elsewhere).empty());
 }
 
-TEST_CASE("damaged metadata of a folder are told, and it stays locked") {
+TEST_CASE("damaged metadata of a folder are told, and it stays locked", "[failure:181]") {
   const Ext4 on;
   if (!on.works()) return;
   REQUIRE(ops::fscrypt_make(on.target, kRaw));

@@ -125,7 +125,8 @@ TEST_CASE("a mounted ext4 tells its size and grows to its device") {
   CHECK(seen->after.bytes == 128 * kMiB);
 }
 
-TEST_CASE("a mounted ext4 grows without resize2fs, whose first mount of the device may be a read-only one") {
+TEST_CASE("a mounted ext4 grows without resize2fs, whose first mount of the device may be a read-only one",
+          "[failure:253]") {
   if (!test::may_mount() || !may_resize()) return;
   const FakeTool tool("resize2fs", "echo open: Device or resource busy >&2; exit 1");
   const auto seen = grown("ext4", 64);
@@ -133,7 +134,7 @@ TEST_CASE("a mounted ext4 grows without resize2fs, whose first mount of the devi
   CHECK(seen->after.bytes == 128 * kMiB);
 }
 
-TEST_CASE("a mounted ext4 with errors is not grown, and the error says that its next stage checks it") {
+TEST_CASE("a mounted ext4 with errors is not grown, and the error says that its next stage checks it", "[failure:47]") {
   if (!test::may_mount()) return;
   Folder folder;
   const std::string target = folder.path() + "/target", image = make_image(folder.path() + "/image");
@@ -151,7 +152,7 @@ TEST_CASE("a mounted ext4 with errors is not grown, and the error says that its 
   REQUIRE(ops::unmount(target));
 }
 
-TEST_CASE("the filesystem of another device is not grown in the place of the one that is meant") {
+TEST_CASE("the filesystem of another device is not grown in the place of the one that is meant", "[failure:253]") {
   if (!test::may_mount() || !may_resize()) return;
   Folder folder;
   const std::string target = folder.path() + "/target", image = make_image(folder.path() + "/image");

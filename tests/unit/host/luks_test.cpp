@@ -119,7 +119,7 @@ TEST_CASE("an empty image and one with a filesystem show no LUKS header") {
   CHECK(host::ops::luks_look(image).value().key_slots.empty());
 }
 
-TEST_CASE("an image with a filesystem, or with a header that has a key, is not formatted") {
+TEST_CASE("an image with a filesystem, or with a header that has a key, is not formatted", "[failure:103]") {
   const Formatted made;
   CHECK(host::ops::luks_format(made.image, Secret("other"), kIterations).error().code == errc::not_empty);
   CHECK(made.opens(0, kPassphrase));
@@ -129,7 +129,7 @@ TEST_CASE("an image with a filesystem, or with a header that has a key, is not f
   CHECK(host::ops::luks_format(image, kPassphrase, kIterations).error().code == errc::not_empty);
 }
 
-TEST_CASE("a header without key slots, as an interrupted format leaves it, is formatted anew") {
+TEST_CASE("a header without key slots, as an interrupted format leaves it, is formatted anew", "[failure:102]") {
   const Folder folder;
   const std::string image = make_image(folder.path() + "/image");
   const int fd = ::open(image.c_str(), O_WRONLY);
@@ -143,7 +143,7 @@ TEST_CASE("a header without key slots, as an interrupted format leaves it, is fo
   CHECK(host::ops::luks_look(image).value().key_slots == std::vector<int>{0});
 }
 
-TEST_CASE("a wrong passphrase has an error of its own, appears in no text, and changes nothing") {
+TEST_CASE("a wrong passphrase has an error of its own, appears in no text, and changes nothing", "[failure:101]") {
   const Formatted made;
   const Secret wrong("canary wrong");
   CHECK_FALSE(made.opens(0, wrong));
@@ -154,7 +154,7 @@ TEST_CASE("a wrong passphrase has an error of its own, appears in no text, and c
   CHECK(made.slots() == std::vector<int>{0});
 }
 
-TEST_CASE("a key goes into a free slot only, and a slot is wiped as long as it is not the last") {
+TEST_CASE("a key goes into a free slot only, and a slot is wiped as long as it is not the last", "[failure:105]") {
   const Formatted made;
   REQUIRE(host::ops::luks_add_key(made.image, 1, kPassphrase, Secret("other"), kIterations));
   CHECK(made.opens(1, Secret("other")));
@@ -167,7 +167,7 @@ TEST_CASE("a key goes into a free slot only, and a slot is wiped as long as it i
   CHECK(made.opens(1, Secret("other")));
 }
 
-TEST_CASE("a header tells the memory that the costliest of its key slots needs") {
+TEST_CASE("a header tells the memory that the costliest of its key slots needs", "[failure:204]") {
   const Formatted made;
   CHECK(host::ops::luks_look(made.image).value().memory_kib == host::kKeyMemoryKib);
   crypt_device* device = nullptr;
@@ -239,7 +239,7 @@ TEST_CASE("a key is not tried if the iterations in its header are no plain numbe
   CHECK_FALSE(host::ops::luks_opens(made.image, 0, kPassphrase));
 }
 
-TEST_CASE("the room for a key is what the narrowest memory limit above the process leaves") {
+TEST_CASE("the room for a key is what the narrowest memory limit above the process leaves", "[failure:204]") {
   const Folder folder;
   const auto write = [&](const std::string& path, const std::string& text) {
     std::filesystem::create_directories((folder.path() + path).substr(0, (folder.path() + path).rfind('/')));

@@ -132,7 +132,7 @@ TEST_CASE("a target that is a link is refused") {
   CHECK(mounts_at(place.other).empty());
 }
 
-TEST_CASE("nothing is unmounted, mounted or removed through a link that a parent has become") {
+TEST_CASE("nothing is unmounted, mounted or removed through a link that a parent has become", "[rule:14]") {
   if (!may_mount()) return;
   Place place;
   const std::string base = fs::canonical(place.folder.path());
@@ -221,7 +221,7 @@ void shut_down(const std::string& mounted) {
   REQUIRE(::ioctl(root.get(), _IOR('X', 125, std::uint32_t), &log_flush) == 0);
 }
 
-TEST_CASE("an xfs that has shut down is unmounted, although it answers nothing any more") {
+TEST_CASE("an xfs that has shut down is unmounted, although it answers nothing any more", "[failure:258]") {
   if (!may_mount()) return;
   Place place;
   const auto device = mount_xfs(place);
@@ -250,7 +250,8 @@ TEST_CASE("a link that cannot be read is not taken for a folder where nothing is
   CHECK(ops::unmount(place.target));
 }
 
-TEST_CASE("a filesystem that has shut down is not bound for its next user, and the error says what to do") {
+TEST_CASE("a filesystem that has shut down is not bound for its next user, and the error says what to do",
+          "[failure:258]") {
   if (!may_mount()) return;
   Place place;
   const auto device = mount_xfs(place);
@@ -264,7 +265,7 @@ TEST_CASE("a filesystem that has shut down is not bound for its next user, and t
   CHECK(ops::unmount(place.target));
 }
 
-TEST_CASE("an xfs that was cut off with changes in its log passes its check and is mounted") {
+TEST_CASE("an xfs that was cut off with changes in its log passes its check and is mounted", "[failure:258]") {
   if (!may_mount()) return;
   Place place;
   const auto device = mount_xfs(place);
@@ -278,7 +279,8 @@ TEST_CASE("an xfs that was cut off with changes in its log passes its check and 
   CHECK(ops::unmount(place.target));
 }
 
-TEST_CASE("a read-only device whose filesystem was copied while it was mounted is refused with both ways out") {
+TEST_CASE("a read-only device whose filesystem was copied while it was mounted is refused with both ways out",
+          "[failure:251]") {
   if (!may_mount()) return;
   struct Row {
     const char *fstype, *option;
@@ -333,7 +335,8 @@ TEST_CASE("a filesystem that lost its node is checked and mounted with what its 
   CHECK(ops::unmount(place.target));
 }
 
-TEST_CASE("a filesystem with a feature of another kernel is refused, and the error names the feature") {
+TEST_CASE("a filesystem with a feature of another kernel is refused, and the error names the feature",
+          "[failure:252]") {
   if (!may_mount()) return;
   Place place;
   const std::string image = test::make_image(place.folder.path() + "/image");
@@ -351,7 +354,7 @@ TEST_CASE("a filesystem with a feature of another kernel is refused, and the err
   CHECK_THAT(refused.error().text, ContainsSubstring("does not know (0x40000000)"));
 }
 
-TEST_CASE("a damaged filesystem is refused for good with the tool that repairs it, and is as it was") {
+TEST_CASE("a damaged filesystem is refused for good with the tool that repairs it, and is as it was", "[failure:47]") {
   if (!may_mount()) return;
   struct Row {
     const char *fstype, *tool;
@@ -471,7 +474,7 @@ TEST_CASE("a device node is bound on a file of mode 0600 and shows itself as the
   CHECK(!fs::exists(place.target));
 }
 
-TEST_CASE("a device node that is gone is unmounted from where it is bound") {
+TEST_CASE("a device node that is gone is unmounted from where it is bound", "[failure:259]") {
   if (!may_mount()) return;
   Place place;
   const std::string node = place.folder.path() + "/node";
@@ -529,7 +532,7 @@ TEST_CASE("unmounting an empty folder that is no mount removes it") {
   CHECK(!fs::exists(place.target));
 }
 
-TEST_CASE("a folder with content that is no mount stays") {
+TEST_CASE("a folder with content that is no mount stays", "[rule:11]") {
   Place place;
   fs::create_directory(place.target);
   write_file(place.target + "/file");
@@ -537,7 +540,7 @@ TEST_CASE("a folder with content that is no mount stays") {
   CHECK(fs::exists(place.target + "/file"));
 }
 
-TEST_CASE("a file with content that is no mount stays") {
+TEST_CASE("a file with content that is no mount stays", "[rule:11]") {
   Place place;
   write_file(place.target);
   CHECK(ops::unmount(place.target).error().code == errc::failed_precondition);

@@ -69,7 +69,7 @@ TEST_CASE("a path is normalised to one spelling, which begins with the real name
   CHECK(host::real_path("/data/k/pods", "/var/kubelet", "/data/k") == "/data/k/pods");
 }
 
-TEST_CASE("a symbolic link anywhere in a path is refused") {
+TEST_CASE("a symbolic link anywhere in a path is refused", "[rule:14]") {
   Root root;
   for (const auto* path : {"/pods/link", "/pods/link/x", "/pods/out", "/pods/out/x", "/pods/dangling"}) {
     CHECK(root.code(root.root + path, false) == errc::invalid_argument);
@@ -83,7 +83,7 @@ TEST_CASE("a path with two dots is refused, even within the root") {
     CHECK(root.code(root.root + path, false) == errc::invalid_argument);
 }
 
-TEST_CASE("a path outside the root is refused") {
+TEST_CASE("a path outside the root is refused", "[rule:14]") {
   Root root;
   for (const std::string& path : {root.folder.path() + "/outside", root.root, root.root + "/", root.root + "x",
                                   std::string("pods/a"), std::string(), std::string("/")})

@@ -126,7 +126,7 @@ TEST_CASE("each kind of value that a helper of this room answers survives the tr
   CHECK(header.memory_kib == 65536);
 }
 
-TEST_CASE("a helper's reply that lacks a part is an error") {
+TEST_CASE("a helper's reply that lacks a part is an error and not nothing", "[rule:I2]") {
   const auto half = helper::reply_of<host::operation::ProbeDevice>(boost::json::object{{"reply", {{"kind", 0}}}});
   REQUIRE(!half);
   CHECK(half.error().code == errc::internal);

@@ -43,7 +43,7 @@ struct Asker {
 
 }  // namespace
 
-TEST_CASE("answers that only announce the answer are passed over, and each request gets its own") {
+TEST_CASE("answers that only announce the answer are passed over, and each request gets its own", "[failure:210]") {
   ApiServer server([](const ApiServer::Request& request, ApiServer::Peer& peer) {
     peer.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n");
     peer.answer(200, request.target);
@@ -66,7 +66,7 @@ TEST_CASE("a server that announces its answer for ever is refused") {
   CHECK(Asker(server.port()).ask("/").error().code == errc::io);
 }
 
-TEST_CASE("a connection on which the server says more than it was asked is not used again") {
+TEST_CASE("a connection on which the server says more than it was asked is not used again", "[failure:210]") {
   ApiServer server([](const ApiServer::Request& request, ApiServer::Peer& peer) {
     if (request.connection > 1) return peer.answer(200, request.target);
     peer.send(

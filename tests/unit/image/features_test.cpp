@@ -21,7 +21,8 @@ TEST_CASE("each bit of a feature has one row and one name") {
   CHECK(image::names_of(5 | 1 << 13) == "layering, exclusive-lock, bit 13");
 }
 
-TEST_CASE("an image with a dirty persistent cache is refused to writers and readers, and the way out is named") {
+TEST_CASE("an image with a dirty persistent cache is refused to writers and readers, and the way out is named",
+          "[failure:190]") {
   const auto refused = image::refuse({image::kDirtyCache | 5, 0}, GENERATE(true, false), "image p/i");
   REQUIRE(refused);
   CHECK(refused->code == errc::unsafe_config);

@@ -67,7 +67,8 @@ TEST_CASE("the next agent gets each link that the last one held, with its device
 }
 
 TEST_CASE(
-    "the next agent gets the listening sockets of the last one, also if no link is trusted, until they are dropped") {
+    "the next agent gets the listening sockets of the last one, also if no link is trusted, until they are dropped",
+    "[failure:235]") {
   Line line;
   keeper::Store store;
   const auto held = [&] {
@@ -94,7 +95,7 @@ TEST_CASE(
   CHECK(held().empty());
 }
 
-TEST_CASE("an agent has every link once it has put something in the place of each that it was given") {
+TEST_CASE("an agent has every link once it has put something in the place of each that it was given", "[failure:163]") {
   Line line;
   keeper::Store store;
   line.hold(1);
@@ -223,7 +224,7 @@ TEST_CASE("messages that an agent sent before it died count") {
   CHECK(line.tokens(store) == Line::Tokens{2});
 }
 
-TEST_CASE("a truncated message makes the keeper drop everything") {
+TEST_CASE("a truncated message makes the keeper drop everything", "[failure:153]") {
   Line line;
   keeper::Store store;
   line.hold(1);
@@ -238,7 +239,7 @@ TEST_CASE("a truncated message makes the keeper drop everything") {
   CHECK(::send(pair->second.get(), "?", 1, MSG_NOSIGNAL) == -1);
 }
 
-TEST_CASE("the keeper ignores everything that follows a truncated message") {
+TEST_CASE("the keeper ignores everything that follows a truncated message", "[failure:153]") {
   keeper::Store store;
   auto [ours, theirs] = keeper::make_pair().value();
   const int agent = theirs.get();
@@ -263,7 +264,7 @@ TEST_CASE("the keeper accepts the next agent's messages after a truncated one") 
   CHECK(next.tokens(store) == Line::Tokens{1});
 }
 
-TEST_CASE("a keeper that drops a link receives the rest of a request that the kernel is sending") {
+TEST_CASE("a keeper that drops a link receives the rest of a request that the kernel is sending", "[failure:158]") {
   enum class How { let_go, given_up, unheard };
   const How how = GENERATE(How::let_go, How::given_up, How::unheard);
   Line line;
@@ -315,7 +316,7 @@ TEST_CASE("a link that an agent gave away does not end, even after a truncated m
   CHECK(::recv(kernel.get(), &byte, 1, MSG_DONTWAIT) == -1);
 }
 
-TEST_CASE("a link whose kernel side does not end in time is cut") {
+TEST_CASE("a link whose kernel side does not end in time is cut", "[failure:158]") {
   int sockets[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
   const Fd ours(sockets[0]), kernel(sockets[1]);
@@ -363,7 +364,8 @@ TEST_CASE("an agent notices that its keeper does not listen") {
   CHECK(line.client->deaf());
 }
 
-TEST_CASE("an agent gives no link away if its keeper does not listen, because the keeper may still hold it") {
+TEST_CASE("an agent gives no link away if its keeper does not listen, because the keeper may still hold it",
+          "[failure:153]") {
   Line line;
   line.hold(1);
   line.ours.reset();

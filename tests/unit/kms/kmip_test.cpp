@@ -130,7 +130,7 @@ TEST_CASE("a key sealed with a KMIP server's own key is opened with it, and with
   CHECK(server.unwrap(*sealed).error().code == errc::failed_precondition);
 }
 
-TEST_CASE("a refusal of a KMIP server is told with its reason and its words") {
+TEST_CASE("a refusal of a KMIP server is told with its reason and its words", "[failure:202]") {
   KmipServer server;
   CHECK(server.unwrap_error(failed(0x0c)) == errc::permission_denied);
   CHECK_THAT(server.text, ContainsSubstring("the server's words") && ContainsSubstring("UNIQUE_IDENTIFIER"));

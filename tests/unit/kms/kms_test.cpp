@@ -82,7 +82,8 @@ TEST_CASE("the KMS config tells where a KMS's keys are and what it needs, by eit
   is("vault", kms::Kind::stored, false);
 }
 
-TEST_CASE("the error for an unsupported KMS names its type, and for a missing one its name and those that exist") {
+TEST_CASE("the error for an unsupported KMS names its type, and for a missing one its name and those that exist",
+          "[failure:104]") {
   const auto text_of = [](const char* id, errc code) {
     const auto terms = kms::terms_of(kConfig, id);
     REQUIRE_FALSE(terms);

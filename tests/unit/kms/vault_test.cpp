@@ -144,8 +144,8 @@ TEST_CASE("Vault's client knows which request stores, so that a lost answer is n
   CHECK(scene.reach.requests.back().message.stores);
 }
 
-TEST_CASE(
-    "KV version 2 counts the versions of a key, and version 1, which takes a late write for a new one, does not") {
+TEST_CASE("KV version 2 counts the versions of a key, and version 1, which takes a late write for a new one, does not",
+          "[failure:200]") {
   Scene scene;
   CHECK(scene.fetch()->version == 0);
   REQUIRE(scene.store("first"));
@@ -156,7 +156,8 @@ TEST_CASE(
   CHECK_FALSE(scene.fetch()->version);
 }
 
-TEST_CASE("a write names the version that its key was read with, and is refused where another write came between") {
+TEST_CASE("a write names the version that its key was read with, and is refused where another write came between",
+          "[failure:174][failure:201]") {
   Scene scene;
   const auto before = scene.fetch();
   REQUIRE(before);
@@ -165,7 +166,7 @@ TEST_CASE("a write names the version that its key was read with, and is refused 
   CHECK(scene.key() == "another's");
 }
 
-TEST_CASE("a write that arrives after a later one changes nothing") {
+TEST_CASE("a write that arrives after a later one changes nothing", "[failure:174]") {
   Scene scene;
   REQUIRE(scene.store("first"));
   const auto late = scene.reach.requests.back();
@@ -185,7 +186,7 @@ TEST_CASE("a write whose answer was lost is told as one to repeat, and its key i
   CHECK(scene.key() == "second");
 }
 
-TEST_CASE("a volume without a key, or with a deleted one, has none") {
+TEST_CASE("a volume without a key, or with a deleted one, has none", "[failure:173]") {
   Scene scene;
   CHECK(scene.key() == "none");
   scene.reach.server = [&](const FakeReach::Request& request) {
@@ -195,7 +196,7 @@ TEST_CASE("a volume without a key, or with a deleted one, has none") {
   CHECK(scene.key() == "none");
 }
 
-TEST_CASE("a 404 that is not Vault's word about the secret is an error") {
+TEST_CASE("a 404 that is not Vault's word about the secret is an error", "[failure:173]") {
   Scene scene;
   const std::string body = GENERATE(R"({"errors": ["no handler for route \"secret/\""]})", "<html>", "{}", "");
   scene.reach.server = [&](const FakeReach::Request& request) {
@@ -215,7 +216,7 @@ TEST_CASE("an answer that holds no key of ceph-csi's is an error") {
   CHECK(scene.refused() == errc::state_corrupt);
 }
 
-TEST_CASE("what Vault refuses has its word, and tells whether it passes") {
+TEST_CASE("what Vault refuses has its word, and tells whether it passes", "[failure:202]") {
   Scene scene;
   const auto code_of = [&](unsigned status, const std::string& body) {
     scene.reach.server = [=](const FakeReach::Request&) { return FakeReach::reply(status, body); };
@@ -275,7 +276,7 @@ TEST_CASE("the authorities of type vault are a field of the node-stage secret") 
   CHECK(scene.reach.requests[0].peer.authorities == "PEM");
 }
 
-TEST_CASE("a tenant's token is in the Secret of the claim's namespace") {
+TEST_CASE("a tenant's token is in the Secret of the claim's namespace", "[failure:203]") {
   Scene scene;
   scene.login = Login::token;
   REQUIRE(scene.store("a key"));

@@ -78,7 +78,8 @@ TEST_CASE("monitors without an address for the protocol are refused, and the err
   CHECK(add_line(line));
 }
 
-TEST_CASE("where only msgr2 monitors exist, options without a mode get ms_mode=prefer-crc, and no others") {
+TEST_CASE("where only msgr2 monitors exist, options without a mode get ms_mode=prefer-crc, and no others",
+          "[failure:242]") {
   const std::vector<std::string> msgr2{"10.0.0.1:3300", "v2:10.0.0.2:3301"}, both{"10.0.0.1:3300", "10.0.0.2"};
   CHECK(with_ms_mode("", msgr2) == "ms_mode=prefer-crc");
   CHECK(with_ms_mode("queue_depth=64", msgr2) == "queue_depth=64,ms_mode=prefer-crc");

@@ -90,7 +90,8 @@ TEST_CASE("a device is found by its image's identity, not by a name that another
   CHECK(device::of_name(all, args().name).size() == 2);
 }
 
-TEST_CASE("without the rbd module there is no device, and the error for its features names `modprobe rbd`") {
+TEST_CASE("without the rbd module there is no device, and the error for its features names `modprobe rbd`",
+          "[failure:110]") {
   Tree tree;
   CHECK(krbd::read_inventory(tree.root())->empty());
   CHECK_THAT(krbd::read_abilities(tree.root(), "7.0.0").error().text, ContainsSubstring("modprobe rbd"));

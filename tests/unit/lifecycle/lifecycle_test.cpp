@@ -286,7 +286,8 @@ TEST_CASE("an agent that cannot answer callers ends with an error") {
   CHECK(life.fails(errc::exhausted) == Do::refuse);
 }
 
-TEST_CASE("an agent hands over without volumes that it could not serve again either, if an operator says so") {
+TEST_CASE("an agent hands over without volumes that it could not serve again either, if an operator says so",
+          "[failure:267][failure:269]") {
   auto life = serving();
   life(Woken{kNow, true, 3});
   CHECK(life(Answered{true, 2, 2, true}) == Do::announce);
@@ -434,7 +435,8 @@ TEST_CASE("an agent whose next one has the lock and is silent ends what keeps a 
   CHECK(life.action.code == 1);
 }
 
-TEST_CASE("an agent serves on if the next one ends, or is not ready any more, before it has the records") {
+TEST_CASE("an agent serves on if the next one ends, or is not ready any more, before it has the records",
+          "[failure:230]") {
   const auto fails = GENERATE(Do::quiesce, Do::ask_next, Do::hand_over_lock);
   auto life = handing_over();
   while (life.action.what != fails) life.done();

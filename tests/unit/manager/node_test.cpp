@@ -164,7 +164,7 @@ TEST_CASE("an empty file is recreated with the owner that it had, and an existin
   CHECK(ops::put_back(folder.path(), {true, 0600, {}, {}}).error().code == errc::failed_precondition);
 }
 
-TEST_CASE("nothing is put back through a link that a parent has become, and a look there tells nothing") {
+TEST_CASE("nothing is put back through a link that a parent has become, and a look there tells nothing", "[rule:14]") {
   Folder folder;
   const std::string root = fs::canonical(folder.path());
   fs::create_directories(root + "/home/a");

@@ -280,7 +280,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a rollback forecast fails if a device sends no flushes and rbd-nbd would cache writes before the first flush") {
+    "a rollback forecast fails if a device sends no flushes and rbd-nbd would cache writes before the first flush",
+    "[rule:1a]") {
   auto inputs = by_agent();
   const auto grade = [&](const std::string& map_options) {
     inputs.facts[kVolume] = known({{"mounter", "rbd-nbd"}, {"mapOptions", map_options}});

@@ -63,7 +63,8 @@ TEST_CASE("a buffer that was given back is used again") {
   buffers.give_back(first, 8192);
 }
 
-TEST_CASE("memory of a peak goes back once the period after it ends, also while a buffer stays in use") {
+TEST_CASE("memory of a peak goes back once the period after it ends, also while a buffer stays in use",
+          "[failure:42][rule:23]") {
   constexpr std::size_t kept = 1 << 20, size = 256 << 10, count = 64;
   nbd::Buffers buffers(kept);
   std::byte* stays = buffers.take(4096);
@@ -110,7 +111,7 @@ TEST_CASE("a spent budget still has the reserved bytes, or one request that is l
   CHECK(budget.used() == 240);
 }
 
-TEST_CASE("300 busy devices get no more than the budget and 1 MiB each") {
+TEST_CASE("300 busy devices get no more than the budget and 1 MiB each", "[failure:42][rule:23]") {
   constexpr std::uint64_t total = 512ull << 20, each = 1 << 20;
   const std::uint64_t length = GENERATE(256ull << 10, 1ull << 20);
   nbd::Budget budget(total, each);
@@ -125,7 +126,7 @@ TEST_CASE("300 busy devices get no more than the budget and 1 MiB each") {
   for (auto& device : devices) budget.forget(device);
 }
 
-TEST_CASE("waiters get the budget in order, without overtaking") {
+TEST_CASE("waiters get the budget in order, without overtaking", "[failure:42]") {
   nbd::Budget budget(100, 10);
   Waiter busy(budget), first(budget), second(budget), third(budget), late(budget);
   REQUIRE(budget.take(busy, 100, 0));
@@ -157,7 +158,8 @@ TEST_CASE("devices of one cluster may have the whole budget") {
   CHECK_FALSE(budget.take(one, 1, 51));
 }
 
-TEST_CASE("a hanging cluster leaves a fifth of the budget to others, and its waiters hold up no one else") {
+TEST_CASE("a hanging cluster leaves a fifth of the budget to others, and its waiters hold up no one else",
+          "[rule:23]") {
   nbd::Budget budget(100, 1);
   Waiter hung(budget, "hung"), well(budget, "well");
   std::uint64_t held = 0;
@@ -202,7 +204,8 @@ TEST_CASE("devices of two clusters that wait for the budget get it in turn") {
 }
 
 TEST_CASE(
-    "a device goes on beyond its own reservation while a device of another cluster hangs with all that it may have") {
+    "a device goes on beyond its own reservation while a device of another cluster hangs with all that it may have",
+    "[rule:24]") {
   Ground ground(Ends::when_told, 20 * kRequest, kRequest);
   Other well(ground, Ends::when_told, "another");
   ground.send(reads(20));

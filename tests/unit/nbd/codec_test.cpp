@@ -86,7 +86,7 @@ TEST_CASE("no connection error is replied, and every one is doubtful unless it s
   }
 }
 
-TEST_CASE("every error is held except the few that the image reports about itself") {
+TEST_CASE("every error is held except the few that the image reports about itself", "[rule:9]") {
   const std::set<int> of_image{EIO, ENOENT, EINVAL, EOPNOTSUPP};
   for (int error = 1; error < 4096; ++error) {
     INFO(error);
@@ -95,7 +95,8 @@ TEST_CASE("every error is held except the few that the image reports about itsel
   for (const int error : {EAGAIN, EBUSY, EBADE, ESTALE, EILSEQ, 1234}) CHECK(nbd::judge(-error).doubtful);
 }
 
-TEST_CASE("a full cluster and a reached quota are held back, because the kernel would make EIO of them") {
+TEST_CASE("a full cluster and a reached quota are held back, because the kernel would make EIO of them",
+          "[failure:131]") {
   for (const int error : {ENOSPC, EDQUOT}) {
     INFO(error);
     CHECK(nbd::judge(-error).hold);

@@ -33,7 +33,8 @@ struct Lock {
 
 }  // namespace
 
-TEST_CASE("a command that was begun is under way until its end is known, whether or not its caller waits") {
+TEST_CASE("a command that was begun is under way until its end is known, whether or not its caller waits",
+          "[failure:140]") {
   Loop loop;
   nbd::Commands commands(loop.control(), loop.clock, "");
   Asked asked;
@@ -47,7 +48,7 @@ TEST_CASE("a command that was begun is under way until its end is known, whether
   CHECK_FALSE(commands.find("volume"));
 }
 
-TEST_CASE("commands are begun one after another, and one whose caller left meanwhile is dropped") {
+TEST_CASE("commands are begun one after another, and one whose caller left meanwhile is dropped", "[failure:140]") {
   Loop loop;
   nbd::Commands commands(loop.control(), loop.clock, "");
   Asked first, second, third;
@@ -62,7 +63,7 @@ TEST_CASE("commands are begun one after another, and one whose caller left meanw
   CHECK(third.begun);
 }
 
-TEST_CASE("a leaving agent waits for the command under way and starts no other") {
+TEST_CASE("a leaving agent waits for the command under way and starts no other", "[failure:140]") {
   Loop loop;
   nbd::Commands commands(loop.control(), loop.clock, "");
   Asked begun, queued;
@@ -85,7 +86,8 @@ TEST_CASE("an agent that leaves while no command is under way waits for none") {
   CHECK(commands.none().is_set());
 }
 
-TEST_CASE("no command is begun while a helper that outlived its agent has the lock of the node's commands") {
+TEST_CASE("no command is begun while a helper that outlived its agent has the lock of the node's commands",
+          "[failure:162]") {
   Loop loop;
   const Lock lock;
   lock.take();
@@ -99,7 +101,7 @@ TEST_CASE("no command is begun while a helper that outlived its agent has the lo
   CHECK(asked.begun);
 }
 
-TEST_CASE("a leaving agent waits for a helper that outlived its predecessor, and starts no command") {
+TEST_CASE("a leaving agent waits for a helper that outlived its predecessor, and starts no command", "[failure:162]") {
   Loop loop;
   const Lock lock;
   lock.take();

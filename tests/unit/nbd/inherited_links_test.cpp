@@ -259,8 +259,8 @@ TEST_CASE("a session resumes a kept link where its dead server stopped, and give
   CHECK(dead.answer() == 2);
 }
 
-TEST_CASE(
-    "a kept link whose device number another volume now has is shut, and none of its requests reach that volume") {
+TEST_CASE("a kept link whose device number another volume now has is shut, and none of its requests reach that volume",
+          "[failure:153]") {
   const Said said;
   Node node;
   const Dead dead(node.arena);
@@ -291,7 +291,7 @@ TEST_CASE("a kept link whose ledger is another volume's is shut") {
   CHECK(said.has("it is another device's"));
 }
 
-TEST_CASE("a kept link that no session resumes within a minute is shut, and its memory freed") {
+TEST_CASE("a kept link that no session resumes within a minute is shut, and its memory freed", "[failure:153]") {
   const Said said;
   Node node;
   const Dead dead(node.arena);
@@ -324,7 +324,8 @@ TEST_CASE("a kept link that no session resumes is shut as soon as the command un
   CHECK(dead.shut());
 }
 
-TEST_CASE("a link that no session resumes receives the rest of a request that its peer is in the middle of sending") {
+TEST_CASE("a link that no session resumes receives the rest of a request that its peer is in the middle of sending",
+          "[failure:158]") {
   Node node;
   const Dead dead(node.arena);
   node.start_with(dead);
@@ -334,7 +335,7 @@ TEST_CASE("a link that no session resumes receives the rest of a request that it
   CHECK(dead.shut());
 }
 
-TEST_CASE("a kept link is not resumed if its agent died while ending it") {
+TEST_CASE("a kept link is not resumed if its agent died while ending it", "[failure:158]") {
   const Said said;
   Node node;
   const Dead dead(node.arena);
@@ -364,7 +365,7 @@ TEST_CASE("a kept link that the kernel has ended is not resumed") {
   CHECK(said.has("the kernel has ended the link"));
 }
 
-TEST_CASE("a kept link whose ledger does not add up is shut, and the log says why") {
+TEST_CASE("a kept link whose ledger does not add up is shut, and the log says why", "[failure:153]") {
   struct Broken {
     const char* why;
     std::function<void(const Dead&)> how;
@@ -418,7 +419,7 @@ TEST_CASE("a session resumes the live one of a device's two kept links") {
   }
 }
 
-TEST_CASE("no session resumes a device's kept links if two of them are live") {
+TEST_CASE("no session resumes a device's kept links if two of them are live", "[failure:153]") {
   const Said said;
   Node node;
   const Dead one(node.arena), other(node.arena);
@@ -431,7 +432,7 @@ TEST_CASE("no session resumes a device's kept links if two of them are live") {
   CHECK(said.has("two live links"));
 }
 
-TEST_CASE("a device with two live links gets no new one before the kernel has ended both") {
+TEST_CASE("a device with two live links gets no new one before the kernel has ended both", "[rule:4]") {
   Node node;
   const Dead one(node.arena), other(node.arena);
   node.config.inherited.emplace_back(kIndex, one.given());
@@ -445,7 +446,7 @@ TEST_CASE("a device with two live links gets no new one before the kernel has en
   CHECK_THAT(done.error().text, ContainsSubstring("the end of the link"));
 }
 
-TEST_CASE("a kept link whose payloads cannot be read is shut before any byte is read from it") {
+TEST_CASE("a kept link whose payloads cannot be read is shut before any byte is read from it", "[failure:153]") {
   const Folder folder;
   const std::string path = folder.path() + "/blind";
   const auto blind = [&] {  // as large as the arena, and unreadable
@@ -505,7 +506,8 @@ TEST_CASE("memory that no kept link refers to is freed at once, and other memory
   CHECK(node.keep.drops(node.arena.token()));
 }
 
-TEST_CASE("a process that may make no large files serves links that are not kept, and the log says why") {
+TEST_CASE("a process that may make no large files serves links that are not kept, and the log says why",
+          "[failure:153]") {
   const Said said;
   CHECK(apart([] {
           limit(RLIMIT_FSIZE, 1u << 20);
@@ -514,7 +516,8 @@ TEST_CASE("a process that may make no large files serves links that are not kept
   CHECK(said.has("RLIMIT_FSIZE"));
 }
 
-TEST_CASE("a process without addresses for payloads serves links that are not kept, and the log says why") {
+TEST_CASE("a process without addresses for payloads serves links that are not kept, and the log says why",
+          "[failure:153]") {
   const Said said;
   CHECK(apart([] {
           limit(RLIMIT_AS, addresses() + (1ull << 30));
@@ -523,7 +526,7 @@ TEST_CASE("a process without addresses for payloads serves links that are not ke
   CHECK(said.has("mapping the memory of buffers: Cannot allocate memory"));
 }
 
-TEST_CASE("a link without a descriptor for its ledger is served and not kept, and the log says why") {
+TEST_CASE("a link without a descriptor for its ledger is served and not kept, and the log says why", "[failure:153]") {
   const Said said;
   // UBSan ends a process with 1 in which it sees an object of some type for the first time, and finds no descriptor for
   // its own use.

@@ -138,7 +138,8 @@ TEST_CASE("a link is kept once the kernel has it, and dropped when it ends") {
   CHECK(keep.dropped[0] == keep.held[0].token);
 }
 
-TEST_CASE("a link that is being ended is kept until the kernel has ended it, and no session can resume it") {
+TEST_CASE("a link that is being ended is kept until the kernel has ended it, and no session can resume it",
+          "[failure:158]") {
   Diary keep;
   KeptGround ground(keep);
   ground.link->keep(3, "volume");

@@ -179,7 +179,7 @@ TEST_CASE("a busy io thread holds up no device of another one, and its own stay 
   CHECK(first.gets_replies(1));
 }
 
-TEST_CASE("all io threads together have the budget and the spare memory of one") {
+TEST_CASE("all io threads together have the budget and the spare memory of one", "[rule:23]") {
   constexpr std::uint64_t total = 512ull << 20;
   const std::size_t threads = GENERATE(1u, 2u, 3u, 16u);
   const nbd::IoLoops loops(threads, total, 32u << 20);

@@ -301,7 +301,8 @@ Left kill_servers(const Play& play) { return Killing(play).run(); }
 
 }  // namespace
 
-TEST_CASE("a client whose server is killed at any moment gets every answer once, correct, from its successors") {
+TEST_CASE("a client whose server is killed at any moment gets every answer once, correct, from its successors",
+          "[failure:152]") {
   const Left left = kill_servers({});
   CHECK(left.partly > 0);
   CHECK(left.filling > 0);
@@ -310,7 +311,8 @@ TEST_CASE("a client whose server is killed at any moment gets every answer once,
   CHECK(left.flushes > 0);
 }
 
-TEST_CASE("a client whose server is killed with its only request gets that answer once, correct, from the successor") {
+TEST_CASE("a client whose server is killed with its only request gets that answer once, correct, from the successor",
+          "[failure:152]") {
   Play play;
   play.depth = 1;
   play.longest = 32 << 10;  // which a thread of the image answers
@@ -322,7 +324,8 @@ TEST_CASE("a client whose server is killed with its only request gets that answe
   CHECK(left.partly > 0);
 }
 
-TEST_CASE("clients whose server is killed while their requests wait for memory get every answer once, correct") {
+TEST_CASE("clients whose server is killed while their requests wait for memory get every answer once, correct",
+          "[failure:152]") {
   Play play;
   play.links = 3;
   play.budgets = {512 << 10, 256 << 10, 1 << 20};
@@ -332,7 +335,8 @@ TEST_CASE("clients whose server is killed while their requests wait for memory g
   CHECK(left.no_memory > 0);
 }
 
-TEST_CASE("a client whose server is killed between the pieces of a request gets that answer once, correct") {
+TEST_CASE("a client whose server is killed between the pieces of a request gets that answer once, correct",
+          "[failure:152]") {
   Play play;
   play.depth = 6;
   play.long_parts = 4;

@@ -11,7 +11,7 @@ using State = device::Link::State;
 
 }  // namespace
 
-TEST_CASE("a wrong magic ends the link, for the stream is lost") {
+TEST_CASE("a wrong magic ends the link, for the stream is lost", "[failure:51]") {
   Ground ground;
   ground.send(pattern(28, 5));
   CHECK(ground.ends());
@@ -81,7 +81,8 @@ TEST_CASE("shutting a link down ends the stream, and the link is idle once its o
   CHECK(ground.link->in_flight() == 0);
 }
 
-TEST_CASE("a link that ends receives the rest of a request that its peer is in the middle of sending") {
+TEST_CASE("a link that ends receives the rest of a request that its peer is in the middle of sending",
+          "[failure:158][rule:4]") {
   Ground ground;
   REQUIRE(ground.drain() == Waited::ready);
   MidSend sending(ground.peer.get());
@@ -90,7 +91,7 @@ TEST_CASE("a link that ends receives the rest of a request that its peer is in t
   CHECK(ground.ends());
 }
 
-TEST_CASE("a link has ended only when its peer has ended its side, too") {
+TEST_CASE("a link has ended only when its peer has ended its side, too", "[rule:4]") {
   Ground ground;
   ground.link->shut();
   CHECK(ground.ends());
@@ -154,7 +155,8 @@ TEST_CASE("the next server answers on the socket of a drained link") {
 }
 
 TEST_CASE(
-    "a resize may go to the kernel only while the link serves, nothing waits, and the cluster answered a moment ago") {
+    "a resize may go to the kernel only while the link serves, nothing waits, and the cluster answered a moment ago",
+    "[failure:140][rule:3]") {
   Ground ground(Ends::when_told);
   const auto state = ground.link->link_state();
   CHECK(nbd::may_resize(*state, duration::zero()));

@@ -30,7 +30,8 @@ class LossyGround : public Ground {
 
 }  // namespace
 
-TEST_CASE("flushes and FUA writes fail over a lost cache until the loss is accepted; writes and reads never do") {
+TEST_CASE("flushes and FUA writes fail over a lost cache until the loss is accepted; writes and reads never do",
+          "[failure:155]") {
   nbd::LostCache lost(true);
   CHECK(lost.concerns(kFlush));
   CHECK(lost.concerns(kFuaWrite));
@@ -41,7 +42,8 @@ TEST_CASE("flushes and FUA writes fail over a lost cache until the loss is accep
   CHECK_FALSE(nbd::LostCache(false).concerns(kFlush));
 }
 
-TEST_CASE("a flush over a lost cache reaches the image and is answered with EIO, whichever thread completes it") {
+TEST_CASE("a flush over a lost cache reaches the image and is answered with EIO, whichever thread completes it",
+          "[failure:155][failure:167]") {
   for (const auto ends : {MemoryImage::Ends::at_once, MemoryImage::Ends::elsewhere}) {
     LossyGround ground(ends);
     CHECK(ground.ask(request(Command::write, 1, 0, 4096) + pattern(4096), 1) == 0);
@@ -58,7 +60,7 @@ TEST_CASE("a write with FUA over a lost cache is stored, and answered with EIO")
   CHECK(std::equal(content.begin(), content.begin() + 4096, pattern(4096).begin()));
 }
 
-TEST_CASE("a link answers flushes as the image does once the loss is accepted") {
+TEST_CASE("a link answers flushes as the image does once the loss is accepted", "[failure:155]") {
   LossyGround ground;
   CHECK(ground.ask(request(Command::flush, 1), 1) == nbd::wire_eio);
   CHECK(ground.ask(request(Command::flush, 2), 2) == nbd::wire_eio);

@@ -224,7 +224,7 @@ TEST_CASE("a reply that was sent in part is done once the last call has sent its
   CHECK(found->slots.empty());
 }
 
-TEST_CASE("a slot is not answered twice, whichever instruction was the last") {
+TEST_CASE("a slot is not answered twice, whichever instruction was the last", "[failure:152]") {
   // What a link's server does after a call that sent one whole reply, step by step.
   Book book;
   book.take(1, Command::write, 512, 4096);
@@ -250,7 +250,7 @@ TEST_CASE("a slot is not answered twice, whichever instruction was the last") {
   CHECK(owed(true) == 1);
 }
 
-TEST_CASE("a ledger that is cut off anywhere is refused") {
+TEST_CASE("a ledger that is cut off anywhere is refused", "[failure:153]") {
   const Bytes all = Book().bytes();
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{4096},
                                  nbd::ledger::kBytes - 1, nbd::ledger::kBytes - 4096}) {
@@ -259,7 +259,7 @@ TEST_CASE("a ledger that is cut off anywhere is refused") {
   }
 }
 
-TEST_CASE("a ledger of another version, device, volume or shape is refused") {
+TEST_CASE("a ledger of another version, device, volume or shape is refused", "[failure:153]") {
   const Book book;
   CHECK(why(book.recover_with([](Head& head) { ++head.version; })).find("version 2 instead of 1") != std::string::npos);
   CHECK_FALSE(book.recover_with([](Head& head) { head.magic = 0; }));
@@ -269,7 +269,7 @@ TEST_CASE("a ledger of another version, device, volume or shape is refused") {
   CHECK_FALSE(book.recover_with([](Head& head) { ++head.input; }));
 }
 
-TEST_CASE("a reader's account that does not add up is refused") {
+TEST_CASE("a reader's account that does not add up is refused", "[failure:153]") {
   Book book;
   book.take(0, Command::write, 1000, 0);
   book.take(1, Command::read, 1000, 4096);
@@ -292,7 +292,7 @@ TEST_CASE("a reader's account that does not add up is refused") {
   }));
 }
 
-TEST_CASE("a writer's account that does not add up is refused") {
+TEST_CASE("a writer's account that does not add up is refused", "[failure:153]") {
   Book book;
   book.take(0, Command::read, 100, 0);
   book.ledger->answered(0, 0);
@@ -330,7 +330,7 @@ TEST_CASE("a writer's account that does not add up is refused") {
   }));
 }
 
-TEST_CASE("slots that contradict the stream, or each other, are refused") {
+TEST_CASE("slots that contradict the stream, or each other, are refused", "[failure:153]") {
   Book book;
   book.take(0, Command::write, 1000, 0);
   book.take(1, Command::write, 1000, 4096);

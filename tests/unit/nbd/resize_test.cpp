@@ -67,7 +67,7 @@ struct Growing {
 
 }  // namespace
 
-TEST_CASE("a resize is given by a helper, which inherits none of the agent's descriptors") {
+TEST_CASE("a resize is given by a helper, which inherits none of the agent's descriptors", "[failure:162][rule:3]") {
   Growing growing;
   auto resized = growing.resize();
   REQUIRE(growing.asked());
@@ -80,7 +80,8 @@ TEST_CASE("a resize is given by a helper, which inherits none of the agent's des
   CHECK(resized.get());
 }
 
-TEST_CASE("a link that no session resumes ends only after a dead agent's helper has finished its resize") {
+TEST_CASE("a link that no session resumes ends only after a dead agent's helper has finished its resize",
+          "[failure:162]") {
   Folder folder;
   Loop loop;
   nbd::Config config;
@@ -106,7 +107,7 @@ TEST_CASE("a link that no session resumes ends only after a dead agent's helper 
   CHECK(eventually(loop.io, ended));
 }
 
-TEST_CASE("a resize whose caller left is under way until its helper has ended") {
+TEST_CASE("a resize whose caller left is under way until its helper has ended", "[failure:162]") {
   Growing growing;
   auto resized = growing.resize({growing.loop.clock.now() + std::chrono::seconds(1)});
   REQUIRE(growing.asked());

@@ -39,7 +39,7 @@ TEST_CASE("a batch of requests is answered whole, whichever thread ends them") {
   }
 }
 
-TEST_CASE("a flush asks the image only if the image needs flushes") {
+TEST_CASE("a flush asks the image only if the image needs flushes", "[rule:1a]") {
   Ground ground;
   CHECK(ground.ask(request(Command::flush, 1), 1) == 0);
   CHECK(ground.image.calls() == std::vector<MemoryImage::Call>{{Io::flush, 0, 0}});
@@ -48,7 +48,7 @@ TEST_CASE("a flush asks the image only if the image needs flushes") {
   CHECK(ground.image.calls().size() == 1);
 }
 
-TEST_CASE("a flush that asks no image is answered while an earlier write is under way") {
+TEST_CASE("a flush that asks no image is answered while an earlier write is under way", "[rule:1a]") {
   Ground ground(Ends::when_told);
   ground.image.set_needs_flush(false);
   ground.send(request(Command::write, 1, 0, 512) + pattern(512) + request(Command::flush, 2));
@@ -75,7 +75,7 @@ TEST_CASE("replies larger than the send buffer wait for the reader of the socket
   }
 }
 
-TEST_CASE("an oversized write is refused, and the request after it answered") {
+TEST_CASE("an oversized write is refused, and the request after it answered", "[failure:51]") {
   Ground ground;
   CHECK(ground.ask(request(Command::write, 1, 0, (1u << 20) + 1) + pattern((1u << 20) + 1), 1) == nbd::wire_einval);
   CHECK(ground.ask(request(Command::flush, 2), 2) == 0);
@@ -167,7 +167,7 @@ TEST_CASE("an error of the image is replied, and the link lives on") {
   CHECK(ground.link->state() == State::serving);
 }
 
-TEST_CASE("an error of the connection ends the stream without a reply at any time") {
+TEST_CASE("an error of the connection ends the stream without a reply at any time", "[rule:9]") {
   for (const int error : {ESHUTDOWN, EROFS, ENOTCONN}) {
     Ground ground(Ends::when_told);
     ground.send(request(Command::read, 1, 0, 4096) + request(Command::flush, 2));
@@ -186,7 +186,8 @@ TEST_CASE("an error of the connection ends the stream without a reply at any tim
   }
 }
 
-TEST_CASE("an unknown error ends the stream without a reply, and leaves the image's connection as it is") {
+TEST_CASE("an unknown error ends the stream without a reply, and leaves the image's connection as it is",
+          "[failure:131]") {
   Ground ground;
   ground.image.fail(Io::write, EBADE);
   ground.send(request(Command::write, 3, 0, 512) + pattern(512));

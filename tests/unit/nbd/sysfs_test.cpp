@@ -77,7 +77,8 @@ TEST_CASE("a mapping above the mapping above a device is seen too") {
                                                                 {"dm-1", "luks-rbd-volume-3", 1u << 19, 253, 1}});
 }
 
-TEST_CASE("the answered requests of a busy device are read from sysfs, and an idle device costs no further read") {
+TEST_CASE("the answered requests of a busy device are read from sysfs, and an idle device costs no further read",
+          "[failure:168]") {
   constexpr const char* stat = "10 1 80 5 20 2 160 9 2 14 14 30 0 240 1 40 3";  // reads, writes, discards, flushes
   Tree tree;
   tree.device(3).file("block/nbd3/pid", "42").file("block/nbd3/stat", stat).file("block/nbd3/inflight", "0 2");
@@ -92,7 +93,8 @@ TEST_CASE("the answered requests of a busy device are read from sysfs, and an id
 
 TEST_CASE(
     "a new device gets the lowest number that is free and not to be avoided, also one whose device is there "
-    "unconfigured") {
+    "unconfigured",
+    "[failure:113][rule:21]") {
   Tree tree;
   tree.device(0).file("block/nbd0/backend", "a").file("block/nbd0/pid", "1");
   tree.device(2).file("block/nbd2/backend", "c").file("block/nbd2/pid", "1");
@@ -112,7 +114,7 @@ TEST_CASE("a device that is not configured is not seen, nor is anything that is 
   CHECK(all->empty());
 }
 
-TEST_CASE("a device without an identifier counts as another program's") {
+TEST_CASE("a device without an identifier counts as another program's", "[failure:29]") {
   Tree tree;
   tree.device(1).file("block/nbd1/pid", "42");
   const auto all = nbd::read_inventory(tree.root());
@@ -139,7 +141,7 @@ TEST_CASE("an unreadable sysfs is an error, not an empty node") {
   CHECK(all.error().code == errc::unavailable);
 }
 
-TEST_CASE("without the nbd driver the devices are not ready, and the reason says what to do") {
+TEST_CASE("without the nbd driver the devices are not ready, and the reason says what to do", "[failure:30]") {
   asio::io_context control;
   const auto clock = make_real_clock(control.get_executor());
   Tree tree;
@@ -184,7 +186,7 @@ TEST_CASE("the devices with one identifier are found as they are now, and one th
   CHECK(devices->find("nobody's")->empty());
 }
 
-TEST_CASE("a resize that comes late does not make a device smaller that another one made larger") {
+TEST_CASE("a resize that comes late does not make a device smaller that another one made larger", "[failure:162]") {
   Tree tree;
   tree.device(1).file("block/nbd1/backend", "mine");
   // Without a driver any command would be an error.

@@ -90,7 +90,7 @@ TEST_CASE("an agent that was told to end shows how long it has waited for the ne
   CHECK(ops::judge(facts).ready());
 }
 
-TEST_CASE("agents that die again and again are critical, until one has lived for five minutes") {
+TEST_CASE("agents that die again and again are critical, until one has lived for five minutes", "[failure:163]") {
   NodeFacts facts;
   facts.keeper = ops::KeeperFacts{.deaths = 8, .signal = 6, .since_last = 33s, .pause = 32s};
   CHECK(component(facts, "keeper").verdict == Verdict::critical);
@@ -213,7 +213,7 @@ TEST_CASE("a cluster that has fenced this node is critical, and its line says wh
   CHECK_THAT(component(facts, "cluster a").text, ContainsSubstring("its blocklist refuses 10.0.0.0/24"));
 }
 
-TEST_CASE("volumes that the next start would refuse are a warning of their cluster, with the reason") {
+TEST_CASE("volumes that the next start would refuse are a warning of their cluster, with the reason", "[failure:232]") {
   volume::Status good, refused;
   good.cluster_id = refused.cluster_id = "prod";
   refused.refused_again = "image pool/a has rbd_cache=true";
@@ -236,7 +236,7 @@ TEST_CASE("volumes whose flushes fail over a lost cache are a warning that count
   CHECK_THAT(volumes.text, ContainsSubstring("2 staged, 1 whose flushes fail") && ContainsSubstring("corbd volumes"));
 }
 
-TEST_CASE("a volume whose kernel client the cluster cut off is critical, although it is staged") {
+TEST_CASE("a volume whose kernel client the cluster cut off is critical, although it is staged", "[failure:268]") {
   volume::Status status;
   status.health = volume::Health::staged;
   status.kernel_refused = "10.0.0.1:0/7";

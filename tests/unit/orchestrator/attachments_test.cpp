@@ -87,7 +87,7 @@ TEST_CASE("a volume learns its attachment when it is staged, not when it is heal
   CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
 }
 
-TEST_CASE("a volume that is staged or published again learns a new attachment") {
+TEST_CASE("a volume that is staged or published again learns a new attachment", "[failure:192]") {
   Scene scene;
   scene.uid() = "uid-0";
   scene.attachments.start(scene.volumes);
@@ -113,7 +113,8 @@ TEST_CASE("a volume that may have been elsewhere before its new attachment is no
 
 TEST_CASE(
     "an attachment that is asked for under another driver's or node's name, or for a node that does not exist, is not "
-    "known") {
+    "known",
+    "[failure:193]") {
   Scene scene;
   scene.status = 404;
   scene.volumes.all.front().attachment_uid = "uid-0";
@@ -132,7 +133,8 @@ TEST_CASE(
 }
 
 // changes X9
-TEST_CASE("a volume that was staged under another node's name is neither here nor away, and no attachment is noted") {
+TEST_CASE("a volume that was staged under another node's name is neither here nor away, and no attachment is noted",
+          "[failure:193]") {
   Scene scene;
   scene.volumes.all.front().node = "node-2";
   scene.attachments.start(scene.volumes);
@@ -248,7 +250,7 @@ using State = plan::Attachment::State;
 
 }  // namespace
 
-TEST_CASE("an attachment that is not attached yet is watched by name, and its change is reported") {
+TEST_CASE("an attachment that is not attached yet is watched by name, and its change is reported", "[failure:115]") {
   Waiting scene;
   REQUIRE(scene.ask() == State::unknown);
   REQUIRE(scene.comes([&] { return scene.asked(is_watch) > 1; }));
@@ -268,7 +270,7 @@ TEST_CASE("the watch of an attachment ends once it is known to be here or elsewh
   CHECK(scene.comes([&] { return scene.gone.load(); }));
 }
 
-TEST_CASE("an agent that may not watch an attachment reads it again only when asked") {
+TEST_CASE("an agent that may not watch an attachment reads it again only when asked", "[failure:115]") {
   Waiting scene;
   scene.may_watch = false;
   REQUIRE(scene.ask() == State::unknown);

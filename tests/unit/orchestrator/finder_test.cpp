@@ -204,7 +204,8 @@ TEST_CASE("the SELinux context with which kubelet staged a volume is one of its 
   CHECK(scene.asked.front().mount_flags.back() == "context=\"u:r:t:s0:c1,c2\"");
 }
 
-TEST_CASE("what ceph-csi staged with the kernel's client is staged as the API server tells, without kubelet") {
+TEST_CASE("what ceph-csi staged with the kernel's client is staged as the API server tells, without kubelet",
+          "[failure:246]") {
   Scene scene;
   std::swap(scene.volumes.devices, scene.volumes.kernel_devices);
   scene.volumes.kernel_devices.front().kind = device::Kind::krbd;

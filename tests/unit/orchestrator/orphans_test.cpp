@@ -104,7 +104,7 @@ TEST_CASE("a volume that this agent's own Node object lists costs the API server
   CHECK(scene.server.requests().empty());
 }
 
-TEST_CASE("a volume whose Node lacked it for a moment is asked for again") {
+TEST_CASE("a volume whose Node lacked it for a moment is asked for again", "[failure:192]") {
   Scene scene;
   scene.attached = true;
   scene.attachments.start(scene.volumes);
@@ -119,7 +119,8 @@ TEST_CASE("a volume whose Node lacked it for a moment is asked for again") {
   CHECK(std::get<plan::Attached>(scene.volumes.wishes.front()).uid == "u");
 }
 
-TEST_CASE("a volume in use that the own Node no longer lists is looked up, reported and left as it is") {
+TEST_CASE("a volume in use that the own Node no longer lists is looked up, reported and left as it is",
+          "[failure:114]") {
   Scene scene;
   scene.node.emplace();
   scene.volumes.all.front().published_at = {"/target"};

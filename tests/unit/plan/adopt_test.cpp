@@ -157,7 +157,8 @@ TEST_CASE("a cache that metadata switched on is noted before it is told, althoug
   CHECK(model.record->cache_lost);
 }
 
-TEST_CASE("the record asks for no failed flush if the only client that died was noted as having no cache") {
+TEST_CASE("the record asks for no failed flush if the only client that died was noted as having no cache",
+          "[failure:166]") {
   const auto notes = [](Model model) {
     model.record->uncached = kPeer;
     REQUIRE(run(model, Wish(Healed{})));
@@ -220,7 +221,8 @@ TEST_CASE("nobody accepts the loss of a volume that was given up") {
   CHECK(failure(last) == errc::lost);
 }
 
-TEST_CASE("the record still asks for a failed flush after it gets its device's index for the first time") {
+TEST_CASE("the record still asks for a failed flush after it gets its device's index for the first time",
+          "[failure:166]") {
   Model model = staged_model();
   model.record->device.reset();
   model.record->cache_lost = true;
@@ -229,7 +231,7 @@ TEST_CASE("the record still asks for a failed flush after it gets its device's i
   CHECK(model.record->cache_lost);
 }
 
-TEST_CASE("the record of a new device does not ask for the previous device's failed flush") {
+TEST_CASE("the record of a new device does not ask for the previous device's failed flush", "[failure:166]") {
   Model model = staged_model();
   model.seen.devices.clear();
   model.seen.link = Observation::Link::none;

@@ -53,7 +53,8 @@ Model given_without_lock() {
 
 }  // namespace
 
-TEST_CASE("after a handover, the predecessor's mark proves the ownership of an image without exclusive-lock") {
+TEST_CASE("after a handover, the predecessor's mark proves the ownership of an image without exclusive-lock",
+          "[failure:194]") {
   Model model = given_without_lock();
   const auto steps = run(model, Wish(Healed{}));
   REQUIRE(steps);
@@ -61,7 +62,7 @@ TEST_CASE("after a handover, the predecessor's mark proves the ownership of an i
                                     step::Look{Fact::ownership}, step::StartSession{}, step::KernelReconfigure{}});
 }
 
-TEST_CASE("a predecessor's mark proves nothing if any other condition of a handover is missing") {
+TEST_CASE("a predecessor's mark proves nothing if any other condition of a handover is missing", "[rule:2a]") {
   Model model = given_without_lock();
   const int what = GENERATE(range(0, 6));
   CAPTURE(what);
@@ -98,7 +99,8 @@ TEST_CASE("a heal of an unserved volume without its Ceph key fails as unavailabl
 
 TEST_CASE(
     "a record of an earlier boot, or of another device than stash and kernel name, is closed, and the device is left "
-    "alone") {
+    "alone",
+    "[failure:28]") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
@@ -163,7 +165,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "while the kernel runs a command on the device, every wish waits, and the reason names the command and its start") {
+    "while the kernel runs a command on the device, every wish waits, and the reason names the command and its start",
+    "[rule:7]") {
   Model model = staged_model();
   model.seen.command = device::Command{"disconnecting /dev/nbd3",
                                        std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'000))};

@@ -115,7 +115,8 @@ std::string cell(Meaning meaning) {
 
 }  // namespace
 
-TEST_CASE("a device is served on every ground that the page names, and on none against another client's evidence") {
+TEST_CASE("a device is served on every ground that the page names, and on none against another client's evidence",
+          "[failure:191][rule:2a]") {
   std::size_t served = 0;
   each_way([&](const Way& way) {
     const auto outcome = ends(way.model(), Healed{way.overridden});
@@ -128,7 +129,8 @@ TEST_CASE("a device is served on every ground that the page names, and on none a
   CHECK(served > 100);
 }
 
-TEST_CASE("a first device is made only without a living client, and not below another client's cache") {
+TEST_CASE("a first device is made only without a living client, and not below another client's cache",
+          "[failure:195][failure:196]") {
   for (const bool by_kernel : {false, true})
     for (const bool dirty : {false, true})
       for (const bool watch : {false, true})

@@ -177,7 +177,7 @@ TEST_CASE("a kernel client's volume can be healed, unstaged and expanded, but no
   });
 }
 
-TEST_CASE("the kernel client is chosen if it is asked for and knows every feature of the image") {
+TEST_CASE("the kernel client is chosen if it is asked for and knows every feature of the image", "[failure:109]") {
   const device::Abilities able{0x1bf, false};
   const auto key = cephcsi::KeyType::aes;
   CHECK(*choose_kind(Mounter::nbd, 0, key, Error{errc::failed_precondition, "no module"}) == device::Kind::nbd);
@@ -199,7 +199,8 @@ TEST_CASE("a key type that the kernel does not know selects the other mounter, b
 }
 
 TEST_CASE(
-    "an unstage of a device that the host's LVM uses is refused with the group and the command, whoever staged it") {
+    "an unstage of a device that the host's LVM uses is refused with the group and the command, whoever staged it",
+    "[failure:244]") {
   const bool by_us = GENERATE(true, false);
   Model model = mapped();
   model.seen.mounts.clear();

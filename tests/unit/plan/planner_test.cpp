@@ -41,7 +41,8 @@ void encrypt(Model& model, std::mt19937& random) {
 
 TEST_CASE(
     "a fresh stage resolves the name, takes the lock, connects a device, proves the image empty, formats it and mounts "
-    "it, in this order") {
+    "it, in this order",
+    "[rule:I2]") {
   Model model = fresh();
   const auto steps = run(model, Wish(staged_wish()));
   REQUIRE(steps);
@@ -108,7 +109,8 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("while an earlier agent's helper works on a served device, an unstage waits and a heal does not") {
+TEST_CASE("while an earlier agent's helper works on a served device, an unstage waits and a heal does not",
+          "[rule:I1]") {
   Model model = staged_model();
   model.seen.busy = true;
   CHECK(std::holds_alternative<Wait>(model.decide(Wish(Unstaged{kPath}))));
@@ -154,7 +156,7 @@ TEST_CASE("a mounted device that another program disconnected cannot be healed, 
   CHECK_FALSE(unstaged.record);
 }
 
-TEST_CASE("a device that device-mapper holds is not disconnected") {
+TEST_CASE("a device that device-mapper holds is not disconnected", "[rule:8]") {
   Model model = staged_model();
   model.seen.devices.front().holders.push_back({.name = "dm-0", .mapping = "vg-data"});
   Decision last;
@@ -165,7 +167,8 @@ TEST_CASE("a device that device-mapper holds is not disconnected") {
   CHECK(model.seen.devices.size() == 1);
 }
 
-TEST_CASE("a device that something of the host has claimed is neither formatted nor mounted, and its name is told") {
+TEST_CASE("a device that something of the host has claimed is neither formatted nor mounted, and its name is told",
+          "[failure:244]") {
   struct Row {
     std::vector<device::UpperDevice> holders;
     const char* way;
@@ -220,7 +223,8 @@ TEST_CASE("a new device does not inherit the unfinished format of the previous o
   CHECK(failure(last) == errc::not_empty);
 }
 
-TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and no rule is broken on the way") {
+TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and no rule is broken on the way",
+          "[rule:I1][rule:I7]") {
   const auto seed = static_cast<std::uint32_t>(GENERATE(range(0, 4000)));
   CAPTURE(seed);
   std::mt19937 random(seed);

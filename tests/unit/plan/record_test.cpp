@@ -104,7 +104,7 @@ TEST_CASE("a record keeps a format that has begun, and has no field for it other
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
-TEST_CASE("a record that is cut short anywhere in its JSON is corrupt") {
+TEST_CASE("a record that is cut short anywhere in its JSON is corrupt", "[failure:20]") {
   const std::string bytes = plan::encode(test::sample_record());
   for (std::size_t length = 0; length + 1 < bytes.size(); ++length) {
     const auto back = plan::decode(std::string_view(bytes).substr(0, length));
@@ -113,7 +113,7 @@ TEST_CASE("a record that is cut short anywhere in its JSON is corrupt") {
   }
 }
 
-TEST_CASE("a record with a flipped bit is rejected, or decodes to the record that was written") {
+TEST_CASE("a record with a flipped bit is rejected, or decodes to the record that was written", "[failure:20]") {
   const std::string bytes = plan::encode(test::sample_record());
   for (std::size_t at = 0; at < bytes.size(); ++at)
     for (int bit = 0; bit < 8; ++bit) {
@@ -131,7 +131,7 @@ TEST_CASE("a record full of NUL bytes, as a power cut may leave it, is corrupt")
 }
 
 #if !__has_feature(address_sanitizer)  // it has an allocator of its own
-TEST_CASE("a record for which there is no memory is not corrupt") {
+TEST_CASE("a record for which there is no memory is not corrupt", "[failure:230]") {
   Record record = test::sample_record();
   record.claim.name.assign(64 << 20, 'x');
   const std::string bytes = plan::encode(record);
@@ -156,7 +156,7 @@ TEST_CASE("a record of a newer version fails with another error than a corrupt r
   CHECK(back.error().code == errc::state_newer);
 }
 
-TEST_CASE("the golden file of the first record version still decodes") {
+TEST_CASE("the golden file of the first record version still decodes", "[failure:48]") {
   const auto bytes = read_file(std::string(CORBD_TESTS) + "/unit/plan/golden/record-v1.json", 1 << 20);
   REQUIRE(bytes);
   const auto back = plan::decode(*bytes);
@@ -174,7 +174,7 @@ TEST_CASE("the golden file of the second record version still decodes") {
   CHECK(*back == record);
 }
 
-TEST_CASE("no record that a stage writes contains the Ceph key or the passphrase") {
+TEST_CASE("no record that a stage writes contains the Ceph key or the passphrase", "[rule:15]") {
   test::Model model = test::fresh();
   model.kms_id = "default";
   model.filesystem_bytes = test::mapping().size;

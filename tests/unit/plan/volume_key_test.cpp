@@ -142,7 +142,8 @@ TEST_CASE("a KMS without versions rotates no key, and its header stays as it is"
   });
 }
 
-TEST_CASE("a slot that does not open is wiped only after the KMS has stored its key again, and has shown it") {
+TEST_CASE("a slot that does not open is wiped only after the KMS has stored its key again, and has shown it",
+          "[rule:200]") {
   const Keys late{.first = {true, false}, .second = {true, true}, .writes = {true, 4}};
   const Model model = open_with(late);
   CHECK(next(decided(model, late)) == Step(step::ConfirmKey{}));

@@ -32,7 +32,7 @@ TEST_CASE("every pool mapping of every entry with the cluster is tried, in the f
   CHECK(mapped_clusters(*mappings, "site-a") == std::vector<std::string>{"site-b", "site-e"});
 }
 
-TEST_CASE("a mapping works in both directions") {
+TEST_CASE("a mapping works in both directions", "[failure:221]") {
   const auto mappings = parse_cluster_mapping(kMapping);
   REQUIRE(mappings);
   CHECK(*mapped_places(*mappings, {"site-b", 5}) == std::vector<Place>{{"site-a", 4}});

@@ -21,7 +21,7 @@ std::vector<Option> defaults() {
 
 TEST_CASE("a client without any cache is safe") { CHECK_FALSE(rbd::unsafe(defaults(), true, "pool", "image")); }
 
-TEST_CASE("a cache that acknowledges first is refused, whoever asks for it") {
+TEST_CASE("a cache that acknowledges first is refused, whoever asks for it", "[rule:1]") {
   const auto [name, value] = GENERATE(table<std::string, std::string>({{"rbd_cache", "true"},
                                                                        {"rbd_cache", "1"},
                                                                        {"rbd_persistent_cache_mode", "ssd"},
@@ -46,7 +46,7 @@ TEST_CASE("whoever is told to switch a cache off hears that a running rbd-nbd ke
   CHECK_THAT(rbd::unsafe(options, true, "pool", "image")->text, !ContainsSubstring("be unstaged"));
 }
 
-TEST_CASE("an image whose metadata let a client write on after its lock was broken is refused") {
+TEST_CASE("an image whose metadata let a client write on after its lock was broken is refused", "[rule:2]") {
   const Source source = GENERATE(Source::pool, Source::image);
   auto options = defaults();
   options.push_back({source, "rbd_blocklist_on_break_lock", "false"});
@@ -83,8 +83,8 @@ TEST_CASE("the refusal names the level and the command that removes it") {
   CHECK_THAT(text(Source::client), ContainsSubstring("ceph.conf"));
 }
 
-TEST_CASE(
-    "the metadata of an image or its pool decide over the cache of every client, the client's own options do not") {
+TEST_CASE("the metadata of an image or its pool decide over the cache of every client, the client's own options do not",
+          "[failure:165]") {
   CHECK_FALSE(rbd::decides_cache(defaults(), "pool", "image"));
   const Source source = GENERATE(Source::pool, Source::image);
   const auto [name, value] = GENERATE(table<std::string, std::string>(
@@ -96,7 +96,7 @@ TEST_CASE(
   CHECK(refused->code == errc::unsafe_config);
 }
 
-TEST_CASE("our own writes move an image's modify timestamp unless it is known that they do not") {
+TEST_CASE("our own writes move an image's modify timestamp unless it is known that they do not", "[failure:160]") {
   const auto stamps = [](std::vector<Option> more) {
     auto options = defaults();
     options.insert(options.end(), more.begin(), more.end());
@@ -108,7 +108,7 @@ TEST_CASE("our own writes move an image's modify timestamp unless it is known th
   CHECK(stamps({}));
 }
 
-TEST_CASE("librbd's cache acknowledges before the first flush only where its option says so") {
+TEST_CASE("librbd's cache acknowledges before the first flush only where its option says so", "[rule:1a]") {
   CHECK_FALSE(rbd::caches_before_flush(defaults()));
   CHECK_FALSE(rbd::caches_before_flush({}));
   CHECK(rbd::caches_before_flush({{Source::image, "rbd_cache_writethrough_until_flush", "false"}}));

@@ -17,7 +17,7 @@ using test::Started;
 using namespace std::chrono_literals;
 using Scene = test::Connecting;
 
-TEST_CASE("silent clusters hold up neither another cluster nor the agent's files") {
+TEST_CASE("silent clusters hold up neither another cluster nor the agent's files", "[rule:24]") {
   Scene scene;
   std::vector<std::unique_ptr<Started<result<rbd::Lease>>>> hanging;
   for (const char* cluster : {"hangs-1", "hangs-2"})
@@ -147,7 +147,8 @@ TEST_CASE("a connection stays while a wrong key for the same user is tried") {
 }
 
 // field report 14
-TEST_CASE("whoever asks after a client was denied a right gets a new client, and the old one ends with its last user") {
+TEST_CASE("whoever asks after a client was denied a right gets a new client, and the old one ends with its last user",
+          "[failure:222]") {
   Scene scene;
   auto user = scene.lease(access("lab"));
   REQUIRE(user->get());
@@ -225,7 +226,8 @@ void records_prepared(Scene& scene) {
 
 TEST_CASE(
     "a next agent makes connections for its predecessor's images early, writes their files only with the lock, and "
-    "keeps them until the predecessor has ended") {
+    "keeps them until the predecessor has ended",
+    "[failure:231]") {
   Scene scene;
   scene.begin_anew(
       {.incarnations_dir = scene.folder.path(), .images_per_connection = 4, .max_connections = 3, .beside = true});
@@ -247,7 +249,8 @@ TEST_CASE(
   CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
 }
 
-TEST_CASE("of the clients of users that have no volume any more, one stays for the cluster after ten minutes") {
+TEST_CASE("of the clients of users that have no volume any more, one stays for the cluster after ten minutes",
+          "[failure:236]") {
   Scene scene;
   const auto clients = [&] { return scene.connections->incarnations().all().size(); };
   for (int user = 0; user < 20; ++user) {
@@ -289,7 +292,8 @@ namespace {
 std::size_t files_of(const Scene& scene) { return rbd::load_incarnations(scene.folder.path(), 0, "")->all.size(); }
 }  // namespace
 
-TEST_CASE("a client has a file from before it opens an image for writing, and none as long as it only reads") {
+TEST_CASE("a client has a file from before it opens an image for writing, and none as long as it only reads",
+          "[failure:163][rule:I5]") {
   Scene scene;
   const auto lease = scene.lease(access("lab"), {}, Connections::Need::room_for_image);
   REQUIRE(lease->get());
@@ -301,7 +305,7 @@ TEST_CASE("a client has a file from before it opens an image for writing, and no
   CHECK(files_of(scene) == 1);
 }
 
-TEST_CASE("a client that the cluster cut off is fenced for longer only if it may have written") {
+TEST_CASE("a client that the cluster cut off is fenced for longer only if it may have written", "[failure:163]") {
   Scene scene;
   for (const bool writes : {false, true}) {
     const auto lease = scene.lease(access("lab"));
@@ -340,8 +344,8 @@ TEST_CASE("a client may read but not write images while its file cannot be writt
   CHECK(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
 }
 
-TEST_CASE(
-    "a client that only tries whether an image could be served anew gives up on a silent OSD, and others do not") {
+TEST_CASE("a client that only tries whether an image could be served anew gives up on a silent OSD, and others do not",
+          "[failure:267]") {
   Scene scene;
   REQUIRE(scene.lease(access("lab"))->get());
   CHECK(scene.osds_within.load() == 0s);
@@ -353,7 +357,8 @@ TEST_CASE(
   CHECK(tried.error().code == errc::failed_precondition);
 }
 
-TEST_CASE("of the clients that only try whether an image could be served anew, a cluster gets one at a time") {
+TEST_CASE("of the clients that only try whether an image could be served anew, a cluster gets one at a time",
+          "[failure:267]") {
   Scene scene;
   std::vector<std::unique_ptr<Started<result<>>>> trials;
   for (int i = 0; i < 3; ++i)
@@ -365,7 +370,8 @@ TEST_CASE("of the clients that only try whether an image could be served anew, a
   CHECK_FALSE(trials[0]->done());
 }
 
-TEST_CASE("a setting that a pool gets and loses is found at its open images, of which Ceph tells nobody") {
+TEST_CASE("a setting that a pool gets and loses is found at its open images, of which Ceph tells nobody",
+          "[failure:232]") {
   Scene scene;
   auto lease = scene.lease(access("lab"));
   REQUIRE(lease->get());

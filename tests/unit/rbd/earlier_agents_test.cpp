@@ -11,7 +11,8 @@ using test::eventually;
 using namespace std::chrono_literals;
 using Scene = test::Connecting;
 
-TEST_CASE("a next agent that cannot read an incarnation beside the one that serves says so, and reads it later") {
+TEST_CASE("a next agent that cannot read an incarnation beside the one that serves says so, and reads it later",
+          "[failure:230]") {
   Scene scene;
   scene.begin_anew({.incarnations_dir = scene.folder.path(), .beside = true});
   const std::string file = rbd::incarnation_file(scene.folder.path(), "newer");
@@ -22,7 +23,7 @@ TEST_CASE("a next agent that cannot read an incarnation beside the one that serv
   CHECK(scene.connections->all_fenced("fsid of lab"));
 }
 
-TEST_CASE("no image is opened while an incarnation cannot be read, and images are once it can be") {
+TEST_CASE("no image is opened while an incarnation cannot be read, and images are once it can be", "[failure:230]") {
   Scene scene;
   const std::string file = rbd::incarnation_file(scene.folder.path(), "newer");
   REQUIRE(write_durably(file, R"({"version":99,"uuid":"newer"})", 0600));
@@ -45,7 +46,8 @@ TEST_CASE("no image is opened while an incarnation cannot be read, and images ar
 
 TEST_CASE(
     "an agent renews its predecessor's short entries from its start, or once a predecessor that still serves has "
-    "ended") {
+    "ended",
+    "[failure:164]") {
   const bool beside = GENERATE(false, true);
   Scene scene;
   REQUIRE(rbd::save_short_entry(scene.folder.path(), {"5e1f", "fsid of lab", "lab", "10.0.0.7:0/5"}));
@@ -57,7 +59,8 @@ TEST_CASE(
   CHECK(looks_after());
 }
 
-TEST_CASE("no image is opened while a note of a short entry cannot be read, and images are once it can be") {
+TEST_CASE("no image is opened while a note of a short entry cannot be read, and images are once it can be",
+          "[failure:164]") {
   Scene scene;
   const std::string unreadable = scene.folder.path() + "/unreadable.short";
   std::filesystem::create_directory(unreadable);
@@ -70,7 +73,8 @@ TEST_CASE("no image is opened while a note of a short entry cannot be read, and 
   }));
 }
 
-TEST_CASE("an agent that meets a malformed note of a short entry fences the dead clients of earlier agents again") {
+TEST_CASE("an agent that meets a malformed note of a short entry fences the dead clients of earlier agents again",
+          "[failure:164]") {
   Scene scene;
   using State = rbd::Incarnation::State;
   const std::string boot = "boot";

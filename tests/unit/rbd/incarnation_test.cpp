@@ -24,7 +24,7 @@ void write(const std::string& path, std::string_view text) { std::ofstream(path)
 
 }  // namespace
 
-TEST_CASE("a saved incarnation is dead for the next start") {
+TEST_CASE("a saved incarnation is dead for the next start", "[rule:2][rule:I5]") {
   const test::Folder folder;
   const std::string dir = folder.path() + "/incarnations";
   REQUIRE(rbd::load_incarnations(dir, kNow, "boot-1"));
@@ -54,7 +54,8 @@ TEST_CASE("a fenced incarnation is remembered until its blocklisting ends") {
   CHECK(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("an incarnation that was fenced in this boot is remembered whatever the clock shows") {
+TEST_CASE("an incarnation that was fenced in this boot is remembered whatever the clock shows",
+          "[failure:43][rule:2]") {
   const test::Folder folder;
   auto fenced = sample("a");
   fenced.state = Incarnation::State::fenced;
@@ -84,7 +85,8 @@ std::size_t files_in(const std::string& dir) {
 
 }  // namespace
 
-TEST_CASE("thousands of fenced incarnations of one boot have a few files, which know all their addresses") {
+TEST_CASE("thousands of fenced incarnations of one boot have a few files, which know all their addresses",
+          "[failure:163]") {
   const test::Folder folder{"/dev/shm"};
   rbd::Incarnations known;
   for (int n = 0; n < 3000; ++n) {
@@ -132,7 +134,7 @@ TEST_CASE("the files of fenced incarnations stay if their common file cannot be 
   CHECK(all.size() == 100);
 }
 
-TEST_CASE("a full disk takes as many incarnations as there are spare files, and no more") {
+TEST_CASE("a full disk takes as many incarnations as there are spare files, and no more", "[failure:18][rule:I5]") {
   const auto disk = test::SmallDisk::mount(512);
   if (!disk) return;
   REQUIRE(rbd::load_incarnations(disk->path(), kNow, "boot-1"));

@@ -99,7 +99,7 @@ TEST_CASE("a predecessor's lock counts as a dead client's once the predecessor h
   CHECK(closed->lock == Lock::our_dead);
 }
 
-TEST_CASE("the watch that a predecessor's kept lock names does not count as an open image") {
+TEST_CASE("the watch that a predecessor's kept lock names does not count as an open image", "[failure:154]") {
   auto known = agent();
   known.add({Incarnation::State::yields, "before", "f", "lab", {"10.0.0.1:0/5"}, 0});
   const std::vector<Locker> kept{{"client.5", rbd::kept_cookie(7), "10.0.0.1:0/5"}};
@@ -148,7 +148,8 @@ TEST_CASE("a lock of ours with the same cookie is still held, however long we we
 
 TEST_CASE(
     "a lock of ours with the cookie of a new watch is still held, if we were not away for longer than a blocklisting "
-    "lasts") {
+    "lasts",
+    "[failure:44]") {
   CHECK(rbd::still_held("auto 1", kShort, locked_by(kMine.front(), "auto 2"), kMine));
   CHECK_FALSE(rbd::still_held("auto 1", rbd::longest_absence, locked_by(kMine.front(), "auto 2"), kMine));
 }

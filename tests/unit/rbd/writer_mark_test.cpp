@@ -41,12 +41,12 @@ TEST_CASE("an image without a mark names nobody") { CHECK(writer_in("", "5e2b").
 
 TEST_CASE("a malformed mark names nobody") { CHECK(writer_in("5e2b somebody", "5e2b").empty()); }
 
-TEST_CASE("a mark that would match every client of a host names nobody") {
+TEST_CASE("a mark that would match every client of a host names nobody", "[failure:143]") {
   for (const char* address : {"10.0.0.7:0/0", "10.0.0.7", "10.0.0.7:0", "10.0.0.7:0/4294967296"})
     CHECK(writer_in("5e2b " + std::string(address) + " 1", "5e2b").empty());
 }
 
-TEST_CASE("a mark's signature covers its text with the key of its volume") {
+TEST_CASE("a mark's signature covers its text with the key of its volume", "[failure:143]") {
   const Secret key("key"), other("another");
   const std::string mark = signed_mark("5e2b 10.0.0.7:0/412 3", key);
   CHECK(writer_in(mark, "5e2b") == "10.0.0.7:0/412");
@@ -59,7 +59,7 @@ TEST_CASE("a mark's signature covers its text with the key of its volume") {
     CHECK_FALSE(is_signed(forged, key));
 }
 
-TEST_CASE("a mark that is not removed at once is tried again, and its image is open meanwhile") {
+TEST_CASE("a mark that is not removed at once is tried again, and its image is open meanwhile", "[failure:143]") {
   Stubborn mark(3);
   CHECK(mark.end());
   CHECK(mark.tries == 4);

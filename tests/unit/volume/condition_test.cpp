@@ -54,7 +54,8 @@ TEST_CASE("a volume that is not served gets the kind and the reason of its state
   }
 }
 
-TEST_CASE("the message about a silent rbd-nbd names its process, the device, the duration and the command to run") {
+TEST_CASE("the message about a silent rbd-nbd names its process, the device, the duration and the command to run",
+          "[failure:168]") {
   Status status = status_of(Health::staged);
   status.volume_id = "image-1";
   status.device = 3;
@@ -93,7 +94,8 @@ TEST_CASE("a volume whose filesystem turned read-only is degraded, and the reaso
 }
 
 TEST_CASE(
-    "an image that is smaller than its device is a degraded volume, and the message says what is gone and what to do") {
+    "an image that is smaller than its device is a degraded volume, and the message says what is gone and what to do",
+    "[failure:243]") {
   Status status = status_of(Health::staged);
   status.device = 3;
   status.size = 16 << 20;
@@ -116,7 +118,7 @@ TEST_CASE("a volume over a lost cache is degraded, and the message names both wa
              ContainsSubstring("end its pods") && ContainsSubstring("`corbd heal image-1 --loss-accepted`"));
 }
 
-TEST_CASE("a served volume that would be refused again has a condition that says so") {
+TEST_CASE("a served volume that would be refused again has a condition that says so", "[failure:232]") {
   Status status = status_of(Health::staged);
   status.refused_again = "image pool/a has rbd_cache=true";
   CHECK(condition_of(status).kind == Kind::degraded);

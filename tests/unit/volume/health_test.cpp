@@ -26,7 +26,8 @@ TEST_CASE("a volume of the kernel client counts as served without a link, and an
   CHECK(health_of(Known(device::Kind::nbd).live) == Health::reconnecting);
 }
 
-TEST_CASE("a volume whose device is gone is absent, both with an nbd device and with the kernel client") {
+TEST_CASE("a volume whose device is gone is absent, both with an nbd device and with the kernel client",
+          "[failure:113]") {
   Known volume(GENERATE(device::Kind::krbd, device::Kind::nbd));
   volume.live.device.gone = true;
   CHECK(health_of(volume.live) == Health::absent);

@@ -91,7 +91,7 @@ TEST_CASE("a copy of a record under another name counts for nothing and stays, w
   for (const char* name : {"0-copy.json", "z-copy.json"}) CHECK(std::filesystem::exists(records + name));
 }
 
-TEST_CASE("a peek at the records fails at a record that cannot be read, and skips a newer version's") {
+TEST_CASE("a peek at the records fails at a record that cannot be read, and skips a newer version's", "[failure:230]") {
   Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
   const std::string records = kept.folder.path() + "/volumes/";
@@ -123,7 +123,8 @@ TEST_CASE("loading sets a corrupt record aside, leaves a newer version's record 
 
 TEST_CASE(
     "a record that cannot be read stays in place and fails the load with an error that names the file, and loads once "
-    "it is readable") {
+    "it is readable",
+    "[failure:20]") {
   Disk kept;
   REQUIRE(kept.run(kept.store->save(test::sample_record())));
   const std::string path = kept.folder.path() + "/volumes/" + sha256_hex(test::sample_record().volume_id) + ".json";
@@ -150,7 +151,7 @@ TEST_CASE("a record that cannot be read is not overwritten") {
 }
 
 // field report 1
-TEST_CASE("a record and its key change to another user as one, whichever step of it was the last") {
+TEST_CASE("a record and its key change to another user as one, whichever step of it was the last", "[failure:220]") {
   Disk kept;
   const std::string path = kept.folder.path() + "/keys/" + sha256_hex(test::sample_record().volume_id);
   REQUIRE(kept.run(kept.store->save_with_key(test::sample_record(), Secret("old"))));
@@ -208,7 +209,8 @@ TEST_CASE("a record that is written without a key keeps the user whose key is th
   CHECK(loaded->records.front().size == renamed.size);
 }
 
-TEST_CASE("a key file that is empty is no key, and a folder of keys or records that somebody removed is made again") {
+TEST_CASE("a key file that is empty is no key, and a folder of keys or records that somebody removed is made again",
+          "[failure:20]") {
   Disk kept;
   const auto record = test::sample_record();
   const std::string path = kept.folder.path() + "/keys/" + sha256_hex(record.volume_id);
@@ -236,7 +238,7 @@ TEST_CASE("a key that is dropped leaves nothing of itself") {
   CHECK_FALSE(std::filesystem::exists(path + ".next"));
 }
 
-TEST_CASE("a newer version's record is not overwritten") {
+TEST_CASE("a newer version's record is not overwritten", "[failure:21]") {
   Disk kept;
   const std::string path = kept.folder.path() + "/volumes/" + sha256_hex(test::sample_record().volume_id) + ".json";
   REQUIRE(write_durably(path, R"({"version":99})", 0600));

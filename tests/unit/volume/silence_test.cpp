@@ -12,7 +12,8 @@ const time_point t0 = time_point() + 1h;
 
 TEST_CASE(
     "a silence is measured from the first look that finds requests waiting, as long as later looks find none "
-    "answered") {
+    "answered",
+    "[failure:168]") {
   volume::Silence silence;
   silence.look(7, 1, t0);
   CHECK(silence.lasted() == 0s);
@@ -21,7 +22,7 @@ TEST_CASE(
   CHECK(silence.lasted() == 90s);
 }
 
-TEST_CASE("a silence ends when a request is answered or when none waits") {
+TEST_CASE("a silence ends when a request is answered or when none waits", "[failure:168]") {
   volume::Silence silence;
   silence.look(7, 1, t0);
   silence.look(7, 1, t0 + 90s);
