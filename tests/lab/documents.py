@@ -81,7 +81,7 @@ ELSEWHERE = {
         "rbd resize": ("tests/lab/stories_accept.py", '"rbd", "resize"'), "rbd info": CEPHS_OWN, "rbd export": CEPHS_OWN, "rbd config image ls": CEPHS_OWN,
         "rbd image-meta get": CEPHS_OWN, "rbd image-meta remove": ("tests/sim/late_key_test.cpp", 'metadata.erase("corbd/first-key")'),
         "ceph osd blocklist ls": ("tests/lab/stories_accept.py", '"ceph", "osd", "blocklist", "ls"'), "ceph auth get": CEPHS_OWN, "ceph auth caps": IN_PASSING,
-        "ceph health detail": CEPHS_OWN, "kubectl rollout undo": IN_PASSING,
+        "ceph health detail": CEPHS_OWN, "ceph config dump": CEPHS_OWN, "kubectl rollout undo": IN_PASSING,
         "systemctl restart corbd": "the path of a crash, which the stories of the keeper take", "kubectl cordon": "the story drains, which cordons first",
         "kubectl describe pod": KUBES_OWN,
         "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"), "corbd csi stage": ("tests/lab/calls.py", "stage"), "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING,
