@@ -231,6 +231,7 @@ class CsiCall final : public Subcommand {
     command.add_flag("--readonly", call_.readonly, "Publish read-only");
     command.add_flag("--wait", call_.wait, "Wait for an agent that does not answer yet");
     command.add_option("--timeout", call_.timeout_s, "Seconds to wait for the answer")->capture_default_str();
+    command.footer(exit_codes("0 done, 1 refused or failed, or no agent answers"));
   }
   int run() override {
     grpc::ChannelArguments arguments;

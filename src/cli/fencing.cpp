@@ -267,6 +267,7 @@ void add_fencing(CLI::App& app, Chosen& chosen) {
   add<Take>(app, chosen);
   auto* fence = app.add_subcommand("fence", "Keep every client of some addresses from a cluster, or let them in again");
   fence->require_subcommand(1);
+  fence->footer(exit_codes(kAnswerCodes));
   add<AddFence>(*fence, chosen);
   add<RemoveFence>(*fence, chosen);
   add<ListFences>(*fence, chosen);

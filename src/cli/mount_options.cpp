@@ -1,5 +1,7 @@
 #include "mount_options.hpp"
 
+#include "subcommand.hpp"
+
 namespace corbd::cli {
 namespace {
 
@@ -13,7 +15,7 @@ CLI::App* add_mounting(CLI::App& app, mounting::Options& into, mounting::Options
       ->capture_default_str();
   command->add_option("--runtime-dir", into.runtime_dir, "Folder of the lock files; best on tmpfs")
       ->capture_default_str();
-  command->footer("Exit code: 0 done, 1 refused or failed, 3 no plugin answers, 64 wrong command line.");
+  command->footer(exit_codes("0 done, 1 refused or failed, 3 no plugin answers"));
   return command;
 }
 

@@ -62,6 +62,7 @@ CLI::App* add_run(CLI::App& app, Run& run, std::vector<std::string>& values, boo
   command->get_option("--volume-metrics")
       ->check(CLI::IsMember(std::vector<std::string>(kVolumeMetrics.begin(), kVolumeMetrics.end())));
   command->add_flag("--list-failpoints", list, "Print the names of all failpoints and exit");
+  command->footer(exit_codes("0 ended as it was told to, 1 refused to start, or failed"));
   return command;
 }
 
@@ -121,6 +122,9 @@ CLI::App* add_doctor(CLI::App& app, Run& run, DoctorFlags& doctor) {
   command->add_option("-o,--output", doctor.output, "Output format: text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
+  command->footer(exit_codes(
+      "0 all is well, 1 a warning, 2 a failure (with --before-migration or --before-rollback: 1 I/O waits for a while, "
+      "or something is not known; 2 I/O waits until you act, or data could be lost)"));
   return command;
 }
 

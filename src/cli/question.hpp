@@ -17,6 +17,7 @@ namespace corbd::cli {
 
 /// Exit codes; docs/serving.md#exit-codes lists them.
 inline constexpr int kRefused = 1, kCritical = 2, kNoAgent = 3;
+inline constexpr const char* kAnswerCodes = "0 done, 1 refused or failed, 3 no agent answers";
 
 /// Milliseconds since 1970.
 inline std::int64_t now_ms() {
@@ -35,7 +36,7 @@ class AdminSubcommand : public Subcommand {
   explicit AdminSubcommand(CLI::App& command) : name_(command.get_name()) {
     if (const auto& group = command.get_parent()->get_name(); !group.empty()) name_ = group + " " + name_;
     command.add_option("--runtime-dir", runtime_dir_, kRuntimeDirHelp)->envname("CORBD_RUNTIME_DIR");
-    command.footer("Exit code: 0 done, 1 refused or failed, 3 no agent answers, 64 wrong command line.");
+    command.footer(exit_codes(kAnswerCodes));
   }
   /// Adds -o. The first form is the default.
   void add_output(CLI::App& command, std::vector<std::string> forms) {

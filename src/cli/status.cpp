@@ -10,10 +10,9 @@ struct Status final : Question<v1::Admin> {
   static constexpr const char* kDescription = "Show the state of this node's agent, its volumes and their clusters";
 
   explicit Status(CLI::App& command) : Question(command) {
-    command.footer(
-        "Exit code: 0 OK, 1 warning (it may clear by itself), 2 critical (requests wait or fail until you act), "
-        "3 "
-        "no agent answers, 64 wrong command line.");
+    command.footer(exit_codes(
+        "0 OK, 1 warning (it may clear by itself), 2 critical (requests wait or fail until you act), 3 no agent "
+        "answers"));
     add_output(command, {"text", "json"});
     add_timeout(command, timeout_s);
   }

@@ -4,8 +4,16 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <string>
+
+#include "corbd/cli/options.hpp"
 
 namespace corbd::cli {
+
+/// The end of a command's --help (docs/serving.md#exit-codes): its own codes, and the one that all have.
+inline std::string exit_codes(const std::string& own) {
+  return "Exit code: " + own + ", " + std::to_string(kWrongUsage) + " wrong command line.";
+}
 
 /// A type has its kName and kDescription, and a constructor that adds its options.
 class Subcommand {

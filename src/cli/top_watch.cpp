@@ -128,9 +128,8 @@ struct Top final : Question<v1::Admin> {
         ->capture_default_str();
     command.add_flag("--once", once, "Print one table and exit, which is the default if the output is not a terminal");
     add_output(command, {"text", "json"});
-    command.footer(
-        "Keys: i IOPS, b bytes, l p99 latency, f in flight, s state, n name; q ends. Exit code: 0 done, 1 failed, 3 no "
-        "agent answers.");
+    command.footer("Keys: i IOPS, b bytes, l p99 latency, f in flight, s state, n name; q ends. " +
+                   exit_codes("0 done, 1 failed, 3 no agent answers"));
   }
   int ask(Agent& agent) override {
     const bool live = !once && !json() && ::isatty(STDOUT_FILENO) == 1;

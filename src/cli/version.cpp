@@ -18,6 +18,7 @@ struct ShowVersion final : Subcommand {
     command.add_option("-o,--output", output, "Output format: text or json")
         ->check(CLI::IsMember({"text", "json"}))
         ->capture_default_str();
+    command.footer(exit_codes("0 done, 1 could not be printed"));
   }
   int run() override {
     const auto own = agent::program();
