@@ -156,6 +156,7 @@ Command complete(const DoctorFlags& given, const Run& run, bool is_cephcsi) {
                                 .kms_config_dir = run.kms_config_dir,
                                 .ceph_conf = run.ceph_conf,
                                 .driver = run.drivername,
+                                .standalone = run.standalone,
                                 .default_mounter = mounter,
                                 .bundle = given.bundle,
                                 .output = given.output};

@@ -242,6 +242,7 @@ Inputs gather(const Options& options, const v1::Program& own) {
   // ceph-csi's DaemonSet mounts these two folders, and not their parent.
   // Either may be a link, to a folder that needs a mount of its own.
   for (const std::string& folder : {options.kubelet_dir + "/pods", options.kubelet_dir + "/plugins"}) {
+    if (options.standalone) break;
     std::error_code unknown;
     const auto real = fs::weakly_canonical(folder, unknown);
     const std::string named = unknown ? folder : real.string();

@@ -106,6 +106,7 @@ Finding network_namespace(const Inputs& inputs) {
 
 Finding propagation(const Inputs& inputs) {
   const char* check = "mount-propagation";
+  if (inputs.options.standalone) return ok(check, "--standalone: there is no kubelet whose pods need it");
   for (const auto& [folder, shared] : inputs.propagation) {
     if (!shared)
       return failure(check, "no mount contains " + folder, "mount kubelet's folder into the pod, at the same path");

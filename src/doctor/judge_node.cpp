@@ -90,7 +90,9 @@ Grade grade_of(v1::Verdict verdict) {
 /// Reports kubelet's component always, others if something is wrong. The wording is that of `corbd status`.
 void agents_word(const Inputs& inputs, std::vector<Finding>& into) {
   if (!inputs.status) {
-    if (inputs.admin)
+    if (inputs.admin && inputs.options.standalone)
+      into.push_back(warning("status", "the agent does not say how it is", "see its log, or try again"));
+    else if (inputs.admin)
       into.push_back(
           warning("registration", "the agent does not say whether kubelet knows it", "see its log, or try again"));
     return;

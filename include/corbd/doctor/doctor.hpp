@@ -18,6 +18,7 @@ struct Options {
   std::string kms_config_dir;
   std::string ceph_conf;  ///< names the cluster where there is no config.json; empty: none
   std::string driver;
+  bool standalone = false;  ///< no kubelet and no API server are expected
   cephcsi::Mounter default_mounter = cephcsi::Mounter::nbd;
   std::string bundle;           ///< file of the bundle; empty: none
   std::string output = "text";  ///< "text" or "json"

@@ -337,6 +337,7 @@ TEST_CASE("`corbd doctor --standalone` uses the paths of an agent without an orc
   CHECK(options.state_dir == "/var/lib/corbd/agent");
   CHECK(options.ceph_conf == "/etc/ceph/ceph.conf");
   CHECK(options.kubelet_dir == "/");
+  CHECK(options.standalone);
 }
 
 TEST_CASE("`corbd doctor` with --before-migration or --before-rollback checks that change and nothing else") {

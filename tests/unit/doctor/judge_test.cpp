@@ -482,6 +482,18 @@ TEST_CASE("either folder of kubelet without mount propagation to the host, or wi
   CHECK_THAT(find(inputs, "mount-propagation").said, ContainsSubstring(folder));
 }
 
+TEST_CASE("without an orchestrator the doctor says nothing of kubelet's mounts, nor of its registration") {
+  auto inputs = healthy();
+  inputs.options.standalone = true;
+  inputs.options.kubelet_dir = "/";
+  inputs.propagation.clear();
+  CHECK(find(inputs, "mount-propagation").verdict == Grade::ok);
+  CHECK_THAT(find(inputs, "mount-propagation").said, !ContainsSubstring("mounts below"));
+  inputs.status.reset();
+  CHECK(find(inputs, "registration").said == "no such finding");
+  CHECK(find(inputs, "status").verdict == Grade::warning);
+}
+
 TEST_CASE("a missing folder, which the agent will create, is a warning, and an unusable one is a failure") {
   auto inputs = healthy();
   inputs.state_dir_writable = inputs.runtime_dir = Error{errc::not_found, "x does not exist"};
