@@ -10,7 +10,7 @@ namespace {
 
 constexpr fields::Manner kGo{errc::state_corrupt, true};
 
-/// What means something in HTML is escaped, as Go's encoding/json does it.
+/// Escapes what means something in HTML, as Go's encoding/json does.
 std::string escaped_as_go_does(std::string_view text) {
   std::string out;
   for (const char c : text) {

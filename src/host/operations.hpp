@@ -1,4 +1,4 @@
-// What the ports of this room ask of a helper.
+// The operations of a helper for the ports of this room.
 #pragma once
 
 #include "corbd/core/helper_operation.hpp"

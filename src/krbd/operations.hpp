@@ -1,4 +1,4 @@
-// What the agent asks its helper. `sysfs` is the root of sysfs.
+// The operations of a helper for this room. `sysfs` is the root of sysfs.
 #pragma once
 
 #include "corbd/core/helper_operation.hpp"

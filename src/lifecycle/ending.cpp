@@ -1,4 +1,4 @@
-// How an agent ends: it hands its devices to the next agent, or leaves them to the next start.
+// The end of an agent: it hands its devices to the next agent, or leaves them to the next start.
 #include <algorithm>
 #include <array>
 
@@ -38,7 +38,7 @@ Transition stop_volumes(State state) {
 
 bool goes_into_reserve(const State& state) { return !state.told_to_end() && state.settings.goes_into_reserve(); }
 
-/// A signal that comes later ends the process.
+/// A later signal ends the process.
 Transition gone(State state) {
   if (state.failed) return end_with(std::move(state), {.what = Do::exit, .code = 1});
   const Do what = goes_into_reserve(state) ? Do::go_to_reserve : Do::exit;

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kPhases{"mounting", "mounted", "unmounting", "leaving"};
 
-/// What was at the target. A file's keys are of their own: an older version would make a folder of it.
+/// Permissions and owners of what was at the target. A file's keys are of their own: an older version would make a
+/// folder of it.
 struct AtTarget {
   std::optional<unsigned> folder_mode, file_mode;
   std::optional<Owner> folder_owner, file_owner;

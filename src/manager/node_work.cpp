@@ -29,7 +29,7 @@ Error not_done(const std::string& doing, const std::string& path, int error) {
   return {code, doing + " " + path + ": " + std::strerror(error)};
 }
 
-/// The first name in the open folder; empty if there is none.
+/// Returns the first name in the open folder; empty if there is none.
 result<std::string> first_in(Fd opened, const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opened ? ::fdopendir(opened.get()) : nullptr, &::closedir);
   if (!folder) return not_done("reading", path, errno);

@@ -1,4 +1,4 @@
-// What a helper does for this room: its operations, and the functions that carry them out.
+// The operations of a helper for this room, and the functions that carry them out.
 #pragma once
 
 #include <chrono>

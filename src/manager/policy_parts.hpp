@@ -5,7 +5,6 @@
 
 namespace corbd::manager {
 
-/// "a, b".
 Action failed(errc code, std::string text);
 /// The owner of the mount at the target, as far as the facts show it. untold: they do not.
 enum class Whose { ours, another, untold };

@@ -31,8 +31,8 @@ class InheritedLinks {
     Fd socket;
     std::unique_ptr<InheritedSession> inherited;  ///< nothing if the link's last server owes nothing
   };
-  /// The link of that device, for whoever goes on with it. Nothing: there is none that somebody may go on with, and
-  /// what there was is being ended.
+  /// Returns the link of that device for a session that resumes it. Nothing: no link may be resumed, and any other is
+  /// being ended.
   std::optional<Found> find(std::uint32_t index, const std::string& backend, const image::BlockImage& image,
                             bool read_only);
 

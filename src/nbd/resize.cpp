@@ -7,7 +7,7 @@
 namespace corbd::nbd {
 
 result<> perform(const Resize& asked) {
-  // Another agent may have made it larger since: a device never shrinks. The kernel compares the identifier.
+  // Another agent may have made it larger since, and a device never shrinks. The kernel compares the identifier.
   const auto seen = read_one(asked.sysfs, asked.index);
   if (seen && seen->size >= asked.bytes) return {};
   auto netlink = Netlink::open();

@@ -37,8 +37,8 @@ class Session final : Budget::Waiter, Batched {
   };
   using State = device::Link::State;
 
-  /// The socket is a connected stream. Counters and image outlive this object. `inherited`: what a dead server of it
-  /// owes.
+  /// The socket is a connected stream. Counters and image outlive this object. `inherited`: debts of the link's dead
+  /// server.
   Session(IoLoop& loop, image::BlockImage& image, const device::ServeOptions& options, Fd socket, Notices notices,
           Counters& counters, std::unique_ptr<InheritedSession> inherited = nullptr);
   ~Session();

@@ -27,8 +27,8 @@ class ContractKernel {
   virtual host::Filesystems& filesystems() = 0;
   virtual host::Luks& luks() = 0;
   virtual image::BlockImage& image() = 0;
-  virtual void answers(bool on) = 0;  ///< the image: off, it answers once it is on again
-  virtual std::string folder() = 0;   ///< for mounts
+  virtual void answers(bool on) = 0;  ///< whether the image answers. After `off` its operations end at the next `on`
+  virtual std::string folder() = 0;   ///< folder for mounts
 
   virtual executor control() = 0;
   virtual Until in(std::chrono::milliseconds time) = 0;

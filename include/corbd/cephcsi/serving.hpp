@@ -25,10 +25,10 @@ struct KernelOptions {
 /// How the volume's attributes want the device served.
 struct Serving {
   bool trim = true;                                  ///< the device offers to discard
-  std::optional<std::uint64_t> dead_conn_timeout_s;  ///< absent: the agent's own
-  std::map<std::string, std::string> config;         ///< Ceph's options of its connection
-  bool cache_off = false;                            ///< rbd-nbd, which ceph-csi starts, has no cache either
-  bool same_timeout = false;                         ///< rbd-nbd's device has the io_timeout that corbd's have
+  std::optional<std::uint64_t> dead_conn_timeout_s;  ///< absent: the agent's default
+  std::map<std::string, std::string> config;         ///< Ceph's options of the volume's connection
+  bool cache_off = false;                            ///< an rbd-nbd that ceph-csi starts has no cache either
+  bool same_timeout = false;                         ///< rbd-nbd's device has the same io_timeout as corbd's
   static constexpr std::tuple fields{
       fields::required("trim", &Serving::trim), fields::required("config", &Serving::config),
       fields::rare("cache_off", &Serving::cache_off), fields::rare("same_timeout", &Serving::same_timeout),

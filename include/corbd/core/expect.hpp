@@ -1,5 +1,5 @@
-// What must hold. A program that finds one of these sentences false no longer knows what else is, so it aborts with the
-// sentence. The devices wait, and the next start heals them.
+// Expectations: sentences that must hold. A program that finds one of them false no longer knows what else is true, so
+// it aborts with the sentence. The devices wait, and the next start heals them.
 #pragma once
 
 #include <source_location>

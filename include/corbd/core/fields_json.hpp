@@ -27,14 +27,14 @@ concept WrittenAsJson = requires(const json::value& value) { Written<T>::read(va
 /// Where a value is, for the text of an error.
 struct Place {
   const Place* above = nullptr;
-  std::string_view key;   ///< of an object, or the name of the whole
-  std::size_t index = 0;  ///< of a list, if there is no key
+  std::string_view key;   ///< in an object, or the name of the whole
+  std::size_t index = 0;  ///< in a list, if there is no key
   std::string text() const;
 };
 
 /// How a text is read.
 struct Manner {
-  errc code = errc::state_corrupt;  ///< of a mistake
+  errc code = errc::state_corrupt;  ///< a mistake has it
   bool go = false;  ///< as Go does: keys match in any case, the last one counts, and null counts as absent
 };
 

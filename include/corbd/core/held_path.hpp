@@ -17,7 +17,7 @@ namespace corbd {
 /// Tells a folder from another one that gets the same name later, also after a reboot.
 struct FolderIdentity {
   std::uint64_t inode = 0;
-  std::int64_t born_ns = 0;  ///< since 1970; 0: the filesystem does not say
+  std::int64_t born_ns = 0;  ///< since 1970; 0: the filesystem does not record it
   static constexpr std::tuple fields{fields::required("inode", &FolderIdentity::inode),
                                      fields::required("born_ns", &FolderIdentity::born_ns)};
   friend bool operator==(const FolderIdentity&, const FolderIdentity&) = default;

@@ -48,7 +48,7 @@ inline std::string hex(std::string_view bytes) {
   return text;
 }
 
-/// As in a URL: everything but the unreserved characters of RFC 3986, and those of `plain`, is %XX.
+/// Writes the text for a URL: everything but the unreserved characters of RFC 3986, and those of `plain`, is %XX.
 void append_percent_encoded(std::string& to, std::string_view text, std::string_view plain = {});
 inline std::string percent_encoded(std::string_view text, std::string_view plain = {}) {
   std::string made;

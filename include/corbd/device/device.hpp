@@ -130,7 +130,7 @@ class Devices {
   /// when the kernel has seen the end of each.
   virtual task<Waited> end_links(Until) { co_return Waited::ready; }
   /// Starts answering on one end of a new socket pair; the kernel gets the other with connect() or reconnect().
-  /// The image outlives the link. on_stopped: the state left `serving`.
+  /// The image outlives the link. on_stopped: the state is no longer `serving`.
   virtual result<std::unique_ptr<Link>> serve(image::BlockImage& image, ServeOptions options,
                                               std::function<void()> on_stopped) = 0;
   /// Keeps the socket of a link that an earlier agent handed over, for resume(). The link is ended if nobody resumes it
@@ -138,9 +138,9 @@ class Devices {
   virtual void take(std::uint32_t /*index*/, std::string /*backend*/, Fd /*socket*/) {}
   /// Whether the link of the device with this identifier can still be resumed.
   virtual bool has_inherited(const std::string& /*backend*/) const { return false; }
-  /// Goes on with the link of that device which an earlier agent handed over for this very identifier
-  /// (Link::hand_over). It needs no connect() or reconnect(); a reconnect() to the same device does nothing. Nothing:
-  /// there is none, or the kernel has ended it.
+  /// Resumes the link of that device which an earlier agent handed over for this very identifier (Link::hand_over). It
+  /// needs no connect() or reconnect(); a reconnect() to the same device does nothing. Null: there is none, or the
+  /// kernel has ended it.
   virtual std::unique_ptr<Link> resume(std::uint32_t, const std::string& /*backend*/, image::BlockImage&,
                                        ServeOptions /*options*/, std::function<void()> /*on_stopped*/) {
     return nullptr;

@@ -32,7 +32,7 @@ struct MapArgs {
   image::Name name;  ///< name by which the image was found; the kernel knows it only by name
   image::Key image;  ///< the image that must have that name
   bool read_only = false;
-  std::string options;  ///< further options of the kernel, comma separated
+  std::string options;  ///< further options for the kernel, comma separated
   static constexpr std::tuple fields{
       fields::required("monitors", &MapArgs::monitors), fields::required("user", &MapArgs::user),
       fields::required("key", &MapArgs::key),           fields::required("name", &MapArgs::name),

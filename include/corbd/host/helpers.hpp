@@ -17,7 +17,7 @@ std::unique_ptr<Filesystems> make_filesystems(HelperPool& helpers);
 std::unique_ptr<Luks> make_luks(HelperPool& helpers);
 std::unique_ptr<Fscrypt> make_fscrypt(HelperPool& helpers);
 
-/// What the ports above ask of a helper.
+/// The operations of a helper for this room.
 std::span<const helper::Known> helper_operations();
 
 }  // namespace corbd::host

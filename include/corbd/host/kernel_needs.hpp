@@ -11,9 +11,9 @@ namespace corbd::host {
 
 /// Features as text: "parent (Linux 6.10)". Empty: the kernel knows them all.
 struct KernelNeeds {
-  std::string fstype;          ///< empty: none that this agent knows
-  std::string beyond_running;  ///< by its number; a distribution's kernel may know more
-  std::string beyond_oldest;   ///< what oldest_kernel() does not know
+  std::string fstype;          ///< empty: no filesystem that this agent knows
+  std::string beyond_running;  ///< features beyond this kernel's version; a distribution's kernel may have more
+  std::string beyond_oldest;   ///< features beyond oldest_kernel()
   static constexpr std::tuple fields{fields::required("fstype", &KernelNeeds::fstype),
                                      fields::required("beyond_running", &KernelNeeds::beyond_running),
                                      fields::required("beyond_oldest", &KernelNeeds::beyond_oldest)};

@@ -21,8 +21,8 @@ struct LuksFormat {
   std::string cipher = "aes-xts-plain64";
   std::uint32_t key_bits = 512;
   std::string integrity;           ///< "hmac-sha256", "hmac-sha512"; "": none
-  std::uint32_t sector_bytes = 0;  ///< 0: as the device prefers
-  std::string mapping;             ///< the volume's: by it the tags of integrity are written
+  std::uint32_t sector_bytes = 0;  ///< 0: the device's preferred size
+  std::string mapping;             ///< name of the volume's mapping: with it the tags of integrity are written
   static constexpr std::tuple fields{
       fields::required("cipher", &LuksFormat::cipher), fields::required("key_bits", &LuksFormat::key_bits),
       fields::required("integrity", &LuksFormat::integrity),

@@ -102,9 +102,9 @@ struct Usage {
 struct LuksHeader {
   Probe found;  ///< blkid's result: other, "crypto_LUKS", for a header
   std::vector<int>
-      key_slots;  ///< in use. None means that nothing can ever open it: its format did not end, or it is damaged
-  bool integrity = false;        ///< its sectors have tags, of which one node at a time can keep track
-  std::uint32_t memory_kib = 0;  ///< to try the costliest of its key slots
+      key_slots;  ///< slots in use. Without any, nothing can ever open it: its format did not end, or it is damaged
+  bool integrity = false;        ///< its sectors have tags, which only one node at a time can maintain
+  std::uint32_t memory_kib = 0;  ///< needed for trying the costliest of its key slots
   static constexpr std::tuple fields{
       fields::required("found", &LuksHeader::found), fields::required("key_slots", &LuksHeader::key_slots),
       fields::required("integrity", &LuksHeader::integrity), fields::required("memory_kib", &LuksHeader::memory_kib)};
@@ -127,8 +127,8 @@ enum class EncryptedFolder {
 
 /// Conditions of a mkfs besides its options.
 struct MkfsFor {
-  bool zeroes = false;           ///< what was never written reads as zeros
-  bool files_encrypted = false;  ///< the filesystem is to be able to encrypt a folder
+  bool zeroes = false;           ///< parts of the device that were never written read as zeroes
+  bool files_encrypted = false;  ///< the filesystem must be able to encrypt a folder
   static constexpr std::tuple fields{fields::required("zeroes", &MkfsFor::zeroes),
                                      fields::required("files_encrypted", &MkfsFor::files_encrypted)};
 };
@@ -136,7 +136,7 @@ struct MkfsFor {
 /// A volume's use of the number of an nbd device, whatever the number was before.
 struct NumberUse {
   bool read_only = false;
-  bool flush = false;  ///< the device sends flushes, and somebody needs them
+  bool flush = false;  ///< the device sends flushes, and they have an effect
   static constexpr std::tuple fields{fields::required("read_only", &NumberUse::read_only),
                                      fields::required("flush", &NumberUse::flush)};
 };

@@ -35,7 +35,7 @@ struct Access {
 /// An open image, with what its cluster knows of it.
 class Image : public BlockImage {
  public:
-  virtual bool exclusive_lock() const = 0;  ///< has the feature
+  virtual bool exclusive_lock() const = 0;  ///< whether the image has the feature
   /// A client with librbd's cache, such as rbd-nbd, would acknowledge writes that are only cached, even before its
   /// first flush. By default that cache writes through until then.
   virtual bool caches_before_flush() const { return false; }

@@ -14,7 +14,7 @@ namespace corbd::krbd {
 /// `sysfs` is the root of sysfs.
 std::unique_ptr<device::KernelClient> make_kernel_client(HelperPool& helpers, std::string sysfs = "/sys");
 
-/// What the client above asks of a helper.
+/// The operations of a helper for this room.
 std::span<const helper::Known> helper_operations();
 
 }  // namespace corbd::krbd

@@ -73,7 +73,7 @@ class Node {
 
 std::unique_ptr<Node> make_node(HelperPool& helpers);
 
-/// What it asks of a helper.
+/// The operations of a helper for this room.
 std::span<const helper::Known> helper_operations();
 
 }  // namespace corbd::manager

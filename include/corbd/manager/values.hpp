@@ -24,7 +24,7 @@ struct Usage {
   AccessType attachment = AccessType::filesystem;
   bool read_only = false;
   std::string fstype;                      ///< empty: the plugin's default
-  std::vector<std::string> mount_options;  ///< in the order in which they are given
+  std::vector<std::string> mount_options;  ///< in the given order
   static constexpr std::tuple fields{
       fields::required("access_mode", &Usage::access_mode), fields::required("block", &Usage::attachment),
       fields::required("read_only", &Usage::read_only), fields::required("fstype", &Usage::fstype),
@@ -68,7 +68,7 @@ struct Before {
   bool file = false;
   unsigned mode = 0;
   std::optional<Owner> owner;            ///< older claims have none: root
-  std::optional<FolderIdentity> folder;  ///< that held it; older claims have none: only root's own is made again
+  std::optional<FolderIdentity> folder;  ///< folder that held it; older claims have none: only root's own is restored
   static constexpr std::tuple fields{fields::required("file", &Before::file), fields::required("mode", &Before::mode),
                                      fields::rare("owner", &Before::owner), fields::rare("folder", &Before::folder)};
 };

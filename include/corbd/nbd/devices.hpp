@@ -48,7 +48,7 @@ struct Config {
 /// Starts the io threads and the netlink thread; the destructor ends them, after all links are destroyed.
 std::unique_ptr<device::Devices> make_devices(executor control, Clock& clock, Config config);
 
-/// What the devices ask of a helper.
+/// The operations of a helper for this room.
 std::span<const helper::Known> helper_operations();
 
 }  // namespace corbd::nbd

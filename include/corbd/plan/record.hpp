@@ -23,7 +23,7 @@ inline constexpr int record_version = std::max(plain_record_version, 2);
 struct Staging {
   std::string path;
   Capability capability;
-  bool complete = false;  ///< the stage ended well; before that an intent, whose stage may be undone
+  bool complete = false;  ///< the stage succeeded; before that an intent, whose stage may be undone
   static constexpr std::tuple fields{fields::required("path", &Staging::path),
                                      fields::required("capability", &Staging::capability),
                                      fields::required("complete", &Staging::complete)};
@@ -33,8 +33,8 @@ struct Staging {
 struct Publish {
   std::string target, staging;
   bool read_only = false;
-  std::string pod = {};  ///< "namespace/name", for people; empty: not known
-  IoLimits limits = {};  ///< to ask of the pod's cgroup; none any more if it refused them
+  std::string pod = {};  ///< "namespace/name", for people; empty: unknown
+  IoLimits limits = {};  ///< limits for the pod's cgroup; none once it refused them
   static constexpr std::tuple fields{fields::required("target", &Publish::target),
                                      fields::required("staging", &Publish::staging),
                                      fields::required("read_only", &Publish::read_only),

@@ -83,7 +83,7 @@ struct Attachment {
 
 struct Staged {
   static constexpr std::string_view name = "stage";
-  std::string path;  ///< the staging path of the request; the mount is <path>/<volume id>
+  std::string path;  ///< staging path of the request; the mount is <path>/<volume id>
   Capability capability;
   Source source;
   /// For a volume of ceph-csi's provisioner: cluster_id is then the handle's, and the journal has pool, namespace and
@@ -152,9 +152,9 @@ struct GivenUp {
 /// live link: healing does this itself.
 struct Expanded {
   static constexpr std::string_view name = "expand";
-  std::string path;         ///< where the volume is staged or published
-  std::uint64_t bytes = 0;  ///< 0: as many as the image has
-  std::string target = {};  ///< where else it may be; empty: nowhere
+  std::string path;         ///< staging path of the request; the mount is <path>/<volume id>
+  std::uint64_t bytes = 0;  ///< 0: the image's size
+  std::string target = {};  ///< its other possible path; empty: none
   bool operator==(const Expanded&) const = default;
 };
 
@@ -162,15 +162,15 @@ struct Expanded {
 /// key of each volume.
 struct Rekeyed {
   static constexpr std::string_view name = "rekey";
-  Secret passphrase;                           ///< of its secret
-  std::map<std::string, Secret> secrets = {};  ///< as Staged's
+  Secret passphrase;                           ///< from its secret
+  std::map<std::string, Secret> secrets = {};  ///< other values of its secret, for a KMS that names one of them
   bool operator==(const Rekeyed&) const = default;
 };
 
 /// Gives unused space of its filesystem back to the cluster. Needs a live link.
 struct Trimmed {
   static constexpr std::string_view name = "trim";
-  std::string path;  ///< as Expanded::path
+  std::string path;  ///< staging path of the request; the mount is <path>/<volume id>
   bool operator==(const Trimmed&) const = default;
 };
 

@@ -152,7 +152,7 @@ class FakeLink final : public device::Link {
 
  private:
   static void completed(image::Op* op, int result) noexcept;
-  /// Of the image, which this node may write from now on.
+  /// Begins a visit of the image, which this node may write from now on.
   static std::uint64_t begin_visit(World& world, const image::BlockImage& image);
   void look_whom_it_is_taken_from();
   void end(SessionOp& op, int result);
