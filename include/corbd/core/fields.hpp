@@ -24,19 +24,19 @@ enum class Presence {
 template <class T, class Member, Presence When>
 struct Field {
   std::string_view key;
-  Member T::*member;
+  Member T::* member;
   static constexpr Presence presence = When;
 };
 template <class T, class Member>
-constexpr Field<T, Member, Presence::required> required(std::string_view key, Member T::*member) {
+constexpr Field<T, Member, Presence::required> required(std::string_view key, Member T::* member) {
   return {key, member};
 }
 template <class T, class Member>
-constexpr Field<T, Member, Presence::added> added(std::string_view key, Member T::*member) {
+constexpr Field<T, Member, Presence::added> added(std::string_view key, Member T::* member) {
   return {key, member};
 }
 template <class T, class Member>
-constexpr Field<T, Member, Presence::rare> rare(std::string_view key, Member T::*member) {
+constexpr Field<T, Member, Presence::rare> rare(std::string_view key, Member T::* member) {
   return {key, member};
 }
 

@@ -10,7 +10,8 @@
 
 namespace corbd::test {
 
-FakeLink::FakeLink(World& world, image::BlockImage& image, device::ServeOptions options, std::function<void()> on_stopped)
+FakeLink::FakeLink(World& world, image::BlockImage& image, device::ServeOptions options,
+                   std::function<void()> on_stopped)
     : serial(world.cluster.new_serial()),
       image_id(image.key().image_id),
       visits(begin_visit(world, image)),
