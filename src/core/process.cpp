@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
@@ -27,12 +28,24 @@ namespace {
 extern "C" void print_backtrace(int signal_number) {
   std::array<void*, 64> frames;
   const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
-  ::backtrace_symbols_fd(frames.data(), depth, STDERR_FILENO);
+  for (int frame = 0; frame < depth && stderr_takes_text(); ++frame)
+    ::backtrace_symbols_fd(frames.data() + frame, 1, STDERR_FILENO);
   ::signal(signal_number, SIG_DFL);
   ::raise(signal_number);
 }
 
 }  // namespace
+
+bool stderr_takes_text() {
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  return ::poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT) != 0;
+}
+
+void write_to_stderr(std::string_view text) {
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) {
+    // There is nobody to tell.
+  }
+}
 
 void fill_standard_streams() {
   // The kernel gives the lowest free number, and the numbers below this one are open already.

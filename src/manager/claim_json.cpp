@@ -63,7 +63,7 @@ std::string encode(const Claim& claim) {
   return fields::to_file(kClaimVersion, std::move(made));
 }
 
-result<Claim> decode(std::string_view text) {
+result<Claim> decode(std::string_view text) try {
   const auto object = fields::parse_file(text, "claim", kClaimVersion);
   if (!object) return object.error();
   auto claim = fields::from_json<Claim>(*object, "claim");
@@ -77,6 +77,8 @@ result<Claim> decode(std::string_view text) {
   if (!claim->target.starts_with('/') || claim->volume.external_id.empty())
     return Error{errc::state_corrupt, "claim: it names no target, or no volume"};
   return claim;
+} catch (const std::bad_alloc&) {
+  return Error{errc::unavailable, "no memory to read a claim"};
 }
 
 }  // namespace corbd::manager

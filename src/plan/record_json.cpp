@@ -5,7 +5,6 @@
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <boost/pfr/tuple_size.hpp>
 
 #include "corbd/core/fields_json.hpp"
 #include "corbd/plan/record.hpp"
@@ -23,12 +22,6 @@ namespace corbd::plan {
 namespace {
 
 namespace json = boost::json;
-
-template <class... T>
-constexpr bool kEachMemberHasAKey = ((boost::pfr::tuple_size_v<T> == std::tuple_size_v<decltype(T::fields)>) && ...);
-static_assert(kEachMemberHasAKey<Record, Staging, Publish, Note, Capability, Source, Serving, KernelOptions, IoLimits,
-                                 PvcRef, image::Key>,
-              "what has no key is lost at the next restart");
 
 std::uint32_t crc32c(std::string_view bytes) {
   boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> sum;

@@ -146,9 +146,14 @@ std::string make_uuid() {
 std::string to_json(const Incarnation& incarnation) { return fields::to_file(incarnation, kIncarnationVersion); }
 
 result<Incarnation> parse_incarnation(std::string_view text) {
-  const auto object = fields::parse_file(text, "incarnation", kIncarnationVersion);
+  auto object = fields::parse_file(text, "incarnation", kIncarnationVersion);
   if (!object) return object.error();
   auto read = fields::from_json<Incarnation>(*object, "incarnation");
+  if (!read) {
+    // A client that can still be named counts as dead, and is fenced again. Set aside, it would stay unfenced.
+    for (const char* of_the_fence : {"fenced", "fenced_at", "boot_id", "ended"}) object->erase(of_the_fence);
+    read = fields::from_json<Incarnation>(*object, "incarnation");
+  }
   if (!read) return read.error();
   if (read->uuid.empty() || read->fsid.empty() || read->cluster_id.empty() || read->addresses.empty())
     return corrupt("it has no uuid, fsid, cluster or addresses");

@@ -40,6 +40,8 @@ constexpr Field<T, Member, Presence::rare> rare(std::string_view key, Member T::
   return {key, member};
 }
 
+/// Each member of such a struct has a key, or it does not compile. One that keeps members to itself says so:
+/// `static constexpr bool keeps_members = true`.
 template <class T>
 concept Listed = requires { T::fields; };
 

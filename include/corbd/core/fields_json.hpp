@@ -5,6 +5,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <boost/pfr/tuple_size.hpp>
 #include <concepts>
 #include <map>
 #include <optional>
@@ -44,6 +45,14 @@ const json::value* find(const json::object& object, std::string_view key, bool g
 namespace detail {
 
 template <class T>
+constexpr bool has_all_keys() {
+  if constexpr (requires { T::keeps_members; })
+    return true;
+  else
+    return boost::pfr::tuple_size_v<T> == std::tuple_size_v<decltype(T::fields)>;
+}
+
+template <class T>
 inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
@@ -71,6 +80,7 @@ void write_into(json::object& object, const T& value, const Fields& fields) {
 template <class T>
 json::value write(const T& value, const json::storage_ptr& memory) {
   if constexpr (Listed<T>) {
+    static_assert(has_all_keys<T>(), "a member without a key is lost");
     json::object object(memory);
     write_into(object, value, T::fields);
     return object;
@@ -160,6 +170,7 @@ result<> read(const json::value& from, T& into, const Place& place, const Manner
 
 template <Listed T>
 json::object to_json(const T& value, const json::storage_ptr& memory = {}) {
+  static_assert(detail::has_all_keys<T>(), "a member without a key is lost");
   json::object object(memory);
   detail::write_into(object, value, T::fields);
   return object;

@@ -5,12 +5,17 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "corbd/core/fd.hpp"
 #include "corbd/core/result.hpp"
 
 namespace corbd {
 
+/// Whether a write of at most PIPE_BUF bytes to stderr would not wait: a full pipe that nobody reads must not keep a
+/// process from ending.
+bool stderr_takes_text();
+void write_to_stderr(std::string_view text);
 /// Opens /dev/null where stdin, stdout or stderr is closed: otherwise a file of ours gets that number, and the log is
 /// written into it.
 void fill_standard_streams();

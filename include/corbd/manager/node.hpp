@@ -40,6 +40,7 @@ struct Sight {
   bool barred = false;         ///< unknown, because a parent is a symbolic link or no folder, and no call follows it
 
   bool is_mount() const { return at == At::mounted || at == At::dead; }
+  static constexpr bool keeps_members = true;  ///< a helper does not see mounts
   static constexpr std::tuple fields{fields::required("at", &Sight::at), fields::required("text", &Sight::text),
                                      fields::required("mode", &Sight::mode), fields::required("owner", &Sight::owner),
                                      fields::required("folder", &Sight::folder)};

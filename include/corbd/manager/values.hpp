@@ -93,6 +93,7 @@ struct Claim {
   /// Sight::mount. Both distinguish another's mount from ours. Older claims have neither.
   std::string boot_id, shown;
   Texts volume_context, publish_context, notes;
+  static constexpr bool keeps_members = true;  ///< the *_before have keys of their own
   static constexpr std::tuple fields{fields::required("phase", &Claim::phase),
                                      fields::required("volume", &Claim::volume),
                                      fields::required("usage", &Claim::usage),

@@ -8,6 +8,7 @@
 // With --nodes 2 first they are histories of two nodes on one cluster, each with a whole agent.
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -52,13 +54,17 @@ void name_crashes() {
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::sigaction(signal, &action, nullptr);
 }
 
+/// By one write: other processes tell of theirs.
 void tell(const History& history, const Outcome& outcome) {
-  for (const auto& rule : outcome.broken)
-    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(history.seed), rule.c_str());
+  const std::string seed = std::to_string(history.seed);
+  std::string all;
+  for (const auto& rule : outcome.broken) all += "seed " + seed + ": " + rule + "\n";
   const auto least = shrink(history);
-  for (const auto& fault : least.faults) std::printf("  %s\n", text(fault).c_str());
-  std::printf("  see it: simulate %s--seed %llu --trace\n", nodes == 2 ? "--nodes 2 " : "",
-              static_cast<unsigned long long>(history.seed));
+  for (const auto& fault : least.faults) all += "  " + text(fault) + "\n";
+  all += "  see it: simulate " + std::string(nodes == 2 ? "--nodes 2 " : "") + "--seed " + seed + " --trace\n";
+  if (::write(STDOUT_FILENO, all.data(), all.size()) < 0) {
+    // There is nobody to tell.
+  }
 }
 
 History make(std::uint64_t seed) { return nodes == 2 ? make_history_of_two(seed) : make_history(seed); }
@@ -110,8 +116,7 @@ Played play(std::uint64_t from, std::uint64_t end, std::uint64_t step, std::uint
     played.losses_told += outcome.losses_told;
     if (outcome.broken.empty()) continue;
     ++played.broken;
-    ++told_by_all();
-    tell(history, outcome);
+    if (told_by_all()++ < most) tell(history, outcome);
   }
   return played;
 }
@@ -127,8 +132,10 @@ Job start_job(std::uint64_t from, std::uint64_t end, std::uint64_t step, std::ui
   if (::pipe(ends.data()) != 0) return {};
   const pid_t pid = ::fork();
   if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const Played played = play(from, end, step, told);
-    ::_exit(::write(ends[1], &played, sizeof played) == static_cast<ssize_t>(sizeof played) ? 0 : 1);
+    // Not _exit(): a sanitizer looks for leaks at the end.
+    std::exit(::write(ends[1], &played, sizeof played) == static_cast<ssize_t>(sizeof played) ? 0 : 1);
   }
   ::close(ends[1]);
   return {pid, ends[0]};
@@ -137,10 +144,11 @@ Job start_job(std::uint64_t from, std::uint64_t end, std::uint64_t step, std::ui
 /// Adds what it played. False: it crashed, and has said where.
 bool add(Played& sum, const Job& job) {
   Played played;
-  const bool ended = job.pid > 0 && ::read(job.said, &played, sizeof played) == static_cast<ssize_t>(sizeof played);
+  if (job.pid <= 0) return false;
+  const bool said = ::read(job.said, &played, sizeof played) == static_cast<ssize_t>(sizeof played);
   ::close(job.said);
-  ::waitpid(job.pid, nullptr, 0);
-  if (!ended) return false;
+  int status = 0;
+  if (::waitpid(job.pid, &status, 0) != job.pid || status != 0 || !said) return false;
   sum.histories += played.histories;
   sum.calls += played.calls;
   sum.requests += played.requests;
