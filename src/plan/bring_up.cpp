@@ -56,6 +56,12 @@ Answer is_still_closing(const Situation& view) {
   return std::nullopt;
 }
 
+/// Closes an image whose client was cut off: its proof is void, also if the cluster lets that client in again.
+Answer is_cut_off(const Situation& view) {
+  if (view.seen.image_cut_off) return Step(step::CloseImage{});
+  return std::nullopt;
+}
+
 Answer was_restaged(const Situation& view) {
   if (!is_restaged(view)) return std::nullopt;
   return view.seen.image_open ? Step(step::CloseImage{}) : Step(step::DropRecord{});
@@ -123,7 +129,7 @@ Answer needs_no_proof(const Situation& view) {
   const auto* device = view.seen.device();
   const bool other_reads = view.seen.facts.served_by_other == true && device != nullptr && device->read_only;
   if (reads && view.record->adopting && other_reads) return Step(step::Dismiss{});
-  if (reads || (view.seen.lock_held && !rests_on_override(view))) return Done{};
+  if (reads || (view.seen.lock_held && !is_lock_late(view) && !rests_on_override(view))) return Done{};
   return std::nullopt;
 }
 
@@ -312,6 +318,7 @@ Answer needs_device(const Situation&) { return Step(step::KernelConnect{}); }
 // clang-format off: one question a line, in the order of asking
 constexpr Question kImage[] = {
     is_still_closing,
+    is_cut_off,
     was_restaged,
     was_given_up,
     is_gone,

@@ -90,6 +90,8 @@ Decision nothing_proves(const Situation& view) {
     why = locked_by(view);
   else if (view.record->operator_override && who.lock != image::Ownership::Lock::none)
     why = "an operator override let a try take its lock; that try failed, and the override counted for it only";
+  else if (view.seen.exclusive_lock && is_lock_late(view))
+    why = "taking its lock took so long that another node may have written before";
   else if (view.seen.exclusive_lock)
     why = "its lock is free, so another node may have written";
   else
@@ -160,7 +162,7 @@ std::optional<Ground> ground_of(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
   using Lock = image::Ownership::Lock;
   if (rests_on_override(view)) return std::nullopt;
-  if (who.lock == Lock::mine || who.lock == Lock::our_dead) return Ground::own_lock;
+  if ((who.lock == Lock::mine || who.lock == Lock::our_dead) && !is_lock_late(view)) return Ground::own_lock;
   if (handed_over(view)) return Ground::handed_over;
   if (who.lock != Lock::none) return std::nullopt;
   // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
@@ -222,6 +224,8 @@ Decision lost(const Situation& view, const std::string& why) {
                                 std::to_string(view.policy.tombstone_after.count()) +
                                 " s its device answers with I/O errors");
 }
+
+bool is_lock_late(const Situation& view) { return view.seen.lock_took > kProofLasts; }
 
 bool rests_on_override(const Situation& view) {
   const bool needs_proof = !view.seen.devices.empty() && !view.record->read_only && !view.record->shared;

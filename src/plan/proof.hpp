@@ -16,6 +16,9 @@ std::optional<Decision> take_image(const Situation& view);
 Decision lost(const Situation& view, const std::string& why);
 /// Returns why, by the orchestrator, the volume may be another node's; null: it knows no reason. Attachment known.
 const char* taken_away(const Situation& view);
+/// Whether the proof of the image may be older than the lock by more than another node needs to have it in between.
+/// Then only what is asked with the lock in hand proves anything.
+bool is_lock_late(const Situation& view);
 /// Whether the lock shows what an earlier try did on an operator override without serving the device. This try has
 /// neither that override nor a VolumeAttachment.
 bool rests_on_override(const Situation& view);

@@ -68,12 +68,23 @@ result<Seen> see_users(OpenImage& opened, bool with_writer) {
   return seen;
 }
 
-/// Returns the lock's cookie.
-result<std::string> take_lock(OpenImage& opened) {
+struct Taken {
+  std::string cookie;
+  duration took{};  ///< since the look before
+};
+
+/// `proven`: the version of the header when it was seen whose the image is; 0: nobody looked.
+result<Taken> take_lock(OpenImage& opened, std::uint64_t proven) {
   const std::string doing = "taking the lock of image " + opened.text();
+  const Clock& clock = opened.connections.clock();
+  // The steady clock of a suspended machine stands still.
+  const auto began = clock.now();
+  const auto began_wall = clock.wall();
   const auto seen = see(opened);
   if (!seen) return seen.error();
   if (auto refused = locked_by_hand(seen->lockers.all, opened.text())) return *refused;
+  if (proven != 0 && seen->lockers.version != proven)
+    return Error{errc::unproven, doing + ": another client changed its header meanwhile"};
   // librbd would break the lock of such an owner, and have it cut off for an hour. A node may be away for longer, and
   // its writes under way would then still arrive.
   if (const auto silent = silent_owners(seen->lockers.all, seen->watchers, opened.connection.addresses);
@@ -87,7 +98,7 @@ result<std::string> take_lock(OpenImage& opened) {
   if (!lockers) return lockers.error();
   if (lockers->all.size() != 1)
     return Error{errc::in_use, doing + ": it is locked by " + std::to_string(lockers->all.size()) + " clients"};
-  return lockers->all.front().cookie;
+  return Taken{lockers->all.front().cookie, std::max<duration>(clock.now() - began, clock.wall() - began_wall)};
 }
 
 result<> give_lock_back(OpenImage& opened) {
@@ -148,13 +159,16 @@ task<result<>> RbdImage::break_dead_lock(std::string owner, std::int64_t break_t
   if (known != nullptr && known->state != State::fenced && known->state != State::yields)
     co_return Error{errc::failed_precondition, doing + ": that client is not one that this agent has fenced"};
   auto job = [&image = *opened, address = bare_address(owner), break_time, foreign = known == nullptr,
-              doing]() -> result<> {
+              doing]() -> result<std::uint64_t> {
     const auto fenced = foreign ? has_own_entry(image.connection.cluster, address) : result<bool>(true);
     if (!fenced) return fenced.error();
     if (!*fenced) return Error{errc::failed_precondition, doing + ": that client has no entry in the blocklist"};
     return break_lock_of(image, address, break_time);
   };
-  co_return co_await call(opened, std::move(job), until, doing);
+  const auto version = co_await call(opened, std::move(job), until, doing);
+  if (!version) co_return version.error();
+  opened->seen_version = *version;
+  co_return result<>();
 }
 
 task<result<>> RbdImage::acquire_lock(Until until) {
@@ -167,10 +181,12 @@ task<result<>> RbdImage::acquire_lock(Until until) {
     };
     co_return co_await call(opened, std::move(job), until, "marking image " + opened->text());
   }
-  auto taken = co_await call(
-      opened, [&image = *opened] { return take_lock(image); }, until, "taking the lock of image " + opened->text());
+  auto job = [&image = *opened, proven = opened->seen_version] { return take_lock(image, proven); };
+  auto taken = co_await call(opened, std::move(job), until, "taking the lock of image " + opened->text());
   if (!taken) co_return taken.error();
-  note_held(*opened, std::move(*taken));
+  opened->seen_version = 0;
+  opened->lock_took = taken->took;
+  note_held(*opened, std::move(taken->cookie));
   co_return result<>();
 }
 

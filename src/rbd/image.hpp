@@ -33,6 +33,7 @@ class RbdImage final : public image::Image {
   task<result<image::Ownership>> ownership(Until until) override;
   task<result<>> break_dead_lock(std::string owner, std::int64_t break_time, Until until) override;
   task<result<>> acquire_lock(Until until) override;
+  duration lock_took() const override { return opened_->lock_took; }
   task<result<std::optional<std::uint64_t>>> stamp(Until until) override;
   task<result<>> keep_lock(Until until) override;
   task<> lock_taken_over(Until until) override;

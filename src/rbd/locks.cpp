@@ -128,9 +128,12 @@ std::string encode_cookie(const Locker& locker, std::string_view cookie) {
   return Encoded().text(kLock).number(exclusive).text(locker.cookie).text("internal").text(cookie).whole();
 }
 
-result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t break_time) {
+result<std::uint64_t> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t break_time) {
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
+  // This needs an I/O context of its own, which remembers the version of its last operation.
+  const auto pool = open_pool(opened.connection.cluster, opened.key.pool_id, opened.key.ns);
+  if (!pool) return pool.error();
   bool broken = false;
   for (const auto& locker : lockers->all) {
     if (locker.address != address || locker.by_hand) continue;
@@ -140,12 +143,12 @@ result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64
     rados_write_op_exec(operation.get(), "lock", "break_lock", request->data(), request->size(), nullptr);
     timespec time{break_time, 0};
     const int r =
-        opened.connection.note(rados_write_op_operate2(operation.get(), opened.pool.io.get(), opened.header().c_str(),
+        opened.connection.note(rados_write_op_operate2(operation.get(), pool->io.get(), opened.header().c_str(),
                                                        break_time == 0 ? nullptr : &time, LIBRADOS_OPERATION_NOFLAG));
     if (r < 0 && r != -ENOENT) return failure("breaking the lock of " + address + " on image " + opened.text(), r);
     broken |= r >= 0;
   }
-  if (broken) return {};
+  if (broken) return rados_get_last_version(pool->io.get());
   // Another client may have had the image since that lock was seen.
   return Error{errc::unproven, "the client at " + address + " does not hold the lock of image " + opened.text() +
                                    " any more: the agent looks at the image again"};

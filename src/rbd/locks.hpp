@@ -20,9 +20,9 @@ struct Watcher {
 };
 /// Returns each watcher once.
 result<std::vector<Watcher>> list_watchers(OpenImage& opened);
-/// Breaks the lock, and sets the header's time of change to `break_time` in the same operation: any later change of the
-/// header sets another. 0: the time is now.
-result<> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t break_time);
+/// Breaks it, and sets the header's time of change to `break_time` in the same operation: any later change of the
+/// header sets another. 0: the time is now. Returns the header's version after it.
+result<std::uint64_t> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t break_time);
 
 /// Sets the watch, and gives the lock that this client holds the watch's cookie. librbd then does not find the lock
 /// when it closes the image, and other clients see the lock of a living client.

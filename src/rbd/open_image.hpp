@@ -69,8 +69,11 @@ struct OpenImage {
     std::chrono::system_clock::time_point seen_wall;  ///< the steady clock of a suspended machine stands still
   };
   std::optional<Held> held;
-  std::uint64_t seen_version = 0;  ///< version of the header when its users were last read; control thread
-  std::string mark;  ///< its mark as the writer of an image without exclusive-lock; empty: none. Control thread
+  /// Version of the header when its users were last read, or as our own break left it. 0: nobody looked since the lock
+  /// was taken. Control thread.
+  std::uint64_t seen_version = 0;
+  duration lock_took{};  ///< image::Image::lock_took(). Control thread
+  std::string mark;      ///< its mark as the writer of an image without exclusive-lock; empty: none. Control thread
   /// Watch for the lock that it keeps for the next agent, whose client has to live for it. Control thread.
   std::shared_ptr<LockWatch> lock_watch;
   Lease lock_watch_lease;

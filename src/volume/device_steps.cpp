@@ -144,6 +144,7 @@ task<result<>> DeviceSteps::reconfigure(Volume& volume) {
   volume.history.unserved_since.reset();
   volume.other.died.reset();
   volume.history.access_lost = false;
+  volume.history.late_lockers.clear();
   log::info("device.reconnected",
             {{"volume", volume.id},
              {"device", device::path(*index, kind_of(volume))},

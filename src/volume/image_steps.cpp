@@ -1,6 +1,7 @@
 #include "image_steps.hpp"
 
 #include <bit>
+#include <utility>
 
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
@@ -192,11 +193,28 @@ task<result<>> ImageSteps::lock(Volume& volume) {
     if (!broken) co_return broken;
     if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
   }
+  const std::string client = volume.server.image()->client();
+  // The steady clock of a suspended machine stands still.
+  const auto began = clock_.now();
+  const auto began_wall = clock_.wall();
+  const auto took_before = std::exchange(volume.server.own()->lock_took, duration::max());
+  // That client may be cut off before this call ends, and its lock stay.
+  if (volume.server.image()->exclusive_lock()) volume.history.late_lockers.insert(client);
   auto locked = co_await volume.server.image()->acquire_lock(deadline());
-  // Another client may have come since the look. The planner looks again.
-  if (!locked && locked.error().code == errc::in_use && !volume.server.image()->exclusive_lock()) co_return result<>();
-  if (!locked) co_return locked;
   OpenImage& open = *volume.server.own();
+  const bool changed = !locked && locked.error().code == (open.image->exclusive_lock() ? errc::unproven : errc::in_use);
+  // A call that failed is over, too. One that its caller left may have its effect at any time, also before this one.
+  const bool left = !locked && (locked.error().code == errc::timed_out || locked.error().code == errc::cancelled);
+  if (locked)
+    open.lock_took = open.image->lock_took();
+  else if (!left && !changed && took_before != duration::max())
+    open.lock_took = std::max<duration>(clock_.now() - began, clock_.wall() - began_wall);
+  const bool late = open.lock_took > plan::kProofLasts;
+  if (!late && !*open.access_lost) volume.history.late_lockers.erase(client);
+  // Somebody may have come since the look. The planner looks again.
+  if (late) volume.facts.attachment.reset();
+  if (changed) co_return result<>();
+  if (!locked) co_return locked;
   open.modified = ownership ? ownership->modified : std::nullopt;
   // A new device has no earlier owner to prove. The stamp tells other nodes that had the image that it is no longer
   // theirs.
@@ -206,6 +224,7 @@ task<result<>> ImageSteps::lock(Volume& volume) {
     if (!stamped) co_return stamped.error();
     open.modified = *stamped;
   }
+  if (*open.access_lost) co_return result<>();
   open.right = open.image->exclusive_lock() ? WriteRight::exclusive_lock : WriteRight::writers_mark;
   log::info(open.right == WriteRight::exclusive_lock ? "image.locked" : "image.marked",
             {{"volume", volume.id}, {"was", ownership ? ownership->owner : ""}});

@@ -138,6 +138,8 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   seen.writer_marked = volume.server.has(WriteRight::writers_mark);
   if (const OpenImage* open = volume.server.own()) {
     seen.modified = open->modified;
+    seen.image_cut_off = *open->access_lost;
+    seen.lock_took = open->lock_took;
     seen.image_closing = open->closing;
   }
   seen.untuned = volume.device.untuned;
@@ -150,6 +152,8 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   seen.key_unread = volume.key_unread;
   seen.credential_untried = volume.credentials.untried();
   seen.facts = volume.facts;
+  if (seen.facts.ownership && volume.history.late_lockers.contains(seen.facts.ownership->owner))
+    seen.lock_took = duration::max();
   // A disconnect that outlived its caller counts too.
   if (const auto* device = seen.device(); device != nullptr && device->disconnected) seen.facts.disconnected = true;
   return seen;

@@ -27,6 +27,7 @@ struct OpenImage {
   /// Set when its client was cut off, or its lock was lost. Callbacks of a closed image find this gone.
   std::shared_ptr<bool> access_lost;
   WriteRight right = WriteRight::none;
+  duration lock_took{};                        ///< image::Image::lock_took(); max: it was asked for, without an end
   std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp when we took it
   bool closing = false;                        ///< the close has begun; it may go on after the wait for it ended
 };

@@ -65,7 +65,10 @@ struct History {
   std::set<std::string> in_use_by;  ///< addresses that the last notice named
   std::string left_for_next_stage;  ///< as last reported
   unsigned denied = 0;              ///< links in a row that ended because its client lacked the right
-  bool access_lost = false;         ///< while it served (OpenImage::access_lost); until the volume is served again
+  /// Clients of ours whose lock, if the image has it, may have come long after what proved the image ours; until the
+  /// volume is served again.
+  std::set<std::string> late_lockers;
+  bool access_lost = false;  ///< while it served (OpenImage::access_lost); until the volume is served again
   Stall stall;
   Counts counts;
   device::Figures ended_links;  ///< figures of the links before this one

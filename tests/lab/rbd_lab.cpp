@@ -427,6 +427,9 @@ TEST_CASE("a foreign watcher and a foreign lock owner are seen, and the lock is 
   CHECK(taken.error().code == errc::in_use);
   CHECK_FALSE(agent.run((*image)->break_dead_lock(seen->owner, kBreakTime, agent.in(20s))));
   Admin::check(rbd_close(other));
+  // Who had it meanwhile may have written.
+  CHECK(agent.run((*image)->acquire_lock(agent.in(20s))).error().code == errc::unproven);
+  REQUIRE(agent.ownership(**image));
   REQUIRE(agent.run((*image)->acquire_lock(agent.in(20s))));
   seen = agent.ownership(**image);
   REQUIRE(seen);

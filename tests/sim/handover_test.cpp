@@ -616,7 +616,7 @@ TEST_CASE("the image of a stage that an undone handover cut short is closed, tho
     static_cast<void>(co_await in.world.agent.shell().want(kId, test::staged(), {}));
   };
   gate.spawn(stage(scene));
-  scene.loop.advance(10ms);
+  scene.loop.advance(20ms);
   REQUIRE(scene.image().is_watched());
   REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
   // Its step is over by then, and no further one began.

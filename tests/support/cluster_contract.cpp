@@ -164,6 +164,19 @@ void lock_of_another_node(ContractCluster& on) {
   close(them, *theirs);
 }
 
+void lock_after_another(ContractCluster& on) {
+  on.create("contract", true);
+  auto &us = on.ours(), &them = on.other();
+  const Opened mine = open(on, us, "contract"), theirs = open(on, them, "contract");
+  users_of(us, *mine);
+  REQUIRE(acquire(them, *theirs) == errc::ok);
+  close(them, *theirs);
+  CHECK(acquire(us, *mine) == errc::unproven);
+  CHECK(users_of(us, *mine).lock == Lock::none);
+  CHECK(acquire(us, *mine) == errc::ok);
+  close(us, *mine);
+}
+
 void release(ContractCluster& on) {
   on.create("contract", true);
   auto& us = on.ours();
@@ -516,6 +529,7 @@ constexpr Check kChecks[] = {
     {"an image made again under the same name is another one, and the first is not found", &made_again},
     {"a node sees another node's lock and watch, does not get the lock, and gets it once the image is closed",
      &lock_of_another_node},
+    {"a lock is not taken if another client had it since the image was looked at", &lock_after_another},
     {"a lock that is not held can be neither released nor kept", &release},
     {"a reader has no watch", &reader},
     {"a stranger's watch and lock are seen, its lock is not taken, and both end with its close", &stranger},

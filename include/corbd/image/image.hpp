@@ -36,8 +36,8 @@ struct Access {
 class Image : public BlockImage {
  public:
   virtual bool exclusive_lock() const = 0;  ///< whether the image has the feature
-  /// A client with librbd's cache, such as rbd-nbd, would acknowledge writes that are only cached, even before its
-  /// first flush. By default that cache writes through until then.
+  /// Whether a client with librbd's cache, such as rbd-nbd, would acknowledge writes that are only cached, even before
+  /// its first flush. By default that cache writes through until then.
   virtual bool caches_before_flush() const { return false; }
   /// The policy in effect, including the metadata of image and pool.
   virtual ReadPolicy read_policy() const { return ReadPolicy::primary; }
@@ -46,7 +46,7 @@ class Image : public BlockImage {
   virtual std::string refused_again() const { return {}; }
   virtual std::string client() const = 0;  ///< address of its client, as Ceph prints it; empty if none
 
-  // Control thread.
+  // Calls from here on: control thread.
   /// Asks the cluster for size() and refused_again(). Calls on_resized as if the cluster had announced a change.
   virtual task<result<>> refresh(Until until) = 0;
   virtual task<result<Ownership>> ownership(Until until) = 0;
@@ -54,10 +54,14 @@ class Image : public BlockImage {
   /// same operation; or the lock of a foreign client that has an entry of its own in the blocklist. `owner`: from
   /// ownership(); unproven if that owner does not hold the lock any more. `break_time`: from 2^31 to 2^32 - 1; 0: none.
   virtual task<result<>> break_dead_lock(std::string owner, std::int64_t break_time, Until until) = 0;
-  /// Takes the exclusive lock and keeps it, also if a peer asks for it. in_use: another client has it, dead or alive.
-  /// An image without exclusive-lock gets a mark of this client instead, which replaces any other and is removed by
-  /// close(). in_use then: its header has changed since the last ownership().
+  /// Takes the exclusive lock and keeps it, also when a peer asks for it. in_use: another client has it, dead or alive.
+  /// unproven: somebody changed its header since the last ownership(), or break_dead_lock() after that.
+  /// An image without exclusive-lock gets a mark of this client instead, which replaces any other and goes with
+  /// close(). in_use: its header has changed since the last ownership().
   virtual task<result<>> acquire_lock(Until until) = 0;
+  /// How long acquire_lock() took from its look at the header, which nobody had changed, until the lock was ours. So
+  /// long nobody knows who had the image. A mark takes no time: the cluster compares and writes at once.
+  virtual duration lock_took() const { return {}; }
   /// Sets the image's modify timestamp, as a writing client does from time to time, and returns it as ownership() does.
   /// Our clients' writes do not set it.
   virtual task<result<std::optional<std::uint64_t>>> stamp(Until) { co_return std::nullopt; }

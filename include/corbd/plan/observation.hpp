@@ -116,7 +116,9 @@ struct Observation {
   bool untuned = false;          ///< connected by us, and its queue is still as the last user of the number left it
   bool tombstone = false;        ///< instead of an image a tombstone is open: it answers EIO to everything
   std::string client;            ///< address of the open image's client
+  bool image_cut_off = false;    ///< its client was cut off, or lost its lock: whatever proved it ours is void
   bool lock_held = false;        ///< the exclusive lock
+  duration lock_took{};          ///< image::Image::lock_took(); max: it was asked for, and nobody knows since when
   std::optional<std::uint64_t> modified;   ///< the image's modify timestamp (image::Ownership) when its lock was taken
   bool writer_marked = false;              ///< the open image, which has no exclusive-lock, has the mark of its writer
   std::optional<duration> other_dead_for;  ///< time since the link of rbd-nbd, which was seen serving until then, ended
@@ -134,6 +136,10 @@ struct Observation {
 
   const device::Seen* device() const { return devices.size() == 1 ? &devices.front() : nullptr; }
 };
+
+/// So long after the last look at the header a lock proves what that look proved. Whoever has the image in between has
+/// to end our client's watch, open it, take the lock, write and close it, and let our client in again.
+inline constexpr std::chrono::seconds kProofLasts{5};
 
 /// Returns the bytes of an image's device: whole blocks.
 constexpr std::uint64_t device_bytes(std::uint64_t image_bytes, std::uint32_t block_bytes) {

@@ -111,7 +111,9 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   // A try that rested on an operator's word took the lock, and failed: the word counted for that one.
   if (record->operator_override) return false;
   const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
-  return record->exclusive_lock && (freed_by_us || agent().clients.contains(image->second.lock_owner));
+  const std::string& owner = image->second.lock_owner;
+  return record->exclusive_lock &&
+         (freed_by_us || (agent().clients.contains(owner) && owner != image->second.late_owner));
 }
 
 bool Node::served(const Kubelet& kubelet) const {

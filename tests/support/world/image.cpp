@@ -228,29 +228,60 @@ task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t break
   const bool yields = world_.agent.yields(owner);
   if (!foreign && known->second != Client::fenced && !yields)
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
-  co_return co_await ask(
-      "break lock", until, [&world = world_, id = key_.image_id, owner, break_time, yields, foreign]() -> result<> {
-        FakeImage* of = world.cluster.by_id(id);
-        if (of == nullptr || of->lock_owner != owner)
-          return Error{errc::unproven, owner + " does not hold the lock any more"};
-        const bool cut_off = world.cluster.has_entry(owner) || world.cluster.had_entry(owner);
-        if (!cut_off && !world.cluster.ended.contains(owner) && (!yields || of->watchers.contains(owner)))
-          world.broke("a lock was broken whose owner is not fenced, and has not ended");
-        of->lock_owner.clear();
-        of->changed(break_time);
-        if (foreign) return {};
-        // If a disk keeps refusing the record, the break is done without it, and proves nothing later.
-        if (!world.disk.break_record_refused(id)) of->our_break = of->version;
-        return {};
-      });
+  const auto left = std::make_shared<std::uint64_t>(0);
+  auto broken =
+      co_await ask("break lock", until,
+                   [&world = world_, id = key_.image_id, owner, break_time, yields, foreign, left]() -> result<> {
+                     FakeImage* of = world.cluster.by_id(id);
+                     if (of == nullptr || of->lock_owner != owner)
+                       return Error{errc::unproven, owner + " does not hold the lock any more"};
+                     const bool cut_off = world.cluster.has_entry(owner) || world.cluster.had_entry(owner);
+                     if (!cut_off && !world.cluster.ended.contains(owner) && (!yields || of->watchers.contains(owner)))
+                       world.broke("a lock was broken whose owner is not fenced, and has not ended");
+                     of->lock_owner.clear();
+                     of->changed(break_time);
+                     *left = of->version;
+                     if (foreign) return {};
+                     // With a disk that keeps refusing the record the break is done without, and
+                     // proves nothing later.
+                     if (!world.disk.break_record_refused(id)) of->our_break = of->version;
+                     return {};
+                   });
+  if (broken) seen_version_ = *left;
+  co_return broken;
+}
+
+/// librbd's own look before it takes the lock, and corbd's. The lock is another operation.
+task<result<>> FakeOpened::see_header(Until until) {
+  co_return co_await ask("see header", until,
+                         [&world = world_, id = key_.image_id, seen = seen_version_]() -> result<> {
+                           const FakeImage* of = world.cluster.by_id(id);
+                           if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+                           if (seen != 0 && of->version != seen) return Error{errc::unproven, "the header has changed"};
+                           return {};
+                         });
 }
 
 task<result<>> FakeOpened::acquire_lock(Until until) {
+  const auto began = world_.loop().clock.now();
+  if (exclusive_)
+    if (auto same = co_await see_header(until); !same) co_return same;
   const FakeImage* now = world_.cluster.by_id(key_.image_id);
-  if (now != nullptr && has_lock(*now, client_, serial_)) co_return result<>();
+  const bool has = now != nullptr && has_lock(*now, client_, serial_);
+  const auto at = std::make_shared<time_point>(began);
+  auto taken = has ? result<>() : co_await take_lock(until, began, at);
+  if (taken && exclusive_) {
+    seen_version_ = 0;
+    lock_took_ = *at - began;
+  }
+  co_return taken;
+}
+
+task<result<>> FakeOpened::take_lock(Until until, time_point began, std::shared_ptr<time_point> at) {
   co_return co_await ask("acquire lock", until,
                          [&world = world_, id = key_.image_id, by = client_, serial = serial_, gone = gone_,
-                          seen = seen_version_]() -> result<> {
+                          seen = seen_version_, began, at]() -> result<> {
+                           *at = world.loop().clock.now();
                            FakeImage* of = world.cluster.by_id(id);
                            if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
                            // A close waits for it, and releases what it took.
@@ -269,6 +300,7 @@ task<result<>> FakeOpened::acquire_lock(Until until) {
                            if (!of->lock_owner.empty()) return Error{errc::in_use, "locked by " + of->lock_owner};
                            of->lock_owner = by;
                            of->lock_handle = serial;
+                           of->late_owner = *at - began > plan::kProofLasts ? by : "";
                            note_new_owner(world, *of);
                            of->changed();
                            return {};

@@ -57,6 +57,7 @@ class FakeOpened final : public image::Image {
   task<result<image::Ownership>> ownership(Until until) override;
   task<result<>> break_dead_lock(std::string owner, std::int64_t break_time, Until until) override;
   task<result<>> acquire_lock(Until until) override;
+  duration lock_took() const override { return lock_took_; }
   task<result<std::optional<std::uint64_t>>> stamp(Until until) override;
   task<result<>> keep_lock(Until until) override;
   task<> lock_taken_over(Until until) override;
@@ -80,6 +81,9 @@ class FakeOpened final : public image::Image {
  private:
   Work work_of(const image::Op& op, std::uint64_t offset) const;
   task<result<>> ask(std::string call, Until until, Calls::Effect effect);
+  task<result<>> see_header(Until until);
+  /// `began`: when its header was seen. `at`: when it was taken.
+  task<result<>> take_lock(Until until, time_point began, std::shared_ptr<time_point> at);
   struct Handle {
     std::string image_id, client;
     int serial;
@@ -90,6 +94,7 @@ class FakeOpened final : public image::Image {
   World& world_;
   const int serial_;
   std::uint64_t seen_version_ = 0;
+  duration lock_took_{};
   const std::string client_;
   const bool exclusive_, caches_before_flush_;
   const image::ReadPolicy reads_;

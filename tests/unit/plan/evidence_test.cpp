@@ -129,6 +129,31 @@ TEST_CASE("a device is served on every ground that the page names, and on none a
   CHECK(served > 100);
 }
 
+TEST_CASE("a volume whose lock was taken late is served only if its attachment, asked anew, or an operator proves it") {
+  int served = 0, refused = 0;
+  each_way([&](const Way& way) {
+    if (!way.exclusive || way.handed_over || way.adopting || way.mark != 0 || !way.may_serve()) return;
+    Model model = way.model();
+    model.late_lock = true;
+    const auto outcome = ends(model, Healed{way.overridden});
+    const bool said = way.overridden && way.told != Told::again && way.told != Told::away;
+    CAPTURE(static_cast<int>(way.lock), way.stamp, static_cast<int>(way.told), way.overridden);
+    CHECK(outcome.has_value() == ((way.told == Told::same && !way.stamp) || said));
+    ++(outcome ? served : refused);
+  });
+  CHECK(served > 5);
+  CHECK(refused > 5);
+}
+
+TEST_CASE("the image of a client that was cut off before it served is closed") {
+  Model model = Way{.lock = Locked::us}.model();
+  model.seen.image_open = model.seen.image_cut_off = model.seen.lock_held = true;
+  const Decision next = model.decide(Wish(Healed{}));
+  const auto* step = std::get_if<Step>(&next);
+  REQUIRE(step != nullptr);
+  CHECK(std::holds_alternative<step::CloseImage>(*step));
+}
+
 TEST_CASE("a first device is made only without a living client, and not below another client's cache",
           "[failure:195][failure:196]") {
   for (const bool by_kernel : {false, true})

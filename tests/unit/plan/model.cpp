@@ -144,7 +144,12 @@ void Model::apply(const Step& step, const Wish& wish) {
                      return;
                    }
                    seen.lock_held = true;
+                   seen.lock_took = {};
                    ownership.lock = Lock::mine;
+                   if (!std::exchange(late_lock, false)) return;
+                   seen.lock_took = std::chrono::minutes(1);
+                   seen.facts.ownership.reset();
+                   seen.facts.attachment.reset();
                  },
                  [&](const step::OpenTombstone&) { seen.image_open = seen.tombstone = true; },
                  [&](const step::AcceptLoss&) { seen.fails_flushes = false; },
@@ -223,7 +228,8 @@ void Model::apply(const Step& step, const Wish& wish) {
                    seen.connected = false;
                  },
                  [&](const step::CloseImage&) {
-                   seen.image_open = seen.lock_held = seen.tombstone = false;
+                   seen.image_open = seen.image_cut_off = seen.lock_held = seen.tombstone = false;
+                   seen.lock_took = {};
                    {
                      Facts kept;
                      kept.cleared = std::move(seen.facts.cleared);

@@ -29,6 +29,7 @@ struct Model {
   std::string marker;  ///< of a format that was begun
   std::uint64_t filesystem_bytes = 0, cluster_bytes = 0;
   bool exclusive_lock = true;  ///< the image has the feature
+  bool late_lock = false;      ///< the first lock comes long after what proved the image ours
   image::Features features;
   image::Ownership ownership;
   Attachment attachment;
