@@ -167,9 +167,10 @@ class Files final : public RecordStore {
     return all;
   }
 
-  /// Checks whether the record may be written anew. Returns the user that it names now, if it can be read.
+  /// Whether the record may be written anew; the user that it names now, if it can be read and is that volume's.
   static result<std::string> check_replaceable(const std::string& path) {
     const auto there = read(path);
+    if (there && !has_own_name(path, *there)) return std::string();
     const errc found = there ? errc::ok : there.error().code;
     if (found == errc::state_newer)
       return Error{errc::state_newer, path + " was written by a newer version of the agent (" + there.error().text +

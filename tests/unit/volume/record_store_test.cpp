@@ -209,8 +209,20 @@ TEST_CASE("a record that is written without a key keeps the user whose key is th
   CHECK(loaded->records.front().size == renamed.size);
 }
 
-TEST_CASE("a key file that is empty is no key, and a folder of keys or records that somebody removed is made again",
-          "[failure:20]") {
+TEST_CASE("a record that is written over another volume's takes nothing of that") {
+  Disk kept;
+  auto other = test::sample_record();
+  other.volume_id = "another";
+  other.user = "stranger";
+  const std::string path = kept.folder.path() + "/volumes/" + sha256_hex(test::sample_record().volume_id) + ".json";
+  REQUIRE(write_durably(path, plan::encode(other), 0600));
+  REQUIRE(kept.run(kept.store->save(test::sample_record())));
+  const auto seen = kept.run(kept.store->peek({}));
+  REQUIRE(seen);
+  CHECK(*seen == std::vector{test::sample_record()});
+}
+
+TEST_CASE("a key file that is empty is no key, and a folder of keys or records that somebody removed is made again") {
   Disk kept;
   const auto record = test::sample_record();
   const std::string path = kept.folder.path() + "/keys/" + sha256_hex(record.volume_id);
