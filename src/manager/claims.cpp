@@ -55,6 +55,11 @@ class ClaimFiles final : public Claims {
     if (!bytes && bytes.error().code == errc::not_found) return {};  // another process has just removed it
     if (!bytes && bytes.error().code != errc::state_corrupt) return bytes.error();
     auto claim = bytes ? decode(*bytes) : result<Claim>(bytes.error());
+    if (claim && std::filesystem::path(path).stem() != sha256_hex(claim->target)) {
+      log::warning("claim.misnamed",
+                   {{"file", path}, {"target", claim->target}, {"effect", "it counts for nothing: remove the copy"}});
+      return {};
+    }
     if (claim) {
       loaded.claims.push_back(std::move(*claim));
       return {};

@@ -133,6 +133,20 @@ TEST_CASE("a torn claim is set aside, and the others are read") {
   CHECK(store.get(store.claims->load())->set_aside.empty());
 }
 
+TEST_CASE("a copy of a claim under another name counts for nothing and stays") {
+  Store store;
+  REQUIRE(store.get(store.claims->save(sample())));
+  const std::string copy = store.folder.path() + "/claims/copy.json";
+  std::filesystem::copy_file(store.files().at(0), copy);
+  CHECK(store.get(store.claims->load())->claims.size() == 1);
+  REQUIRE(store.get(store.claims->drop(sample().target)));
+  const auto left = store.get(store.claims->load());
+  REQUIRE(left);
+  CHECK(left->claims.empty());
+  CHECK(left->set_aside.empty());
+  CHECK(std::filesystem::exists(copy));
+}
+
 TEST_CASE("a newer version's claim stays, and makes loading the claims fail") {
   Store store;
   REQUIRE(store.get(store.claims->save(sample())));
