@@ -184,6 +184,8 @@ result<> read_record(const std::string& path, Records& into) {
   const auto id = text_of(record->get_object(), "volume_id");
   if (id.empty())
     return Error{errc::state_corrupt, "a record in " + fs::path(path).parent_path().string() + " names no volume"};
+  // Somebody's copy. The agent goes by no such file either.
+  if (fs::path(path).stem() != sha256_hex(id)) return {};
   into.volumes.insert(id);
   if (const auto known = plan::decode(*text)) into.combinations[id] = plan::combination_of(*known);
   if (text_of(record->get_object(), "kind") == "krbd") into.by_kernel.insert(id);
@@ -196,6 +198,8 @@ result<> read_record(const std::string& path, Records& into) {
   return {};
 }
 
+}  // namespace
+
 Records read_records(const std::string& state_dir) {
   Records records;
   const std::string folder = state_dir + "/volumes";
@@ -207,6 +211,8 @@ Records read_records(const std::string& state_dir) {
     records.complete = Error{errc::unavailable, "reading " + folder + ": " + failed.message()};
   return records;
 }
+
+namespace {
 
 result<cephcsi::MounterRules> read_mounter_rules(const std::string& config_dir) {
   const auto text = read_file(config_dir + "/mounters.json", kMaxText);

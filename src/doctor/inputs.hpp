@@ -163,6 +163,8 @@ std::vector<FilesystemSeen> find_filesystems(const Records& records, const std::
 // --- thin
 
 Inputs gather(const Options& options, const v1::Program& own);
+/// The volumes that have a record in that folder, and what their records say.
+Records read_records(const std::string& state_dir);
 /// Fills in `needs` of the volumes that the agent serves: `each` for one, 10 s for all.
 void read_filesystems(std::vector<FilesystemSeen>& all, const std::map<std::string, AgentVolume>& volumes,
                       const HelperProgram& helper = {},
