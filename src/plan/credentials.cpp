@@ -9,7 +9,7 @@ void Credentials::loaded(Credential credential) {
 
 void Credentials::replace(Credential credential) {
   known_ = std::move(credential);
-  saved_ = worked_ = swapped_ = false;
+  saved_ = unproven_ = worked_ = swapped_ = false;
 }
 
 void Credentials::swap() {
@@ -31,6 +31,7 @@ void Credentials::begin(const Wish& wish, bool has_record) {
     return;
   }
   replace(staged->credential);
+  unproven_ = has_record;
   offered_.reset();
 }
 
@@ -51,7 +52,7 @@ bool Credentials::take(const Credential& of_secret, errc refused) {
 
 void Credentials::worked() {
   worked_ = true;
-  swapped_ = false;
+  swapped_ = unproven_ = false;
   if (!use_offered_ || !offered_) return;
   known_ = std::move(*offered_);
   offered_.reset();

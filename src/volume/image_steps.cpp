@@ -47,13 +47,13 @@ task<result<>> ImageSteps::may_serve(const Volume& volume, image::Access to) {
 
 task<result<>> ImageSteps::try_credential(Volume& volume) {
   const Credential before = volume.credentials.known();
+  const bool only_one = volume.credentials.unproven();
   volume.credentials.tried();
   const auto to = access(volume), old = access_of(ports_, *volume.record, before);
   if (!to || !old) co_return result<>();
   auto may = co_await may_serve(volume, *to);
-  // The credential that heals the volume now must not be replaced by a weaker one. A user that may fence no more than
-  // the old one is no loss.
-  if (may && !volume.record->read_only && !ports_.clusters.cannot_fence(*old))
+  // What heals the volume now must not become less. A user that may fence no more than the old one is no loss.
+  if (may && !volume.record->read_only && !only_one && !ports_.clusters.cannot_fence(*old))
     if (const auto why = ports_.clusters.cannot_fence(*to)) may = Error{errc::permission_denied, *why};
   if (!may) {
     // The next try connects anew, and so has the user's present rights.
@@ -61,7 +61,9 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
     log::warning("credential.not_taken", {{"volume", volume.id},
                                           {"user", to->user},
                                           {"error", may.error().text},
-                                          {"effect", "the volume keeps the user and key that serve it"}});
+                                          {"effect", only_one ? "the volume has no key that works, until its next "
+                                                                "stage or its Secret brings one"
+                                                              : "the volume keeps the user and key that serve it"}});
     if (is_refusal(may.error()))
       health_.notify(volume.id, {"CredentialRefused", true,
                                  "Its node-stage Secret has a user and key that cannot serve it: " + may.error().text +
@@ -70,7 +72,7 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
   }
   volume.credentials.worked();
   log::info("credential.replaced", {{"volume", volume.id}, {"user", to->user}, {"before", before.user}});
-  ports_.clusters.retire(*old);
+  if (!only_one) ports_.clusters.retire(*old);
   co_return result<>();
 }
 

@@ -197,7 +197,7 @@ std::string Leaving::needs_record(const Volume& volume, std::optional<Loss> loss
 
 /// Requires the volume's lock, or that nothing is being written.
 task<bool> Leaving::has_lost_key(Volume& volume, Record record) {
-  if (volume.credentials.known().empty()) co_return false;
+  if (volume.credentials.known().empty() || volume.credentials.unproven()) co_return false;
   auto key = co_await ports_.records.load_key(record);
   if (!key) co_return true;
   // A key that was not written yet is not lost.
@@ -212,7 +212,7 @@ task<std::optional<Leaving::Loss>> Leaving::loss_of(Volume& volume, const std::v
   if (volume.writes.refused) co_return std::nullopt;
   Record record = with_real_paths(*file, ports_.files);
   // A record that is written without a key keeps the user of its file, so that user is not compared.
-  if (volume.credentials.known().empty()) record.user = volume.record->user;
+  if (volume.credentials.known().empty() || volume.credentials.unproven()) record.user = volume.record->user;
   if (encode(record) != encode(*volume.record)) co_return Loss::changed_record;
   const bool lost_key = co_await has_lost_key(volume, std::move(record));
   co_return lost_key ? std::optional(Loss::key) : std::nullopt;

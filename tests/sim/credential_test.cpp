@@ -211,6 +211,27 @@ TEST_CASE("a volume of the kernel client is mapped under the user of its last st
   CHECK(scene.want(wish) == errc::ok);
 }
 
+TEST_CASE("a kernel's volume whose key file is gone takes its stage's user and key only if the cluster does") {
+  Scene scene;
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
+  const bool known = GENERATE(false, true);
+  CAPTURE(known);
+  if (known) scene.world.cluster.users[kRotated.user] = kRotated.key;
+  scene.world.disk.keys.clear();
+  scene.world.agent.kill();
+  scene.world.agent.start(true);
+  auto wish = krbd_staged();
+  wish.credential = kRotated;
+  wish.claim.volume = "pv-1";  // so that the record is written
+  CHECK(scene.want(wish) == errc::ok);
+  CHECK(scene.want(published()) == errc::ok);
+  CHECK(scene.world.disk.records.front().user == (known ? kRotated.user : krbd_staged().credential.user));
+  CHECK(scene.world.disk.keys.contains(kId) == known);
+  const auto told = [](const auto& notice) { return notice.second.reason == "CredentialRefused"; };
+  CHECK(std::ranges::any_of(scene.world.notices, told) == !known);
+  CHECK(scene.loop.run(scene.world.agent.quiesce()));
+}
+
 // peers P5
 TEST_CASE("a volume whose user the cluster refuses is healed by what its Secret has now", "[failure:220]") {
   Rotated scene;

@@ -18,15 +18,17 @@ class Credentials {
   const Credential& asks_with() const { return use_offered_ && offered_ ? *offered_ : known_; }
   /// Whether known() is not in the volume's files yet.
   bool to_be_saved() const { return !saved_ && !known_.empty(); }
-  /// Whether known() must be written with the record. If there are two, the cluster decides first, unless the volume's
-  /// files have neither.
-  bool goes_with_record() const { return to_be_saved() && (!undecided() || file_lost_); }
+  /// known() is to be written with the record. If there are two, the cluster decides first, unless the volume's files
+  /// have neither.
+  bool goes_with_record() const { return to_be_saved() && !unproven_ && (!undecided() || file_lost_); }
+  /// A stage brought known() for a volume whose own was lost, and the cluster has not taken it yet.
+  bool unproven() const { return unproven_; }
   /// Whether `read` is one of the credentials that may serve the volume.
   bool has(const Credential& read) const { return read == known_ || (offered_ && read == *offered_); }
   /// Whether there are two, and the cluster has not decided between them.
   bool undecided() const { return offered_.has_value(); }
-  /// Whether the present operation brought another one that the cluster has not seen yet.
-  bool untried() const { return use_offered_ && offered_ && !tried_; }
+  /// The operation under way brought another one, which the cluster was not asked about yet.
+  bool untried() const { return use_offered_ && (offered_ || unproven_) && !tried_; }
 
   /// Call this at the start, with the credential from the volume's files.
   void loaded(Credential credential);
@@ -63,9 +65,10 @@ class Credentials {
   Credential known_;
   bool saved_ = false;
   bool file_lost_ = false;
+  bool unproven_ = false;
   std::optional<Credential> offered_;
   bool swapped_ = false;      ///< swapped after a refusal, and neither has worked since
-  bool use_offered_ = false;  ///< the present operation brought it
+  bool use_offered_ = false;  ///< the operation under way brought one
   bool tried_ = false;        ///< by the present operation
   bool worked_ = false;       ///< known() has, since the last take_worked()
 };

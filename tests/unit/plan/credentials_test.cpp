@@ -85,6 +85,21 @@ TEST_CASE("a volume without a key takes that of its Secret, which is then to be 
   CHECK_FALSE(none.take(kNew, errc::unauthenticated));
 }
 
+TEST_CASE("a stage's pair for a volume whose own was lost is not written before the cluster takes it") {
+  Credentials lost;
+  lost.begin(stage_with(kNew), true);
+  CHECK(lost.asks_with() == kNew);
+  CHECK(lost.untried());
+  CHECK_FALSE(lost.goes_with_record());
+  lost.tried();
+  CHECK_FALSE(lost.untried());
+  lost.begin(stage_with(kNew), true);
+  CHECK(lost.untried());
+  lost.worked();
+  CHECK_FALSE(lost.untried());
+  CHECK(lost.goes_with_record());
+}
+
 TEST_CASE("each heal whose key the cluster refuses makes the next heal use the other of the two keys") {
   Credentials both = with_two();
   both.begin(Wish(Healed{}), true);
