@@ -205,15 +205,15 @@ task<bool> Leaving::has_lost_key(Volume& volume, Record record) {
   co_return !volume.credentials.has({record.user, std::move(*key)});
 }
 
-/// If the disk refused the last write, memory and file differ, and rewrite_records() writes the record anyway.
 task<std::optional<Leaving::Loss>> Leaving::loss_of(Volume& volume, const std::vector<Record>& there) {
   const auto file = std::ranges::find(there, volume.id, &Record::volume_id);
   if (file == there.end()) co_return Loss::record;
-  if (volume.writes.refused) co_return std::nullopt;
   Record record = with_real_paths(*file, ports_.files);
   // A record that is written without a key keeps the user of its file, so that user is not compared.
   if (volume.credentials.known().empty() || volume.credentials.unproven()) record.user = volume.record->user;
-  if (encode(record) != encode(*volume.record)) co_return Loss::changed_record;
+  if (!volume.writes.on_disk.may_be(record)) co_return Loss::changed_record;
+  // rewrite_records() writes the record in any case, and its key with it if that is new.
+  if (volume.writes.refused) co_return std::nullopt;
   const bool lost_key = co_await has_lost_key(volume, std::move(record));
   co_return lost_key ? std::optional(Loss::key) : std::nullopt;
 }

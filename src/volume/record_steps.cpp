@@ -9,7 +9,9 @@ task<result<>> RecordSteps::write(Volume& volume, const step::WriteRecord& step)
   Record record = step.record;
   if (volume.credentials.goes_with_record()) record.user = volume.credentials.known().user;
   volume.writes.under_way = record;
+  volume.writes.on_disk.tried(record);
   auto saved = co_await save(volume, record);
+  if (saved) volume.writes.on_disk.written(record);
   volume.writes.under_way.reset();
   // The write may have happened all the same, so the caller must not forget the volume.
   if (!saved && final_for_caller(saved.error().code)) saved = Error{errc::state_write, saved.error().text};
@@ -37,12 +39,14 @@ task<> RecordSteps::keep_credential(Volume& volume) {
   const Credential& known = volume.credentials.known();
   Record record = *volume.record;
   record.user = known.user;
+  volume.writes.on_disk.tried(record);
   const auto saved = co_await ports_.records.save_with_key(record, known.key);
   if (!saved) {
     log::warning("key.not_written", {{"volume", volume.id}, {"error", saved.error().text}});
     co_return;
   }
   volume.credentials.saved();
+  volume.writes.on_disk.written(record);
   volume.record = std::move(record);
 }
 
@@ -55,6 +59,7 @@ task<result<>> RecordSteps::drop(Volume& volume, const Wish& wish) {
   volume.record.reset();
   volume.usage.last.reset();
   volume.writes.unsure = false;
+  volume.writes.on_disk.dropped();
   volume.credentials.record_dropped(wish);
   co_return result<>();
 }

@@ -98,6 +98,7 @@ task<result<>> Shell::Impl::start() {
     Volume& volume = volumes_.find_or_create(record.volume_id);
     co_await load_credential(volume, record);
     volume.record = with_real_paths(std::move(record), ports_.files);
+    volume.writes.on_disk.written(*volume.record);
     volume.device.gone = volume.record->boot_id != config_.boot_id;
     // The earlier agent ended before this, but nobody knows when. The kernel client serves its devices without an
     // agent.

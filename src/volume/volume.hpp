@@ -7,6 +7,7 @@
 #include <set>
 
 #include "corbd/core/async_lock.hpp"
+#include "corbd/core/file.hpp"
 #include "corbd/plan/credentials.hpp"
 #include "corbd/plan/outcome.hpp"
 #include "corbd/volume/shell.hpp"
@@ -23,8 +24,22 @@ struct Operation {
   result<> outcome;
 };
 
+/// What the volume's file may say as long as nobody but this agent writes it: the record that was written last, or one
+/// whose write failed since, because that may have happened all the same.
+class OnDisk {
+ public:
+  void written(const Record& record) { sums_ = {sha256_hex(encode(record))}; }
+  void tried(const Record& record) { sums_.insert(sha256_hex(encode(record))); }
+  void dropped() { sums_.clear(); }
+  bool may_be(const Record& record) const { return sums_.contains(sha256_hex(encode(record))); }
+
+ private:
+  std::set<std::string> sums_;
+};
+
 /// State of the record's writes.
 struct RecordWrites {
+  OnDisk on_disk;
   std::optional<Record> under_way;  ///< other volumes respect it already
   bool unsure = false;   ///< the last write that had to succeed failed; the record may be on the disk all the same
   bool refused = false;  ///< the last write failed, whether it had to succeed or not

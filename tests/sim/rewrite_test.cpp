@@ -137,7 +137,29 @@ TEST_CASE("an agent serves on while the disk takes no new copy of a record that 
   CHECK(scene.loop.run(scene.world.agent.quiesce()));
 }
 
-TEST_CASE("an agent serves on while an operation is under way on a volume whose record is gone", "[failure:20]") {
+TEST_CASE("an agent whose record was replaced after the disk refused a newer one tells the replacement") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  const auto backup = scene.world.disk.records.front();
+  REQUIRE(scene.want(plan::Attached{"uid-2"}) == errc::ok);
+  scene.world.disk.state = Disk::State::full;
+  REQUIRE(scene.want(plan::Attached{"uid-3"}) == errc::state_write);
+  CHECK(scene.loop.run(scene.world.agent.quiesce()));  // the older record does no harm
+  scene.world.agent.resume();
+  scene.world.disk.records.front() = backup;
+  const auto full = scene.loop.run(scene.world.agent.quiesce());
+  REQUIRE_FALSE(full);
+  CHECK_THAT(full.error().text, ContainsSubstring("whose file somebody replaced"));
+  serves_on(scene);
+  scene.world.disk.state = Disk::State::good;
+  const auto restored = scene.loop.run(scene.world.agent.quiesce());
+  REQUIRE_FALSE(restored);
+  CHECK_THAT(restored.error().text, ContainsSubstring("start the handover again"));
+  serves_on(scene);
+  CHECK(scene.loop.run(scene.world.agent.quiesce()));
+}
+
+TEST_CASE("an agent serves on while an operation is under way on a volume whose record is gone") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
   scene.kill_and_start();
