@@ -1,7 +1,11 @@
 #include "corbd/http/client.hpp"
 
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read.hpp>
@@ -17,6 +21,7 @@
 #include <charconv>
 #include <ctime>
 #include <list>
+#include <memory>
 #include <span>
 
 #include "corbd/core/fd.hpp"
@@ -63,6 +68,27 @@ struct OpenConnection {
 };
 
 bool is_tls(const error_code& failed) { return failed.category() == asio::error::get_ssl_category(); }
+
+/// The server's alert says that it does not take this client's certificate, or wants one (RFC 8446, 6.2).
+bool refuses_certificate(const error_code& failed) {
+  constexpr std::array alerts{SSL_AD_BAD_CERTIFICATE,     SSL_AD_UNSUPPORTED_CERTIFICATE, SSL_AD_CERTIFICATE_REVOKED,
+                              SSL_AD_CERTIFICATE_EXPIRED, SSL_AD_CERTIFICATE_UNKNOWN,     SSL_AD_UNKNOWN_CA,
+                              SSL_AD_ACCESS_DENIED,       SSL_AD_CERTIFICATE_REQUIRED};
+  const int reason = ERR_GET_REASON(static_cast<unsigned long>(failed.value()));
+  return is_tls(failed) && std::ranges::find(alerts, reason - SSL_AD_REASON_OFFSET) != alerts.end();
+}
+
+/// "/O=corbd/CN=node": of the first certificate in a PEM text.
+std::string subject_of(const std::string& pem) {
+  const std::unique_ptr<BIO, decltype(&::BIO_free)> text(::BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())),
+                                                         &::BIO_free);
+  const std::unique_ptr<X509, decltype(&::X509_free)> certificate(
+      ::PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr), &::X509_free);
+  std::array<char, 256> name{};
+  if (certificate)
+    ::X509_NAME_oneline(::X509_get_subject_name(certificate.get()), name.data(), static_cast<int>(name.size()));
+  return name.data();
+}
 
 bool is_protocol(const error_code& failed) {
   return failed.category() == wire::make_error_code(wire::error::end_of_stream).category();
@@ -127,6 +153,16 @@ void append_wiping(std::string& text, std::string_view piece) {
   text.append(piece);
 }
 
+/// Why a request could not be sent whole: with TLS 1.3 the server refuses a client after that has sent its first bytes,
+/// and nobody has read the alert yet.
+task<error_code> why_unsent(ssl::stream<tcp::socket&>& stream, error_code unsent) {
+  char byte = 0;
+  error_code said;
+  co_await stream.async_read_some(asio::buffer(&byte, 1), into(said));
+  co_return is_tls(said) ? said : unsent;
+}
+task<error_code> why_unsent(tcp::socket&, error_code unsent) { co_return unsent; }
+
 /// Returns false if enough has come.
 bool take(Exchange& exchange, std::string_view piece) {
   const bool good = exchange.reply.status / 100 == 2;
@@ -169,6 +205,7 @@ task<error_code> converse(Clock& clock, OpenConnection& connection, Stream& stre
     const SocketCutoff cutoff(clock, connection.socket, until.at_most(clock.now() + head));
     error_code failed;
     co_await asio::async_write(stream, asio::buffer(exchange.request), into(failed));
+    if (failed) co_return co_await why_unsent(stream, failed);
     for (int interim = 0; !failed; ++interim) {
       parser.emplace();
       parser->body_limit(boost::none);
@@ -193,6 +230,7 @@ task<error_code> converse_in_bytes(Stream& stream, const std::string& request, c
                                    std::size_t limit, std::string& answer, bool& fits) {
   error_code failed;
   co_await asio::async_write(stream, asio::buffer(request), into(failed));
+  if (failed) co_return co_await why_unsent(stream, failed);
   while (!failed) {
     const auto wanted = length(answer);
     fits = wanted <= limit;
@@ -327,7 +365,13 @@ Error Client::Impl::why(const error_code& failed, Until until, std::string_view 
   if (failed == asio::error::operation_aborted || failed == asio::error::bad_descriptor)
     return {errc::unavailable, what + ": no answer in time"};
   if (is_end(failed)) return {errc::unavailable, what + ": the server closed the connection"};
-  if (is_tls(failed)) return {errc::unauthenticated, what + ": TLS: " + failed.message()};
+  if (is_tls(failed)) {
+    const std::string refused = peer_.certificate.empty()
+                                    ? "wants a client certificate, and none is configured"
+                                    : "refuses the client certificate " + subject_of(peer_.certificate);
+    return {errc::unauthenticated,
+            what + ": TLS: " + failed.message() + (refuses_certificate(failed) ? ": the server " + refused : "")};
+  }
   if (is_protocol(failed)) return {errc::io, what + ": the answer is not HTTP: " + failed.message()};
   return {errc::unavailable, what + ": " + failed.message()};
 }

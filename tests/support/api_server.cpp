@@ -129,12 +129,21 @@ struct ApiServer::Impl {
     try {
       if (tls == Tls::none) return converse(socket, socket, number);
       ssl::stream<tcp::socket&> stream(socket, context);
-      stream.handshake(ssl::stream_base::server);
+      error_code refused;
+      stream.handshake(ssl::stream_base::server, refused);
+      if (refused) return end(socket);
       converse(stream, socket, number);
     } catch (const std::exception&) {
     }
     error_code ignored;
     socket.shutdown(tcp::socket::shutdown_both, ignored);
+  }
+
+  /// As servers do: who sends more hears that the connection is reset.
+  void end(tcp::socket& socket) {
+    const std::lock_guard lock(mutex);
+    error_code ignored;
+    socket.close(ignored);
   }
 
   template <class Stream>

@@ -395,6 +395,19 @@ TEST_CASE("an error of TLS does not count as the end of a write whose earlier tr
   CHECK_THAT(reply.error().text, ContainsSubstring("TLS"));
 }
 
+TEST_CASE("a KMS that refuses the client's certificate is not silent, and says so each time") {
+  Scene scene(says(200, ""), ApiServer::Tls::asks_for_certificate);
+  for (int tries = 0; tries < 3; ++tries) {
+    const auto reply = scene.ask();
+    REQUIRE_FALSE(reply);
+    CHECK(reply.error().code == errc::unauthenticated);
+    const auto answer = scene.exchange("a request");
+    REQUIRE_FALSE(answer);
+    CHECK(answer.error().code == errc::unauthenticated);
+    CHECK_THAT(answer.error().text, ContainsSubstring("the server wants a client certificate"));
+  }
+}
+
 TEST_CASE("an alert of TLS does not count as the end of a write that was sent, but tells why a login is refused") {
   Scene scene(says(200, ""), ApiServer::Tls::asks_for_certificate);
   scene.message.method = "PUT";
