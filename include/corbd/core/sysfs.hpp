@@ -35,7 +35,8 @@ std::vector<std::string> names_in(const std::filesystem::path& folder);
 /// Returns the folders of the device-mapper devices above a block device and above its partitions. Takes the device's
 /// folder.
 std::vector<std::filesystem::path> holders_of(const std::filesystem::path& block);
-/// Returns the number of requests that the driver has and has not answered yet. Takes the device's folder.
+/// By a block device's folder: the requests that the driver has begun and has not answered yet. nbd begins none while
+/// it has no link, so what waits for the next link does not count.
 std::uint32_t waiting_of(const std::filesystem::path& block);
 /// Returns the number of reads, writes, discards and flushes that have ended (Documentation/block/stat.rst). Takes the
 /// device's folder.

@@ -102,7 +102,9 @@ struct Seen {
   std::uint64_t size = 0;   ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::uint32_t io_timeout_ms = 0;
-  std::uint32_t waiting = 0;  ///< requests that the driver has and has not answered yet
+  /// Requests that the driver sent and that are not answered yet, also those sent on a link that died since. Requests
+  /// that came after it died wait unsent, and do not count.
+  std::uint32_t waiting = 0;
   /// nbd, while requests wait (else 0): requests answered since the kernel made the device. It is read before
   /// `waiting`: the same number twice means that the same requests still wait.
   std::uint64_t completed = 0;
