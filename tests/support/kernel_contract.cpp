@@ -513,6 +513,20 @@ void unserved_device(ContractKernel& on) {
   CHECK(ends(on, probe) == errc::ok);
 }
 
+void first_open(ContractKernel& on) {
+  Served first(on), second(on), third(on);
+  const auto index = connect(on, first);
+  first.end();
+  const auto look = on.begin(on.filesystems().check_unused(device::path(index), {}, on.in(20s)));
+  CHECK(waits(on, look));
+  CHECK(reconnect(on, second, index) == errc::ok);
+  CHECK(ends(on, look) == errc::ok);
+  // The table is read once, and again after a growth.
+  second.end();
+  CHECK(unused(on, index) == errc::ok);
+  CHECK(reconnect(on, third, index) == errc::ok);
+}
+
 void filesystem_grows(ContractKernel& on) {
   Served link(on);
   auto with = args(on);
@@ -625,6 +639,8 @@ constexpr Check kChecks[] = {
     {"a filesystem of a disconnected device can be unmounted, and the device goes with it", &disconnected_mount},
     {"without a link a probe waits for the next one, and whether the device is in use is told at once",
      &unserved_device},
+    {"the first that opens a device waits for the next link if there is none, also to see whether it is in use",
+     &first_open},
     {"a filesystem grows after its device, when it is told", &filesystem_grows},
     {"a mapping is shown as its device's holder, keeps it in use, and goes when it is closed", &mapping},
     {"a mapping whose filesystem is mounted is not closed", &mapping_in_use},

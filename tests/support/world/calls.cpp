@@ -276,8 +276,9 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
     world_.loop().outside_in(in, [this, job] { run_helper(job); });
     return;
   }
-  // It opens the device, and reads nothing.
-  const bool needs_device = job->asked->call != "check unused";
+  // It opens the device, and reads nothing of one that was open before.
+  const bool only_opens = job->asked->call == "check unused";
+  const bool needs_device = !only_opens || (device != nullptr && device->unscanned);
   // Nobody reads its request, and the kernel has not noticed that yet.
   const bool unread = device != nullptr && device->alive && device->kind == device::Kind::nbd &&
                       !device->disconnected && !world_.kernel.is_read(*device);
@@ -285,15 +286,18 @@ void Calls::run_helper(const std::shared_ptr<HelperJob>& job) {
     world_.loop().outside_in(std::chrono::milliseconds(1), [job] { job->of.run_helper(job); });
     return;
   }
-  if (device != nullptr && !device->alive && !device->disconnected && needs_device && world_.hazards != nullptr) {
+  if (device != nullptr && !device->alive && !device->disconnected && needs_device &&
+      (only_opens || world_.hazards != nullptr)) {
     job->waits = true;
     world_.trace(job->asked->call + " waits for " + device::path(device->index));
     return;
   }
   std::erase(helpers_, job);
   const auto& asked = job->asked;
+  const bool opens = !job->syncs && asked->call != "luks close";
+  if (device != nullptr && opens) device->unscanned = false;
   const bool lives = world_.agent.lives(asked->life);
-  const bool reads = !job->syncs && asked->call != "luks close" && asked->call != "check unused";
+  const bool reads = opens && !only_opens;
   result<> value = device != nullptr && device->disconnected && reads
                        ? Error{errc::io, device::path(device->index) + " is disconnected"}
                        : asked->effect();

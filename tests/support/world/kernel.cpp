@@ -53,6 +53,7 @@ bool Kernel::stands() const {
 }
 
 void Kernel::application_writes(KernelDevice& device, std::size_t block) {
+  device.unscanned = false;  // it has it open
   KernelRequest request;
   request.block = block;
   request.number = world_.cluster.new_number();
@@ -60,6 +61,7 @@ void Kernel::application_writes(KernelDevice& device, std::size_t block) {
 }
 
 void Kernel::application_reads(KernelDevice& device, std::size_t block) {
+  device.unscanned = false;  // it has it open
   KernelRequest request;
   request.write = false;
   request.block = block;
@@ -193,7 +195,11 @@ bool Kernel::is_claimed(std::uint32_t index) {
          std::ranges::any_of(detached, [&](const auto& one) { return one.second == index; });
 }
 
-void Kernel::open_device(std::uint32_t index) { ++by_index(index)->openers; }
+void Kernel::open_device(std::uint32_t index) {
+  KernelDevice* device = by_index(index);
+  ++device->openers;
+  device->unscanned &= !device->alive;
+}
 
 void Kernel::close_device(std::uint32_t index) {
   KernelDevice* device = by_index(index);

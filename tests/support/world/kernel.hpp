@@ -56,6 +56,7 @@ struct KernelDevice {
   bool alive = false;
   bool disconnected = false;  ///< it takes no link any more, and exists as long as somebody has it open
   int openers = 0;            ///< programs that have it open without using it
+  bool unscanned = false;     ///< nbd has set its size, and whoever opens it first reads its partition table
   bool read_only = false;
   bool trim = true;
   bool flush = true;  ///< false: every write that was answered counts as stored, and no flush is sent

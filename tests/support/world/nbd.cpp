@@ -86,6 +86,7 @@ class Devices final : public device::Devices {
     made.read_only = args.read_only;
     made.trim = args.trim;
     made.flush = args.send_flush;
+    made.unscanned = true;
     made.dead_conn_timeout_s = args.dead_conn_timeout_s;
     const auto index = std::make_shared<std::uint32_t>(0);
     const auto numbers = std::make_shared<std::vector<std::uint32_t>>();
@@ -141,6 +142,7 @@ class Devices final : public device::Devices {
       KernelDevice* known = world.kernel.by_index(index);
       if (bytes < known->size) world.broke("a device was made smaller");
       known->size = bytes;
+      known->unscanned = true;
       return {};
     };
     co_return co_await world_.calls.ask_driver(
