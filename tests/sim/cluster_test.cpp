@@ -319,3 +319,20 @@ TEST_CASE("a volume whose client is cut off between opening the image and servin
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.world.kernel.devices.front().alive);
 }
+
+TEST_CASE("an agent may go by a blocklist entry that was taken away only if it ran then, until a further entry comes") {
+  Scene scene;
+  REQUIRE(scene.want(staged()) == errc::ok);
+  const auto client = scene.world.agent.client();
+  auto& cluster = scene.world.cluster;
+  cluster.blocklist(client);
+  CHECK_FALSE(cluster.had_entry(client, scene.world));
+  cluster.take_entries_away();
+  CHECK_FALSE(cluster.has_entry(client));
+  CHECK(cluster.had_entry(client, scene.world));
+  scene.kill_and_start();
+  CHECK_FALSE(cluster.had_entry(client, scene.world));
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(cluster.has_entry(client));
+  CHECK_FALSE(cluster.had_entry(client, scene.world));
+}

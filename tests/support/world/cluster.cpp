@@ -44,6 +44,15 @@ bool Cluster::has_entry(const std::string& address) const {
   return lasts(blocklisted) || lasts(renewed);
 }
 
+/// That it fenced a client of its own, an agent's file tells the next one too.
+bool Cluster::had_entry(const std::string& address, const World& agent) const {
+  const auto taken = taken_away_.find(address);
+  if (taken == taken_away_.end()) return false;
+  const auto own = agent.agent.clients.find(address);
+  return (own != agent.agent.clients.end() && own->second == Client::fenced) ||
+         taken->second.contains({&agent, agent.agent.life()});
+}
+
 std::set<std::string> Cluster::cut_off_clients() const {
   std::set<std::string> all;
   for (const auto& [address, end] : blocklisted)
@@ -111,6 +120,7 @@ void Cluster::blocklist(const std::string& address, duration lasts) {
     trace("blocklisted " + address);
     blocklisted[address] = end;
   }
+  taken_away_.erase(address);
   cut_off([&](const std::string& client) { return client == address; });
   if (entries_go_in) loop_.outside_in(*std::exchange(entries_go_in, std::nullopt), [this] { take_entries_away(); });
 }
@@ -130,7 +140,9 @@ void Cluster::take_entries_away() {
     trace("somebody takes the entry of " + client + " away");
     blocklisted.erase(client);
     renewed.erase(client);
-    taken_away_.insert(client);
+    auto& agents = taken_away_[client];
+    for (const World* node : nodes_)
+      if (node->agent.running()) agents.insert({node, node->agent.life()});
   }
 }
 

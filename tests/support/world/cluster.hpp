@@ -200,8 +200,8 @@ class Cluster {
   void entries_age(duration by);
   /// Whether an entry of its own refuses that client now.
   bool has_entry(const std::string& address) const;
-  /// Whether it had one, which somebody removed.
-  bool had_entry(const std::string& address) const { return taken_away_.contains(address); }
+  /// Whether it had one, which somebody took away since that agent may have learned of it.
+  bool had_entry(const std::string& address, const World& agent) const;
   /// Returns the clients that an entry of their own refuses now.
   std::set<std::string> cut_off_clients() const;
   /// Blocklists every client of that host, including future ones. OSDs refuse them once they have the map that says so:
@@ -283,8 +283,10 @@ class Cluster {
   std::set<std::string> waiting_agents_;  ///< other nodes' agents that have not got their image yet
   std::set<std::string> refused_hosts_;   ///< fenced hosts, as the OSDs know them
   std::vector<std::function<void()>> held_;
-  std::map<std::string, int> under_way_;       ///< number of reads and writes, by client
-  std::set<std::string> taken_away_;           ///< clients whose entry somebody removed
+  std::map<std::string, int> under_way_;  ///< reads and writes, by their client
+  /// Clients whose entry somebody took away, and no further one came since; with the agents that ran then, by their
+  /// node and life.
+  std::map<std::string, std::set<std::pair<const World*, int>>> taken_away_;
   std::map<std::string, time_point> removed_;  ///< images by id
 };
 
