@@ -629,6 +629,34 @@ TEST_CASE("the image of a stage that an undone handover cut short is closed, tho
   CHECK(scene.want(test::staged()) == errc::ok);
 }
 
+TEST_CASE("an undone handover that cut a stuck operation short holds up neither the next one nor the agent's end") {
+  Scene scene;
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  scene.world.calls.delayed = "acquire lock";
+  const auto stage = [](Scene& in) -> task<> {
+    static_cast<void>(co_await in.world.agent.shell().want(kId, test::staged(), {}));
+  };
+  gate.spawn(stage(scene));
+  scene.loop.advance(10ms);
+  for (int undone = 0; undone < 3; ++undone) {
+    REQUIRE(scene.loop.run(scene.world.agent.quiesce()));
+    scene.world.agent.resume();
+  }
+  scene.world.calls.delayed.clear();
+  REQUIRE(scene.image().is_watched());
+  SECTION("the image is left once the operation has ended") {
+    scene.loop.advance(5min);
+    CHECK_FALSE(scene.image().is_watched());
+    CHECK(scene.want(test::staged()) == errc::ok);
+  }
+  SECTION("the agent ends with its own deadline") {
+    const auto by = scene.loop.clock.now() + 1s;
+    scene.loop.run(scene.world.agent.shell().stop({by}));
+    CHECK(scene.loop.clock.now() <= by);
+  }
+  scene.loop.run(gate.close({}));
+}
+
 TEST_CASE("a volume whose drain was undone answers the requests that came meanwhile") {
   Scene scene;
   REQUIRE(scene.want(test::staged()) == errc::ok);
