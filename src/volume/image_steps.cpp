@@ -52,7 +52,7 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
   const auto to = access(volume), old = access_of(ports_, *volume.record, before);
   if (!to || !old) co_return result<>();
   auto may = co_await may_serve(volume, *to);
-  // What heals the volume now must not become less. A user that may fence no more than the old one is no loss.
+  // The present way to heal the volume must not become less. A user that may fence no more than the old one is no loss.
   if (may && !volume.record->read_only && !only_one && !ports_.clusters.cannot_fence(*old))
     if (const auto why = ports_.clusters.cannot_fence(*to)) may = Error{errc::permission_denied, *why};
   if (!may) {

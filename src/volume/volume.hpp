@@ -24,8 +24,8 @@ struct Operation {
   result<> outcome;
 };
 
-/// What the volume's file may say as long as nobody but this agent writes it: the record that was written last, or one
-/// whose write failed since, because that may have happened all the same.
+/// Possible contents of the volume's file as long as nobody but this agent writes it: the record that was written last,
+/// or one whose write failed since, because that may have happened all the same.
 class OnDisk {
  public:
   void written(const Record& record) { sums_ = {sha256_hex(encode(record))}; }

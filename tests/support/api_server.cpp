@@ -139,7 +139,7 @@ struct ApiServer::Impl {
     socket.shutdown(tcp::socket::shutdown_both, ignored);
   }
 
-  /// As servers do: who sends more hears that the connection is reset.
+  /// Servers do so: who sends more hears that the connection is reset.
   void end(tcp::socket& socket) {
     const std::lock_guard lock(mutex);
     error_code ignored;

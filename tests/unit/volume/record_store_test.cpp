@@ -209,7 +209,7 @@ TEST_CASE("a record that is written without a key keeps the user whose key is th
   CHECK(loaded->records.front().size == renamed.size);
 }
 
-TEST_CASE("a record that is written over another volume's takes nothing of that") {
+TEST_CASE("a record that is written over another volume's takes nothing of that", "[failure:20]") {
   Disk kept;
   auto other = test::sample_record();
   other.volume_id = "another";
