@@ -56,7 +56,7 @@ class Devices final : public test::still::Devices {
   }
 
  private:
-  std::unique_ptr<device::Link> session_on(image::Image& image, Fd socket, std::function<void()> on_stopped) {
+  std::unique_ptr<device::Link> session_on(image::BlockImage& image, Fd socket, std::function<void()> on_stopped) {
     return nbd::serve_socket(*control_, *clock_, loops_.next(), image, std::move(socket), counters_, false,
                              std::move(on_stopped));
   }

@@ -228,21 +228,38 @@ task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t break
   const bool yields = world_.agent.yields(owner);
   if (!foreign && known->second != Client::fenced && !yields)
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
-  co_return co_await ask(
-      "break lock", until, [&world = world_, id = key_.image_id, owner, break_time, yields, foreign]() -> result<> {
-        FakeImage* of = world.cluster.by_id(id);
-        if (of == nullptr || of->lock_owner != owner)
-          return Error{errc::unproven, owner + " does not hold the lock any more"};
-        const bool cut_off = world.cluster.has_entry(owner) || world.cluster.had_entry(owner, world);
-        if (!cut_off && !world.cluster.ended.contains(owner) && (!yields || of->watchers.contains(owner)))
-          world.broke("a lock was broken whose owner is not fenced, and has not ended");
-        of->lock_owner.clear();
-        of->changed(break_time);
-        if (foreign) return {};
-        // If a disk keeps refusing the record, the break is done without it, and proves nothing later.
-        if (!world.disk.break_record_refused(id)) of->our_break = of->version;
-        return {};
-      });
+  const auto left = std::make_shared<std::uint64_t>(0);
+  auto broken =
+      co_await ask("break lock", until,
+                   [&world = world_, id = key_.image_id, owner, break_time, yields, foreign, left]() -> result<> {
+                     FakeImage* of = world.cluster.by_id(id);
+                     if (of == nullptr || of->lock_owner != owner)
+                       return Error{errc::unproven, owner + " does not hold the lock any more"};
+                     const bool cut_off = world.cluster.has_entry(owner) || world.cluster.had_entry(owner, world);
+                     if (!cut_off && !world.cluster.ended.contains(owner) && (!yields || of->watchers.contains(owner)))
+                       world.broke("a lock was broken whose owner is not fenced, and has not ended");
+                     of->lock_owner.clear();
+                     of->changed(break_time);
+                     *left = of->version;
+                     if (foreign) return {};
+                     // With a disk that keeps refusing the record the break is done without, and
+                     // proves nothing later.
+                     if (!world.disk.break_record_refused(id)) of->our_break = of->version;
+                     return {};
+                   });
+  if (broken) seen_version_ = *left;
+  co_return broken;
+}
+
+/// librbd's own look before it takes the lock, and corbd's. The lock is another operation.
+task<result<>> FakeOpened::see_header(Until until) {
+  co_return co_await ask("see header", until,
+                         [&world = world_, id = key_.image_id, seen = seen_version_]() -> result<> {
+                           const FakeImage* of = world.cluster.by_id(id);
+                           if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
+                           if (seen != 0 && of->version != seen) return Error{errc::unproven, "the header has changed"};
+                           return {};
+                         });
 }
 
 task<result<>> FakeOpened::acquire_lock(Until until) {
