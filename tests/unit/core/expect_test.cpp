@@ -7,7 +7,7 @@
 #include <functional>
 #include <thread>
 
-#include "corbd/core/async_lock.hpp"
+#include "corbd/core/wait.hpp"
 #include "support/catch.hpp"
 #include "support/helpers.hpp"
 
@@ -45,17 +45,11 @@ TEST_CASE("a thread that serves devices or reads files may not use what belongs 
   CHECK_FALSE(aborts([] { expect_control_thread(); }));
 }
 
-TEST_CASE("an event that another thread sets, and a lock that is destroyed while it is held, abort the process") {
+TEST_CASE("an event that another thread sets aborts the process") {
   CHECK(aborts([] {
     test::Loop loop;
     Event event(loop.control(), loop.clock);
     this_thread_is = ThreadKind::pool;
     event.set();
-  }));
-  CHECK(aborts([] {
-    test::Loop loop;
-    auto* lock = new AsyncLock(loop.control(), loop.clock, "it");
-    const test::Started<result<AsyncLock::Guard>> held(loop.io, lock->lock({}));
-    delete lock;
   }));
 }
