@@ -62,6 +62,12 @@ class Shell::Impl {
   executor control_;
   Clock& clock_;
   Gate gate_{control_, clock_};
+  /// A given-up volume's image, and the link whose operations on it may be under way.
+  struct LeftOpen {
+    std::unique_ptr<image::Image> image;
+    std::unique_ptr<device::Link> link;
+  };
+  std::vector<LeftOpen> left_open_;  ///< as the agent left; they end with the process
   bool cordoned_ = false;
   HealthTracker health_{clock_, ports_};
   UsageReader usage_{control_, clock_, ports_, volumes_, gate_};
@@ -70,7 +76,12 @@ class Shell::Impl {
                ports_,
                config_,
                health_,
-               [this](auto link, auto image) { gate_.spawn(close_in_background(std::move(link), std::move(image))); },
+               [this](auto link, auto image) {
+                 if (gate_.closed())
+                   left_open_.push_back({std::move(image), std::move(link)});
+                 else
+                   gate_.spawn(close_in_background(std::move(link), std::move(image)));
+               },
                [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); }};
   Stalls stalls_{control_, clock_, ports_, volumes_, gate_};
   KernelWatch kernel_watch_{clock_, ports_, volumes_, health_, gate_};

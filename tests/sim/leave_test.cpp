@@ -96,6 +96,27 @@ TEST_CASE("an agent that leaves lets the kernel send what it is in the middle of
   scene.world.hazards = nullptr;
 }
 
+TEST_CASE("an agent that leaves while a volume is given up destroys no session whose operations are under way") {
+  /// The kernel sees the end of the link once the agent has stopped its volumes.
+  struct Late final : test::Calm {
+    duration until_seen_dead() override { return 2500ms; }
+  } late;
+  Scene scene;
+  REQUIRE(scene.want(test::block_wish()) == errc::ok);
+  scene.world.hazards = &late;
+  scene.world.cluster.dead = true;
+  scene.world.kernel.application_writes(scene.device(), 0);
+  scene.loop.advance(100ms);
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  gate.spawn(ask(scene, kId, plan::GivenUp()));
+  scene.loop.advance(500ms);
+  scene.loop.run(scene.world.agent.leave_well());
+  scene.loop.advance(1s);
+  scene.world.agent.kill();
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+  scene.world.hazards = nullptr;
+}
+
 TEST_CASE("an agent that leaves begins no step any more, and its successor ends what was under way") {
   Scene scene;
   // It asks where the image is, and hears of it while the agent leaves.

@@ -269,7 +269,8 @@ task<result<>> FakeOpened::acquire_lock(Until until) {
   const FakeImage* now = world_.cluster.by_id(key_.image_id);
   const bool has = now != nullptr && has_lock(*now, client_, serial_);
   const auto at = std::make_shared<time_point>(began);
-  auto taken = has ? result<>() : co_await take_lock(until, began, at);
+  result<> taken;
+  if (!has) taken = co_await take_lock(until, began, at);
   if (taken && exclusive_) {
     seen_version_ = 0;
     lock_took_ = *at - began;
