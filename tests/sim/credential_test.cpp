@@ -38,6 +38,53 @@ struct Rotated : Scene {
 
 }  // namespace
 
+namespace {
+
+/// The old user is gone, and the client that serves has no tickets any more: nothing that it asks gets an answer.
+struct Ticketless : Rotated {
+  Ticketless() {
+    rotate();
+    remove_old();
+    world.cluster.end_tickets();
+    write_all();
+    loop.advance(2min);
+    REQUIRE(waiting() > 0);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("requests of a client whose tickets have ended wait without an error, and go on once its user is back") {
+  Ticketless scene;
+  CHECK(scene.world.kernel.errors == 0);
+  scene.world.cluster.users["node"] = staged_wish(kId).credential.key;
+  scene.world.cluster.renew_tickets();
+  scene.loop.advance(10s);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("the next agent serves a volume whose client's tickets have ended, under the user that the Secret has") {
+  Ticketless scene;
+  scene.tell_secret(kRotated);
+  scene.kill_and_start(true);
+  scene.loop.advance(1min);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.world.kernel.errors == 0);
+  scene.is_kept_as_a_pair();
+}
+
+// Open: an agent that waits for answers only logs that (volume.stuck). Before it could give up such a client, which
+// note_denial() does to one that is denied, the end of its session must not wait for answers that never come.
+TEST_CASE("a volume whose client's tickets have ended is served by a client of the user that the Secret has",
+          "[!shouldfail]") {
+  Ticketless scene;
+  scene.tell_secret(kRotated);
+  if (GENERATE(false, true)) REQUIRE(scene.want(scene.again()) == errc::ok);
+  scene.loop.advance(5min);
+  CHECK(scene.waiting() == 0);
+}
+
 // field report 1
 TEST_CASE("a volume whose user was renamed is healed under the new user once its old one is removed", "[failure:220]") {
   Rotated scene;

@@ -33,6 +33,9 @@ bool Changes::happen(const Fault& fault, const std::string& image) {
     case Kind::rotate_user:
       rotate(fault);
       return true;
+    case Kind::end_tickets:
+      end_tickets(fault);
+      return true;
     case Kind::lower_caps:
       lower_caps(fault);
       return true;
@@ -105,6 +108,19 @@ void Changes::rotate(const Fault& fault) {
   if (next.user != before)
     later(fault.what / 4 % 3 == 1 ? duration::zero() : duration(fault.lasts),
           [this, before] { needs_.cluster.users.erase(before); });
+}
+
+/// The old user is removed at once, and some time later nothing that its clients ask gets an answer. No agent looks for
+/// another user while it waits for answers: the next one does, or somebody lets the old user in again (stop()).
+void Changes::end_tickets(const Fault& fault) {
+  const std::string before = known_.back().user;
+  const plan::Credential next{"node." + std::to_string(known_.size()), Secret("key of who came after " + before)};
+  needs_.nodes.front()->trace("the Ceph user " + next.user + " replaces " + before);
+  needs_.cluster.users[next.user] = next.key;
+  needs_.cluster.users.erase(before);
+  known_.push_back(next);
+  later(fault.what / 2 % 2 == 0 ? duration::zero() : needs_.any(1min), [this, next] { tell_secret(next); });
+  later(fault.lasts, [this] { needs_.cluster.end_tickets(); });
 }
 
 void Changes::tell_secret(plan::Credential credential) {
@@ -277,10 +293,12 @@ void Changes::stop() {
   const bool rests_on_operator =
       !history_.orchestrated && std::ranges::any_of(history_.volumes, [](const auto& one) { return !one.exclusive; });
   if (rests_on_operator) cluster.denied.clear();
-  // No API server has the Secret, and kubelet may not repeat its stage: somebody lets the old users in again.
-  if (history_.orchestrated) return;
+  // No API server has the Secret, and kubelet may not repeat its stage; or a client has no tickets any more, and its
+  // agent waits for answers: somebody lets the old users in again.
+  if (history_.orchestrated && cluster.ticketless.empty()) return;
   for (const auto& credential : known_)
     if (!cluster.users.contains(credential.user)) cluster.users[credential.user] = credential.key;
+  cluster.renew_tickets();
 }
 
 }  // namespace corbd::sim

@@ -75,6 +75,7 @@ constexpr std::array kWeights{
     Weight{Kind::rename_node, "agents begin with another --nodeid", 0, 60'000},
     Weight{Kind::switch_feature, "a feature of an image is switched", 0, 90'000},
     Weight{Kind::change_options, "the PersistentVolume's options are edited", 0, 60'000},
+    Weight{Kind::end_tickets, "the Ceph user is replaced, and the old one's tickets end", 0, 60'000},
     Weight{Kind::attach_again, "the VolumeAttachment is made again under its pod", 0, 1},
     Weight{Kind::visit_with_cache, "another node dies with a persistent cache", 0, 120'000},
     Weight{Kind::visit_here, "another program of this node writes", 0, 60'000},
@@ -196,6 +197,12 @@ void meddle_more(Draw& draw, History& history) {
   if (draw.one_in(4)) add_changes(draw, history, kinds, 2);
 }
 
+/// After all else, too.
+void end_tickets(Draw& draw, History& history) {
+  constexpr std::array kinds{Kind::end_tickets};
+  if (draw.one_in(5)) add_changes(draw, history, kinds, 1);
+}
+
 /// By the seed: it takes no random number from the rest.
 void encrypt_files(History& history) {
   for (auto& volume : history.volumes) volume.files = !volume.kms.empty() && !volume.block && history.seed % 3 == 0;
@@ -260,6 +267,7 @@ History make_history(std::uint64_t seed) {
   add_caches(draw, history);
   meddle(draw, history);
   meddle_more(draw, history);
+  end_tickets(draw, history);
   return history;
 }
 
@@ -319,6 +327,7 @@ History make_history_of_two(std::uint64_t seed) {
   add_handovers(draw, history);
   meddle(draw, history);
   meddle_more(draw, history);
+  end_tickets(draw, history);
   return history;
 }
 

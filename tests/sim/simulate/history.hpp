@@ -63,6 +63,7 @@ struct Fault {
     rename_node,
     switch_feature,
     change_options,
+    end_tickets,
     // The same, in a history of one node only.
     attach_again,
     visit_with_cache,

@@ -405,6 +405,8 @@ result<> Agent::want(const std::string& id, plan::Wish wish) {
 }
 
 std::string Agent::connection() {
+  // Each user and key has connections of its own.
+  if (world_.cluster.ticketless.contains(client_)) client_.clear();
   // A new client reads the blocklist, and is closed again before it has done anything. A client that reaches nobody
   // waits.
   if (client_.empty() && (world_.network.is_cut() || !world_.cluster.fenced_hosts.contains(node_address))) {

@@ -186,6 +186,10 @@ void Calls::perform(std::shared_ptr<Asked> asked) {
   }
   // The asker is dead: the message was sent already, or it was not.
   if (!lives && (world_.hazards == nullptr || world_.hazards->any(duration(2)).count() == 0)) return;
+  if (asked->of_cluster && world_.cluster.ticketless.contains(asked->by)) {
+    if (lives) world_.loop().outside_in(kConnectsAgain, [this, asked] { perform(asked); });
+    return;
+  }
   if (asked->of_cluster && world_.cluster.dead) {
     world_.cluster.hold([this, asked] { perform(asked); });
     return;

@@ -18,6 +18,22 @@ result<> Cluster::knows(const std::string& user, const Secret& key) const {
   return {};
 }
 
+void Cluster::end_tickets() {
+  std::set<std::string> without;
+  for (const auto& [client, user] : sessions)
+    if (!users.contains(user) && ticketless.insert(client).second) without.insert(client);
+  for (const auto& client : without) trace("the tickets of " + client + " have ended");
+  loop_.outside_in(kWatch, [this, without = std::move(without)] {
+    end_watches([&](const std::string& one) { return without.contains(one) && ticketless.contains(one); });
+  });
+}
+
+void Cluster::renew_tickets() {
+  std::erase_if(ticketless, [this](const std::string& client) { return users.contains(sessions.at(client)); });
+  for (const World* node : nodes_)
+    if (!node->network.is_cut()) watch_again(*node);
+}
+
 std::uint64_t Cluster::clock_of_osds() const {
   constexpr std::chrono::hours before{1000};
   return static_cast<std::uint64_t>((loop_.clock.now().time_since_epoch() + before) / std::chrono::nanoseconds(1));
@@ -98,7 +114,7 @@ void Cluster::tell_cut_off(int serial, const World& node) {
 
 void Cluster::watch_again(const World& node) {
   for (const auto& [serial, image] : opened) {
-    if (&image->node() != &node || image->is_closed()) continue;
+    if (&image->node() != &node || image->is_closed() || ticketless.contains(image->client())) continue;
     if (refuses(image->client()))
       tell_cut_off(serial, node);
     else if (FakeImage* of = by_id(image->key().image_id); of != nullptr && !image->read_only())
@@ -374,7 +390,10 @@ void Cluster::run_work(Work work) {
     hold([this, work = std::move(work)]() mutable { run_work(std::move(work)); });
     return;
   }
+  if (ticketless.contains(work.client) && work.node->agent.lives(work.life))
+    return loop_.outside_in(kConnectsAgain, [this, work = std::move(work)]() mutable { run_work(std::move(work)); });
   --under_way_[work.client];
+  if (ticketless.contains(work.client)) return;  // it was never sent
   Network& network = work.node->network;
   if (!network.carries(work.sent) || (network.is_cut() && refuses(work.client))) {
     network.hold([this, work = std::move(work)]() mutable { submit(std::move(work)); });

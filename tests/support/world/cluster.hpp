@@ -7,7 +7,12 @@
 // - Each OSD has an OSD map of its own. Here all of them refuse a client at one moment.
 // - A placement group may hang alone. Here the whole cluster answers, is slow or is silent.
 // - librbd takes the lock before a first write, and waits for an owner that lives. Here only the ports take it.
-// - A client may watch an image twice, has an address for each messenger, and its ticket expires.
+// - A client may watch an image twice, and has an address for each messenger.
+// - Tickets end one by one, an hour after they were given (auth_service_ticket_ttl), and matter only for the next
+//   connection to an OSD. Here all of a client end at one moment, with all its connections. As there, the client is
+//   told nothing: librados asks the monitors for new ones again and again (MonClient::_check_auth_tickets), each OSD
+//   refuses the connection (cephx_verify_authorizer finds no service secret for the old ticket), and librados connects
+//   again.
 // - A user has caps for pools and commands. Here it may do everything, read, or nothing.
 // - Monitors know blocks of addresses, and who may fence. tests/lab/fence_lab.cpp has that, and users().
 // - Clearing the blocklist removes every entry, whatever is still under way. Here entries stay for clients that could
@@ -44,6 +49,8 @@ inline constexpr std::uint64_t kBlockBytes = 4096;
 /// Plays rbd_mtime_update_interval.
 inline constexpr std::chrono::seconds kStampsEvery{60};
 inline constexpr std::chrono::seconds kWatch{30};  ///< time that a watch outlives the last sign of its client
+/// A client without tickets tries its connections again.
+inline constexpr std::chrono::seconds kConnectsAgain{5};
 /// Time for which an agent has a client blocklisted.
 inline constexpr std::chrono::hours kForGood{7 * 24};
 
@@ -150,6 +157,8 @@ class Cluster {
   std::set<std::string> fenced_hosts;   ///< hosts whose every client is blocked, by the monitors
   std::set<std::string> options_asked;  ///< options of Ceph, "name=value", by any connection
   std::map<std::string, Secret> users{{"node", Secret("canary-key")}};  ///< all others are refused
+  std::map<std::string, std::string> sessions;                          ///< the user that a client has authenticated as
+  std::set<std::string> ticketless;                 ///< clients that ask on, and get no answer to anything
   std::set<std::string> denied;                     ///< clients that continue without the rights of their user
   std::set<std::string> retired;                    ///< clients on which nothing begins any more
   std::map<std::string, std::string> cannot_fence;  ///< reason, by user
@@ -180,6 +189,10 @@ class Cluster {
   /// Refuses a user that was removed differently from a wrong key.
   result<> knows(const std::string& user, const Secret& key) const;
   void revive();
+  /// Ends those of each client whose user was removed.
+  void end_tickets();
+  /// Renews those of each client whose user is there again.
+  void renew_tickets();
   /// Stamps the image as a writing client of librbd other than ours does: no more than once in a minute.
   void stamp(FakeImage& image) const;
   /// Whether such a client would stamp it now.

@@ -231,6 +231,7 @@ class Clusters final : public image::Clusters {
   result<> admits(const std::string& by, const image::Access& access) {
     auto admitted = world_.agent.admits(by, access);
     if (admitted) connected_.insert(access.monitors);
+    if (admitted) world_.cluster.sessions.try_emplace(by, access.user);
     return admitted;
   }
   static result<> find_image(const World& world, const image::Access& access, const image::Name& name,

@@ -79,7 +79,8 @@ FakeOpened::~FakeOpened() {
   world_.cluster.opened.erase(serial_);
   if (closed_ || !world_.agent.running()) return;
   const Handle handle{key_.image_id, client_, serial_, gone_};
-  world_.network.is_cut() ? close_later(world_, handle, world_.agent.life()) : close_now(world_, handle);
+  const bool reaches = !world_.network.is_cut() && !world_.cluster.ticketless.contains(client_);
+  reaches ? close_now(world_, handle) : close_later(world_, handle, world_.agent.life());
 }
 
 /// A handle is closed once, however often that is requested. Its client may have another one of the same image, whose
@@ -421,7 +422,8 @@ void FakeOpened::close_later(World& world, const Handle& handle, int life) {
                                            : std::max<duration>(kSoonest, world.hazards->any(std::chrono::seconds(2)));
   world.loop().outside_in(in, [&world, handle, life] {
     if (!world.agent.lives(life)) return;
-    if (world.cluster.dead || world.network.is_cut()) return close_later(world, handle, life);
+    if (world.cluster.dead || world.network.is_cut() || world.cluster.ticketless.contains(handle.client))
+      return close_later(world, handle, life);
     close_now(world, handle);
   });
 }
