@@ -44,7 +44,8 @@ result<json::object> parse_file(std::string_view text, std::string_view name, in
     std::int64_t version = 0;
   } head;
   const Place place{nullptr, name};
-  if (auto read = detail::read_object(*file, head, std::tuple{added("version", &Head::version)}, place, {}); !read)
+  if (auto read = detail::Reader{Manner()}.object(*file, head, std::tuple{added("version", &Head::version)}, place);
+      !read)
     return read.error();
   if (head.version <= newest) return file;
   return Error{errc::state_newer, place.text() + " version " + std::to_string(head.version) + ", this agent reads " +

@@ -186,15 +186,7 @@ task<result<>> ImageSteps::open_tombstone(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> ImageSteps::lock(Volume& volume) {
-  const auto ownership = volume.facts.ownership;
-  volume.facts.ownership.reset();
-  if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
-    auto broken =
-        co_await volume.server.image()->break_dead_lock(ownership->owner, break_time(ownership->version), deadline());
-    if (!broken) co_return broken;
-    if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
-  }
+task<result<bool>> ImageSteps::take_lock(Volume& volume) {
   const std::string client = volume.server.image()->client();
   // The steady clock of a suspended machine stands still.
   const auto began = clock_.now();
@@ -213,10 +205,25 @@ task<result<>> ImageSteps::lock(Volume& volume) {
     open.lock_took = std::max<duration>(clock_.now() - began, clock_.wall() - began_wall);
   const bool late = open.lock_took > plan::kProofLasts;
   if (!late && !*open.access_lost) volume.history.late_lockers.erase(client);
-  // Somebody may have come since the look. The planner looks again.
   if (late) volume.facts.attachment.reset();
-  if (changed) co_return result<>();
-  if (!locked) co_return locked;
+  if (!locked && !changed) co_return locked.error();
+  co_return locked.has_value();
+}
+
+task<result<>> ImageSteps::lock(Volume& volume) {
+  const auto ownership = volume.facts.ownership;
+  volume.facts.ownership.reset();
+  if (ownership && ownership->lock == image::Ownership::Lock::our_dead) {
+    auto broken =
+        co_await volume.server.image()->break_dead_lock(ownership->owner, break_time(ownership->version), deadline());
+    if (!broken) co_return broken;
+    if (auto stopped = failpoint::hit("step.lock.broken"); !stopped) co_return stopped;
+  }
+  const auto taken = co_await take_lock(volume);
+  if (!taken) co_return taken.error();
+  // The planner looks again.
+  if (!*taken) co_return result<>();
+  OpenImage& open = *volume.server.own();
   open.modified = ownership ? ownership->modified : std::nullopt;
   // A new device has no earlier owner to prove. The stamp tells other nodes that had the image that it is no longer
   // theirs.

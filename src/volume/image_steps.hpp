@@ -37,6 +37,9 @@ class ImageSteps : StepTools {
   /// Whether that user may do with the volume's image what its server does. Answers soon, or not at all.
   task<result<>> may_serve(const Volume& volume, image::Access to);
   task<result<>> look_at_header(Volume& volume);
+  /// Takes the lock or the mark, and notes how long after the look that proved the image ours. False: another client
+  /// may have come since that look.
+  task<result<bool>> take_lock(Volume& volume);
   task<result<>> look_at_ownership(Volume& volume);
   /// Forgets facts about the image. Facts about the node's paths, the attachment and other clients stay.
   static void forget_facts(Volume& volume);

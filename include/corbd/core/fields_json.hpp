@@ -103,68 +103,88 @@ json::value write(const T& value, const json::storage_ptr& memory) {
   }
 }
 
-template <class T>
-result<> read(const json::value& from, T& into, const Place& place, const Manner& manner);
+/// Reads a value of each kind of type. A class, so that each sees all others.
+struct Reader {
+  const Manner& manner;
 
-template <class T, class Fields>
-result<> read_object(const json::object& from, T& into, const Fields& fields, const Place& place,
-                     const Manner& manner) {
-  result<> done;
-  const auto read_field = [&](const auto& field) {
-    const auto* value = find(from, field.key, manner.go);
-    const Place at{&place, field.key};
-    if (value != nullptr)
-      done = read(*value, into.*field.member, at, manner);
-    else if constexpr (std::decay_t<decltype(field)>::presence == Presence::required)
-      done = mistake(at, "missing", manner);
-    return done.has_value();
-  };
-  std::apply([&](const auto&... field) { static_cast<void>((read_field(field) && ...)); }, fields);
-  return done;
-}
+  Error no(const Place& place, std::string_view what) const { return mistake(place, what, manner); }
 
-template <class T>
-result<> read(const json::value& from, T& into, const Place& place, const Manner& manner) {
-  if constexpr (Listed<T>) {
-    const auto* object = from.if_object();
-    if (object == nullptr) return mistake(place, "not an object", manner);
-    return read_object(*object, into, T::fields, place, manner);
-  } else if constexpr (WrittenAsJson<T>) {
-    auto value = Written<T>::read(from);
-    if (!value) return mistake(place, value.error().text, manner);
-    into = std::move(*value);
-  } else if constexpr (WrittenAsOther<T>) {
-    std::decay_t<decltype(Written<T>::to(into))> written{};
-    if (auto done = read(from, written, place, manner); !done) return done;
-    auto value = Written<T>::from(std::move(written));
-    if (!value) return mistake(place, value.error().text, manner);
-    into = std::move(*value);
-  } else if constexpr (is_optional<T>) {
-    return read(from, into.emplace(), place, manner);
-  } else if constexpr (is_list<T>) {
-    const auto* list = from.if_array();
-    if (list == nullptr) return mistake(place, "not a list", manner);
-    for (std::size_t at = 0; at < list->size(); ++at)
-      if (auto done = read((*list)[at], into.emplace_back(), {&place, {}, at}, manner); !done) return done;
-  } else if constexpr (requires { typename T::mapped_type; }) {
-    const auto* object = from.if_object();
-    if (object == nullptr) return mistake(place, "not an object", manner);
-    for (const auto& [key, one] : *object)
-      if (auto done = read(one, into[key], {&place, key}, manner); !done) return done;
-  } else if constexpr (std::same_as<T, std::string>) {
-    if (!from.is_string()) return mistake(place, "not a text", manner);
-    into = from.get_string();
-  } else if constexpr (std::same_as<T, bool>) {
-    if (!from.is_bool()) return mistake(place, "neither true nor false", manner);
-    into = from.get_bool();
-  } else {
-    static_assert(std::integral<T>, "a type without a table");
-    boost::system::error_code failed;
-    into = from.is_number() ? from.to_number<T>(failed) : T();
-    if (failed || !from.is_number()) return mistake(place, "not a number that fits", manner);
+  template <class T, class Fields>
+  result<> object(const json::object& from, T& into, const Fields& fields, const Place& place) const {
+    result<> done;
+    const auto read_field = [&](const auto& field) {
+      const auto* member = find(from, field.key, manner.go);
+      const Place at{&place, field.key};
+      if (member != nullptr)
+        done = value(*member, into.*field.member, at);
+      else if constexpr (std::decay_t<decltype(field)>::presence == Presence::required)
+        done = no(at, "missing");
+      return done.has_value();
+    };
+    std::apply([&](const auto&... field) { static_cast<void>((read_field(field) && ...)); }, fields);
+    return done;
   }
-  return {};
-}
+
+  template <Listed T>
+  result<> value(const json::value& from, T& into, const Place& place) const {
+    const auto* fields = from.if_object();
+    return fields == nullptr ? no(place, "not an object") : object(*fields, into, T::fields, place);
+  }
+  template <WrittenAsJson T>
+  result<> value(const json::value& from, T& into, const Place& place) const {
+    auto read = Written<T>::read(from);
+    if (!read) return no(place, read.error().text);
+    into = std::move(*read);
+    return {};
+  }
+  template <WrittenAsOther T>
+  result<> value(const json::value& from, T& into, const Place& place) const {
+    std::decay_t<decltype(Written<T>::to(into))> written{};
+    if (auto done = value(from, written, place); !done) return done;
+    auto read = Written<T>::from(std::move(written));
+    if (!read) return no(place, read.error().text);
+    into = std::move(*read);
+    return {};
+  }
+  template <class T>
+  result<> value(const json::value& from, std::optional<T>& into, const Place& place) const {
+    return value(from, into.emplace(), place);
+  }
+  template <class T>
+  result<> value(const json::value& from, std::vector<T>& into, const Place& place) const {
+    const auto* list = from.if_array();
+    if (list == nullptr) return no(place, "not a list");
+    for (std::size_t at = 0; at < list->size(); ++at)
+      if (auto done = value((*list)[at], into.emplace_back(), {&place, {}, at}); !done) return done;
+    return {};
+  }
+  template <class T>
+  result<> value(const json::value& from, std::map<std::string, T>& into, const Place& place) const {
+    const auto* members = from.if_object();
+    if (members == nullptr) return no(place, "not an object");
+    for (const auto& [key, one] : *members)
+      if (auto done = value(one, into[key], {&place, key}); !done) return done;
+    return {};
+  }
+  result<> value(const json::value& from, std::string& into, const Place& place) const {
+    if (!from.is_string()) return no(place, "not a text");
+    into = from.get_string();
+    return {};
+  }
+  result<> value(const json::value& from, bool& into, const Place& place) const {
+    if (!from.is_bool()) return no(place, "neither true nor false");
+    into = from.get_bool();
+    return {};
+  }
+  template <std::integral T>
+  result<> value(const json::value& from, T& into, const Place& place) const {
+    boost::system::error_code failed;
+    const T number = from.is_number() ? from.to_number<T>(failed) : T();
+    if (failed || !from.is_number()) return no(place, "not a number that fits");
+    into = number;
+    return {};
+  }
+};
 
 }  // namespace detail
 
@@ -181,7 +201,7 @@ json::object to_json(const T& value, const json::storage_ptr& memory = {}) {
 template <Listed T>
 result<T> from_json(const json::object& object, std::string_view name, const Manner& manner = {}) {
   T value;
-  if (auto done = detail::read_object(object, value, T::fields, {nullptr, name}, manner); !done) return done.error();
+  if (auto done = detail::Reader{manner}.object(object, value, T::fields, {nullptr, name}); !done) return done.error();
   return value;
 }
 
