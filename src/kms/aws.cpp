@@ -16,7 +16,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// ceph-csi's name for the session: a role's trust policy may require it, and CloudTrail shows it.
+/// The name under which ceph-csi takes a role: the role's trust policy may require it, and CloudTrail shows it.
 constexpr std::string_view kRoleSession = "ceph-csi-aws-sts-metadata";
 /// Path of the pod's projected volume with the audience ceph-csi-kms.
 constexpr const char* kOidcToken = "/run/secrets/tokens/oidc-token";

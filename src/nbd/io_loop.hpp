@@ -72,7 +72,7 @@ class IoLoop {
   /// Io thread. Memory of a peak goes back to the system within 10 s of the peak.
   void give_back_buffer(std::byte* buffer, std::size_t bytes);
 
-  /// Makes a ledger for a new session. If it cannot be kept, the session works without.
+  /// Makes a ledger for a new link. If nobody can keep it for a later process, it serves this one all the same.
   Ledger make_ledger() const;
   /// Returns where a later process finds a buffer; Arena::kElsewhere: nowhere.
   std::uint64_t offset(const std::byte* buffer) const { return arena_ ? arena_->offset(buffer) : Arena::kElsewhere; }

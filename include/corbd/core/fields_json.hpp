@@ -220,10 +220,5 @@ template <Listed T>
 std::string to_file(const T& value, int version) {
   return to_file(version, fields::to_json(value));
 }
-template <Listed T>
-result<T> from_file(std::string_view text, std::string_view name, int newest) {
-  const auto object = parse_file(text, name, newest);
-  return object ? from_json<T>(*object, name) : result<T>(object.error());
-}
 
 }  // namespace corbd::fields

@@ -312,7 +312,7 @@ class Devices final : public device::Devices {
       return Error{errc::not_found, "not configured"};
     if (known->alive) {
       // The kernel reports success and drops the socket. A look at our end shows that at once
-      // (nbd::NbdLink::connected); the session reads its end now or in a moment.
+      // (nbd::NbdLink::connected); our side reads that end now or in a moment.
       world.trace("the kernel drops the socket: the old link of " + device::path(index) + " lives");
       if (world.hazards != nullptr && world.hazards->any(duration(4)).count() == 0) {
         world.loop().outside_in(std::chrono::milliseconds(5), [&world, serial] {
