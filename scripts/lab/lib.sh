@@ -29,6 +29,7 @@ lab_down() {
   wait 2>/dev/null || true
   [ -z "$lab_kube" ] || scripts/lab/kubernetes stop "$lab_kube" 8>&- || true
   [ -z "$lab_ceph" ] || scripts/lab/ceph stop "$lab_ceph" 8>&- || true
+  [ ! -e "$lab_ceph-second/ceph.conf" ] || scripts/lab/ceph stop "$lab_ceph-second" 8>&- || true
   rm -f "$lab_dir/lock.pid"
   exit "$rc"
 }
@@ -61,7 +62,7 @@ lab_up() {  # NAME
   export CORBD_OUT=$lab_dir/$1/out
   local left
   # A killed run could not stop its cluster.
-  for left in "$lab_dir"/*/ceph; do [ ! -e "$left/ceph.conf" ] || scripts/lab/ceph stop "$left" 8>&-; done
+  for left in "$lab_dir"/*/ceph{,-second}; do [ ! -e "$left/ceph.conf" ] || scripts/lab/ceph stop "$left" 8>&-; done
   for left in "$lab_dir"/*/kubernetes; do [ ! -e "$left/kubeconfig" ] || scripts/lab/kubernetes stop "$left" 8>&-; done
   rm -rf "$CORBD_OUT"
   mkdir -p "$CORBD_OUT"

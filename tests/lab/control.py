@@ -1,7 +1,8 @@
 """Passes commands from a guest to the machine that runs the cluster, as files in the shared results folder.
 
 On the machine: control.py OUT CEPH_DIR. In the guest: control.call(["rbd", "create", ...]).
-Commands: rbd, ceph and rados with the admin's key; `osd stop|cont` and `link down|up` of the test cluster; `tap NAME down|up`, one guest's network;
+Commands: rbd, ceph and rados with the admin's key; `osd stop|cont|restart` and `link down|up` of the test cluster; the same after `second`, of a cluster
+that `second start TICKETS` makes, with tickets of so many seconds, and `second stop` ends; `tap NAME down|up`, one guest's network;
 `node start FOLDER STORY PART DISK BOOT`, `node cut FOLDER`, `node gone FOLDER` and `node end`, a second guest (node.py) with a disk, or "", and more words for its kernel; `packages FOLDER`, Debian packages
 of the build; `postgres FOLDER`, Debian's PostgreSQL; `images ARCHIVE...`, images of releases, unpacked (oci.py).
 """
@@ -66,9 +67,9 @@ def answer(request, execute):
 
 # --- on the machine
 
-def run(argv, timeout):
+def run(argv, timeout, **more):
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, **more)
         return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
     except subprocess.TimeoutExpired:
         return {"code": 124, "out": "", "err": "%s did not end within %d s" % (argv, timeout)}
@@ -97,8 +98,10 @@ class Machine:
         self.disks = []
 
     def execute(self, argv, timeout):
+        if argv[0] == "second":
+            return self.second(argv[1:], timeout)
         if argv[0] in ("osd", "link"):
-            return run([os.path.join(self.scripts, "ceph"), argv[0], self.ceph_dir] + argv[1:], timeout)
+            return self.ceph(argv[0], self.ceph_dir, *argv[1:], timeout=timeout)
         if argv[0] == "tap" and argv[1].startswith("crbdt"):
             return cut(argv[1], argv[2] == "down", timeout)
         if argv[:2] == ["node", "start"]:
@@ -113,10 +116,22 @@ class Machine:
             return run([os.path.join(HERE, "oci.py"), os.path.join(HERE, "../../build/lab/images"), *argv[1:]], timeout)
         return self.ask_cluster(argv, timeout)
 
-    def ask_cluster(self, argv, timeout):
+    def ceph(self, action, folder, *more, timeout, **environment):
+        return run([os.path.join(self.scripts, "ceph"), action, folder, *more], timeout, env=dict(os.environ, **environment))
+
+    def second(self, argv, timeout):
+        folder = self.ceph_dir + "-second"
+        if argv[0] == "start":
+            made = self.ceph("start", folder, timeout=timeout, CORBD_LAB_TICKETS=argv[1], CORBD_LAB_OSD_BYTES=str(2 << 30))
+            return made if made["code"] != 0 else self.ceph("env", folder, timeout=timeout)
+        if argv[0] in ("stop", "osd", "link"):
+            return self.ceph(argv[0], folder, *argv[1:], timeout=timeout) if os.path.isdir(folder) else refuse("there is no second cluster")
+        return self.ask_cluster(argv, timeout, folder)
+
+    def ask_cluster(self, argv, timeout, folder=None):
         if argv[0] not in ("rbd", "ceph", "rados"):
             return refuse("unknown command " + argv[0])
-        return run([argv[0], "-c", os.path.join(self.ceph_dir, "ceph.conf")] + argv[1:], timeout)
+        return run([argv[0], "-c", os.path.join(folder or self.ceph_dir, "ceph.conf")] + argv[1:], timeout)
 
     def start_node(self, node, disk, boot, timeout):
         """Returns once the second guest answers. node: folder, story, part. disk: "", or the file of its disk, which is made for its first boot."""

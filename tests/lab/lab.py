@@ -30,13 +30,23 @@ class Lab:
         self.kubelet = os.path.join(self.dir, "kubelet")
         self.started = []
         self.agents = []
-        for name in ("MON", "USER", "KEY", "POOL", "CONF"):
-            setattr(self, name.lower(), os.environ["CORBD_LAB_" + name])
+        self.second = False
         os.makedirs(self.out, exist_ok=True)
         os.makedirs(os.path.join(self.dir, "config"), exist_ok=True)
         os.makedirs(self.kubelet, exist_ok=True)
+        self.use_cluster(os.environ)
+
+    def use_cluster(self, environment):
+        for name in ("MON", "USER", "KEY", "POOL", "CONF"):
+            setattr(self, name.lower(), environment["CORBD_LAB_" + name])
         self.key_file = self.write("key", self.key)
         self.write("config/config.json", json.dumps([{"clusterID": "lab", "monitors": [self.mon]}]))
+
+    def second_cluster(self, tickets):
+        """From here on the story has a cluster of its own, whose tickets end after so many seconds."""
+        found = self.admin("second", "start", str(tickets), timeout=180)
+        self.use_cluster(dict(line.split("=", 1) for line in found.splitlines()))
+        self.second = True
 
     @property
     def native(self):
@@ -66,7 +76,8 @@ class Lab:
 
     def admin(self, *argv, ok=True, timeout=60):
         """A command of control.py, on the machine with the cluster; its stdout."""
-        code, out, err = control.call(list(argv), timeout=timeout)
+        of_cluster = argv[0] in ("rbd", "ceph", "rados", "osd", "link")
+        code, out, err = control.call((["second"] if self.second and of_cluster else []) + list(argv), timeout=timeout)
         if ok and code != 0:
             raise Failed("%s: exit code %d: %s" % (" ".join(argv), code, err.strip()[-300:]))
         return out if ok else (code, out, err)
@@ -105,7 +116,7 @@ class Lab:
         """True if nothing of the story is left: then the next one may run in this kernel."""
         if self.tap:
             self.admin("tap", self.tap, "up", ok=False)
-        for command in (("osd", "cont"), ("link", "up"), ("node", "end")):
+        for command in (("osd", "cont"), ("link", "up"), ("node", "end")) + ((("second", "stop"),) if self.second else ()):
             self.admin(*command, ok=False, timeout=180)
         for process in self.started:
             if process.poll() is None:
