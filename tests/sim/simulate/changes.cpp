@@ -48,6 +48,7 @@ bool Changes::happen(const Fault& fault, const std::string& image) {
       return true;
     case Kind::api_silent:
       node.nodes.silent = true;
+      node.nodes.strange = fault.what / 2 % 2 == 0;
       later(fault.lasts, [&node] { node.nodes.silent = false; });
       return true;
     case Kind::cache_on:
@@ -110,8 +111,7 @@ void Changes::rotate(const Fault& fault) {
           [this, before] { needs_.cluster.users.erase(before); });
 }
 
-/// The old user is removed at once, and some time later nothing that its clients ask gets an answer. No agent looks for
-/// another user while it waits for answers: the next one does, or somebody lets the old user in again (stop()).
+/// The old user is removed at once, and some time later nothing that its clients ask gets an answer.
 void Changes::end_tickets(const Fault& fault) {
   const std::string before = known_.back().user;
   const plan::Credential next{"node." + std::to_string(known_.size()), Secret("key of who came after " + before)};
@@ -293,9 +293,8 @@ void Changes::stop() {
   const bool rests_on_operator =
       !history_.orchestrated && std::ranges::any_of(history_.volumes, [](const auto& one) { return !one.exclusive; });
   if (rests_on_operator) cluster.denied.clear();
-  // No API server has the Secret, and kubelet may not repeat its stage; or a client has no tickets any more, and its
-  // agent waits for answers: somebody lets the old users in again.
-  if (history_.orchestrated && cluster.ticketless.empty()) return;
+  // No API server has the Secret, and kubelet may not repeat its stage: somebody lets the old users in again.
+  if (history_.orchestrated) return;
   for (const auto& credential : known_)
     if (!cluster.users.contains(credential.user)) cluster.users[credential.user] = credential.key;
   cluster.renew_tickets();

@@ -70,7 +70,7 @@ class Orchestrator final : public volume::Orchestrator {
     if (!world_.nodes.silent && knows && world_.agent.misnamed())
       co_return plan::Attachment{State::unknown, "", "it knows no node " + world_.agent.called(), true};
     if (!world_.nodes.silent) co_return world_.attachment;
-    co_return plan::Attachment{plan::Attachment::State::unknown, "", kSilent};
+    co_return plan::Attachment{plan::Attachment::State::unknown, "", kSilent, world_.nodes.strange};
   }
   task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
     return nodes_.find(std::move(query), leaving_);
@@ -145,7 +145,8 @@ void Agent::begin() {
   fenced_once = leaving = ends_well_ = reads_again_ = false;
   leaves_by = {};
   client_.clear();
-  connection();
+  connections_.clear();
+  any_connection();
   life_ = std::make_unique<Life>(world_);
   volume::Config config;
   config.boot_id = world_.kernel.boot_id;
@@ -404,17 +405,32 @@ result<> Agent::want(const std::string& id, plan::Wish wish) {
   return world_.loop().run(shell().want(id, std::move(wish), {}));
 }
 
-std::string Agent::connection() {
-  // Each user and key has connections of its own.
-  if (world_.cluster.ticketless.contains(client_)) client_.clear();
-  // A new client reads the blocklist, and is closed again before it has done anything. A client that reaches nobody
-  // waits.
+/// A new client reads the blocklist, and is closed again before it has done anything. A client that reaches nobody
+/// waits.
+const std::string& Agent::any_connection() {
   if (client_.empty() && (world_.network.is_cut() || !world_.cluster.fenced_hosts.contains(node_address))) {
     client_ = node_address + ":0/" + std::to_string(++node.clients_made);
     clients[client_] = Client::live;
     own_clients_.insert(client_);
   }
   return client_;
+}
+
+std::string Agent::connection(const image::Access& access) {
+  const auto is_it = [&](const Connection& one) { return one.user == access.user && one.key == access.key; };
+  if (const auto known = std::ranges::find_if(connections_, is_it); known != connections_.end())
+    return client_ = known->client;
+  if (!world_.cluster.knows(access.user, access.key)) return any_connection();
+  if (std::ranges::find(connections_, client_, &Connection::client) != connections_.end()) client_.clear();
+  if (!any_connection().empty()) connections_.push_back({access.user, access.key, client_});
+  return client_;
+}
+
+std::set<std::string> Agent::connections() {
+  std::set<std::string> all;
+  for (const auto& one : connections_) all.insert(one.client);
+  if (all.empty() && !any_connection().empty()) all.insert(client_);
+  return all;
 }
 
 result<> Agent::admits(const std::string& client, const image::Access& access) const {
@@ -451,6 +467,7 @@ void Agent::note_cut(const std::string& address) {
   const auto place = clients.find(address);
   if (place != clients.end() && place->second == Client::live) client_ended(address);
   if (client_ == address) client_.clear();
+  std::erase_if(connections_, [&](const Connection& one) { return one.client == address; });
   node.cut.insert(address);
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "../../../src/keeper/policy.hpp"
 #include "corbd/lifecycle/lifecycle.hpp"
@@ -106,9 +107,11 @@ class Agent {
   bool misnamed() const;
   /// Whether that life is not over.
   bool lives(int life) const { return running() && life == lives_; }
-  /// Returns a client that is not known to be cut off. "": a new one would be, because the cluster has fenced this
-  /// node.
-  std::string connection();
+  /// Returns that user's and key's client, which is not known to be cut off. "": a new one would be, because the
+  /// cluster has fenced this node.
+  std::string connection(const image::Access& access);
+  /// Returns the clients that connection() returned, or could.
+  std::set<std::string> connections();
   /// Returns why nobody may use that client so; nothing: it may be used.
   result<> admits(const std::string& client, const image::Access& access) const;
   /// Does the same for calls that only monitors answer: they also answer fenced clients.
@@ -138,6 +141,13 @@ class Agent {
   time_point began_{};
   int lives_ = 0;
   std::string client_, called_;
+  struct Connection {
+    std::string user;
+    Secret key;
+    std::string client;
+  };
+  std::vector<Connection> connections_;
+  const std::string& any_connection();
   std::set<std::string> own_clients_;
   std::set<std::string> yields_;       ///< clients of the agent beside this one
   std::set<std::string> handed_over_;  ///< those that have ended cleanly

@@ -28,6 +28,13 @@ void Cluster::end_tickets() {
   });
 }
 
+bool Cluster::has_open_images() const {
+  return std::ranges::any_of(opened, [this](const auto& one) {
+    const std::string client = one.second->client();
+    return !ticketless.contains(client) || !(refuses(client) || one.second->read_only());
+  });
+}
+
 void Cluster::renew_tickets() {
   std::erase_if(ticketless, [this](const std::string& client) { return users.contains(sessions.at(client)); });
   for (const World* node : nodes_)

@@ -191,6 +191,9 @@ class Cluster {
   void revive();
   /// Ends those of each client whose user was removed.
   void end_tickets();
+  /// Whether an image is open. One that a client without tickets never closes does not count,
+  /// if that is fenced or only reads.
+  bool has_open_images() const;
   /// Renews those of each client whose user is there again.
   void renew_tickets();
   /// Stamps the image as a writing client of librbd other than ours does: no more than once in a minute.

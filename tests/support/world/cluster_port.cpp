@@ -11,7 +11,7 @@ class Clusters final : public image::Clusters {
   task<result<image::Resolved>> resolve(image::Access access, image::Name name, Until until) override {
     const auto found = std::make_shared<image::Resolved>();
     note_options(access);
-    const std::string by = world_.agent.connection();
+    const std::string by = world_.agent.connection(access);
     if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     auto done = co_await world_.calls.ask_cluster(
         "resolve", by, until,
@@ -28,7 +28,7 @@ class Clusters final : public image::Clusters {
                                        Until until) override {
     const auto found = std::make_shared<image::Resolved>();
     note_options(access);
-    const std::string by = world_.agent.connection();
+    const std::string by = world_.agent.connection(access);
     if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     auto done = co_await world_.calls.ask_cluster(
         "locate", by, until, [&world = world_, access, reserved, ns, found]() -> result<> {
@@ -61,7 +61,7 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<>> fence_dead(image::Access access, Until until) override {
-    const std::string by = world_.agent.connection();
+    const std::string by = world_.agent.connection(access);
     if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     if (auto known = world_.agent.knows_before(); !known) co_return known;
     co_return co_await world_.calls.ask_cluster("fence", by, until, [&world = world_]() -> result<> {
@@ -76,7 +76,7 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<>> inherit(image::Access access, std::string address, Until until) override {
-    if (auto admitted = admits(world_.agent.connection(), access); !admitted) co_return admitted.error();
+    if (auto admitted = admits(world_.agent.connection(access), access); !admitted) co_return admitted.error();
     co_return co_await world_.calls.ask_node("inherit", until, [&world = world_, address]() -> result<> {
       for (const auto& [index, client] : world.ceph_csi.daemons)
         if (client == address) world.broke("the client of a living rbd-nbd is to be fenced: " + address);
@@ -87,7 +87,7 @@ class Clusters final : public image::Clusters {
 
   task<result<image::Header>> header(image::Access access, image::Key key, Until until) override {
     const auto found = std::make_shared<image::Header>();
-    const std::string by = world_.agent.connection();
+    const std::string by = world_.agent.connection(access);
     if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     if (auto may = has_rights(access, false); !may) co_return may.error();
     auto done = co_await world_.calls.ask_cluster("header", by, until, [&world = world_, key, found]() -> result<> {
@@ -101,7 +101,7 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<>> may_write(image::Access access, image::Key key, Until until) override {
-    const std::string by = world_.agent.connection();
+    const std::string by = world_.agent.connection(access);
     if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     if (auto may = has_rights(access, true); !may) co_return may.error();
     co_return co_await world_.calls.ask_cluster("may write", by, until, [&world = world_, key]() -> result<> {
@@ -112,7 +112,7 @@ class Clusters final : public image::Clusters {
 
   task<result<std::unique_ptr<image::Image>>> open(image::Access access, image::Key key, image::OpenOptions options,
                                                    Until until) override {
-    const std::string by = world_.agent.connection();
+    const std::string by = world_.agent.connection(access);
     if (auto admitted = admits(by, access); !admitted) co_return admitted.error();
     if (auto may = has_rights(access, !options.read_only); !may) co_return may.error();
     if (auto known = world_.agent.knows_before(); !known) co_return known.error();
@@ -143,7 +143,7 @@ class Clusters final : public image::Clusters {
   }
 
   task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes, Until until) override {
-    const std::string by = world_.agent.connection();
+    const std::string by = world_.agent.connection(access);
     if (auto admitted = admits(by, access); !admitted) co_return admitted;
     co_return co_await world_.calls.ask_cluster(
         "may serve anew", by, until, [&world = world_, may = has_rights(access, writes), key]() -> result<> {
@@ -158,12 +158,12 @@ class Clusters final : public image::Clusters {
 
   task<result<>> prepare(image::Access access, std::size_t, Until) override {
     if (world_.cluster.dead) co_return Error{errc::unreachable, "the monitors of the cluster do not answer"};
-    auto admitted = admits(world_.agent.connection(), access);
+    auto admitted = admits(world_.agent.connection(access), access);
     if (const auto happens = world_.calls.before_call; happens && !admitted) happens("connect in vain");
     co_return admitted;
   }
   task<> record_prepared(Until) override {
-    if (const std::string by = world_.agent.connection(); !by.empty()) static_cast<void>(world_.agent.record(by));
+    for (const auto& by : world_.agent.connections()) static_cast<void>(world_.agent.record(by));
     co_return;
   }
   std::optional<std::string> cannot_fence(const image::Access& access) const override {

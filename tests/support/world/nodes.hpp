@@ -15,9 +15,10 @@ struct FakeNode {
 
 struct FakeNodes {
   std::map<std::string, FakeNode> by_name;
-  bool answers = true;  ///< false: every question fails
-  bool silent = false;  ///< the same, also for questions about an attachment or a Secret
-  bool lists = true;    ///< false: lists fail, because of too many requests, or of a missing right
+  bool answers = true;   ///< false: every question fails
+  bool silent = false;   ///< the same, also for questions about an attachment or a Secret
+  bool strange = false;  ///< while silent: somebody else answers, such as a proxy with its own 404
+  bool lists = true;     ///< false: lists fail, because of too many requests, or of a missing right
 };
 
 }  // namespace corbd::test
