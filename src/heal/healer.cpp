@@ -79,14 +79,14 @@ void Healer::look() {
     if (status.unserved || status.served_by_other)
       admit(status, status.unserved ? "its device has no server" : "rbd-nbd serves its device");
   report_stuck(all);
+  admit_silent(all);
   go_on();
   arm(clock_.now() + config_.look_every, look_timer_, &Healer::look);
 }
 
-/// Only reports: librados resends requests by itself, and cutting the connection would not be safer.
 void Healer::report_stuck(const std::vector<volume::Status>& all) {
   for (const auto& one : all) {
-    const bool old = one.oldest >= config_.stuck_after;
+    const bool old = one.oldest >= volume::kSilentAfter;
     bool& reported = stuck_[one.volume_id];
     if (!old) {
       reported = false;
@@ -95,17 +95,29 @@ void Healer::report_stuck(const std::vector<volume::Status>& all) {
     bool others_answer = false;
     for (const auto& other : all)
       others_answer |= other.cluster_id == one.cluster_id && other.volume_id != one.volume_id && !other.unserved &&
-                       other.oldest < config_.stuck_after;
+                       other.oldest < volume::kSilentAfter;
     if (!std::exchange(reported, true))
       log::warning("volume.stuck",
                    {{"volume", one.volume_id},
                     {"oldest_ms", ms(one.oldest)},
                     {"cluster_answers_others", others_answer},
-                    {"hint", "see `ceph health detail`: inactive placement groups hold requests back"}});
+                    {"hint",
+                     "see `ceph health detail`: inactive placement groups hold requests back; or the volume's Ceph "
+                     "user was removed"}});
   }
   std::erase_if(stuck_, [&](const auto& entry) {
     return std::none_of(all.begin(), all.end(), [&](const auto& one) { return one.volume_id == entry.first; });
   });
+}
+
+/// librados sends requests again by itself, and a new client of the same user would get no better answers. But one of
+/// another user may. All volumes of a silent client look for one: it is given up only when each has one.
+void Healer::admit_silent(const std::vector<volume::Status>& all) {
+  silent_clients_.clear();
+  for (const auto& one : all)
+    if (one.oldest >= volume::kSilentAfter && !one.client.empty()) silent_clients_.insert(one.client);
+  for (const auto& one : all)
+    if (silent_clients_.contains(one.client)) admit(one, "its Ceph client leaves requests unanswered");
 }
 
 void Healer::arm(time_point at, Clock::TimerId& timer, void (Healer::*then)()) {
@@ -127,7 +139,8 @@ void Healer::go_on() {
 task<> Healer::attempt(std::string volume_id) {
   Until until{clock_.now() + config_.try_limit, &stopping_};
   const auto before = volumes_.status(volume_id);
-  const auto healed = co_await volumes_.want(volume_id, plan::Wish(plan::Healed{}), until);
+  const plan::Healed wish{.silent = before && silent_clients_.contains(before->client)};
+  const auto healed = co_await volumes_.want(volume_id, plan::Wish(wish), until);
   if (stopping_.cancelled()) co_return;
   const auto after = volumes_.status(volume_id);
   const Outcome outcome = outcome_of(healed, before && before->unserved && !(after && after->served_by_other));

@@ -40,10 +40,38 @@ std::optional<Step> take_present_names(const Situation& view) {
   return step;
 }
 
+/// Looks for another user and key in the volume's Secret, once. Nothing: there is another one, or none that works.
+std::optional<Step> find_other_user(const Situation& view) {
+  if (view.seen.other_credential) return std::nullopt;
+  if (!view.seen.facts.secret_asked) return look(Fact::stage_secret);
+  if (view.seen.credential_untried) return Step(step::TryCredential{});
+  return std::nullopt;
+}
+
+/// Leaves a client that gets no answers for one of another user. One whose user was removed gets neither answers nor
+/// errors once its tickets have ended (docs/sources.md#rotated-keys). Nothing else of the volume is asked through it.
+std::optional<Decision> judge_silent_client(const Situation& view) {
+  const Observation& seen = view.seen;
+  const bool serves = seen.link == Observation::Link::serving && seen.connected && !seen.tombstone;
+  if (!view.silent || !serves) return std::nullopt;
+  if (seen.facts.client_judged) return Done{};
+  if (auto step = find_other_user(view)) return *step;
+  return seen.other_credential && !seen.client_needed ? Decision(Step(step::LeaveClient{})) : Done{};
+}
+
+/// Leaves a client whose image does not close in time: without tickets it never does. Another user can fence it.
+std::optional<Step> judge_closing_client(const Situation& view) {
+  const Observation& seen = view.seen;
+  if (!seen.image_closing || seen.image_cut_off || seen.client_needed || seen.facts.client_judged) return std::nullopt;
+  if (auto step = find_other_user(view)) return step;
+  return Step(step::LeaveClient{});
+}
+
 Decision heal(const Situation& view) {
   if (!view.record) return Done{};
   if (view.seen.devices.empty())
     return close_if_unstaged(view);  // nothing to serve; the next stage or unstage continues from here
+  if (auto decision = judge_silent_client(view)) return *decision;
   if (auto step = bring_up(view)) return *step;
   if (auto step = take_present_names(view)) return *step;
   if (auto step = renew_note(view)) return *step;
@@ -153,6 +181,7 @@ Decision decide(const Situation& view, const Wish& wish) {
   const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
   // The device of that record is gone. An existing one is another program's, and the stash describes it.
   if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step(step::DropRecord{});
+  if (auto step = judge_closing_client(view)) return *step;
   const auto next = Overloaded{
       [&](const Staged& wanted) { return stage(view, wanted); },
       [&](const Unstaged& wanted) { return unstage(view, wanted); },
@@ -196,7 +225,8 @@ Decision decide(const std::string& volume_id, const std::optional<Record>& recor
                        policy,
                        std::holds_alternative<Adopted>(wish),
                        healed != nullptr && healed->operator_override,
-                       staged != nullptr && staged->reads_alone};
+                       staged != nullptr && staged->reads_alone,
+                       healed != nullptr && healed->silent};
   Decision decision = decide(view, wish);
   if (auto* failed = std::get_if<Refusal>(&decision)) failed->leaves = leaves(view, failed->error.code);
   return decision;

@@ -225,7 +225,13 @@ task<result<>> DeviceSteps::stop_session(Volume& volume) {
     images_.close_in_background(volume, take_link(volume));
     co_return result<>();
   }
-  const Waited idle = co_await volume.server.link()->idle(deadline());
+  // The operations of a client that is gone may never end.
+  const bool gone = broken && volume.server.own() != nullptr && volume.server.own()->image->client_gone();
+  const Waited idle = co_await volume.server.link()->idle(gone ? soon() : deadline());
+  if (idle != Waited::ready && gone) {
+    images_.close_in_background(volume, take_link(volume));
+    co_return result<>();
+  }
   if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + volume.id);
   const bool denied = volume.server.link()->error() == EPERM || volume.server.link()->error() == EACCES;
   static_cast<void>(take_link(volume));

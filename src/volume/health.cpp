@@ -121,6 +121,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.access_lost = volume.server.link() != nullptr && volume.server.link()->state() == device::Link::State::held;
   const image::Image* const image = volume.server.image();
   if (image != nullptr) {
+    status.client = image->client();
     status.caches_before_flush = image->caches_before_flush();
     status.reads = image->read_policy();
     status.refused_again = image->refused_again();

@@ -76,6 +76,34 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
   co_return result<>();
 }
 
+task<result<>> ImageSteps::leave_client(Volume& volume) {
+  volume.facts.client_judged = true;
+  const OpenImage& open = *volume.server.own();
+  const auto old = access_of(ports_, *volume.record, open.opened_as), to = access(volume);
+  if (!old || !to) co_return result<>();
+  const Until until = deadline().at_most(clock_.now() + kTriedWithin);
+  const bool writes = !volume.record->read_only;
+  // The cluster renews the tickets of a user that it lets in: such a client is silent for another reason.
+  const auto refused = co_await ports_.clusters.may_serve_anew(*old, volume.record->key, writes, until);
+  if (refused || refused.error().code != errc::unauthenticated) co_return result<>();
+  result<> may;
+  if (!open.closing) may = co_await ports_.clusters.may_serve_anew(*to, volume.record->key, writes, until);
+  if (!may) {
+    log::warning(
+        "client.not_replaced",
+        {{"volume", volume.id}, {"client", open.image->client()}, {"user", to->user}, {"error", may.error().text}});
+    co_return result<>();
+  }
+  give_up_client(volume, refused.error().text + ", and it gets no answers");
+  co_return result<>();
+}
+
+void ImageSteps::give_up_client(Volume& volume, const std::string& why) {
+  image::Image& image = *volume.server.image();
+  log::warning("client.given_up", {{"volume", volume.id}, {"client", image.client()}, {"why", why}});
+  image.give_up_client();
+}
+
 task<result<>> ImageSteps::look(Volume& volume, Fact fact) {
   Facts& facts = volume.facts;
   if (fact == Fact::header) co_return co_await look_at_header(volume);
@@ -157,7 +185,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
     volume.facts.unsafe_config = std::move(error);
     co_return result<>();
   }
-  volume.server.set(OpenImage{std::move(*opened), lost});
+  volume.server.set(OpenImage{std::move(*opened), volume.credentials.asks_with(), lost});
   volume.facts.ownership.reset();
   log::info("image.opened", {{"volume", volume.id}, {"image", volume.record->key.text()}});
   if (const auto cluster = ports_.directory.find(volume.record->source.cluster_id);
@@ -265,10 +293,15 @@ task<result<>> ImageSteps::close(Volume& volume) {
   }
   // The blocklist entry of its client may have ended. Then the close would release the lock, which proves that the
   // image is ours.
-  if (open != nullptr && *open->access_lost && !open->closing)
+  const bool gone = open != nullptr && open->image->client_gone();
+  if (open != nullptr && *open->access_lost && (gone || !open->closing))
     if (auto to = access(volume)) static_cast<void>(co_await ports_.clusters.fence_dead(*to, deadline()));
   if (open != nullptr) open->closing = true;
-  auto closed = co_await volume.server.image()->close(deadline());
+  auto closed = co_await volume.server.image()->close(gone ? soon() : deadline());
+  if (!closed && gone) {
+    close_in_background(volume, nullptr);
+    co_return result<>();
+  }
   if (!closed) co_return closed;
   static_cast<void>(volume.server.take_image());
   forget_facts(volume);
@@ -283,15 +316,12 @@ task<result<>> ImageSteps::note_denial(Volume& volume) {
   if (!to) co_return result<>();
   open->image->retire_client();
   const auto may = co_await may_serve(volume, *to);
-  const std::string client = open->image->client();
   if (!may) {
-    log::warning("client.denied", {{"volume", volume.id}, {"client", client}, {"error", may.error().text}});
+    log::warning("client.denied",
+                 {{"volume", volume.id}, {"client", open->image->client()}, {"error", may.error().text}});
     co_return result<>();
   }
-  log::warning(
-      "client.given_up",
-      {{"volume", volume.id}, {"client", client}, {"why", "the cluster denies it what it lets a new client do"}});
-  open->image->give_up_client();
+  give_up_client(volume, "the cluster denies it what it lets a new client do");
   *open->access_lost = true;
   volume.history.access_lost = true;
   co_return co_await close(volume);

@@ -19,6 +19,7 @@ class ImageSteps : StepTools {
       : StepTools(tools), health_(health), close_in_background_(std::move(close_in_background)) {}
   task<result<>> fence(Volume& volume);
   task<result<>> try_credential(Volume& volume);
+  task<result<>> leave_client(Volume& volume);
   /// Reads a fact about the image for the planner.
   task<result<>> look(Volume& volume, Fact fact);
   task<result<>> open(Volume& volume);
@@ -36,6 +37,7 @@ class ImageSteps : StepTools {
  private:
   /// Whether that user may do with the volume's image what its server does. Answers soon, or not at all.
   task<result<>> may_serve(const Volume& volume, image::Access to);
+  static void give_up_client(Volume& volume, const std::string& why);
   task<result<>> look_at_header(Volume& volume);
   /// Takes the lock or the mark, and notes how long after the look that proved the image ours. False: another client
   /// may have come since that look.

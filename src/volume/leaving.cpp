@@ -10,6 +10,7 @@ namespace {
 
 // A longer step is cut off as by a crash, and its volume is healed.
 constexpr std::chrono::seconds kStepsEndWithin{5};
+constexpr std::chrono::seconds kClosesEndWithin{5};
 constexpr std::chrono::seconds kWritesEndWithin{30};
 constexpr std::chrono::milliseconds kLooksAgain{20};
 // An older request means that the cluster does not answer it.
@@ -82,6 +83,8 @@ task<> Leaving::stop(Until until) {
   co_await gate_.close(until);
   co_await drain_all(until);
   co_await end_links();
+  // An image that does not close goes with the process, and the next start fences its client.
+  co_await closes_.close(until.at_most(clock_.now() + kClosesEndWithin));
 }
 
 task<result<>> Leaving::close_for_next(Volume& volume, Until until) {

@@ -14,13 +14,14 @@ namespace corbd::volume {
 
 class Leaving {
  public:
-  Leaving(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Steps& steps,
-          UsageReader& usage, KernelWatch& kernel)
+  Leaving(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Gate& closes,
+          Steps& steps, UsageReader& usage, KernelWatch& kernel)
       : control_(std::move(control)),
         clock_(clock),
         ports_(ports),
         volumes_(volumes),
         gate_(gate),
+        closes_(closes),
         steps_(steps),
         usage_(usage),
         kernel_(kernel) {}
@@ -69,6 +70,7 @@ class Leaving {
   const Ports& ports_;
   VolumeMap& volumes_;
   Gate& gate_;
+  Gate& closes_;
   Steps& steps_;
   UsageReader& usage_;
   KernelWatch& kernel_;

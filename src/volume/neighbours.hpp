@@ -5,7 +5,8 @@
 
 namespace corbd::volume {
 
-/// Adds to the observation of `volume`: the other volumes on its image, and the one that owns the wish's path.
+/// Adds to the observation of `volume`: the other volumes on its image, those that need its silent client, and
+/// the one that owns the wish's path.
 void observe_neighbours(Observation& seen, const Volume& volume, const Wish& wish, const VolumeMap& volumes,
                         const Ports& ports);
 

@@ -141,6 +141,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
     seen.image_cut_off = *open->access_lost;
     seen.lock_took = open->lock_took;
     seen.image_closing = open->closing;
+    seen.other_credential = open->opened_as != volume.credentials.known();
   }
   seen.untuned = volume.device.untuned;
   seen.tombstone = volume.server.is_tombstone();

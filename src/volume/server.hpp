@@ -8,6 +8,7 @@
 
 #include "corbd/device/device.hpp"
 #include "corbd/image/image.hpp"
+#include "corbd/plan/credential.hpp"
 
 namespace corbd::volume {
 
@@ -24,6 +25,7 @@ enum class WriteRight { none, exclusive_lock, writers_mark };
 
 struct OpenImage {
   std::unique_ptr<image::Image> image;
+  plan::Credential opened_as;  ///< user and key of its client
   /// Set when its client was cut off, or its lock was lost. Callbacks of a closed image find this gone.
   std::shared_ptr<bool> access_lost;
   WriteRight right = WriteRight::none;

@@ -62,6 +62,7 @@ class Shell::Impl {
   executor control_;
   Clock& clock_;
   Gate gate_{control_, clock_};
+  Gate closes_{control_, clock_};  ///< images that close in the background, some of them never
   /// A given-up volume's image, and the link whose operations on it may be under way.
   struct LeftOpen {
     std::unique_ptr<image::Image> image;
@@ -77,15 +78,15 @@ class Shell::Impl {
                config_,
                health_,
                [this](auto link, auto image) {
-                 if (gate_.closed())
+                 if (closes_.closed())
                    left_open_.push_back({std::move(image), std::move(link)});
                  else
-                   gate_.spawn(close_in_background(std::move(link), std::move(image)));
+                   closes_.spawn(close_in_background(std::move(link), std::move(image)));
                },
                [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); }};
   Stalls stalls_{control_, clock_, ports_, volumes_, gate_};
   KernelWatch kernel_watch_{clock_, ports_, volumes_, health_, gate_};
-  Leaving leaving_{control_, clock_, ports_, volumes_, gate_, steps_, usage_, kernel_watch_};
+  Leaving leaving_{control_, clock_, ports_, volumes_, gate_, closes_, steps_, usage_, kernel_watch_};
   HeadStart head_start_{control_, clock_, ports_, volumes_, config_.policy};
   OtherClients other_clients_{ports_, volumes_, health_};
   Pursuit pursuit_{control_, clock_, ports_, config_, volumes_, steps_, health_, stalls_, leaving_};

@@ -106,6 +106,7 @@ Error lacks_passphrase(const std::string& volume_id) {
 }
 
 Until StepTools::deadline() const { return {clock_.now() + config_.step_limit}; }
+Until StepTools::soon() const { return {clock_.now() + std::chrono::seconds(5)}; }
 Until StepTools::long_deadline() const { return {clock_.now() + config_.long_step_limit}; }
 Until StepTools::while_served(Volume& volume, Until until) const {
   until.scope = &volume.link_scopes.back();
@@ -113,9 +114,7 @@ Until StepTools::while_served(Volume& volume, Until until) const {
 }
 
 task<> StepTools::look_at_io_limits(Volume& volume) {
-  constexpr std::chrono::seconds kSoon{5};
-  const auto found =
-      co_await volume.server.image()->metadata_below(std::string(cephcsi::kIoLimits), {clock_.now() + kSoon});
+  const auto found = co_await volume.server.image()->metadata_below(std::string(cephcsi::kIoLimits), soon());
   if (!found)
     log::warning("volume.io_limits_unknown",
                  {{"volume", volume.id},

@@ -33,6 +33,8 @@ class StepTools {
   result<std::string> data_path(const Volume& volume) const;
   /// Returns Config::step_limit from now.
   Until deadline() const;
+  /// Returns a moment from now, for what need not be waited for.
+  Until soon() const;
   /// Returns Config::long_step_limit from now.
   Until long_deadline() const;
   /// Limits calls that use the device: they also end with its link.

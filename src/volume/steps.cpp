@@ -50,6 +50,7 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::DropRecord&) { return records_.drop(volume, wish); },
       [&](const step::Fence&) { return images_.fence(volume); },
       [&](const step::TryCredential&) { return images_.try_credential(volume); },
+      [&](const step::LeaveClient&) { return images_.leave_client(volume); },
       [&](const step::Inherit& of) { return adopt_.inherit(volume, of.address); },
       [&](const step::Evict& of) { return holders_.evict(volume, of); },
       [&](const step::OpenImage&) { return images_.open(volume); },
@@ -114,6 +115,8 @@ task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& w
       return holders_.look(volume);
     case Fact::attachment:
       return ask_attachment(volume);
+    case Fact::stage_secret:
+      return ask_secret(volume);
     case Fact::first_key:
       return keys_.look_at_first(volume, wish);
     case Fact::encryption:
@@ -135,6 +138,15 @@ task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& w
       return mounts_.look(volume, step);
   }
   broken_expectation("each fact has a reader", std::source_location::current());
+}
+
+task<result<>> Steps::ask_secret(Volume& volume) {
+  const auto secret = co_await ports_.orchestrator.stage_secret(volume.id, volume.record->claim.volume);
+  volume.facts.secret_asked = true;
+  if (secret.credential && volume.credentials.take(*secret.credential, errc::unauthenticated))
+    log::info("credential.from_secret",
+              {{"volume", volume.id}, {"secret", secret.name}, {"user", secret.credential->user}});
+  co_return result<>();
 }
 
 task<result<>> Steps::ask_attachment(Volume& volume) {

@@ -46,6 +46,7 @@ class Steps {
   task<result<>> carry_out(Volume& volume, const Step& step, const Wish& wish);
   task<result<>> look(Volume& volume, const step::Look& step, const Wish& wish);
   task<result<>> ask_attachment(Volume& volume);
+  task<result<>> ask_secret(Volume& volume);
   const Ports& ports_;
   RecordSteps records_;
   ImageSteps images_;

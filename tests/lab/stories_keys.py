@@ -1,9 +1,11 @@
-"""Keys that the kernel's own client does not know (docs/sources.md#cephx-keys)."""
+"""Keys that the kernel's own client does not know (docs/sources.md#cephx-keys), and users that are removed under running volumes."""
+import os
+import time
 
 from checks import Skip, check, long, say
 from machine import MIB
 from stories_krbd import KRBD, expect_unmapped, needs_krbd, watchers
-from writer import writes_through_a_kill
+from writer import Writer, writes_through_a_kill
 
 
 # Only a cluster of Ceph 20 makes such keys: tests/lab/debian.
@@ -39,3 +41,48 @@ def story_aes256k(lab):
     volume.unstage()
     volume.expect_gone()
     agent.stop()
+
+
+# An OSD knows three generations of the secrets by which it judges tickets: RotatingSecrets of Ceph's auth/cephx/CephxProtocol.h.
+TICKETS = 10
+ENDED_AFTER = 4 * TICKETS
+
+
+# [failure:270]
+@long
+def story_tickets_end(lab):
+    """the Ceph user of running volumes is removed and its tickets end: an OSD that starts again gives its client neither answers nor errors; both volumes go on under the user that their stage brought, nothing lost"""
+    lab.second_cluster(TICKETS)
+    agent = lab.agent().start()
+    busy = agent.volume(lab.image("busy", size=256 * MIB))
+    idle = agent.volume(lab.image("idle", size=64 * MIB), block=True)
+    for volume in (busy, idle):
+        volume.stage()
+    writer = Writer(lab, os.path.join(busy.staged_path, "data"), size=16 * MIB).start()
+
+    user = lab.user + ".1"
+    lab.admin("ceph", "auth", "get-or-create", "client." + user, "mon", "profile rbd", "osd", "profile rbd", "mgr", "profile rbd")
+    key_file = lab.write("key.1", lab.admin("ceph", "auth", "get-key", "client." + user).strip())
+    for volume in (busy, idle):
+        volume.user, volume.key_file = user, key_file
+        volume.stage()
+    lab.admin("ceph", "auth", "rm", "client." + lab.user)
+    time.sleep(ENDED_AFTER)
+    writer.wait_more(20)  # nobody asks a living connection
+    lab.admin("osd", "restart")
+    begin = time.monotonic()
+    given_up = agent.wait_event("client.given_up", 180)
+    say("given up after %.0f s: %s" % (time.monotonic() - begin, given_up))
+    for volume in (busy, idle):
+        agent.wait_event("device.reconnected", 60, volume=volume.id)
+    say("both are served after %.0f s" % (time.monotonic() - begin))
+    writer.wait_more(50)
+    writer.stop()
+    writer.expect_nothing_lost()
+    check(lab.admin("ceph", "osd", "blocklist", "ls").strip(), "the client without tickets is not on the blocklist")
+    for volume in (busy, idle):
+        volume.unstage(patience=30)
+        volume.expect_gone()
+    begin = time.monotonic()
+    agent.stop()
+    say("the agent ended in %.1f s, with images that never close" % (time.monotonic() - begin))

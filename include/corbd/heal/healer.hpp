@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "corbd/core/gate.hpp"
 #include "corbd/heal/heal_queue.hpp"
@@ -14,10 +17,9 @@ namespace corbd::heal {
 
 struct Config {
   HealQueue::Config queue{};
-  std::chrono::seconds look_every{30};   ///< between two passes over all volumes
-  std::chrono::seconds try_limit{120};   ///< limit for one try of one volume
-  std::chrono::seconds stuck_after{60};  ///< age from which a request is reported as stuck
-  Jitter jitter = uniform;               ///< for the backoffs
+  std::chrono::seconds look_every{30};  ///< between two passes over all volumes
+  std::chrono::seconds try_limit{120};  ///< limit for one try of one volume
+  Jitter jitter = uniform;              ///< for the backoffs
 };
 
 /// Control thread only; stop() before it is destroyed.
@@ -39,6 +41,7 @@ class Healer final : public volume::Listener {
   void admit(const volume::Status& status, std::string why);
   void look();
   void report_stuck(const std::vector<volume::Status>& all);
+  void admit_silent(const std::vector<volume::Status>& all);
   void go_on();
   void arm(time_point at, Clock::TimerId& timer, void (Healer::*then)());
   task<> attempt(std::string volume_id);
@@ -54,6 +57,7 @@ class Healer final : public volume::Listener {
   Clock::TimerId look_timer_ = 0, next_timer_ = 0;
   std::map<std::string, std::string> told_;  ///< the last error that was logged for a volume
   std::map<std::string, bool> stuck_;        ///< volumes that were reported stuck
+  std::set<std::string> silent_clients_;     ///< addresses of clients that serve a stuck volume, at the last look
 };
 
 }  // namespace corbd::heal

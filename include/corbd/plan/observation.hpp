@@ -84,7 +84,9 @@ struct Facts {
   bool dismissed = false;                     ///< that process was asked to end, and did, in this operation
   bool disconnected = false;                  ///< the device takes no link any more; whoever has it open still keeps it
   bool gone = false;                          ///< the very image does not exist any more
-  bool refused = false;                       ///< the cluster refused this operation's user or key, or there is none
+  bool secret_asked = false;   ///< this operation has compared the volume's Secret with the user and key that it has
+  bool client_judged = false;  ///< LeaveClient ran in this operation
+  bool refused = false;        ///< the cluster refused this operation's user or key, or there is none
   std::optional<Attachment> attachment;
   std::optional<std::vector<Holder>> holders;  ///< the foreign clients of `ownership`
   std::set<std::string> evicted;               ///< addresses of foreign clients that were blocklisted in this operation
@@ -127,7 +129,10 @@ struct Observation {
   std::optional<duration> lost_for;    ///< time since it was first proven lost, without a break
   bool key_known = false;              ///< a Ceph key is available
   std::string key_unread;              ///< why the key file was not read; empty: it was
-  bool credential_untried = false;     ///< the present stage brought a user and key that the cluster has not seen yet
+  bool credential_untried = false;     ///< this operation brought a user and key that the cluster has not seen yet
+  bool other_credential = false;       ///< the volume's user and key are others than those of the open image's client
+  bool client_needed =
+      false;  ///< a silent client serves another volume that has no other user and key, and gets answers
   std::string image_writer, image_reader;  ///< other volumes of this node on the same image; empty: none
   std::string path_owner;  ///< the other volume to which the target or the staging path of an unpublish or unstage
                            ///< belongs; empty: none

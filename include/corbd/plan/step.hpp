@@ -35,7 +35,8 @@ enum class Fact {
   folder,
   attachment,
   holders,
-  io_limits
+  io_limits,
+  stage_secret
 };
 
 namespace step {
@@ -77,6 +78,7 @@ inline constexpr std::array kFacts{
     FactRow{Fact::attachment, Asks::cluster, false},
     FactRow{Fact::holders, Asks::cluster, true},
     FactRow{Fact::io_limits, Asks::cluster, true},
+    FactRow{Fact::stage_secret, Asks::cluster, false},
 };
 static_assert(std::ranges::all_of(kFacts, [](const FactRow& row) {
   return &kFacts[static_cast<std::size_t>(row.fact)] == &row;
@@ -113,6 +115,9 @@ using Fence = Plain<"fence", Asks::cluster>;
 /// Asks the cluster about the credential that this operation brought, on a connection of its own. The one that serves
 /// the volume stays, and an answer is no failure.
 using TryCredential = Plain<"try_credential", Asks::cluster>;
+/// Gives up the client of the volume's image, if the cluster refuses that client's user now and takes the volume's
+/// present one. An image that is being closed needs no other user. No answer is a failure.
+using LeaveClient = Plain<"leave_client", Asks::cluster>;
 /// Makes another program's client a dead one of ours.
 struct Inherit {
   static constexpr std::string_view name = "inherit";
@@ -236,15 +241,15 @@ using DropStash = At<"drop_stash">;
 }  // namespace step
 
 using Step =
-    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::TryCredential, step::Inherit,
-                 step::Evict, step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage, step::SetFormatMarker,
-                 step::RemoveFormatMarker, step::WriteNote, step::StartSession, step::StopSession, step::KernelConnect,
-                 step::KernelReconfigure, step::KernelResize, step::Disconnect, step::Tune, step::AcceptLoss,
-                 step::Dismiss, step::MapKrbd, step::UnmapKrbd, step::MakeKey, step::ConfirmKey, step::LuksFormat,
-                 step::LuksNote, step::LuksOpen, step::LuksResize, step::LuksClose, step::AddKey, step::NewKey,
-                 step::RemoveKey, step::Mkfs, step::Fsck, step::Mount, step::Bind, step::LimitIo, step::Grow,
-                 step::Trim, step::FscryptMake, step::FscryptUnlock, step::FscryptLock, step::Umount, step::Unbind,
-                 step::WriteStash, step::DropStash>;
+    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::TryCredential, step::LeaveClient,
+                 step::Inherit, step::Evict, step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage,
+                 step::SetFormatMarker, step::RemoveFormatMarker, step::WriteNote, step::StartSession,
+                 step::StopSession, step::KernelConnect, step::KernelReconfigure, step::KernelResize, step::Disconnect,
+                 step::Tune, step::AcceptLoss, step::Dismiss, step::MapKrbd, step::UnmapKrbd, step::MakeKey,
+                 step::ConfirmKey, step::LuksFormat, step::LuksNote, step::LuksOpen, step::LuksResize, step::LuksClose,
+                 step::AddKey, step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck, step::Mount, step::Bind,
+                 step::LimitIo, step::Grow, step::Trim, step::FscryptMake, step::FscryptUnlock, step::FscryptLock,
+                 step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
 
 inline std::string_view name(const Step& step) {
   return std::visit([](const auto& of) { return of.name; }, step);

@@ -135,6 +135,8 @@ struct Healed {
   bool operator_override = false;
   /// An operator accepts the loss of a dead rbd-nbd's cache (`corbd heal ID --loss-accepted`): flushes no longer fail.
   bool loss_accepted = false;
+  /// A request of the volume's Ceph client has got no answer for long: its user may have been removed.
+  bool silent = false;
   bool operator==(const Healed&) const = default;
 };
 /// Does the same, and asks rbd-nbd to leave the volume to this agent if it serves it.

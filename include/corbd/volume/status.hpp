@@ -21,6 +21,9 @@ namespace corbd::volume {
 enum class Health { absent, staging, staged, reconnecting, unproven, lost, failed, unstaging };
 std::string_view name(Health health);
 
+/// A request of a volume that has no answer for so long: its cluster does not answer, or not its client.
+inline constexpr std::chrono::seconds kSilentAfter{60};
+
 /// Events of a volume since the agent's start, for metrics and people.
 struct Counts {
   std::uint32_t links_lost = 0;
@@ -38,6 +41,7 @@ struct Status {
   Health health = Health::absent;
   std::chrono::system_clock::time_point since;  ///< begin of the present health
   std::string cluster_id;                       ///< as in config.json
+  std::string client;                           ///< address of the Ceph client that serves it; empty: none of ours
   std::string image;                            ///< "pool/namespace/image" as the stage named it
   std::string image_key;                        ///< image::Key::text()
   std::optional<std::uint32_t> device;          ///< /dev/nbd<n>, /dev/rbd<n>

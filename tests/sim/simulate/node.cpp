@@ -93,7 +93,7 @@ Outcome Node::live() {
   take_down();
   // Images of volumes that were given up are closed when they can be.
   for (const auto end = loop_.clock.now() + 2min;
-       !world_.cluster.opened.empty() && loop_.clock.now() < end && world_.broken_rules.empty();)
+       world_.cluster.has_open_images() && loop_.clock.now() < end && world_.broken_rules.empty();)
     step(end);
   look_at_what_is_left();
   if (agent().running()) agent().stop();
@@ -225,8 +225,9 @@ void Node::converge() {
     const auto* device = device_of(kubelet->volume.image);
     return device != nullptr && served(*kubelet) && !device->requests.empty();
   };
-  // One may have become provable, and served, a moment ago.
-  const auto answered_by = loop_.clock.now() + 30s;
+  // One may have become provable, and served, a moment ago. A client without tickets is replaced once a request has
+  // waited for a minute.
+  const auto answered_by = loop_.clock.now() + 3min;
   while (loop_.clock.now() < answered_by && world_.broken_rules.empty() && std::any_of(ours.begin(), ours.end(), stuck))
     step(answered_by);
   for (const Kubelet* kubelet : ours) {

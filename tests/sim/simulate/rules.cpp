@@ -131,7 +131,7 @@ void Node::look_at_what_is_left() {
     world_.broke("a mount is left after everything was unstaged: " + world_.kernel.mounts.front().target);
   if (!world_.disk.places.empty())
     world_.broke("a folder or file for a mount is left after everything was unstaged: " + *world_.disk.places.begin());
-  if (!world_.cluster.opened.empty()) world_.broke("an image is left open after everything was unstaged");
+  if (world_.cluster.has_open_images()) world_.broke("an image is left open after everything was unstaged");
   for (const auto& [name, image] : world_.cluster.images)
     for (std::size_t block = 0; block < test::kBlocks; ++block)
       if (image.blocks[block] < image.acked[block])

@@ -77,7 +77,7 @@ void TwoNodes::take_down() {
     if (pair_.now() >= by_itself) operator_gives_up();
   }
   // Images of volumes that were given up are closed when they can be.
-  while (!pair_.cluster.opened.empty() && pair_.now() < end && !broken()) go_until(pair_.now() + 1s);
+  while (pair_.cluster.has_open_images() && pair_.now() < end && !broken()) go_until(pair_.now() + 1s);
 }
 
 void TwoNodes::look_at_what_is_left() {
@@ -93,7 +93,7 @@ void TwoNodes::look_at_what_is_left() {
     left(!world.kernel.mounts.empty(), "a mount");
     left(!world.disk.places.empty(), "a folder or file for a mount");
   }
-  if (!pair_.cluster.opened.empty()) pair_.a.broke("an image is left open after everything was unstaged");
+  if (pair_.cluster.has_open_images()) pair_.a.broke("an image is left open after everything was unstaged");
   for (std::size_t block = 0; block < test::kBlocks; ++block)
     if (image().blocks[block] < image().acked[block])
       pair_.a.broke("an acknowledged write is lost: block " + std::to_string(block) + " of " + image().id);

@@ -74,6 +74,10 @@ void Model::look(Fact fact) {
     case Fact::folder:
       facts.folder = folder;
       break;
+    case Fact::stage_secret:
+      facts.secret_asked = true;
+      seen.credential_untried = secret_differs;
+      break;
   }
 }
 
@@ -121,7 +125,11 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::Look& of) { look(of.fact); },
                  [&](const step::WriteRecord& of) { record = of.record; },
                  [&](const step::Fence&) { seen.facts.fenced = true; },
-                 [&](const step::TryCredential&) { seen.credential_untried = false; },
+                 [&](const step::TryCredential&) {
+                   seen.credential_untried = false;
+                   seen.other_credential = secret_differs;
+                 },
+                 [&](const step::LeaveClient&) { seen.facts.client_judged = true; },
                  [&](const step::Evict& of) {
                    for (const auto& holder : of.holders) {
                      seen.facts.evicted.insert(holder.address);

@@ -44,6 +44,7 @@ struct Model {
   bool luks = false;                    ///< it has a header; what is on the image is then below that
   std::vector<int> slots;
   host::EncryptedFolder folder = host::EncryptedFolder::none;  ///< of the mounted filesystem
+  bool secret_differs = false;  ///< its Secret has another user and key, and the cluster takes them
   FirstKey first_key;
   Keys keys;
   bool confirmed = false;  ///< the KMS stored a key in this operation

@@ -305,7 +305,7 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
                           Wish(Unstaged{kPath}),
                           Wish(published),
                           Wish(Unpublished{"/target"}),
-                          Wish(Healed{flip()}),
+                          Wish(Healed{.operator_override = flip(), .silent = seed % 2 == 0}),
                           Wish(Adopted{}),
                           Wish(GivenUp{}),
                           Wish(expanded),
@@ -320,6 +320,49 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   Decision last;
   REQUIRE(run(model, wish, &last));
   if (std::holds_alternative<Done>(last)) CHECK(std::holds_alternative<Done>(model.decide(wish)));
+}
+
+TEST_CASE("a client that leaves requests unanswered is given up once its volume has another user and key") {
+  Model model = staged_model();
+  model.secret_differs = true;
+  const auto steps = run(model, Wish(Healed{.silent = true}));
+  REQUIRE(steps);
+  CHECK(*steps == std::vector<Step>{step::Look{Fact::stage_secret}, step::TryCredential{}, step::LeaveClient{}});
+}
+
+TEST_CASE("a client that leaves requests unanswered is kept") {
+  Model model = staged_model();
+  std::vector<Step> expected;
+  SECTION("while its volume's Secret has no other user and key") { expected = {step::Look{Fact::stage_secret}}; }
+  SECTION("while it serves a volume that gets answers, and that no other user can serve") {
+    model.seen.other_credential = model.seen.client_needed = true;
+  }
+  const auto steps = run(model, Wish(Healed{.silent = true}));
+  REQUIRE(steps);
+  CHECK(*steps == expected);
+}
+
+TEST_CASE("an image that does not close in time asks whether its client is to be given up") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.connected = false;
+  model.seen.image_closing = true;
+  const auto first = [&] { return model.decide(Wish(Healed{})); };
+  CHECK(std::get<Step>(first()) == Step(step::Look{Fact::stage_secret}));
+  model.seen.facts.secret_asked = true;
+  CHECK(std::get<Step>(first()) == Step(step::LeaveClient{}));
+  SECTION("but once in an operation") { model.seen.facts.client_judged = true; }
+  SECTION("but not if it is gone") { model.seen.image_cut_off = true; }
+  SECTION("but not as long as it serves another volume") { model.seen.client_needed = true; }
+  CHECK(std::get<Step>(first()) == Step(step::CloseImage{}));
+}
+
+TEST_CASE("a client that answers is kept, whatever user and key its volume has by now") {
+  Model model = staged_model();
+  model.seen.other_credential = true;
+  const auto steps = run(model, Wish(Healed{}));
+  REQUIRE(steps);
+  CHECK(steps->empty());
 }
 
 TEST_CASE(
