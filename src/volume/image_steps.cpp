@@ -94,7 +94,7 @@ task<result<>> ImageSteps::leave_client(Volume& volume) {
         {{"volume", volume.id}, {"client", open.image->client()}, {"user", to->user}, {"error", may.error().text}});
     co_return result<>();
   }
-  give_up_client(volume, refused.error().text + ", and it gets no answers");
+  give_up_client(volume, "it gets no answers, and a new client of its user none either: " + refused.error().text);
   co_return result<>();
 }
 
