@@ -346,7 +346,7 @@ class Agent final {
       auto listens = csi_.start(takeover_.listeners());
       if (listens || listens.error().code != errc::in_use || clock_->now() >= until) co_return listens;
       if (!std::exchange(said, true))
-        log::warning("agent.waits", {{"why", listens.error().text}, {"at_most_s", kOthersLetGoWithin.count()}});
+        log::warning("agent.waits", {{"cause", listens.error().text}, {"at_most_s", kOthersLetGoWithin.count()}});
       co_await sleep_until(control_, *clock_, clock_->now() + kListensAgain);
     }
   }

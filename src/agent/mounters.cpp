@@ -54,7 +54,7 @@ task<result<cephcsi::Mounters>> Mounters::of(std::string volume_id, cephcsi::Att
   if (choice.mounter)
     log::debug("volume.mounter_chosen", {{"volume", volume_id},
                                          {"mounter", *choice.mounter == cephcsi::Mounter::nbd ? "rbd-nbd" : "rbd"},
-                                         {"by", path}});
+                                         {"file", path}});
   mounters.instead = choice.mounter;
   co_return mounters;
 }

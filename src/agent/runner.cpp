@@ -116,7 +116,7 @@ task<lifecycle::Event> Runner::wait(lifecycle::Action action) {
   woken_ = std::make_unique<Event>(control_, clock_);
   if (!std::exchange(listens_, true)) gate_.spawn(hear_next());
   if (action.say)
-    log::info("agent.serves_on", {{"until", "the next agent asks for its devices"},
+    log::info("agent.serves_on", {{"waits_for", "the next agent asks for its devices"},
                                   {"in_use", state_.told.in_use},
                                   {"at_most_s", parts_.options.leave_grace_s}});
   static_cast<void>(
@@ -157,11 +157,11 @@ task<lifecycle::Event> Runner::ask_next(duration within) {
 void Runner::refuse_next() {
   const bool all = refused_here_ == unopened_.size();
   log::error("handover.images_not_opened",
-             {{"why", "the next agent cannot open the images of volumes that this one serves"},
+             {{"cause", "the next agent cannot open the images of volumes that this one serves"},
               {"volumes", unopened_.size()},
               {"first", unopened_.empty() ? "" : unopened_.front()},
-              {"this_agent_could_not_again", refused_here_},
-              {"first_of_those", first_refused_},
+              {"also_refused_here", refused_here_},
+              {"first_refused_here", first_refused_},
               {"hint", std::string("the next agent's log has the reasons: image.not_preopened, "
                                    "cluster.not_connected_ahead. ") +
                            (all ? "They are not the next agent's fault: this one could not open any of these volumes "
@@ -177,7 +177,7 @@ task<result<>> Runner::announce(lifecycle::Action action) {
     log::warning("handover.accepts_refused",
                  {{"volumes", unopened_.size()},
                   {"first", first_refused_},
-                  {"why",
+                  {"cause",
                    "neither the next agent nor this one could open their images again, and --accept-refused "
                    "lets the next one take over"},
                   {"effect", "their I/O waits until the reason is gone"}});

@@ -115,11 +115,11 @@ task<> Shutdown::stop_new_work() {
 /// directory, and the sockets, which nobody would serve. A resize may wait for the very requests that are served here.
 task<> Shutdown::end_commands() {
   if (co_await parts_.devices.end_commands({clock_.now()}) == Waited::ready) co_return;
-  log::warning("agent.waits", {{"why", "a command to the kernel's nbd driver is under way"},
+  log::warning("agent.waits", {{"cause", "a command to the kernel's nbd driver is under way"},
                                {"at_most_s", kCommandsEndWithin.count()},
                                {"effect", "devices are served meanwhile"}});
   if (co_await parts_.devices.end_commands({clock_.now() + kCommandsEndWithin}) == Waited::ready) co_return;
-  log::error("agent.leaves_in_command",
+  log::error("agent.exits_during_command",
              {{"effect", "the next agent starts only after the kernel has finished the command"},
               {"hint", "`dmesg` shows what nbd waits for"}});
 }
@@ -146,7 +146,7 @@ task<> Shutdown::await_callers(duration within) {
 task<result<>> Shutdown::serve_on() {
   parts_.giver.leave();
   parts_.shell.resume();
-  log::warning("handover.undone", {{"why", failure_ ? failure_->text : ""}, {"effect", "this agent serves on"}});
+  log::warning("handover.undone", {{"cause", failure_ ? failure_->text : ""}, {"effect", "this agent serves on"}});
   failure_.reset();
   auto note = [&folder = parts_.options.state_dir, &held = parts_.lock] { return note_lock_holder(folder, held); };
   static_cast<void>(co_await parts_.files.run(std::move(note), {}, "noting who has the lock"));
@@ -207,7 +207,7 @@ task<volume::Taken> Shutdown::hand_over(device::LinkSocket one) {
   // This agent is its only owner, so it ends like every link that is not resumed (Devices::end_links).
   if (one.socket) parts_.devices.of(one.kind).take(one.device, one.volume_id, std::move(one.socket));
   static_cast<void>(failpoint::hit("handover.given"));
-  if (!given) log::warning("volume.not_given", {{"volume", one.volume_id}, {"error", given.error().text}});
+  if (!given) log::warning("volume.handover_failed", {{"volume", one.volume_id}, {"error", given.error().text}});
   if (!given) co_return volume::Taken::refused;
   co_return *given ? volume::Taken::served : volume::Taken::later;
 }
@@ -223,7 +223,7 @@ task<> Shutdown::close_clients() {
 task<> Shutdown::hear_last_signals() {
   if (failure_)
     log::error("agent.not_handed_over",
-               {{"error", failure_->text}, {"given", links_}, {"effect", "the next start heals every device"}});
+               {{"error", failure_->text}, {"links", links_}, {"effect", "the next start heals every device"}});
   else
     log::info("agent.handed_over", {{"links", links_}});
   log::drain(kLogEndsWithin);

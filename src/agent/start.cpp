@@ -96,7 +96,8 @@ class Wait {
 
   lifecycle::Event carry_out(const lifecycle::Action& action) {
     using lifecycle::Do;
-    if (action.say) log::warning("handover.waits_for_end", {{"of", "the agent that serves"}, {"why", error_.text}});
+    if (action.say)
+      log::warning("handover.waits_for_end", {{"waits_for", "the agent that serves"}, {"cause", error_.text}});
     if (action.listeners_go) let_listeners_go();
     std::this_thread::sleep_for(action.pause);
     switch (action.what) {
@@ -150,7 +151,7 @@ class Wait {
 
   lifecycle::LinksGone let_links_go() {
     const auto links = from_keeper_.stored.links.size();
-    if (links > 0) log::warning("keeper.links_let_go", {{"links", links}, {"why", error_.text}});
+    if (links > 0) log::warning("keeper.links_let_go", {{"links", links}, {"cause", error_.text}});
     // Memory that belongs to no link goes, too.
     let_go(from_keeper_);
     const bool noted = !options_.pod.empty() && handover::pod_in_reserve(options_.runtime_dir) == options_.pod;
@@ -173,17 +174,17 @@ result<> make_folders(const Options& options) {
 void note_accepted(const Options& options, AcceptsRefused accepts) {
   if (accepts == AcceptsRefused::yes)
     log::warning("handover.accept_refused_given",
-                 {{"until", options.accept_refused},
+                 {{"expires", options.accept_refused},
                   {"effect",
                    "each handover until then may leave volumes unserved that neither this agent nor its predecessor "
                    "can open"},
                   {"hint", "use --accept-refused for one rollout: remove it from the flags after that"}});
   if (accepts == AcceptsRefused::over)
     log::info("handover.accept_refused_over",
-              {{"until", options.accept_refused}, {"hint", "remove --accept-refused from the flags"}});
+              {{"expires", options.accept_refused}, {"hint", "remove --accept-refused from the flags"}});
   if (accepts == AcceptsRefused::too_far)
     log::error("handover.accept_refused_too_far",
-               {{"until", options.accept_refused},
+               {{"expires", options.accept_refused},
                 {"effect", "it counts for nothing"},
                 {"hint", "give --accept-refused a time that is at most 7 days ahead, and check this node's clock"}});
 }

@@ -75,7 +75,7 @@ void Takeover::leave() {
 void Takeover::say(const Word& word) { static_cast<void>(predecessor_->say(word)); }
 
 task<result<>> Takeover::preopen(duration within) {
-  log::info("handover.waits", {{"for", "the agent that serves"}});
+  log::info("handover.waits", {{"waits_for", "the agent that serves"}});
   auto unopened = co_await parts_.shell.preopen({clock_.now() + within});
   if (!unopened) co_return unopened.error();
   unopened_images_ = std::move(*unopened);
@@ -84,7 +84,7 @@ task<result<>> Takeover::preopen(duration within) {
 
 task<result<lifecycle::Event>> Takeover::hear(lifecycle::Action action) {
   if (action.say)
-    log::warning("handover.waits", {{"for", "the end of the predecessor, which is silent"},
+    log::warning("handover.waits", {{"waits_for", "the end of the predecessor, which is silent"},
                                     {"effect", "this agent serves only the devices that it was given"}});
   auto said = co_await predecessor_->hear_word({clock_.now() + action.within});
   if (!said && said.error().code == errc::not_found)

@@ -64,7 +64,7 @@ int watch_liveness(const Liveness& watch) {
     std::cerr << "cephcsi: " << listens.error().text << "\n";
     return 1;
   }
-  log::info("liveness.serves", {{"address", watch.address}, {"port", server.port()}, {"of", watch.endpoint}});
+  log::info("liveness.serves", {{"address", watch.address}, {"port", server.port()}, {"endpoint", watch.endpoint}});
   // Runs until a signal ends the process.
   std::thread(ask_for_ever, std::cref(watch), std::ref(alive)).detach();
   io.run();

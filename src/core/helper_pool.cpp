@@ -254,7 +254,7 @@ void HelperPool::Impl::on_exit(Id id) {
   if (helper->state == Helper::State::working) on_closed(*helper);
   siginfo_t info{};
   ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(helper->pidfd.native_handle()), &info, WEXITED | WNOHANG);
-  log::info("helper.ended", {{"pid", helper->pid}, {"how", how_it_ended(info)}});
+  log::info("helper.ended", {{"pid", helper->pid}, {"result", how_it_ended(info)}});
   helpers_.erase(id);
   dispatch();
 }

@@ -111,7 +111,7 @@ class Registrar::Impl {
     while (!self.stopping_.cancelled()) {
       const bool goes_on = static_cast<bool>(self.inherited_);
       if (auto listening = self.listen(); !listening) {
-        log::warning("kubelet.not_told", {{"error", listening.error().text}});
+        log::warning("kubelet.notify_failed", {{"error", listening.error().text}});
         const bool taken = listening.error().code == errc::in_use;
         self.now_ = {taken ? Registered::State::elsewhere : Registered::State::waits, listening.error().text};
         const auto pause = pause_after(++self.heard_.failures, uniform());
@@ -243,7 +243,7 @@ result<std::optional<RegistrarConfig>> registrar_config(const RegistrarWish& wis
                           wish.kubelet_dir +
                           ". Give the socket's path on the host as --kubelet-registration-path, or --register=false"};
   if (wish.by_hand) return unknown;
-  log::warning("kubelet.not_told", {{"error", unknown.text}});
+  log::warning("kubelet.notify_failed", {{"error", unknown.text}});
   return std::optional<RegistrarConfig>();
 }
 

@@ -56,7 +56,7 @@ void cut(int socket) { ::shutdown(socket, SHUT_RDWR); }
 
 void log_cut(std::size_t links) {
   log::error("link.cut", {{"links", links},
-                          {"why", "the kernel did not end its side in time"},
+                          {"cause", "the kernel did not end its side in time"},
                           {"effect", "the kernel may fail a request that it was sending"}});
 }
 
@@ -74,7 +74,7 @@ void end_links(std::span<const int> sockets, duration within) {
     if (waited >= kTellsAfter && !std::exchange(told, true))
       log::warning(
           "link.waits_for_end",
-          {{"links", open.size()}, {"why", "the kernel has not ended its side of them"}, {"at_most_ms", ms(within)}});
+          {{"links", open.size()}, {"cause", "the kernel has not ended its side of them"}, {"at_most_ms", ms(within)}});
     ::poll(open.data(), open.size(), static_cast<int>(ms(std::min<duration>(within - waited, kTellsAfter))) + 1);
     open = look(std::move(open));
   }

@@ -128,7 +128,7 @@ task<result<Report>> Fencer::unfence(Asker asker, Order order, Until until) {
   if (auto done = told("unfenced", report.changed, *results); !done) co_return done.error();
   log_change("cluster.fence_removed", asker, report.changed);
   for (const auto& entry : report.remain)
-    log::warning("cluster.still_fenced", {{"cluster", asker.cluster_id}, {"by", entry.text()}});
+    log::warning("cluster.still_fenced", {{"cluster", asker.cluster_id}, {"entry", entry.text()}});
   co_return std::move(report);
 }
 

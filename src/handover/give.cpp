@@ -97,7 +97,7 @@ task<> Giver::meet(Fd caller) {
   result<Side> side = of_us ? result<Side>(Side{}) : of_us.error();
   if (side) side = answer(socket, co_await met->hear({clock_.now() + kHearsWithin}), own_);
   if (!side) {
-    log::warning("handover.refused", {{"why", side.error().text}});
+    log::warning("handover.refused", {{"cause", side.error().text}});
     co_return;
   }
   if (!listener_) co_return;
@@ -120,7 +120,7 @@ task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
       continue;
     }
     if (said.error().code != errc::cancelled && !said_end_)
-      log::warning("handover.next_lost", {{"why", said.error().text}});
+      log::warning("handover.next_lost", {{"cause", said.error().text}});
     next_has_ended_ = said.error().code == errc::not_found;
     lose_next();
     co_return;
@@ -157,7 +157,7 @@ task<bool> Giver::awaits(std::shared_ptr<Event>& answer, Word word, const Fd* de
 task<bool> Giver::next_answers(duration within) {
   const bool answered = co_await awaits(ready_, {Word::What::ready}, nullptr, within);
   if (!answered) {
-    log::warning("handover.given_up", {{"why", "the next agent is not ready, or has ended"}});
+    log::warning("handover.given_up", {{"cause", "the next agent is not ready, or has ended"}});
     if (next_) lose_next();
   }
   co_return answered;

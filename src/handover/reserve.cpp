@@ -171,7 +171,7 @@ result<Fd> wait_in_reserve(const std::string& state_dir, const std::string& runt
                            duration free_for) {
   const LeavesBySignal leaves;
   Fd waits;
-  log::info("handover.in_reserve", {{"for", "the end of the agent that serves, or of this pod"}});
+  log::info("handover.in_reserve", {{"waits_for", "the end of the agent that serves, or of this pod"}});
   std::optional<time_point> free_since;
   for (;;) {
     // A process that tests whether a pod waits here holds the lock briefly.

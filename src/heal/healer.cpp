@@ -166,7 +166,7 @@ void Healer::tell(const std::string& volume_id, const Error& error) {
                                       {"code", name(error.code)},
                                       {"error", error.text},
                                       {"attempt", attempt},
-                                      {"why", entry.why},
+                                      {"cause", entry.why},
                                       {"unserved_ms", ms(clock_.now() - entry.since)}});
 }
 

@@ -34,7 +34,7 @@ void tell_successor(pid_t next) {
   }
   ::sd_notify(0, ("MAINPID=" + std::to_string(next)).c_str());
   if (::sd_notify_barrier(0, static_cast<std::uint64_t>(kKnowsWithin.count())) < 0)
-    log::warning("handover.systemd_not_told",
+    log::warning("handover.systemd_notify_failed",
                  {{"effect", "systemd may start another agent, which takes the devices over"}});
 }
 

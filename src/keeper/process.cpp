@@ -152,8 +152,8 @@ class Keeper {
     if (!keeps && !store_.stored().links.empty()) {
       log::warning("keeper.links_let_go",
                    {{"links", store_.stored().links.size()},
-                    {"why", trusts(signal) ? "agents keep dying, perhaps because of what the last one left"
-                                           : "the agent crashed, and may have corrupted any memory before"},
+                    {"cause", trusts(signal) ? "agents keep dying, perhaps because of what the last one left"
+                                             : "the agent crashed, and may have corrupted any memory before"},
                     {"effect", "every device is healed"}});
     }
     if (!keeps) store_.let_go();

@@ -57,7 +57,7 @@ bool Store::give(int socket, StoredLink& one) {
   }
   const int fds[] = {one.socket.get(), one.ledger.get()};
   const auto told = tell(socket, {Kind::link, one.link.device, one.link.token, 0}, one.link.backend, fds);
-  if (!told) log::warning("keeper.not_given", {{"volume", one.link.backend}, {"error", told.error().text}});
+  if (!told) log::warning("keeper.send_failed", {{"volume", one.link.backend}, {"error", told.error().text}});
   return told.has_value();
 }
 
@@ -107,7 +107,7 @@ void Store::be_deaf(int socket, const Error& why) {
   stored_.memory.clear();
   stored_.listeners.clear();
   ::shutdown(socket, SHUT_RDWR);  // ends no link: this is the agent's socket
-  log::warning("keeper.keeps_nothing", {{"error", why.text}});
+  log::warning("keeper.store_disabled", {{"error", why.text}});
 }
 
 void Store::take_in(Heard& heard) {

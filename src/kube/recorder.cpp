@@ -57,7 +57,7 @@ task<> Recorder::send() {
     waiting_.pop_front();
     const auto sent = co_await send_again(one);
     if (!sent && !stopping_.cancelled() && !std::exchange(refused_, true))
-      log::warning("event.not_told",
+      log::warning("event.notify_failed",
                    {{"reason", one.notice.reason}, {"about", one.about.name}, {"error", sent.error().error.text}});
     if (sent) refused_ = false;
   }

@@ -69,7 +69,7 @@ void Commands::look_again() {
   if (++looks_ == kLooksUntilTold)
     log::warning(
         "nbd.commands_wait",
-        {{"why",
+        {{"cause",
           "a helper of an ended agent still resizes a device and waits for its requests in flight, or another "
           "agent's command takes long"},
          {"effect", "no device is connected, reconnected or disconnected meanwhile; served devices stay served"},

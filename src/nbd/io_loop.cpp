@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kTrimPeriod{4};
 constexpr std::size_t kTrimSlice = 32u << 20;  // bytes freed before the devices get their turn
 
 void not_kept(const Error& error) {
-  log::warning("nbd.not_kept",
+  log::warning("nbd.link_not_stored",
                {{"error", error.text}, {"effect", "if the agent dies, the kernel repeats the requests in flight"}});
 }
 

@@ -28,7 +28,7 @@ void NetlinkThread::hear() {
   auto netlink = Netlink::open();
   if (!netlink) return;
   if (auto hears = netlink->hear_dead_links(); !hears) {
-    log::warning("nbd.no_news_of_dead_links", {{"error", hears.error().text}});
+    log::warning("nbd.link_events_lost", {{"error", hears.error().text}});
     return;
   }
   dead_links_.emplace(std::move(*netlink));

@@ -24,7 +24,7 @@ void Session::resume() {
   log::info("nbd.resumed", {{"volume", inherited->backend},
                             {"device", device::path(inherited->device)},
                             {"unanswered", inherited->owed.slots.size()},
-                            {"again", again.size()}});
+                            {"submitted", again.size()}});
   for (Slot* slot : again) submit(*slot);
   // The input may contain whole requests.
   turn();
@@ -83,7 +83,7 @@ bool Session::keep_instead_of(const InheritedSession& inherited) {
   ledger_.belongs_to(inherited.device, inherited.backend, loop_.arena_token());
   const auto held = loop_.fd_store->hold({ledger_.token(), inherited.device, inherited.backend, inherited.token}, fd_,
                                          ledger_.file());
-  if (!held) log::warning("nbd.not_kept", {{"volume", inherited.backend}, {"error", held.error().text}});
+  if (!held) log::warning("nbd.link_not_stored", {{"volume", inherited.backend}, {"error", held.error().text}});
   kept_ = held.has_value();
   return kept_;
 }
@@ -94,9 +94,9 @@ void Session::keep(std::uint32_t device, const std::string& backend) {
   ledger_.belongs_to(device, backend, loop_.arena_token());
   const auto held = loop_.fd_store->hold({ledger_.token(), device, backend, 0}, fd_, ledger_.file());
   if (!held)
-    log::warning("nbd.not_kept", {{"volume", backend},
-                                  {"error", held.error().text},
-                                  {"effect", "if the agent dies, the kernel repeats this device's requests"}});
+    log::warning("nbd.link_not_stored", {{"volume", backend},
+                                         {"error", held.error().text},
+                                         {"effect", "if the agent dies, the kernel repeats this device's requests"}});
   kept_ = held.has_value();
 }
 

@@ -185,7 +185,7 @@ class Desk {
       co_return Error{errc::invalid_argument,
                       "there is no log level \"" + request.level() + "\": use debug, info, warning or error"};
     log::set_level(*level);
-    log::write(std::max(*level, log::Level::warning), "admin.log_level", {{"to", request.level()}});
+    log::write(std::max(*level, log::Level::warning), "admin.log_level", {{"new", request.level()}});
     co_return result<>();
   }
 
@@ -231,13 +231,14 @@ class Desk {
       co_return Error{errc::failed_precondition, "volume " + id + " has no lost cache: there is no loss to accept"};
     log::warning(word.loss_accepted ? "admin.heal_loss_accepted" : "admin.heal_without_proof",
                  {{"volume", id},
-                  {"by", by},
+                  {"caller", by},
                   {"effect", word.loss_accepted
                                  ? "flushes succeed again, although writes that were acknowledged before may be lost"
                                  : "the waiting writes are written, unless another client or an attachment "
                                    "contradicts it"}});
     auto done = co_await want(id, plan::Wish(word), until);
-    log::warning("volume.operator_override", {{"volume", id}, {"by", by}, {"error", done ? "" : done.error().text}});
+    log::warning("volume.operator_override",
+                 {{"volume", id}, {"caller", by}, {"error", done ? "" : done.error().text}});
     sources_.on_override(id, word, by, done);
     co_return done;
   }

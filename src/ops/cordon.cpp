@@ -54,14 +54,14 @@ task<> Cordon::load() {
   const Cordoned found = text ? read_cordon(*text) : Cordoned();
   if (still_cordoned(found, clock_.wall())) {
     now_ = found;
-    log::warning("agent.cordoned", {{"since", found.text()},
+    log::warning("agent.cordoned", {{"begun", found.text()},
                                     {"error", text ? std::string() : text.error().text},
                                     {"effect", "no new volume is staged"},
                                     {"hint", "corbd drain --undo"}});
     co_return;
   }
   log::warning("agent.cordon_expired",
-               {{"since", found.text()}, {"hint", "a drain counts for a week; repeat `corbd drain` to prolong it"}});
+               {{"begun", found.text()}, {"hint", "a drain counts for a week; repeat `corbd drain` to prolong it"}});
   const auto removed = co_await pool_.run([path = path_] { return remove_durably(path); },
                                           {clock_.now() + kRemoveWithin}, "removing " + path_);
   if (!removed) log::warning("agent.cordon_not_removed", {{"error", removed.error().text}});

@@ -136,7 +136,7 @@ class Fencing final : public v1::Fencing::CallbackService {
     if (!at) co_return at.error();
     at->also_ready = request.force();
     at->also_dirty = request.also_dirty();
-    log::warning("admin.take", {{"image", subject_of(request.at())}, {"by", by}});
+    log::warning("admin.take", {{"image", subject_of(request.at())}, {"caller", by}});
     const auto done = co_await volumes_.holders(std::move(*at), true, until);
     if (!done) co_return done.error();
     response.set_image(done->key.text());
@@ -173,7 +173,7 @@ class Fencing final : public v1::Fencing::CallbackService {
     auto asker = asker_of(request);
     auto order = order_of(request);
     if (!order) co_return order.error();
-    if (!order->dry_run) log::warning("admin.fence", {{"cluster", asker.cluster_id}, {"by", by}});
+    if (!order->dry_run) log::warning("admin.fence", {{"cluster", asker.cluster_id}, {"caller", by}});
     const auto done = co_await fencer_.fence(std::move(asker), std::move(*order), until);
     if (!done) co_return done.error();
     report(response, *done);
@@ -185,7 +185,7 @@ class Fencing final : public v1::Fencing::CallbackService {
     auto asker = asker_of(request);
     auto order = order_of(request);
     if (!order) co_return order.error();
-    if (!order->dry_run) log::warning("admin.unfence", {{"cluster", asker.cluster_id}, {"by", by}});
+    if (!order->dry_run) log::warning("admin.unfence", {{"cluster", asker.cluster_id}, {"caller", by}});
     const auto done = co_await fencer_.unfence(std::move(asker), std::move(*order), until);
     if (!done) co_return done.error();
     report(response, *done);
@@ -195,7 +195,7 @@ class Fencing final : public v1::Fencing::CallbackService {
   task<result<>> self_check(const v1::SelfCheckRequest& request, v1::SelfCheckResponse& response, std::string by,
                             Until until) {
     auto asker = asker_of(request);
-    if (request.unfence()) log::warning("admin.unfence", {{"cluster", asker.cluster_id}, {"by", by}});
+    if (request.unfence()) log::warning("admin.unfence", {{"cluster", asker.cluster_id}, {"caller", by}});
     const auto done = co_await fencer_.self_check(std::move(asker), request.unfence(), until);
     if (!done) co_return done.error();
     for (const auto& fence : done->fences) {

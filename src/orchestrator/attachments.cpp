@@ -160,7 +160,7 @@ void Attachments::start(volume::Volumes& volumes) {
   for (const auto& [why, count] : others)
     log::error("volumes.under_another_name",
                {{"volumes", count},
-                {"why", why},
+                {"cause", why},
                 {"effect",
                  "no VolumeAttachment proves that these volumes are this node's: those with a free lock "
                  "or no lock are not served"}});

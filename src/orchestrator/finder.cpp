@@ -66,8 +66,7 @@ task<> Finder::find(std::string volume_id) {
     if (found || stopping_.cancelled()) break;
     const auto& error = found.error();
     if (std::exchange(left_[volume_id], error.text) != error.text)
-      log::warning("device.unclaimed",
-                   {{"volume", volume_id}, {"code", name(error.code)}, {"why_not_served", error.text}});
+      log::warning("device.unclaimed", {{"volume", volume_id}, {"code", name(error.code)}, {"cause", error.text}});
     const std::chrono::milliseconds wait =
         may_pass(error.code) ? backoff.after(failures, uniform()) : std::chrono::milliseconds(kNotOurs);
     if (co_await sleep_until(control_, clock_, clock_.now() + wait, &stopping_) == Waited::cancelled) break;

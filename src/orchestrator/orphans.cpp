@@ -104,7 +104,7 @@ void Orphans::tell(const volume::Status& status, const std::string& why) const {
   const bool used = !status.published_at.empty();
   const std::string& at = used ? status.published_at.front() : status.staged_at.front();
   log::warning(used ? "volume.detached" : "volume.orphaned",
-               {{"volume", status.volume_id}, {"path", at}, {"why", why}});
+               {{"volume", status.volume_id}, {"path", at}, {"cause", why}});
   if (!config_.tell) return;
   if (used)
     config_.tell(status.volume_id,

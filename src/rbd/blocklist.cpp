@@ -119,7 +119,7 @@ std::vector<result<MonitorsTime>> change_all(rados_t cluster, const std::vector<
     const std::size_t count = std::min(kCommandsAtOnce, entries.size() - from);
     at_once(count, kCommandsAtOnce, [&](std::size_t i) { one(from + i); });
     if (entries.size() > 4 * kCommandsAtOnce)
-      log::info("blocklist.progress", {{"done", from + count}, {"of", entries.size()}});
+      log::info("blocklist.progress", {{"done", from + count}, {"total", entries.size()}});
   }
   return results;
 }

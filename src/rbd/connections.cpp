@@ -228,7 +228,7 @@ task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
       {Incarnation::State::live, connection->uuid, made->fsid, group->access.cluster_id, made->addresses});
   group->serving.push_back(connection);
   if (std::exchange(group->cannot_fence, made->cannot_fence) != made->cannot_fence && made->cannot_fence)
-    log::warning("cluster.cannot_fence", {{"cluster", group->access.cluster_id}, {"why", *made->cannot_fence}});
+    log::warning("cluster.cannot_fence", {{"cluster", group->access.cluster_id}, {"cause", *made->cannot_fence}});
   outdate_others(*group);
   look_again();
   log::info("cluster.connected", {{"cluster", group->access.cluster_id},

@@ -330,7 +330,7 @@ void lose(OpenImage& opened, const std::string& why) {
   opened.held.reset();
   const auto told = std::exchange(opened.on_lost, nullptr);
   if (!told || opened.closing) return;
-  log::warning("image.cut_off", {{"image", opened.text()}, {"why", why}});
+  log::warning("image.cut_off", {{"image", opened.text()}, {"cause", why}});
   told(why);
 }
 

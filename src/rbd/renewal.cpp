@@ -36,7 +36,7 @@ task<result<>> Connections::note_ending_early(std::string fsid, std::string clus
     log::info("blocklist.ends_early",
               {{"cluster", cluster_id},
                {"client", entry.client},
-               {"until", utc_text(entry.until)},
+               {"ends", utc_text(entry.until)},
                {"hint", "Ceph does not extend an existing entry, so the agent adds its own when this one ends"}});
     auto save = [dir = config_.incarnations_dir, made] { return save_short_entry(dir, made); };
     auto saved = co_await files_.run(std::move(save), {}, "noting a blocklist entry");
@@ -79,7 +79,7 @@ task<> Connections::renew(std::string fsid) {
     if (!lease && clock_.now() >= begun + kTryAgain && !std::exchange(told, true))
       log::warning("blocklist.renewal_waits",
                    {{"fsid", fsid},
-                    {"for", "a connection to that cluster, which its next volume opens"},
+                    {"waits_for", "a connection to that cluster, which its next volume opens"},
                     {"effect", "clients whose blocklist entry ends before that can write again"}});
     const auto changes = looks_again_;
     auto pause = kTryAgain;

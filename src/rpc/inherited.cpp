@@ -32,7 +32,7 @@ bool is_socket(const std::string& path) {
 
 void Inherited::end_rest() {
   for (const auto& one : all_) {
-    log::info("rpc.not_inherited", {{"path", one.path}, {"why", "this agent answers elsewhere"}});
+    log::info("rpc.not_inherited", {{"path", one.path}, {"cause", "this agent answers elsewhere"}});
     ::unlink(one.path.c_str());
   }
   all_.clear();

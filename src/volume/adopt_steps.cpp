@@ -23,7 +23,7 @@ void AdoptSteps::watch_silence(Volume& volume) {
   if (std::exchange(volume.other.silence_told, silent) || !silent) return;
   const Condition condition = condition_of(status);
   log::warning("device.server_silent",
-               {{"volume", volume.id}, {"device", device::path(devices->front())}, {"why", condition.message}});
+               {{"volume", volume.id}, {"device", device::path(devices->front())}, {"cause", condition.message}});
   health_.notify(volume.id, {condition.reason, true, condition.message});
 }
 
@@ -72,7 +72,7 @@ task<result<>> AdoptSteps::look(Volume& volume) {
   }
   if (!volume.history.unserved_since) volume.history.unserved_since = clock_.now();
   if (did)
-    log::info("device.left", {{"volume", volume.id}, {"device", device::path(*index)}, {"why", "rbd-nbd has ended"}});
+    log::info("device.left", {{"volume", volume.id}, {"device", device::path(*index)}, {"cause", "rbd-nbd has ended"}});
   co_return result<>();
 }
 

@@ -77,7 +77,7 @@ void DeviceSteps::tell_cache_lost(const Volume& volume) const {
   const std::string text = text_of_lost_cache(volume.id);
   log::warning("device.cache_lost",
                {{"volume", volume.id},
-                {"why", text},
+                {"cause", text},
                 {"hint",
                  "a device that sends no flushes (its queue/write_cache says \"write through\") lost nothing, unless "
                  "rbd_cache_writethrough_until_flush is off"}});

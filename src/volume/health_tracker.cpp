@@ -30,7 +30,7 @@ void HealthTracker::note_health(Volume& volume, const std::string& why) const {
   volume.history.since = change.at;
   volume.history.timeline.push_back(change);
   if (volume.history.timeline.size() > kTimeline) volume.history.timeline.pop_front();
-  log::info("volume.state", {{"volume", volume.id}, {"from", name(change.from)}, {"to", name(now)}, {"why", why}});
+  log::info("volume.state", {{"volume", volume.id}, {"old", name(change.from)}, {"new", name(now)}, {"cause", why}});
   for (auto* listener : listeners_) listener->changed(change);
 }
 
@@ -62,7 +62,7 @@ void HealthTracker::tell_who_uses_it(Volume& volume) const {
   std::set<std::string> who;
   for (const auto& holder : *volume.facts.holders) who.insert(holder.address);
   if (std::exchange(volume.history.in_use_by, who) == who) return;
-  log::warning("volume.in_use", {{"volume", volume.id}, {"why", volume.history.last_error->text}});
+  log::warning("volume.in_use", {{"volume", volume.id}, {"cause", volume.history.last_error->text}});
   notify(volume.id, {"VolumeInUse", true, volume.history.last_error->text});
 }
 

@@ -47,7 +47,7 @@ task<result<>> HolderSteps::evict(Volume& volume, const step::Evict& step) {
   for (const auto& holder : step.holders) {
     volume.facts.evicted.insert(holder.address);
     const std::string who = plan::text(holder);
-    log::warning("volume.taken_over", {{"volume", volume.id}, {"from", who}});
+    log::warning("volume.taken_over", {{"volume", volume.id}, {"client", who}});
     health_.notify(volume.id,
                    {"VolumeTakenOver", true,
                     "The image was taken from " + who + ", and the cluster refuses that client from now on."});

@@ -44,7 +44,7 @@ image::Access access_to(std::string cluster_id, const Cluster& cluster, const St
 void warn_of_ignored(const Volume& volume, const std::vector<std::string>& ignored, const std::string& of) {
   std::string all;
   for (const auto& sentence : ignored) all += (all.empty() ? "" : "; ") + sentence;
-  if (!all.empty()) log::warning("volume.ignored", {{"volume", volume.id}, {"of", of}, {"without_effect", all}});
+  if (!all.empty()) log::warning("volume.ignored", {{"volume", volume.id}, {"source", of}, {"ignored", all}});
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
     co_return result<>();
   }
   volume.credentials.worked();
-  log::info("credential.replaced", {{"volume", volume.id}, {"user", to->user}, {"before", before.user}});
+  log::info("credential.replaced", {{"volume", volume.id}, {"user", to->user}, {"previous_user", before.user}});
   if (!only_one) ports_.clusters.retire(*old);
   co_return result<>();
 }
@@ -100,7 +100,7 @@ task<result<>> ImageSteps::leave_client(Volume& volume) {
 
 void ImageSteps::give_up_client(Volume& volume, const std::string& why) {
   image::Image& image = *volume.server.image();
-  log::warning("client.given_up", {{"volume", volume.id}, {"client", image.client()}, {"why", why}});
+  log::warning("client.given_up", {{"volume", volume.id}, {"client", image.client()}, {"cause", why}});
   image.give_up_client();
 }
 
@@ -192,7 +192,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
       cluster && !cluster->reads_unknown.empty())
     log::warning("image.without_read_policy",
                  {{"volume", volume.id},
-                  {"why", cluster->reads_unknown},
+                  {"cause", cluster->reads_unknown},
                   {"effect",
                    "reads go to the primary OSD until the image is opened again: by the next stage, start or "
                    "handover"}});
@@ -264,7 +264,7 @@ task<result<>> ImageSteps::lock(Volume& volume) {
   if (*open.access_lost) co_return result<>();
   open.right = open.image->exclusive_lock() ? WriteRight::exclusive_lock : WriteRight::writers_mark;
   log::info(open.right == WriteRight::exclusive_lock ? "image.locked" : "image.marked",
-            {{"volume", volume.id}, {"was", ownership ? ownership->owner : ""}});
+            {{"volume", volume.id}, {"previous_owner", ownership ? ownership->owner : ""}});
   co_return result<>();
 }
 

@@ -123,10 +123,10 @@ task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until unt
 void Leaving::hand_over_later(Volume& volume, const Error& why) {
   const bool serves = volume.server.serves();
   const bool again = serves && ++volume.server.own_link()->handover_tries < kHandOverTries;
-  log::warning("volume.not_given", {{"volume", volume.id},
-                                    {"error", why.text},
-                                    {"effect", again ? "it stays served, and is handed over after the others"
-                                                     : "its link ends, and the next agent heals it"}});
+  log::warning("volume.handover_failed", {{"volume", volume.id},
+                                          {"error", why.text},
+                                          {"effect", again ? "it stays served, and is handed over after the others"
+                                                           : "its link ends, and the next agent heals it"}});
   if (serves) volume.server.link()->undrain();
   if (again) to_hand_over_.push_front(volume.id);
 }
@@ -145,7 +145,7 @@ task<> Leaving::hand_over_one(Volume& volume, Handover& handover) {
   const auto image = volume.server.take_image();
   const auto ended = clock_.now();
   const Taken taken = co_await handover.recipient(std::move(*given));
-  log::debug("volume.given",
+  log::debug("volume.handed_over",
              {{"volume", volume.id}, {"ended_ms", ms(ended - begun)}, {"served_ms", ms(clock_.now() - ended)}});
   if (taken == Taken::served) co_await image->lock_taken_over({clock_.now() + kHandsOverWithin});
   if (taken == Taken::refused)
@@ -262,7 +262,7 @@ Error Leaving::restored(const Volume& volume, Loss loss) {
   const std::string why =
       loss == Loss::changed_record ? "its file was replaced, perhaps by a backup" : "its file was gone or damaged";
   log::warning(loss == Loss::key ? "key.restored" : "record.restored",
-               {{"volume", volume.id}, {"why", why + "; it is written again from memory"}});
+               {{"volume", volume.id}, {"cause", why + "; it is written again from memory"}});
   return {errc::state_write, "the " + what + " of volume " + volume.id + " has been written again, because " + why +
                                  ", but the next agent had read the old files: start the handover again. If that "
                                  "happens each time, find out what removes or replaces the file"};

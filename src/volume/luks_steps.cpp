@@ -37,7 +37,7 @@ task<result<DerivationTurn>> LuksSteps::key_derivation(const Volume& volume, std
     log::info("luks.waits",
               {{"volume", volume.id},
                {"mebibytes", memory_kib >> 10},
-               {"why", "other volumes of this node are deriving their keys, and the memory for that is bounded"}});
+               {"cause", "other volumes of this node are deriving their keys, and the memory for that is bounded"}});
   DerivationTurn turn;
   const auto until = long_deadline();
   auto one_of_first = co_await first.take(until);
@@ -67,15 +67,15 @@ task<result<DerivationTurn>> LuksSteps::turn_to_format(const Volume& volume, hos
       formats_.try_emplace(cluster, control_, clock_, "the turn to format a volume with integrity", 1).first->second;
   if (formats.free() == 0)
     log::info("luks.waits", {{"volume", volume.id},
-                             {"why", "another volume of cluster " + cluster +
-                                         " with integrityMode is being formatted on this node"}});
+                             {"cause", "another volume of cluster " + cluster +
+                                           " with integrityMode is being formatted on this node"}});
   auto one = co_await formats.take(long_deadline());
   if (!one) co_return one.error();
   log::info("luks.writes_tags",
             {{"volume", volume.id},
              {"device", device::path(*device)},
              {"bytes", device->size},
-             {"why", "integrityMode needs every sector written once: the first stage lasts until then"}});
+             {"cause", "integrityMode needs every sector written once: the first stage lasts until then"}});
   DerivationTurn turn;
   turn.add(std::move(*one));
   co_return turn;

@@ -71,7 +71,7 @@ task<result<Holding>> OtherClients::look(const image::Access& to, const image::K
   if (auto done = co_await evict(ports_, to, found.holders, until); !done) co_return done.error();
   for (auto& holder : found.holders) {
     holder.blocked = true;
-    log::warning("volume.taken_by_hand", {{"image", key.text()}, {"volume", at.volume_id}, {"from", text(holder)}});
+    log::warning("volume.taken_by_hand", {{"image", key.text()}, {"volume", at.volume_id}, {"client", text(holder)}});
     if (at.volume_id.empty()) continue;
     health_.notify(at.volume_id, {"VolumeTakenByHand", true,
                                   "An operator took the image from " + text(holder) +

@@ -43,7 +43,7 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
   }
   const FailedWish failure = after_failure(wish, before, volume.record, outcome.error());
   if (!failure.undo) co_return failure.error;
-  log::info("volume.undo", {{"volume", volume.id}, {"wish", name(wish)}, {"because", failure.error.text}});
+  log::info("volume.undo", {{"volume", volume.id}, {"wish", name(wish)}, {"cause", failure.error.text}});
   auto undone = co_await pursue(volume, *failure.undo);
   co_return undone ? failure.error : undo_failed(failure.error, undone.error());
 }
@@ -91,7 +91,7 @@ task<result<>> Pursuit::drop_leftover_key(Volume& volume, const Wish& wish, bool
   if (seen && !seen->devices.empty())
     log::warning("device.left_alone", {{"volume", volume.id},
                                        {"device", device::path(seen->devices.front())},
-                                       {"why",
+                                       {"cause",
                                         "it carries the volume ID, but neither a record nor a stash names it: "
                                         "disconnect it with the tool that made it"}});
   if (!seen || !seen->devices.empty()) co_return result<>();
@@ -170,7 +170,7 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
     }
     if (const auto* wait = std::get_if<Wait>(&decision)) {
       if (std::exchange(waits_for, wait->why) != wait->why)
-        log::info("operation.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"why", wait->why}});
+        log::info("operation.waits", {{"volume", volume.id}, {"wish", name(wish)}, {"waits_for", wait->why}});
       co_await pause(volume);
       continue;
     }

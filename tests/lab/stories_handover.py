@@ -88,7 +88,7 @@ story_handover_50.limit = 900
 
 def told_by_giver(agent):
     """Median and longest of what the agents that handed over said of each device."""
-    said = [json.loads(line) for line in read(agent.log_file).splitlines() if '"volume.given"' in line]
+    said = [json.loads(line) for line in read(agent.log_file).splitlines() if '"volume.handed_over"' in line]
     found = {}
     for part in ("ended_ms", "served_ms"):
         all_of_it = sorted(entry[part] for entry in said)
@@ -209,7 +209,7 @@ def refused(agent, serving, writer, program, why):
     check(agent.wait_exit(60) == 1, "the next agent did not refuse to start: %s" % agent.tail())
     said = [entry for entry in agent.events("agent.refuses") if why in entry["error"]]
     check(said, "the next agent does not say %r: %s" % (why, agent.tail()))
-    check(any(why in entry["why"] for entry in agent.events("handover.refused")), "the agent that serves does not say %r" % why)
+    check(any(why in entry["cause"] for entry in agent.events("handover.refused")), "the agent that serves does not say %r" % why)
     check(not agent.events("agent.hands_over") and not agent.events("device.reconnected"), "something moved: %s" % agent.tail())
     say("refused: %s" % said[0]["error"])
     agent.process = serving

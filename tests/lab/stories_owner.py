@@ -31,7 +31,7 @@ def story_image_recreated(lab):
     lab.admin("rbd", "create", "-s", "256M", "--image-feature", "layering,exclusive-lock,object-map,fast-diff", image.spec)
     before = writer.acked()
     agent.spawn()
-    ended = wait_for("the agent's verdict", lambda: agent.events("volume.state", volume=volume.id, to="lost"), 60)
+    ended = wait_for("the agent's verdict", lambda: agent.events("volume.state", volume=volume.id, new="lost"), 60)
     say("the agent says: %s" % {name: value for name, value in ended[0].items() if name not in ("ts", "ts_us", "level")})
     time.sleep(3)
     check(not agent.events("device.reconnected", volume=volume.id), "the new image is served under the old device")

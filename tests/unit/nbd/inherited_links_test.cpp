@@ -223,7 +223,7 @@ int serves_without_descriptors() {
   // So that the threads have begun.
   if (!node.serve()) return 2;
   node.end();
-  log::warning("nbd.not_kept", {{"error", "none: with descriptors that are free"}});
+  log::warning("nbd.link_not_stored", {{"error", "none: with descriptors that are free"}});
   std::size_t open = 0;
   int looks = 0;
   const bool rests = eventually(node.control.io, [&] {
