@@ -288,13 +288,13 @@ class Agent final {
             .orchestrator = evidence_};
   }
 
-  void tell_of_volumes() {
+  void start_listeners_and_web() {
     shell_.set_listeners({&admin_, &kubernetes_, &healer_});
     web_.start();
   }
 
   task<result<>> begin_alone() {
-    tell_of_volumes();
+    start_listeners_and_web();
     auto read = co_await shell_.start();
     // Run this beside the start of the sockets, which keeps the control thread busy for some time.
     if (read) gate_.spawn(shell_.fence_early({clock_->now() + kFencesEarly}));
@@ -318,7 +318,7 @@ class Agent final {
       if (!options_.pod.empty())
         if (auto left = co_await leave_reserve(); !left) co_return left;
       // The predecessor used the port until now. Healing may not touch a volume that the predecessor still served.
-      tell_of_volumes();
+      start_listeners_and_web();
     }
     co_await cordon_.load();
     shell_.set_cordoned(cordon_.now().has_value());
@@ -332,7 +332,7 @@ class Agent final {
     kubernetes_.start();
     if (registrar_) registrar_->start(takeover_.listeners(), takeover_.registered());
     takeover_.listeners().end_rest();
-    health_.announce([this](const volume::Notice& notice) { kubernetes_.notify_node(notice); });
+    health_.start_serving([this](const volume::Notice& notice) { kubernetes_.notify_node(notice); });
     if (auto waits = giver_.start([this] { runner_.wake(); }); !waits)
       log::warning("handover.off", {{"error", waits.error().text}});
     co_return result<>();
@@ -402,7 +402,7 @@ class Agent final {
   std::unique_ptr<device::KernelClient> kernel_;
   ClusterDirectory directory_;
   NodeFiles node_files_;
-  orchestrator::Evidence evidence_;
+  orchestrator::ApiOrchestrator evidence_;
   volume::Shell shell_;
   orchestrator::Kubernetes kubernetes_;
   Mounters mounters_;

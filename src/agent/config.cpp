@@ -47,7 +47,7 @@ rbd::Config cluster_config(const Options& options, const std::string& boot_id, b
   rbd::Config config;
   config.boot_id = boot_id;
   config.incarnations_dir = options.state_dir + "/incarnations";
-  config.beside = beside;
+  config.predecessor_running = beside;
   config.max_connections = std::max<std::size_t>(config.max_connections, std::thread::hardware_concurrency() / 2);
   return config;
 }

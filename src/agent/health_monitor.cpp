@@ -80,7 +80,7 @@ ops::Outsider HealthMonitor::api_server() const {
   return {none ? ops::Outsider::State::unused : ops::Outsider::State::silent, why.text};
 }
 
-void HealthMonitor::announce(std::function<void(const volume::Notice&)> tell) {
+void HealthMonitor::start_serving(std::function<void(const volume::Notice&)> tell) {
   tell_ = std::move(tell);
   // The socket has been served for a moment already.
   csi_ = rpc::answers(needs_.endpoint);

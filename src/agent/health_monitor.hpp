@@ -30,7 +30,7 @@ class HealthMonitor {
     const ops::Cordon& cordon;
     const std::optional<csi::Registrar>& registrar;
     const kube::OwnNode& node;
-    std::function<ops::PortFacts()> metrics;  ///< called from announce() on
+    std::function<ops::PortFacts()> metrics;  ///< called from start_serving() on
   };
   HealthMonitor(executor control, Clock& clock, const Needs& needs);
   void start();
@@ -40,7 +40,7 @@ class HealthMonitor {
   std::optional<ops::KeeperFacts> keeper() const;
   /// Calls `tell` when people should hear of the node, until stop(). It looks at no volume, because no volume keeps the
   /// node from being ready. From now on this agent serves, and may be ready.
-  void announce(std::function<void(const volume::Notice&)> tell);
+  void start_serving(std::function<void(const volume::Notice&)> tell);
   duration worst_lag() const { return lag_.worst(); }
 
  private:

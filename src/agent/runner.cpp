@@ -11,7 +11,7 @@
 #include "corbd/core/process.hpp"
 #include "corbd/core/utc.hpp"
 #include "corbd/handover/reserve.hpp"
-#include "corbd/heal/farewell.hpp"
+#include "corbd/heal/wait_for_users.hpp"
 #include "corbd/host/system.hpp"
 #include "corbd/keeper/keeper.hpp"
 
@@ -78,8 +78,8 @@ task<result<lifecycle::Event>> Runner::carry_out(lifecycle::Action action) {
     default:
       break;
   }
-  if (action.what != Do::see_users_out) co_return co_await parts_.shutdown.carry_out(action);
-  co_await see_users_out();
+  if (action.what != Do::wait_for_users) co_return co_await parts_.shutdown.carry_out(action);
+  co_await wait_for_users();
   co_return lifecycle::Done{};
 }
 
@@ -181,17 +181,17 @@ task<result<>> Runner::announce(lifecycle::Action action) {
                    "neither the next agent nor this one could open their images again, and --accept-refused "
                    "lets the next one take over"},
                   {"effect", "their I/O waits until the reason is gone"}});
-  const bool begins = co_await parts_.giver.begins(action.within);
+  const bool begins = co_await parts_.giver.ask_commit(action.within);
   if (!begins) co_return Error{errc::unavailable, "the next agent does not answer"};
   log::info("agent.hands_over");
   co_return result<>();
 }
 
 /// While the node goes down and our devices are in use, we serve them. A second signal stops that.
-task<> Runner::see_users_out() {
+task<> Runner::wait_for_users() {
   parts_.giver.stop();
-  co_await heal::outlast_users(control_, clock_, parts_.shell, std::chrono::seconds(parts_.options.shutdown_grace_s),
-                               hurry_);
+  co_await heal::wait_for_users(control_, clock_, parts_.shell, std::chrono::seconds(parts_.options.shutdown_grace_s),
+                                hurry_);
 }
 
 void Runner::listen_to_signals() {

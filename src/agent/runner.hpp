@@ -53,7 +53,7 @@ class Runner {
   task<lifecycle::Event> ask_next(duration within);
   void refuse_next();
   task<result<>> announce(lifecycle::Action action);
-  task<> see_users_out();
+  task<> wait_for_users();
   void listen_to_signals();
   void hear_signal();
   task<> watch_node();

@@ -71,7 +71,7 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
       co_await note_reserve();
       break;
     case Do::hand_over_lock:
-      done = co_await parts_.giver.begin(parts_.lock);
+      done = co_await parts_.giver.hand_over_lock(parts_.lock);
       break;
     case Do::hand_over_listeners:
       done = hand_over_listeners();

@@ -8,7 +8,7 @@
 namespace corbd::agent {
 namespace {
 
-using handover::Word;
+using handover::PeerMessage;
 
 // By then the predecessor gives up waiting for this volume, and goes on with the next one.
 constexpr std::chrono::seconds kServesWithin{30};
@@ -34,13 +34,13 @@ task<result<lifecycle::Event>> Takeover::carry_out(lifecycle::Action action) {
     case Do::hear:
       co_return co_await hear(action);
     case Do::say_ready:
-      say({Word::What::ready, {}, 0, unopened_images_});
+      say({PeerMessage::What::ready, {}, 0, unopened_images_});
       break;
     case Do::take_lock:
       done = co_await take_lock_and_records();
       break;
     case Do::say_loaded:
-      say({Word::What::loaded});
+      say({PeerMessage::What::loaded});
       break;
     case Do::take_listener:
       inherit_listener(std::move(said_.descriptor), said_.word.registered);
@@ -58,7 +58,7 @@ task<result<lifecycle::Event>> Takeover::carry_out(lifecycle::Action action) {
       leave();
       static_cast<void>(co_await serving_.close({clock_.now() + action.within}));
       // Clients that cannot be read now are read later, and served volumes go on meanwhile.
-      static_cast<void>(co_await parts_.clusters.look_at_before(true));
+      static_cast<void>(co_await parts_.clusters.reload_predecessor_clients(true));
       break;
     default:
       done = Error{errc::internal, "no action of a takeover"};
@@ -72,7 +72,7 @@ void Takeover::leave() {
 }
 
 /// If the predecessor cannot be reached any more, its end is the next event.
-void Takeover::say(const Word& word) { static_cast<void>(predecessor_->say(word)); }
+void Takeover::say(const PeerMessage& word) { static_cast<void>(predecessor_->say(word)); }
 
 task<result<>> Takeover::preopen(duration within) {
   log::info("handover.waits", {{"waits_for", "the agent that serves"}});
@@ -86,12 +86,12 @@ task<result<lifecycle::Event>> Takeover::hear(lifecycle::Action action) {
   if (action.say)
     log::warning("handover.waits", {{"waits_for", "the end of the predecessor, which is silent"},
                                     {"effect", "this agent serves only the devices that it was given"}});
-  auto said = co_await predecessor_->hear_word({clock_.now() + action.within});
+  auto said = co_await predecessor_->next_message({clock_.now() + action.within});
   if (!said && said.error().code == errc::not_found)
     log::warning("handover.failed",
                  {{"error", said.error().text}, {"effect", "devices that were not given are healed"}});
   if (!said) co_return said.error();
-  if (said->word.what == Word::What::loaded || said->word.what == Word::What::served)
+  if (said->word.what == PeerMessage::What::loaded || said->word.what == PeerMessage::What::served)
     co_return Error{errc::internal, "the predecessor sent a message that only a next agent sends"};
   said_ = std::move(*said);
   co_return lifecycle::Heard{said_.word.what};
@@ -128,7 +128,7 @@ void Takeover::take_link() {
   serving_.spawn(serve(said_.word));
 }
 
-task<> Takeover::serve(handover::Word link) {
+task<> Takeover::serve(handover::PeerMessage link) {
   const auto done =
       co_await parts_.shell.want(link.volume_id, plan::Wish(plan::Healed{}), {clock_.now() + kServesWithin});
   if (!done)
@@ -141,7 +141,7 @@ task<> Takeover::serve(handover::Word link) {
                {{"volume", link.volume_id}, {"effect", "its requests wait until it is staged again"}});
     co_return;
   }
-  say({.what = Word::What::served, .device = link.device, .kind = link.kind});
+  say({.what = PeerMessage::What::served, .device = link.device, .kind = link.kind});
 }
 
 }  // namespace corbd::agent

@@ -42,20 +42,20 @@ class Takeover {
   bool registered() const { return registered_; }
 
  private:
-  void say(const handover::Word& word);
+  void say(const handover::PeerMessage& word);
   task<result<>> preopen(duration within);
   task<result<lifecycle::Event>> hear(lifecycle::Action action);
   task<result<>> take_lock_and_records();
   task<result<>> lock_alone(duration pause);
   void take_link();
-  task<> serve(handover::Word link);
+  task<> serve(handover::PeerMessage link);
 
   executor control_;
   Clock& clock_;
   Parts parts_;
   std::optional<handover::Conversation> predecessor_;
   std::vector<std::string> unopened_images_;
-  handover::Said said_;  ///< the message received last
+  handover::ReceivedMessage said_;  ///< the message received last
   Gate serving_;
   Fd lock_;
   rpc::Inherited listeners_;

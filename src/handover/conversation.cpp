@@ -22,7 +22,7 @@ task<result<Message>> Conversation::hear(Until until) {
   co_return Error{errc::cancelled, "the conversation with the other agent is over"};
 }
 
-task<result<Said>> Conversation::hear_word(Until until) {
+task<result<ReceivedMessage>> Conversation::next_message(Until until) {
   auto message = co_await hear(until);
   if (!message) co_return message.error();
   auto word = unpack_word(message->text);
@@ -30,10 +30,10 @@ task<result<Said>> Conversation::hear_word(Until until) {
   if (word->has_descriptor() != static_cast<bool>(message->descriptor))
     co_return Error{errc::internal, "the other agent's message " + message->text + " came " +
                                         (message->descriptor ? "with" : "without") + " a descriptor"};
-  co_return Said{std::move(*word), std::move(message->descriptor)};
+  co_return ReceivedMessage{std::move(*word), std::move(message->descriptor)};
 }
 
-result<> Conversation::say(const Word& word, const Fd* descriptor) {
+result<> Conversation::say(const PeerMessage& word, const Fd* descriptor) {
   if (!stream_.is_open()) return Error{errc::cancelled, "the conversation with the other agent is over"};
   return send(stream_.native_handle(), pack(word), descriptor, Waits::no);
 }

@@ -113,7 +113,7 @@ task<> Giver::meet(Fd caller) {
 
 task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
   for (;;) {
-    const auto said = co_await next->hear_word({});
+    const auto said = co_await next->next_message({});
     if (next_ != next) co_return;
     if (said) {
       note(said->word);
@@ -127,13 +127,13 @@ task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
   }
 }
 
-void Giver::note(const Word& word) {
-  if (word.what == Word::What::ready && ready_) {
+void Giver::note(const PeerMessage& word) {
+  if (word.what == PeerMessage::What::ready && ready_) {
     unopened_images_ = word.unopened_images;
     ready_->set();
   }
-  if (word.what == Word::What::loaded && loaded_) loaded_->set();
-  const auto taking = word.what == Word::What::served ? taking_.find({word.kind, word.device}) : taking_.end();
+  if (word.what == PeerMessage::What::loaded && loaded_) loaded_->set();
+  const auto taking = word.what == PeerMessage::What::served ? taking_.find({word.kind, word.device}) : taking_.end();
   if (taking != taking_.end()) taking->second->set();
 }
 
@@ -146,7 +146,7 @@ void Giver::lose_next() {
   for (const auto& [device, taken] : taking_) taken->set();
 }
 
-task<bool> Giver::awaits(std::shared_ptr<Event>& answer, Word word, const Fd* descriptor, duration within) {
+task<bool> Giver::awaits(std::shared_ptr<Event>& answer, PeerMessage word, const Fd* descriptor, duration within) {
   if (!next_) co_return false;
   const auto answered = answer = std::make_shared<Event>(control_, clock_);
   // If the next agent reads nothing any more, its end is the next event.
@@ -155,7 +155,7 @@ task<bool> Giver::awaits(std::shared_ptr<Event>& answer, Word word, const Fd* de
 }
 
 task<bool> Giver::next_answers(duration within) {
-  const bool answered = co_await awaits(ready_, {Word::What::ready}, nullptr, within);
+  const bool answered = co_await awaits(ready_, {PeerMessage::What::ready}, nullptr, within);
   if (!answered) {
     log::warning("handover.given_up", {{"cause", "the next agent is not ready, or has ended"}});
     if (next_) lose_next();
@@ -175,13 +175,13 @@ void Giver::stop() {
   ::unlink(path_.c_str());
 }
 
-task<bool> Giver::begins(duration within) {
-  if (!next_ || !next_->say({Word::What::begins})) co_return false;
+task<bool> Giver::ask_commit(duration within) {
+  if (!next_ || !next_->say({PeerMessage::What::begins})) co_return false;
   co_return co_await next_answers(within);
 }
 
-task<result<>> Giver::begin(const Fd& lock) {
-  if (const bool loaded = co_await awaits(loaded_, {Word::What::lock}, &lock, kLoadsWithin); loaded)
+task<result<>> Giver::hand_over_lock(const Fd& lock) {
+  if (const bool loaded = co_await awaits(loaded_, {PeerMessage::What::lock}, &lock, kLoadsWithin); loaded)
     co_return result<>();
   // An agent that sent something else may live. It has the lock, and goes on with it when it sees our end.
   if (!next_ && next_has_ended_)
@@ -191,7 +191,7 @@ task<result<>> Giver::begin(const Fd& lock) {
 
 result<> Giver::hand_over_listener(Fd socket, bool registered) {
   if (!next_) return has_no_next();
-  return next_->say({.what = Word::What::listener, .registered = registered}, &socket);
+  return next_->say({.what = PeerMessage::What::listener, .registered = registered}, &socket);
 }
 
 task<result<bool>> Giver::hand_over(device::LinkSocket& link) {
@@ -199,7 +199,8 @@ task<result<bool>> Giver::hand_over(device::LinkSocket& link) {
   const std::pair key{link.kind, link.device};
   const auto taken = taking_[key] = std::make_shared<Event>(control_, clock_);
   const auto sent = next_->say(
-      {.what = Word::What::link, .volume_id = link.volume_id, .device = link.device, .kind = link.kind}, &link.socket);
+      {.what = PeerMessage::What::link, .volume_id = link.volume_id, .device = link.device, .kind = link.kind},
+      &link.socket);
   if (sent) link.socket.reset();
   Waited how = Waited::ready;
   if (sent) how = co_await taken->wait({clock_.now() + kTakesWithin});
@@ -215,7 +216,7 @@ task<result<bool>> Giver::hand_over(device::LinkSocket& link) {
 result<> Giver::end() {
   if (!next_) return has_no_next();
   said_end_ = true;
-  return next_->say({Word::What::end});
+  return next_->say({PeerMessage::What::end});
 }
 
 void Giver::leave() {

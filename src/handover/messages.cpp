@@ -33,7 +33,7 @@ std::optional<std::int64_t> number_of(const json::object& object, std::string_vi
   return value->get_int64();
 }
 
-std::string pack_ready(const Word& word) {
+std::string pack_ready(const PeerMessage& word) {
   json::object object{{"ready", true}};
   json::array unopened;
   std::size_t bytes = 0;
@@ -46,8 +46,8 @@ std::string pack_ready(const Word& word) {
   return json::serialize(object);
 }
 
-result<Word> unpack_ready(const json::object& object) {
-  Word word{Word::What::ready};
+result<PeerMessage> unpack_ready(const json::object& object) {
+  PeerMessage word{PeerMessage::What::ready};
   const json::value* unopened = object.if_contains("cold");
   if (unopened == nullptr) return word;
   if (!unopened->is_array()) return Error{errc::internal, "the volumes in the other agent's message are not a list"};
@@ -74,7 +74,7 @@ result<device::Kind> kind_of(const json::object& object) {
   return found->kind;
 }
 
-json::object with_kind(json::object message, const Word& word) {
+json::object with_kind(json::object message, const PeerMessage& word) {
   if (word.kind != device::Kind()) message["kind"] = traits(word.kind).name;
   return message;
 }
@@ -133,48 +133,48 @@ result<> unpack_answer(std::string_view message) {
   return without("answer");
 }
 
-std::string pack(const Word& word) {
+std::string pack(const PeerMessage& word) {
   switch (word.what) {
-    case Word::What::ready:
+    case PeerMessage::What::ready:
       return pack_ready(word);
-    case Word::What::begins:
+    case PeerMessage::What::begins:
       return json::serialize(json::object{{"begins", true}});
-    case Word::What::loaded:
+    case PeerMessage::What::loaded:
       return json::serialize(json::object{{"loaded", true}});
-    case Word::What::lock:
+    case PeerMessage::What::lock:
       return json::serialize(json::object{{"lock", true}});
-    case Word::What::listener:
+    case PeerMessage::What::listener:
       return json::serialize(json::object{{"listener", json::object{{"registered", word.registered}}}});
-    case Word::What::link:
+    case PeerMessage::What::link:
       return json::serialize(
           json::object{{"link", with_kind(json::object{{"volume", word.volume_id}, {"device", word.device}}, word)}});
-    case Word::What::served:
+    case PeerMessage::What::served:
       return json::serialize(with_kind(json::object{{"served", word.device}}, word));
-    case Word::What::end:
+    case PeerMessage::What::end:
       break;
   }
   return json::serialize(json::object{{"end", true}});
 }
 
-result<Word> unpack_word(std::string_view message) {
+result<PeerMessage> unpack_word(std::string_view message) {
   const auto object = parse(message);
   if (!object) return object.error();
   if (object->contains("ready")) return unpack_ready(*object);
-  if (object->contains("begins")) return Word{Word::What::begins};
-  if (object->contains("loaded")) return Word{Word::What::loaded};
-  if (object->contains("lock")) return Word{Word::What::lock};
-  if (object->contains("end")) return Word{Word::What::end};
+  if (object->contains("begins")) return PeerMessage{PeerMessage::What::begins};
+  if (object->contains("loaded")) return PeerMessage{PeerMessage::What::loaded};
+  if (object->contains("lock")) return PeerMessage{PeerMessage::What::lock};
+  if (object->contains("end")) return PeerMessage{PeerMessage::What::end};
   if (const json::value* listener = object->if_contains("listener")) {
     const json::value* registered = listener->is_object() ? listener->get_object().if_contains("registered") : nullptr;
     if (registered == nullptr || !registered->is_bool()) return without("state of a listener");
-    return Word{.what = Word::What::listener, .registered = registered->get_bool()};
+    return PeerMessage{.what = PeerMessage::What::listener, .registered = registered->get_bool()};
   }
   if (object->contains("served")) {
     const auto device = device_of(*object, "served");
     const auto kind = kind_of(*object);
     if (!device) return device.error();
     if (!kind) return kind.error();
-    return Word{.what = Word::What::served, .device = *device, .kind = *kind};
+    return PeerMessage{.what = PeerMessage::What::served, .device = *device, .kind = *kind};
   }
   const json::value* link = object->if_contains("link");
   if (link == nullptr || !link->is_object()) return without("known word");
@@ -182,8 +182,10 @@ result<Word> unpack_word(std::string_view message) {
   const auto kind = kind_of(link->get_object());
   if (!device) return device.error();
   if (!kind) return kind.error();
-  return Word{
-      .what = Word::What::link, .volume_id = text_of(link->get_object(), "volume"), .device = *device, .kind = *kind};
+  return PeerMessage{.what = PeerMessage::What::link,
+                     .volume_id = text_of(link->get_object(), "volume"),
+                     .device = *device,
+                     .kind = *kind};
 }
 
 }  // namespace corbd::handover

@@ -55,7 +55,7 @@ void HealQueue::add(HealEntry found, time_point now) {
   entries_.emplace(found.volume_id, std::move(found));
 }
 
-void HealQueue::hurry(const std::string& volume_id, time_point now) {
+void HealQueue::retry_now(const std::string& volume_id, time_point now) {
   if (const auto place = entries_.find(volume_id); place != entries_.end()) place->second.due = now;
 }
 

@@ -60,17 +60,17 @@ void Healer::admit(const volume::Status& status, std::string why) {
 void Healer::report_failure(const std::string& volume_id, const std::string& why) {
   if (stopping_.cancelled()) return;
   if (const auto status = volumes_.status(volume_id)) admit(*status, why);
-  go_on();
+  start_due_tries();
 }
 
-void Healer::hurry(const std::string& volume_id) {
+void Healer::retry_now(const std::string& volume_id) {
   for (const auto& status : volumes_.status()) {
     if (!volume_id.empty() && status.volume_id != volume_id) continue;
     if (volume_id.empty() && !status.unserved) continue;
     admit(status, "an operator asked for it");
-    queue_.hurry(status.volume_id, clock_.now());
+    queue_.retry_now(status.volume_id, clock_.now());
   }
-  go_on();
+  start_due_tries();
 }
 
 void Healer::look() {
@@ -80,7 +80,7 @@ void Healer::look() {
       admit(status, status.unserved ? "its device has no server" : "rbd-nbd serves its device");
   report_stuck(all);
   admit_silent(all);
-  go_on();
+  start_due_tries();
   arm(clock_.now() + config_.look_every, look_timer_, &Healer::look);
 }
 
@@ -129,10 +129,10 @@ void Healer::arm(time_point at, Clock::TimerId& timer, void (Healer::*then)()) {
   });
 }
 
-void Healer::go_on() {
+void Healer::start_due_tries() {
   auto chosen = queue_.start(clock_.now());
   // Do this before the tries begin: a try that ends at once arms the timer for now.
-  arm(queue_.next(clock_.now()), next_timer_, &Healer::go_on);
+  arm(queue_.next(clock_.now()), next_timer_, &Healer::start_due_tries);
   for (auto& volume_id : chosen) gate_.spawn(attempt(std::move(volume_id)));
 }
 
@@ -151,7 +151,7 @@ task<> Healer::attempt(std::string volume_id) {
     log::info("volume.healed", {{"volume", volume_id}, {"attempts", queue_.entries().at(volume_id).attempts + 1}});
   queue_.ended(volume_id, outcome, clock_.now(), config_.jitter());
   // Go through the timer: direct calls of tries that end at once would nest, one for each volume of the node.
-  arm(clock_.now(), next_timer_, &Healer::go_on);
+  arm(clock_.now(), next_timer_, &Healer::start_due_tries);
 }
 
 /// Logs each new reason at once, and a repeated one only at attempts 2, 4, 8 ...

@@ -333,7 +333,7 @@ class Client::Impl {
 
   task<result<Reply>> ask(Message message, Sink sink, Until until);
   task<result<std::string>> exchange(std::string request, Client::Length length, std::size_t limit, Until until);
-  void meet(Peer peer) {
+  void set_peer(Peer peer) {
     peer_ = std::move(peer);
     kept_.clear();
   }
@@ -519,7 +519,7 @@ task<result<Reply>> Client::call(Message message, Until until, Sink sink) {
 task<result<std::string>> Client::exchange(std::string request, Length length, std::size_t limit, Until until) {
   return impl_->exchange(std::move(request), std::move(length), limit, until);
 }
-void Client::meet(Peer peer) { impl_->meet(std::move(peer)); }
+void Client::set_peer(Peer peer) { impl_->set_peer(std::move(peer)); }
 const Peer& Client::peer() const { return impl_->peer(); }
 
 }  // namespace corbd::http

@@ -83,12 +83,12 @@ result<Secret> kms_answer(const http::Reply& reply, const std::string& member, c
   // The name is "com.amazonaws.kms#NotFoundException", or only the part after the #.
   std::string name = words_at(reply.body, {"__type"});
   name.erase(0, name.rfind('#') + 1);
-  const std::string said = said_of(name, words_at(reply.body, {"message"}) + words_at(reply.body, {"Message"}));
+  const std::string said = error_text(name, words_at(reply.body, {"message"}) + words_at(reply.body, {"Message"}));
   if (name == "InvalidCiphertextException" || name == "IncorrectKeyException") return wrapped_elsewhere(call, said);
   return refusal(call, aws_code(name, reply.status), reply.status, said);
 }
 
-task<result<Secret>> ask_aws(Reach& reach, Ask ask, AwsKms kms, std::string operation, json::object body,
+task<result<Secret>> ask_aws(Transport& reach, KeyCall ask, AwsKms kms, std::string operation, json::object body,
                              std::string member, std::string doing) {
   http::Peer peer;
   peer.host = host_of("kms", kms.region);
@@ -101,7 +101,7 @@ task<result<Secret>> ask_aws(Reach& reach, Ask ask, AwsKms kms, std::string oper
   co_return co_await reach.read(std::move(*reply), ask.until, kms_answer, member, call_of(ask, doing, peer, kms.where));
 }
 
-task<result<Secret>> unwrap_by(Reach& reach, Ask ask, AwsKms kms, std::string wrapped) {
+task<result<Secret>> unwrap_by(Transport& reach, KeyCall ask, AwsKms kms, std::string wrapped) {
   const std::string doing = about(ask, "unwrapping");
   const auto blob = from_base64(trimmed(wrapped));
   if (!blob || blob->empty())
@@ -113,7 +113,7 @@ task<result<Secret>> unwrap_by(Reach& reach, Ask ask, AwsKms kms, std::string wr
   co_return co_await ask_aws(reach, ask, std::move(kms), "Decrypt", std::move(body), "Plaintext", doing);
 }
 
-task<result<std::string>> wrap_by(Reach& reach, Ask ask, AwsKms kms, Secret key) {
+task<result<std::string>> wrap_by(Transport& reach, KeyCall ask, AwsKms kms, Secret key) {
   const std::string doing = about(ask, "wrapping");
   const Secret plain(to_base64(key.reveal()));
   json::object body{{"KeyId", kms.key}, {"Plaintext", json_view(plain)}};
@@ -124,7 +124,7 @@ task<result<std::string>> wrap_by(Reach& reach, Ask ask, AwsKms kms, Secret key)
 
 // --- aws-metadata
 
-task<result<AwsKms>> with_access_key(Reach& reach, Ask ask, std::string doing) {
+task<result<AwsKms>> with_access_key(Transport& reach, KeyCall ask, std::string doing) {
   const auto region = needed_option(ask.section, "AWS_REGION", ask.kms_id);
   if (!region) co_return region.error();
   const auto own = co_await own_credentials(reach, ask, "KMS_SECRET_NAME", kDefaultSecret, doing);
@@ -153,7 +153,7 @@ Secret element(std::string_view xml, const std::string& name) {
 result<AwsCredentials> role_answer(const http::Reply& reply, const Call& call) {
   if (reply.status != 200) {
     const std::string name(element(reply.body, "Code").reveal());
-    const std::string said = said_of(name, element(reply.body, "Message").reveal());
+    const std::string said = error_text(name, element(reply.body, "Message").reveal());
     return refusal(call, aws_code(name, reply.status), reply.status, said);
   }
   AwsCredentials credentials{std::string(element(reply.body, "AccessKeyId").reveal()),
@@ -163,8 +163,8 @@ result<AwsCredentials> role_answer(const http::Reply& reply, const Call& call) {
   return credentials;
 }
 
-task<result<AwsCredentials>> assume_role(Reach& reach, Ask ask, std::string role, std::string region, std::string where,
-                                         std::string doing) {
+task<result<AwsCredentials>> assume_role(Transport& reach, KeyCall ask, std::string role, std::string region,
+                                         std::string where, std::string doing) {
   const auto token = co_await reach.file(kOidcToken, ask.until);
   if (!token)
     co_return Error{errc::failed_precondition, doing + ": reading the pod's OIDC token: " + token.error().text +
@@ -182,7 +182,7 @@ task<result<AwsCredentials>> assume_role(Reach& reach, Ask ask, std::string role
   co_return co_await reach.read(std::move(*reply), ask.until, role_answer, call_of(ask, doing, peer, where));
 }
 
-task<result<AwsKms>> with_role(Reach& reach, Ask ask, std::string doing) {
+task<result<AwsKms>> with_role(Transport& reach, KeyCall ask, std::string doing) {
   const auto name = text_option(ask.section, "secretName", ask.kms_id);
   if (!name) co_return name.error();
   if (ask.owner.tenant.empty())
@@ -229,13 +229,13 @@ result<> check(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped) {
+task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped) {
   auto kms = co_await with_access_key(reach, ask, about(ask, "unwrapping"));
   if (!kms) co_return kms.error();
   co_return co_await unwrap_by(reach, ask, std::move(*kms), wrapped);
 }
 
-task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key) {
+task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key) {
   auto kms = co_await with_access_key(reach, ask, about(ask, "wrapping"));
   if (!kms) co_return kms.error();
   co_return co_await wrap_by(reach, ask, std::move(*kms), key);
@@ -246,13 +246,13 @@ result<> check_sts(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<Secret>> unwrap_sts(Reach& reach, Ask ask, std::string wrapped) {
+task<result<Secret>> unwrap_sts(Transport& reach, KeyCall ask, std::string wrapped) {
   auto kms = co_await with_role(reach, ask, about(ask, "unwrapping"));
   if (!kms) co_return kms.error();
   co_return co_await unwrap_by(reach, ask, std::move(*kms), wrapped);
 }
 
-task<result<std::string>> wrap_sts(Reach& reach, Ask ask, Secret key) {
+task<result<std::string>> wrap_sts(Transport& reach, KeyCall ask, Secret key) {
   auto kms = co_await with_role(reach, ask, about(ask, "wrapping"));
   if (!kms) co_return kms.error();
   co_return co_await wrap_by(reach, ask, std::move(*kms), key);

@@ -126,12 +126,12 @@ std::string rs256(EVP_PKEY* key, std::string_view text) {
 
 result<Secret> entra_token_in(const http::Reply& reply, const Call& call) {
   return access_token(reply, call,
-                      said_of(words_at(reply.body, {"error"}), words_at(reply.body, {"error_description"})));
+                      error_text(words_at(reply.body, {"error"}), words_at(reply.body, {"error_description"})));
 }
 
 /// Reads {"error": {"code": ..., "message": ...}}.
 std::string vault_said(const http::Reply& reply) {
-  return said_of(words_at(reply.body, {"error", "code"}), words_at(reply.body, {"error", "message"}));
+  return error_text(words_at(reply.body, {"error", "code"}), words_at(reply.body, {"error", "message"}));
 }
 
 result<Stored> vault_secret_in(const http::Reply& reply, const Call& call) {
@@ -147,7 +147,7 @@ result<> vault_write_in(const http::Reply& reply, const Call& call) {
   return refusal(call, refusal_code(reply.status), reply.status, vault_said(reply));
 }
 
-task<result<Secret>> entra_token(Reach& reach, Ask ask, AzureVault vault, Credentials own, std::string doing) {
+task<result<Secret>> entra_token(Transport& reach, KeyCall ask, AzureVault vault, Credentials own, std::string doing) {
   const auto pem = own.need("CLIENT_CERT", doing);
   if (!pem) co_return pem.error();
   std::string id(16, '\0');
@@ -178,7 +178,7 @@ task<result<Secret>> entra_token(Reach& reach, Ask ask, AzureVault vault, Creden
 
 /// Makes a request about the volume's secret. Empty `body`: GET.
 template <class R>
-task<R> ask_vault(Reach& reach, Ask ask, std::string method, std::string body, std::string doing,
+task<R> ask_vault(Transport& reach, KeyCall ask, std::string method, std::string body, std::string doing,
                   R (*reader)(const http::Reply&, const Call&)) {
   const auto vault = azure_vault(ask.section, ask.kms_id);
   if (!vault) co_return vault.error();
@@ -229,11 +229,11 @@ result<> check(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<Stored>> fetch(Reach& reach, Ask ask) {
+task<result<Stored>> fetch(Transport& reach, KeyCall ask) {
   co_return co_await ask_vault(reach, ask, "GET", "", about(ask, "fetching"), vault_secret_in);
 }
 
-task<result<>> store(Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t>) {
+task<result<>> store(Transport& reach, KeyCall ask, Secret key, std::optional<std::uint64_t>) {
   json::object value{{"value", json_view(key)}};
   std::string body = serialize_secret(value);
   wipe(value);

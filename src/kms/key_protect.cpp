@@ -44,7 +44,7 @@ std::string key_protect_said(const http::Reply& reply) {
 
 result<Secret> iam_token_in(const http::Reply& reply, const Call& call) {
   return access_token(reply, call,
-                      said_of(words_at(reply.body, {"errorCode"}), words_at(reply.body, {"errorMessage"})));
+                      error_text(words_at(reply.body, {"errorCode"}), words_at(reply.body, {"errorMessage"})));
 }
 
 result<Secret> key_protect_answer(const http::Reply& reply, const std::string& member, const Call& call) {
@@ -57,7 +57,7 @@ result<Secret> key_protect_answer(const http::Reply& reply, const std::string& m
   return std::move(*found);
 }
 
-task<result<Secret>> iam_token(Reach& reach, Ask ask, Credentials own, std::string doing) {
+task<result<Secret>> iam_token(Transport& reach, KeyCall ask, Credentials own, std::string doing) {
   const auto url = token_url(ask.section, ask.kms_id);
   if (!url) co_return url.error();
   const auto api_key = own.need("IBM_KP_SERVICE_API_KEY", doing);
@@ -75,8 +75,8 @@ task<result<Secret>> iam_token(Reach& reach, Ask ask, Credentials own, std::stri
 }
 
 /// Calls the root key's action wrap or unwrap, and returns the answer's `member`.
-task<result<Secret>> ask_key_protect(Reach& reach, Ask ask, std::string action, json::object body, std::string member,
-                                     std::string doing) {
+task<result<Secret>> ask_key_protect(Transport& reach, KeyCall ask, std::string action, json::object body,
+                                     std::string member, std::string doing) {
   const auto url = base_url(ask.section, ask.kms_id);
   if (!url) co_return url.error();
   const auto instance = needed_option(ask.section, "IBM_KP_SERVICE_INSTANCE_ID", ask.kms_id);
@@ -114,7 +114,7 @@ result<> check(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped) {
+task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped) {
   const std::string doing = about(ask, "unwrapping");
   const auto ciphertext = from_base64(trimmed(wrapped));
   if (!ciphertext || ciphertext->empty())
@@ -126,7 +126,7 @@ task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped) {
   co_return co_await ask_key_protect(reach, ask, "unwrap", std::move(body), "plaintext", doing);
 }
 
-task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key) {
+task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key) {
   const std::string doing = about(ask, "wrapping");
   if (!from_base64(key.reveal()))
     co_return Error{errc::invalid_argument, doing +

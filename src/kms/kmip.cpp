@@ -59,7 +59,7 @@ result<KmipSettings> kmip_settings(const Section& section, const std::string& id
   return KmipSettings{std::move(*peer), *encrypts};
 }
 
-task<result<Kmip>> reach_kmip(Reach& reach, Ask ask, std::string doing) {
+task<result<Kmip>> reach_kmip(Transport& reach, KeyCall ask, std::string doing) {
   auto settings = kmip_settings(ask.section, ask.kms_id);
   if (!settings) co_return settings.error();
   const auto own = co_await own_credentials(reach, ask, "KMIP_SECRET_NAME", "ceph-csi-kmip-credentials", doing);
@@ -81,7 +81,7 @@ task<result<Kmip>> reach_kmip(Reach& reach, Ask ask, std::string doing) {
 }
 
 /// Returns the items of the answer's payload.
-task<result<Secret>> ask_kmip(Reach& reach, Kmip kmip, KmipOperation operation, std::string payload, Until until) {
+task<result<Secret>> ask_kmip(Transport& reach, Kmip kmip, KmipOperation operation, std::string payload, Until until) {
   auto answer = co_await reach.exchange(kmip.peer, request_of(operation, payload), kAnswerBytes, until);
   wipe(payload);
   if (!answer) co_return with_context(kmip.call.doing, answer.error());
@@ -112,7 +112,7 @@ std::string cbc_payload(const Kmip& kmip, std::string_view data, std::string_vie
 }
 
 /// Fetches the key itself, because IBM GKLM does not encrypt with it.
-task<result<Secret>> fetch_kmip_key(Reach& reach, Kmip kmip, Until until) {
+task<result<Secret>> fetch_kmip_key(Transport& reach, Kmip kmip, Until until) {
   const auto items = co_await ask_kmip(reach, kmip, KmipOperation::get, key_name(kmip), until);
   if (!items) co_return items.error();
   co_return bytes_at(*items, {TtlvTag::symmetric_key, TtlvTag::key_block, TtlvTag::key_value, TtlvTag::key_material},
@@ -162,7 +162,7 @@ result<> check(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped) {
+task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped) {
   const std::string doing = about(ask, "unwrapping");
   const auto from = parse_wrapped_key(wrapped);
   if (!from) co_return with_context(doing, from.error());
@@ -181,7 +181,7 @@ task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped) {
   co_return std::move(*opened);
 }
 
-task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key) {
+task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key) {
   const std::string doing = about(ask, "wrapping");
   const auto kmip = co_await reach_kmip(reach, ask, doing);
   if (!kmip) co_return kmip.error();

@@ -27,7 +27,7 @@ Asker asker_of(const Found& found, const KeyRequest& request) {
   return {request.kms_id, found.type->has_tenants ? request.owner.tenant : ""};
 }
 
-Ask ask_of(Found found, KeyRequest request, Until until) {
+KeyCall ask_of(Found found, KeyRequest request, Until until) {
   return {std::move(found.section),      std::move(request.kms_id),  std::move(request.owner),
           std::move(request.passphrase), std::move(request.secrets), until};
 }
@@ -116,7 +116,7 @@ class ConfiguredKms final : public Kms {
   }
 
   const Config config_;
-  Surroundings around_;
+  KmsContext around_;
 };
 
 }  // namespace

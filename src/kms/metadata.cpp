@@ -15,7 +15,7 @@ struct Place {
 };
 
 /// Returns the section's own Secret, which is in the claim's namespace unless the section says otherwise.
-result<Place> secret_of(const Ask& ask) {
+result<Place> secret_of(const KeyCall& ask) {
   auto name = needed_option(ask.section, kSecretName, ask.kms_id);
   if (!name) return name.error();
   auto name_space = text_option(ask.section, kSecretNamespace, ask.kms_id);
@@ -38,7 +38,7 @@ result<> check(const Section& section, const std::string& id) {
 
 bool needs_passphrase(const Section& section) { return !section.contains("secretName"); }
 
-task<result<Secret>> passphrase(Reach& reach, Ask ask) {
+task<result<Secret>> passphrase(Transport& reach, KeyCall ask) {
   if (needs_passphrase(ask.section)) co_return ask.passphrase;
   const auto place = secret_of(ask);
   if (!place) co_return place.error();
@@ -50,7 +50,7 @@ task<result<Secret>> passphrase(Reach& reach, Ask ask) {
   co_return entry->second;
 }
 
-task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped) {
+task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped) {
   auto with = co_await passphrase(reach, ask);
   if (!with) co_return with.error();
   auto work = [volume = ask.owner.volume_id, wrapped = std::move(wrapped), with = std::move(*with)] {
@@ -59,7 +59,7 @@ task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped) {
   co_return co_await reach.compute("deriving a key", std::move(work), ask.until);
 }
 
-task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key) {
+task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key) {
   auto with = co_await passphrase(reach, ask);
   if (!with) co_return with.error();
   auto work = [volume = ask.owner.volume_id, key = std::move(key), with = std::move(*with)]() -> result<Secret> {

@@ -10,8 +10,8 @@ inline constexpr std::string_view kKeys[] = {"secretName", "secretNamespace"};
 result<> check(const Section& section, const std::string& id);
 /// False if a Secret of its own has the passphrase.
 bool needs_passphrase(const Section& section);
-task<result<Secret>> unwrap(Reach& reach, Ask ask, std::string wrapped);
-task<result<Secret>> passphrase(Reach& reach, Ask ask);
-task<result<std::string>> wrap(Reach& reach, Ask ask, Secret key);
+task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped);
+task<result<Secret>> passphrase(Transport& reach, KeyCall ask);
+task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key);
 
 }  // namespace corbd::kms::metadata

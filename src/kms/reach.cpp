@@ -66,9 +66,9 @@ class WipedBody {
   http::Message& message_;
 };
 
-class RealReach final : public Reach {
+class RealReach final : public Transport {
  public:
-  RealReach(Surroundings& around, Asker asker) : around_(around), asker_(std::move(asker)) {}
+  RealReach(KmsContext& around, Asker asker) : around_(around), asker_(std::move(asker)) {}
 
   task<result<Unread>> http(http::Peer peer, http::Message message, Until until) override {
     auto turn = around_.breakers.begin(server_of(peer));
@@ -176,14 +176,14 @@ class RealReach final : public Reach {
     }
   }
 
-  Surroundings& around_;
+  KmsContext& around_;
   const Asker asker_;
   std::unique_ptr<http::Client> client_;
 };
 
 }  // namespace
 
-Kubernetes& Surroundings::api() {
+Kubernetes& KmsContext::api() {
   static NoKubernetes none;
   return kubernetes == nullptr ? none : *kubernetes;
 }
@@ -243,7 +243,7 @@ void Breakers::Turn::unanswered(const Error& why) {
   all.forget(one);
 }
 
-std::unique_ptr<Reach> make_reach(Surroundings& surroundings, Asker asker) {
+std::unique_ptr<Transport> make_reach(KmsContext& surroundings, Asker asker) {
   return std::make_unique<RealReach>(surroundings, std::move(asker));
 }
 

@@ -1,4 +1,4 @@
-// Implements Reach: connections to the servers of KMSs, and a breaker for each server.
+// Implements Transport: connections to the servers of KMSs, and a breaker for each server.
 #pragma once
 
 #include <map>
@@ -65,7 +65,7 @@ class Breakers {
 };
 
 /// Resources that the requests of all KMSs share. Control thread only.
-struct Surroundings {
+struct KmsContext {
   executor control;
   Clock& clock;
   BlockingPool& files;
@@ -82,6 +82,6 @@ struct Surroundings {
 };
 
 /// Makes the transport for one request of a volume.
-std::unique_ptr<Reach> make_reach(Surroundings& surroundings, Asker asker);
+std::unique_ptr<Transport> make_reach(KmsContext& surroundings, Asker asker);
 
 }  // namespace corbd::kms

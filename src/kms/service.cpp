@@ -29,7 +29,7 @@ std::string way_out(errc code, const std::string& where) {
 
 }  // namespace
 
-std::string about(const Ask& ask, std::string_view doing) {
+std::string about(const KeyCall& ask, std::string_view doing) {
   return std::string(doing) + " the key of volume " + printable(ask.owner.volume_id);
 }
 
@@ -44,8 +44,8 @@ result<Secret> Credentials::need(const std::string& key, const std::string& doin
   return found;
 }
 
-task<result<Credentials>> read_credentials(Reach& reach, std::string name_space, std::string name, std::string doing,
-                                           Until until) {
+task<result<Credentials>> read_credentials(Transport& reach, std::string name_space, std::string name,
+                                           std::string doing, Until until) {
   const std::string where = "Secret " + printable(name_space) + "/" + printable(name);
   auto read = co_await reach.secret(name_space, name, until);
   if (read) co_return Credentials{where, std::move(*read)};
@@ -55,7 +55,7 @@ task<result<Credentials>> read_credentials(Reach& reach, std::string name_space,
   co_return error;
 }
 
-task<result<Credentials>> own_credentials(Reach& reach, Ask ask, std::string option, std::string otherwise,
+task<result<Credentials>> own_credentials(Transport& reach, KeyCall ask, std::string option, std::string otherwise,
                                           std::string doing) {
   const auto named = text_option(ask.section, option, ask.kms_id);
   if (!named) co_return named.error();
@@ -92,11 +92,11 @@ std::string words_at(std::string_view body, std::initializer_list<std::string_vi
   return found ? std::string(found->reveal()) : std::string();
 }
 
-std::string said_of(std::string_view name, std::string_view words) {
+std::string error_text(std::string_view name, std::string_view words) {
   return std::string(name) + (name.empty() || words.empty() ? "" : ": ") + std::string(words);
 }
 
-Call call_of(const Ask& ask, const std::string& doing, const http::Peer& peer, const std::string& where) {
+Call call_of(const KeyCall& ask, const std::string& doing, const http::Peer& peer, const std::string& where) {
   return {doing, "KMS \"" + printable(ask.kms_id) + "\" at " + peer.text(), where};
 }
 

@@ -13,7 +13,7 @@
 namespace corbd::kms {
 
 /// Makes "unwrapping the key of volume y", for an error's text.
-std::string about(const Ask& ask, std::string_view doing);
+std::string about(const KeyCall& ask, std::string_view doing);
 
 /// A Kubernetes Secret with the credentials for a KMS.
 struct Credentials {
@@ -24,10 +24,10 @@ struct Credentials {
   /// failed_precondition names the Secret and the key.
   result<Secret> need(const std::string& key, const std::string& doing) const;
 };
-task<result<Credentials>> read_credentials(Reach& reach, std::string name_space, std::string name, std::string doing,
-                                           Until until);
+task<result<Credentials>> read_credentials(Transport& reach, std::string name_space, std::string name,
+                                           std::string doing, Until until);
 /// Reads the Secret in our own namespace whose name the section has at `option`.
-task<result<Credentials>> own_credentials(Reach& reach, Ask ask, std::string option, std::string otherwise,
+task<result<Credentials>> own_credentials(Transport& reach, KeyCall ask, std::string option, std::string otherwise,
                                           std::string doing);
 
 /// Encodes application/x-www-form-urlencoded. A field without a name is its value alone.
@@ -39,7 +39,7 @@ std::optional<Secret> json_text(std::string_view body, std::initializer_list<std
 std::string words_at(std::string_view body, std::initializer_list<std::string_view> path);
 
 /// Makes "AccessDenied: no such key"; only one of them if the service gives no more.
-std::string said_of(std::string_view name, std::string_view words);
+std::string error_text(std::string_view name, std::string_view words);
 
 /// Parts of the text of an error about an answer.
 struct Call {
@@ -47,7 +47,7 @@ struct Call {
   std::string server;  ///< KMS "x" at host:443
   std::string where;   ///< the credentials, see Credentials::where
 };
-Call call_of(const Ask& ask, const std::string& doing, const http::Peer& peer, const std::string& where);
+Call call_of(const KeyCall& ask, const std::string& doing, const http::Peer& peer, const std::string& where);
 
 /// Returns the code for the status of a refusal.
 errc refusal_code(unsigned status);

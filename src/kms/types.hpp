@@ -26,7 +26,7 @@ inline constexpr std::size_t kAnswerBytes = 32 << 10;
 /// The section of one KMS in the KMS config.
 using Section = boost::json::object;
 
-/// A server's answer that nobody has parsed. Only Reach::read() can. The destructor wipes it.
+/// A server's answer that nobody has parsed. Only Transport::read() can. The destructor wipes it.
 class Unread {
  public:
   Unread() = default;
@@ -36,15 +36,15 @@ class Unread {
   ~Unread() { wipe(reply_.body); }
 
  private:
-  friend class Reach;
+  friend class Transport;
   http::Reply reply_;
 };
 
 /// A type's access to the world, for one request of one volume. Every call ends with `until`, and soon by itself.
 /// Servers are asked through a breaker, which refuses at once while that server does not answer.
-class Reach {
+class Transport {
  public:
-  virtual ~Reach() = default;
+  virtual ~Transport() = default;
   /// Returns any answer of the server. After a lost connection, 429 and 5xx it asks again with backoff, a few times,
   /// and returns the last answer, or the error.
   virtual task<result<Unread>> http(http::Peer peer, http::Message message, Until until) = 0;
@@ -93,7 +93,7 @@ class Reach {
 };
 
 /// A request. `section` has passed check().
-struct Ask {
+struct KeyCall {
   Section section;
   std::string kms_id;
   KeyOwner owner;
@@ -113,14 +113,14 @@ struct KmsType {
   /// Whether encryptionPassphrase of the node-stage secret is needed; null: it is not.
   bool (*needs_passphrase)(const Section& section) = nullptr;
   /// For the kind `wrapped`, as Kms::unwrap and Kms::wrap.
-  task<result<Secret>> (*unwrap)(Reach& reach, Ask ask, std::string wrapped) = nullptr;
-  task<result<std::string>> (*wrap)(Reach& reach, Ask ask, Secret key) = nullptr;
+  task<result<Secret>> (*unwrap)(Transport& reach, KeyCall ask, std::string wrapped) = nullptr;
+  task<result<std::string>> (*wrap)(Transport& reach, KeyCall ask, Secret key) = nullptr;
   /// Returns the passphrase that it wraps with, as Kms::passphrase; null: it wraps otherwise.
-  task<result<Secret>> (*passphrase)(Reach& reach, Ask ask) = nullptr;
+  task<result<Secret>> (*passphrase)(Transport& reach, KeyCall ask) = nullptr;
   /// For the kind `stored`, as Kms::fetch and Kms::store. The answer of `fetch` says whether writes name a version: the
   /// planner rotates no key without (plan/volume_key.hpp).
-  task<result<Stored>> (*fetch)(Reach& reach, Ask ask) = nullptr;
-  task<result<>> (*store)(Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t> version) = nullptr;
+  task<result<Stored>> (*fetch)(Transport& reach, KeyCall ask) = nullptr;
+  task<result<>> (*store)(Transport& reach, KeyCall ask, Secret key, std::optional<std::uint64_t> version) = nullptr;
 };
 
 /// Returns null for a type without a row.

@@ -162,7 +162,7 @@ result<> written_in(const http::Reply& reply, const std::string& doing) {
 /// A conversation with one server for one volume.
 class Session {
  public:
-  Session(Login login, Reach& reach, Ask ask) : login_(login), reach_(reach), ask_(std::move(ask)) {}
+  Session(Login login, Transport& reach, KeyCall ask) : login_(login), reach_(reach), ask_(std::move(ask)) {}
 
   /// Logs in, and learns the version of the secrets engine.
   task<result<>> open();
@@ -183,8 +183,8 @@ class Session {
   std::string key_target() const { return "/v1/" + escaped_path(key_path(settings_, is_v2_, ask_.owner.volume_id)); }
 
   const Login login_;
-  Reach& reach_;
-  const Ask ask_;
+  Transport& reach_;
+  const KeyCall ask_;
   Settings settings_;
   Url url_;
   Secret token_;
@@ -366,14 +366,14 @@ task<result<>> Session::write(Secret key, std::optional<std::uint64_t> version) 
 
 }  // namespace
 
-task<result<Stored>> fetch_by(Login login, Reach& reach, Ask ask) {
+task<result<Stored>> fetch_by(Login login, Transport& reach, KeyCall ask) {
   Session session(login, reach, std::move(ask));
   const auto opened = co_await session.open();
   if (!opened) co_return opened.error();
   co_return co_await session.read();
 }
 
-task<result<>> store_by(Login login, Reach& reach, Ask ask, Secret key, std::optional<std::uint64_t> version) {
+task<result<>> store_by(Login login, Transport& reach, KeyCall ask, Secret key, std::optional<std::uint64_t> version) {
   Session session(login, reach, std::move(ask));
   const auto opened = co_await session.open();
   if (!opened) co_return opened.error();

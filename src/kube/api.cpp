@@ -98,7 +98,7 @@ result<> Api::Impl::prepare(http::Message& message) {
   if (!met_) {
     auto peer = peer_of(access_);
     if (!peer) return peer.error();
-    client_.meet(std::move(*peer));
+    client_.set_peer(std::move(*peer));
     met_ = true;
   }
   if (!token_read_ || clock_.now() - *token_read_ >= kTokenFor) {

@@ -5,8 +5,8 @@
 
 #include "corbd/core/backoff.hpp"
 #include "corbd/core/log.hpp"
-#include "corbd/kube/reflector.hpp"
 #include "fields.hpp"
+#include "reflector.hpp"
 #include "wire.hpp"
 
 namespace corbd::kube {

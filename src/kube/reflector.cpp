@@ -1,4 +1,4 @@
-#include "corbd/kube/reflector.hpp"
+#include "reflector.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -105,7 +105,7 @@ Transition leave(State state) {
 
 Transition leave_done(State state) {
   switch (state.doing) {
-    case Do::see_users_out:
+    case Do::wait_for_users:
       return leave(std::move(state));
     case Do::stop_new_work:
       return stop_volumes(std::move(state));

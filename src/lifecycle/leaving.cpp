@@ -6,7 +6,7 @@ namespace corbd::lifecycle {
 
 Leaving decide(const Told& told) {
   if (!told.node_stops) return Leaving::wait;
-  if (*told.node_stops) return Leaving::see_users_out;
+  if (*told.node_stops) return Leaving::wait_for_users;
   if (told.next_asks) return Leaving::hand_over;
   if (told.signals > 1) return Leaving::leave;
   duration patience{};

@@ -28,7 +28,7 @@ Transition begin(State state, const Begun& begun);
 Transition links_gone(State state, bool in_reserve);
 Transition wait_done(State state, errc code);
 Transition preopen(State state);
-Transition take_over_heard(State state, handover::Word::What word);
+Transition take_over_heard(State state, handover::PeerMessage::What word);
 Transition take_over_done(State state, errc code);
 Transition serve_done(State state, errc code);
 Transition woken(State state, const Woken& woken);

@@ -20,9 +20,9 @@ Transition decide_leaving(State state) {
   switch (decide(state.told)) {
     case Leaving::leave:
       return leave(std::move(state));
-    case Leaving::see_users_out:
+    case Leaving::wait_for_users:
       state.phase = Phase::leaving;
-      return to(std::move(state), {.what = Do::see_users_out});
+      return to(std::move(state), {.what = Do::wait_for_users});
     case Leaving::hand_over:
       return ask_next(std::move(state));
     case Leaving::wait:

@@ -49,8 +49,8 @@ Transition preopen(State state) {
   return to(std::move(state), {.what = Do::preopen, .within = kPreopenWithin});
 }
 
-Transition take_over_heard(State state, handover::Word::What word) {
-  using What = handover::Word::What;
+Transition take_over_heard(State state, handover::PeerMessage::What word) {
+  using What = handover::PeerMessage::What;
   switch (word) {
     case What::ready:
       return to(std::move(state), {.what = Do::say_ready});

@@ -108,8 +108,8 @@ class Manager::Impl {
     if (!known) co_return known.error();
     std::vector<Held> all;
     for (auto& claim : *known) {
-      Sight sight = co_await base_.ports.node.look(claim.target, Reach::here,
-                                                   until.at_most(base_.clock.now() + base_.config.look));
+      PathState sight = co_await base_.ports.node.look(claim.target, Reach::here,
+                                                       until.at_most(base_.clock.now() + base_.config.look));
       const bool another = is_anothers(claim, sight);
       all.push_back({std::move(claim), std::move(sight), another});
     }
@@ -123,7 +123,7 @@ class Manager::Impl {
     if (!claim) co_return claim.error();
     const auto sight = co_await look_at(target, until);
     if (!sight) co_return sight.error();
-    co_return sight->at == Sight::At::mounted && !is_anothers(*claim, *sight);
+    co_return sight->at == PathState::At::mounted && !is_anothers(*claim, *sight);
   }
 
   task<result<std::string>> resolved(std::string target, Until until) {
@@ -137,14 +137,14 @@ class Manager::Impl {
   }
 
  private:
-  bool is_anothers(const Claim& claim, const Sight& sight) const {
+  bool is_anothers(const Claim& claim, const PathState& sight) const {
     return sight.is_mount() && whose_by_claim(claim, sight, base_.config.boot_id) == Whose::another;
   }
   /// Looks at a path, and makes an unknown state an error.
-  task<result<Sight>> look_at(std::string path, Until until) {
-    Sight sight =
+  task<result<PathState>> look_at(std::string path, Until until) {
+    PathState sight =
         co_await base_.ports.node.look(path, Reach::here, until.at_most(base_.clock.now() + base_.config.look));
-    if (sight.at == Sight::At::unknown)
+    if (sight.at == PathState::At::unknown)
       co_return Error{errc::unavailable, "cannot tell whether " + path + " is mounted: " + sight.text};
     co_return sight;
   }

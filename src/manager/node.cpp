@@ -14,7 +14,7 @@ class HelperNode final : public Node {
  public:
   explicit HelperNode(HelperPool& helpers) : helpers_(helpers), mounts_(host::make_mounts(helpers)) {}
 
-  task<Sight> look(std::string path, Reach reach, Until until) override {
+  task<PathState> look(std::string path, Reach reach, Until until) override {
     const auto table = mounts_->table();
     if (!table) co_return unknown(table.error().text);
     const host::Mount *top = nullptr, *inside = nullptr;
@@ -26,7 +26,7 @@ class HelperNode final : public Node {
     if (top != nullptr) co_return co_await look_at_mount(*top, until);
     const auto seen = co_await ask(operation::Look{path}, until);
     if (seen) co_return *seen;
-    Sight sight = unknown(seen.error().text);
+    PathState sight = unknown(seen.error().text);
     sight.barred = seen.error().code == errc::invalid_argument;
     co_return sight;
   }
@@ -52,20 +52,20 @@ class HelperNode final : public Node {
   }
 
  private:
-  static Sight unknown(std::string why) { return {Sight::At::unknown, "", std::move(why), 0, {}, {}}; }
+  static PathState unknown(std::string why) { return {PathState::At::unknown, "", std::move(why), 0, {}, {}}; }
 
   /// Takes a copy, because the table may be read again meanwhile.
-  task<Sight> look_at_mount(host::Mount mount, Until until) {
-    Sight sight;
+  task<PathState> look_at_mount(host::Mount mount, Until until) {
+    PathState sight;
     const std::string device = host::device_of(mount);
     const bool node = mount.fstype == "devtmpfs" && mount.root.size() > 1;
     sight.mount =
         node ? std::string(kDeviceSight) + device
              : mount.source + " (" + std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor) + ")";
-    sight.at = Sight::At::mounted;
+    sight.at = PathState::At::mounted;
     sight.text = death_of(mount);
-    if (!sight.text.empty()) sight.at = Sight::At::dead;
-    if (sight.at == Sight::At::dead) co_return sight;
+    if (!sight.text.empty()) sight.at = PathState::At::dead;
+    if (sight.at == PathState::At::dead) co_return sight;
     // A filesystem answers from memory long after its device is gone, so ask the device.
     result<> answer;
     if (device.empty())
@@ -74,7 +74,7 @@ class HelperNode final : public Node {
       answer = co_await read_device(device, until);
     if (answer) co_return sight;
     sight.text = answer.error().text;
-    sight.at = answer.error().code == errc::io ? Sight::At::dead : Sight::At::unknown;
+    sight.at = answer.error().code == errc::io ? PathState::At::dead : PathState::At::unknown;
     co_return sight;
   }
 

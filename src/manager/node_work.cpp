@@ -88,26 +88,26 @@ bool leave_outputs() {
 
 namespace ops {
 
-result<Sight> look(const std::string& path) {
-  Sight sight;
+result<PathState> look(const std::string& path) {
+  PathState sight;
   const auto place = HeldPath::find(path);
   if (!place && place.error().code != errc::not_found) return place.error();
   struct stat found{};
   if (!place || !place->look(found)) {
     if (place && errno != ENOENT) return not_done("looking at", path, errno);
-    sight.at = Sight::At::nothing;
+    sight.at = PathState::At::nothing;
     return sight;
   }
   if (S_ISLNK(found.st_mode)) {
-    sight.at = Sight::At::link;
+    sight.at = PathState::At::link;
   } else if (!S_ISDIR(found.st_mode)) {
     // A raw block volume is bound on an empty file. Any other file is somebody's.
-    sight.at = S_ISREG(found.st_mode) && found.st_size == 0 ? Sight::At::file : Sight::At::filled;
-    if (sight.at == Sight::At::filled) sight.text = "data, because it is a file";
+    sight.at = S_ISREG(found.st_mode) && found.st_size == 0 ? PathState::At::file : PathState::At::filled;
+    if (sight.at == PathState::At::filled) sight.text = "data, because it is a file";
   } else {
     auto first = first_in(place->open(O_RDONLY | O_DIRECTORY), path);
     if (!first) return first.error();
-    sight.at = first->empty() ? Sight::At::folder : Sight::At::filled;
+    sight.at = first->empty() ? PathState::At::folder : PathState::At::filled;
     sight.text = std::move(*first);
   }
   sight.mode = found.st_mode & kPermissions;
@@ -223,7 +223,7 @@ result<> read_device(const std::string& path) {
 
 namespace operation {
 
-result<Sight> perform(const Look& asked) { return ops::look(asked.path); }
+result<PathState> perform(const Look& asked) { return ops::look(asked.path); }
 result<std::vector<std::string>> perform(const FindUsers& asked) { return ops::users(asked.path); }
 result<> perform(const MakeFolder& asked) { return ops::make_folder(asked.path, asked.mode); }
 result<> perform(const PutBack& asked) { return ops::put_back(asked.path, asked.before); }

@@ -15,7 +15,7 @@ namespace operation {
 using fields::required;
 
 struct Look {
-  using Reply = Sight;
+  using Reply = PathState;
   static constexpr std::string_view name = "manager.look";
   static constexpr std::chrono::seconds patience{20};
   std::string path;
@@ -79,7 +79,7 @@ struct ReadDevice {
 namespace ops {
 
 /// Looks at a path where nothing is mounted.
-result<Sight> look(const std::string& path);
+result<PathState> look(const std::string& path);
 /// `proc`: path of /proc. Returns ten at most, the last of which says how many more there are.
 std::vector<std::string> users(const std::string& target, const std::string& proc = "/proc");
 result<> make_folder(const std::string& path, unsigned mode);
@@ -93,4 +93,5 @@ result<> read_device(const std::string& path);
 }  // namespace corbd::manager
 
 template <>
-struct corbd::fields::Written<corbd::manager::Sight::At> : corbd::helper::AsNumber<corbd::manager::Sight::At> {};
+struct corbd::fields::Written<corbd::manager::PathState::At> : corbd::helper::AsNumber<corbd::manager::PathState::At> {
+};

@@ -170,7 +170,8 @@ task<result<>> MountRun::save(Claim::Phase phase, bool again) {
     claim.boot_id = seen_.boot_id;
     claim.shown = phase == Claim::Phase::mounted ? seen_.target->mount : "";
   }
-  const bool there = seen_.target && (seen_.target->at == Sight::At::folder || seen_.target->at == Sight::At::file);
+  const bool there =
+      seen_.target && (seen_.target->at == PathState::At::folder || seen_.target->at == PathState::At::file);
   if (!claim_ && there) {
     claim.mode_before = seen_.target->mode;
     claim.owner_before = seen_.target->owner;
@@ -221,8 +222,8 @@ task<result<>> MountRun::unpublish() {
   auto unpublished = ignoring_not_found(std::move(answer));
   if (!unpublished && is_final(unpublished.error().code)) {
     // Look first, as Nomad's client does: a plugin may not know, or not be able to say, that nothing is left to do.
-    const Sight there = co_await base_.ports.node.look(target_, Reach::here, look_until());
-    if (there.at == Sight::At::nothing || there.at == Sight::At::folder || there.at == Sight::At::file) {
+    const PathState there = co_await base_.ports.node.look(target_, Reach::here, look_until());
+    if (there.at == PathState::At::nothing || there.at == PathState::At::folder || there.at == PathState::At::file) {
       log::warning("manager.unpublish_ignored", {{"target", target_}, {"error", unpublished.error().text}});
       unpublished = result<>();
     }

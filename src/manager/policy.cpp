@@ -7,14 +7,14 @@
 namespace corbd::manager {
 
 using Phase = Claim::Phase;
-using At = Sight::At;
+using At = PathState::At;
 
 namespace {
 
 Action save(Phase phase) { return {Do::save_claim, phase, {}}; }
 
 /// Returns why nothing may be mounted at the target; nothing if it may.
-std::optional<Action> refuse_target(const Goal& wish, const Sight& target) {
+std::optional<Action> refuse_target(const Goal& wish, const PathState& target) {
   const std::string& path = wish.mount.target;
   const bool block = wish.mount.usage.attachment == AccessType::block;
   switch (target.at) {
@@ -96,7 +96,7 @@ std::optional<Action> bring_up_staging(const Claim& claim, const MountFacts& see
 
 /// Requires that the volume is staged, or that its plugin does not stage.
 Action bring_up_target(const Claim& claim, const MountFacts& seen) {
-  const Sight& target = *seen.target;
+  const PathState& target = *seen.target;
   if (target.at == At::dead) {
     if (!seen.users) return {Do::look_users};
     if (!seen.users->empty()) return in_use(claim.target, *seen.users);

@@ -26,7 +26,7 @@ struct Goal {
 struct MountFacts {
   std::string boot_id = {};    ///< the running boot; empty: unknown
   std::optional<bool> stages;  ///< STAGE_UNSTAGE_VOLUME
-  std::optional<Sight> target, staging;
+  std::optional<PathState> target, staging;
   std::optional<std::vector<std::string>> users;  ///< processes on the target
   std::vector<std::string> others;                ///< targets of the other users of the same staging path
   /// Calls that succeeded in this operation.

@@ -2,7 +2,7 @@
 
 namespace corbd::manager {
 
-using At = Sight::At;
+using At = PathState::At;
 
 /// Only a volume that is mounted and answers can grow.
 Action next_of_expand(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen) {
@@ -13,7 +13,7 @@ Action next_of_expand(const std::optional<Claim>& claim, const Goal& wish, const
                   "a mount or an unmount of " + path + " was begun and did not end: `corbd mounts` says how to go on");
   if (!seen.stages) return {Do::look_plugin};
   if (!seen.target) return {Do::look_target};
-  const Sight& target = *seen.target;
+  const PathState& target = *seen.target;
   if (target.at == At::unknown)
     return failed(errc::unavailable, "cannot tell whether " + path + " is mounted: " + target.text);
   if (target.at == At::dead)

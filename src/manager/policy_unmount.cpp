@@ -5,7 +5,7 @@
 namespace corbd::manager {
 
 using Phase = Claim::Phase;
-using At = Sight::At;
+using At = PathState::At;
 
 namespace {
 
@@ -28,7 +28,7 @@ std::optional<Action> refuse_another(const Claim& claim, const MountFacts& seen)
 
 Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) {
   if (!seen.target) return {Do::look_target};
-  const Sight& target = *seen.target;
+  const PathState& target = *seen.target;
   // Nothing of the claim is mounted, and a plugin that got the path would work wherever somebody else points it.
   if (target.barred && of_another_boot(claim, seen.boot_id)) return claim_as(Phase::leaving, again);
   if (target.at == At::unknown)
@@ -58,11 +58,11 @@ Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) 
 
 Action failed(errc code, std::string text) { return {Do::fail, Phase::mounting, {code, std::move(text)}}; }
 
-bool comparable(AccessType attachment, const Sight& staging) {
+bool comparable(AccessType attachment, const PathState& staging) {
   return staging.is_mount() && (attachment == AccessType::filesystem || staging.mount.starts_with(kDeviceSight));
 }
 
-Whose whose_by_claim(const Claim& claim, const Sight& target, const std::string& boot_id) {
+Whose whose_by_claim(const Claim& claim, const PathState& target, const std::string& boot_id) {
   if (of_another_boot(claim, boot_id)) return Whose::another;
   if (claim.shown.empty()) return Whose::untold;
   return target.mount == claim.shown ? Whose::ours : Whose::another;
@@ -82,7 +82,7 @@ bool of_another_boot(const Claim& claim, const std::string& boot_id) {
   return !claim.boot_id.empty() && !boot_id.empty() && claim.boot_id != boot_id;
 }
 
-Action foreign(const std::string& path, const Sight& target) {
+Action foreign(const std::string& path, const PathState& target) {
   return failed(errc::failed_precondition,
                 "another mount is at " + path + ": " + target.mount + ". Unmount that first, or mount elsewhere");
 }

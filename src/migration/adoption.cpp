@@ -9,7 +9,7 @@ namespace corbd::migration {
 namespace {
 
 /// Finds an nbd device by its identifier, one of the kernel's client by ceph-csi's note.
-std::vector<device::Seen> devices_of(const Case& of) {
+std::vector<device::Seen> devices_of(const StagedVolume& of) {
   std::vector<device::Seen> found;
   for (const auto& one : of.inputs.nbd)
     if (one.seen.backend == of.at.volume_id) found.push_back(one.seen);
@@ -24,7 +24,7 @@ std::vector<device::Seen> devices_of(const Case& of) {
 }
 
 /// Returns the image that ceph-csi noted: corbd refuses the volume with any other.
-image::Resolved noted_image(const Case& of) {
+image::Resolved noted_image(const StagedVolume& of) {
   image::Resolved image;
   if (of.stash == nullptr) return image;
   image.name = image_of(*of.stash);
@@ -39,7 +39,7 @@ image::Resolved noted_image(const Case& of) {
 
 /// Reads the attributes of a static volume, which name its image. The image of another volume is in its journal, in the
 /// cluster.
-std::optional<image::Resolved> resolved_of(const Case& of) {
+std::optional<image::Resolved> resolved_of(const StagedVolume& of) {
   if (of.object == nullptr) return std::nullopt;
   const auto read = cephcsi::read_parameters(of.object->attributes);
   if (!read || !read->is_static) return std::nullopt;
@@ -53,20 +53,20 @@ std::optional<image::Resolved> resolved_of(const Case& of) {
 
 /// Finds other volumes on the same image. Of two, the agent refuses the one that is staged later: here the one that was
 /// found later, unless the agent has a record of it.
-void find_neighbours(const Case& of, plan::Observation& seen) {
+void find_neighbours(const StagedVolume& of, plan::Observation& seen) {
   const std::string cluster = cluster_of(of);
   if (of.stash == nullptr || cluster.empty()) return;
   for (const auto& at : of.inputs.staged) {
     if (at.volume_id == of.at.volume_id || (&at > &of.at && !of.inputs.records.volumes.contains(at.volume_id)))
       continue;
     if (!at.stash || !*at.stash || image_of(**at.stash) != image_of(*of.stash)) continue;
-    if (const Case other = case_of(of.inputs, at); cluster_of(other) == cluster)
+    if (const StagedVolume other = case_of(of.inputs, at); cluster_of(other) == cluster)
       (only_readers(other) ? seen.image_reader : seen.image_writer) = at.volume_id;
   }
 }
 
 /// Describes the time after the change: ceph-csi's rbd-nbd has ended, and the stage brings a key.
-plan::Observation observed(const Case& of) {
+plan::Observation observed(const StagedVolume& of) {
   plan::Observation seen;
   seen.devices = devices_of(of);
   seen.key_known = true;
@@ -98,7 +98,7 @@ std::string question(plan::Fact fact, const std::string& image) {
 
 }  // namespace
 
-StageForecast forecast_stage(const Case& of) {
+StageForecast forecast_stage(const StagedVolume& of) {
   plan::Staged wish;
   wish.path = of.at.path;
   wish.capability.block = of.at.block;

@@ -19,7 +19,7 @@ bool carries(const NbdUser& device, const std::string& volume_id) {
 }
 
 /// Finds the device: best by the mount, then by the identifier, then by ceph-csi's note.
-void find_device(Case& of) {
+void find_device(StagedVolume& of) {
   const auto& inputs = of.inputs;
   const auto at = [&](const std::string& path) {
     return only(inputs.nbd, [&](const NbdUser& one) { return path == device::path(one.seen); });
@@ -43,12 +43,12 @@ void find_device(Case& of) {
 }
 
 /// Returns the agent's state of the volume; null: it has none, or was not asked.
-const std::string* state_of(const Case& of) {
+const std::string* state_of(const StagedVolume& of) {
   const auto* volume = agent_volume(of);
   return volume == nullptr ? nullptr : &volume->state;
 }
 
-Server server_now(const Case& of) {
+Server server_now(const StagedVolume& of) {
   if (of.device.empty()) return Server::none;
   if (of.device.starts_with("/dev/rbd")) return Server::kernel;
   if (of.nbd != nullptr && !of.nbd->daemons.empty()) return Server::other;
@@ -57,7 +57,7 @@ Server server_now(const Case& of) {
   return Server::nobody;
 }
 
-std::string server_text(const Case& of) {
+std::string server_text(const StagedVolume& of) {
   const auto waits = [&]() -> std::string {
     if (of.nbd == nullptr || of.nbd->seen.waiting == 0) return "";
     return ": " + std::to_string(of.nbd->seen.waiting) + " requests wait";
@@ -79,8 +79,8 @@ std::string server_text(const Case& of) {
 
 }  // namespace
 
-Case case_of(const ForecastInputs& inputs, const StagedAt& at) {
-  Case of{inputs, at};
+StagedVolume case_of(const ForecastInputs& inputs, const StagedAt& at) {
+  StagedVolume of{inputs, at};
   if (at.stash && *at.stash) of.stash = &**at.stash;
   find_device(of);
   of.server = server_now(of);
@@ -92,36 +92,36 @@ Case case_of(const ForecastInputs& inputs, const StagedAt& at) {
   return of;
 }
 
-std::string attribute(const Case& of, const char* name) {
+std::string attribute(const StagedVolume& of, const char* name) {
   if (of.object == nullptr) return "";
   const auto found = of.object->attributes.find(name);
   return found == of.object->attributes.end() ? "" : found->second;
 }
 
-std::string cluster_of(const Case& of) {
+std::string cluster_of(const StagedVolume& of) {
   if (of.object != nullptr) return cephcsi::mounter_case(of.at.volume_id, of.object->attributes).cluster_id;
   const auto handle = cephcsi::decode_handle(of.at.volume_id);
   return handle ? handle->cluster_id : "";
 }
 
-const device::Mapped* mapped_device(const Case& of) {
+const device::Mapped* mapped_device(const StagedVolume& of) {
   return only(of.inputs.krbd, [&](const device::Mapped& one) { return device::path(one.seen) == of.device; });
 }
 
 image::Name image_of(const cephcsi::Stash& stash) { return {stash.pool, stash.ns, stash.image}; }
 
-bool only_readers(const Case& of) {
+bool only_readers(const StagedVolume& of) {
   return of.object != nullptr && !of.object->access_modes.empty() &&
          std::ranges::all_of(of.object->access_modes, [](const auto& mode) { return mode == "ReadOnlyMany"; });
 }
 
 bool attaches_nothing(const ForecastInputs& inputs) { return inputs.attaches && !*inputs.attaches; }
 
-bool is_empty(const Case& of) {
+bool is_empty(const StagedVolume& of) {
   return of.server == Server::none && of.at.stash && of.stash == nullptr && !of.at.mounted;
 }
 
-VolumeForecast start_forecast(const Case& of) {
+VolumeForecast start_forecast(const StagedVolume& of) {
   VolumeForecast made;
   made.volume_id = of.at.volume_id;
   made.path = of.at.path;
@@ -133,13 +133,13 @@ VolumeForecast start_forecast(const Case& of) {
   return made;
 }
 
-const doctor::AgentVolume* agent_volume(const Case& of) {
+const doctor::AgentVolume* agent_volume(const StagedVolume& of) {
   if (!of.inputs.volumes) return nullptr;
   const auto found = of.inputs.volumes->find(of.at.volume_id);
   return found == of.inputs.volumes->end() ? nullptr : &found->second;
 }
 
-std::optional<std::string> rbd_nbd_option(const Case& of, std::string_view name) {
+std::optional<std::string> rbd_nbd_option(const StagedVolume& of, std::string_view name) {
   const auto read = cephcsi::split_map_options(attribute(of, "mapOptions"));
   if (!read) return std::nullopt;
   std::optional<std::string> found;
@@ -158,7 +158,7 @@ void add_finding(VolumeForecast& into, Grade verdict, std::string check, std::st
   into.findings.push_back({std::move(check), verdict, std::move(said), std::move(remedy)});
 }
 
-void judge_agent(const Case& of, VolumeForecast& into) {
+void judge_agent(const StagedVolume& of, VolumeForecast& into) {
   if (!of.inputs.volumes)
     return add_finding(into, Grade::warning, "state",
                        "whether corbd serves it is not known: " + of.inputs.volumes.error().text,

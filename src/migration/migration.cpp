@@ -18,7 +18,7 @@ constexpr const char* kForLife =
     "a PersistentVolume keeps its attributes for life: leave ceph-csi on the nodes that use it, or copy its data to a "
     "volume of another StorageClass";
 
-void judge_stash(const Case& of, VolumeForecast& into) {
+void judge_stash(const StagedVolume& of, VolumeForecast& into) {
   if (!of.at.stash) {
     add_finding(into, Grade::failure, "image-meta.json", of.at.stash.error().text,
                 std::string("neither ceph-csi nor corbd can unstage it so: ") + kMoveAway + ", and remove the file");
@@ -31,7 +31,7 @@ void judge_stash(const Case& of, VolumeForecast& into) {
                 "try one such volume on a node that was drained; report what goes wrong");
 }
 
-void judge_device(const Case& of, VolumeForecast& into) {
+void judge_device(const StagedVolume& of, VolumeForecast& into) {
   const std::string backend = of.nbd == nullptr ? "" : of.nbd->seen.backend;
   if (of.device.starts_with("/dev/nbd") && (backend.empty() || backend != of.at.volume_id))
     return add_finding(
@@ -55,12 +55,12 @@ void judge_device(const Case& of, VolumeForecast& into) {
 
 /// Whether killing rbd-nbd loses writes. librbd's cache acknowledges a write before it is stored, and is on by default.
 /// A pod that ends kills its rbd-nbd.
-bool has_cache(const Case& of) {
+bool has_cache(const StagedVolume& of) {
   if (of.nbd != nullptr && of.nbd->cache_off) return !*of.nbd->cache_off;
   return rbd_nbd_option(of, "rbd_cache") != "false";
 }
 
-void judge_cache(const Case& of, VolumeForecast& into) {
+void judge_cache(const StagedVolume& of, VolumeForecast& into) {
   const bool maybe = of.server == Server::nobody && !of.inputs.daemons;
   if ((of.server != Server::other && !maybe) || !has_cache(of)) return;
   const std::string why =
@@ -84,7 +84,7 @@ void judge_cache(const Case& of, VolumeForecast& into) {
 }
 
 /// Judges rbd-nbd's lock, as far as it can be known before its end.
-void judge_unattached(const Case& of, VolumeForecast& into) {
+void judge_unattached(const StagedVolume& of, VolumeForecast& into) {
   into.after = "nobody until its next stage, then corbd";
   add_finding(
       into, Grade::failure, "attachment",
@@ -97,7 +97,7 @@ void judge_unattached(const Case& of, VolumeForecast& into) {
 }
 
 /// Judges the attachment: corbd serves the volume in place only if the API server says that it stayed here.
-void judge_attachment(const Case& of, VolumeForecast& into) {
+void judge_attachment(const StagedVolume& of, VolumeForecast& into) {
   if (!of.inputs.api || of.facts == nullptr || !of.device.starts_with("/dev/nbd") || of.facts->attached) return;
   if (attaches_nothing(of.inputs)) return judge_unattached(of, into);
   const auto& error = of.facts->attached.error();
@@ -111,7 +111,7 @@ void judge_attachment(const Case& of, VolumeForecast& into) {
       "first");
 }
 
-void judge_io(const Case& of, VolumeForecast& into) {
+void judge_io(const StagedVolume& of, VolumeForecast& into) {
   judge_cache(of, into);
   if (of.server == Server::nobody && of.inputs.daemons)
     add_finding(
@@ -132,7 +132,7 @@ bool has_monitors(const ForecastInputs& inputs, const std::string& cluster_id) {
                              [&](const auto& one) { return one.cluster_id == cluster_id && !one.monitors.empty(); });
 }
 
-void judge_cluster(const Case& of, VolumeForecast& into) {
+void judge_cluster(const StagedVolume& of, VolumeForecast& into) {
   const std::string cluster = cluster_of(of);
   if (!of.inputs.clusters || cluster.empty()) return;
   if (!of.inputs.mappings) return;
@@ -145,12 +145,12 @@ void judge_cluster(const Case& of, VolumeForecast& into) {
 }
 
 /// Whether the key has a type that the kernel's client may not know.
-bool has_new_key(const Case& of) {
+bool has_new_key(const StagedVolume& of) {
   return of.secret != nullptr && of.secret->key_type == KeyType::aes256k && !krbd::knows_aes256k(of.inputs.kernel);
 }
 
 /// Returns nothing for a volume that is not encrypted. The default KMS needs no config.
-std::optional<result<kms::Terms>> kms_terms(const Case& of, const cephcsi::Parameters& read) {
+std::optional<result<kms::Terms>> kms_terms(const StagedVolume& of, const cephcsi::Parameters& read) {
   if (read.kms_id.empty()) return std::nullopt;
   if (read.kms_id == kms::kDefaultKms) return kms::Terms{kms::Kind::shared, true};
   if (!of.inputs.kms_config) return of.inputs.kms_config.error();
@@ -158,12 +158,12 @@ std::optional<result<kms::Terms>> kms_terms(const Case& of, const cephcsi::Param
 }
 
 /// Whether its KMS needs a passphrase. An unknown KMS has a finding of its own.
-bool needs_passphrase(const Case& of, const cephcsi::Parameters& read) {
+bool needs_passphrase(const StagedVolume& of, const cephcsi::Parameters& read) {
   const auto terms = kms_terms(of, read);
   return terms && *terms && (*terms)->needs_passphrase;
 }
 
-void judge_secret(const Case& of, VolumeForecast& into, const cephcsi::Parameters* read) {
+void judge_secret(const StagedVolume& of, VolumeForecast& into, const cephcsi::Parameters* read) {
   if (of.object != nullptr && !of.object->node_stage_secret)
     add_finding(into, Grade::failure, "secret",
                 "its PersistentVolume names no nodeStageSecretRef, so a stage brings no key", kForLife);
@@ -196,7 +196,7 @@ void judge_secret(const Case& of, VolumeForecast& into, const cephcsi::Parameter
         "mounter rbd-nbd for this one");
 }
 
-void judge_encryption(const Case& of, VolumeForecast& into, const cephcsi::Parameters& read) {
+void judge_encryption(const StagedVolume& of, VolumeForecast& into, const cephcsi::Parameters& read) {
   const auto terms = kms_terms(of, read);
   if (terms && !*terms) add_finding(into, Grade::failure, "encryption", terms->error().text, kForLife);
 }
@@ -206,7 +206,7 @@ struct Choice {
   cephcsi::Mounters mounters;
   std::string by;
 };
-Choice choose(const Case& of) {
+Choice choose(const StagedVolume& of) {
   Choice made{{of.inputs.options.default_mounter, std::nullopt}, "--default-mounter"};
   if (!attribute(of, "mounter").empty()) made.by = "its attribute mounter";
   if (!of.inputs.mounters) return made;
@@ -218,7 +218,7 @@ Choice choose(const Case& of) {
 }
 
 /// Names the client. Whether the kernel knows the image's features is unknown here.
-std::string client(const Case& of, cephcsi::Mounter mounter) {
+std::string client(const StagedVolume& of, cephcsi::Mounter mounter) {
   const auto key = of.secret == nullptr ? KeyType::unknown : of.secret->key_type;
   const auto kernel = of.inputs.rbd == Module::absent
                           ? result<device::Abilities>(Error{errc::failed_precondition, "there is no rbd module"})
@@ -231,7 +231,8 @@ std::string client(const Case& of, cephcsi::Mounter mounter) {
   return unknown ? "the kernel, or corbd if the image has a feature that the kernel lacks" : "the kernel";
 }
 
-void judge_client(const Case& of, VolumeForecast& into, const cephcsi::Parameters& read, const std::string& by) {
+void judge_client(const StagedVolume& of, VolumeForecast& into, const cephcsi::Parameters& read,
+                  const std::string& by) {
   const std::string serves = client(of, read.mounter);
   into.next_stage = serves.empty() ? kRefused : serves + ", by " + by;
   if (serves.empty())
@@ -251,7 +252,7 @@ void judge_client(const Case& of, VolumeForecast& into, const cephcsi::Parameter
         "`rbd feature enable POOL/IMAGE exclusive-lock`");
 }
 
-void judge_attributes(const Case& of, VolumeForecast& into) {
+void judge_attributes(const StagedVolume& of, VolumeForecast& into) {
   if (of.object == nullptr) {
     into.next_stage = "not known";
     if (of.inputs.api)
@@ -275,7 +276,7 @@ void judge_attributes(const Case& of, VolumeForecast& into) {
 }
 
 /// Names the server between the change and the next stage. A staged volume keeps its client until then.
-std::string after(const Case& of) {
+std::string after(const StagedVolume& of) {
   switch (of.server) {
     case Server::none:
       return "nobody: there is nothing to serve";
@@ -291,7 +292,7 @@ std::string after(const Case& of) {
   return "";
 }
 
-VolumeForecast migrated(const Case& of) {
+VolumeForecast migrated(const StagedVolume& of) {
   auto made = start_forecast(of);
   made.after = after(of);
   if (of.server == Server::agent) {
@@ -364,7 +365,7 @@ Forecast forecast_migration(const ForecastInputs& inputs) {
   judge_proxies(inputs, forecast.node);
   std::ranges::move(node_findings(inputs), std::back_inserter(forecast.node));
   for (const auto& at : inputs.staged)
-    if (const Case of = case_of(inputs, at); !is_empty(of)) forecast.volumes.push_back(migrated(of));
+    if (const StagedVolume of = case_of(inputs, at); !is_empty(of)) forecast.volumes.push_back(migrated(of));
   return forecast;
 }
 

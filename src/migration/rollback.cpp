@@ -22,7 +22,7 @@ std::string duration(seconds of) {
 }
 
 /// Returns how long I/O waits before it fails, if nobody serves the device.
-seconds patience(const Case& of) {
+seconds patience(const StagedVolume& of) {
   if (of.object == nullptr) return kDeadConnection;
   const auto read = cephcsi::read_parameters(of.object->attributes, {cephcsi::Mounter::nbd, cephcsi::Mounter::nbd});
   if (!read || !read->serving.dead_conn_timeout_s) return kDeadConnection;
@@ -31,20 +31,20 @@ seconds patience(const Case& of) {
 
 /// Forecasts ceph-csi's unstage. ceph-csi takes a volume that its own client did not map for unmapped, and reports
 /// success. An encrypted volume is unmapped by its device, and that fails.
-std::string unstage_of(const Case& of) {
+std::string unstage_of(const StagedVolume& of) {
   return of.stash != nullptr && of.stash->encrypted
              ? "ceph-csi's unstage of it fails for ever"
              : "ceph-csi's unstage of it says that it is done, and leaves " + of.device;
 }
 
-void nobody_will(const Case& of, VolumeForecast& into, const std::string& why) {
+void nobody_will(const StagedVolume& of, VolumeForecast& into, const std::string& why) {
   into.after = "nobody";
   add_finding(into, Grade::failure, "io",
               why + ": its I/O waits for " + duration(patience(of)) + " and then fails. " + unstage_of(of), kDrain);
 }
 
 /// Returns why ceph-csi's healer would not find the device; empty if it would.
-std::string misled(const Case& of) {
+std::string misled(const StagedVolume& of) {
   if (!of.at.stash) return of.at.stash.error().text;
   if (of.stash == nullptr) return cephcsi::stash_file(of.at.path) + " is missing";
   if (!of.stash->nbd) return cephcsi::stash_file(of.at.path) + " says that the kernel mapped it";
@@ -55,7 +55,7 @@ std::string misled(const Case& of) {
 }
 
 /// Judges a device that sends no flushes: rbd-nbd's cache then writes through, unless that is switched off.
-void judge_flushes(const Case& of, VolumeForecast& into) {
+void judge_flushes(const StagedVolume& of, VolumeForecast& into) {
   const auto is_off = [&](const char* option) {
     const auto value = rbd_nbd_option(of, option);
     return value == "false" || value == "0";
@@ -81,7 +81,7 @@ void judge_flushes(const Case& of, VolumeForecast& into) {
 }
 
 /// Judges a lost cache: rbd-nbd does not know of it, and answers the next flush as if all data were stored.
-void judge_lost_cache(const Case& of, VolumeForecast& into) {
+void judge_lost_cache(const StagedVolume& of, VolumeForecast& into) {
   if (const auto* volume = agent_volume(of); volume == nullptr || !volume->cache_lost) return;
   add_finding(
       into, Grade::failure, "lost-cache",
@@ -92,7 +92,7 @@ void judge_lost_cache(const Case& of, VolumeForecast& into) {
 
 /// Judges a volume that this agent serves. ceph-csi heals a filesystem whose attributes say rbd-nbd. It tries once,
 /// when its pod starts.
-void judge_served(const Case& of, VolumeForecast& into) {
+void judge_served(const StagedVolume& of, VolumeForecast& into) {
   if (const std::string why = misled(of); !why.empty()) return nobody_will(of, into, "ceph-csi cannot heal it: " + why);
   if (attaches_nothing(of.inputs))
     return nobody_will(of, into,
@@ -121,7 +121,7 @@ void judge_served(const Case& of, VolumeForecast& into) {
 }
 
 /// Judges a volume that the kernel's client serves. ceph-csi unmaps by the names in its file.
-void judge_mapped(const Case& of, VolumeForecast& into) {
+void judge_mapped(const StagedVolume& of, VolumeForecast& into) {
   into.after = "the kernel, without a break";
   const auto* seen = mapped_device(of);
   if (!of.at.stash || of.stash == nullptr)
@@ -139,7 +139,7 @@ void judge_mapped(const Case& of, VolumeForecast& into) {
                 kDrain);
 }
 
-void judge_unserved(const Case& of, VolumeForecast& into) {
+void judge_unserved(const StagedVolume& of, VolumeForecast& into) {
   into.after = "nobody";
   if (!of.inputs.daemons) return;
   add_finding(
@@ -148,7 +148,7 @@ void judge_unserved(const Case& of, VolumeForecast& into) {
       "drain");
 }
 
-VolumeForecast rolled_back(const Case& of) {
+VolumeForecast rolled_back(const StagedVolume& of) {
   auto made = start_forecast(of);
   switch (of.server) {
     case Server::none:
@@ -197,7 +197,7 @@ Forecast forecast_rollback(const ForecastInputs& inputs) {
                           "start the agent, or name its socket with --admin-endpoint; if ceph-csi runs here already, "
                           "put the agent back on this node"});
   for (const auto& at : inputs.staged)
-    if (const Case of = case_of(inputs, at); !is_empty(of)) forecast.volumes.push_back(rolled_back(of));
+    if (const StagedVolume of = case_of(inputs, at); !is_empty(of)) forecast.volumes.push_back(rolled_back(of));
   forgotten(inputs, forecast.node);
   return forecast;
 }

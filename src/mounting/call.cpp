@@ -66,7 +66,7 @@ std::string absolute(const std::string& dir) {
 }
 
 /// Returns which options contradict each other; empty if none do.
-std::string wrong_with(const Options& ask) {
+std::string find_mistake(const Options& ask) {
   const bool mounts = ask.what == Options::What::mount;
   if (ask.what == Options::What::list || ask.what == Options::What::host_volume) return "";
   if (ask.all && (!ask.spec.image.empty() || !ask.spec.dir.empty() || ask.write_unit))
@@ -91,7 +91,7 @@ int limit_of(const Options& ask) {
 
 int run(const Options& given) {
   Options ask = given;
-  if (const std::string wrong = wrong_with(ask); !wrong.empty()) return complain(wrong), EX_USAGE;
+  if (const std::string wrong = find_mistake(ask); !wrong.empty()) return complain(wrong), EX_USAGE;
   if (!ask.spec.dir.empty()) ask.spec.dir = absolute(ask.spec.dir);
   if (ask.write_unit) {
     std::error_code failed;

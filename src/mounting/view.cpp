@@ -8,7 +8,7 @@ namespace corbd::mounting {
 namespace {
 
 using Phase = manager::Claim::Phase;
-using At = manager::Sight::At;
+using At = manager::PathState::At;
 
 std::string usage_text(const manager::Usage& usage) {
   std::string text = usage.read_only ? "ro" : "rw";

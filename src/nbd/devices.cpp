@@ -95,8 +95,8 @@ class Backends {
 };
 
 /// State of the control thread. Messages on their way there share it.
-struct Known {
-  Known(executor control, Clock& clock, std::string root, std::string lock)
+struct ControlState {
+  ControlState(executor control, Clock& clock, std::string root, std::string lock)
       : sysfs(std::move(root)), backends(clock, sysfs), commands(std::move(control), clock, std::move(lock)) {}
   const std::string sysfs;
   std::function<void(std::uint32_t)> dead;
@@ -136,7 +136,8 @@ class Devices final : public device::Devices {
         inherited_(control, clock, *loops_.all().front(), config),
         lock_(config.commands_lock),
         helper_(std::move(config.helper)),
-        known_(std::make_shared<Known>(control, clock, std::move(config.sysfs), std::move(config.commands_lock))),
+        known_(
+            std::make_shared<ControlState>(control, clock, std::move(config.sysfs), std::move(config.commands_lock))),
         netlink_(counters_, [control, known = known_](std::uint32_t index) {
           asio::post(control, [known, index] {
             if (known->dead) known->dead(index);
@@ -293,7 +294,7 @@ class Devices final : public device::Devices {
   }
 
  private:
-  static task<Waited> end_all(std::shared_ptr<Known> known, Until until) {
+  static task<Waited> end_all(std::shared_ptr<ControlState> known, Until until) {
     known->commands.close();
     co_return co_await known->commands.none().wait(until);
   }
@@ -358,7 +359,7 @@ class Devices final : public device::Devices {
   InheritedLinks inherited_;
   const std::string lock_;
   const HelperProgram helper_;
-  std::shared_ptr<Known> known_;
+  std::shared_ptr<ControlState> known_;
   NetlinkThread netlink_;
 };
 

@@ -153,7 +153,7 @@ class Desk {
       co_return done;
     }
     log::info("admin.heal", {{"volume", id.empty() ? "every unserved volume" : id}, {"adopt", request.adopt()}});
-    sources_.healer.hurry(id);
+    sources_.healer.retry_now(id);
     if (!id.empty()) {
       response.add_volume_ids(id);
       co_return co_await want(id, request.adopt() ? plan::Wish(plan::Adopted{}) : plan::Wish(plan::Healed{}), until);

@@ -122,7 +122,7 @@ class Fencing final : public v1::Fencing::CallbackService {
   task<result<>> holders(const v1::GetHoldersRequest& request, v1::GetHoldersResponse& response, Until until) {
     auto at = image_at(request.at());
     if (!at) co_return at.error();
-    const auto found = co_await volumes_.holders(std::move(*at), false, until);
+    const auto found = co_await volumes_.holders(std::move(*at), until);
     if (!found) co_return found.error();
     response.set_image(found->key.text());
     response.set_exclusive_lock(found->exclusive_lock);
@@ -137,7 +137,7 @@ class Fencing final : public v1::Fencing::CallbackService {
     at->also_ready = request.force();
     at->also_dirty = request.also_dirty();
     log::warning("admin.take", {{"image", subject_of(request.at())}, {"caller", by}});
-    const auto done = co_await volumes_.holders(std::move(*at), true, until);
+    const auto done = co_await volumes_.take_image(std::move(*at), until);
     if (!done) co_return done.error();
     response.set_image(done->key.text());
     for (const auto& holder : done->holders) describe(*response.add_cut_off(), holder);

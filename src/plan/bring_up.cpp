@@ -158,7 +158,7 @@ Answer is_for_many(const Situation& view) {
   return Done{};
 }
 
-Answer needs_mark(const Situation& view) {
+Answer needs_break_time(const Situation& view) {
   if (view.seen.facts.ownership->lock == image::Ownership::Lock::none)
     if (auto step = read_break_time(view)) return step;
   return std::nullopt;
@@ -248,7 +248,7 @@ Answer note_modified(const Situation& view) {
   return step;
 }
 
-Answer does_it_answer(const Situation& view) {
+Answer is_served_already(const Situation& view) {
   const auto* device = view.seen.device();
   if (view.seen.link != Link::serving || device == nullptr || !view.seen.connected) return std::nullopt;
   if (view.record->device != device->index || view.record->adopting || view.record->operator_override)
@@ -332,7 +332,7 @@ constexpr Question kImage[] = {
     has_refused_feature,
     does_other_client_remain,
     is_for_many,
-    needs_mark,
+    needs_break_time,
     prove,
     needs_lock,
 };
@@ -345,7 +345,7 @@ constexpr Question kDevice[] = {
     is_link_dead,
     does_rbd_nbd_serve_it,
     does_wrong_session_run,
-    does_it_answer,
+    is_served_already,
     needs_image,
     is_taken_over_with_mark,
     needs_note,

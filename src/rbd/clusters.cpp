@@ -145,7 +145,9 @@ class Clusters final : public image::Clusters {
   std::optional<std::string> cannot_fence(const image::Access& access) const override {
     return connections_->cannot_fence(access);
   }
-  task<result<>> look_at_before(bool ended) override { return connections_->look_at_before(ended); }
+  task<result<>> reload_predecessor_clients(bool ended) override {
+    return connections_->reload_predecessor_clients(ended);
+  }
   using image::Clusters::shutdown;
   task<result<>> shutdown(Until until, Until users) override { return connections_->shutdown(until, users); }
 

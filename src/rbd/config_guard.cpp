@@ -22,7 +22,7 @@ bool spares_owners(const Option& option) {
   return option.name == "rbd_blocklist_on_break_lock" && !is_true(option.value);
 }
 
-std::string who_and_remedy(const Option& option, const std::string& pool, const std::string& image) {
+std::string source_and_remedy(const Option& option, const std::string& pool, const std::string& image) {
   switch (option.source) {
     case Option::Source::image:
       return "the image's metadata; remove it: rbd image-meta remove " + pool + "/" + image + " conf_" + option.name;
@@ -46,7 +46,7 @@ std::optional<Error> refusal(const std::vector<Option>& options, bool (*bad)(con
   if (found == options.end()) return std::nullopt;
   return Error{errc::unsafe_config, "image " + std::string(pool) + "/" + std::string(image) + " has " + found->name +
                                         "=" + found->value + ", " + harm + ". It is set by " +
-                                        who_and_remedy(*found, std::string(pool), std::string(image))};
+                                        source_and_remedy(*found, std::string(pool), std::string(image))};
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ std::optional<Error> decides_cache(const std::vector<Option>& options, std::stri
     if (option.source != Option::Source::client && std::ranges::find(deciding, option.name) != std::end(deciding))
       return Error{errc::unsafe_config, "image " + std::string(pool) + "/" + std::string(image) + " has " +
                                             option.name + "=" + option.value + ", set by " +
-                                            who_and_remedy(option, std::string(pool), std::string(image))};
+                                            source_and_remedy(option, std::string(pool), std::string(image))};
   return refusal(options, caches, kEarly, pool, image);
 }
 

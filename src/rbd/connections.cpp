@@ -275,7 +275,7 @@ task<> Connections::record_one(Lease lease, std::shared_ptr<Attempt> attempt) {
   const Incarnation incarnation{Incarnation::State::live, lease->uuid, lease->fsid, lease->group->access.cluster_id,
                                 lease->addresses};
   // The agent that serves beside this one uses the spare files.
-  auto save = [dir = config_.incarnations_dir, incarnation, spares = !config_.beside] {
+  auto save = [dir = config_.incarnations_dir, incarnation, spares = !config_.predecessor_running] {
     return save_incarnation(dir, incarnation, spares);
   };
   auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation");
@@ -283,7 +283,7 @@ task<> Connections::record_one(Lease lease, std::shared_ptr<Attempt> attempt) {
   lease->recorded = saved.has_value();
   lease->recording.reset();
   attempt->done.set();
-  if (saved && !config_.beside) co_await refill_spares();
+  if (saved && !config_.predecessor_running) co_await refill_spares();
 }
 
 task<> Connections::refill_spares() {
@@ -329,7 +329,7 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
 void Connections::drop_blocklisted() {
   for (const auto& connection : take_blocklisted()) {
     for (OpenImage* image : std::set(connection->images))
-      if (connection->images.contains(image)) lose(*image, "the cluster has blocklisted its client");
+      if (connection->images.contains(image)) mark_access_lost(*image, "the cluster has blocklisted its client");
     retire_if_idle(connection);
   }
 }
@@ -341,7 +341,7 @@ void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
   connection->idle_since = clock_.now();
   auto& serving = connection->group->serving;
   const bool spare = !connection->dropped && !connection->retired && !connection->node_fenced && !leaving_ &&
-                     !connection->group->outdated && (serving.size() <= 1 || config_.beside);
+                     !connection->group->outdated && (serving.size() <= 1 || config_.predecessor_running);
   if (spare) return look_at_idle_later();
   std::erase(serving, connection);
   shuts_.spawn(shut(std::move(connection)));
@@ -369,7 +369,7 @@ void Connections::look_at_idle() {
       if (!newest || newest->idle_since <= connection->idle_since) newest = connection;
     }
   bool again = false;
-  for (const auto& connection : config_.beside ? std::vector<std::shared_ptr<Connection>>() : idle) {
+  for (const auto& connection : config_.predecessor_running ? std::vector<std::shared_ptr<Connection>>() : idle) {
     if (last[connection->group->access.cluster_id] == connection) continue;
     again = true;
     if (clock_.now() - connection->idle_since < kIdleFor) continue;
@@ -379,7 +379,7 @@ void Connections::look_at_idle() {
   std::erase_if(groups_,
                 [](const auto& group) { return group->serving.empty() && !group->connecting && !group->fencing; });
   again |= std::ranges::any_of(groups_, [](const auto& group) { return group->serving.empty(); });
-  if (again || config_.beside) look_at_idle_later();
+  if (again || config_.predecessor_running) look_at_idle_later();
 }
 
 // Afterwards its operations are over. If all images were closed cleanly, or none could be written, the incarnation
@@ -424,8 +424,8 @@ task<result<>> Connections::prepare(image::Access access, std::size_t images, Un
   co_return result<>();
 }
 
-task<result<>> Connections::look_at_before(bool ended) {
-  if (ended) config_.beside = false;
+task<result<>> Connections::reload_predecessor_clients(bool ended) {
+  if (ended) config_.predecessor_running = false;
   // An agent that runs beside a living predecessor had better leave the images to it.
   auto known = co_await earlier_.read(ended);
   if (!ended) co_return known;

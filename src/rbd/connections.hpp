@@ -49,7 +49,7 @@ struct Connection {
   std::function<void()> on_blocklisted;                  ///< any thread, once
 
   /// Returns a library's result, and notices -108. Any thread.
-  int note(int r) {
+  int observe_result(int r) {
     if (r == -ESHUTDOWN && !blocklisted.exchange(true, std::memory_order_relaxed) && on_blocklisted) on_blocklisted();
     return r;
   }
@@ -155,9 +155,9 @@ class Connections {
   task<result<>> await_map(const Lease& lease, Until until);
   /// unavailable as long as a dead incarnation of that cluster is not fenced.
   result<> all_fenced(const std::string& fsid);
-  /// Implement image::Clusters::prepare and look_at_before.
+  /// Implement image::Clusters::prepare and reload_predecessor_clients.
   task<result<>> prepare(image::Access access, std::size_t images, Until until);
-  task<result<>> look_at_before(bool ended);
+  task<result<>> reload_predecessor_clients(bool ended);
   task<result<>> shutdown(Until until, Until users);
   /// Implements image::Clusters::cannot_fence.
   std::optional<std::string> cannot_fence(const image::Access& access) const;

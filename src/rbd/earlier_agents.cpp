@@ -26,7 +26,7 @@ EarlierAgents::Files EarlierAgents::load(const std::string& dir, std::int64_t no
 
 void EarlierAgents::read_at_start() {
   auto read = load(config_.incarnations_dir, seconds_since_1970(clock_), config_.boot_id);
-  if (read.incarnations && !config_.beside) merge_fenced(config_.incarnations_dir, read.incarnations->all);
+  if (read.incarnations && !config_.predecessor_running) merge_fenced(config_.incarnations_dir, read.incarnations->all);
   if (auto known = take_in(read); !known) read_again_because_of(known.error());
 }
 
@@ -57,7 +57,7 @@ task<result<>> EarlierAgents::read_once() {
 
 /// Takes everything that can be read, even if the rest cannot.
 result<> EarlierAgents::take_in(const Files& read) {
-  if (read.incarnations) incarnations_.take_over(read.incarnations->all, !config_.beside);
+  if (read.incarnations) incarnations_.take_over(read.incarnations->all, !config_.predecessor_running);
   take_notes_(read.notes);
   if (!read.incarnations) return read.incarnations.error();
   if (read.notes.unread) return *read.notes.unread;

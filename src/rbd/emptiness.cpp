@@ -42,7 +42,8 @@ result<bool> has_data(OpenImage& opened, const std::atomic<bool>& stop) {
     const int r =
         rbd_diff_iterate2(opened.image, nullptr, at, std::min(step, size - at), 1, fast ? 1 : 0, &on_extent, &walk);
     if (walk.found) return true;
-    if (r < 0 && !stop) return failure("looking for data in image " + opened.text(), opened.connection.note(r));
+    if (r < 0 && !stop)
+      return failure("looking for data in image " + opened.text(), opened.connection.observe_result(r));
     if (r < 0) return Error{errc::unavailable, "looking for data in image " + opened.text() + " took too long"};
   }
   return false;

@@ -98,7 +98,7 @@ void Connections::drop_refused(const image::Blocklist& now) {
     for (const auto& connection : group->serving)
       if (connection->fsid == now.fsid && !connection->node_fenced &&
           std::ranges::any_of(connection->addresses, refused))
-        static_cast<void>(connection->note(-ESHUTDOWN));
+        static_cast<void>(connection->observe_result(-ESHUTDOWN));
   drop_blocklisted();
 }
 
@@ -202,7 +202,7 @@ task<result<>> Connections::await_map(const Lease& lease, Until until) {
   const auto wanted = fencings_;
   if (lease->map_after >= wanted) co_return result<>();
   auto job = [connection = lease.connection()]() -> result<> {
-    if (const int r = connection->note(rados_wait_for_latest_osdmap(connection->cluster)); r < 0)
+    if (const int r = connection->observe_result(rados_wait_for_latest_osdmap(connection->cluster)); r < 0)
       return Error{errc::unavailable, "waiting for the OSD map: error " + std::to_string(-r)};
     return {};
   };

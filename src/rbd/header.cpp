@@ -27,7 +27,7 @@ int change_metadata(OpenImage& opened, const std::string& name, const std::optio
   if (version) rados_write_op_assert_version(operation.get(), *version);
   rados_write_op_exec(operation.get(), "rbd", value ? "metadata_set" : "metadata_remove", request.data(),
                       request.size(), nullptr);
-  return opened.connection.note(
+  return opened.connection.observe_result(
       rados_write_op_operate(operation.get(), opened.pool.io.get(), opened.header().c_str(), nullptr, 0));
 }
 
@@ -40,8 +40,8 @@ result<> try_header_write(Connection& connection, const image::Key& key) {
   rados_write_op_create(operation.get(), LIBRADOS_CREATE_EXCLUSIVE, nullptr);
   rados_write_op_exec(operation.get(), "rbd", "metadata_set", nullptr, 0, nullptr);
   // A full pool proves nothing about rights.
-  const int r = connection.note(rados_write_op_operate2(operation.get(), pool->io.get(), header_of(key).c_str(),
-                                                        nullptr, LIBRADOS_OPERATION_FULL_TRY));
+  const int r = connection.observe_result(rados_write_op_operate2(
+      operation.get(), pool->io.get(), header_of(key).c_str(), nullptr, LIBRADOS_OPERATION_FULL_TRY));
   if (r == -EEXIST) return {};
   return failure("asking whether the user may write to image " + key.text(), r);
 }

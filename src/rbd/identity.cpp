@@ -30,12 +30,13 @@ Error cannot_read(const image::Name& name, int r) {
 
 /// The header of an image of format 1 is named after the image.
 bool is_old(Connection& connection, const Target& target) {
-  return connection.note(rados_stat(target.pool.io.get(), (target.name.image + ".rbd").c_str(), nullptr, nullptr)) == 0;
+  return connection.observe_result(
+             rados_stat(target.pool.io.get(), (target.name.image + ".rbd").c_str(), nullptr, nullptr)) == 0;
 }
 
 result<std::string> read_id(Connection& connection, const Target& target) {
   std::array<char, 1024> bytes{};
-  const int r = connection.note(
+  const int r = connection.observe_result(
       rados_read(target.pool.io.get(), ("rbd_id." + target.name.image).c_str(), bytes.data(), bytes.size(), 0));
   if (r == -ENOENT && is_old(connection, target))
     return Error{
@@ -89,8 +90,8 @@ result<image::Resolved> read_identity(Connection& connection, const Target& targ
   std::string behind = encode_text(std::string(image::kProvisionedFor));
   for (int i = 0; i < 8; ++i) behind += static_cast<char>(kNames >> (8 * i));
   names.try_asking(operation.get(), "metadata_list", behind);
-  const int r = connection.note(rados_read_op_operate(operation.get(), target.pool.io.get(),
-                                                      header_of(found.key).c_str(), LIBRADOS_OPERATION_NOFLAG));
+  const int r = connection.observe_result(rados_read_op_operate(
+      operation.get(), target.pool.io.get(), header_of(found.key).c_str(), LIBRADOS_OPERATION_NOFLAG));
   for (const int failed : {r, size.error, features.error()})
     if (failed < 0) return cannot_read(target.name, failed);
   const auto bits = features.read();

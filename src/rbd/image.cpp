@@ -90,7 +90,7 @@ result<Taken> take_lock(OpenImage& opened, std::uint64_t proven) {
   if (const auto silent = silent_owners(seen->lockers.all, seen->watchers, opened.connection.addresses);
       !silent.empty())
     return Error{errc::in_use, doing + ": the client at " + silent.front() + ", which is dead or away, still holds it"};
-  const int r = opened.connection.note(rbd_lock_acquire(opened.image, RBD_LOCK_MODE_EXCLUSIVE));
+  const int r = opened.connection.observe_result(rbd_lock_acquire(opened.image, RBD_LOCK_MODE_EXCLUSIVE));
   if (r == -EROFS || r == -EBUSY || r == -EAGAIN)
     return Error{errc::in_use, doing + ": another client holds it and does not give it up"};
   if (r < 0) return failure(doing, r);
@@ -102,7 +102,7 @@ result<Taken> take_lock(OpenImage& opened, std::uint64_t proven) {
 }
 
 result<> give_lock_back(OpenImage& opened) {
-  const int r = opened.connection.note(rbd_lock_release(opened.image));
+  const int r = opened.connection.observe_result(rbd_lock_release(opened.image));
   if (r < 0) return failure("releasing the lock of image " + opened.text(), r);
   return {};
 }

@@ -45,7 +45,7 @@ class RbdImage final : public image::Image {
   task<result<>> set_metadata(std::string name, std::string value, Until until) override;
   task<result<>> remove_metadata(std::string name, Until until) override;
   void retire_client() override { opened_->connections.retire_denied(opened_->lease.connection()); }
-  void give_up_client() override { opened_->connection.note(-ESHUTDOWN); }
+  void give_up_client() override { opened_->connection.observe_result(-ESHUTDOWN); }
   task<result<>> close(Until until) override;
 
  private:

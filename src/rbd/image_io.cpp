@@ -16,7 +16,7 @@ void finish(image::Op& op, ssize_t r) {
     if (!rest.empty()) std::memset(rest.data(), 0, rest.size());
     answer = 0;
   } else {
-    opened->connection.note(answer);
+    opened->connection.observe_result(answer);
   }
   op.done(&op, answer);
   // A close may continue from here.

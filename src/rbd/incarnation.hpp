@@ -27,12 +27,12 @@ struct Incarnation {
   } state = State::dead;
   std::string uuid;  ///< name of the file
   std::string fsid, cluster_id;
-  std::vector<std::string> addresses;          ///< bare addresses
-  std::int64_t fenced_at = 0;                  ///< seconds since 1970
-  std::string boot_id = {};                    ///< boot in which it was fenced
-  bool ended = false;                          ///< fenced without an entry in the blocklist, because it ended cleanly
-  bool handed_over = false;                    ///< ended cleanly after it had handed its images to this process
-  static constexpr bool keeps_members = true;  ///< handed_over is of this process
+  std::vector<std::string> addresses;  ///< bare addresses
+  std::int64_t fenced_at = 0;          ///< seconds since 1970
+  std::string boot_id = {};            ///< boot in which it was fenced
+  bool ended = false;                  ///< fenced without an entry in the blocklist, because it ended cleanly
+  bool handed_over = false;            ///< ended cleanly after it had handed its images to this process
+  static constexpr bool has_unsaved_members = true;  ///< handed_over is of this process
   static constexpr std::tuple fields{fields::required("uuid", &Incarnation::uuid),
                                      fields::required("fsid", &Incarnation::fsid),
                                      fields::required("cluster_id", &Incarnation::cluster_id),

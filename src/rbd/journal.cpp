@@ -67,7 +67,7 @@ result<Journal> read_journal(Connection& connection, const OpenPool& pool, const
   rados_omap_iter_t pairs = nullptr;
   int found = 0;
   rados_read_op_omap_get_vals_by_keys2(operation.get(), keys.data(), keys.size(), lengths.data(), &pairs, &found);
-  const int r = connection.note(
+  const int r = connection.observe_result(
       rados_read_op_operate(operation.get(), pool.io.get(), object_of(uuid).c_str(), LIBRADOS_OPERATION_NOFLAG));
   const std::unique_ptr<void, void (*)(rados_omap_iter_t)> owned(pairs, &rados_omap_get_end);
   if (r == -ENOENT) return Journal{};
@@ -96,8 +96,8 @@ result<> write_image_id(Connection& connection, std::int64_t pool_id, const std:
   const std::size_t key_length = std::string_view(kImageId).size(), value_length = image_id.size();
   rados_write_op_assert_exists(operation.get());
   rados_write_op_omap_set2(operation.get(), &key, &value, &key_length, &value_length, 1);
-  const int r = connection.note(rados_write_op_operate2(operation.get(), pool->io.get(), object_of(uuid).c_str(),
-                                                        nullptr, LIBRADOS_OPERATION_NOFLAG));
+  const int r = connection.observe_result(rados_write_op_operate2(
+      operation.get(), pool->io.get(), object_of(uuid).c_str(), nullptr, LIBRADOS_OPERATION_NOFLAG));
   if (r < 0) return failure("writing the image's id into the journal " + object_of(uuid) + " in " + pool->text, r);
   return {};
 }

@@ -43,7 +43,7 @@ result<> set_watch(OpenImage& opened, LockWatch& watch) {
     watch.header = opened.header();
   }
   std::uint64_t handle = 0;
-  const int r = opened.connection.note(
+  const int r = opened.connection.observe_result(
       rados_watch2(watch.pool.io.get(), watch.header.c_str(), &handle, &acknowledge, &watch_lost, &watch));
   if (r < 0) return failure("watching the header of image " + opened.text(), r);
   watch.handle = handle;
@@ -62,7 +62,7 @@ task<> end_watch(std::shared_ptr<OpenImage> opened) {
     return completed<Librados>(opened->connections.control(), opened->connections.clock(), std::move(submit));
   };
   if (watch->handle != 0) {
-    const int r = connection.note(co_await run([&](rados_completion_t completion) {
+    const int r = connection.observe_result(co_await run([&](rados_completion_t completion) {
       return rados_aio_unwatch(watch->pool.io.get(), watch->handle, completion);
     }));
     if (r < 0) log::warning("lock.watch_not_ended", {{"image", opened->text()}, {"error", reason(r)}});

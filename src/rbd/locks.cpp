@@ -54,7 +54,7 @@ result<Lockers> list_lockers(OpenImage& opened) {
     if (count == -ERANGE) tag.grow(), clients.grow(), cookies.grow(), addresses.grow();
   }
   if (count == -ENOENT) return Error{errc::not_found, "image " + opened.text() + " does not exist any more"};
-  if (opened.connection.note(static_cast<int>(count)) < 0)
+  if (opened.connection.observe_result(static_cast<int>(count)) < 0)
     return failure("asking who locks image " + opened.text(), static_cast<int>(count));
   const auto n = static_cast<std::size_t>(count);
   const auto client = unpack(clients.text, n), cookie = unpack(cookies.text, n), address = unpack(addresses.text, n);
@@ -74,7 +74,7 @@ result<std::vector<Watcher>> list_watchers(OpenImage& opened) {
   for (int attempt = 0; attempt < 8 && r == -ERANGE; ++attempt) {
     raw.resize(std::max(raw.size(), count));
     count = raw.size();
-    r = opened.connection.note(rbd_watchers_list(opened.image, raw.data(), &count));
+    r = opened.connection.observe_result(rbd_watchers_list(opened.image, raw.data(), &count));
   }
   if (r < 0) return failure("asking who has image " + opened.text() + " open", r);
   std::vector<Watcher> watchers;
@@ -142,9 +142,9 @@ result<std::uint64_t> break_lock_of(OpenImage& opened, const std::string& addres
     const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
     rados_write_op_exec(operation.get(), "lock", "break_lock", request->data(), request->size(), nullptr);
     timespec time{break_time, 0};
-    const int r =
-        opened.connection.note(rados_write_op_operate2(operation.get(), pool->io.get(), opened.header().c_str(),
-                                                       break_time == 0 ? nullptr : &time, LIBRADOS_OPERATION_NOFLAG));
+    const int r = opened.connection.observe_result(
+        rados_write_op_operate2(operation.get(), pool->io.get(), opened.header().c_str(),
+                                break_time == 0 ? nullptr : &time, LIBRADOS_OPERATION_NOFLAG));
     if (r < 0 && r != -ENOENT) return failure("breaking the lock of " + address + " on image " + opened.text(), r);
     broken |= r >= 0;
   }
@@ -170,7 +170,7 @@ result<> keep_lock_of(OpenImage& opened, LockWatch& watch) {
   const std::string request = encode_cookie(*ours, cookie);
   const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
   rados_write_op_exec(operation.get(), "lock", "set_cookie", request.data(), request.size(), nullptr);
-  const int r = opened.connection.note(rados_write_op_operate2(
+  const int r = opened.connection.observe_result(rados_write_op_operate2(
       operation.get(), opened.pool.io.get(), opened.header().c_str(), nullptr, LIBRADOS_OPERATION_NOFLAG));
   if (r < 0) return failure(doing, r);
   return {};
@@ -186,7 +186,7 @@ result<image::Header> look_at_header(Connection& connection, const image::Key& k
   const std::unique_ptr<void, void (*)(rados_read_op_t)> operation(rados_create_read_op(), &rados_release_read_op);
   rados_read_op_stat(operation.get(), &bytes, &changed, &stat_failed);
   const FeatureQuestion features(operation.get());
-  int r = connection.note(
+  int r = connection.observe_result(
       rados_read_op_operate(operation.get(), pool->io.get(), header_of(key).c_str(), LIBRADOS_OPERATION_NOFLAG));
   for (const int failed : {stat_failed, features.error()})
     if (r >= 0 && failed < 0) r = failed;

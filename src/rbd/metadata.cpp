@@ -12,7 +12,7 @@ result<std::optional<std::string>> get_metadata(OpenImage& opened, const std::st
   int r = -ERANGE;
   for (int attempt = 0; attempt < 4 && r == -ERANGE; ++attempt) {
     std::size_t length = value.size();
-    r = opened.connection.note(rbd_metadata_get(opened.image, name.c_str(), value.data(), &length));
+    r = opened.connection.observe_result(rbd_metadata_get(opened.image, name.c_str(), value.data(), &length));
     if (r == -ERANGE) value.assign(length + 1, '\0');
   }
   if (r == -ENOENT) return std::optional<std::string>();
@@ -32,8 +32,8 @@ result<std::map<std::string, std::string>> list_metadata(OpenImage& opened, cons
     for (int attempt = 0; attempt < 4 && r == -ERANGE; ++attempt) {
       names.resize(std::max(names.size(), names_size)), values.resize(std::max(values.size(), values_size));
       names_size = names.size(), values_size = values.size();
-      r = opened.connection.note(rbd_metadata_list(opened.image, start.c_str(), kPage, names.data(), &names_size,
-                                                   values.data(), &values_size));
+      r = opened.connection.observe_result(rbd_metadata_list(opened.image, start.c_str(), kPage, names.data(),
+                                                             &names_size, values.data(), &values_size));
     }
     if (r < 0) return failure("listing metadata of image " + opened.text(), r);
     std::size_t at = 0, value_at = 0, count = 0;
@@ -51,8 +51,8 @@ result<std::map<std::string, std::string>> list_metadata(OpenImage& opened, cons
 result<> write_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
                         bool locked) {
   if (!locked) return write_header_metadata(opened, name, value);
-  const int r = opened.connection.note(value ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())
-                                             : rbd_metadata_remove(opened.image, name.c_str()));
+  const int r = opened.connection.observe_result(value ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())
+                                                       : rbd_metadata_remove(opened.image, name.c_str()));
   if (r == -ENOENT && !value) return {};
   if (r < 0) return failure("writing metadata " + name + " of image " + opened.text(), r);
   return {};

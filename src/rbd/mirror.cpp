@@ -18,7 +18,7 @@ struct Info {
 
 result<Info> read_info(OpenImage& opened) {
   rbd_mirror_image_info_t raw{};
-  const int r = opened.connection.note(rbd_mirror_image_get_info(opened.image, &raw, sizeof raw));
+  const int r = opened.connection.observe_result(rbd_mirror_image_get_info(opened.image, &raw, sizeof raw));
   if (r == -ENOENT || r == -EOPNOTSUPP) return Info{};
   if (r < 0) return failure("asking whether image " + opened.text() + " is mirrored", r);
   Info info{raw.state == RBD_MIRROR_IMAGE_ENABLED, raw.primary, raw.global_id == nullptr ? "" : raw.global_id};
@@ -70,7 +70,7 @@ result<std::set<std::string>> mirror_daemons(OpenImage& opened) {
   const std::string here = "status_global_" + info->global_id, peers = "remote_status_global_" + info->global_id + "_";
   rados_read_op_omap_get_vals2(operation.get(), "", here.c_str(), kMaxReports, &raw_here, &more, &here_read);
   rados_read_op_omap_get_vals2(operation.get(), "", peers.c_str(), kMaxReports, &raw_peers, &more, &peers_read);
-  const int r = opened.connection.note(
+  const int r = opened.connection.observe_result(
       rados_read_op_operate(operation.get(), opened.pool.io.get(), kMirroring, LIBRADOS_OPERATION_NOFLAG));
   const MapEntries from_here(raw_here, &rados_omap_get_end), from_peers(raw_peers, &rados_omap_get_end);
   if (r == -ENOENT) return daemons;

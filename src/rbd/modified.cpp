@@ -32,7 +32,7 @@ result<Traces> read_traces(OpenImage& opened, bool with_modified) {
   const FeatureQuestion features(operation.get());
   HeaderAnswer modified;
   if (with_modified) modified.try_asking(operation.get(), "get_modify_timestamp");
-  const int r = opened.connection.note(
+  const int r = opened.connection.observe_result(
       rados_read_op_operate(operation.get(), opened.pool.io.get(), opened.header().c_str(), LIBRADOS_OPERATION_NOFLAG));
   for (const int failed : {r, features.error()})
     if (failed < 0) return failure(doing, failed);
@@ -48,7 +48,7 @@ result<Traces> read_traces(OpenImage& opened, bool with_modified) {
 result<std::optional<std::uint64_t>> stamp_modified(OpenImage& opened) {
   const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
   rados_write_op_exec(operation.get(), "rbd", "set_modify_timestamp", nullptr, 0, nullptr);
-  const int r = opened.connection.note(
+  const int r = opened.connection.observe_result(
       rados_write_op_operate(operation.get(), opened.pool.io.get(), opened.header().c_str(), nullptr, 0));
   if (knows_no_such_method(r)) return std::optional<std::uint64_t>();
   if (r < 0) return failure("setting the modify timestamp of image " + opened.text(), r);

@@ -104,7 +104,7 @@ Purpose purpose_of(const OpenImage& opened) {
 /// Does the work that is left after librbd has opened the image; pool thread.
 result<> finish_open(OpenImage& opened) {
   if (opened.key.snap_id != 0)
-    if (const int r = opened.connection.note(rbd_snap_set_by_id(opened.image, opened.key.snap_id)); r < 0) {
+    if (const int r = opened.connection.observe_result(rbd_snap_set_by_id(opened.image, opened.key.snap_id)); r < 0) {
       const std::string which = "snapshot " + std::to_string(opened.key.snap_id) + " of image " + opened.key.image_id;
       if (r == -ENOENT) return Error{errc::not_found, which + " does not exist any more"};
       return failure("going to " + which, r);
@@ -155,8 +155,8 @@ void check_lock(OpenImage& opened, const Lockers& now) {
   if (still_held(was.cookie, absent, now.all, opened.connection.addresses))
     return note_held(opened, now.all.front().cookie);
   const Locker locker = now.all.empty() ? Locker{"", "", "nobody"} : now.all.front();
-  lose(opened, "its lock was lost, or lost and taken again: the cookie was '" + was.cookie + "' and is '" +
-                   locker.cookie + "' of " + locker.address);
+  mark_access_lost(opened, "its lock was lost, or lost and taken again: the cookie was '" + was.cookie + "' and is '" +
+                               locker.cookie + "' of " + locker.address);
 }
 
 /// Logs it once, because every check finds it again.
@@ -194,11 +194,12 @@ task<> refresh(std::shared_ptr<OpenImage> opened) {
 
 result<Details> read_details(OpenImage& opened, bool with_lockers) {
   Details details;
-  if (const int r = opened.connection.note(rbd_get_size(opened.image, &details.size)); r < 0)
+  if (const int r = opened.connection.observe_result(rbd_get_size(opened.image, &details.size)); r < 0)
     return failure("reading the image's size", r);
-  if (const int r = opened.connection.note(rbd_get_features(opened.image, &details.features.bits)); r < 0)
+  if (const int r = opened.connection.observe_result(rbd_get_features(opened.image, &details.features.bits)); r < 0)
     return failure("reading the image's features", r);
-  if (const int r = opened.connection.note(rbd_get_op_features(opened.image, &details.features.operations)); r < 0)
+  if (const int r = opened.connection.observe_result(rbd_get_op_features(opened.image, &details.features.operations));
+      r < 0)
     return failure("reading the features of the image's operations", r);
   details.name = read_name(opened.image);
   auto options = read_options(opened.image);
@@ -267,7 +268,7 @@ task<result<std::shared_ptr<OpenImage>>> open_image(Connections& connections, Le
                                                "opening pool " + std::to_string(opened->key.pool_id));
   if (!pool) co_return pool.error();
   opened->pool = std::move(*pool);
-  if (const int r = opened->connection.note(co_await submit_open(*opened, read_only)); r < 0)
+  if (const int r = opened->connection.observe_result(co_await submit_open(*opened, read_only)); r < 0)
     co_return cannot_open(opened->key, opened->pool.text, r);
   opened->connection.images.insert(opened.get());
   opened->signal = std::make_unique<UpdateSignal>(UpdateSignal{connections.control(), opened});
@@ -304,7 +305,7 @@ task<> close_image(std::shared_ptr<OpenImage> opened) {
   }
   if (opened->watch) co_await unwatch(*opened);
   auto submit = [raw = opened->image](rbd_completion_t completion) { return rbd_aio_close(raw, completion); };
-  const int r = opened->connection.note(
+  const int r = opened->connection.observe_result(
       co_await completed<Librbd>(opened->connections.control(), opened->connections.clock(), submit));
   // The handle is gone even after an error.
   if (r < 0) {
@@ -326,7 +327,7 @@ void note_held(OpenImage& opened, std::string cookie) {
   opened.held = OpenImage::Held{std::move(cookie), opened.connections.clock().now(), opened.connections.clock().wall()};
 }
 
-void lose(OpenImage& opened, const std::string& why) {
+void mark_access_lost(OpenImage& opened, const std::string& why) {
   opened.held.reset();
   const auto told = std::exchange(opened.on_lost, nullptr);
   if (!told || opened.closing) return;

@@ -109,7 +109,7 @@ void note_size(OpenImage& opened, std::uint64_t bytes);
 /// Notes that our lock was seen just now. Control thread.
 void note_held(OpenImage& opened, std::string cookie);
 /// Makes any earlier proof for the image void, and tells its owner, once. Control thread.
-void lose(OpenImage& opened, const std::string& why);
+void mark_access_lost(OpenImage& opened, const std::string& why);
 
 result<Details> read_details(OpenImage& opened, bool with_lockers = false);
 struct Purpose {

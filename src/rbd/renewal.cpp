@@ -54,7 +54,7 @@ task<result<>> Connections::note_ending_early(std::string fsid, std::string clus
 
 /// An agent that serves beside this one renews them as long as it lives.
 void Connections::take_notes(const LoadedShortEntries& notes) {
-  if (config_.beside) return;
+  if (config_.predecessor_running) return;
   for (const auto& entry : notes.all)
     if (std::ranges::find(short_entries_, entry.uuid, &ShortEntry::uuid) == short_entries_.end())
       short_entries_.push_back(entry);
@@ -65,7 +65,7 @@ void Connections::take_notes(const LoadedShortEntries& notes) {
 
 /// Renews each cluster by itself, because one may not answer.
 void Connections::renew_noted() {
-  if (config_.beside || leaving_) return;
+  if (config_.predecessor_running || leaving_) return;
   for (const auto& entry : short_entries_)
     if (renewing_.insert(entry.fsid).second) gate_.spawn(renew(entry.fsid));
 }

@@ -20,8 +20,8 @@ struct ShortEntry {
   std::string fsid, cluster_id;
   std::string client;  ///< "10.0.0.1:0/123"
   std::chrono::sys_seconds until = {};
-  bool saved = true;                           ///< its file exists
-  static constexpr bool keeps_members = true;  ///< saved is of this process
+  bool saved = true;                                 ///< its file exists
+  static constexpr bool has_unsaved_members = true;  ///< saved is of this process
   static constexpr std::tuple fields{
       fields::required("uuid", &ShortEntry::uuid), fields::required("fsid", &ShortEntry::fsid),
       fields::added("cluster_id", &ShortEntry::cluster_id), fields::required("client", &ShortEntry::client),

@@ -21,7 +21,7 @@ result<std::vector<std::string>> list_images(Connection& connection, rados_ioctx
   for (int attempt = 0; attempt < 4 && r == -ERANGE; ++attempt) {
     specs.resize(std::max(specs.size(), count));
     count = specs.size();
-    r = connection.note(rbd_list2(io, specs.data(), &count));
+    r = connection.observe_result(rbd_list2(io, specs.data(), &count));
   }
   if (r < 0) return failure("listing the images of pool " + pool, r);
   std::vector<std::string> names;
@@ -33,12 +33,12 @@ result<std::vector<std::string>> list_images(Connection& connection, rados_ioctx
 result<> add_users(Connection& connection, rados_ioctx_t io, const std::string& name, const std::string& text,
                    std::vector<image::ImageUser>& into) {
   rbd_image_t image = nullptr;
-  int r = connection.note(rbd_open_read_only(io, name.c_str(), &image, nullptr));
+  int r = connection.observe_result(rbd_open_read_only(io, name.c_str(), &image, nullptr));
   if (r == -ENOENT) return {};
   if (r < 0) return failure("opening image " + text, r);
   std::array<rbd_image_watcher_t, 64> watchers{};
   std::size_t count = watchers.size();
-  r = connection.note(rbd_watchers_list(image, watchers.data(), &count));
+  r = connection.observe_result(rbd_watchers_list(image, watchers.data(), &count));
   if (r >= 0) {
     for (std::size_t i = 0; i < count; ++i)
       into.push_back({text, bare_address(watchers[i].addr), "client." + std::to_string(watchers[i].id)});

@@ -62,7 +62,8 @@ std::string writer_in(const std::string& mark, const std::string& image_id) {
 result<Mark> read_mark(OpenImage& opened) {
   const std::string request = encode_text(kName);
   std::array<char, 512> reply{};
-  const int r = opened.connection.note(rados_exec(opened.pool.io.get(), opened.header().c_str(), "rbd", "metadata_get",
+  const int r =
+      opened.connection.observe_result(rados_exec(opened.pool.io.get(), opened.header().c_str(), "rbd", "metadata_get",
                                                   request.data(), request.size(), reply.data(), reply.size()));
   // ERANGE: longer than any of ours.
   if (r == -ENOENT || r == -ERANGE) return Mark();
@@ -97,7 +98,7 @@ task<result<>> remove_mark(OpenImage& opened) {
     return rados_aio_write_op_operate(operation.get(), opened.pool.io.get(), completion, opened.header().c_str(),
                                       nullptr, 0);
   };
-  const int r = opened.connection.note(
+  const int r = opened.connection.observe_result(
       co_await completed<Librados>(opened.connections.control(), opened.connections.clock(), submit));
   // ECANCELED: another client's, or none. ENOENT: the image is gone.
   if (r >= 0 || r == -ECANCELED || r == -ENOENT) co_return result<>();

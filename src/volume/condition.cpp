@@ -1,6 +1,6 @@
 #include "corbd/volume/condition.hpp"
 
-#include "corbd/volume/silence.hpp"
+#include "server_watchdog.hpp"
 
 namespace corbd::volume {
 namespace {

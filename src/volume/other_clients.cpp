@@ -18,60 +18,78 @@ Error dirty_cache(const image::Key& key) {
   return *std::move(refused);
 }
 
+/// Returns why none of the clients is cut off; nothing: all may be.
+std::optional<Error> may_not_take(const Holding& found, const ImageAt& at) {
+  if (found.holders.empty())
+    return Error{errc::failed_precondition,
+                 "no other client has image " + found.key.text() + ": there is no client to take it from"};
+  for (const auto& holder : found.holders)
+    if (holder.node.state == plan::HolderNode::State::ready && !holder.blocked && !at.also_ready)
+      return Error{errc::failed_precondition,
+                   text(holder) + " is on a node that is ready: end its pods there. No client was cut off"};
+  if (found.dirty_cache && !at.also_dirty) return dirty_cache(found.key);
+  return std::nullopt;
+}
+
 }  // namespace
 
-task<result<Holding>> OtherClients::holders(ImageAt at, bool take, Until until) {
+task<result<OtherClients::Place>> OtherClients::find(ImageAt at, Until until) {
   if (!at.volume_id.empty()) {
     const Volume* const known = volumes_.find(at.volume_id);
     if (known == nullptr || !known->record)
       co_return Error{errc::not_found, "volume " + at.volume_id +
                                            " has no record on this node: name its image and a Ceph user instead, or "
                                            "ask on the node where it is to be staged"};
-    const Volume& volume = *known;
-    if (take && volume.record->device)
-      co_return Error{errc::failed_precondition, "volume " + at.volume_id +
-                                                     " has a device on this node: whether the image is its own, only "
-                                                     "`corbd heal` finds out"};
-    const auto to = access_of(ports_, *volume.record, volume.credentials.known());
+    const auto to = access_of(ports_, *known->record, known->credentials.known());
     if (!to) co_return to.error();
-    co_return co_await look(*to, image::Key(volume.record->key), at, take, until);
+    co_return Place{*to, known->record->key, known->record->device.has_value()};
   }
   const auto cluster = ports_.directory.find(at.cluster_id);
   if (!cluster) co_return cluster.error();
   const image::Access to{at.cluster_id, cluster->monitors, at.user, at.key};
   const auto found = co_await ports_.clusters.resolve(to, at.name, until);
   if (!found) co_return found.error();
-  co_return co_await look(to, found->key, at, take, until);
+  co_return Place{to, found->key, false};
 }
 
 /// A reader of an image has no watch, so this look keeps nobody out.
-task<result<Holding>> OtherClients::look(const image::Access& to, const image::Key& key, const ImageAt& at, bool take,
-                                         Until until) {
-  if (auto fenced = co_await ports_.clusters.fence_dead(to, until); !fenced) co_return fenced.error();
+task<result<Holding>> OtherClients::look(const Place& place, const std::string& volume_id, Until until) {
+  if (auto fenced = co_await ports_.clusters.fence_dead(place.to, until); !fenced) co_return fenced.error();
   image::OpenOptions options;
   options.read_only = options.despite_dirty_cache = true;
-  auto image = co_await ports_.clusters.open(to, key, std::move(options), until);
+  auto image = co_await ports_.clusters.open(place.to, place.key, std::move(options), until);
   if (!image) co_return image.error();
   auto who = co_await (*image)->ownership(until);
-  if (who) forget_own_kernel(ports_, key, *who);
-  Holding found{key, (*image)->exclusive_lock(), {}};
+  if (who) forget_own_kernel(ports_, place.key, *who);
+  Holding found{place.key, (*image)->exclusive_lock(), {}};
   if (who) found.dirty_cache = (who->features.bits & image::kDirtyCache) != 0;
-  if (who) found.holders = co_await find_holders(ports_, to, **image, *who, at.volume_id, until);
+  if (who) found.holders = co_await find_holders(ports_, place.to, **image, *who, volume_id, until);
   static_cast<void>(co_await (*image)->close(until));
   if (!who) co_return who.error();
-  if (!take) co_return found;
-  if (found.holders.empty())
-    co_return Error{errc::failed_precondition,
-                    "no other client has image " + key.text() + ": there is no client to take it from"};
-  for (const auto& holder : found.holders)
-    if (holder.node.state == plan::HolderNode::State::ready && !holder.blocked && !at.also_ready)
-      co_return Error{errc::failed_precondition,
-                      text(holder) + " is on a node that is ready: end its pods there. No client was cut off"};
-  if (found.dirty_cache && !at.also_dirty) co_return dirty_cache(key);
-  if (auto done = co_await evict(ports_, to, found.holders, until); !done) co_return done.error();
-  for (auto& holder : found.holders) {
+  co_return found;
+}
+
+task<result<Holding>> OtherClients::holders(ImageAt at, Until until) {
+  const auto place = co_await find(at, until);
+  if (!place) co_return place.error();
+  co_return co_await look(*place, at.volume_id, until);
+}
+
+task<result<Holding>> OtherClients::take_image(ImageAt at, Until until) {
+  const auto place = co_await find(at, until);
+  if (!place) co_return place.error();
+  if (place->has_device)
+    co_return Error{errc::failed_precondition, "volume " + at.volume_id +
+                                                   " has a device on this node: whether the image is its own, only "
+                                                   "`corbd heal` finds out"};
+  auto found = co_await look(*place, at.volume_id, until);
+  if (!found) co_return found;
+  if (const auto refused = may_not_take(*found, at)) co_return *refused;
+  if (auto done = co_await evict(ports_, place->to, found->holders, until); !done) co_return done.error();
+  for (auto& holder : found->holders) {
     holder.blocked = true;
-    log::warning("volume.taken_by_hand", {{"image", key.text()}, {"volume", at.volume_id}, {"client", text(holder)}});
+    log::warning("volume.taken_by_hand",
+                 {{"image", place->key.text()}, {"volume", at.volume_id}, {"client", text(holder)}});
     if (at.volume_id.empty()) continue;
     health_.notify(at.volume_id, {"VolumeTakenByHand", true,
                                   "An operator took the image from " + text(holder) +

@@ -10,12 +10,19 @@ class OtherClients {
  public:
   OtherClients(const Ports& ports, const VolumeMap& volumes, const HealthTracker& health)
       : ports_(ports), volumes_(volumes), health_(health) {}
-  /// Implements Volumes::holders().
-  task<result<Holding>> holders(ImageAt at, bool take, Until until);
+  /// Implement Volumes::holders() and take_image().
+  task<result<Holding>> holders(ImageAt at, Until until);
+  task<result<Holding>> take_image(ImageAt at, Until until);
   task<Users> users(std::string cluster_id, Until until);
 
  private:
-  task<result<Holding>> look(const image::Access& to, const image::Key& key, const ImageAt& at, bool take, Until until);
+  struct Place {
+    image::Access to;
+    image::Key key;
+    bool has_device;  ///< on this node
+  };
+  task<result<Place>> find(ImageAt at, Until until);
+  task<result<Holding>> look(const Place& place, const std::string& volume_id, Until until);
   const Ports& ports_;
   const VolumeMap& volumes_;
   const HealthTracker& health_;

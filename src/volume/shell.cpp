@@ -1,14 +1,14 @@
-// Turns wishes into operations. Equal wishes share one, and the volume's lock orders the others (pursuit.cpp carries
-// one out).
+// Turns wishes into operations. Equal wishes share one, and the volume's lock orders the others (operation_runner.cpp
+// carries one out).
 #include "corbd/volume/shell.hpp"
 
 #include <algorithm>
 
 #include "corbd/core/log.hpp"
-#include "head_start.hpp"
 #include "neighbours.hpp"
+#include "operation_runner.hpp"
 #include "other_clients.hpp"
-#include "pursuit.hpp"
+#include "preopener.hpp"
 #include "views.hpp"
 
 namespace corbd::volume {
@@ -86,10 +86,10 @@ class Shell::Impl {
                [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); }};
   Stalls stalls_{control_, clock_, ports_, volumes_, gate_};
   KernelWatch kernel_watch_{clock_, ports_, volumes_, health_, gate_};
-  Leaving leaving_{control_, clock_, ports_, volumes_, gate_, closes_, steps_, usage_, kernel_watch_};
-  HeadStart head_start_{control_, clock_, ports_, volumes_, config_.policy};
+  Shutdown shutdown_{control_, clock_, ports_, volumes_, gate_, closes_, steps_, usage_, kernel_watch_};
+  Preopener preopener_{control_, clock_, ports_, volumes_, config_.policy};
   OtherClients other_clients_{ports_, volumes_, health_};
-  Pursuit pursuit_{control_, clock_, ports_, config_, volumes_, steps_, health_, stalls_, leaving_};
+  OperationRunner runner_{control_, clock_, ports_, config_, volumes_, steps_, health_, stalls_, shutdown_};
   /// The last member, so that links and images go first: their ends call back.
   VolumeMap volumes_{control_, clock_};
 };
@@ -129,7 +129,7 @@ task<> Shell::Impl::load_credential(Volume& volume, const Record& record) {
     volume.credentials.loaded({record.user, std::move(*key)});
   else
     volume.key_unread = key.error().text;
-  if (auto newer = head_start_.instead_of(volume.id, volume.credentials.known()))
+  if (auto newer = preopener_.instead_of(volume.id, volume.credentials.known()))
     volume.credentials.replace(std::move(*newer));
   // A reboot removes all key files.
   if (volume.credentials.known().empty() && record.boot_id == config_.boot_id && !record.failed)
@@ -140,7 +140,7 @@ task<> Shell::Impl::load_credential(Volume& volume, const Record& record) {
 }
 
 task<result<>> Shell::Impl::start_beside(Until noted) {
-  if (auto known = co_await ports_.clusters.look_at_before(false); !known)
+  if (auto known = co_await ports_.clusters.reload_predecessor_clients(false); !known)
     co_return with_context("cannot read which Ceph clients the agent that serves has", known.error());
   if (auto loaded = co_await start(); !loaded) co_return loaded;
   // Write them only now: if this agent ended without the records, the other one would serve on, and a client that never
@@ -151,7 +151,7 @@ task<result<>> Shell::Impl::start_beside(Until noted) {
 }
 
 task<result<>> Shell::Impl::want(std::string id, Wish wish, Until until) {
-  if (leaving_.begun()) co_return stopping();
+  if (shutdown_.begun()) co_return stopping();
   make_real(wish, ports_.files);
   Volume& volume = volumes_.find_or_create(id);
   if (cordoned_ && std::holds_alternative<Staged>(wish) && !volume.record && volume.operations.empty()) {
@@ -196,14 +196,14 @@ task<> Shell::Impl::run(Volume& volume, std::shared_ptr<Operation> operation, Un
 /// nobody out. Any other request for the volume ends the wait.
 task<> Shell::Impl::fulfil(Volume& volume, Operation& operation, Until until) {
   for (unsigned tries = 1;; ++tries) {
-    operation.outcome = co_await pursuit_.fulfil(volume, operation.wish);
+    operation.outcome = co_await runner_.fulfil(volume, operation.wish);
     health_.note_outcome(volume, operation.wish, operation.outcome);
     const auto pause = pause_before_retry(operation.wish, operation.outcome, volume.facts, tries);
     const auto now = clock_.now();
     if (!pause || until.deadline == time_point::max() || now >= until.deadline) co_return;
     const auto next = std::min(now + *pause, until.deadline);
     while (clock_.now() < next) {
-      if (leaving_.begun() || cordoned_ || volume.operations.size() > 1) co_return;
+      if (shutdown_.begun() || cordoned_ || volume.operations.size() > 1) co_return;
       co_await sleep_until(control_, clock_, std::min(next, clock_.now() + kLookUp));
     }
   }
@@ -211,7 +211,7 @@ task<> Shell::Impl::fulfil(Volume& volume, Operation& operation, Until until) {
 
 /// Closes images that operations left open when the handover cut them short. Their callers may never come again.
 void Shell::Impl::resume() {
-  leaving_.resume();
+  shutdown_.resume();
   std::vector<Volume*> open;
   for (const auto& [id, volume] : volumes_)
     if (volume->server.image() != nullptr && !volume->server.serves()) open.push_back(volume.get());
@@ -222,7 +222,7 @@ void Shell::Impl::resume() {
 task<> Shell::Impl::leave_cut_short(Volume& volume) {
   ++volume.users;
   if (auto guard = co_await volume.lock.lock({})) {
-    co_await pursuit_.leave_cut_short(volume);
+    co_await runner_.leave_cut_short(volume);
     guard->release();
   }
   --volume.users;
@@ -240,10 +240,10 @@ void Shell::Impl::link_dead(device::Kind kind, std::uint32_t index) {
 Shell::Shell(executor control, Clock& clock, Ports ports, Config config)
     : impl_(std::make_unique<Impl>(std::move(control), clock, std::move(ports), std::move(config))) {}
 Shell::~Shell() = default;
-task<result<std::vector<std::string>>> Shell::preopen(Until until) { return impl_->head_start_.preopen(until); }
+task<result<std::vector<std::string>>> Shell::preopen(Until until) { return impl_->preopener_.preopen(until); }
 task<result<>> Shell::start() { return impl_->start(); }
 task<result<>> Shell::start_beside(Until noted) { return impl_->start_beside(noted); }
-task<> Shell::fence_early(Until until) { return impl_->head_start_.fence_early(until); }
+task<> Shell::fence_early(Until until) { return impl_->preopener_.fence_early(until); }
 task<result<>> Shell::want(std::string volume_id, Wish wish, Until until) {
   return impl_->want(std::move(volume_id), std::move(wish), until);
 }
@@ -253,8 +253,11 @@ task<result<host::Usage>> Shell::usage(std::string volume_id, std::string path, 
 task<Users> Shell::users(std::string cluster_id, Until until) {
   return impl_->other_clients_.users(std::move(cluster_id), until);
 }
-task<result<Holding>> Shell::holders(ImageAt at, bool take, Until until) {
-  return impl_->other_clients_.holders(std::move(at), take, until);
+task<result<Holding>> Shell::holders(ImageAt at, Until until) {
+  return impl_->other_clients_.holders(std::move(at), until);
+}
+task<result<Holding>> Shell::take_image(ImageAt at, Until until) {
+  return impl_->other_clients_.take_image(std::move(at), until);
 }
 std::vector<Status> Shell::status() const {
   return volume::status(impl_->volumes_, look(impl_->volumes_, impl_->ports_));
@@ -280,18 +283,18 @@ std::vector<Change> Shell::timeline(const std::string& volume_id) const {
 }
 void Shell::set_listeners(std::vector<Listener*> listeners) { impl_->health_.set_listeners(std::move(listeners)); }
 void Shell::set_cordoned(bool on) { impl_->cordoned_ = on; }
-task<> Shell::stop(Until until) { return impl_->leaving_.stop(until); }
+task<> Shell::stop(Until until) { return impl_->shutdown_.stop(until); }
 std::vector<std::string> Shell::answering(const std::vector<std::string>& volume_ids) const {
-  return impl_->leaving_.answering(volume_ids);
+  return impl_->shutdown_.answering(volume_ids);
 }
 task<> Shell::restore_keys(std::vector<std::string> volume_ids, Until until) {
-  return impl_->leaving_.restore_keys(std::move(volume_ids), until);
+  return impl_->shutdown_.restore_keys(std::move(volume_ids), until);
 }
 task<std::map<std::string, std::string>> Shell::not_again(std::vector<std::string> volume_ids, Until until) const {
-  return impl_->head_start_.not_again(std::move(volume_ids), until);
+  return impl_->preopener_.not_again(std::move(volume_ids), until);
 }
-task<result<>> Shell::quiesce() { return impl_->leaving_.quiesce(); }
+task<result<>> Shell::quiesce() { return impl_->shutdown_.quiesce(); }
 void Shell::resume() { impl_->resume(); }
-task<std::size_t> Shell::hand_over(Recipient recipient) { return impl_->leaving_.hand_over(std::move(recipient)); }
+task<std::size_t> Shell::hand_over(Recipient recipient) { return impl_->shutdown_.hand_over(std::move(recipient)); }
 
 }  // namespace corbd::volume

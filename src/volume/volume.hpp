@@ -11,8 +11,8 @@
 #include "corbd/plan/credentials.hpp"
 #include "corbd/plan/outcome.hpp"
 #include "corbd/volume/shell.hpp"
-#include "corbd/volume/silence.hpp"
 #include "server.hpp"
+#include "server_watchdog.hpp"
 
 namespace corbd::volume {
 
@@ -58,7 +58,7 @@ struct OtherServer {
   bool serves = false;
   std::vector<int> pids;
   std::string uncached_process;  ///< process whose client was looked for (host::OtherServer::uncached)
-  Silence silence;
+  ServerWatchdog silence;
   bool silence_told = false;
   std::optional<time_point> died;  ///< when the kernel reported the end of its link
 };

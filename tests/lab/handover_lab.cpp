@@ -18,9 +18,9 @@ std::string id_of(int number) { return "next-" + std::to_string(number); }
 
 namespace {
 
-void look_at_before(Agent& next) {
+void reload_predecessor_clients(Agent& next) {
   const auto look = [](Agent& of) -> task<bool> {
-    const auto known = co_await of.clusters->look_at_before(false);
+    const auto known = co_await of.clusters->reload_predecessor_clients(false);
     co_return known.has_value();
   };
   if (!next.run(look(next))) throw std::runtime_error("the incarnations cannot be read");
@@ -77,7 +77,7 @@ TEST_CASE("a snapshot and a resize by another client wait within a handover, and
   CHECK(write(*images[2], 0, pattern(4096, 1)) == 0);
 
   Agent next(folder.path(), 32, true);
-  look_at_before(next);
+  reload_predecessor_clients(next);
   std::vector<std::unique_ptr<image::Image>> taken;
   for (const char* name : {"passing", "passing-too"}) {
     auto opened = next.open(name);
@@ -145,7 +145,7 @@ TEST_CASE("a writer's mark stays during a handover, and only the next agent acce
   CHECK_FALSE(foreign->handed_over);
   stranger.close(**looked);
   Agent next(folder.path(), 32, true);
-  look_at_before(next);
+  reload_predecessor_clients(next);
   auto taken = next.open("marked");
   REQUIRE(taken);
   const auto seen = next.ownership(**taken);

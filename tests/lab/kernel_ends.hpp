@@ -153,9 +153,9 @@ class Writer {
 /// As the agent that serves does it (lifecycle/ending).
 inline task<result<std::size_t>> hand_over(ControlPlane& plane, handover::Giver& giver, const Fd& lock) {
   if (const bool ready = co_await giver.next_answers(30s); !ready) co_return Error{errc::unavailable, "no next agent"};
-  if (const bool begun = co_await giver.begins(30s); !begun) co_return Error{errc::unavailable, "no next agent"};
+  if (const bool begun = co_await giver.ask_commit(30s); !begun) co_return Error{errc::unavailable, "no next agent"};
   if (auto quiet = co_await plane.shell.quiesce(); !quiet) co_return quiet.error();
-  if (auto begun = co_await giver.begin(lock); !begun) co_return begun.error();
+  if (auto begun = co_await giver.hand_over_lock(lock); !begun) co_return begun.error();
   const auto links = co_await plane.shell.hand_over([&giver](device::LinkSocket one) -> task<volume::Taken> {
     const auto given = co_await giver.hand_over(one);
     if (!given) co_return volume::Taken::refused;

@@ -50,7 +50,7 @@ class Agent {
     rbd::Config config;
     config.incarnations_dir = incarnations_;
     config.images_per_connection = images_per_connection;
-    config.beside = beside;
+    config.predecessor_running = beside;
     config.looks_every = looks_every;
     config.mon_timeout = 5s;
     clusters = rbd::make_clusters(io_.get_executor(), *clock_, pool_, config);

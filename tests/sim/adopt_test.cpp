@@ -1,8 +1,8 @@
 // A device that rbd-nbd made for ceph-csi: left alone while rbd-nbd lives, taken over in place when it is dead.
 #include <algorithm>
 
+#include "../../src/volume/server_watchdog.hpp"
 #include "corbd/volume/condition.hpp"
-#include "corbd/volume/silence.hpp"
 #include "scene.hpp"
 
 using namespace corbd;

@@ -50,12 +50,12 @@ TEST_CASE("a client whose cache has an image's newest writes is cut off by hand 
   at.user = "node";
   at.key = test::staged().credential.key;
   auto& shell = scene.world.agent.shell();
-  CHECK(scene.loop.run(shell.holders(at, false, {}))->dirty_cache);
-  const auto refused = scene.loop.run(shell.holders(at, true, {}));
+  CHECK(scene.loop.run(shell.holders(at, {}))->dirty_cache);
+  const auto refused = scene.loop.run(shell.take_image(at, {}));
   CHECK(refused.error().code == errc::unsafe_config);
   CHECK_FALSE(scene.world.cluster.blocklisted.contains(test::kOther));
   at.also_dirty = true;
-  CHECK(scene.loop.run(shell.holders(at, true, {})));
+  CHECK(scene.loop.run(shell.take_image(at, {})));
   CHECK(scene.world.cluster.blocklisted.contains(test::kOther));
 }
 

@@ -41,7 +41,7 @@ constexpr Field<T, Member, Presence::rare> rare(std::string_view key, Member T::
 }
 
 /// Each member of such a struct has a key, or it does not compile. One that keeps members to itself says so:
-/// `static constexpr bool keeps_members = true`.
+/// `static constexpr bool has_unsaved_members = true`.
 template <class T>
 concept Listed = requires { T::fields; };
 

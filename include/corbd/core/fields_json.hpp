@@ -46,7 +46,7 @@ namespace detail {
 
 template <class T>
 constexpr bool has_all_keys() {
-  if constexpr (requires { T::keeps_members; })
+  if constexpr (requires { T::has_unsaved_members; })
     return true;
   else
     return boost::pfr::tuple_size_v<T> == std::tuple_size_v<decltype(T::fields)>;

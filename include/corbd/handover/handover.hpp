@@ -56,8 +56,8 @@ std::string socket_path(const std::string& runtime_dir);
 result<Fd> ask(const std::string& runtime_dir, const Side& next);
 
 /// A message, with the descriptor that belongs to it.
-struct Said {
-  Word word;
+struct ReceivedMessage {
+  PeerMessage word;
   Fd descriptor;
 };
 
@@ -68,9 +68,9 @@ class Conversation {
   /// not_found: the other side has ended. timed_out: nothing came in time. cancelled: end() was called meanwhile.
   task<result<Message>> hear(Until until);
   /// internal: the message is unknown, or has a descriptor too many or too few.
-  task<result<Said>> hear_word(Until until);
+  task<result<ReceivedMessage>> next_message(Until until);
   /// Never waits: unavailable if the other side does not read.
-  result<> say(const Word& word, const Fd* descriptor = nullptr);
+  result<> say(const PeerMessage& word, const Fd* descriptor = nullptr);
   void end();
   int socket() { return stream_.native_handle(); }
 
@@ -100,13 +100,13 @@ class Giver {
   bool next_accepts_refused() const { return next_ && next_accepts_refused_; }
   /// Tells the next agent that it may be the only one that can serve this node, and asks whether it is ready. After a
   /// yes it goes on even if it is told to end.
-  task<bool> begins(duration within);
+  task<bool> ask_commit(duration within);
   /// Returns the next agent's process as its supervisor sees it: its own, or its keeper's. 0: unknown.
   pid_t next_process() const;
   /// Hands over the lock of the state directory, and waits for 10 s until the next agent has read the records. The lock
   /// stays open here: it is held while any process has it open. not_found: that agent has ended. unavailable: it may
   /// still use the lock.
-  task<result<>> begin(const Fd& lock);
+  task<result<>> hand_over_lock(const Fd& lock);
   /// Whether the next agent takes over listening sockets. An earlier version does not.
   bool next_listens() const { return next_ && next_listens_; }
   /// Hands over a socket on which this agent listened, and no longer accepts. `registered`: it is the registration
@@ -125,8 +125,8 @@ class Giver {
  private:
   task<> meet(Fd caller);
   task<> hear_next(std::shared_ptr<Conversation> next);
-  task<bool> awaits(std::shared_ptr<Event>& answer, Word word, const Fd* descriptor, duration within);
-  void note(const Word& word);
+  task<bool> awaits(std::shared_ptr<Event>& answer, PeerMessage word, const Fd* descriptor, duration within);
+  void note(const PeerMessage& word);
   void lose_next();
 
   executor control_;

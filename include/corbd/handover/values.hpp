@@ -10,14 +10,14 @@
 namespace corbd::handover {
 
 /// A message. Only the fields that belong to its kind are set.
-struct Word {
+struct PeerMessage {
   enum class What { ready, begins, lock, loaded, listener, link, served, end } what = What::ready;
   std::string volume_id = {};                     ///< with `link`
   std::uint32_t device = 0;                       ///< with `link` and `served`
   std::vector<std::string> unopened_images = {};  ///< with the next agent's `ready`
   bool registered = false;                        ///< with `listener`
   device::Kind kind = device::Kind();             ///< kind of the device
-  bool operator==(const Word&) const = default;
+  bool operator==(const PeerMessage&) const = default;
   bool has_descriptor() const { return what == What::lock || what == What::listener || what == What::link; }
 };
 

@@ -51,7 +51,7 @@ class HealQueue {
   /// Uses only found's volume_id, cluster_id, why, blocked and since. A known entry keeps its attempts and due time.
   void add(HealEntry found, time_point now);
   /// Makes the volume due now, whatever failed before.
-  void hurry(const std::string& volume_id, time_point now);
+  void retry_now(const std::string& volume_id, time_point now);
   /// Removes a volume that is healthy or gone.
   void remove(const std::string& volume_id, time_point now);
 

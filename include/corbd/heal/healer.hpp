@@ -33,7 +33,7 @@ class Healer final : public volume::Listener {
   /// Tries the volume until it answers, because something happened to it. Cheap if nothing is wrong.
   void report_failure(const std::string& volume_id, const std::string& why) override;
   /// An operator's request: try now, whatever failed before. Empty: every volume without a server.
-  void hurry(const std::string& volume_id);
+  void retry_now(const std::string& volume_id);
   const HealQueue& queue() const { return queue_; }
   task<> stop();
 
@@ -42,7 +42,7 @@ class Healer final : public volume::Listener {
   void look();
   void report_stuck(const std::vector<volume::Status>& all);
   void admit_silent(const std::vector<volume::Status>& all);
-  void go_on();
+  void start_due_tries();
   void arm(time_point at, Clock::TimerId& timer, void (Healer::*then)());
   task<> attempt(std::string volume_id);
   void tell(const std::string& volume_id, const Error& error);

@@ -113,7 +113,7 @@ class Client {
   using Length = std::function<std::size_t(std::string_view so_far)>;
   task<result<std::string>> exchange(std::string request, Length length, std::size_t limit, Until until);
   /// Sets the peer for later connections. Kept connections are closed.
-  void meet(Peer peer);
+  void set_peer(Peer peer);
   const Peer& peer() const;
 
  private:

@@ -180,7 +180,7 @@ class Clusters {
   /// long as the predecessor has not `ended`, a client of it counts as ended for each image that it has closed: its
   /// lock may be broken, and nobody fences it. On an error its clients are unknown. If it has `ended`, no image is
   /// opened until a later reading succeeds; it is repeated with growing pauses.
-  virtual task<result<>> look_at_before(bool /*ended*/) { co_return result<>(); }
+  virtual task<result<>> reload_predecessor_clients(bool /*ended*/) { co_return result<>(); }
   /// Closes idle connections and marks their incarnations clean. Call it after all images are closed.
   /// `users`: how long to wait for images and calls that still use a connection; busy if some are left.
   virtual task<result<>> shutdown(Until until, Until users) = 0;

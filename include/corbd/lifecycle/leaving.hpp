@@ -27,7 +27,7 @@ struct Told {
 enum class Leaving {
   wait,  ///< serve on, and decide again soon
   hand_over,
-  see_users_out,  ///< the node shuts down: serve until nobody uses a device (rule 20)
+  wait_for_users,  ///< the node shuts down: serve until nobody uses a device (rule 20)
   leave
 };
 

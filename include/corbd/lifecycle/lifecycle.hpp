@@ -58,7 +58,7 @@ enum class Do {
   refuse_next,   ///< the next agent cannot serve what is served here
   announce,      ///< tells the next agent that it may be the only one soon. unavailable: it did not answer
   // Actions of handing over and leaving.
-  see_users_out,      ///< serves until nobody uses a device
+  wait_for_users,     ///< serves until nobody uses a device
   stop_new_work,      ///< ends commands to the kernel, healing, and the wait for a next agent
   release_listeners,  ///< new callers wait for the next agent from now on
   await_callers,      ///< callers that wait for an answer have `within`
@@ -108,7 +108,7 @@ struct Done {
 };
 /// The predecessor's message has come.
 struct Heard {
-  handover::Word::What what;
+  handover::PeerMessage::What what;
 };
 /// The next agent is ready, or is given up. `lost`: volumes that are served here, and that it could not serve.
 /// `lost_here_too`: those of them that this agent could not serve again either, once it has released them. `accepts`:

@@ -76,7 +76,7 @@ class Manager {
   task<result<std::string>> resolve(std::string target, Until until);
   struct Held {
     Claim claim;
-    Sight sight;
+    PathState sight;
     bool another = false;  ///< something else than the claim's volume is mounted there
   };
   /// Returns every claim, and what is at its target.

@@ -16,11 +16,11 @@
 
 namespace corbd::manager {
 
-/// Prefix of Sight::mount for a device node, which a raw block volume has.
+/// Prefix of PathState::mount for a device node, which a raw block volume has.
 inline constexpr std::string_view kDeviceSight = "the device ";
 
 /// State of a path. Unknown is never taken for "not mounted".
-struct Sight {
+struct PathState {
   enum class At {
     unknown,  ///< could not be found out in time
     nothing,
@@ -40,10 +40,11 @@ struct Sight {
   bool barred = false;         ///< unknown, because a parent is a symbolic link or no folder, and no call follows it
 
   bool is_mount() const { return at == At::mounted || at == At::dead; }
-  static constexpr bool keeps_members = true;  ///< a helper does not see mounts
-  static constexpr std::tuple fields{fields::required("at", &Sight::at), fields::required("text", &Sight::text),
-                                     fields::required("mode", &Sight::mode), fields::required("owner", &Sight::owner),
-                                     fields::required("folder", &Sight::folder)};
+  static constexpr bool has_unsaved_members = true;  ///< a helper does not see mounts
+  static constexpr std::tuple fields{fields::required("at", &PathState::at), fields::required("text", &PathState::text),
+                                     fields::required("mode", &PathState::mode),
+                                     fields::required("owner", &PathState::owner),
+                                     fields::required("folder", &PathState::folder)};
 };
 
 /// Place where a mount counts: at the path, or also below it, where a plugin may have it in its staging path.
@@ -55,7 +56,7 @@ class Node {
   virtual ~Node() = default;
   /// Never fails: if it cannot tell, the result is unknown, with the reason. A mount whose device does not answer in
   /// time is unknown, too: its server may come back.
-  virtual task<Sight> look(std::string path, Reach reach, Until until) = 0;
+  virtual task<PathState> look(std::string path, Reach reach, Until until) = 0;
   /// Returns the processes that have something of the mount open: "postgres (12)". Processes that only mapped a file of
   /// it are missed.
   virtual task<result<std::vector<std::string>>> users(std::string target, Until until) = 0;

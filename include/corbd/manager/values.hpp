@@ -90,10 +90,10 @@ struct Claim {
   std::optional<Owner> owner_before;            ///< older claims do not have it
   std::optional<FolderIdentity> folder_before;  ///< the folder that held it; older claims do not have it
   /// The boot in which it was last to be mounted, from before the first call; and the mount at the target then, as
-  /// Sight::mount. Both distinguish another's mount from ours. Older claims have neither.
+  /// PathState::mount. Both distinguish another's mount from ours. Older claims have neither.
   std::string boot_id, shown;
   Texts volume_context, publish_context, notes;
-  static constexpr bool keeps_members = true;  ///< the *_before have keys of their own
+  static constexpr bool has_unsaved_members = true;  ///< the *_before have keys of their own
   static constexpr std::tuple fields{fields::required("phase", &Claim::phase),
                                      fields::required("volume", &Claim::volume),
                                      fields::required("usage", &Claim::usage),

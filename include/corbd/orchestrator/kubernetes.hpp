@@ -3,7 +3,7 @@
 #pragma once
 
 #include "corbd/kube/own_node.hpp"
-#include "corbd/orchestrator/evidence.hpp"
+#include "corbd/orchestrator/api_orchestrator.hpp"
 #include "corbd/orchestrator/finder.hpp"
 #include "corbd/orchestrator/orphans.hpp"
 #include "corbd/orchestrator/reporter.hpp"
@@ -22,7 +22,7 @@ class Kubernetes final : public volume::Listener {
     BlockingPool& pool;
     result<kube::Api*> api;  ///< an error if there is no API server
     kube::OwnNode& own;
-    Evidence& evidence;
+    ApiOrchestrator& evidence;
     volume::Volumes& volumes;
     Finder::MakeWish make_wish;
   };
@@ -51,7 +51,7 @@ class Kubernetes final : public volume::Listener {
  private:
   kube::OwnNode& own_;
   volume::Volumes& volumes_;
-  Evidence& evidence_;
+  ApiOrchestrator& evidence_;
   VolumeObjects objects_;
   Reporter reporter_;
   Finder finder_;

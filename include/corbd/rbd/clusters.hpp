@@ -19,7 +19,7 @@ struct Config {
   std::size_t images_per_connection = 32;  ///< a connection with this many is full
   std::size_t max_connections = 2;         ///< limit for one access; when all are full, further images share them
   std::chrono::seconds mon_timeout{10};    ///< for connecting and monitor commands
-  bool beside = false;                     ///< the predecessor still serves (image::Clusters::look_at_before)
+  bool predecessor_running = false;  ///< the predecessor still serves (image::Clusters::reload_predecessor_clients)
   /// Interval of the checks of each open image, because Ceph announces neither a lost lock nor a pool's changed
   /// setting. Much shorter than longest_absence.
   std::chrono::milliseconds looks_every = std::chrono::minutes(5);

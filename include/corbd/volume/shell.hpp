@@ -58,7 +58,8 @@ class Shell final : public Volumes {
   task<> fence_early(Until until);
   task<result<>> want(std::string volume_id, Wish wish, Until until) override;
   task<Users> users(std::string cluster_id, Until until) override;
-  task<result<Holding>> holders(ImageAt at, bool take, Until until) override;
+  task<result<Holding>> holders(ImageAt at, Until until) override;
+  task<result<Holding>> take_image(ImageAt at, Until until) override;
   task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) override;
   std::vector<Status> status() const override;
   std::optional<Status> status(const std::string& volume_id) const override;

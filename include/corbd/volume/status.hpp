@@ -66,7 +66,7 @@ struct Status {
   std::string refused_again;                 ///< image::Image::refused_again()
   bool served_by_other = false;              ///< by rbd-nbd; this agent takes over once that is dead
   std::vector<int> other_pids;               ///< processes of that rbd-nbd
-  duration other_silent{};                   ///< their Silence::lasted()
+  duration other_silent{};                   ///< their ServerWatchdog::lasted()
   bool unserved = false;                     ///< the kernel has its device and nobody answers for it
   std::optional<time_point> unserved_since;  ///< not earlier than the agent's start
   std::uint32_t waiting = 0;                 ///< requests that the kernel waits for

@@ -60,12 +60,11 @@ class Volumes {
   /// only the size. `path`: where the volume is staged or published; not_found for any other. unavailable: there is no
   /// answer yet. Asks the cluster nothing.
   virtual task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) = 0;
-  /// Asks the cluster who has the image. `take`: before it answers, cuts every one of them off from the cluster, by its
-  /// very address; then the image can be staged here. failed_precondition: this node serves the image, or nobody has
-  /// it.
-  virtual task<result<Holding>> holders(ImageAt, bool /*take*/, Until) {
-    co_return Error{errc::unimplemented, "holders"};
-  }
+  /// Asks the cluster who has the image.
+  virtual task<result<Holding>> holders(ImageAt, Until) { co_return Error{errc::unimplemented, "holders"}; }
+  /// Does the same, and cuts every one of them off from the cluster, by its very address; then the image can be staged
+  /// here. failed_precondition: this node serves the image, nobody has it, or a holder is not to be cut off.
+  virtual task<result<Holding>> take_image(ImageAt, Until) { co_return Error{errc::unimplemented, "take_image"}; }
   virtual task<Users> users(std::string /*cluster_id*/, Until) { co_return Users{}; }
   /// Returns every volume that has a record.
   virtual std::vector<Status> status() const = 0;

@@ -221,12 +221,12 @@ task<result<>> Agent::acquire_state(bool beside) {
 }
 
 result<> Agent::knows_before() {
-  if (reads_again_) static_cast<void>(look_at_before(true));
+  if (reads_again_) static_cast<void>(reload_predecessor_clients(true));
   if (reads_again_) return Error{errc::unavailable, "an incarnation cannot be read"};
   return {};
 }
 
-result<> Agent::look_at_before(bool ended) {
+result<> Agent::reload_predecessor_clients(bool ended) {
   reads_again_ = ended && world_.disk.unreadable_incarnation;
   if (world_.disk.unreadable_incarnation) return Error{errc::unavailable, "an incarnation cannot be read"};
   const auto before = std::exchange(yields_, {});

@@ -35,8 +35,8 @@ class Agent {
   bool has_lock() const { return node.has_lock == this || node.resumed == this; }
   /// Takes the lock, and reads the records. `beside`: its predecessor serves on if it cannot.
   task<result<>> acquire_state(bool beside);
-  /// Plays image::Clusters::look_at_before.
-  result<> look_at_before(bool ended);
+  /// Plays image::Clusters::reload_predecessor_clients.
+  result<> reload_predecessor_clients(bool ended);
   /// Whether the client belongs to the living predecessor.
   bool yields(const std::string& client) const { return yields_.contains(client); }
   /// Whether the client belongs to the predecessor, which handed its images to this process, and lives or has ended

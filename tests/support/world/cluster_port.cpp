@@ -171,7 +171,9 @@ class Clusters final : public image::Clusters {
     return place == world_.cluster.cannot_fence.end() ? std::nullopt : std::optional(place->second);
   }
 
-  task<result<>> look_at_before(bool ended) override { co_return world_.agent.look_at_before(ended); }
+  task<result<>> reload_predecessor_clients(bool ended) override {
+    co_return world_.agent.reload_predecessor_clients(ended);
+  }
 
   task<result<image::ImageUsers>> users(image::Access, std::int64_t, std::string, Until) override {
     co_return image::ImageUsers();

@@ -98,12 +98,12 @@ void Handover::discard(std::uint32_t device) {
 void Handover::take_in_answers() {
   for (; !to_before_.heard.empty(); to_before_.heard.pop_front()) {
     const Word& word = to_before_.heard.front();
-    word.what == Word::What::served ? static_cast<void>(served_.insert(word.device))
-                                    : static_cast<void>(answered_.insert(word.what));
+    word.what == PeerMessage::What::served ? static_cast<void>(served_.insert(word.device))
+                                           : static_cast<void>(answered_.insert(word.what));
   }
 }
 
-task<bool> Handover::answers(Word::What question, Word::What answer, duration within) {
+task<bool> Handover::answers(PeerMessage::What question, PeerMessage::What answer, duration within) {
   answered_.erase(answer);
   say(to_next_, {question});
   const auto until = before.loop().clock.now() + within;
@@ -129,7 +129,7 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
   const auto done = [](bool well) { return lifecycle::Done{well ? errc::ok : errc::unavailable}; };
   switch (action.what) {
     case Do::ask_next: {
-      const bool ready = co_await answers(Word::What::ready, Word::What::ready, action.within);
+      const bool ready = co_await answers(PeerMessage::What::ready, PeerMessage::What::ready, action.within);
       if (!ready) end(false);
       const auto lost = before.agent.shell().answering(unopened_images_);
       co_await before.agent.shell().restore_keys(lost, {before.loop().clock.now() + action.within});
@@ -140,8 +140,8 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
       end(false);
       break;
     case Do::announce: {
-      say(to_next_, {Word::What::begins});
-      const bool ready = co_await answers(Word::What::ready, Word::What::ready, action.within);
+      say(to_next_, {PeerMessage::What::begins});
+      const bool ready = co_await answers(PeerMessage::What::ready, PeerMessage::What::ready, action.within);
       if (!ready) end(false);
       co_return done(ready);
     }
@@ -154,7 +154,7 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
     }
     case Do::hand_over_lock: {
       lock_said = true;
-      const bool loaded = co_await answers(Word::What::lock, Word::What::loaded, 10s);
+      const bool loaded = co_await answers(PeerMessage::What::lock, PeerMessage::What::loaded, 10s);
       if (!loaded && ended_) co_return lifecycle::Done{errc::not_found};
       co_return done(loaded);
     }
@@ -165,7 +165,7 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
       break;
     case Do::hand_over_links:
       co_await before.agent.hand_over_links([this](device::LinkSocket one) { return hand_over_one(std::move(one)); });
-      say(to_next_, {Word::What::end});
+      say(to_next_, {PeerMessage::What::end});
       break;
     case Do::stop_volumes:
       co_await before.agent.shell().stop({before.loop().clock.now() + action.within});
@@ -185,7 +185,7 @@ task<volume::Taken> Handover::hand_over_one(device::LinkSocket one) {
   }
   // The link is in its socket, and nobody else has it any more.
   place->second.of = &next;
-  say(to_next_, {Word::What::link, one.volume_id, device});
+  say(to_next_, {PeerMessage::What::link, one.volume_id, device});
   const auto until = before.loop().clock.now() + 5s;
   while (!ended_ && !served_.contains(device) && before.loop().clock.now() < until) {
     co_await pause(before);
@@ -223,7 +223,7 @@ task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
     case Do::hear:
       co_return co_await hear(action.within);
     case Do::say_ready:
-      say(to_before_, {Word::What::ready});
+      say(to_before_, {PeerMessage::What::ready});
       break;
     case Do::take_lock:
     case Do::load_records: {
@@ -232,7 +232,7 @@ task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
       break;
     }
     case Do::say_loaded:
-      say(to_before_, {Word::What::loaded});
+      say(to_before_, {PeerMessage::What::loaded});
       break;
     case Do::take_link:
       next.agent.devices().take(heard_.device, heard_.volume_id, Fd());
@@ -244,7 +244,7 @@ task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
     case Do::finish:
       for (const auto until = next.loop().clock.now() + action.within; serving_ > 0 && next.loop().clock.now() < until;)
         co_await pause(next);
-      static_cast<void>(next.agent.look_at_before(true));
+      static_cast<void>(next.agent.reload_predecessor_clients(true));
       break;
     default:
       break;
@@ -262,7 +262,7 @@ task<> Handover::serve(Word word) {
   static_cast<void>(
       co_await next.agent.shell().want(word.volume_id, plan::Wish(plan::Healed{}), {next.loop().clock.now() + 30s}));
   --serving_;
-  if (next.agent.shell().status(word.volume_id)) say(to_before_, {Word::What::served, {}, word.device});
+  if (next.agent.shell().status(word.volume_id)) say(to_before_, {PeerMessage::What::served, {}, word.device});
 }
 
 }  // namespace corbd::test

@@ -41,7 +41,7 @@ class Handover {
   duration late{};
 
  private:
-  using Word = handover::Word;
+  using Word = handover::PeerMessage;
   struct Way {
     std::deque<Word> heard;
     int under_way = 0;
@@ -49,7 +49,7 @@ class Handover {
   };
   void say(Way& way, Word word);
   task<lifecycle::Event> hear(duration within);
-  task<bool> answers(Word::What question, Word::What answer, duration within);
+  task<bool> answers(PeerMessage::What question, PeerMessage::What answer, duration within);
   task<> hand_over();
   task<lifecycle::Event> hand_over_step(lifecycle::Action action);
   task<volume::Taken> hand_over_one(device::LinkSocket one);
@@ -66,7 +66,7 @@ class Handover {
   bool ended_ = false;
   int generation_ = 0;
   std::vector<std::string> unopened_images_;
-  std::set<Word::What> answered_;
+  std::set<PeerMessage::What> answered_;
   std::set<std::uint32_t> served_;
   int serving_ = 0;
 };

@@ -21,7 +21,7 @@ namespace {
 
 using namespace handover;
 using namespace std::chrono_literals;
-using What = Word::What;
+using What = PeerMessage::What;
 
 const Side kThis{"1", 1, "2:3"};
 
@@ -94,9 +94,9 @@ struct Next {
   }
   task<result<>> run() {
     for (;;) {
-      auto said = co_await predecessor.hear_word({});
+      auto said = co_await predecessor.next_message({});
       if (!said) co_return said.error();
-      const Word& word = said->word;
+      const PeerMessage& word = said->word;
       if (word.what == What::end) co_return result<>();
       if (word.what == What::ready) static_cast<void>(predecessor.say({What::ready, {}, 0, {"unopened"}}));
       if (word.what == What::lock) static_cast<void>(predecessor.say({What::loaded}));
@@ -149,7 +149,7 @@ TEST_CASE("the next agent first shares the lock, then gets every link, and its p
   const std::string path = serving.folder.path() + "/lock";
   Fd lock = file(path);
   REQUIRE(::flock(lock.get(), LOCK_EX | LOCK_NB) == 0);
-  REQUIRE(Started<result<>>(serving.control, serving.giver.begin(lock)).get());
+  REQUIRE(Started<result<>>(serving.control, serving.giver.hand_over_lock(lock)).get());
   std::vector<Fd> kernel;
   for (std::uint32_t i = 0; i < 100; ++i) {
     auto [ours, theirs] = pair();
@@ -233,7 +233,7 @@ TEST_CASE("an agent learns that the next agent ended before it served the link")
   CHECK_FALSE(giving.get());
   CHECK(hung_up(kernel));
   CHECK_FALSE(serving.giver.has_next());
-  CHECK_FALSE(Started<result<>>(serving.control, serving.giver.begin(Fd())).get());
+  CHECK_FALSE(Started<result<>>(serving.control, serving.giver.hand_over_lock(Fd())).get());
   CHECK_FALSE(serving.giver.end());
 }
 
@@ -316,7 +316,7 @@ TEST_CASE("links given before an agent ends stay given, and the next agent learn
   Serving control;
   Next next(control, std::move(*got));
   auto [link, kernel] = pair();
-  REQUIRE(send(met.get(), pack(Word{What::link, "a", 0}), &link));
+  REQUIRE(send(met.get(), pack(PeerMessage{What::link, "a", 0}), &link));
   link.reset();
   met.reset();
   const auto ended = next.ended.get();
@@ -334,10 +334,10 @@ TEST_CASE("links count as given even if the giving agent ends before it reads th
   REQUIRE(send(met.get(), pack_answer(std::nullopt)));
   auto got = asking.get();
   REQUIRE(got);
-  REQUIRE(send(got->get(), pack(Word{What::served, {}, 7})));
+  REQUIRE(send(got->get(), pack(PeerMessage{What::served, {}, 7})));
   auto [link, kernel] = pair();
-  REQUIRE(send(met.get(), pack(Word{What::link, "a", 0}), &link));
-  REQUIRE(send(met.get(), pack(Word{What::end})));
+  REQUIRE(send(met.get(), pack(PeerMessage{What::link, "a", 0}), &link));
+  REQUIRE(send(met.get(), pack(PeerMessage{What::end})));
   link.reset();
   met.reset();
   Serving control;
@@ -354,7 +354,7 @@ TEST_CASE("a handover begins once the next agent confirms it, and never with one
   Fd asked = serving.heard();
   ended ? asked.reset() : static_cast<void>(next.emplace(serving, std::move(asked)));
   std::optional<bool> begins;
-  const auto begin = [](Giver& giver, std::optional<bool>& into) -> task<> { into = co_await giver.begins(10s); };
+  const auto begin = [](Giver& giver, std::optional<bool>& into) -> task<> { into = co_await giver.ask_commit(10s); };
   serving.gate.spawn(begin(serving.giver, begins));
   REQUIRE(eventually(serving.control, [&] { return begins.has_value(); }));
   CHECK(*begins == !ended);
@@ -369,7 +369,7 @@ TEST_CASE("a next agent that has the lock counts as ended once its process has, 
   const Fd lock = file(serving.folder.path() + "/lock");
   std::optional<result<>> begun;
   const auto begin = [](Giver& giver, const Fd& held, std::optional<result<>>& into) -> task<> {
-    into = co_await giver.begin(held);
+    into = co_await giver.hand_over_lock(held);
   };
   serving.gate.spawn(begin(serving.giver, lock, begun));
   if (ends)
@@ -393,7 +393,7 @@ TEST_CASE("a link without its socket and a socket without a link end a handover"
   Serving control;
   Next next(control, std::move(*got));
   const auto [link, kernel] = pair();
-  const Word word{with_socket ? What::ready : What::link, "a", 0};
+  const PeerMessage word{with_socket ? What::ready : What::link, "a", 0};
   REQUIRE(send(met.get(), pack(word), with_socket ? &link : nullptr));
   const auto ended = next.ended.get();
   REQUIRE_FALSE(ended);

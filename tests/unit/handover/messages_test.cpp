@@ -17,19 +17,21 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
         R"({"protocol":2,"version":"0.1.0","records":1,"state":"2:3","node":"node-1","driver":"rbd.csi.ceph.com"})");
   CHECK(pack_answer(std::nullopt) == R"({"answer":"yes"})");
   CHECK(pack_answer("too old") == R"({"answer":"no","why":"too old"})");
-  CHECK(pack(Word{Word::What::ready}) == R"({"ready":true})");
-  CHECK(pack(Word{Word::What::ready, {}, 0, {"a", "b"}}) == R"({"ready":true,"cold":["a","b"]})");
-  CHECK(pack(Word{Word::What::begins}) == R"({"begins":true})");
-  CHECK(pack(Word{Word::What::loaded}) == R"({"loaded":true})");
-  CHECK(pack(Word{Word::What::lock}) == R"({"lock":true})");
-  CHECK(pack(Word{.what = Word::What::listener, .registered = true}) == R"({"listener":{"registered":true}})");
-  CHECK(pack(Word{Word::What::link, "b", 7}) == R"({"link":{"volume":"b","device":7}})");
-  CHECK(pack(Word{Word::What::served, {}, 7}) == R"({"served":7})");
-  const Word other{.what = Word::What::link, .volume_id = "b", .device = 7, .kind = device::Kind::krbd};
+  CHECK(pack(PeerMessage{PeerMessage::What::ready}) == R"({"ready":true})");
+  CHECK(pack(PeerMessage{PeerMessage::What::ready, {}, 0, {"a", "b"}}) == R"({"ready":true,"cold":["a","b"]})");
+  CHECK(pack(PeerMessage{PeerMessage::What::begins}) == R"({"begins":true})");
+  CHECK(pack(PeerMessage{PeerMessage::What::loaded}) == R"({"loaded":true})");
+  CHECK(pack(PeerMessage{PeerMessage::What::lock}) == R"({"lock":true})");
+  CHECK(pack(PeerMessage{.what = PeerMessage::What::listener, .registered = true}) ==
+        R"({"listener":{"registered":true}})");
+  CHECK(pack(PeerMessage{PeerMessage::What::link, "b", 7}) == R"({"link":{"volume":"b","device":7}})");
+  CHECK(pack(PeerMessage{PeerMessage::What::served, {}, 7}) == R"({"served":7})");
+  const PeerMessage other{.what = PeerMessage::What::link, .volume_id = "b", .device = 7, .kind = device::Kind::krbd};
   CHECK(pack(other) == R"({"link":{"volume":"b","device":7,"kind":"krbd"}})");
   CHECK_FALSE(unpack_word(pack(other)));  // the kernel serves it
-  CHECK(*unpack_word(R"({"link":{"volume":"b","device":7,"kind":"nbd"}})") == Word{Word::What::link, "b", 7});
-  CHECK(pack(Word{Word::What::end}) == R"({"end":true})");
+  CHECK(*unpack_word(R"({"link":{"volume":"b","device":7,"kind":"nbd"}})") ==
+        PeerMessage{PeerMessage::What::link, "b", 7});
+  CHECK(pack(PeerMessage{PeerMessage::What::end}) == R"({"end":true})");
   CHECK(kProtocol == 2);
 }
 
@@ -60,7 +62,7 @@ TEST_CASE("every message of 0.1.0 is understood, and an agent of today is asked 
 
 TEST_CASE("a message holds as many volume IDs as fit, however long they are") {
   const std::vector<std::string> cold(400, std::string(4000, 'v'));
-  const std::string message = pack(Word{Word::What::ready, {}, 0, cold});
+  const std::string message = pack(PeerMessage{PeerMessage::What::ready, {}, 0, cold});
   CHECK(message.size() < (64u << 10));
   const auto word = unpack_word(message);
   REQUIRE(word);
@@ -80,10 +82,11 @@ TEST_CASE("what one agent packs, the other unpacks") {
   Side accepting{"0.2.0", 2, "2:3"};
   accepting.accepts_refused = true;
   CHECK(unpack_hello(pack(Hello{2, accepting}))->side.accepts_refused);
-  using What = Word::What;
-  for (const auto& word : {Word{What::ready}, Word{What::ready, {}, 0, {"a", "b"}}, Word{What::begins},
-                           Word{What::loaded}, Word{What::lock}, Word{.what = What::listener, .registered = true},
-                           Word{What::link, "a", 4294967295}, Word{What::served, {}, 4294967295}, Word{What::end}}) {
+  using What = PeerMessage::What;
+  for (const auto& word :
+       {PeerMessage{What::ready}, PeerMessage{What::ready, {}, 0, {"a", "b"}}, PeerMessage{What::begins},
+        PeerMessage{What::loaded}, PeerMessage{What::lock}, PeerMessage{.what = What::listener, .registered = true},
+        PeerMessage{What::link, "a", 4294967295}, PeerMessage{What::served, {}, 4294967295}, PeerMessage{What::end}}) {
     const auto read = unpack_word(pack(word));
     REQUIRE(read);
     CHECK(*read == word);

@@ -163,7 +163,7 @@ TEST_CASE("a volume that an operator asks for is tried at once") {
   REQUIRE(queue.start(t0) == Ids{"1"});
   queue.ended("1", Outcome::failed, t0, 0.9);
   REQUIRE(queue.start(t0).empty());
-  queue.hurry("1", t0);
+  queue.retry_now("1", t0);
   CHECK(queue.start(t0) == Ids{"1"});
 }
 

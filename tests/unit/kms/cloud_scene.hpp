@@ -24,7 +24,7 @@ struct CloudScene {
 
   Loop loop;
   FakeReach reach;
-  kms::Ask ask;
+  kms::KeyCall ask;
   std::deque<http::Reply> answers;
   std::deque<std::string> frames;
   std::vector<std::pair<http::Peer, std::string>> framed;  ///< what was asked in frames

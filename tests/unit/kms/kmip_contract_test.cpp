@@ -50,11 +50,11 @@ struct RealKmip {
   asio::io_context io;
   std::unique_ptr<Clock> clock = make_real_clock(io.get_executor());
   BlockingPool files{io.get_executor(), *clock, 1};
-  kms::Surroundings around{io.get_executor(), *clock, files, nullptr, "ceph"};
-  std::unique_ptr<kms::Reach> real = kms::make_reach(around, {"mine"});
+  kms::KmsContext around{io.get_executor(), *clock, files, nullptr, "ceph"};
+  std::unique_ptr<kms::Transport> real = kms::make_reach(around, {"mine"});
   Loop loop;
   FakeReach reach;
-  kms::Ask ask;
+  kms::KeyCall ask;
 };
 
 }  // namespace

@@ -209,7 +209,7 @@ TEST_CASE("a key goes over a connection to the tenant's Vault, with the tenant's
 
 namespace {
 
-kms::Ask ask_of_secret(kms::Section section, const std::string& tenant) {
+kms::KeyCall ask_of_secret(kms::Section section, const std::string& tenant) {
   return {std::move(section), "m", {kVolume, tenant}, Secret("of the node-stage secret"), {}, {}};
 }
 

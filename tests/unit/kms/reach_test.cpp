@@ -25,7 +25,7 @@ namespace {
 
 result<http::Reply> as_it_came(const http::Reply& reply) { return reply; }
 
-task<result<http::Reply>> ask_and_read(kms::Reach& reach, http::Peer peer, http::Message message, Until until) {
+task<result<http::Reply>> ask_and_read(kms::Transport& reach, http::Peer peer, http::Message message, Until until) {
   auto answer = co_await reach.http(std::move(peer), std::move(message), until);
   if (!answer) co_return answer.error();
   co_return co_await reach.read(std::move(*answer), until, as_it_came);
@@ -47,7 +47,7 @@ struct Scene {
     const auto reach = kms::make_reach(around, {"v", tenant});
     return Started<result<http::Reply>>(io, ask_and_read(*reach, peer, message, {clock->now() + 20s})).get();
   }
-  result<kms::Unread> answer(kms::Reach& reach) {
+  result<kms::Unread> answer(kms::Transport& reach) {
     return std::move(Started<result<kms::Unread>>(io, reach.http(peer, message, {clock->now() + 20s})).get());
   }
   result<std::string> exchange(std::string request, std::size_t limit = 1 << 16) {
@@ -58,7 +58,7 @@ struct Scene {
   asio::io_context io;
   std::unique_ptr<Clock> clock = make_real_clock(io.get_executor());
   BlockingPool files{io.get_executor(), *clock, 1};
-  kms::Surroundings around{io.get_executor(), *clock, files, nullptr, "ceph"};
+  kms::KmsContext around{io.get_executor(), *clock, files, nullptr, "ceph"};
   ApiServer server;
   http::Peer peer;
   http::Message message;
@@ -181,7 +181,7 @@ TEST_CASE("a tenant whose name servers are silent keeps the key of no other tena
   auto& around = scene.around;
   around.names = std::make_unique<BlockingPool>(around.control, around.clock, 4);
   around.dialer = std::make_unique<http::Dialer>(around.control, around.clock, *around.names, &around.files, look_up);
-  std::vector<std::unique_ptr<kms::Reach>> reaches;
+  std::vector<std::unique_ptr<kms::Transport>> reaches;
   std::vector<Started<result<kms::Unread>>> silent;
   for (int i = 0; i < 24; ++i) {
     auto peer = scene.peer;

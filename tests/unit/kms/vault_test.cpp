@@ -69,7 +69,7 @@ struct Scene {
     reach.tokens["team/ceph-csi-vault-sa"] = "team-token";
     reach.secrets["team/ceph-csi-kms-token"] = {{"token", "hvs.canary\n"}};
   }
-  Ask ask() const { return {json::parse(text).as_object(), "v", {kId, tenant}, {}, secrets, {}}; }
+  KeyCall ask() const { return {json::parse(text).as_object(), "v", {kId, tenant}, {}, secrets, {}}; }
   result<Stored> fetch() { return loop.run(vault::fetch_by(login, reach, ask())); }
   result<> store_in_place_of(std::optional<std::uint64_t> version, const std::string& key) {
     return loop.run(vault::store_by(login, reach, ask(), Secret(key), version));

@@ -58,11 +58,11 @@ TEST_CASE("an agent outside of a pod leaves at once when it is told to end") {
 TEST_CASE("an agent on a node that shuts down serves devices until nobody uses them, and accepts no next agent") {
   auto told = told_in_pod();
   told.node_stops = true;
-  CHECK(decide(told) == Leaving::see_users_out);
+  CHECK(decide(told) == Leaving::wait_for_users);
   told.next_asks = true;
   told.signals = 2;
   told.since = 1h;
-  CHECK(decide(told) == Leaving::see_users_out);
+  CHECK(decide(told) == Leaving::wait_for_users);
 }
 
 TEST_CASE("an agent that is told to end decides nothing before it knows whether the node shuts down") {

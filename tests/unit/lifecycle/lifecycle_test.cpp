@@ -9,7 +9,7 @@
 using namespace corbd;
 using namespace corbd::lifecycle;
 using namespace std::chrono_literals;
-using What = handover::Word::What;
+using What = handover::PeerMessage::What;
 
 namespace {
 
@@ -371,7 +371,7 @@ TEST_CASE("an agent that is told to end before it serves decides that as soon as
   REQUIRE(life.done() == Do::serve);
   REQUIRE(life.done() == Do::wait);
   CHECK(life.action.within == duration::zero());
-  CHECK(life(Woken{kNow}) == (node_stops ? Do::see_users_out : Do::stop_new_work));
+  CHECK(life(Woken{kNow}) == (node_stops ? Do::wait_for_users : Do::stop_new_work));
 }
 
 // --- The end -------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ TEST_CASE("an agent on a node that shuts down leaves once its devices have no us
   auto life = serving();
   life(Signalled{kNow});
   life(NodeSeen{true});
-  CHECK(life(Woken{kNow, true, 3}) == Do::see_users_out);
+  CHECK(life(Woken{kNow, true, 3}) == Do::wait_for_users);
   CHECK(life.done() == Do::stop_new_work);
 }
 

@@ -5,7 +5,7 @@
 
 using namespace corbd;
 using namespace corbd::test;
-using At = Sight::At;
+using At = PathState::At;
 
 namespace {
 
@@ -134,7 +134,7 @@ TEST_CASE("two volumes under one name are refused, because they would share a st
 TEST_CASE("a target that no mount may cover is refused before anything is done") {
   World world;
   Process process(world);
-  const auto code_at = [&](Sight sight) {
+  const auto code_at = [&](PathState sight) {
     world.special["/srv/a"] = std::move(sight);
     const auto refused = process.mount(wanted());
     CHECK(world.claims.empty());

@@ -21,8 +21,8 @@
 
 using namespace corbd;
 using namespace corbd::test;
-using manager::Sight;
-using At = Sight::At;
+using manager::PathState;
+using At = PathState::At;
 namespace fs = std::filesystem;
 namespace ops = manager::ops;
 
@@ -294,9 +294,9 @@ TEST_CASE("the port sees a mount without waiting for it, and asks a helper about
   HelperPool pool(loop.control(), loop.clock, helper_child(HELPER_CHILD));
   const auto node = manager::make_node(pool);
   const auto look = [&](const std::string& path) {
-    return Started<Sight>(loop.io, node->look(path, manager::Reach::here, {})).get();
+    return Started<PathState>(loop.io, node->look(path, manager::Reach::here, {})).get();
   };
-  const Sight proc = look("/proc");
+  const PathState proc = look("/proc");
   CHECK(proc.at == At::mounted);
   CHECK_THAT(proc.mount, ContainsSubstring("proc"));
   CHECK(look(folder.path()).at == At::folder);
@@ -321,7 +321,7 @@ TEST_CASE("a mount below a path counts only if the caller asks for it") {
   const std::string path = fs::path(below->target).parent_path();
   const Folder folder;
   const auto look = [&](const std::string& at, manager::Reach reach) {
-    return Started<Sight>(loop.io, node->look(at, reach, {})).get();
+    return Started<PathState>(loop.io, node->look(at, reach, {})).get();
   };
   CHECK(look(folder.path(), manager::Reach::below).at == At::folder);
   CHECK(look(below->target, manager::Reach::here).at == At::mounted);
@@ -341,7 +341,7 @@ TEST_CASE("a helper that does not answer makes a path unknown, not unmounted") {
   config.program = "/bin/false";
   HelperPool pool(loop.control(), loop.clock, config);
   const auto node = manager::make_node(pool);
-  const Sight sight = Started<Sight>(loop.io, node->look("/nowhere", manager::Reach::here, {})).get();
+  const PathState sight = Started<PathState>(loop.io, node->look("/nowhere", manager::Reach::here, {})).get();
   CHECK(sight.at == At::unknown);
   CHECK_FALSE(sight.text.empty());
 }
@@ -356,7 +356,7 @@ TEST_CASE("a path behind a link or a file is told from one that cannot be looked
   HelperPool pool(loop.control(), loop.clock, helper_child(HELPER_CHILD));
   const auto node = manager::make_node(pool);
   const auto look = [&](const std::string& path) {
-    return Started<Sight>(loop.io, node->look(path, manager::Reach::here, {})).get();
+    return Started<PathState>(loop.io, node->look(path, manager::Reach::here, {})).get();
   };
   CHECK(look(root + "/link/a").at == At::unknown);
   CHECK(look(root + "/link/a").barred);
@@ -379,8 +379,8 @@ TEST_CASE("looks below a filesystem that does not answer take no helper from loo
   const auto look = [&](const std::string& path) {
     return node->look(path, manager::Reach::here, {clock->now() + std::chrono::seconds(10)});
   };
-  std::vector<std::unique_ptr<Started<Sight>>> waiting;
-  for (int i = 0; i < 4; ++i) waiting.push_back(std::make_unique<Started<Sight>>(io, look(root + "/dead/x")));
-  CHECK(Started<Sight>(io, look(root + "/good")).get().at == At::folder);
+  std::vector<std::unique_ptr<Started<PathState>>> waiting;
+  for (int i = 0; i < 4; ++i) waiting.push_back(std::make_unique<Started<PathState>>(io, look(root + "/dead/x")));
+  CHECK(Started<PathState>(io, look(root + "/good")).get().at == At::folder);
   for (const auto& one : waiting) CHECK(one->get().at == At::unknown);
 }

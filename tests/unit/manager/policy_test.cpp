@@ -8,16 +8,16 @@ using manager::Claim;
 using manager::Do;
 using manager::Goal;
 using manager::MountFacts;
-using manager::Sight;
-using At = Sight::At;
+using manager::PathState;
+using At = PathState::At;
 using Phase = Claim::Phase;
 
 namespace {
 
-Sight at(At what, const std::string& mount = "") { return {what, mount, "", 0}; }
+PathState at(At what, const std::string& mount = "") { return {what, mount, "", 0}; }
 
 /// Of a plugin that stages.
-MountFacts seen_of(std::optional<Sight> target, std::optional<Sight> staging) {
+MountFacts seen_of(std::optional<PathState> target, std::optional<PathState> staging) {
   MountFacts seen;
   seen.stages = true;
   seen.target = std::move(target);

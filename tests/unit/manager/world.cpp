@@ -100,21 +100,21 @@ class Process::FakePlugin final : public manager::Plugin {
 class Process::FakeNode final : public manager::Node {
  public:
   explicit FakeNode(World& world) : world_(world) {}
-  task<Sight> look(std::string path, manager::Reach reach, Until) override {
+  task<PathState> look(std::string path, manager::Reach reach, Until) override {
     const auto passed = around<void>(world_, [] { return result<>(); });
-    if (!passed) co_return Sight{Sight::At::unknown, "", passed.error().text, 0};
+    if (!passed) co_return PathState{PathState::At::unknown, "", passed.error().text, 0};
     if (reach == manager::Reach::below)
       for (const auto& [mounted, device] : world_.mounts)
         if (mounted.starts_with(path + "/")) path = mounted;
     if (const auto found = world_.special.find(path); found != world_.special.end()) co_return found->second;
     if (const auto found = world_.mounts.find(path); found != world_.mounts.end())
-      co_return Sight{Sight::At::mounted, found->second, "", 0};
+      co_return PathState{PathState::At::mounted, found->second, "", 0};
     const auto owner = world_.owners.find(path);
-    const auto at = world_.files.contains(path)     ? Sight::At::file
-                    : world_.folders.contains(path) ? Sight::At::folder
-                                                    : Sight::At::nothing;
+    const auto at = world_.files.contains(path)     ? PathState::At::file
+                    : world_.folders.contains(path) ? PathState::At::folder
+                                                    : PathState::At::nothing;
     const auto whose = owner == world_.owners.end() ? manager::Owner() : owner->second;
-    co_return Sight{at, "", "", 0750, whose, world_.holding_folder};
+    co_return PathState{at, "", "", 0750, whose, world_.holding_folder};
   }
   task<result<std::vector<std::string>>> users(std::string target, Until) override { co_return world_.users[target]; }
   task<result<>> make_folder(std::string path, unsigned, Until) override {

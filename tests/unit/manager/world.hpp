@@ -18,7 +18,7 @@ namespace corbd::test {
 using manager::AccessType;
 using manager::Claim;
 using manager::Mount;
-using manager::Sight;
+using manager::PathState;
 
 /// How the n-th call of the machine or the plugin goes wrong.
 struct Fault {
@@ -29,7 +29,7 @@ struct Fault {
 class World {
  public:
   std::map<std::string, std::string> mounts;  ///< path to device
-  std::map<std::string, Sight> special;       ///< paths that show something else than what is mounted there
+  std::map<std::string, PathState> special;   ///< paths that show something else than what is mounted there
   std::set<std::string> folders, files;
   std::map<std::string, manager::Owner> owners;  ///< of both; others are root's
   std::map<std::string, std::string> links;      ///< a folder's path, and where it leads
@@ -60,7 +60,7 @@ class World {
   }
   bool is_mounted(const std::string& path) const { return mounts.contains(path); }
   /// The device under the path is gone; its mount is still there.
-  void kill_device(const std::string& path) { special[path] = {Sight::At::dead, mounts.at(path), "it is gone", 0}; }
+  void kill_device(const std::string& path) { special[path] = {PathState::At::dead, mounts.at(path), "it is gone", 0}; }
 };
 
 /// One process: its ports, its manager, its locks.

@@ -363,13 +363,13 @@ TEST_CASE("both forecasts warn if nothing is staged but an RBD device or another
 }
 
 TEST_CASE("a migration forecast names who serves a volume from its next stage on, and the setting that decides it") {
-  struct Case {
+  struct StagedVolume {
     std::map<std::string, std::string> attributes;
     const char* rules;
     cephcsi::Mounter unnamed;
     std::string says;
   };
-  const auto [attributes, rules, unnamed, says] = GENERATE(values<Case>({
+  const auto [attributes, rules, unnamed, says] = GENERATE(values<StagedVolume>({
       {{}, "[]", cephcsi::Mounter::krbd, "the kernel, by --default-mounter"},
       {{}, "[]", cephcsi::Mounter::nbd, "corbd, by --default-mounter"},
       {{{"mounter", "rbd"}}, "[]", cephcsi::Mounter::nbd, "the kernel, by its attribute mounter"},
@@ -493,11 +493,11 @@ TEST_CASE("a migration forecast fails for a volume whose I/O waits already, and 
 }
 
 TEST_CASE("a migration forecast fails for attributes that a stage refuses, and names them") {
-  struct Case {
+  struct StagedVolume {
     std::map<std::string, std::string> attributes;
     std::string says;
   };
-  const auto [attributes, says] = GENERATE(values<Case>({
+  const auto [attributes, says] = GENERATE(values<StagedVolume>({
       {{{"mounter", "fuse"}}, "fuse"},
       {{{"encrypted", "true"}, {"encryptionType", "disk"}}, "encryptionType"},
       {{{"mounter", "rbd-nbd"}, {"mapOptions", "nbd:rbd_cache=true"}}, "mapOptions"},

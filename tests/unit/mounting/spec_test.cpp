@@ -12,7 +12,7 @@
 using namespace corbd;
 using manager::AccessType;
 using manager::Claim;
-using manager::Sight;
+using manager::PathState;
 using mounting::Keeps;
 using mounting::MountSpec;
 
@@ -245,7 +245,7 @@ TEST_CASE("a unit has every option, quoted for systemd, and an agent that restar
 }
 
 TEST_CASE("the list says what is wrong with a mount, and what to do") {
-  using At = Sight::At;
+  using At = PathState::At;
   using Phase = Claim::Phase;
   manager::Manager::Held held;
   held.claim.target = "/srv/db";

@@ -16,10 +16,13 @@ namespace {
 
 class Volumes final : public test::ScriptedVolumes {
  public:
-  task<result<volume::Holding>> holders(volume::ImageAt at, bool take, Until) override {
+  task<result<volume::Holding>> take_image(volume::ImageAt at, Until until) override {
+    taken = taken || at.volume_id != "unknown";
+    return holders(std::move(at), until);
+  }
+  task<result<volume::Holding>> holders(volume::ImageAt at, Until) override {
     asked = at;
     if (at.volume_id == "unknown") co_return Error{errc::not_found, "volume unknown has no record on this node"};
-    taken = taken || take;
     volume::Holding found{{"fsid", 1, "", "id-1"}, true, {}, dirty};
     if (!nobody) found.holders.push_back(holder);
     co_return found;

@@ -53,7 +53,7 @@ struct Scene {
   kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   kube::OwnNode own{loop.control(), loop.clock, &api, "node-1"};
   Scripted volumes;
-  orchestrator::Evidence evidence{loop.control(), loop.clock, &api, {"driver", "node-1"}, nullptr};
+  orchestrator::ApiOrchestrator evidence{loop.control(), loop.clock, &api, {"driver", "node-1"}, nullptr};
   orchestrator::Kubernetes kubernetes{
       loop.control(),
       loop.clock,

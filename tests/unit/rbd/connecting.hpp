@@ -59,7 +59,9 @@ struct Connecting {
                                                      rbd::Connections::Need need = rbd::Connections::Need::any) {
     return std::make_unique<Started<result<rbd::Lease>>>(loop.io, connections->lease(std::move(to), need, until));
   }
-  result<> look_at_before(bool alone) { return Started<result<>>(loop.io, connections->look_at_before(alone)).get(); }
+  result<> reload_predecessor_clients(bool alone) {
+    return Started<result<>>(loop.io, connections->reload_predecessor_clients(alone)).get();
+  }
   ~Connecting() {
     end.set_value();
     Started<result<>>(loop.io, connections->shutdown({}, {})).get();

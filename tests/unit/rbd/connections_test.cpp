@@ -245,7 +245,7 @@ TEST_CASE(
   CHECK(files() == 0);
   records_prepared(scene);
   CHECK(files() == 3);
-  REQUIRE(scene.look_at_before(true));
+  REQUIRE(scene.reload_predecessor_clients(true));
   CHECK(eventually(scene.loop.io, [&] { return files() == 1; }));
 }
 

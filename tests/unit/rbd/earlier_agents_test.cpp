@@ -17,9 +17,9 @@ TEST_CASE("a next agent that cannot read an incarnation beside the one that serv
   scene.begin_anew({.incarnations_dir = scene.folder.path(), .beside = true});
   const std::string file = rbd::incarnation_file(scene.folder.path(), "newer");
   REQUIRE(write_durably(file, R"({"version":99,"uuid":"newer"})", 0600));
-  CHECK(scene.look_at_before(false).error().code == errc::state_newer);
+  CHECK(scene.reload_predecessor_clients(false).error().code == errc::state_newer);
   std::filesystem::remove(file);
-  CHECK(scene.look_at_before(false));
+  CHECK(scene.reload_predecessor_clients(false));
   CHECK(scene.connections->all_fenced("fsid of lab"));
 }
 
@@ -31,7 +31,7 @@ TEST_CASE("no image is opened while an incarnation cannot be read, and images ar
   if (at_start)
     scene.begin_anew({scene.folder.path()});
   else
-    CHECK_FALSE(scene.look_at_before(true));
+    CHECK_FALSE(scene.reload_predecessor_clients(true));
   for (int i = 0; i < 3; ++i) scene.loop.clock.advance(1min);
   CHECK(scene.connections->all_fenced("fsid of lab").error().code == errc::state_newer);
   rbd::Incarnation left{rbd::Incarnation::State::dead, "left", "fsid of lab", "lab", {"10.0.0.1:0/9"}, 0};
@@ -55,7 +55,7 @@ TEST_CASE(
   const auto looks_after = [&] { return !scene.connections->quiet(); };
   CHECK(looks_after() == !beside);
   if (!beside) return;
-  REQUIRE(scene.look_at_before(true));
+  REQUIRE(scene.reload_predecessor_clients(true));
   CHECK(looks_after());
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("an agent that meets a malformed note of a short entry fences the dead
   const auto unfenced = [&] { return scene.connections->incarnations().unfenced("fsid of lab"); };
   if (beside) {
     CHECK(unfenced().empty());
-    REQUIRE(scene.look_at_before(true));
+    REQUIRE(scene.reload_predecessor_clients(true));
   }
   REQUIRE(unfenced().size() == 1);
   CHECK(unfenced().front().uuid == "cut-off");

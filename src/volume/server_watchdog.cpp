@@ -1,8 +1,8 @@
-#include "corbd/volume/silence.hpp"
+#include "server_watchdog.hpp"
 
 namespace corbd::volume {
 
-void Silence::look(std::uint64_t completed, std::uint32_t waiting, time_point now) {
+void ServerWatchdog::look(std::uint64_t completed, std::uint32_t waiting, time_point now) {
   const bool same = waited_ && waiting > 0 && completed == completed_;
   if (!same) since_ = now;
   lasted_ = now - since_;

@@ -1,4 +1,4 @@
-#include "pursuit.hpp"
+#include "operation_runner.hpp"
 
 #include "corbd/core/log.hpp"
 #include "neighbours.hpp"
@@ -30,7 +30,7 @@ bool only_looks(const Volume& volume) {
 
 Error stopping() { return {errc::unavailable, "the agent is stopping: repeat when it is back"}; }
 
-task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
+task<result<>> OperationRunner::fulfil(Volume& volume, Wish wish) {
   auto ready = co_await prepare(volume, wish);
   if (!ready) co_return ready;
   const auto before = volume.record;
@@ -48,17 +48,17 @@ task<result<>> Pursuit::fulfil(Volume& volume, Wish wish) {
   co_return undone ? failure.error : undo_failed(failure.error, undone.error());
 }
 
-task<result<>> Pursuit::pursue_with_secret(Volume& volume, const Wish& wish) {
+task<result<>> OperationRunner::pursue_with_secret(Volume& volume, const Wish& wish) {
   auto outcome = co_await pursue(volume, wish);
-  if (outcome || leaving_.begun()) co_return outcome;
+  if (outcome || shutdown_.begun()) co_return outcome;
   if (!may_have_other_credential(wish, volume.record.has_value(), volume.facts)) co_return outcome;
   co_return co_await ask_secret(volume, wish, outcome.error());
 }
 
-task<result<>> Pursuit::ask_secret(Volume& volume, const Wish& wish, Error refused) {
+task<result<>> OperationRunner::ask_secret(Volume& volume, const Wish& wish, Error refused) {
   const bool had_one = !volume.credentials.known().empty();
   const StageSecret secret = co_await ports_.orchestrator.stage_secret(volume.id, volume.record->claim.volume);
-  if (leaving_.begun()) co_return refused;
+  if (shutdown_.begun()) co_return refused;
   if (!secret.credential || !volume.credentials.take(*secret.credential, refused.code))
     co_return with_secret(std::move(refused), secret, false);
   log::info("credential.from_secret",
@@ -76,7 +76,7 @@ task<result<>> Pursuit::ask_secret(Volume& volume, const Wish& wish, Error refus
   co_return again || !volume.facts.refused ? again : with_secret(again.error(), secret, had_one);
 }
 
-task<result<>> Pursuit::rewrite_record(Volume& volume, const Wish& wish) {
+task<result<>> OperationRunner::rewrite_record(Volume& volume, const Wish& wish) {
   const Step again = step::WriteRecord{*volume.record};
   auto written = co_await steps_.run(volume, again, wish);
   if (!written) co_return written;
@@ -84,7 +84,7 @@ task<result<>> Pursuit::rewrite_record(Volume& volume, const Wish& wish) {
   co_return co_await pursue(volume, wish);
 }
 
-task<result<>> Pursuit::drop_leftover_key(Volume& volume, const Wish& wish, bool had_record) {
+task<result<>> OperationRunner::drop_leftover_key(Volume& volume, const Wish& wish, bool had_record) {
   if (volume.record || had_record || !std::holds_alternative<Unstaged>(wish)) co_return result<>();
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   // A device without a record belongs to another agent, perhaps of a newer version. Its files are not ours to drop.
@@ -100,7 +100,7 @@ task<result<>> Pursuit::drop_leftover_key(Volume& volume, const Wish& wish, bool
   co_return co_await steps_.run(volume, drop, wish);
 }
 
-task<result<>> Pursuit::prepare(Volume& volume, const Wish& wish) {
+task<result<>> OperationRunner::prepare(Volume& volume, const Wish& wish) {
   volume.facts = Facts();
   volume.credentials.begin(wish, volume.record.has_value());
   if (const auto* staged = std::get_if<Staged>(&wish)) {
@@ -126,14 +126,14 @@ task<result<>> Pursuit::prepare(Volume& volume, const Wish& wish) {
 
 /// A step may outlast the beginning of the leave. A later write would come too late: the volume's files may be the next
 /// agent's by then.
-task<result<>> Pursuit::run(Volume& volume, const Step& step, const Wish& wish) {
+task<result<>> OperationRunner::run(Volume& volume, const Step& step, const Wish& wish) {
   auto done = co_await steps_.run(volume, step, wish);
-  if (!leaving_.begun()) co_await steps_.keep_credential(volume);
+  if (!shutdown_.begun()) co_await steps_.keep_credential(volume);
   co_return done;
 }
 
 /// Observes the volume, and remembers what its status shows of that.
-result<Observation> Pursuit::look(Volume& volume, const Wish& wish) {
+result<Observation> OperationRunner::look(Volume& volume, const Wish& wish) {
   auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   if (!seen) return seen;
   volume.device.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
@@ -147,18 +147,18 @@ result<Observation> Pursuit::look(Volume& volume, const Wish& wish) {
 }
 
 /// Waits a moment. Others may change these facts meanwhile.
-task<> Pursuit::pause(Volume& volume) {
+task<> OperationRunner::pause(Volume& volume) {
   co_await sleep_until(control_, clock_, clock_.now() + kWaitPause);
   volume.facts.ownership.reset();
   volume.facts.served_by_other.reset();
   volume.facts.attachment.reset();
 }
 
-task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
+task<result<>> OperationRunner::pursue(Volume& volume, Wish wish) {
   std::string waits_for;
   for (int round = 0; round < kMaxRounds; ++round) {
     // Stop here as after a crash: the next start continues from the facts then.
-    if (leaving_.begun()) co_return stopping();
+    if (shutdown_.begun()) co_return stopping();
     const auto seen = look(volume, wish);
     if (!seen) co_return seen.error();
     const Decision decision = decide(volume.id, volume.record, wish, *seen, config_.policy);
@@ -187,7 +187,7 @@ task<result<>> Pursuit::pursue(Volume& volume, Wish wish) {
 
 /// Releases what the failed step left open, so that it keeps no other node out. Returns the step's error, with its
 /// name.
-task<result<>> Pursuit::step_failed(Volume& volume, const Wish& wish, Step step, Error error) {
+task<result<>> OperationRunner::step_failed(Volume& volume, const Wish& wish, Step step, Error error) {
   if (!std::holds_alternative<step::StopSession>(step) && !std::holds_alternative<step::CloseImage>(step))
     co_await leave_without_device(volume, wish);
   // Somebody locked it by hand in order to work on it, even if a device waits for it here.
@@ -199,16 +199,16 @@ task<result<>> Pursuit::step_failed(Volume& volume, const Wish& wish, Step step,
 }
 
 /// A close that does not end in time goes on, and the next wish waits for it first.
-task<> Pursuit::leave_image(Volume& volume, const Wish& wish) {
-  if (leaving_.begun()) co_return;
+task<> OperationRunner::leave_image(Volume& volume, const Wish& wish) {
+  if (shutdown_.begun()) co_return;
   if (auto closed = co_await steps_.run(volume, Step(step::CloseImage{}), wish); !closed)
     log::warning("image.not_closed", {{"volume", volume.id}, {"error", closed.error().text}});
 }
 
 /// Closes the image of a volume without a device: nothing heals it, and its caller may never come again. Our watch and
 /// our lock must not keep other nodes out until then.
-task<> Pursuit::leave_without_device(Volume& volume, Wish wish) {
-  if (volume.server.image() == nullptr || leaving_.begun()) co_return;
+task<> OperationRunner::leave_without_device(Volume& volume, Wish wish) {
+  if (volume.server.image() == nullptr || shutdown_.begun()) co_return;
   const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
   // The kernel may have made a device, or may still make it. That device needs this image.
   if (!seen || !seen->devices.empty() || seen->command) co_return;

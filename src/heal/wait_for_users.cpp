@@ -1,4 +1,4 @@
-#include "corbd/heal/farewell.hpp"
+#include "corbd/heal/wait_for_users.hpp"
 
 #include "corbd/core/log.hpp"
 
@@ -17,8 +17,8 @@ std::vector<std::string> served_in_use(const volume::Volumes& volumes) {
   return ids;
 }
 
-task<> outlast_users(executor control, Clock& clock, volume::Volumes& volumes, std::chrono::seconds grace,
-                     CancelScope& hurry) {
+task<> wait_for_users(executor control, Clock& clock, volume::Volumes& volumes, std::chrono::seconds grace,
+                      CancelScope& hurry) {
   const auto end = clock.now() + grace;
   auto say_at = clock.now();
   bool given_up = false;

@@ -1,4 +1,4 @@
-#include "head_start.hpp"
+#include "preopener.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -53,7 +53,7 @@ struct ShutOut {
 
 }  // namespace
 
-struct HeadStart::Preopening {
+struct Preopener::Preopening {
   struct Image {
     Record record;
     Credential credential;
@@ -84,7 +84,7 @@ struct HeadStart::Preopening {
 };
 
 /// Waits for the policies: a connection serves one read policy, so one that is prepared for another would be useless.
-task<> HeadStart::await_policies(const std::vector<Record>& records, Until until) {
+task<> Preopener::await_policies(const std::vector<Record>& records, Until until) {
   std::set<std::string> clusters;
   for (const auto& record : records) clusters.insert(record.source.cluster_id);
   const auto unknown = [this](const std::string& id) {
@@ -97,7 +97,7 @@ task<> HeadStart::await_policies(const std::vector<Record>& records, Until until
 }
 
 /// Identifies once for all volumes of a cluster and user, so that a silent one takes its time once.
-task<result<>> HeadStart::identify(std::vector<Identified>& known, const Record& record, const Credential& as,
+task<result<>> Preopener::identify(std::vector<Identified>& known, const Record& record, const Credential& as,
                                    Until until) const {
   const auto place = std::ranges::find_if(known, [&](const auto& one) { return one.is_of(record, as); });
   if (place != known.end()) co_return place->done;
@@ -109,7 +109,7 @@ task<result<>> HeadStart::identify(std::vector<Identified>& known, const Record&
 }
 
 /// Several volumes may ask at once. An answer to one of them counts for all.
-task<> HeadStart::ask_for_api(Preopening& preopening, const std::string& volume_id) {
+task<> Preopener::ask_for_api(Preopening& preopening, const std::string& volume_id) {
   for (int asked = 1; !preopening.api_answers; ++asked) {
     const Attachment attachment = co_await ports_.orchestrator.attachment(volume_id);
     const bool last = asked == kAsksForApi || clock_.now() >= preopening.until.deadline;
@@ -129,7 +129,7 @@ task<> HeadStart::ask_for_api(Preopening& preopening, const std::string& volume_
 }
 
 /// Whether its VolumeAttachment would be looked up under a wrong name. Without an API server nobody looks it up.
-task<bool> HeadStart::has_other_name(Preopening& preopening, const Record& record, bool exclusive_lock) {
+task<bool> Preopener::has_other_name(Preopening& preopening, const Record& record, bool exclusive_lock) {
   const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
   if (other.empty() || !rests_on_attachment(record, exclusive_lock)) co_return false;
   co_await ask_for_api(preopening, record.volume_id);
@@ -138,7 +138,7 @@ task<bool> HeadStart::has_other_name(Preopening& preopening, const Record& recor
   co_return true;
 }
 
-task<> HeadStart::plan_one(Preopening& preopening, const Record& record, Until identifying) {
+task<> Preopener::plan_one(Preopening& preopening, const Record& record, Until identifying) {
   auto key = co_await ports_.records.load_key(record);
   if (!key) {
     preopening.of_lost_clusters.push_back({record, {}, key.error()});
@@ -162,7 +162,7 @@ task<> HeadStart::plan_one(Preopening& preopening, const Record& record, Until i
     ++place->second;
 }
 
-task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
+task<result<Preopener::Preopening>> Preopener::plan(Until until) {
   const auto records = co_await ports_.records.peek(until);
   if (!records) co_return records.error();
   co_await await_policies(*records, until);
@@ -179,7 +179,7 @@ task<result<HeadStart::Preopening>> HeadStart::plan(Until until) {
   co_return preopening;
 }
 
-task<> HeadStart::connect_ahead(image::Access access, std::size_t images, Until until) {
+task<> Preopener::connect_ahead(image::Access access, std::size_t images, Until until) {
   const auto prepared = co_await ports_.clusters.prepare(access, images, until);
   if (!prepared)
     log::info("cluster.not_connected_ahead", {{"cluster", access.cluster_id}, {"error", prepared.error().text}});
@@ -187,7 +187,7 @@ task<> HeadStart::connect_ahead(image::Access access, std::size_t images, Until 
 
 /// Opens as a reader, which leaves no trace at the image. The effects stay with us: sessions with the OSDs, librbd's
 /// code in memory, and whether this agent will be let in. Afterwards the predecessor may have nothing to go back to.
-task<> HeadStart::preopen_images(Preopening& preopening) {
+task<> Preopener::preopen_images(Preopening& preopening) {
   while (!preopening.left.empty()) {
     const auto image = std::move(preopening.left.back());
     preopening.left.pop_back();
@@ -205,7 +205,7 @@ task<> HeadStart::preopen_images(Preopening& preopening) {
 }
 
 /// Returns whether it has exclusive-lock. It also asks for the right to write, because a reader is let in without.
-task<result<bool>> HeadStart::open_once(Preopening& preopening, const Record& record, image::Access access) {
+task<result<bool>> Preopener::open_once(Preopening& preopening, const Record& record, image::Access access) {
   image::OpenOptions options;
   options.read_only = true;
   options.refuse_as_writer = !record.read_only;
@@ -220,7 +220,7 @@ task<result<bool>> HeadStart::open_once(Preopening& preopening, const Record& re
 }
 
 /// Only a refusal counts, as in not_again(): a full pool or a silent OSD proves nothing about rights.
-task<result<>> HeadStart::may_write(Preopening& preopening, const image::Key& key, image::Access access) {
+task<result<>> Preopener::may_write(Preopening& preopening, const image::Key& key, image::Access access) {
   const Until soon = preopening.until.at_most(clock_.now() + kAsksForRightFor);
   const auto place =
       std::ranges::find_if(preopening.rights, [&](const auto& right) { return right->is_of(access, key); });
@@ -239,7 +239,7 @@ task<result<>> HeadStart::may_write(Preopening& preopening, const image::Key& ke
 
 /// Tries the Secret's credential. The user or key was rotated while the volume was served, and no stage has brought the
 /// new one since. Or the key file is gone, and `refused` is empty.
-task<result<bool>> HeadStart::open_with_secret(Preopening& preopening, const Record& record, Credential refused,
+task<result<bool>> Preopener::open_with_secret(Preopening& preopening, const Record& record, Credential refused,
                                                Error error) {
   if (clock_.now() >= preopening.until.deadline) co_return error;
   const StageSecret secret = co_await ports_.orchestrator.stage_secret(record.volume_id, record.claim.volume);
@@ -260,13 +260,13 @@ task<result<bool>> HeadStart::open_with_secret(Preopening& preopening, const Rec
   co_return opened;
 }
 
-std::optional<Credential> HeadStart::instead_of(const std::string& volume_id, const Credential& loaded) const {
+std::optional<Credential> Preopener::instead_of(const std::string& volume_id, const Credential& loaded) const {
   const auto place = newer_.find(volume_id);
   if (place == newer_.end() || place->second.refused != loaded) return std::nullopt;
   return place->second.taken;
 }
 
-task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
+task<result<std::vector<std::string>>> Preopener::preopen(Until until) {
   auto preopening = co_await plan(until);
   if (!preopening) co_return preopening.error();
   Gate& connecting = gates_.emplace_back(control_, clock_);
@@ -281,7 +281,7 @@ task<result<std::vector<std::string>>> HeadStart::preopen(Until until) {
 
 /// Refreshes first, because no client is told of some settings, such as a pool's. A pool that does not answer keeps one
 /// of the threads that open images, and no more.
-task<std::string> HeadStart::image_refused_again(const std::string& volume_id, std::int64_t pool,
+task<std::string> Preopener::image_refused_again(const std::string& volume_id, std::int64_t pool,
                                                  std::set<std::int64_t>& silent_pools, Until until) const {
   const auto image_of = [&]() -> image::Image* {
     const Volume* known = volumes_.find(volume_id);
@@ -299,7 +299,7 @@ task<std::string> HeadStart::image_refused_again(const std::string& volume_id, s
 
 /// Returns why an agent that starts anew would not find the volume's cluster. Empty: it may. A config.json that cannot
 /// be read may be one that is being edited, and a cluster that does not answer may be the volume's.
-task<std::string> HeadStart::not_located(std::vector<Identified>& known, const Record& record, const Credential& as,
+task<std::string> Preopener::not_located(std::vector<Identified>& known, const Record& record, const Credential& as,
                                          Until until) const {
   if (const auto at = cluster_of(ports_, record); !at) co_return why_cluster_gone(ports_, record);
   const auto done = co_await identify(known, record, as, until);
@@ -308,7 +308,7 @@ task<std::string> HeadStart::not_located(std::vector<Identified>& known, const R
 }
 
 /// Uses a new client: the connections that serve were let in long ago, so they prove nothing about today.
-task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::string> volume_ids, Until until) const {
+task<std::map<std::string, std::string>> Preopener::not_again(std::vector<std::string> volume_ids, Until until) const {
   std::map<std::string, std::string> found;
   std::vector<ShutOut> shut_out;
   std::set<std::int64_t> silent_pools;
@@ -348,11 +348,11 @@ task<std::map<std::string, std::string>> HeadStart::not_again(std::vector<std::s
   co_return found;
 }
 
-task<> HeadStart::fence_one(image::Access access, Until until) {
+task<> Preopener::fence_one(image::Access access, Until until) {
   static_cast<void>(co_await ports_.clusters.fence_dead(std::move(access), until));
 }
 
-task<> HeadStart::fence_early(Until until) {
+task<> Preopener::fence_early(Until until) {
   std::vector<image::Access> clusters;
   for (const auto& [id, volume] : volumes_) {
     if (!volume->history.unserved_since || volume->credentials.known().empty()) continue;

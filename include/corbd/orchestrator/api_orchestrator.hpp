@@ -10,12 +10,12 @@
 namespace corbd::orchestrator {
 
 /// Control thread only; stop() before it is destroyed.
-class Evidence final : public volume::Orchestrator {
+class ApiOrchestrator final : public volume::Orchestrator {
  public:
   /// `api`: an error if there is no API server.
   /// `read`: parses a Secret's fields.
-  Evidence(const executor& control, Clock& clock, const result<kube::Api*>& api, const Attachments::Config& config,
-           StageSecrets::Read read)
+  ApiOrchestrator(const executor& control, Clock& clock, const result<kube::Api*>& api,
+                  const Attachments::Config& config, StageSecrets::Read read)
       : attachments_(control, clock, api, config),
         holder_nodes_(control, clock, read_nodes(api, config.driver), {}),
         stage_secrets_(control, clock, api, {config.driver, config.node, std::move(read)}) {}

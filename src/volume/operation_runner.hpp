@@ -1,15 +1,15 @@
 // Carries out one wish for one volume, under the volume's lock: asks the planner for one step after another.
 #pragma once
 
-#include "leaving.hpp"
+#include "shutdown.hpp"
 #include "stalls.hpp"
 
 namespace corbd::volume {
 
-class Pursuit {
+class OperationRunner {
  public:
-  Pursuit(executor control, Clock& clock, const Ports& ports, const Config& config, const VolumeMap& volumes,
-          Steps& steps, const HealthTracker& health, Stalls& stalls, const Leaving& leaving)
+  OperationRunner(executor control, Clock& clock, const Ports& ports, const Config& config, const VolumeMap& volumes,
+                  Steps& steps, const HealthTracker& health, Stalls& stalls, const Shutdown& shutdown)
       : control_(std::move(control)),
         clock_(clock),
         ports_(ports),
@@ -18,7 +18,7 @@ class Pursuit {
         steps_(steps),
         health_(health),
         stalls_(stalls),
-        leaving_(leaving) {}
+        shutdown_(shutdown) {}
   /// Pursues the wish. If it fails for good, its additions are undone, because the caller forgets the volume at a final
   /// code (I3, I6).
   task<result<>> fulfil(Volume& volume, Wish wish);
@@ -50,7 +50,7 @@ class Pursuit {
   Steps& steps_;
   const HealthTracker& health_;
   Stalls& stalls_;
-  const Leaving& leaving_;
+  const Shutdown& shutdown_;
 };
 
 /// Makes the error of an agent that is leaving, and begins nothing.

@@ -12,7 +12,7 @@ namespace corbd::volume {
 /// hung.
 inline constexpr std::chrono::minutes kServerSilent{2};
 
-class Silence {
+class ServerWatchdog {
  public:
   /// `completed`, `waiting`: from device::Seen. If `completed` has not changed since the last look, the same requests
   /// still wait.

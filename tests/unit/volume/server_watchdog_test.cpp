@@ -1,5 +1,5 @@
 // When a server counts as silent.
-#include "corbd/volume/silence.hpp"
+#include "server_watchdog.hpp"
 
 #include "support/catch.hpp"
 
@@ -14,7 +14,7 @@ TEST_CASE(
     "a silence is measured from the first look that finds requests waiting, as long as later looks find none "
     "answered",
     "[failure:168]") {
-  volume::Silence silence;
+  volume::ServerWatchdog silence;
   silence.look(7, 1, t0);
   CHECK(silence.lasted() == 0s);
   silence.look(7, 2, t0 + 30s);
@@ -23,7 +23,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a silence ends when a request is answered or when none waits", "[failure:168]") {
-  volume::Silence silence;
+  volume::ServerWatchdog silence;
   silence.look(7, 1, t0);
   silence.look(7, 1, t0 + 90s);
   silence.look(8, 1, t0 + 120s);

@@ -1,4 +1,4 @@
-#include "corbd/heal/farewell.hpp"
+#include "corbd/heal/wait_for_users.hpp"
 
 #include "support/catch.hpp"
 #include "support/loop.hpp"
@@ -35,7 +35,7 @@ TEST_CASE("a node that shuts down serves its devices until nobody uses them, and
   Scripted volumes(loop.clock, seconds(30));
   CancelScope hurry;
   const auto begin = loop.clock.now();
-  loop.run(heal::outlast_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
+  loop.run(heal::wait_for_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
   CHECK(loop.clock.now() >= begin + seconds(30));
   CHECK(loop.clock.now() < begin + seconds(32));
   CHECK(volumes.given_up.empty());
@@ -45,7 +45,7 @@ TEST_CASE("volumes still in use after the grace are given up, so that unmounts e
   test::Loop loop;
   Scripted volumes(loop.clock, seconds(95));
   CancelScope hurry;
-  loop.run(heal::outlast_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
+  loop.run(heal::wait_for_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
   CHECK(volumes.given_up == std::vector<std::string>{"used"});
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("a device that is used for ever does not keep the agent from leaving")
   Scripted volumes(loop.clock, std::chrono::hours(1));
   CancelScope hurry;
   const auto begin = loop.clock.now();
-  loop.run(heal::outlast_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
+  loop.run(heal::wait_for_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
   CHECK(loop.clock.now() < begin + seconds(120));
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("a second signal ends the wait for users at once") {
   CancelScope hurry;
   const auto begin = loop.clock.now();
   loop.clock.schedule(begin + seconds(5), [&] { hurry.cancel(); });
-  loop.run(heal::outlast_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
+  loop.run(heal::wait_for_users(loop.control(), loop.clock, volumes, seconds(90), hurry));
   CHECK(loop.clock.now() == begin + seconds(5));
   CHECK(volumes.given_up.empty());
 }

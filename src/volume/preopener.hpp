@@ -11,9 +11,9 @@
 
 namespace corbd::volume {
 
-class HeadStart {
+class Preopener {
  public:
-  HeadStart(executor control, Clock& clock, const Ports& ports, const VolumeMap& volumes, const plan::Policy& policy)
+  Preopener(executor control, Clock& clock, const Ports& ports, const VolumeMap& volumes, const plan::Policy& policy)
       : control_(std::move(control)), clock_(clock), ports_(ports), volumes_(volumes), policy_(policy) {}
   /// Implements Shell::preopen().
   task<result<std::vector<std::string>>> preopen(Until until);

@@ -1,4 +1,4 @@
-#include "leaving.hpp"
+#include "shutdown.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -42,7 +42,7 @@ std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::mi
 
 }  // namespace
 
-task<> Leaving::drain(Volume& volume, Until until) {
+task<> Shutdown::drain(Volume& volume, Until until) {
   ++volume.users;
   const Waited drained = co_await volume.server.link()->drain(until);
   --volume.users;
@@ -52,7 +52,7 @@ task<> Leaving::drain(Volume& volume, Until until) {
                   {"in_flight", volume.server.link() != nullptr ? volume.server.link()->in_flight() : 0}});
 }
 
-task<> Leaving::drain_all(Until until) {
+task<> Shutdown::drain_all(Until until) {
   Gate& drains = gates_.emplace_back(control_, clock_);
   for (const auto& [id, volume] : volumes_)
     if (OwnLink* link = volume->server.own_link(); link != nullptr && !std::exchange(link->drained, true))
@@ -62,7 +62,7 @@ task<> Leaving::drain_all(Until until) {
 
 /// Ends the links: if the process ended with a live link, the kernel might fail the request that it is sending. The end
 /// is no failure.
-task<> Leaving::end_links() {
+task<> Shutdown::end_links() {
   for (const auto& [id, volume] : volumes_) {
     if (volume->server.link() == nullptr) continue;
     volume->server.set_connected(false);
@@ -75,7 +75,7 @@ task<> Leaving::end_links() {
 
 /// Drains sessions first and all at once, because an operation may wait for a cluster that does not answer. No
 /// operation begins a further step. The second drain is for links that the last steps made.
-task<> Leaving::stop(Until until) {
+task<> Shutdown::stop(Until until) {
   begun_ = true;
   usage_.stop();
   kernel_.stop();
@@ -87,14 +87,14 @@ task<> Leaving::stop(Until until) {
   co_await closes_.close(until.at_most(clock_.now() + kClosesEndWithin));
 }
 
-task<result<>> Leaving::close_for_next(Volume& volume, Until until) {
+task<result<>> Shutdown::close_for_next(Volume& volume, Until until) {
   if (const Waited idle = co_await volume.server.link()->idle(until); idle != Waited::ready)
     co_return wait_error(idle, "the link of volume " + volume.id);
   static_cast<void>(take_link(volume));
   co_return co_await volume.server.image()->close(until);
 }
 
-task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until until) {
+task<result<device::LinkSocket>> Shutdown::end_for_next(Volume& volume, Until until) {
   if (const Waited drained = co_await volume.server.link()->drain(until); drained != Waited::ready)
     co_return wait_error(drained, "the requests of volume " + volume.id);
   OpenImage& open = *volume.server.own();
@@ -120,7 +120,7 @@ task<result<device::LinkSocket>> Leaving::end_for_next(Volume& volume, Until unt
 }
 
 /// Serves a volume on whose requests were not answered in time, and tries it again after all others.
-void Leaving::hand_over_later(Volume& volume, const Error& why) {
+void Shutdown::hand_over_later(Volume& volume, const Error& why) {
   const bool serves = volume.server.serves();
   const bool again = serves && ++volume.server.own_link()->handover_tries < kHandOverTries;
   log::warning("volume.handover_failed", {{"volume", volume.id},
@@ -132,7 +132,7 @@ void Leaving::hand_over_later(Volume& volume, const Error& why) {
 }
 
 /// A link that is not handed over is dead as soon as this process ends.
-task<> Leaving::hand_over_one(Volume& volume, Handover& handover) {
+task<> Shutdown::hand_over_one(Volume& volume, Handover& handover) {
   const auto begun = clock_.now();
   ++volume.users;
   auto given = co_await end_for_next(volume, {begun + kHandsOverWithin});
@@ -154,7 +154,7 @@ task<> Leaving::hand_over_one(Volume& volume, Handover& handover) {
     ++handover.handed_over;
 }
 
-task<> Leaving::hand_over_some(Handover& handover) {
+task<> Shutdown::hand_over_some(Handover& handover) {
   while (!to_hand_over_.empty() && !handover.refused) {
     Volume* const known = volumes_.find(to_hand_over_.back());
     to_hand_over_.pop_back();
@@ -162,7 +162,7 @@ task<> Leaving::hand_over_some(Handover& handover) {
   }
 }
 
-std::vector<std::string> Leaving::answering(const std::vector<std::string>& ids) const {
+std::vector<std::string> Shutdown::answering(const std::vector<std::string>& ids) const {
   std::vector<std::string> found;
   for (const auto& id : ids)
     if (const Volume* known = volumes_.find(id);
@@ -172,14 +172,14 @@ std::vector<std::string> Leaving::answering(const std::vector<std::string>& ids)
 }
 
 /// A coroutine that watches a stall takes no step, and goes on until the cluster answers.
-std::size_t Leaving::watched_stalls() const {
+std::size_t Shutdown::watched_stalls() const {
   return static_cast<std::size_t>(
       std::ranges::count_if(volumes_, [](const auto& one) { return one.second->history.stall.watched; }));
 }
 
 /// Returns why the next agent must have the record that the disk refuses. Empty: with an older one it serves nothing
 /// without a proof.
-std::string Leaving::needs_record(const Volume& volume, std::optional<Loss> loss) {
+std::string Shutdown::needs_record(const Volume& volume, std::optional<Loss> loss) {
   if (loss == Loss::record)
     return "only this agent knows the record of volume " + volume.id +
            ", whose file is gone or damaged, so the next agent could not serve the volume";
@@ -199,7 +199,7 @@ std::string Leaving::needs_record(const Volume& volume, std::optional<Loss> loss
 }
 
 /// Requires the volume's lock, or that nothing is being written.
-task<bool> Leaving::has_lost_key(Volume& volume, Record record) {
+task<bool> Shutdown::has_lost_key(Volume& volume, Record record) {
   if (volume.credentials.known().empty() || volume.credentials.unproven()) co_return false;
   auto key = co_await ports_.records.load_key(record);
   if (!key) co_return true;
@@ -208,7 +208,7 @@ task<bool> Leaving::has_lost_key(Volume& volume, Record record) {
   co_return !volume.credentials.has({record.user, std::move(*key)});
 }
 
-task<std::optional<Leaving::Loss>> Leaving::loss_of(Volume& volume, const std::vector<Record>& there) {
+task<std::optional<Shutdown::Loss>> Shutdown::loss_of(Volume& volume, const std::vector<Record>& there) {
   const auto file = std::ranges::find(there, volume.id, &Record::volume_id);
   if (file == there.end()) co_return Loss::record;
   Record record = with_real_paths(*file, ports_.files);
@@ -223,7 +223,7 @@ task<std::optional<Leaving::Loss>> Leaving::loss_of(Volume& volume, const std::v
 
 /// Finds lost files: the next agent reads only the files, and somebody may have removed, damaged or replaced one since
 /// this agent wrote it.
-task<result<>> Leaving::find_lost_files(Until until) {
+task<result<>> Shutdown::find_lost_files(Until until) {
   const auto there = co_await ports_.records.peek(until);
   if (!there) co_return there.error();
   const auto before = std::exchange(lost_, {});
@@ -243,12 +243,12 @@ task<result<>> Leaving::find_lost_files(Until until) {
   co_return result<>();
 }
 
-std::optional<Leaving::Loss> Leaving::lost(const Volume& volume) const {
+std::optional<Shutdown::Loss> Shutdown::lost(const Volume& volume) const {
   const auto place = lost_.find(volume.id);
   return place == lost_.end() ? std::nullopt : std::optional(place->second);
 }
 
-void Leaving::note_unwritten(const Volume& volume, const Error& why) {
+void Shutdown::note_unwritten(const Volume& volume, const Error& why) {
   if (const std::string needed = needs_record(volume, lost(volume)); !needed.empty())
     unwritten_ = with_context(needed +
                                   ": make room in the state directory, and wait until no operation on the volume is "
@@ -257,7 +257,7 @@ void Leaving::note_unwritten(const Volume& volume, const Error& why) {
 }
 
 /// The next agent tests an image before anything is handed to it, and did not see these files.
-Error Leaving::restored(const Volume& volume, Loss loss) {
+Error Shutdown::restored(const Volume& volume, Loss loss) {
   const std::string what = loss == Loss::key ? "Ceph key" : "record";
   const std::string why =
       loss == Loss::changed_record ? "its file was replaced, perhaps by a backup" : "its file was gone or damaged";
@@ -269,13 +269,13 @@ Error Leaving::restored(const Volume& volume, Loss loss) {
 }
 
 /// Writes the record from memory, and the key with it if either file was lost: the next agent needs both.
-task<result<>> Leaving::write_again(Volume& volume, std::optional<Loss> loss) {
+task<result<>> Shutdown::write_again(Volume& volume, std::optional<Loss> loss) {
   if (loss) volume.credentials.file_lost();
   const plan::Step again = step::WriteRecord{*volume.record};
   co_return co_await steps_.run(volume, again, Wish(Healed{}));
 }
 
-task<> Leaving::restore_key(Volume& volume, Until until) {
+task<> Shutdown::restore_key(Volume& volume, Until until) {
   ++volume.users;
   auto guard = co_await volume.lock.lock(until);
   bool is_lost = false;
@@ -292,7 +292,7 @@ task<> Leaving::restore_key(Volume& volume, Until until) {
 }
 
 /// Restores key files, which the next agent reads when it asks again.
-task<> Leaving::restore_keys(std::vector<std::string> ids, Until until) {
+task<> Shutdown::restore_keys(std::vector<std::string> ids, Until until) {
   for (const auto& id : ids)
     if (Volume* const volume = volumes_.find(id); volume != nullptr && volume->operations.empty())
       co_await restore_key(*volume, until);
@@ -300,7 +300,7 @@ task<> Leaving::restore_keys(std::vector<std::string> ids, Until until) {
 
 /// Writes a record whose file is older than the one in memory, damaged or gone, because the next agent reads only the
 /// file. The write may outlast an undone handover: an operation after that must not write or drop the record meanwhile.
-task<> Leaving::rewrite_record(Volume& volume, Until until) {
+task<> Shutdown::rewrite_record(Volume& volume, Until until) {
   ++volume.users;
   auto guard = co_await volume.lock.lock(until);
   result<> written = guard ? result<>() : guard.error();
@@ -316,7 +316,7 @@ task<> Leaving::rewrite_record(Volume& volume, Until until) {
 }
 
 /// An operation that does not end in time has its volume's lock. It begins no further step, so it writes nothing more.
-task<Waited> Leaving::rewrite_records(Until until) {
+task<Waited> Shutdown::rewrite_records(Until until) {
   unwritten_.reset();
   Gate& rewrites = gates_.emplace_back(control_, clock_);
   for (const auto& [id, volume] : volumes_) {
@@ -329,7 +329,7 @@ task<Waited> Leaving::rewrite_records(Until until) {
   co_return co_await rewrites.close(until);
 }
 
-task<result<>> Leaving::quiesce() {
+task<result<>> Shutdown::quiesce() {
   begun_ = true;
   usage_.stop();
   kernel_.stop();
@@ -354,14 +354,14 @@ task<result<>> Leaving::quiesce() {
   co_return result<>();
 }
 
-void Leaving::resume() {
+void Shutdown::resume() {
   begun_ = false;
   usage_.resume();
   kernel_.resume();
   to_hand_over_.clear();
 }
 
-task<std::size_t> Leaving::hand_over(Recipient recipient) {
+task<std::size_t> Shutdown::hand_over(Recipient recipient) {
   Handover handover{std::move(recipient), 0, false};
   Gate& workers = gates_.emplace_back(control_, clock_);
   for (int i = 0; i < kHandOverAtOnce; ++i) workers.spawn(hand_over_some(handover));

@@ -12,10 +12,10 @@
 
 namespace corbd::volume {
 
-class Leaving {
+class Shutdown {
  public:
-  Leaving(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Gate& closes,
-          Steps& steps, UsageReader& usage, KernelWatch& kernel)
+  Shutdown(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Gate& closes,
+           Steps& steps, UsageReader& usage, KernelWatch& kernel)
       : control_(std::move(control)),
         clock_(clock),
         ports_(ports),
