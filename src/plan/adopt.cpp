@@ -152,6 +152,30 @@ std::optional<Step> note_uncached(const Situation& view) {
   return step;
 }
 
+std::optional<Decision> prove_beside(const Situation& view, const std::string& uid) {
+  if (view.record->reattached_as != uid) {
+    step::WriteRecord step{*view.record};
+    step.record.reattached_as = uid;
+    step.may_fail = true;
+    return step;
+  }
+  const auto& who = view.seen.facts.beside;
+  if (!who) return look(Fact::beside);
+  // A client that was cut off has lost its lock. A watch alone may be younger than another node's visit.
+  const bool holds =
+      who->lock == image::Ownership::Lock::other && on_this_node(*who, who->owner) && watches(*who, who->owner);
+  if (!holds)
+    return refuse(errc::failed_precondition,
+                  image_of(view) +
+                      " was attached to this node again, and rbd-nbd, which serves it, does not have its "
+                      "lock: nothing shows that no other client had it in between");
+  if (who->foreign_watchers.size() > 1)
+    return refuse(errc::unavailable, image_of(view) +
+                                         " was attached to this node again, and another client than "
+                                         "rbd-nbd has it open now");
+  return std::nullopt;
+}
+
 std::optional<Decision> has_cache_after_all(const Situation& view) {
   const auto& refused = view.seen.facts.unsafe_config;
   if (!refused) return std::nullopt;

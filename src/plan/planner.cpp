@@ -35,6 +35,7 @@ std::optional<Step> take_present_names(const Situation& view) {
   step.record.driver = view.policy.driver;
   step.record.node = view.policy.node;
   step.record.attachment_uid.clear();
+  step.record.reattached_as.clear();
   step.record.note = view.seen.facts.noted;  // ceph-csi's controller looks for it under the present name
   step.may_fail = true;
   return step;
@@ -101,9 +102,10 @@ Decision note_signature(const Situation& view) {
 
 /// Proves a volume that was detached and attached again while it was served. Any other node in between has taken the
 /// lock or the mark from our client, or is refused by them.
-std::optional<Decision> prove_attached_anew(const Situation& view) {
+std::optional<Decision> prove_attached_anew(const Situation& view, const std::string& uid, bool by_other) {
   const Record& record = *view.record;
   if (record.attachment_uid.empty() || by_kernel(view) || record.read_only || record.shared) return std::nullopt;
+  if (by_other) return prove_beside(view, uid);
   if (!view.seen.facts.ownership && view.seen.image_open) return look(Fact::ownership);
   const auto& who = view.seen.facts.ownership;
   const bool ours = who && (who->lock == image::Ownership::Lock::mine || (view.seen.writer_marked && who->marked));
@@ -139,9 +141,10 @@ Decision attach(const Situation& view, const Attached& wish) {
     return note_signature(view);
   }
   if (!served) return refuse(errc::unavailable, "volume " + view.id + " is not served now");
-  if (auto step = prove_attached_anew(view)) return *step;
+  if (auto step = prove_attached_anew(view, wish.uid, by_other)) return *step;
   Record record = *view.record;
   record.attachment_uid = wish.uid;
+  record.reattached_as.clear();
   record.node = view.policy.node;
   return write(std::move(record));
 }

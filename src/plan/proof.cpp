@@ -27,6 +27,14 @@ bool stayed_here(const Situation& view) {
   return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
 }
 
+/// Whether the volume was attached here anew while rbd-nbd served it, by what the agent saw. The volume may have been
+/// elsewhere in between, or not.
+bool reattached_beside(const Situation& view) {
+  const auto& attachment = *view.seen.facts.attachment;
+  return is_known(view) && attachment.state == Attachment::State::here && !attachment.uid.empty() &&
+         attachment.uid == view.record->reattached_as;
+}
+
 /// Returns "2026-11-24T10:00:00Z", for example.
 std::string stamp_text(std::uint64_t nanoseconds) {
   return utc_text(std::chrono::system_clock::time_point(
@@ -96,7 +104,9 @@ Decision nothing_proves(const Situation& view) {
     why = "its lock is free, so another node may have written";
   else
     why = not_served::kUnprovenWithoutLock.why;
-  why += stayed_here(view)                             ? ""
+  why += stayed_here(view)         ? ""
+         : reattached_beside(view) ? ", and it was attached to this node anew while rbd-nbd served it, so it may have "
+                                     "been elsewhere in between"
          : attachment.state == Attachment::State::here ? ", and nobody knows under which VolumeAttachment it was staged"
          : attachment.why.empty()                      ? ""
                                   : ", and its VolumeAttachment does not show it: " + attachment.why;
@@ -209,7 +219,7 @@ const char* taken_away(const Situation& view) {
   using State = Attachment::State;
   const State state = view.seen.facts.attachment->state;
   if (!is_known(view)) return nullptr;
-  if (state == State::here && !stayed_here(view))
+  if (state == State::here && !stayed_here(view) && !reattached_beside(view))
     return "has been detached from this node and attached to it again since";
   return state == State::away ? "is not attached to this node any more" : nullptr;
 }
@@ -259,6 +269,8 @@ std::optional<Decision> prove(const Situation& view) {
   // Ask this before a foreign client counts as a thief, and before an override counts.
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) return prove_after_detach(view, why);
+  if (reattached_beside(view))
+    if (auto step = ask_restaged(view)) return *step;
   if (!alone) return prove_against_other(view);
   if (stayed_here(view) && is_clear(view, attached_ground(view))) return take_from_holders(view);
   if (was_taken_while_writing(view))

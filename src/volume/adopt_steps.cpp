@@ -27,6 +27,16 @@ void AdoptSteps::watch_silence(Volume& volume) {
   health_.notify(volume.id, {condition.reason, true, condition.message});
 }
 
+/// Opens the image to read only, which leaves no trace in the cluster.
+task<result<image::Ownership>> AdoptSteps::read_beside(const Volume& volume, image::Access to,
+                                                       image::OpenOptions options, Until until) {
+  options.read_only = true;
+  if (const auto fenced = co_await ports_.clusters.fence_dead(to, until); !fenced) co_return fenced.error();
+  const auto opened = co_await ports_.clusters.open(to, volume.record->key, options, until);
+  if (!opened) co_return opened.error();
+  co_return co_await (*opened)->ownership(until);
+}
+
 /// Finds that process's client. Nothing is known if the cluster does not show it, or the process may be another one.
 task<> AdoptSteps::look_at_uncached(Volume& volume, std::uint32_t index, std::string process) {
   if (volume.credentials.known().empty() ||
@@ -35,16 +45,13 @@ task<> AdoptSteps::look_at_uncached(Volume& volume, std::uint32_t index, std::st
   auto to = access(volume);
   if (!to) co_return;
   const auto until = deadline().at_most(clock_.now() + kForNote);
-  if (const auto fenced = co_await ports_.clusters.fence_dead(*to, until); !fenced) co_return;
   image::OpenOptions options;
-  options.read_only = options.refuse_cache_metadata = true;
-  const auto opened = co_await ports_.clusters.open(*to, volume.record->key, options, until);
-  if (!opened) {
-    log::info("device.cache_not_known", {{"volume", volume.id}, {"error", opened.error().text}});
+  options.refuse_cache_metadata = true;
+  auto who = co_await read_beside(volume, *to, options, until);
+  if (!who) {
+    log::info("device.cache_not_known", {{"volume", volume.id}, {"error", who.error().text}});
     co_return;
   }
-  auto who = co_await (*opened)->ownership(until);
-  if (!who) co_return;
   const auto still = co_await ports_.daemons.serving(index, volume.id, until);
   if (!still || still->uncached != process) co_return;
   volume.other.uncached_process = process;
@@ -73,6 +80,23 @@ task<result<>> AdoptSteps::look(Volume& volume) {
   if (!volume.history.unserved_since) volume.history.unserved_since = clock_.now();
   if (did)
     log::info("device.left", {{"volume", volume.id}, {"device", device::path(*index)}, {"cause", "rbd-nbd has ended"}});
+  co_return result<>();
+}
+
+task<result<>> AdoptSteps::look_beside(Volume& volume) {
+  const auto index = device_index(volume);
+  if (!index) co_return index.error();
+  auto to = co_await find_access(volume);
+  if (!to) co_return to.error();
+  const auto pids = volume.other.pids;
+  const auto until = deadline().at_most(clock_.now() + kForNote);
+  auto who = co_await read_beside(volume, *to, {}, until);
+  if (!who) co_return who.error();
+  const auto still = co_await ports_.daemons.serving(*index, volume.id, until);
+  if (!still) co_return still.error();
+  if (!still->serving() || still->pids != pids)
+    co_return Error{errc::unavailable, "rbd-nbd, which served volume " + volume.id + ", has ended meanwhile"};
+  volume.facts.beside = std::move(*who);
   co_return result<>();
 }
 

@@ -111,6 +111,8 @@ task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& w
       return stash_.look(volume, wish);
     case Fact::served_by_other:
       return adopt_.look(volume);
+    case Fact::beside:
+      return adopt_.look_beside(volume);
     case Fact::holders:
       return holders_.look(volume);
     case Fact::attachment:

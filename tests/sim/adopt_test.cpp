@@ -407,6 +407,95 @@ TEST_CASE("rbd-nbd that gave its lock back and left proves nothing") {
   CHECK_FALSE(node.device().alive);
 }
 
+namespace {
+
+/// rbd-nbd serves a volume that was staged under the attachment "uid-1". It has the attachment "uid-2" by now.
+struct AttachedAnew : Adopting {
+  explicit AttachedAnew(bool exclusive) : Adopting(exclusive) {
+    world.agent.start();
+    REQUIRE(stage() == errc::ok);
+    REQUIRE(want(Wish(plan::Attached{"uid-1"})) == errc::ok);
+    world.attachment = {plan::Attachment::State::here, "uid-2", ""};
+  }
+  const plan::Record& record() { return world.disk.records.front(); }
+  /// Its client is cut off, and another node has the image for a while.
+  void is_cut_off() {
+    const std::string other = "10.0.0.7:0/1";
+    world.cluster.blocklist(world.ceph_csi.daemons.at(index));
+    REQUIRE(world.cluster.visit(image(), other, true));
+    world.cluster.leave(image(), other, true);
+  }
+  void ends(bool cleanly) {
+    world.ceph_csi.ends(index, cleanly);
+    loop.advance(std::chrono::minutes(1));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a volume that was attached anew while rbd-nbd served it is served after rbd-nbd's clean end",
+          "[failure:192]") {
+  AttachedAnew node(true);
+  CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::ok);
+  CHECK(node.record().attachment_uid == "uid-2");
+  CHECK(node.record().reattached_as == "");
+  node.ends(true);
+  CHECK(node.want(Wish(plan::Healed{})) == errc::ok);
+  CHECK(node.ours());
+}
+
+TEST_CASE("a volume that was attached anew while rbd-nbd served it without a lock waits for an operator override",
+          "[failure:192]") {
+  AttachedAnew node(false);
+  CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::failed_precondition);
+  CHECK(node.record().attachment_uid == "uid-1");
+  node.ends(GENERATE(true, false));
+  CHECK(node.want(Wish(plan::Healed{})) == errc::unproven);
+  node.loop.advance(std::chrono::minutes(2));
+  CHECK(node.want(Wish(plan::Healed{})) == errc::unproven);
+  CHECK_FALSE(node.record().failed);
+  CHECK_FALSE(node.device().alive);
+  CHECK(node.want(Wish(plan::Healed{true})) == errc::ok);
+  CHECK(node.device().alive);
+}
+
+TEST_CASE("a volume that was attached anew while the cluster was silent is not lost when rbd-nbd ends",
+          "[failure:192]") {
+  AttachedAnew node(true);
+  node.world.cluster.dead = true;
+  CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::unreachable);
+  node.world.cluster.revive();
+  node.ends(true);
+  CHECK(node.want(Wish(plan::Healed{})) == errc::unproven);
+}
+
+TEST_CASE("a volume whose rbd-nbd was cut off before it was attached anew is not served after rbd-nbd's end",
+          "[failure:192]") {
+  AttachedAnew node(GENERATE(true, false));
+  node.is_cut_off();
+  CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::failed_precondition);
+  CHECK(node.record().attachment_uid == "uid-1");
+  node.ends(GENERATE(true, false));
+  CHECK(node.want(Wish(plan::Healed{})) == errc::unproven);
+  CHECK_FALSE(node.device().alive);
+}
+
+TEST_CASE("a volume that was detached and attached again after rbd-nbd's end is lost", "[failure:192]") {
+  AttachedAnew node(true);
+  node.ends(true);
+  CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::unavailable);
+  CHECK(node.want(Wish(plan::Healed{})) == errc::lost);
+}
+
+TEST_CASE("the new attachment of a volume that rbd-nbd serves is noted once no other client has the image open") {
+  AttachedAnew node(true);
+  node.image().watchers.insert("10.0.0.7:0/1");
+  CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::unavailable);
+  node.image().watchers.erase("10.0.0.7:0/1");
+  CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::ok);
+  CHECK(node.record().attachment_uid == "uid-2");
+}
+
 TEST_CASE("without attachments, rbd-nbd's lock proves ownership, or else an operator override counts") {
   const bool killed = GENERATE(true, false);
   Adopting node;

@@ -81,6 +81,7 @@ struct Facts {
   std::optional<std::optional<Stash>> stash;  ///< ceph-csi's, at the wish's staging path
   std::optional<bool> served_by_other;        ///< an rbd-nbd process serves the device
   std::optional<image::Ownership> uncached;   ///< read while that process lived, and was known to have no cache
+  std::optional<image::Ownership> beside;     ///< read while that process lived, whatever cache it has
   bool dismissed = false;                     ///< that process was asked to end, and did, in this operation
   bool disconnected = false;                  ///< the device takes no link any more; whoever has it open still keeps it
   bool gone = false;                          ///< the very image does not exist any more

@@ -77,6 +77,8 @@ struct Record {
   bool failed = false;      ///< given up: it is never served again, its device answers EIO until it is unstaged
   std::string boot_id;      ///< boot whose kernel has the device
   std::string attachment_uid;           ///< UID of the VolumeAttachment under which it was served last; empty: unknown
+  std::string reattached_as;            ///< UID of a later VolumeAttachment, under which rbd-nbd was seen to serve it
+                                        ///< still: nothing shows yet that nobody had it in between. Empty: none
   std::string signed_as;                ///< UID that our image-meta.json is known to have had; empty: none is known
   device::Kind kind = device::Kind();   ///< kind of its device, also before there is one
   std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
@@ -119,6 +121,7 @@ struct Record {
                                      fields::rare("kind", &Record::kind),
                                      fields::rare("cache_lost", &Record::cache_lost),
                                      fields::rare("uncached", &Record::uncached),
+                                     fields::rare("reattached_as", &Record::reattached_as),
                                      fields::rare("signed_as", &Record::signed_as),
                                      fields::rare("kms_id", &Record::kms_id),
                                      fields::rare("file_kms_id", &Record::file_kms_id),

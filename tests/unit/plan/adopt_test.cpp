@@ -111,6 +111,34 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("a volume that was attached anew while rbd-nbd serves it is proven by rbd-nbd's lock alone") {
+  const auto anew = [](std::string owner, std::vector<std::string> watchers) {
+    Model model = adopted();
+    model.record->attachment_uid = "uid-1";
+    model.ownership.lock = owner.empty() ? Lock::none : Lock::other;
+    model.ownership.owner = std::move(owner);
+    model.ownership.foreign_watchers = std::move(watchers);
+    return model;
+  };
+  const Wish wish = Attached{"uid-2"};
+  const std::string elsewhere = "10.0.0.2:0/5";
+  const std::vector<Step> looked{step::Look{Fact::served_by_other}, step::WriteRecord{}, step::Look{Fact::beside}};
+  check({
+      {"rbd-nbd has the lock", anew(kPeer, {kPeer}), wish,
+       sequence(
+           {looked, {step::WriteRecord{}, step::Look{Fact::stash}, step::WriteStash{kPath, {}}, step::WriteRecord{}}})},
+      {"rbd-nbd has the image open without a lock", anew("", {kPeer}), wish, looked, errc::failed_precondition},
+      {"rbd-nbd has the lock, and no watch", anew(kPeer, {}), wish, looked, errc::failed_precondition},
+      {"another node has the lock", anew(elsewhere, {kPeer, elsewhere}), wish, looked, errc::failed_precondition},
+      {"another client has the image open, too", anew(kPeer, {kPeer, elsewhere}), wish, looked, errc::unavailable},
+      {"rbd-nbd has ended",
+       but(anew(kPeer, {kPeer}), [](Model& model) { model.other_serves = false; }),
+       wish,
+       {step::Look{Fact::served_by_other}},
+       errc::unavailable},
+  });
+}
+
 TEST_CASE("the record asks for a failed flush if rbd-nbd may have died with writes in its cache, and only then") {
   const auto notes = [](Model model, const Wish& wish = Wish(Healed{})) {
     REQUIRE(run(model, wish));

@@ -57,6 +57,9 @@ void Model::look(Fact fact) {
     case Fact::served_by_other:
       facts.served_by_other = other_serves;
       break;
+    case Fact::beside:
+      facts.beside = ownership;
+      break;
     case Fact::encryption:
       facts.encryption = encryption;
       break;

@@ -205,5 +205,6 @@ TEST_CASE("a record keeps its format version, an operator override and the stash
   record.format_version = 7;
   record.operator_override = true;
   record.signed_as = "uid-1";
+  record.reattached_as = "uid-2";
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
