@@ -153,9 +153,13 @@ void Attachments::start(volume::Volumes& volumes) {
   std::map<std::string, int> others;
   for (const auto& status : volumes.status()) {
     const std::string other = plan::other_name({status.driver, status.node}, own());
-    if (!other.empty()) ++others[other];
     // The record of 0.1.0 names no node.
-    if (other.empty() && (status.attachment_uid.empty() || status.node.empty())) note(status.volume_id, Ask::always);
+    if (!other.empty())
+      ++others[other];
+    else if (status.attachment_uid.empty() || status.node.empty())
+      note(status.volume_id, Ask::always);
+    else if (status.adopting)  // a new attachment can only be proven while rbd-nbd serves it
+      note(status.volume_id, Ask::whether_new);
   }
   for (const auto& [why, count] : others)
     log::error("volumes.under_another_name",

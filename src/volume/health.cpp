@@ -113,6 +113,7 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.attachment_uid = record.attachment_uid;
   status.driver = record.driver;
   status.node = record.node;
+  status.adopting = record.adopting;
   status.in_use = seen != nullptr && is_used(record, *seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
   if (seen != nullptr) status.shrunk_to = shrunk_to(volume, *seen);

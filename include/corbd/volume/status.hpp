@@ -54,6 +54,7 @@ struct Status {
   std::vector<PodLimits> io_limits;    ///< limits of pods that have any
   std::string attachment_uid;          ///< Record::attachment_uid
   std::string driver, node;            ///< Record::driver, Record::node
+  bool adopting = false;               ///< Record::adopting
 
   bool in_use = false;                       ///< the device is mounted, or another device lies above it
   bool turned_read_only = false;             ///< the filesystem turned read-only by itself

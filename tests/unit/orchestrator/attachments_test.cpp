@@ -77,6 +77,14 @@ TEST_CASE("a volume that knows its attachment costs the API server nothing at th
   CHECK(scene.server.requests().empty());
 }
 
+TEST_CASE("a volume that rbd-nbd may serve learns a new attachment at the agent's start", "[failure:192]") {
+  Scene scene;
+  scene.uid() = "uid-0";
+  scene.volumes.all.front().adopting = true;
+  scene.attachments.start(scene.volumes);
+  CHECK(scene.comes([&] { return scene.uid() == "uid-1"; }));
+}
+
 TEST_CASE("a volume learns its attachment when it is staged, not when it is healed") {
   Scene scene;
   scene.uid() = "uid-0";
