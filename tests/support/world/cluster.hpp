@@ -87,7 +87,8 @@ struct FakeImage {
   bool secondary = false;                                ///< a mirror of another cluster's image
   std::string lock_owner;                                ///< client address; "" = free
   int lock_handle = 0;        ///< open image of that client that has it, as its cookie tells; 0: any
-  std::string late_owner;     ///< last locker, if it took the lock so long after its look that the lock proves nothing
+  std::string late_owner;     ///< last locker, if it took the lock so long after its look that the lock proves nothing,
+                              ///< or has not heard when it took it (docs/proof-of-ownership.md#a-lock-that-comes-late)
   bool lock_by_hand = false;  ///< made by `rbd lock add`: its owner needs no watch
   std::string writer;         ///< without exclusive-lock: the client whose mark it has; "" = none
   int writer_handle = 0;      ///< open image of that client with the mark; 0: any

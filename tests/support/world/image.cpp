@@ -269,21 +269,25 @@ task<result<>> FakeOpened::acquire_lock(Until until) {
     if (auto same = co_await see_header(until); !same) co_return same;
   const FakeImage* now = world_.cluster.by_id(key_.image_id);
   const bool has = now != nullptr && has_lock(*now, client_, serial_);
-  const auto at = std::make_shared<time_point>(began);
+  const auto at = std::make_shared<LockTime>(LockTime{began, began});
   result<> taken;
-  if (!has) taken = co_await take_lock(until, began, at);
+  if (!has) taken = co_await take_lock(until, at);
+  // Nobody hears when that lock comes, or came.
+  at->left = !taken && (taken.error().code == errc::timed_out || taken.error().code == errc::cancelled);
+  if (FakeImage* of = world_.cluster.by_id(key_.image_id); at->left && of != nullptr)
+    if (has_lock(*of, client_, serial_)) of->late_owner = client_;
   if (taken && exclusive_) {
     seen_version_ = 0;
-    lock_took_ = *at - began;
+    lock_took_ = at->taken - began;
   }
   co_return taken;
 }
 
-task<result<>> FakeOpened::take_lock(Until until, time_point began, std::shared_ptr<time_point> at) {
+task<result<>> FakeOpened::take_lock(Until until, std::shared_ptr<LockTime> at) {
   co_return co_await ask("acquire lock", until,
                          [&world = world_, id = key_.image_id, by = client_, serial = serial_, gone = gone_,
-                          seen = seen_version_, began, at]() -> result<> {
-                           *at = world.loop().clock.now();
+                          seen = seen_version_, at]() -> result<> {
+                           at->taken = world.loop().clock.now();
                            FakeImage* of = world.cluster.by_id(id);
                            if (of == nullptr) return Error{errc::not_found, "image " + id + " does not exist any more"};
                            // A close waits for it, and releases what it took.
@@ -302,7 +306,7 @@ task<result<>> FakeOpened::take_lock(Until until, time_point began, std::shared_
                            if (!of->lock_owner.empty()) return Error{errc::in_use, "locked by " + of->lock_owner};
                            of->lock_owner = by;
                            of->lock_handle = serial;
-                           of->late_owner = *at - began > plan::kProofLasts ? by : "";
+                           of->late_owner = at->left || at->taken - at->began > plan::kProofLasts ? by : "";
                            note_new_owner(world, *of);
                            of->changed();
                            return {};

@@ -83,8 +83,12 @@ class FakeOpened final : public image::Image {
   Work work_of(const image::Op& op, std::uint64_t offset) const;
   task<result<>> ask(std::string call, Until until, Calls::Effect effect);
   task<result<>> see_header(Until until);
-  /// `began`: when its header was seen. `at`: when it was taken.
-  task<result<>> take_lock(Until until, time_point began, std::shared_ptr<time_point> at);
+  struct LockTime {
+    time_point began;   ///< when its header was seen
+    time_point taken;   ///< when the lock was taken
+    bool left = false;  ///< the caller has left before the answer
+  };
+  task<result<>> take_lock(Until until, std::shared_ptr<LockTime> at);
   struct Handle {
     std::string image_id, client;
     int serial;
