@@ -29,16 +29,6 @@ Answer ask(std::span<const Question> questions, const Situation& view) {
 
 // --- the break time: our own break of a dead lock, known again
 
-Step note_break(const Situation& view, std::optional<std::uint64_t> breaking, std::optional<std::uint64_t> freed) {
-  step::WriteRecord step{*view.record};
-  step.record.breaking = breaking;
-  step.record.freed = freed;
-  // Without this write a second death before the lock is ours leaves the volume unproven; but on a full disk, requiring
-  // it would leave the volume without a server now.
-  step.may_fail = true;
-  return step;
-}
-
 /// Whether our own break was the last change of the header. Read this before the image is opened.
 std::optional<Step> read_break_time(const Situation& view) {
   const auto& breaking = view.record->breaking;
@@ -46,7 +36,10 @@ std::optional<Step> read_break_time(const Situation& view) {
   const auto& header = view.seen.facts.header;
   if (!header) return look(Fact::header);
   if (header->break_time != break_time(*breaking)) return std::nullopt;
-  return note_break(view, breaking, header->version);
+  step::WriteRecord step{*view.record};
+  step.record.freed = header->version;
+  step.may_fail = true;  // as in needs_lock()
+  return step;
 }
 
 // --- questions about the image
@@ -164,11 +157,28 @@ Answer needs_break_time(const Situation& view) {
   return std::nullopt;
 }
 
+/// Whether the record lacks that this client asks for the lock. Without a device nothing has to be proven.
+bool lacks_lock_call(const Situation& view) {
+  const auto& call = view.record->lock_call;
+  return view.seen.exclusive_lock && view.seen.device() != nullptr &&
+         view.seen.facts.ownership->lock != image::Ownership::Lock::mine && (!call || call->client != view.seen.client);
+}
+
 Answer needs_lock(const Situation& view) {
   if (view.seen.writer_marked) return Done{};
   const auto& who = *view.seen.facts.ownership;
-  if (who.lock != image::Ownership::Lock::our_dead || view.record->breaking == who.version) return Step(step::Lock{});
-  return note_break(view, who.version, std::nullopt);
+  const bool breaks = who.lock == image::Ownership::Lock::our_dead && view.record->breaking != who.version;
+  if (!breaks && !lacks_lock_call(view)) return Step(step::Lock{});
+  // Without this write a death before the device is served leaves the volume unproven, or hides that its lock came
+  // late; but on a full disk, requiring it would leave the volume without a server now.
+  step::WriteRecord step{*view.record};
+  step.may_fail = true;
+  if (lacks_lock_call(view)) step.record.lock_call = LockCall{view.seen.client, view.seen.now};
+  if (breaks) {
+    step.record.breaking = who.version;
+    step.record.freed.reset();
+  }
+  return step;
 }
 
 // --- questions about the device
@@ -239,11 +249,12 @@ Answer does_wrong_session_run(const Situation& view) {
 }
 
 /// A disk that refuses the write keeps no volume from its server.
-Answer note_modified(const Situation& view) {
+Answer note_lock(const Situation& view) {
   const bool writes = view.seen.lock_held || view.seen.writer_marked;
-  if (!writes || view.record->modified == view.seen.modified) return std::nullopt;
+  if (!writes || (view.record->modified == view.seen.modified && !view.record->lock_call)) return std::nullopt;
   step::WriteRecord step{*view.record};
   step.record.modified = view.seen.modified;
+  step.record.lock_call.reset();
   step.may_fail = true;
   return step;
 }
@@ -254,7 +265,7 @@ Answer is_served_already(const Situation& view) {
   if (view.record->device != device->index || view.record->adopting || view.record->operator_override)
     return name_device(view, device->index);
   if (view.seen.fails_flushes && !view.record->cache_lost) return Step(step::AcceptLoss{});
-  if (auto step = note_modified(view)) return step;
+  if (auto step = note_lock(view)) return step;
   // A death between a connect and its tuning leaves the settings of the number's last user.
   const bool other_settings = device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned;
   if (other_settings || (device->read_only != view.record->read_only && !view.seen.facts.tuned))

@@ -99,7 +99,7 @@ Decision nothing_proves(const Situation& view) {
   else if (view.record->operator_override && who.lock != image::Ownership::Lock::none)
     why = "an operator override let a try take its lock; that try failed, and the override counted for it only";
   else if (view.seen.exclusive_lock && is_lock_late(view))
-    why = "taking its lock took so long that another node may have written before";
+    why = "its lock came so late that another node may have written before";
   else if (view.seen.exclusive_lock)
     why = "its lock is free, so another node may have written";
   else

@@ -65,6 +65,7 @@ Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   step.record.device = index;
   if (view.seen.image_open) step.record.exclusive_lock = view.seen.exclusive_lock;
   if (by_kernel(view)) step.record.io_limits = view.seen.facts.io_limits.value_or(IoLimits());
+  step.record.lock_call.reset();
   step.record.adopting = false;
   step.record.uncached.clear();
   step.record.modified = index ? view.seen.modified : std::nullopt;

@@ -221,7 +221,10 @@ task<result<bool>> ImageSteps::take_lock(Volume& volume) {
   const auto began_wall = clock_.wall();
   const auto took_before = std::exchange(volume.server.own()->lock_took, duration::max());
   // That client may be cut off before this call ends, and its lock stay.
-  if (volume.server.image()->exclusive_lock()) volume.history.late_lockers.insert(client);
+  if (volume.server.image()->exclusive_lock()) {
+    volume.history.lockers.insert(client);
+    volume.history.late_lockers.insert(client);
+  }
   auto locked = co_await volume.server.image()->acquire_lock(deadline());
   OpenImage& open = *volume.server.own();
   const bool changed = !locked && locked.error().code == (open.image->exclusive_lock() ? errc::unproven : errc::in_use);

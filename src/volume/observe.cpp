@@ -77,6 +77,20 @@ result<> observe_kernel(Observation& seen, const Volume& volume, const Wish& wis
   return {};
 }
 
+plan::LocalTime local_time(const Clock& clock) {
+  using std::chrono::milliseconds;
+  const auto ms = [](auto time) { return std::chrono::floor<milliseconds>(time.time_since_epoch()).count(); };
+  return {ms(clock.now()), ms(clock.wall())};
+}
+
+/// Whether the lock is that of a dead agent's client, and nobody noted when that client got it.
+bool asked_by_dead_agent(const Volume& volume) {
+  const auto& who = volume.facts.ownership;
+  const auto* call = volume.record && volume.record->lock_call ? &*volume.record->lock_call : nullptr;
+  return who && who->lock == image::Ownership::Lock::our_dead && call != nullptr && call->client == who->owner &&
+         !volume.history.lockers.contains(call->client);
+}
+
 }  // namespace
 
 Record with_real_paths(Record record, const NodeFiles& files) {
@@ -105,8 +119,10 @@ host::MountTable mounts_now(const Ports& ports) {
 }
 
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
-                            time_point now) {
+                            const Clock& clock) {
+  const time_point now = clock.now();
   Observation seen;
+  seen.now = local_time(clock);
   seen.boot_id = boot_id;
   if (auto kernel = observe_kernel(seen, volume, wish, ports); !kernel) return kernel.error();
   if (!volume.record && wants_kernel(wish)) seen.kernel_client = ports.kernel.abilities();
@@ -155,6 +171,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   seen.facts = volume.facts;
   if (seen.facts.ownership && volume.history.late_lockers.contains(seen.facts.ownership->owner))
     seen.lock_took = duration::max();
+  if (asked_by_dead_agent(volume)) seen.lock_took = plan::between(volume.record->lock_call->began, seen.now);
   // A disconnect that outlived its caller counts too.
   if (const auto* device = seen.device(); device != nullptr && device->disconnected) seen.facts.disconnected = true;
   return seen;

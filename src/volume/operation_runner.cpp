@@ -86,7 +86,7 @@ task<result<>> OperationRunner::rewrite_record(Volume& volume, const Wish& wish)
 
 task<result<>> OperationRunner::drop_leftover_key(Volume& volume, const Wish& wish, bool had_record) {
   if (volume.record || had_record || !std::holds_alternative<Unstaged>(wish)) co_return result<>();
-  const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
+  const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_);
   // A device without a record belongs to another agent, perhaps of a newer version. Its files are not ours to drop.
   if (seen && !seen->devices.empty())
     log::warning("device.left_alone", {{"volume", volume.id},
@@ -134,7 +134,7 @@ task<result<>> OperationRunner::run(Volume& volume, const Step& step, const Wish
 
 /// Observes the volume, and remembers what its status shows of that.
 result<Observation> OperationRunner::look(Volume& volume, const Wish& wish) {
-  auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
+  auto seen = observe(volume, wish, ports_, config_.boot_id, clock_);
   if (!seen) return seen;
   volume.device.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
   if (volume.device.gone) volume.history.unserved_since.reset();
@@ -209,7 +209,7 @@ task<> OperationRunner::leave_image(Volume& volume, const Wish& wish) {
 /// our lock must not keep other nodes out until then.
 task<> OperationRunner::leave_without_device(Volume& volume, Wish wish) {
   if (volume.server.image() == nullptr || shutdown_.begun()) co_return;
-  const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_.now());
+  const auto seen = observe(volume, wish, ports_, config_.boot_id, clock_);
   // The kernel may have made a device, or may still make it. That device needs this image.
   if (!seen || !seen->devices.empty() || seen->command) co_return;
   if (volume.server.link() != nullptr)

@@ -38,6 +38,12 @@ bool rests_on_record(const Volume& volume) {
          !volume.record->shared;
 }
 
+/// Whether the record still says that the lock is asked for, although the volume is served on it.
+bool is_lock_call_over(const Volume& volume) {
+  return volume.record->lock_call && volume.operations.empty() && volume.server.serves() &&
+         volume.server.has(WriteRight::exclusive_lock);
+}
+
 std::int64_t ms(duration of) { return std::chrono::duration_cast<std::chrono::milliseconds>(of).count(); }
 
 }  // namespace
@@ -306,6 +312,7 @@ task<> Shutdown::rewrite_record(Volume& volume, Until until) {
   result<> written = guard ? result<>() : guard.error();
   if (guard && volume.record) {
     const auto loss = lost(volume);
+    if (is_lock_call_over(volume)) volume.record->lock_call.reset();
     written = co_await write_again(volume, loss);
     if (written && loss) unwritten_ = restored(volume, *loss);
   }
@@ -320,7 +327,8 @@ task<Waited> Shutdown::rewrite_records(Until until) {
   unwritten_.reset();
   Gate& rewrites = gates_.emplace_back(control_, clock_);
   for (const auto& [id, volume] : volumes_) {
-    if (!volume->record || (!volume->writes.refused && !lost_.contains(id))) continue;
+    if (!volume->record) continue;
+    if (!volume->writes.refused && !lost_.contains(id) && !is_lock_call_over(*volume)) continue;
     if (volume->operations.empty())
       rewrites.spawn(rewrite_record(*volume, until));
     else

@@ -83,7 +83,8 @@ struct History {
   /// Clients of ours whose lock, if the image has it, may have come long after what proved the image ours; until the
   /// volume is served again.
   std::set<std::string> late_lockers;
-  bool access_lost = false;  ///< while it served (OpenImage::access_lost); until the volume is served again
+  std::set<std::string> lockers;  ///< all clients of this agent that asked for the lock: late_lockers tells of these
+  bool access_lost = false;       ///< while it served (OpenImage::access_lost); until the volume is served again
   Stall stall;
   Counts counts;
   device::Figures ended_links;  ///< figures of the links before this one
@@ -162,7 +163,7 @@ result<image::Access> access_of(const Ports& ports, const Record& record, const 
 
 /// Includes the facts that this operation has learnt. observe_neighbours() adds facts about other volumes.
 result<Observation> observe(const Volume& volume, const Wish& wish, const Ports& ports, const std::string& boot_id,
-                            time_point now);
+                            const Clock& clock);
 
 /// Ends the stall.
 void end_stall(Volume& volume, time_point now);

@@ -145,13 +145,14 @@ TEST_CASE("a node that came and went while the break of our dead lock had no ans
 
 namespace {
 
-/// The first lock is taken 30 s after it was asked for.
+/// The first lock is taken 30 s after it was asked for, also if the agent has died.
 struct LateLock : test::Calm {
   Fate fate(const std::string& call) override {
     Fate fate;
     if (call == "acquire lock" && !std::exchange(came, true)) fate.before = std::chrono::seconds(30);
     return fate;
   }
+  duration any(duration limit) override { return limit - duration(1); }
   bool came = false;
 };
 
@@ -184,9 +185,20 @@ struct Late : Scene {
     if (visit) after(seconds(11), [this] { world.cluster.leave(image(), kVisitor, true); });
     if (moves) after(seconds(10), [this] { world.attachment = {plan::Attachment::State::away, "", "it was deleted"}; });
     if (fence) after(seconds(12), [this] { world.cluster.unfence_host(world.agent.node_address); });
+    if (dies) after(seconds(1), [this] { loop.crash(); });
+  }
+  /// The agent dies while its call hangs. The next one comes when the cluster has taken the lock.
+  void dies_in_call() {
+    dies = true;
+    CHECK_THROWS_AS(want(plan::Healed{}), test::Crash);
+    const auto asked = world.agent.client();
+    world.agent.kill();
+    loop.advance(std::chrono::minutes(2));
+    REQUIRE(image().lock_owner == asked);
+    world.agent.start();
   }
   inline static const std::string kVisitor = "10.0.0.2:0/5";
-  bool fence = false, visit = false, moves = false;
+  bool fence = false, visit = false, moves = false, dies = false;
   LateLock hazards;
 };
 
@@ -212,6 +224,56 @@ TEST_CASE("a lock that was taken late for a caller who had left by then is no pr
   scene.loop.advance(std::chrono::minutes(1));
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
   CHECK_FALSE(scene.device().alive);
+}
+
+TEST_CASE("a lock that was taken late for an agent that had died by then is no proof for the next one",
+          "[failure:142]") {
+  Late scene(GENERATE(true, false));
+  scene.visit = true;
+  scene.dies_in_call();
+  CHECK(scene.want(plan::Healed{}) == errc::unproven);
+  CHECK_FALSE(scene.device().alive);
+}
+
+TEST_CASE("a volume whose lock a dead agent had asked for is served if it is still attached here, and nobody wrote",
+          "[failure:142]") {
+  const bool attached = GENERATE(true, false);
+  Late scene(attached);
+  scene.dies_in_call();
+  CHECK(scene.want(plan::Healed{}) == (attached ? errc::ok : errc::unproven));
+  if (!attached) CHECK(scene.want(plan::Healed{true}) == errc::ok);
+  CHECK(scene.device().alive);
+  CHECK_FALSE(scene.world.disk.records.front().lock_call);
+}
+
+TEST_CASE("a lock that a dead agent had asked for is proof if the next one finds it soon", "[failure:142]") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.kill_and_start();
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "acquire lock") scene.world.calls.crash_after_at = 1;
+  };
+  CHECK_THROWS_AS(scene.want(plan::Healed{}), test::Crash);
+  scene.world.calls.before_call = nullptr;
+  REQUIRE(scene.world.disk.records.front().lock_call);
+  scene.world.agent.kill();
+  const auto away = std::chrono::seconds(GENERATE(4, 6));
+  scene.loop.advance(away);
+  scene.world.agent.start();
+  CHECK((scene.want(plan::Healed{}) == errc::ok) == (away < plan::kProofLasts));
+}
+
+TEST_CASE("a lock is proof at any later time once its volume was served on it") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.kill_and_start();
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  CHECK_FALSE(scene.world.disk.records.front().lock_call);
+  scene.world.agent.kill();
+  scene.loop.advance(std::chrono::hours(1));
+  scene.world.agent.start();
+  CHECK(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(scene.device().alive);
 }
 
 TEST_CASE("a volume whose lock was taken late is served if it is still attached here, and nobody wrote since") {

@@ -102,6 +102,7 @@ struct Facts {
 struct Observation {
   // From here on: facts that are cheap and cannot hang.
   std::string boot_id;
+  LocalTime now;
   std::vector<device::Seen> devices;  ///< nbd: those with this volume's identifier; krbd: those that show its image
   result<device::Abilities> kernel_client = device::Abilities();  ///< asked when a stage may need it
   std::optional<device::Command> command;  ///< to the kernel, on its device: its effect is unknown before its end
@@ -121,7 +122,8 @@ struct Observation {
   std::string client;            ///< address of the open image's client
   bool image_cut_off = false;    ///< its client was cut off, or lost its lock: whatever proved it ours is void
   bool lock_held = false;        ///< the exclusive lock
-  duration lock_took{};          ///< image::Image::lock_took(); max: it was asked for, and nobody knows since when
+  duration lock_took{};  ///< image::Image::lock_took(); max: it was asked for, and nobody knows since when. Of a
+                         ///< lock that an agent asked for that died: time until it was seen
   std::optional<std::uint64_t> modified;   ///< the image's modify timestamp (image::Ownership) when its lock was taken
   bool writer_marked = false;              ///< the open image, which has no exclusive-lock, has the mark of its writer
   std::optional<duration> other_dead_for;  ///< time since the link of rbd-nbd, which was seen serving until then, ended

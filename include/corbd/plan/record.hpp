@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "corbd/core/fields.hpp"
+#include "corbd/core/time.hpp"
 #include "corbd/device/values.hpp"
 #include "corbd/image/values.hpp"
 #include "corbd/plan/wish.hpp"
@@ -51,6 +52,28 @@ struct Note {
   bool operator==(const Note&) const = default;
 };
 
+/// A time by both clocks of this machine, in milliseconds. The steady clock stands still while the machine is
+/// suspended, and begins anew with each boot. The wall clock may be set.
+struct LocalTime {
+  std::int64_t steady_ms = 0, wall_ms = 0;
+  static constexpr std::tuple fields{fields::required("steady_ms", &LocalTime::steady_ms),
+                                     fields::required("wall_ms", &LocalTime::wall_ms)};
+  bool operator==(const LocalTime&) const = default;
+};
+/// Returns the time between two times of one boot, by the clock that shows more.
+constexpr duration between(const LocalTime& then, const LocalTime& now) {
+  return std::chrono::milliseconds(std::max(now.steady_ms - then.steady_ms, now.wall_ms - then.wall_ms));
+}
+
+/// A request for an image's exclusive lock whose end is not noted yet.
+struct LockCall {
+  std::string client;  ///< address of the client that asks
+  LocalTime began = {};
+  static constexpr std::tuple fields{fields::required("client", &LockCall::client),
+                                     fields::required("began", &LockCall::began)};
+  bool operator==(const LockCall&) const = default;
+};
+
 struct Record {
   std::string volume_id;
   std::string driver;
@@ -84,7 +107,9 @@ struct Record {
   std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
   std::optional<std::uint64_t>
       breaking;  ///< header's version (image::Ownership) when our own dead lock was about to be broken,
-  std::optional<std::uint64_t> freed;     ///< and that after it, when a later start found its break time untouched
+  std::optional<std::uint64_t> freed;  ///< and that after it, when a later start found its break time untouched
+  std::optional<LockCall> lock_call;   ///< noted before the lock of an image that has a device here is asked for, until
+                                       ///< the device is served: an agent that dies does not learn when that lock came
   std::optional<std::uint64_t> modified;  ///< the image's modify timestamp (image::Ownership) while this node serves
                                           ///< it; nothing: unknown
   bool provisioned = false;               ///< made by ceph-csi's provisioner, whose controller reads the note
@@ -129,6 +154,7 @@ struct Record {
                                      fields::rare("device", &Record::device),
                                      fields::rare("breaking", &Record::breaking),
                                      fields::rare("freed", &Record::freed),
+                                     fields::rare("lock_call", &Record::lock_call),
                                      fields::rare("modified", &Record::modified),
                                      fields::rare("format", &Record::format),
                                      fields::rare("format_version", &Record::format_version),

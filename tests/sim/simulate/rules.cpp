@@ -112,6 +112,8 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   if (record->operator_override) return false;
   const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
   const std::string& owner = image->second.lock_owner;
+  // An agent died before it noted the end of its call (docs/proof-of-ownership.md#a-lock-that-comes-late).
+  if (record->lock_call && record->lock_call->client == owner) return false;
   return record->exclusive_lock &&
          (freed_by_us || (agent().clients.contains(owner) && owner != image->second.late_owner));
 }

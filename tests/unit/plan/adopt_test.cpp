@@ -106,7 +106,7 @@ TEST_CASE(
        Wish(Healed{}), sequence({opened_and_looked(), {step::Look{Fact::attachment}}}), errc::unproven},
       {"a living rbd-nbd is told to end, by hand", adopted(), Wish(Adopted{}),
        sequence({opened_and_looked(),
-                 {step::Dismiss{}, step::Look{Fact::served_by_other}, step::Look{Fact::ownership}},
+                 {step::Dismiss{}, step::Look{Fact::served_by_other}, step::Look{Fact::ownership}, step::WriteRecord{}},
                  taken_over()})},
   });
 }

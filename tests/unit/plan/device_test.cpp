@@ -15,7 +15,26 @@ TEST_CASE(
   const auto steps = run(model, Wish(Healed{}));
   REQUIRE(steps);
   CHECK(*steps == std::vector<Step>{step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}, step::WriteRecord{},
-                                    step::Lock{}, step::StartSession{}, step::KernelReconfigure{}});
+                                    step::Lock{}, step::StartSession{}, step::KernelReconfigure{},
+                                    step::WriteRecord{}});
+}
+
+TEST_CASE("the record has the request for a lock from before it until the device is served", "[failure:142]") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::none;
+  model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
+  model.seen.client = "10.0.0.1:0/7";
+  model.seen.now = {5, 6};
+  model.ownership.lock = Lock::our_dead;
+  for (auto next = model.decide(Wish(Healed{})); std::holds_alternative<Step>(next);
+       next = model.decide(Wish(Healed{}))) {
+    const auto step = std::get<Step>(next);
+    if (std::holds_alternative<step::Lock>(step) || std::holds_alternative<step::KernelReconfigure>(step))
+      CHECK(model.record->lock_call == LockCall{"10.0.0.1:0/7", {5, 6}});
+    model.apply(step, Wish(Healed{}));
+  }
+  CHECK_FALSE(model.record->lock_call);
+  CHECK(model.seen.connected);
 }
 
 TEST_CASE("a session whose image lost its connection is stopped before anything else") {

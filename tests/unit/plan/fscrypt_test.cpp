@@ -135,7 +135,7 @@ TEST_CASE("a volume with encrypted files is healed without its passphrase, and i
            }),
        Wish(Healed{}),
        {step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}, step::WriteRecord{}, step::Lock{},
-        step::StartSession{}, step::KernelReconfigure{}}},
+        step::StartSession{}, step::KernelReconfigure{}, step::WriteRecord{}}},
       {"key rotation", open_files(), Wish(Rekeyed{}), {}, errc::unimplemented},
   });
 }

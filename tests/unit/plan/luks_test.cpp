@@ -255,7 +255,7 @@ TEST_CASE(
            }),
        Wish(Healed{}),
        {step::Fence{}, step::OpenImage{}, step::Look{Fact::ownership}, step::WriteRecord{}, step::Lock{},
-        step::StartSession{}, step::KernelReconfigure{}}},
+        step::StartSession{}, step::KernelReconfigure{}, step::WriteRecord{}}},
       {"key rotation", open(), Wish(Rekeyed{}),
        sequence({{step::Look{Fact::keys}, step::ConfirmKey{}, step::Look{Fact::keys}, step::AddKey{},
                   step::Look{Fact::keys}},

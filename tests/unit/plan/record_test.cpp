@@ -198,6 +198,15 @@ TEST_CASE("no record that a stage writes contains the Ceph key or the passphrase
   CHECK(records > 1);
 }
 
+TEST_CASE(
+    "the time between two readings of both clocks is that of the clock that shows more: the machine sleeps, the wall "
+    "is set") {
+  using std::chrono::milliseconds;
+  CHECK(plan::between({100, 5000}, {400, 5300}) == milliseconds(300));
+  CHECK(plan::between({100, 5000}, {400, 9000}) == milliseconds(4000));
+  CHECK(plan::between({100, 5000}, {400, 2000}) == milliseconds(300));
+}
+
 TEST_CASE("a record keeps its format version, an operator override and the stash's attachment UID") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("format_version") == std::string::npos);
@@ -205,6 +214,7 @@ TEST_CASE("a record keeps its format version, an operator override and the stash
   record.format_version = 7;
   record.operator_override = true;
   record.signed_as = "uid-1";
+  record.lock_call = plan::LockCall{"10.0.0.1:0/7", {1, -2}};
   record.reattached_as = "uid-2";
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
