@@ -288,6 +288,8 @@ Decision adopt(const Situation& view, const Staged& wish) {
   record.kind = device->kind;
   record.device = device->index;
   record.adopting = traits(device->kind).rbd_nbd;
+  // Its record was removed since. Nothing else shows what its last rbd-nbd lost.
+  record.cache_lost = record.adopting && stash->cache_lost;
   record.stagings.push_back(std::move(staging));
   return step;
 }

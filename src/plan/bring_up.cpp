@@ -12,6 +12,7 @@
 #include "krbd.hpp"
 #include "note.hpp"
 #include "proof.hpp"
+#include "stash.hpp"
 
 namespace corbd::plan {
 namespace {
@@ -262,6 +263,8 @@ Answer note_lock(const Situation& view) {
 Answer is_served_already(const Situation& view) {
   const auto* device = view.seen.device();
   if (view.seen.link != Link::serving || device == nullptr || !view.seen.connected) return std::nullopt;
+  if (view.record->adopting)
+    if (auto step = note_loss_in_stash(view, true)) return step;
   if (view.record->device != device->index || view.record->adopting || view.record->operator_override)
     return name_device(view, device->index);
   if (view.seen.fails_flushes && !view.record->cache_lost) return Step(step::AcceptLoss{});

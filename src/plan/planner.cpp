@@ -68,7 +68,7 @@ std::optional<Step> judge_closing_client(const Situation& view) {
   return Step(step::LeaveClient{});
 }
 
-Decision heal(const Situation& view) {
+Decision serve(const Situation& view) {
   if (!view.record) return Done{};
   if (view.seen.devices.empty())
     return close_if_unstaged(view);  // nothing to serve; the next stage or unstage continues from here
@@ -79,11 +79,20 @@ Decision heal(const Situation& view) {
   return Done{};
 }
 
+Decision heal(const Situation& view) {
+  Decision served = serve(view);
+  if (std::holds_alternative<Done>(served) && view.record)
+    if (auto step = note_loss_in_stash(view, true)) return *step;
+  return served;
+}
+
 /// Accepts the loss only for a volume that is served: a later loss of rbd-nbd is another one. The record is written
-/// first, and the link follows it (bring_up), so that a crash in between does not undo the acceptance.
+/// first, and the link follows it (bring_up), so that a crash in between does not undo the acceptance. The stash is
+/// written before the record: after a crash in between, the next heal writes it again.
 Decision accept_loss(const Situation& view) {
-  Decision healed = heal(view);
+  Decision healed = serve(view);
   if (!std::holds_alternative<Done>(healed) || !view.record || !view.record->cache_lost) return healed;
+  if (auto step = note_loss_in_stash(view, false)) return *step;
   Record record = *view.record;
   record.cache_lost = false;
   return write(std::move(record));

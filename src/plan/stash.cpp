@@ -11,6 +11,7 @@ Stash wanted_stash(const Situation& view, const Staged& wish) {
   stash.image = source.image;
   stash.encrypted = !view.record->kms_id.empty();
   stash.attachment = view.record->attachment_uid;
+  stash.cache_lost = view.record->cache_lost;
   stash.nbd = traits(view.record->kind).rbd_nbd;
   if (!stash.nbd) {
     // ceph-csi notes neither device nor log for a device that the kernel maps.
@@ -30,6 +31,20 @@ std::optional<Decision> keep_stash(const Situation& view, const Staged& wish) {
   Stash wanted = wanted_stash(view, wish);
   if (*view.seen.facts.stash == wanted) return std::nullopt;
   return step::WriteStash{wish.path, std::move(wanted)};
+}
+
+std::optional<Decision> note_loss_in_stash(const Situation& view, bool lost) {
+  const Record& record = *view.record;
+  const auto* device = view.seen.device();
+  if (!record.cache_lost || record.stagings.empty() || device == nullptr) return std::nullopt;
+  if (!view.seen.facts.stash) return look(Fact::stash);
+  const auto& stash = *view.seen.facts.stash;
+  if (!stash || stash->image != record.source.image || stash->device != device::path(*device) ||
+      stash->cache_lost == lost)
+    return std::nullopt;
+  step::WriteStash step{record.stagings.front().path, *stash};
+  step.stash.cache_lost = lost;
+  return step;
 }
 
 std::optional<Decision> sign_stash(const Situation& view) {

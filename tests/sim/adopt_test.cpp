@@ -215,6 +215,47 @@ TEST_CASE(
   CHECK(flush() == accepted);
 }
 
+TEST_CASE("a flush fails over a lost cache although the record was removed, and an accepted loss stays accepted",
+          "[failure:155]") {
+  const bool accepted = GENERATE(false, true);
+  Adopting node;
+  adopt_with_lost_cache(node);
+  if (accepted) REQUIRE(node.want(Wish(plan::Healed{.loss_accepted = true})) == errc::ok);
+  CHECK(node.world.disk.stashes.at(node.wish.path).cache_lost != accepted);
+  node.world.agent.kill();
+  node.world.disk.records.clear();
+  node.world.agent.start(true);
+  REQUIRE(node.stage() == errc::ok);
+  node.loop.advance(std::chrono::minutes(1));
+  REQUIRE(node.ours());
+  const auto failed = node.world.kernel.flushes_failed;
+  node.world.kernel.application_flushes(node.device());
+  node.loop.advance(std::chrono::seconds(1));
+  CHECK((node.world.kernel.flushes_failed == failed) == accepted);
+}
+
+TEST_CASE("a loss whose acceptance is interrupted anywhere is accepted in the end, or not at all", "[failure:155]") {
+  for (int at = 1; at < 20; ++at) {
+    CAPTURE(at);
+    Adopting node;
+    adopt_with_lost_cache(node);
+    node.world.calls.crash_at = at;
+    bool crashed = false;
+    try {
+      static_cast<void>(node.want(Wish(plan::Healed{.loss_accepted = true})));
+    } catch (const test::Crash&) {
+      crashed = true;
+      node.world.agent.kill();
+    }
+    node.world.calls.crash_at = 0;
+    if (!crashed) break;
+    node.world.agent.start(true);
+    node.loop.advance(std::chrono::minutes(1));
+    const bool lost = node.world.disk.records.front().cache_lost;
+    CHECK(node.world.disk.stashes.at(node.wish.path).cache_lost == lost);
+  }
+}
+
 TEST_CASE("a loss whose acceptance cannot be written is not accepted", "[failure:155]") {
   Adopting node;
   adopt_with_lost_cache(node);

@@ -25,6 +25,9 @@ struct Stash {
   /// UID of the VolumeAttachment under which this agent served it last; empty: not known, or ceph-csi staged it.
   /// ceph-csi ignores the key, and drops it when it writes the file itself.
   std::string attachment = "";
+  /// rbd-nbd lost writes of that device, and no operator has accepted that yet. The record says so, too, but people
+  /// remove records. ceph-csi treats the key as the one above.
+  bool cache_lost = false;
   /// In the order of ceph-csi's Go.
   static constexpr std::tuple fields{fields::added("pool", &Stash::pool),
                                      fields::added("radosNamespace", &Stash::ns),
@@ -35,7 +38,8 @@ struct Stash {
                                      fields::added("device", &Stash::device),
                                      fields::added("logDir", &Stash::log_dir),
                                      fields::added("logFileStrategy", &Stash::log_strategy),
-                                     fields::rare("corbdAttachmentUID", &Stash::attachment)};
+                                     fields::rare("corbdAttachmentUID", &Stash::attachment),
+                                     fields::rare("corbdCacheLost", &Stash::cache_lost)};
   bool operator==(const Stash&) const = default;
 };
 
@@ -51,7 +55,7 @@ std::string log_to_remove(const Stash& stash, const std::string& volume_id);
 result<Stash> parse_stash(std::string_view json);
 /// Returns the version of the file's format; 0: it has none.
 std::int64_t stash_version(std::string_view json);
-/// Returns the same bytes as ceph-csi's Go. The attachment, if there is one, comes after them.
+/// Returns the same bytes as ceph-csi's Go. The agent's own keys come after them, those that have a value.
 std::string encode(const Stash& stash);
 
 }  // namespace corbd::cephcsi

@@ -38,11 +38,15 @@ TEST_CASE("a stash has the very bytes that ceph-csi writes") {
       R"("device":"","logDir":"","logFileStrategy":""})");
 }
 
-TEST_CASE("the UID of the VolumeAttachment comes after the bytes that ceph-csi writes, and is read back") {
+TEST_CASE("what only corbd writes comes after the bytes that ceph-csi writes, and is read back") {
   Stash stash{"p", "", "csi-vol-1", "", true, false, "/dev/nbd0", "/l", "remove"};
   std::string text = cephcsi::encode(stash);
   stash.attachment = "uid-1";
   text.replace(text.size() - 1, 1, R"(,"corbdAttachmentUID":"uid-1"})");
+  CHECK(cephcsi::encode(stash) == text);
+  CHECK(cephcsi::parse_stash(text).value() == stash);
+  stash.cache_lost = true;
+  text.replace(text.size() - 1, 1, R"(,"corbdCacheLost":true})");
   CHECK(cephcsi::encode(stash) == text);
   CHECK(cephcsi::parse_stash(text).value() == stash);
 }

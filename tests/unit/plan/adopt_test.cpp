@@ -60,6 +60,12 @@ std::vector<Step> taken_over() {
           step::StartSession{}, step::KernelReconfigure{},
           step::WriteRecord{},  step::Tune{}};
 }
+/// The same with a device that lost a cache.
+std::vector<Step> taken_over_with_loss() {
+  auto steps = taken_over();
+  steps.insert(steps.end() - 2, {step::Look{Fact::stash}, step::WriteStash{kPath, {}}});
+  return steps;
+}
 /// What a stage by this agent adds to a volume that ceph-csi staged.
 std::vector<Step> recorded() { return {step::Look{Fact::stash}, step::Look{Fact::resolved}, step::WriteRecord{}}; }
 
@@ -91,7 +97,7 @@ TEST_CASE(
        sequence({opened_and_looked(),
                  {step::WriteRecord{}, step::Inherit{kPeer}, step::Fence{}, step::Look{Fact::ownership},
                   step::WriteRecord{}},
-                 taken_over()})},
+                 taken_over_with_loss()})},
       {"rbd-nbd's watch is still there",
        but(rbd_nbd_died(), [](Model& model) { model.ownership.foreign_watchers = {kPeer}; }), Wish(Healed{}),
        opened_and_looked(), errc::ok, true},
@@ -232,6 +238,23 @@ TEST_CASE("the record asks for failed flushes until an operator accepts the loss
   const auto steps = run(model, Wish(Healed{.loss_accepted = true}));
   CHECK(steps == std::vector<Step>{step::WriteRecord{}, step::AcceptLoss{}});
   CHECK_FALSE(model.record->cache_lost);
+}
+
+TEST_CASE("the stash has a lost cache until its loss is accepted, and gives it to the record of its device") {
+  Model model = staged_model();
+  model.stash = by_rbd_nbd().stash;
+  model.record->cache_lost = model.seen.fails_flushes = true;
+  CHECK(run(model, Wish(Healed{})) == std::vector<Step>{step::Look{Fact::stash}, step::WriteStash{kPath, {}}});
+  CHECK(model.stash->cache_lost);
+  Model forgotten = by_rbd_nbd();
+  forgotten.stash = model.stash;
+  REQUIRE(run(forgotten, Wish(staged_wish())));
+  CHECK(forgotten.record->cache_lost);
+  model.seen.facts = {};
+  CHECK(run(model, Wish(Healed{.loss_accepted = true})) == std::vector<Step>{step::Look{Fact::stash},
+                                                                             step::WriteStash{kPath, {}},
+                                                                             step::WriteRecord{}, step::AcceptLoss{}});
+  CHECK_FALSE(model.stash->cache_lost);
 }
 
 TEST_CASE("a loss is accepted only for a volume that is served") {
