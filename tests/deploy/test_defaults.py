@@ -48,6 +48,21 @@ class Defaults(unittest.TestCase):
             shared = {(kind, name) for kind, namespace, name in one & other if namespace not in ("tenant", "team-a", "team-b", "monitoring", "ceph-csi")}
             self.assertEqual(shared, set())
 
+    def test_the_overlay_for_a_second_namespace_shares_no_object_with_the_base(self):
+        readme = (helm.ROOT / "deploy/kubernetes/README.md").read_text()
+        overlay = yaml.safe_load(re.search(r"^```yaml\n(apiVersion: kustomize.*?)^```", readme, re.M | re.S)[1])
+        self.assertEqual(overlay["resources"], ["../base"])
+        patched = [yaml.safe_load(one["patch"]) for one in overlay["patches"]]
+        deleted = {(one["kind"], one["metadata"]["name"]) for one in patched if one.get("$patch") == "delete"}
+        self.assertEqual(len(deleted), len(overlay["patches"]))
+        base, names = helm.objects(), set()
+        for kind, name, inside in ((one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in base):
+            if (kind, name) not in deleted:
+                names.add((kind, inside and overlay["namespace"], name + overlay.get("nameSuffix", "")))
+        self.assertEqual(names & {(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in base}, set())
+        # kubelet and the API server know the driver by this object's name.
+        self.assertNotIn("CSIDriver", {kind for kind, _, _ in names})
+
     def test_kubelet_is_not_asked_to_repeat_a_publish(self):
         # Where it is, kubelet removes the folder of a mounted volume after one failed publish (before 1.34.9).
         self.assertNotIn("requiresRepublish", only("CSIDriver", helm.objects())["spec"])
