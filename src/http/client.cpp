@@ -24,6 +24,7 @@
 #include <memory>
 #include <span>
 
+#include "corbd/core/append_wiping.hpp"
 #include "corbd/core/fd.hpp"
 #include "cutoff.hpp"
 #include "dial.hpp"
@@ -140,18 +141,6 @@ struct Wiping {
   ~Wiping() { wipe(bytes); }
   std::span<char> bytes;
 };
-
-/// Appends without leaving a copy behind if the text moves to a larger buffer.
-void append_wiping(std::string& text, std::string_view piece) {
-  if (text.size() + piece.size() > text.capacity()) {
-    std::string larger;
-    larger.reserve(2 * (text.size() + piece.size()));
-    larger.append(text);
-    std::swap(larger, text);
-    wipe(larger);
-  }
-  text.append(piece);
-}
 
 /// Why a request could not be sent whole: with TLS 1.3 the server refuses a client after that has sent its first bytes,
 /// and nobody has read the alert yet.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <boost/json/basic_parser_impl.hpp>
 
+#include "corbd/core/append_wiping.hpp"
+
 namespace corbd::kms {
 namespace {
 
@@ -58,8 +60,9 @@ class Builder {
   bool on_comment(json::string_view, Error&) { return true; }
 
  private:
+  /// A text with an escape comes in several parts.
   static bool append(std::string& into, json::string_view part) {
-    into.append(part.data(), part.size());
+    append_wiping(into, {part.data(), part.size()});
     return true;
   }
   /// Returns null if there are too many values.

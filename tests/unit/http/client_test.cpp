@@ -1,16 +1,13 @@
 // Which answer a request gets, and what the client keeps of both.
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <fstream>
-
 #include "corbd/core/fd.hpp"
 #include "support/api_server.hpp"
 #include "support/helpers.hpp"
+#include "support/memory_scan.hpp"
 
 using namespace corbd;
 using namespace corbd::test;
@@ -88,14 +85,6 @@ TEST_CASE("of a refusal the beginning is kept, up to the limit of the answer") {
 
 namespace {
 
-/// Texts that nobody must find are kept with every bit of them turned.
-std::string turned(std::string_view text) {
-  std::string made;
-  made.reserve(text.size());
-  for (const char c : text) made += static_cast<char>(~c);
-  return made;
-}
-
 /// In another process, so that what it reads and says is not in this one's memory.
 class ServerElsewhere {
  public:
@@ -135,30 +124,6 @@ class ServerElsewhere {
   Fd listener_;
   pid_t pid_ = -1;
 };
-
-/// In all memory of this process that can be written.
-bool is_in_memory(const std::string& turned_text) {
-  const Fd memory(::open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
-  std::ifstream maps("/proc/self/maps");
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> areas;
-  for (std::string line; std::getline(maps, line);) {
-    std::uint64_t from = 0, to = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx rw", &from, &to) == 2 && line.find(" rw") != line.npos &&
-        to - from < 1ull << 30)
-      areas.emplace_back(from, to);
-  }
-  REQUIRE(areas.size() > 3);
-  std::string bytes;
-  for (const auto& [from, to] : areas) {
-    bytes.resize(to - from);
-    const auto got = ::pread(memory.get(), bytes.data(), bytes.size(), static_cast<off_t>(from));
-    if (got <= 0) continue;
-    const auto same = [](char in_memory, char looked_for) { return in_memory == static_cast<char>(~looked_for); };
-    const auto end = bytes.begin() + got;
-    if (std::search(bytes.begin(), end, turned_text.begin(), turned_text.end(), same) != end) return true;
-  }
-  return false;
-}
 
 }  // namespace
 

@@ -1,7 +1,9 @@
 // What is read of JSON that a tenant's server wrote.
 #include "json_answer.hpp"
 
+#include "corbd/core/secret.hpp"
 #include "support/catch.hpp"
+#include "support/memory_scan.hpp"
 
 using corbd::kms::JsonAnswer;
 using Is = JsonAnswer::Is;
@@ -42,4 +44,26 @@ TEST_CASE("an answer that is too deep, or has too many values, is nothing", "[fa
   for (std::size_t i = 2; i < JsonAnswer::kValues; ++i) many += ",0";
   CHECK(JsonAnswer::parse(many + "]").is == Is::list);
   CHECK(JsonAnswer::parse(many + ",0]").is == Is::null);
+}
+
+// keys L1
+TEST_CASE("a key with an escape in its JSON is nowhere in memory once its answer is gone") {
+  using corbd::test::is_in_memory, corbd::test::turned;
+  const std::string key = turned("key-") + std::string(40, static_cast<char>(~'k'));
+  {
+    std::string json;
+    json.reserve(1000);
+    // The allocator writes over the beginning of a buffer that is freed.
+    json += R"({"passphrase": "begins with more than 16 bytes )";
+    for (const char c : key) json += static_cast<char>(~c);
+    // With one of them, the answer's own text would come to lie in the freed buffer.
+    for (int i = 0; i < 32; ++i) json += "\\n";
+    json += R"("})";
+    const auto answer = JsonAnswer::parse(json);
+    REQUIRE(answer.find("passphrase") != nullptr);
+    CHECK(answer.find("passphrase")->text.ends_with("k" + std::string(32, '\n')));
+    corbd::wipe(json);
+    CHECK(is_in_memory(key));
+  }
+  CHECK_FALSE(is_in_memory(key));
 }
