@@ -187,9 +187,8 @@ std::optional<std::string> find_missing_right(rados_t cluster, const std::string
       cluster, {{"prefix", "osd blocklist"}, {"blocklistop", "add"}, {"addr", "corbd-asks/0"}, {"expire", 1.0}});
   if (answer.code != -EACCES && answer.code != -EPERM) return std::nullopt;
   return "Ceph user " + user +
-         " may not blocklist clients, so a volume would get no server after a crash of the agent: give the user the "
-         "mon "
-         "caps 'profile rbd'";
+         " may not blocklist clients, so a volume would get no server after a crash of the agent or of its node: give "
+         "the user the mon caps 'profile rbd'";
 }
 
 std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,

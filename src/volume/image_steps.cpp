@@ -197,7 +197,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
                    "reads go to the primary OSD until the image is opened again: by the next stage, start or "
                    "handover"}});
   volume.credentials.worked();
-  if (const auto why = ports_.clusters.cannot_fence(*to); why && !options.read_only)
+  if (const auto why = ports_.clusters.cannot_fence(*to); why && !volume.record->read_only)
     health_.notify(volume.id, {"FencingNotAllowed", true, *why + "."});
   co_return result<>();
 }

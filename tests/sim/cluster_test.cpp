@@ -289,7 +289,9 @@ TEST_CASE("a user who may not fence dead clients is told of while the volume is 
   Scene scene;
   scene.kill_and_start(true);
   scene.world.cluster.cannot_fence["node"] = "user node may not";
-  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  auto wish = staged();
+  wish.mounter = GENERATE(plan::Mounter::nbd, plan::Mounter::krbd);
+  REQUIRE(scene.want(wish) == errc::ok);
   REQUIRE(scene.world.notices.size() == 1);
   CHECK(scene.world.notices.front().second.reason == "FencingNotAllowed");
   CHECK_THAT(scene.world.notices.front().second.message, ContainsSubstring("user node may not"));
