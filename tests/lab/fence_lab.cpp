@@ -1,5 +1,4 @@
 // Tests the blocklist of a real cluster: what the monitors take, what they list, and whom they let.
-#include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <iostream>
 
@@ -12,21 +11,11 @@ using Texts = std::vector<std::string>;
 
 namespace {
 
-/// The cluster's administrator, who makes users and clears the blocklist.
-class Root {
+/// Makes users, and clears the blocklist.
+class Root : public Administrator {
  public:
-  Root() {
-    Admin::check(rados_create2(&cluster_, "ceph", "client.admin", 0));
-    Admin::check(rados_conf_read_file(cluster_, env("CORBD_LAB_CONF").c_str()));
-    Admin::check(rados_connect(cluster_));
-    tell({{"prefix", "osd blocklist clear"}});
-  }
-  ~Root() {
-    tell({{"prefix", "osd blocklist clear"}});
-    rados_shutdown(cluster_);
-  }
-  Root(const Root&) = delete;
-  Root& operator=(const Root&) = delete;
+  Root() { tell({{"prefix", "osd blocklist clear"}}); }
+  ~Root() { tell({{"prefix", "osd blocklist clear"}}); }
 
   fence::Asker user(const std::string& name, const std::string& mon_caps, const std::string& osd_caps = {}) {
     boost::json::array caps{"mon", mon_caps};
@@ -36,19 +25,6 @@ class Root {
     std::string key = tell({{"prefix", "auth get-key"}, {"entity", "client." + name}, {"format", "plain"}});
     return {"lab", name, Secret(key)};
   }
-  std::string tell(const boost::json::object& words) {
-    const std::string line = boost::json::serialize(words);
-    const char* lines[] = {line.c_str()};
-    char* out = nullptr;
-    std::size_t size = 0;
-    Admin::check(rados_mon_command(cluster_, lines, 1, nullptr, 0, &out, &size, nullptr, nullptr));
-    const std::string text(out == nullptr ? "" : out, size);
-    rados_buffer_free(out);
-    return text;
-  }
-
- private:
-  rados_t cluster_ = nullptr;
 };
 
 constexpr const char* kFencing = "profile rbd, allow command \"osd blocklist\"";

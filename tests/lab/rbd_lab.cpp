@@ -55,6 +55,26 @@ TEST_CASE("what is written is read back, by this client and by another") {
   CHECK(agent.incarnation_files() == 0);
 }
 
+TEST_CASE("an option of Ceph that must be off in our client is off, whatever the cluster's configuration says") {
+  const std::string option = GENERATE("osd_min_split_replica_read_size", "rbd_mtime_update_interval");
+  const auto ours = [&] {
+    Agent agent;
+    return agent.run(agent.clusters->setting(access(), option, agent.in(20s))).value();
+  };
+  if (ours().empty()) {
+    WARN("skipped: this release of Ceph does not know " << option);
+    return;
+  }
+  Administrator administrator;
+  administrator.tell({{"prefix", "config set"}, {"who", "client"}, {"name", option}, {"value", "4096"}});
+  std::array<char, 16> others{};
+  Admin::check(rados_conf_get(Admin().cluster, option.c_str(), others.data(), others.size()));
+  const std::string found = ours();
+  administrator.tell({{"prefix", "config rm"}, {"who", "client"}, {"name", option}});
+  CHECK(std::string(others.data()) == "4096");
+  CHECK(found == "0");
+}
+
 TEST_CASE("a read beyond the end and other errors come back as they are") {
   Admin admin;
   admin.create("edges");

@@ -12,6 +12,8 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
 #include <condition_variable>
 #include <csignal>
 #include <cstdlib>
@@ -225,6 +227,34 @@ class Admin {
 
   rados_t cluster = nullptr;
   rados_ioctx_t io = nullptr;
+};
+
+/// The cluster's administrator, who has every right.
+class Administrator {
+ public:
+  Administrator() {
+    Admin::check(rados_create2(&cluster_, "ceph", "client.admin", 0));
+    Admin::check(rados_conf_read_file(cluster_, env("CORBD_LAB_CONF").c_str()));
+    Admin::check(rados_connect(cluster_));
+  }
+  ~Administrator() { rados_shutdown(cluster_); }
+  Administrator(const Administrator&) = delete;
+  Administrator& operator=(const Administrator&) = delete;
+
+  /// Gives a command to the monitors, and returns what they say.
+  std::string tell(const boost::json::object& words) {
+    const std::string line = boost::json::serialize(words);
+    const char* lines[] = {line.c_str()};
+    char* out = nullptr;
+    std::size_t size = 0;
+    Admin::check(rados_mon_command(cluster_, lines, 1, nullptr, 0, &out, &size, nullptr, nullptr));
+    const std::string text(out == nullptr ? "" : out, size);
+    rados_buffer_free(out);
+    return text;
+  }
+
+ private:
+  rados_t cluster_ = nullptr;
 };
 
 /// Another process of this program, in which the hidden test of that tag runs with its files in `dir`. It says that it
