@@ -84,7 +84,7 @@ TEST_CASE("a port of the metrics that stays taken is told, and again when it is 
   Scene scene;
   std::vector<std::string> told;
   scene.port.refused = "9680 is in use";
-  scene.monitor.announce([&told](const volume::Notice& notice) {
+  scene.monitor.start_serving([&told](const volume::Notice& notice) {
     if (notice.reason.starts_with("Metrics")) told.push_back(notice.reason);
   });
   scene.loop.advance(59s);
