@@ -6,6 +6,7 @@ from checks import Skip, check, long, say
 from machine import MIB, put, read, run
 from stories_handover import hand_over
 from stories_krbd import needs_krbd
+from stories_luks import PASSPHRASE
 from stories_seen import volumes_of
 from writer import Writer
 
@@ -37,14 +38,15 @@ def writes_a_second(writer, seconds=5):
     return (writer.acked() - before) / seconds
 
 
-def is_limited(lab, kernel_client):
+def is_limited(lab, kernel_client=False, encrypted=False, limit=LIMIT):
     folder = pod_cgroup(lab)
     attributes = ["csi.storage.k8s.io/pod.uid=" + UID, "csi.storage.k8s.io/pod.name=db-0", "csi.storage.k8s.io/pod.namespace=shop"]
+    attributes += ["encrypted=true"] if encrypted else []
     agent = lab.agent().start()
     image = lab.image("a", size=256 * MIB)
     volume = agent.volume(image, block=True, attributes=attributes + ["mounter=" + ("rbd" if kernel_client else "rbd-nbd")])
-    lab.admin("rbd", "image-meta", "set", image.spec, ".rbd.csi.ceph.com/cgroup_qos_max_write_iops", str(LIMIT))
-    volume.stage()
+    lab.admin("rbd", "image-meta", "set", image.spec, ".rbd.csi.ceph.com/cgroup_qos_max_write_iops", str(limit))
+    volume.stage(passphrase_file=lab.write("passphrase", PASSPHRASE) if encrypted else None)
     volume.publish()
     writer = Writer(lab, volume.target(), threads=8, paced=0).start()
     free = writes_a_second(writer)
@@ -55,18 +57,18 @@ def is_limited(lab, kernel_client):
         kills.append(agent.kill())
         agent.spawn()
         agent.wait_event("device.reconnected", 60, volume=volume.id)
-        writer.wait_more(LIMIT)
+        writer.wait_more(limit)
         rates.append(writes_a_second(writer))
         kills.append(hand_over(agent, [volume]))
-        writer.wait_more(LIMIT)
+        writer.wait_more(limit)
         rates.append(writes_a_second(writer))
     writer.stop()
     writer.expect_nothing_lost(kills)
-    say("writes a second: %.0f without a limit, then with a limit of %d: %s" % (free, LIMIT, ", ".join("%.0f" % rate for rate in rates)))
-    check(free > 1.5 * LIMIT, "this guest is too slow for the limit to show")
-    check(all(0.8 * LIMIT <= rate <= 1.1 * LIMIT for rate in rates), "the limit does not hold")
+    say("writes a second: %.0f without a limit, then with a limit of %d: %s" % (free, limit, ", ".join("%.0f" % rate for rate in rates)))
+    check(free > 1.5 * limit, "this guest is too slow for the limit to show")
+    check(all(0.8 * limit <= rate <= 1.1 * limit for rate in rates), "the limit does not hold")
     shown = volumes_of(agent)[volume.id]["io_limits"]
-    check(len(shown) == 1 and shown[0]["pod"] == "shop/db-0" and int(shown[0]["write_iops"]) == LIMIT, "`corbd volumes` shows %s" % shown)
+    check(len(shown) == 1 and shown[0]["pod"] == "shop/db-0" and int(shown[0]["write_iops"]) == limit, "`corbd volumes` shows %s" % shown)
     volume.unpublish()
     volume.unstage(patience=20)
     agent.stop()
@@ -75,7 +77,7 @@ def is_limited(lab, kernel_client):
 # [failure:212]
 def story_io_limit(lab):
     """a pod's writes are as many as its VolumeAttributesClass allows, also after a kill of the agent and after a handover"""
-    is_limited(lab, kernel_client=False)
+    is_limited(lab)
 
 
 @long
@@ -83,6 +85,13 @@ def story_io_limit_of_kernel_client(lab):
     """a pod's writes to a volume of the kernel client are as many as its VolumeAttributesClass allows"""
     needs_krbd()
     is_limited(lab, kernel_client=True)
+
+
+@long
+def story_io_limit_encrypted(lab):
+    """a pod's writes to an encrypted volume are as many as its VolumeAttributesClass allows, also after a kill of the agent and after a handover"""
+    # User Mode Linux has one processor for dm-crypt, the writer and the agent.
+    is_limited(lab, encrypted=True, limit=LIMIT // 2)
 
 
 @long
