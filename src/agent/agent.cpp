@@ -101,13 +101,13 @@ class Agent final {
         kernel_(krbd::make_kernel_client(helpers_)),
         directory_(options, labels_),
         node_files_(options, files_),
-        evidence_(control_, *clock_, api(), attachments_config(), csi::stage_credential),
+        orchestrator_(control_, *clock_, api(), attachments_config(), csi::stage_credential),
         shell_(control_, *clock_, ports(), shell_config(options, boot_id)),
         kubernetes_(control_, *clock_,
                     {.pool = files_,
                      .api = api(),
                      .own = node_,
-                     .evidence = evidence_,
+                     .evidence = orchestrator_,
                      .volumes = shell_,
                      .make_wish = csi::stage_wish},
                     kubernetes_config()),
@@ -402,7 +402,7 @@ class Agent final {
   std::unique_ptr<device::KernelClient> kernel_;
   ClusterDirectory directory_;
   NodeFiles node_files_;
-  orchestrator::ApiOrchestrator evidence_;
+  orchestrator::ApiOrchestrator orchestrator_;
   volume::Shell shell_;
   orchestrator::Kubernetes kubernetes_;
   Mounters mounters_;

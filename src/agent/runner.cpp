@@ -116,7 +116,7 @@ task<lifecycle::Event> Runner::wait(lifecycle::Action action) {
   woken_ = std::make_unique<Event>(control_, clock_);
   if (!std::exchange(listens_, true)) gate_.spawn(hear_next());
   if (action.say)
-    log::info("agent.serves_on", {{"waits_for", "the next agent asks for its devices"},
+    log::info("agent.serves_on", {{"waits_for", "the next agent's request for the devices"},
                                   {"in_use", state_.told.in_use},
                                   {"at_most_s", parts_.options.leave_grace_s}});
   static_cast<void>(

@@ -97,7 +97,8 @@ class Wait {
   lifecycle::Event carry_out(const lifecycle::Action& action) {
     using lifecycle::Do;
     if (action.say)
-      log::warning("handover.waits_for_end", {{"waits_for", "the agent that serves"}, {"cause", error_.text}});
+      log::warning("handover.waits_for_end",
+                   {{"waits_for", "the end of the agent that serves"}, {"cause", error_.text}});
     if (action.listeners_go) let_listeners_go();
     std::this_thread::sleep_for(action.pause);
     switch (action.what) {

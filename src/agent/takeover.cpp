@@ -43,7 +43,7 @@ task<result<lifecycle::Event>> Takeover::carry_out(lifecycle::Action action) {
       say({PeerMessage::What::loaded});
       break;
     case Do::take_listener:
-      inherit_listener(std::move(said_.descriptor), said_.word.registered);
+      inherit_listener(std::move(said_.descriptor), said_.message.registered);
       break;
     case Do::take_link:
       take_link();
@@ -72,10 +72,10 @@ void Takeover::leave() {
 }
 
 /// If the predecessor cannot be reached any more, its end is the next event.
-void Takeover::say(const PeerMessage& word) { static_cast<void>(predecessor_->say(word)); }
+void Takeover::say(const PeerMessage& peer_message) { static_cast<void>(predecessor_->say(peer_message)); }
 
 task<result<>> Takeover::preopen(duration within) {
-  log::info("handover.waits", {{"waits_for", "the agent that serves"}});
+  log::info("handover.waits", {{"waits_for", "a message of the agent that serves"}});
   auto unopened = co_await parts_.shell.preopen({clock_.now() + within});
   if (!unopened) co_return unopened.error();
   unopened_images_ = std::move(*unopened);
@@ -91,10 +91,10 @@ task<result<lifecycle::Event>> Takeover::hear(lifecycle::Action action) {
     log::warning("handover.failed",
                  {{"error", said.error().text}, {"effect", "devices that were not given are healed"}});
   if (!said) co_return said.error();
-  if (said->word.what == PeerMessage::What::loaded || said->word.what == PeerMessage::What::served)
+  if (said->message.what == PeerMessage::What::loaded || said->message.what == PeerMessage::What::served)
     co_return Error{errc::internal, "the predecessor sent a message that only a next agent sends"};
   said_ = std::move(*said);
-  co_return lifecycle::Heard{said_.word.what};
+  co_return lifecycle::Heard{said_.message.what};
 }
 
 /// The predecessor no longer writes records.
@@ -124,8 +124,9 @@ void Takeover::inherit_listener(Fd socket, bool registered) {
 }
 
 void Takeover::take_link() {
-  parts_.devices.of(said_.word.kind).take(said_.word.device, said_.word.volume_id, std::move(said_.descriptor));
-  serving_.spawn(serve(said_.word));
+  parts_.devices.of(said_.message.kind)
+      .take(said_.message.device, said_.message.volume_id, std::move(said_.descriptor));
+  serving_.spawn(serve(said_.message));
 }
 
 task<> Takeover::serve(handover::PeerMessage link) {

@@ -42,7 +42,7 @@ class Takeover {
   bool registered() const { return registered_; }
 
  private:
-  void say(const handover::PeerMessage& word);
+  void say(const handover::PeerMessage& peer_message);
   task<result<>> preopen(duration within);
   task<result<lifecycle::Event>> hear(lifecycle::Action action);
   task<result<>> take_lock_and_records();

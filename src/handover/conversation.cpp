@@ -25,17 +25,17 @@ task<result<Message>> Conversation::hear(Until until) {
 task<result<ReceivedMessage>> Conversation::next_message(Until until) {
   auto message = co_await hear(until);
   if (!message) co_return message.error();
-  auto word = unpack_word(message->text);
-  if (!word) co_return word.error();
-  if (word->has_descriptor() != static_cast<bool>(message->descriptor))
+  auto peer_message = unpack_message(message->text);
+  if (!peer_message) co_return peer_message.error();
+  if (peer_message->has_descriptor() != static_cast<bool>(message->descriptor))
     co_return Error{errc::internal, "the other agent's message " + message->text + " came " +
                                         (message->descriptor ? "with" : "without") + " a descriptor"};
-  co_return ReceivedMessage{std::move(*word), std::move(message->descriptor)};
+  co_return ReceivedMessage{std::move(*peer_message), std::move(message->descriptor)};
 }
 
-result<> Conversation::say(const PeerMessage& word, const Fd* descriptor) {
+result<> Conversation::say(const PeerMessage& peer_message, const Fd* descriptor) {
   if (!stream_.is_open()) return Error{errc::cancelled, "the conversation with the other agent is over"};
-  return send(stream_.native_handle(), pack(word), descriptor, Waits::no);
+  return send(stream_.native_handle(), pack(peer_message), descriptor, Waits::no);
 }
 
 void Conversation::end() {

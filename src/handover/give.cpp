@@ -116,7 +116,7 @@ task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
     const auto said = co_await next->next_message({});
     if (next_ != next) co_return;
     if (said) {
-      note(said->word);
+      note(said->message);
       continue;
     }
     if (said.error().code != errc::cancelled && !said_end_)
@@ -127,13 +127,15 @@ task<> Giver::hear_next(std::shared_ptr<Conversation> next) {
   }
 }
 
-void Giver::note(const PeerMessage& word) {
-  if (word.what == PeerMessage::What::ready && ready_) {
-    unopened_images_ = word.unopened_images;
+void Giver::note(const PeerMessage& peer_message) {
+  if (peer_message.what == PeerMessage::What::ready && ready_) {
+    unopened_images_ = peer_message.unopened_images;
     ready_->set();
   }
-  if (word.what == PeerMessage::What::loaded && loaded_) loaded_->set();
-  const auto taking = word.what == PeerMessage::What::served ? taking_.find({word.kind, word.device}) : taking_.end();
+  if (peer_message.what == PeerMessage::What::loaded && loaded_) loaded_->set();
+  const auto taking = peer_message.what == PeerMessage::What::served
+                          ? taking_.find({peer_message.kind, peer_message.device})
+                          : taking_.end();
   if (taking != taking_.end()) taking->second->set();
 }
 
@@ -146,11 +148,12 @@ void Giver::lose_next() {
   for (const auto& [device, taken] : taking_) taken->set();
 }
 
-task<bool> Giver::awaits(std::shared_ptr<Event>& answer, PeerMessage word, const Fd* descriptor, duration within) {
+task<bool> Giver::awaits(std::shared_ptr<Event>& answer, PeerMessage peer_message, const Fd* descriptor,
+                         duration within) {
   if (!next_) co_return false;
   const auto answered = answer = std::make_shared<Event>(control_, clock_);
   // If the next agent reads nothing any more, its end is the next event.
-  static_cast<void>(next_->say(word, descriptor));
+  static_cast<void>(next_->say(peer_message, descriptor));
   co_return co_await answered->wait({clock_.now() + within}) == Waited::ready&& next_;
 }
 

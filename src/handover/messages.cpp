@@ -33,11 +33,11 @@ std::optional<std::int64_t> number_of(const json::object& object, std::string_vi
   return value->get_int64();
 }
 
-std::string pack_ready(const PeerMessage& word) {
+std::string pack_ready(const PeerMessage& peer_message) {
   json::object object{{"ready", true}};
   json::array unopened;
   std::size_t bytes = 0;
-  for (const auto& volume : word.unopened_images) {
+  for (const auto& volume : peer_message.unopened_images) {
     constexpr std::size_t kAround = 3;  // quotes and comma around an ID
     bytes += volume.size() + kAround;
     if (bytes <= kMostUnopenedBytes) unopened.emplace_back(volume);
@@ -47,15 +47,15 @@ std::string pack_ready(const PeerMessage& word) {
 }
 
 result<PeerMessage> unpack_ready(const json::object& object) {
-  PeerMessage word{PeerMessage::What::ready};
+  PeerMessage peer_message{PeerMessage::What::ready};
   const json::value* unopened = object.if_contains("cold");
-  if (unopened == nullptr) return word;
+  if (unopened == nullptr) return peer_message;
   if (!unopened->is_array()) return Error{errc::internal, "the volumes in the other agent's message are not a list"};
   for (const auto& volume : unopened->get_array()) {
     if (!volume.is_string()) return Error{errc::internal, "the other agent's message has a volume without a name"};
-    word.unopened_images.emplace_back(volume.get_string());
+    peer_message.unopened_images.emplace_back(volume.get_string());
   }
-  return word;
+  return peer_message;
 }
 
 Error without(const char* what) { return {errc::internal, std::string("the other agent's message has no ") + what}; }
@@ -74,8 +74,8 @@ result<device::Kind> kind_of(const json::object& object) {
   return found->kind;
 }
 
-json::object with_kind(json::object message, const PeerMessage& word) {
-  if (word.kind != device::Kind()) message["kind"] = traits(word.kind).name;
+json::object with_kind(json::object message, const PeerMessage& peer_message) {
+  if (peer_message.kind != device::Kind()) message["kind"] = traits(peer_message.kind).name;
   return message;
 }
 
@@ -133,10 +133,10 @@ result<> unpack_answer(std::string_view message) {
   return without("answer");
 }
 
-std::string pack(const PeerMessage& word) {
-  switch (word.what) {
+std::string pack(const PeerMessage& peer_message) {
+  switch (peer_message.what) {
     case PeerMessage::What::ready:
-      return pack_ready(word);
+      return pack_ready(peer_message);
     case PeerMessage::What::begins:
       return json::serialize(json::object{{"begins", true}});
     case PeerMessage::What::loaded:
@@ -144,19 +144,20 @@ std::string pack(const PeerMessage& word) {
     case PeerMessage::What::lock:
       return json::serialize(json::object{{"lock", true}});
     case PeerMessage::What::listener:
-      return json::serialize(json::object{{"listener", json::object{{"registered", word.registered}}}});
+      return json::serialize(json::object{{"listener", json::object{{"registered", peer_message.registered}}}});
     case PeerMessage::What::link:
-      return json::serialize(
-          json::object{{"link", with_kind(json::object{{"volume", word.volume_id}, {"device", word.device}}, word)}});
+      return json::serialize(json::object{
+          {"link", with_kind(json::object{{"volume", peer_message.volume_id}, {"device", peer_message.device}},
+                             peer_message)}});
     case PeerMessage::What::served:
-      return json::serialize(with_kind(json::object{{"served", word.device}}, word));
+      return json::serialize(with_kind(json::object{{"served", peer_message.device}}, peer_message));
     case PeerMessage::What::end:
       break;
   }
   return json::serialize(json::object{{"end", true}});
 }
 
-result<PeerMessage> unpack_word(std::string_view message) {
+result<PeerMessage> unpack_message(std::string_view message) {
   const auto object = parse(message);
   if (!object) return object.error();
   if (object->contains("ready")) return unpack_ready(*object);
@@ -177,7 +178,7 @@ result<PeerMessage> unpack_word(std::string_view message) {
     return PeerMessage{.what = PeerMessage::What::served, .device = *device, .kind = *kind};
   }
   const json::value* link = object->if_contains("link");
-  if (link == nullptr || !link->is_object()) return without("known word");
+  if (link == nullptr || !link->is_object()) return without("known message");
   const auto device = device_of(link->get_object(), "device");
   const auto kind = kind_of(link->get_object());
   if (!device) return device.error();

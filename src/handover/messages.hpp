@@ -42,7 +42,7 @@ std::string pack_answer(const std::optional<std::string>& refusal);
 result<> unpack_answer(std::string_view message);
 
 /// Packs any message after the answer.
-std::string pack(const PeerMessage& word);
-result<PeerMessage> unpack_word(std::string_view message);
+std::string pack(const PeerMessage& peer_message);
+result<PeerMessage> unpack_message(std::string_view message);
 
 }  // namespace corbd::handover

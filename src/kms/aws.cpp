@@ -88,20 +88,21 @@ result<Secret> kms_answer(const http::Reply& reply, const std::string& member, c
   return refusal(call, aws_code(name, reply.status), reply.status, said);
 }
 
-task<result<Secret>> ask_aws(Transport& reach, KeyCall ask, AwsKms kms, std::string operation, json::object body,
+task<result<Secret>> ask_aws(Transport& transport, KeyCall ask, AwsKms kms, std::string operation, json::object body,
                              std::string member, std::string doing) {
   http::Peer peer;
   peer.host = host_of("kms", kms.region);
   auto message = post_to(peer, "application/x-amz-json-1.1", serialize_secret(body));
   wipe(body);
   message.headers.emplace_back("X-Amz-Target", "TrentService." + operation);
-  sign_v4(message, kms.credentials, kms.region, "kms", reach.now());
-  auto reply = co_await reach.http(peer, std::move(message), ask.until);
+  sign_v4(message, kms.credentials, kms.region, "kms", transport.now());
+  auto reply = co_await transport.http(peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  co_return co_await reach.read(std::move(*reply), ask.until, kms_answer, member, call_of(ask, doing, peer, kms.where));
+  co_return co_await transport.read(std::move(*reply), ask.until, kms_answer, member,
+                                    call_of(ask, doing, peer, kms.where));
 }
 
-task<result<Secret>> unwrap_by(Transport& reach, KeyCall ask, AwsKms kms, std::string wrapped) {
+task<result<Secret>> unwrap_by(Transport& transport, KeyCall ask, AwsKms kms, std::string wrapped) {
   const std::string doing = about(ask, "unwrapping");
   const auto blob = from_base64(trimmed(wrapped));
   if (!blob || blob->empty())
@@ -110,24 +111,25 @@ task<result<Secret>> unwrap_by(Transport& reach, KeyCall ask, AwsKms kms, std::s
                                              "with AWS KMS; nothing was changed"};
   // Leave out KeyId, as ceph-csi does: AWS finds its key by the blob, also after the config names another one.
   json::object body{{"CiphertextBlob", to_base64(*blob)}};
-  co_return co_await ask_aws(reach, ask, std::move(kms), "Decrypt", std::move(body), "Plaintext", doing);
+  co_return co_await ask_aws(transport, ask, std::move(kms), "Decrypt", std::move(body), "Plaintext", doing);
 }
 
-task<result<std::string>> wrap_by(Transport& reach, KeyCall ask, AwsKms kms, Secret key) {
+task<result<std::string>> wrap_by(Transport& transport, KeyCall ask, AwsKms kms, Secret key) {
   const std::string doing = about(ask, "wrapping");
   const Secret plain(to_base64(key.reveal()));
   json::object body{{"KeyId", kms.key}, {"Plaintext", json_view(plain)}};
-  const auto blob = co_await ask_aws(reach, ask, std::move(kms), "Encrypt", std::move(body), "CiphertextBlob", doing);
+  const auto blob =
+      co_await ask_aws(transport, ask, std::move(kms), "Encrypt", std::move(body), "CiphertextBlob", doing);
   if (!blob) co_return blob.error();
   co_return to_base64(blob->reveal());
 }
 
 // --- aws-metadata
 
-task<result<AwsKms>> with_access_key(Transport& reach, KeyCall ask, std::string doing) {
+task<result<AwsKms>> with_access_key(Transport& transport, KeyCall ask, std::string doing) {
   const auto region = needed_option(ask.section, "AWS_REGION", ask.kms_id);
   if (!region) co_return region.error();
-  const auto own = co_await own_credentials(reach, ask, "KMS_SECRET_NAME", kDefaultSecret, doing);
+  const auto own = co_await own_credentials(transport, ask, "KMS_SECRET_NAME", kDefaultSecret, doing);
   if (!own) co_return own.error();
   const auto id = own->need("AWS_ACCESS_KEY_ID", doing);
   if (!id) co_return id.error();
@@ -163,9 +165,9 @@ result<AwsCredentials> role_answer(const http::Reply& reply, const Call& call) {
   return credentials;
 }
 
-task<result<AwsCredentials>> assume_role(Transport& reach, KeyCall ask, std::string role, std::string region,
+task<result<AwsCredentials>> assume_role(Transport& transport, KeyCall ask, std::string role, std::string region,
                                          std::string where, std::string doing) {
-  const auto token = co_await reach.file(kOidcToken, ask.until);
+  const auto token = co_await transport.file(kOidcToken, ask.until);
   if (!token)
     co_return Error{errc::failed_precondition, doing + ": reading the pod's OIDC token: " + token.error().text +
                                                    ": mount a projected token with the audience ceph-csi-kms there"};
@@ -177,12 +179,12 @@ task<result<AwsCredentials>> assume_role(Transport& reach, KeyCall ask, std::str
                                        {"RoleArn", role},
                                        {"RoleSessionName", kRoleSession},
                                        {"WebIdentityToken", trimmed(token->reveal())}}));
-  auto reply = co_await reach.http(peer, std::move(message), ask.until);
+  auto reply = co_await transport.http(peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  co_return co_await reach.read(std::move(*reply), ask.until, role_answer, call_of(ask, doing, peer, where));
+  co_return co_await transport.read(std::move(*reply), ask.until, role_answer, call_of(ask, doing, peer, where));
 }
 
-task<result<AwsKms>> with_role(Transport& reach, KeyCall ask, std::string doing) {
+task<result<AwsKms>> with_role(Transport& transport, KeyCall ask, std::string doing) {
   const auto name = text_option(ask.section, "secretName", ask.kms_id);
   if (!name) co_return name.error();
   if (ask.owner.tenant.empty())
@@ -191,7 +193,8 @@ task<result<AwsKms>> with_role(Transport& reach, KeyCall ask, std::string doing)
                         ": the namespace of its claim, whose Secret names the role, is not known: only a volume of "
                         "a provisioner with --extra-create-metadata has it, or one with "
                         "csi.storage.k8s.io/pvc/namespace in its attributes"};
-  const auto own = co_await read_credentials(reach, ask.owner.tenant, name->value_or(kDefaultSecret), doing, ask.until);
+  const auto own =
+      co_await read_credentials(transport, ask.owner.tenant, name->value_or(kDefaultSecret), doing, ask.until);
   if (!own) co_return own.error();
   const auto role = own->need("awsRoleARN", doing);
   if (!role) co_return role.error();
@@ -201,7 +204,7 @@ task<result<AwsKms>> with_role(Transport& reach, KeyCall ask, std::string doing)
   if (!region) co_return region.error();
   const std::string in(region->reveal());
   if (!is_region(in)) co_return no_region(doing + ": awsRegion of " + own->where);
-  auto credentials = co_await assume_role(reach, ask, std::string(role->reveal()), in, own->where, doing);
+  auto credentials = co_await assume_role(transport, ask, std::string(role->reveal()), in, own->where, doing);
   if (!credentials) co_return credentials.error();
   co_return AwsKms{std::move(*credentials), in, std::string(key->reveal()), own->where};
 }
@@ -229,16 +232,16 @@ result<> check(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped) {
-  auto kms = co_await with_access_key(reach, ask, about(ask, "unwrapping"));
+task<result<Secret>> unwrap(Transport& transport, KeyCall ask, std::string wrapped) {
+  auto kms = co_await with_access_key(transport, ask, about(ask, "unwrapping"));
   if (!kms) co_return kms.error();
-  co_return co_await unwrap_by(reach, ask, std::move(*kms), wrapped);
+  co_return co_await unwrap_by(transport, ask, std::move(*kms), wrapped);
 }
 
-task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key) {
-  auto kms = co_await with_access_key(reach, ask, about(ask, "wrapping"));
+task<result<std::string>> wrap(Transport& transport, KeyCall ask, Secret key) {
+  auto kms = co_await with_access_key(transport, ask, about(ask, "wrapping"));
   if (!kms) co_return kms.error();
-  co_return co_await wrap_by(reach, ask, std::move(*kms), key);
+  co_return co_await wrap_by(transport, ask, std::move(*kms), key);
 }
 
 result<> check_sts(const Section& section, const std::string& id) {
@@ -246,16 +249,16 @@ result<> check_sts(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<Secret>> unwrap_sts(Transport& reach, KeyCall ask, std::string wrapped) {
-  auto kms = co_await with_role(reach, ask, about(ask, "unwrapping"));
+task<result<Secret>> unwrap_sts(Transport& transport, KeyCall ask, std::string wrapped) {
+  auto kms = co_await with_role(transport, ask, about(ask, "unwrapping"));
   if (!kms) co_return kms.error();
-  co_return co_await unwrap_by(reach, ask, std::move(*kms), wrapped);
+  co_return co_await unwrap_by(transport, ask, std::move(*kms), wrapped);
 }
 
-task<result<std::string>> wrap_sts(Transport& reach, KeyCall ask, Secret key) {
-  auto kms = co_await with_role(reach, ask, about(ask, "wrapping"));
+task<result<std::string>> wrap_sts(Transport& transport, KeyCall ask, Secret key) {
+  auto kms = co_await with_role(transport, ask, about(ask, "wrapping"));
   if (!kms) co_return kms.error();
-  co_return co_await wrap_by(reach, ask, std::move(*kms), key);
+  co_return co_await wrap_by(transport, ask, std::move(*kms), key);
 }
 
 }  // namespace corbd::kms::aws

@@ -147,7 +147,8 @@ result<> vault_write_in(const http::Reply& reply, const Call& call) {
   return refusal(call, refusal_code(reply.status), reply.status, vault_said(reply));
 }
 
-task<result<Secret>> entra_token(Transport& reach, KeyCall ask, AzureVault vault, Credentials own, std::string doing) {
+task<result<Secret>> entra_token(Transport& transport, KeyCall ask, AzureVault vault, Credentials own,
+                                 std::string doing) {
   const auto pem = own.need("CLIENT_CERT", doing);
   if (!pem) co_return pem.error();
   std::string id(16, '\0');
@@ -157,10 +158,10 @@ task<result<Secret>> entra_token(Transport& reach, KeyCall ask, AzureVault vault
   message.method = "POST";
   message.target = "/" + form_encoded({{"", vault.tenant}}) + "/oauth2/v2.0/token";
   const std::string audience = "https://" + vault.authority + message.target;
-  auto sign = [pem = *pem, client = vault.client, audience, now = reach.now(), id = to_base64url(id)] {
+  auto sign = [pem = *pem, client = vault.client, audience, now = transport.now(), id = to_base64url(id)] {
     return client_assertion(pem, client, audience, now, id);
   };
-  const auto assertion = co_await reach.compute("signing a login", std::move(sign), ask.until);
+  const auto assertion = co_await transport.compute("signing a login", std::move(sign), ask.until);
   if (!assertion) co_return with_context(doing + ": CLIENT_CERT in " + own.where, assertion.error());
   message.headers = {{"Content-Type", "application/x-www-form-urlencoded"}, {"Accept", "application/json"}};
   message.limit = kAnswerBytes;
@@ -171,20 +172,21 @@ task<result<Secret>> entra_token(Transport& reach, KeyCall ask, AzureVault vault
                                {"client_assertion", assertion->reveal()}});
   http::Peer peer;
   peer.host = vault.authority;
-  auto reply = co_await reach.http(peer, std::move(message), ask.until);
+  auto reply = co_await transport.http(peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  co_return co_await reach.read(std::move(*reply), ask.until, entra_token_in, call_of(ask, doing, peer, own.where));
+  co_return co_await transport.read(std::move(*reply), ask.until, entra_token_in, call_of(ask, doing, peer, own.where));
 }
 
 /// Makes a request about the volume's secret. Empty `body`: GET.
 template <class R>
-task<R> ask_vault(Transport& reach, KeyCall ask, std::string method, std::string body, std::string doing,
+task<R> ask_vault(Transport& transport, KeyCall ask, std::string method, std::string body, std::string doing,
                   R (*reader)(const http::Reply&, const Call&)) {
   const auto vault = azure_vault(ask.section, ask.kms_id);
   if (!vault) co_return vault.error();
-  const auto own = co_await own_credentials(reach, ask, "AZURE_CERT_SECRET_NAME", "ceph-csi-azure-credentials", doing);
+  const auto own =
+      co_await own_credentials(transport, ask, "AZURE_CERT_SECRET_NAME", "ceph-csi-azure-credentials", doing);
   if (!own) co_return own.error();
-  auto token = co_await entra_token(reach, ask, *vault, *own, doing);
+  auto token = co_await entra_token(transport, ask, *vault, *own, doing);
   if (!token) co_return token.error();
   http::Message message;
   message.method = method;
@@ -195,9 +197,9 @@ task<R> ask_vault(Transport& reach, KeyCall ask, std::string method, std::string
   message.bearer = std::move(*token);
   message.body = std::move(body);
   message.limit = kAnswerBytes;
-  auto reply = co_await reach.http(vault->peer, std::move(message), ask.until);
+  auto reply = co_await transport.http(vault->peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  co_return co_await reach.read(std::move(*reply), ask.until, reader, call_of(ask, doing, vault->peer, own->where));
+  co_return co_await transport.read(std::move(*reply), ask.until, reader, call_of(ask, doing, vault->peer, own->where));
 }
 
 }  // namespace
@@ -229,15 +231,15 @@ result<> check(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<Stored>> fetch(Transport& reach, KeyCall ask) {
-  co_return co_await ask_vault(reach, ask, "GET", "", about(ask, "fetching"), vault_secret_in);
+task<result<Stored>> fetch(Transport& transport, KeyCall ask) {
+  co_return co_await ask_vault(transport, ask, "GET", "", about(ask, "fetching"), vault_secret_in);
 }
 
-task<result<>> store(Transport& reach, KeyCall ask, Secret key, std::optional<std::uint64_t>) {
+task<result<>> store(Transport& transport, KeyCall ask, Secret key, std::optional<std::uint64_t>) {
   json::object value{{"value", json_view(key)}};
   std::string body = serialize_secret(value);
   wipe(value);
-  co_return co_await ask_vault(reach, ask, "PUT", std::move(body), about(ask, "storing"), vault_write_in);
+  co_return co_await ask_vault(transport, ask, "PUT", std::move(body), about(ask, "storing"), vault_write_in);
 }
 
 }  // namespace corbd::kms::azure

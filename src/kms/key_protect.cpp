@@ -57,7 +57,7 @@ result<Secret> key_protect_answer(const http::Reply& reply, const std::string& m
   return std::move(*found);
 }
 
-task<result<Secret>> iam_token(Transport& reach, KeyCall ask, Credentials own, std::string doing) {
+task<result<Secret>> iam_token(Transport& transport, KeyCall ask, Credentials own, std::string doing) {
   const auto url = token_url(ask.section, ask.kms_id);
   if (!url) co_return url.error();
   const auto api_key = own.need("IBM_KP_SERVICE_API_KEY", doing);
@@ -69,23 +69,24 @@ task<result<Secret>> iam_token(Transport& reach, KeyCall ask, Credentials own, s
   message.limit = kAnswerBytes;
   message.body =
       form_encoded({{"grant_type", "urn:ibm:params:oauth:grant-type:apikey"}, {"apikey", api_key->reveal()}});
-  auto reply = co_await reach.http(url->peer, std::move(message), ask.until);
+  auto reply = co_await transport.http(url->peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  co_return co_await reach.read(std::move(*reply), ask.until, iam_token_in, call_of(ask, doing, url->peer, own.where));
+  co_return co_await transport.read(std::move(*reply), ask.until, iam_token_in,
+                                    call_of(ask, doing, url->peer, own.where));
 }
 
 /// Calls the root key's action wrap or unwrap, and returns the answer's `member`.
-task<result<Secret>> ask_key_protect(Transport& reach, KeyCall ask, std::string action, json::object body,
+task<result<Secret>> ask_key_protect(Transport& transport, KeyCall ask, std::string action, json::object body,
                                      std::string member, std::string doing) {
   const auto url = base_url(ask.section, ask.kms_id);
   if (!url) co_return url.error();
   const auto instance = needed_option(ask.section, "IBM_KP_SERVICE_INSTANCE_ID", ask.kms_id);
   if (!instance) co_return instance.error();
-  const auto own = co_await own_credentials(reach, ask, "IBM_KP_SECRET_NAME", "ceph-csi-kp-credentials", doing);
+  const auto own = co_await own_credentials(transport, ask, "IBM_KP_SECRET_NAME", "ceph-csi-kp-credentials", doing);
   if (!own) co_return own.error();
   const auto root = own->need("IBM_KP_CUSTOMER_ROOT_KEY", doing);
   if (!root) co_return root.error();
-  auto token = co_await iam_token(reach, ask, *own, doing);
+  auto token = co_await iam_token(transport, ask, *own, doing);
   if (!token) co_return token.error();
   // ceph-csi binds the wrapped key to its volume.
   body["aad"] = json::array{ask.owner.volume_id};
@@ -97,10 +98,10 @@ task<result<Secret>> ask_key_protect(Transport& reach, KeyCall ask, std::string 
   message.body = serialize_secret(body);
   wipe(body);
   message.limit = kAnswerBytes;
-  auto reply = co_await reach.http(url->peer, std::move(message), ask.until);
+  auto reply = co_await transport.http(url->peer, std::move(message), ask.until);
   if (!reply) co_return with_context(doing, reply.error());
-  co_return co_await reach.read(std::move(*reply), ask.until, key_protect_answer, member,
-                                call_of(ask, doing, url->peer, own->where));
+  co_return co_await transport.read(std::move(*reply), ask.until, key_protect_answer, member,
+                                    call_of(ask, doing, url->peer, own->where));
 }
 
 }  // namespace
@@ -114,7 +115,7 @@ result<> check(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped) {
+task<result<Secret>> unwrap(Transport& transport, KeyCall ask, std::string wrapped) {
   const std::string doing = about(ask, "unwrapping");
   const auto ciphertext = from_base64(trimmed(wrapped));
   if (!ciphertext || ciphertext->empty())
@@ -123,17 +124,17 @@ task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped) 
                                              "it with Key Protect; nothing was changed"};
   json::object body{{"ciphertext", *ciphertext}};
   // The plaintext is the volume's key itself, as base64: ceph-csi decodes it neither before nor after.
-  co_return co_await ask_key_protect(reach, ask, "unwrap", std::move(body), "plaintext", doing);
+  co_return co_await ask_key_protect(transport, ask, "unwrap", std::move(body), "plaintext", doing);
 }
 
-task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key) {
+task<result<std::string>> wrap(Transport& transport, KeyCall ask, Secret key) {
   const std::string doing = about(ask, "wrapping");
   if (!from_base64(key.reveal()))
     co_return Error{errc::invalid_argument, doing +
                                                 ": Key Protect wraps only what is base64 with + and /, and ceph-csi "
                                                 "could not unwrap another form of the key: choose another key"};
   json::object body{{"plaintext", json_view(key)}};
-  const auto ciphertext = co_await ask_key_protect(reach, ask, "wrap", std::move(body), "ciphertext", doing);
+  const auto ciphertext = co_await ask_key_protect(transport, ask, "wrap", std::move(body), "ciphertext", doing);
   if (!ciphertext) co_return ciphertext.error();
   co_return to_base64(ciphertext->reveal());
 }

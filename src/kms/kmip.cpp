@@ -59,10 +59,10 @@ result<KmipSettings> kmip_settings(const Section& section, const std::string& id
   return KmipSettings{std::move(*peer), *encrypts};
 }
 
-task<result<Kmip>> reach_kmip(Transport& reach, KeyCall ask, std::string doing) {
+task<result<Kmip>> reach_kmip(Transport& transport, KeyCall ask, std::string doing) {
   auto settings = kmip_settings(ask.section, ask.kms_id);
   if (!settings) co_return settings.error();
-  const auto own = co_await own_credentials(reach, ask, "KMIP_SECRET_NAME", "ceph-csi-kmip-credentials", doing);
+  const auto own = co_await own_credentials(transport, ask, "KMIP_SECRET_NAME", "ceph-csi-kmip-credentials", doing);
   if (!own) co_return own.error();
   const auto authorities = own->need("CA_CERT", doing);
   if (!authorities) co_return authorities.error();
@@ -81,8 +81,9 @@ task<result<Kmip>> reach_kmip(Transport& reach, KeyCall ask, std::string doing) 
 }
 
 /// Returns the items of the answer's payload.
-task<result<Secret>> ask_kmip(Transport& reach, Kmip kmip, KmipOperation operation, std::string payload, Until until) {
-  auto answer = co_await reach.exchange(kmip.peer, request_of(operation, payload), kAnswerBytes, until);
+task<result<Secret>> ask_kmip(Transport& transport, Kmip kmip, KmipOperation operation, std::string payload,
+                              Until until) {
+  auto answer = co_await transport.exchange(kmip.peer, request_of(operation, payload), kAnswerBytes, until);
   wipe(payload);
   if (!answer) co_return with_context(kmip.call.doing, answer.error());
   const auto found = payload_of(*answer, kmip.call);
@@ -112,8 +113,8 @@ std::string cbc_payload(const Kmip& kmip, std::string_view data, std::string_vie
 }
 
 /// Fetches the key itself, because IBM GKLM does not encrypt with it.
-task<result<Secret>> fetch_kmip_key(Transport& reach, Kmip kmip, Until until) {
-  const auto items = co_await ask_kmip(reach, kmip, KmipOperation::get, key_name(kmip), until);
+task<result<Secret>> fetch_kmip_key(Transport& transport, Kmip kmip, Until until) {
+  const auto items = co_await ask_kmip(transport, kmip, KmipOperation::get, key_name(kmip), until);
   if (!items) co_return items.error();
   co_return bytes_at(*items, {TtlvTag::symmetric_key, TtlvTag::key_block, TtlvTag::key_value, TtlvTag::key_material},
                      kmip.call);
@@ -162,41 +163,41 @@ result<> check(const Section& section, const std::string& id) {
   return {};
 }
 
-task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped) {
+task<result<Secret>> unwrap(Transport& transport, KeyCall ask, std::string wrapped) {
   const std::string doing = about(ask, "unwrapping");
   const auto from = parse_wrapped_key(wrapped);
   if (!from) co_return with_context(doing, from.error());
-  const auto kmip = co_await reach_kmip(reach, ask, doing);
+  const auto kmip = co_await reach_kmip(transport, ask, doing);
   if (!kmip) co_return kmip.error();
   if (kmip->server_encrypts) {
-    const auto items =
-        co_await ask_kmip(reach, *kmip, KmipOperation::decrypt, cbc_payload(*kmip, from->dek, from->nonce), ask.until);
+    const auto items = co_await ask_kmip(transport, *kmip, KmipOperation::decrypt,
+                                         cbc_payload(*kmip, from->dek, from->nonce), ask.until);
     if (!items) co_return items.error();
     co_return bytes_at(*items, {TtlvTag::data}, kmip->call);
   }
-  const auto with = co_await fetch_kmip_key(reach, *kmip, ask.until);
+  const auto with = co_await fetch_kmip_key(transport, *kmip, ask.until);
   if (!with) co_return with.error();
   auto opened = open_key(*from, *with);
   if (!opened) co_return with_context(doing, opened.error());
   co_return std::move(*opened);
 }
 
-task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key) {
+task<result<std::string>> wrap(Transport& transport, KeyCall ask, Secret key) {
   const std::string doing = about(ask, "wrapping");
-  const auto kmip = co_await reach_kmip(reach, ask, doing);
+  const auto kmip = co_await reach_kmip(transport, ask, doing);
   if (!kmip) co_return kmip.error();
   if (kmip->server_encrypts) {
     std::string nonce(kCbcNonceBytes, '\0');
     if (RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), kCbcNonceBytes) != 1)
       co_return Error{errc::internal, doing + ": OpenSSL has no random bytes"};
     const auto items =
-        co_await ask_kmip(reach, *kmip, KmipOperation::encrypt, cbc_payload(*kmip, key.reveal(), nonce), ask.until);
+        co_await ask_kmip(transport, *kmip, KmipOperation::encrypt, cbc_payload(*kmip, key.reveal(), nonce), ask.until);
     if (!items) co_return items.error();
     const auto dek = bytes_at(*items, {TtlvTag::data}, kmip->call);
     if (!dek) co_return dek.error();
     co_return text_of(WrappedKey{std::string(dek->reveal()), nonce});
   }
-  const auto with = co_await fetch_kmip_key(reach, *kmip, ask.until);
+  const auto with = co_await fetch_kmip_key(transport, *kmip, ask.until);
   if (!with) co_return with.error();
   const auto sealed = seal_key(key, *with);
   if (!sealed) co_return with_context(doing, sealed.error());

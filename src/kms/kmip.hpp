@@ -9,8 +9,8 @@ namespace corbd::kms::kmip {
 inline constexpr std::string_view kKeys[] = {"KMIP_ENDPOINT",   "KMIP_SECRET_NAME", "USE_CRYPTO_RPC", "TLS_SERVER_NAME",
                                              "TLS_MIN_VERSION", "READ_TIMEOUT",     "WRITE_TIMEOUT"};
 result<> check(const Section& section, const std::string& id);
-task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped);
-task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key);
+task<result<Secret>> unwrap(Transport& transport, KeyCall ask, std::string wrapped);
+task<result<std::string>> wrap(Transport& transport, KeyCall ask, Secret key);
 
 enum class KmipOperation : std::uint32_t { get = 0x0a, encrypt = 0x1f, decrypt = 0x20 };
 /// Makes a message with that one request.

@@ -3,7 +3,7 @@
 #include "config.hpp"
 #include "corbd/core/file.hpp"
 #include "corbd/core/text.hpp"
-#include "reach.hpp"
+#include "transport.hpp"
 
 namespace corbd::kms {
 namespace {
@@ -35,7 +35,7 @@ KeyCall ask_of(Found found, KeyRequest request, Until until) {
 class ConfiguredKms final : public Kms {
  public:
   ConfiguredKms(executor control, Clock& clock, BlockingPool& pool, Kubernetes* kubernetes, Config config)
-      : config_(std::move(config)), around_{std::move(control), clock, pool, kubernetes, config_.own_namespace} {}
+      : config_(std::move(config)), context_{std::move(control), clock, pool, kubernetes, config_.own_namespace} {}
 
   task<result<Terms>> terms(std::string kms_id, Until until) override {
     const auto found = co_await find(std::move(kms_id), until);
@@ -47,41 +47,42 @@ class ConfiguredKms final : public Kms {
     if (!found) co_return found.error();
     const auto unwrap = found->type->unwrap;
     if (unwrap == nullptr) co_return no_own_key(request);
-    const auto reach = make_reach(around_, asker_of(*found, request));
-    co_return told(co_await unwrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(wrapped)));
+    const auto transport = make_transport(context_, asker_of(*found, request));
+    co_return told(
+        co_await unwrap(*transport, ask_of(std::move(*found), std::move(request), until), std::move(wrapped)));
   }
   task<result<std::string>> wrap(KeyRequest request, Secret key, Until until) override {
     auto found = co_await find(request.kms_id, until);
     if (!found) co_return found.error();
     const auto wrap = found->type->wrap;
     if (wrap == nullptr) co_return no_own_key(request);
-    const auto reach = make_reach(around_, asker_of(*found, request));
-    co_return told(co_await wrap(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key)));
+    const auto transport = make_transport(context_, asker_of(*found, request));
+    co_return told(co_await wrap(*transport, ask_of(std::move(*found), std::move(request), until), std::move(key)));
   }
   task<result<Secret>> passphrase(KeyRequest request, Until until) override {
     auto found = co_await find(request.kms_id, until);
     if (!found) co_return found.error();
     const auto passphrase = found->type->passphrase;
     if (passphrase == nullptr) co_return no_own_key(request);
-    const auto reach = make_reach(around_, asker_of(*found, request));
-    co_return told(co_await passphrase(*reach, ask_of(std::move(*found), std::move(request), until)));
+    const auto transport = make_transport(context_, asker_of(*found, request));
+    co_return told(co_await passphrase(*transport, ask_of(std::move(*found), std::move(request), until)));
   }
   task<result<Stored>> fetch(KeyRequest request, Until until) override {
     auto found = co_await find(request.kms_id, until);
     if (!found) co_return found.error();
     const auto fetch = found->type->fetch;
     if (fetch == nullptr) co_return no_own_key(request);
-    const auto reach = make_reach(around_, asker_of(*found, request));
-    co_return told(co_await fetch(*reach, ask_of(std::move(*found), std::move(request), until)));
+    const auto transport = make_transport(context_, asker_of(*found, request));
+    co_return told(co_await fetch(*transport, ask_of(std::move(*found), std::move(request), until)));
   }
   task<result<>> store(KeyRequest request, Secret key, std::optional<std::uint64_t> version, Until until) override {
     auto found = co_await find(request.kms_id, until);
     if (!found) co_return found.error();
     const auto store = found->type->store;
     if (store == nullptr) co_return no_own_key(request);
-    const auto reach = make_reach(around_, asker_of(*found, request));
+    const auto transport = make_transport(context_, asker_of(*found, request));
     co_return told(
-        co_await store(*reach, ask_of(std::move(*found), std::move(request), until), std::move(key), version));
+        co_await store(*transport, ask_of(std::move(*found), std::move(request), until), std::move(key), version));
   }
 
  private:
@@ -90,7 +91,7 @@ class ConfiguredKms final : public Kms {
     if (kms_id == kDefaultKms) co_return Found{kms_type(kms_id)};
     const std::string file = config_.folder + "/config.json";
     auto read = [file] { return read_file(file, kMaxConfigFile); };
-    const auto text = co_await around_.files.run(std::move(read), until, "reading " + file);
+    const auto text = co_await context_.files.run(std::move(read), until, "reading " + file);
     if (!text && text.error().code == errc::not_found) co_return co_await find_in_config_map(std::move(kms_id), until);
     if (!text) co_return text.error();
     auto found = find_kms(*text, kms_id);
@@ -104,7 +105,7 @@ class ConfiguredKms final : public Kms {
     if (config_.own_namespace.empty())
       co_return Error{errc::failed_precondition, missing + ": mount the ConfigMap there"};
     const std::string place = "ConfigMap " + config_.own_namespace + "/" + config_.config_map;
-    const auto data = co_await around_.api().config_map(config_.own_namespace, config_.config_map, until);
+    const auto data = co_await context_.api().config_map(config_.own_namespace, config_.config_map, until);
     // A missing right or an absent API server matters less than the missing file.
     if (!data)
       co_return Error{final_for_caller(data.error().code) ? errc::failed_precondition : data.error().code,
@@ -116,7 +117,7 @@ class ConfiguredKms final : public Kms {
   }
 
   const Config config_;
-  KmsContext around_;
+  KmsContext context_;
 };
 
 }  // namespace

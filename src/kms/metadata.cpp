@@ -38,11 +38,11 @@ result<> check(const Section& section, const std::string& id) {
 
 bool needs_passphrase(const Section& section) { return !section.contains("secretName"); }
 
-task<result<Secret>> passphrase(Transport& reach, KeyCall ask) {
+task<result<Secret>> passphrase(Transport& transport, KeyCall ask) {
   if (needs_passphrase(ask.section)) co_return ask.passphrase;
   const auto place = secret_of(ask);
   if (!place) co_return place.error();
-  auto found = co_await reach.secret(place->name_space, place->name, ask.until);
+  auto found = co_await transport.secret(place->name_space, place->name, ask.until);
   if (!found) co_return found.error();
   const auto entry = found->find(std::string(kPassphrase));
   if (entry == found->end() || entry->second.empty())
@@ -50,24 +50,24 @@ task<result<Secret>> passphrase(Transport& reach, KeyCall ask) {
   co_return entry->second;
 }
 
-task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped) {
-  auto with = co_await passphrase(reach, ask);
+task<result<Secret>> unwrap(Transport& transport, KeyCall ask, std::string wrapped) {
+  auto with = co_await passphrase(transport, ask);
   if (!with) co_return with.error();
   auto work = [volume = ask.owner.volume_id, wrapped = std::move(wrapped), with = std::move(*with)] {
     return unwrap_key(volume, wrapped, with);
   };
-  co_return co_await reach.compute("deriving a key", std::move(work), ask.until);
+  co_return co_await transport.compute("deriving a key", std::move(work), ask.until);
 }
 
-task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key) {
-  auto with = co_await passphrase(reach, ask);
+task<result<std::string>> wrap(Transport& transport, KeyCall ask, Secret key) {
+  auto with = co_await passphrase(transport, ask);
   if (!with) co_return with.error();
   auto work = [volume = ask.owner.volume_id, key = std::move(key), with = std::move(*with)]() -> result<Secret> {
     auto wrapped = wrap_key(volume, key, with);
     if (!wrapped) return wrapped.error();
     return Secret(std::move(*wrapped));
   };
-  const auto wrapped = co_await reach.compute("deriving a key", std::move(work), ask.until);
+  const auto wrapped = co_await transport.compute("deriving a key", std::move(work), ask.until);
   if (!wrapped) co_return wrapped.error();
   co_return std::string(wrapped->reveal());
 }

@@ -10,8 +10,8 @@ inline constexpr std::string_view kKeys[] = {"secretName", "secretNamespace"};
 result<> check(const Section& section, const std::string& id);
 /// False if a Secret of its own has the passphrase.
 bool needs_passphrase(const Section& section);
-task<result<Secret>> unwrap(Transport& reach, KeyCall ask, std::string wrapped);
-task<result<Secret>> passphrase(Transport& reach, KeyCall ask);
-task<result<std::string>> wrap(Transport& reach, KeyCall ask, Secret key);
+task<result<Secret>> unwrap(Transport& transport, KeyCall ask, std::string wrapped);
+task<result<Secret>> passphrase(Transport& transport, KeyCall ask);
+task<result<std::string>> wrap(Transport& transport, KeyCall ask, Secret key);
 
 }  // namespace corbd::kms::metadata

@@ -44,10 +44,10 @@ result<Secret> Credentials::need(const std::string& key, const std::string& doin
   return found;
 }
 
-task<result<Credentials>> read_credentials(Transport& reach, std::string name_space, std::string name,
+task<result<Credentials>> read_credentials(Transport& transport, std::string name_space, std::string name,
                                            std::string doing, Until until) {
   const std::string where = "Secret " + printable(name_space) + "/" + printable(name);
-  auto read = co_await reach.secret(name_space, name, until);
+  auto read = co_await transport.secret(name_space, name, until);
   if (read) co_return Credentials{where, std::move(*read)};
   Error error = with_context(doing + ": reading " + where, read.error());
   // To a caller of CSI, not_found would mean the volume.
@@ -55,15 +55,15 @@ task<result<Credentials>> read_credentials(Transport& reach, std::string name_sp
   co_return error;
 }
 
-task<result<Credentials>> own_credentials(Transport& reach, KeyCall ask, std::string option, std::string otherwise,
+task<result<Credentials>> own_credentials(Transport& transport, KeyCall ask, std::string option, std::string otherwise,
                                           std::string doing) {
   const auto named = text_option(ask.section, option, ask.kms_id);
   if (!named) co_return named.error();
-  const std::string own = reach.own_namespace();
+  const std::string own = transport.own_namespace();
   if (own.empty())
     co_return Error{errc::failed_precondition,
                     doing + ": the namespace of its Secret is not known: set POD_NAMESPACE to this pod's namespace"};
-  co_return co_await read_credentials(reach, own, named->value_or(otherwise), doing, ask.until);
+  co_return co_await read_credentials(transport, own, named->value_or(otherwise), doing, ask.until);
 }
 
 std::string form_encoded(std::initializer_list<std::pair<std::string_view, std::string_view>> fields) {

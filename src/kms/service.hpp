@@ -24,10 +24,10 @@ struct Credentials {
   /// failed_precondition names the Secret and the key.
   result<Secret> need(const std::string& key, const std::string& doing) const;
 };
-task<result<Credentials>> read_credentials(Transport& reach, std::string name_space, std::string name,
+task<result<Credentials>> read_credentials(Transport& transport, std::string name_space, std::string name,
                                            std::string doing, Until until);
 /// Reads the Secret in our own namespace whose name the section has at `option`.
-task<result<Credentials>> own_credentials(Transport& reach, KeyCall ask, std::string option, std::string otherwise,
+task<result<Credentials>> own_credentials(Transport& transport, KeyCall ask, std::string option, std::string otherwise,
                                           std::string doing);
 
 /// Encodes application/x-www-form-urlencoded. A field without a name is its value alone.

@@ -113,14 +113,15 @@ struct KmsType {
   /// Whether encryptionPassphrase of the node-stage secret is needed; null: it is not.
   bool (*needs_passphrase)(const Section& section) = nullptr;
   /// For the kind `wrapped`, as Kms::unwrap and Kms::wrap.
-  task<result<Secret>> (*unwrap)(Transport& reach, KeyCall ask, std::string wrapped) = nullptr;
-  task<result<std::string>> (*wrap)(Transport& reach, KeyCall ask, Secret key) = nullptr;
+  task<result<Secret>> (*unwrap)(Transport& transport, KeyCall ask, std::string wrapped) = nullptr;
+  task<result<std::string>> (*wrap)(Transport& transport, KeyCall ask, Secret key) = nullptr;
   /// Returns the passphrase that it wraps with, as Kms::passphrase; null: it wraps otherwise.
-  task<result<Secret>> (*passphrase)(Transport& reach, KeyCall ask) = nullptr;
+  task<result<Secret>> (*passphrase)(Transport& transport, KeyCall ask) = nullptr;
   /// For the kind `stored`, as Kms::fetch and Kms::store. The answer of `fetch` says whether writes name a version: the
   /// planner rotates no key without (plan/volume_key.hpp).
-  task<result<Stored>> (*fetch)(Transport& reach, KeyCall ask) = nullptr;
-  task<result<>> (*store)(Transport& reach, KeyCall ask, Secret key, std::optional<std::uint64_t> version) = nullptr;
+  task<result<Stored>> (*fetch)(Transport& transport, KeyCall ask) = nullptr;
+  task<result<>> (*store)(Transport& transport, KeyCall ask, Secret key,
+                          std::optional<std::uint64_t> version) = nullptr;
 };
 
 /// Returns null for a type without a row.

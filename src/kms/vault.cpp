@@ -162,7 +162,8 @@ result<> written_in(const http::Reply& reply, const std::string& doing) {
 /// A conversation with one server for one volume.
 class Session {
  public:
-  Session(Login login, Transport& reach, KeyCall ask) : login_(login), reach_(reach), ask_(std::move(ask)) {}
+  Session(Login login, Transport& transport, KeyCall ask)
+      : login_(login), transport_(transport), ask_(std::move(ask)) {}
 
   /// Logs in, and learns the version of the secrets engine.
   task<result<>> open();
@@ -183,7 +184,7 @@ class Session {
   std::string key_target() const { return "/v1/" + escaped_path(key_path(settings_, is_v2_, ask_.owner.volume_id)); }
 
   const Login login_;
-  Transport& reach_;
+  Transport& transport_;
   const KeyCall ask_;
   Settings settings_;
   Url url_;
@@ -193,7 +194,7 @@ class Session {
 
 task<result<Unread>> Session::send(http::Message message) {
   message.target = url_.path + message.target;
-  return reach_.http(url_.peer, std::move(message), ask_.until);
+  return transport_.http(url_.peer, std::move(message), ask_.until);
 }
 
 result<std::string> Session::tenant() const {
@@ -211,7 +212,7 @@ task<result<>> Session::configure() {
   if (!settings) co_return settings.error();
   settings_ = std::move(*settings);
   if (login_ != Login::pod && !ask_.owner.tenant.empty() && !settings_.tenant_config.empty()) {
-    const auto theirs = co_await reach_.config_map(ask_.owner.tenant, settings_.tenant_config, ask_.until);
+    const auto theirs = co_await transport_.config_map(ask_.owner.tenant, settings_.tenant_config, ask_.until);
     if (!theirs && theirs.error().code != errc::not_found) co_return theirs.error();
     if (theirs)
       if (auto applied = apply_tenant(login_, *theirs, printable(ask_.kms_id), settings_); !applied)
@@ -229,13 +230,13 @@ task<result<>> Session::configure() {
 task<result<std::string>> Session::certificate(std::string secret, std::string field) {
   result<std::map<std::string, Secret>> found = Error{errc::not_found, ""};
   std::string place = ask_.owner.tenant;
-  if (!place.empty()) found = co_await reach_.secret(place, secret, ask_.until);
+  if (!place.empty()) found = co_await transport_.secret(place, secret, ask_.until);
   if (!found && found.error().code == errc::not_found) {
-    place = reach_.own_namespace();
+    place = transport_.own_namespace();
     if (place.empty())
       co_return Error{errc::failed_precondition, "Secret " + secret + " of KMS \"" + printable(ask_.kms_id) +
                                                      "\" is in no namespace that is known here"};
-    found = co_await reach_.secret(place, secret, ask_.until);
+    found = co_await transport_.secret(place, secret, ask_.until);
   }
   if (!found) co_return found.error();
   const auto entry = found->find(field);
@@ -276,10 +277,10 @@ task<result<>> Session::read_certificates() {
 }
 
 task<result<Secret>> Session::account_token() {
-  if (login_ == Login::pod) co_return co_await reach_.file(kPodToken, ask_.until);
+  if (login_ == Login::pod) co_return co_await transport_.file(kPodToken, ask_.until);
   const auto owner = tenant();
   if (!owner) co_return owner.error();
-  co_return co_await reach_.account_token(*owner, settings_.tenant_account, {}, ask_.until);
+  co_return co_await transport_.account_token(*owner, settings_.tenant_account, {}, ask_.until);
 }
 
 task<result<>> Session::log_in(std::string name_space) {
@@ -292,7 +293,7 @@ task<result<>> Session::log_in(std::string name_space) {
   message.body = login_body(settings_.role, *clean);
   auto reply = co_await send(std::move(message));
   if (!reply) co_return reply.error();
-  auto token = co_await reach_.read(
+  auto token = co_await transport_.read(
       std::move(*reply), ask_.until, token_in,
       "logging in to " + at_server() + " at " + path + " with the role " + printable(settings_.role));
   if (!token) co_return token.error();
@@ -303,7 +304,7 @@ task<result<>> Session::log_in(std::string name_space) {
 task<result<>> Session::take_tenants_token() {
   const auto owner = tenant();
   if (!owner) co_return owner.error();
-  const auto found = co_await reach_.secret(*owner, settings_.tenant_token, ask_.until);
+  const auto found = co_await transport_.secret(*owner, settings_.tenant_token, ask_.until);
   if (!found) co_return found.error();
   const std::string place = "Secret " + *owner + "/" + settings_.tenant_token;
   const auto entry = found->find("token");
@@ -321,7 +322,7 @@ task<result<>> Session::find_version() {
   message.limit = kMountsBytes;
   auto reply = co_await send(std::move(message));
   if (!reply) co_return reply.error();
-  const auto found = co_await reach_.read(
+  const auto found = co_await transport_.read(
       std::move(*reply), ask_.until, is_v2_in, settings_.backend_path,
       "listing the secrets engines of " + at_server() + ", because vaultBackend is neither kv nor kv-v2");
   if (!found) co_return found.error();
@@ -347,8 +348,8 @@ task<result<>> Session::open() {
 task<result<Stored>> Session::read() {
   auto reply = co_await send(request_of("GET", key_target(), token_, ""));
   if (!reply) co_return reply.error();
-  co_return co_await reach_.read(std::move(*reply), ask_.until, stored_in, is_v2_,
-                                 "reading " + key_target() + " from " + at_server());
+  co_return co_await transport_.read(std::move(*reply), ask_.until, stored_in, is_v2_,
+                                     "reading " + key_target() + " from " + at_server());
 }
 
 task<result<>> Session::write(Secret key, std::optional<std::uint64_t> version) {
@@ -360,21 +361,22 @@ task<result<>> Session::write(Secret key, std::optional<std::uint64_t> version) 
   message.body = write_body(key, version);
   auto reply = co_await send(std::move(message));
   if (!reply) co_return reply.error();
-  co_return co_await reach_.read(std::move(*reply), ask_.until, written_in,
-                                 "writing " + key_target() + " to " + at_server());
+  co_return co_await transport_.read(std::move(*reply), ask_.until, written_in,
+                                     "writing " + key_target() + " to " + at_server());
 }
 
 }  // namespace
 
-task<result<Stored>> fetch_by(Login login, Transport& reach, KeyCall ask) {
-  Session session(login, reach, std::move(ask));
+task<result<Stored>> fetch_by(Login login, Transport& transport, KeyCall ask) {
+  Session session(login, transport, std::move(ask));
   const auto opened = co_await session.open();
   if (!opened) co_return opened.error();
   co_return co_await session.read();
 }
 
-task<result<>> store_by(Login login, Transport& reach, KeyCall ask, Secret key, std::optional<std::uint64_t> version) {
-  Session session(login, reach, std::move(ask));
+task<result<>> store_by(Login login, Transport& transport, KeyCall ask, Secret key,
+                        std::optional<std::uint64_t> version) {
+  Session session(login, transport, std::move(ask));
   const auto opened = co_await session.open();
   if (!opened) co_return opened.error();
   co_return co_await session.write(std::move(key), version);

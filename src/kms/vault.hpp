@@ -34,15 +34,16 @@ result<> check(const Section& section, const std::string& id) {
   if (!read) return read.error();
   return {};
 }
-task<result<Stored>> fetch_by(Login login, Transport& reach, KeyCall ask);
-task<result<>> store_by(Login login, Transport& reach, KeyCall ask, Secret key, std::optional<std::uint64_t> version);
+task<result<Stored>> fetch_by(Login login, Transport& transport, KeyCall ask);
+task<result<>> store_by(Login login, Transport& transport, KeyCall ask, Secret key,
+                        std::optional<std::uint64_t> version);
 template <Login login>
-task<result<Stored>> fetch(Transport& reach, KeyCall ask) {
-  return fetch_by(login, reach, std::move(ask));
+task<result<Stored>> fetch(Transport& transport, KeyCall ask) {
+  return fetch_by(login, transport, std::move(ask));
 }
 template <Login login>
-task<result<>> store(Transport& reach, KeyCall ask, Secret key, std::optional<std::uint64_t> version) {
-  return store_by(login, reach, std::move(ask), std::move(key), version);
+task<result<>> store(Transport& transport, KeyCall ask, Secret key, std::optional<std::uint64_t> version) {
+  return store_by(login, transport, std::move(ask), std::move(key), version);
 }
 
 }  // namespace corbd::kms::vault

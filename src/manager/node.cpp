@@ -60,7 +60,7 @@ class HelperNode final : public Node {
     const std::string device = host::device_of(mount);
     const bool node = mount.fstype == "devtmpfs" && mount.root.size() > 1;
     sight.mount =
-        node ? std::string(kDeviceSight) + device
+        node ? std::string(kDevicePrefix) + device
              : mount.source + " (" + std::to_string(mount.dev_major) + ":" + std::to_string(mount.dev_minor) + ")";
     sight.at = PathState::At::mounted;
     sight.text = death_of(mount);

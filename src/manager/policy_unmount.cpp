@@ -59,7 +59,7 @@ Action take_down_target(const Claim& claim, const MountFacts& seen, bool again) 
 Action failed(errc code, std::string text) { return {Do::fail, Phase::mounting, {code, std::move(text)}}; }
 
 bool comparable(AccessType attachment, const PathState& staging) {
-  return staging.is_mount() && (attachment == AccessType::filesystem || staging.mount.starts_with(kDeviceSight));
+  return staging.is_mount() && (attachment == AccessType::filesystem || staging.mount.starts_with(kDevicePrefix));
 }
 
 Whose whose_by_claim(const Claim& claim, const PathState& target, const std::string& boot_id) {

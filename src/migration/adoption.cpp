@@ -1,9 +1,9 @@
 // Forecasts the next stage of a volume that ceph-csi staged. The planner itself decides, on an observation made of this
 // node's files and of the volume's attributes. The answers that the planner needs of Ceph are unknown here. Pure.
-#include "case.hpp"
 #include "corbd/cephcsi/parameters.hpp"
 #include "corbd/core/overloaded.hpp"
 #include "corbd/plan/planner.hpp"
+#include "staged_volume.hpp"
 
 namespace corbd::migration {
 namespace {
@@ -60,7 +60,7 @@ void find_neighbours(const StagedVolume& of, plan::Observation& seen) {
     if (at.volume_id == of.at.volume_id || (&at > &of.at && !of.inputs.records.volumes.contains(at.volume_id)))
       continue;
     if (!at.stash || !*at.stash || image_of(**at.stash) != image_of(*of.stash)) continue;
-    if (const StagedVolume other = case_of(of.inputs, at); cluster_of(other) == cluster)
+    if (const StagedVolume other = make_staged_volume(of.inputs, at); cluster_of(other) == cluster)
       (only_readers(other) ? seen.image_reader : seen.image_writer) = at.volume_id;
   }
 }

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "case.hpp"
 #include "corbd/kms/kms.hpp"
 #include "corbd/krbd/sysfs.hpp"
 #include "corbd/plan/planner.hpp"
+#include "staged_volume.hpp"
 
 namespace corbd::migration {
 namespace {
@@ -365,7 +365,7 @@ Forecast forecast_migration(const ForecastInputs& inputs) {
   judge_proxies(inputs, forecast.node);
   std::ranges::move(node_findings(inputs), std::back_inserter(forecast.node));
   for (const auto& at : inputs.staged)
-    if (const StagedVolume of = case_of(inputs, at); !is_empty(of)) forecast.volumes.push_back(migrated(of));
+    if (const StagedVolume of = make_staged_volume(inputs, at); !is_empty(of)) forecast.volumes.push_back(migrated(of));
   return forecast;
 }
 

@@ -1,8 +1,8 @@
 // Forecasts ceph-csi's treatment of the volumes that this agent has staged (docs/sources.md#healer). Pure.
 #include <algorithm>
 
-#include "case.hpp"
 #include "corbd/cephcsi/handle.hpp"
+#include "staged_volume.hpp"
 
 namespace corbd::migration {
 namespace {
@@ -197,7 +197,8 @@ Forecast forecast_rollback(const ForecastInputs& inputs) {
                           "start the agent, or name its socket with --admin-endpoint; if ceph-csi runs here already, "
                           "put the agent back on this node"});
   for (const auto& at : inputs.staged)
-    if (const StagedVolume of = case_of(inputs, at); !is_empty(of)) forecast.volumes.push_back(rolled_back(of));
+    if (const StagedVolume of = make_staged_volume(inputs, at); !is_empty(of))
+      forecast.volumes.push_back(rolled_back(of));
   forgotten(inputs, forecast.node);
   return forecast;
 }

@@ -25,29 +25,29 @@ Orphans::Config orphans_config(const Kubernetes::Config& config, Reporter& repor
 Kubernetes::Kubernetes(executor control, Clock& clock, const Needs& needs, const Config& config)
     : own_(needs.own),
       volumes_(needs.volumes),
-      evidence_(needs.evidence),
+      orchestrator_(needs.evidence),
       objects_(clock, needs.api, {config.driver, config.node}),
       reporter_(control, clock, needs.api, objects_, volumes_, {config.node}),
-      finder_(control, clock, needs.pool, needs.api, evidence_.attachments(), volumes_, needs.make_wish,
+      finder_(control, clock, needs.pool, needs.api, orchestrator_.attachments(), volumes_, needs.make_wish,
               finder_config(config, objects_)),
       orphans_(
-          control, clock, evidence_.attachments(), [this] { return own_.now(); }, volumes_,
+          control, clock, orchestrator_.attachments(), [this] { return own_.now(); }, volumes_,
           orphans_config(config, reporter_)) {}
 
 void Kubernetes::start() {
   own_.on_change([this] { orphans_.note_node(); });
   own_.start();
-  evidence_.attachments().start(volumes_);
+  orchestrator_.attachments().start(volumes_);
   finder_.start();
   orphans_.start();
 }
 
 void Kubernetes::changed(const volume::Change& change) {
-  evidence_.attachments().note(change);
+  orchestrator_.attachments().note(change);
   reporter_.note(change);
 }
 
-void Kubernetes::used(const std::string& volume_id) { evidence_.attachments().note_again(volume_id); }
+void Kubernetes::used(const std::string& volume_id) { orchestrator_.attachments().note_again(volume_id); }
 
 task<result<std::string>> Kubernetes::storage_class(std::string volume_id, Until until) {
   objects_.forget(volume_id);  // it may have been recreated since it was read
@@ -61,7 +61,7 @@ task<> Kubernetes::stop(Until until) {
   own_.on_change(nullptr);
   co_await finder_.stop(until);
   co_await orphans_.stop(until);
-  co_await evidence_.stop(until);
+  co_await orchestrator_.stop(until);
   co_await reporter_.stop(until);
 }
 

@@ -167,8 +167,10 @@ std::optional<Decision> prove_beside(const Situation& view, const std::string& u
   if (!holds)
     return refuse(errc::failed_precondition,
                   image_of(view) +
-                      " was attached to this node again, and rbd-nbd, which serves it, does not have its "
-                      "lock: nothing shows that no other client had it in between");
+                      " was attached to this node again while rbd-nbd serves it without its lock: another client may "
+                      "have written in between. Once rbd-nbd has ended, and if no other node used the image: `corbd "
+                      "heal " +
+                      view.id + " --without-proof`");
   if (who->foreign_watchers.size() > 1)
     return refuse(errc::unavailable, image_of(view) +
                                          " was attached to this node again, and another client than "

@@ -16,9 +16,9 @@ std::optional<Decision> end_other_client(const Situation& view);
 /// Notes the client of a living rbd-nbd that acknowledges nothing before it is stored, because a dead process does not
 /// show that any more.
 std::optional<Step> note_uncached(const Situation& view);
-/// Proves a volume that rbd-nbd serves and that was attached anew: rbd-nbd's client still has the lock, which would
-/// prove it ours if rbd-nbd died now. Returns the next step to that, or why nothing proves it; nothing: it is proven.
-/// Until then the record says that rbd-nbd served it under the attachment `uid`.
+/// Proves that nobody else had the image while the volume got a new attachment under rbd-nbd, whose client still has
+/// the lock. Returns the next step, or a refusal with the reason; nothing: it is proven. Until then the record says
+/// that rbd-nbd served it under the attachment `uid`.
 std::optional<Decision> prove_beside(const Situation& view, const std::string& uid);
 /// Notes that the image, its pool or the cluster switches a cache on, which overrides the attributes that switch off
 /// that of a dead rbd-nbd. The note comes before the report: the way out is to remove that setting, and then nothing

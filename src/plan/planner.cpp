@@ -49,7 +49,7 @@ std::optional<Step> find_other_user(const Situation& view) {
   return std::nullopt;
 }
 
-/// Leaves a client that gets no answers for one of another user. One whose user was removed gets neither answers nor
+/// Gives up a client that gets no answers, for one of another user. One whose user was removed gets neither answers nor
 /// errors once its tickets have ended (docs/sources.md#rotated-keys). Nothing else of the volume is asked through it.
 std::optional<Decision> judge_silent_client(const Situation& view) {
   const Observation& seen = view.seen;
@@ -57,15 +57,16 @@ std::optional<Decision> judge_silent_client(const Situation& view) {
   if (!view.silent || !serves) return std::nullopt;
   if (seen.facts.client_judged) return Done{};
   if (auto step = find_other_user(view)) return *step;
-  return seen.other_credential && !seen.client_needed ? Decision(Step(step::LeaveClient{})) : Done{};
+  return seen.other_credential && !seen.client_needed ? Decision(Step(step::GiveUpClient{})) : Done{};
 }
 
-/// Leaves a client whose image does not close in time: without tickets it never does. Another user can fence it.
+/// If an image does not close in time, asks whether the cluster still lets its client's user in, and gives the client
+/// up if not: without tickets it never closes. Another user's client can fence it.
 std::optional<Step> judge_closing_client(const Situation& view) {
   const Observation& seen = view.seen;
   if (!seen.image_closing || seen.image_cut_off || seen.client_needed || seen.facts.client_judged) return std::nullopt;
   if (auto step = find_other_user(view)) return step;
-  return Step(step::LeaveClient{});
+  return Step(step::GiveUpClient{});
 }
 
 Decision serve(const Situation& view) {
@@ -86,9 +87,9 @@ Decision heal(const Situation& view) {
   return served;
 }
 
-/// Accepts the loss only for a volume that is served: a later loss of rbd-nbd is another one. The record is written
-/// first, and the link follows it (bring_up), so that a crash in between does not undo the acceptance. The stash is
-/// written before the record: after a crash in between, the next heal writes it again.
+/// Accepts the loss only for a volume that is served: a later loss of rbd-nbd is another one. The order is stash,
+/// record, link (bring_up). After a crash behind the stash the next heal writes it again; one behind the record undoes
+/// nothing.
 Decision accept_loss(const Situation& view) {
   Decision healed = serve(view);
   if (!std::holds_alternative<Done>(healed) || !view.record || !view.record->cache_lost) return healed;

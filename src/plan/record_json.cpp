@@ -30,7 +30,7 @@ std::uint32_t crc32c(std::string_view bytes) {
 }
 
 /// Memory for one record's values: few allocations, or none.
-class StackArena {
+class StackMemory {
  public:
   json::storage_ptr storage() { return &resource_; }
 
@@ -42,7 +42,7 @@ class StackArena {
 }  // namespace
 
 std::string encode(const Record& record) {
-  StackArena memory;
+  StackMemory memory;
   const std::string body = json::serialize(fields::to_json(record, memory.storage()));
   const int version = record.file_kms_id.empty() ? plain_record_version : record_version;
   // Concatenate the text, so that the sum covers the very bytes of the file.
@@ -52,7 +52,7 @@ std::string encode(const Record& record) {
 
 result<Record> decode(std::string_view bytes) {
   try {
-    StackArena memory;
+    StackMemory memory;
     const auto file = json::parse(json::string_view(bytes.data(), bytes.size()), memory.storage()).as_object();
     const auto version = file.at("version").to_number<int>();
     if (version > record_version)

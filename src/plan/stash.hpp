@@ -15,8 +15,8 @@ std::optional<Decision> keep_stash(const Situation& view, const Staged& wish);
 /// without the record's the volume is unproven.
 std::optional<Decision> sign_stash(const Situation& view);
 
-/// Returns the step after which the stash of a device that owes its callers a failed flush says so, or says so no more
-/// (`lost`); nothing if it does, or there is no such stash. People remove records.
+/// Returns the step that writes into the stash whether a cache was lost (`lost`); nothing if the stash has that
+/// already, or is missing or another device's. The stash keeps the loss if somebody removes the record.
 std::optional<Decision> note_loss_in_stash(const Situation& view, bool lost);
 
 /// Ends an unstage: removes the stash, then follows `then`.

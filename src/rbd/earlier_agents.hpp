@@ -20,7 +20,7 @@ class EarlierAgents {
  public:
   using TakeNotes = std::function<void(const LoadedShortEntries& notes)>;
   /// Puts the clients into `incarnations`, and then passes the notes to `take_notes`. `gate`: for everything under way.
-  /// `config`: `beside` may change.
+  /// `config`: `predecessor_running` may change.
   EarlierAgents(executor control, Clock& clock, BlockingPool& files, Gate& gate, const Config& config,
                 Incarnations& incarnations, TakeNotes take_notes);
   /// Reads when the agent starts, on this very thread. Files that cannot be read are tried again.

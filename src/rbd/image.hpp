@@ -22,7 +22,7 @@ class RbdImage final : public image::Image {
   image::ReadPolicy read_policy() const override { return opened_->read_policy; }
   std::string refused_again() const override { return opened_->refused_again; }
   std::string client() const override { return opened_->connection.addresses.front(); }
-  bool client_gone() const override { return opened_->connection.blocklisted; }
+  bool client_given_up() const override { return opened_->connection.blocklisted; }
 
   void read(image::Op& op, std::uint64_t offset, std::span<std::byte> into) override;
   void write(image::Op& op, std::uint64_t offset, std::span<const std::byte> from) override;

@@ -226,7 +226,7 @@ task<result<>> DeviceSteps::stop_session(Volume& volume) {
     co_return result<>();
   }
   // The operations of a client that is gone may never end.
-  const bool gone = broken && volume.server.own() != nullptr && volume.server.own()->image->client_gone();
+  const bool gone = broken && volume.server.own() != nullptr && volume.server.own()->image->client_given_up();
   const Waited idle = co_await volume.server.link()->idle(gone ? soon() : deadline());
   if (idle != Waited::ready && gone) {
     images_.close_in_background(volume, take_link(volume));

@@ -76,7 +76,7 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> ImageSteps::leave_client(Volume& volume) {
+task<result<>> ImageSteps::give_up_client_if_refused(Volume& volume) {
   volume.facts.client_judged = true;
   const OpenImage& open = *volume.server.own();
   const auto old = access_of(ports_, *volume.record, open.opened_as), to = access(volume);
@@ -94,7 +94,8 @@ task<result<>> ImageSteps::leave_client(Volume& volume) {
         {{"volume", volume.id}, {"client", open.image->client()}, {"user", to->user}, {"error", may.error().text}});
     co_return result<>();
   }
-  give_up_client(volume, "it gets no answers, and a new client of its user none either: " + refused.error().text);
+  give_up_client(volume,
+                 "the cluster refuses its user, so its requests and its close may never end: " + refused.error().text);
   co_return result<>();
 }
 
@@ -296,7 +297,7 @@ task<result<>> ImageSteps::close(Volume& volume) {
   }
   // The blocklist entry of its client may have ended. Then the close would release the lock, which proves that the
   // image is ours.
-  const bool gone = open != nullptr && open->image->client_gone();
+  const bool gone = open != nullptr && open->image->client_given_up();
   if (open != nullptr && *open->access_lost && (gone || !open->closing))
     if (auto to = access(volume)) static_cast<void>(co_await ports_.clusters.fence_dead(*to, deadline()));
   if (open != nullptr) open->closing = true;

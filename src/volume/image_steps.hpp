@@ -19,7 +19,7 @@ class ImageSteps : StepTools {
       : StepTools(tools), health_(health), close_in_background_(std::move(close_in_background)) {}
   task<result<>> fence(Volume& volume);
   task<result<>> try_credential(Volume& volume);
-  task<result<>> leave_client(Volume& volume);
+  task<result<>> give_up_client_if_refused(Volume& volume);
   /// Reads a fact about the image for the planner.
   task<result<>> look(Volume& volume, Fact fact);
   task<result<>> open(Volume& volume);

@@ -18,8 +18,8 @@ Error dirty_cache(const image::Key& key) {
   return *std::move(refused);
 }
 
-/// Returns why none of the clients is cut off; nothing: all may be.
-std::optional<Error> may_not_take(const Holding& found, const ImageAt& at) {
+/// Returns why the take is refused; nothing: it is not.
+std::optional<Error> refusal_to_take(const Holding& found, const ImageAt& at) {
   if (found.holders.empty())
     return Error{errc::failed_precondition,
                  "no other client has image " + found.key.text() + ": there is no client to take it from"};
@@ -84,7 +84,7 @@ task<result<Holding>> OtherClients::take_image(ImageAt at, Until until) {
                                                    "`corbd heal` finds out"};
   auto found = co_await look(*place, at.volume_id, until);
   if (!found) co_return found;
-  if (const auto refused = may_not_take(*found, at)) co_return *refused;
+  if (const auto refused = refusal_to_take(*found, at)) co_return *refused;
   if (auto done = co_await evict(ports_, place->to, found->holders, until); !done) co_return done.error();
   for (auto& holder : found->holders) {
     holder.blocked = true;

@@ -44,15 +44,15 @@ inline std::string pool_name() { return env("CORBD_LAB_POOL"); }
 /// An agent: the room under test, with incarnation files in that folder, or in one of its own.
 class Agent {
  public:
-  explicit Agent(std::string incarnations = {}, std::size_t images_per_connection = 32, bool beside = false,
-                 std::chrono::milliseconds looks_every = 5min)
+  explicit Agent(std::string incarnations = {}, std::size_t images_per_connection = 32,
+                 bool predecessor_running = false, std::chrono::milliseconds looks_every = 5min)
       : incarnations_(incarnations.empty() ? own_.path() : std::move(incarnations)),
         clock_(make_real_clock(io_.get_executor())),
         pool_(io_.get_executor(), *clock_, 8) {
     rbd::Config config;
     config.incarnations_dir = incarnations_;
     config.images_per_connection = images_per_connection;
-    config.predecessor_running = beside;
+    config.predecessor_running = predecessor_running;
     config.looks_every = looks_every;
     config.mon_timeout = 5s;
     clusters = rbd::make_clusters(io_.get_executor(), *clock_, pool_, config);

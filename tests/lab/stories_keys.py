@@ -68,7 +68,7 @@ def story_tickets_end(lab):
         volume.stage()
     lab.admin("ceph", "auth", "rm", "client." + lab.user)
     time.sleep(ENDED_AFTER)
-    writer.wait_more(20)  # nobody asks a living connection
+    writer.wait_more(20)  # an open connection is not asked again
     lab.admin("osd", "restart")
     begin = time.monotonic()
     given_up = agent.wait_event("client.given_up", 180)

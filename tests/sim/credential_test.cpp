@@ -139,8 +139,7 @@ TEST_CASE("a client without tickets stays if the cluster still lets its user in"
   CHECK_FALSE(scene.world.cluster.has_entry(client));
 }
 
-TEST_CASE("an agent ends, and one is handed over, although a client without tickets never closes its image",
-          "[failure:270]") {
+TEST_CASE("an agent ends, or hands over, although a client without tickets never closes its image", "[failure:270]") {
   Ticketless scene;
   scene.tell_secret(kRotated);
   scene.loop.advance(2min);

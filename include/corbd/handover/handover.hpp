@@ -57,7 +57,7 @@ result<Fd> ask(const std::string& runtime_dir, const Side& next);
 
 /// A message, with the descriptor that belongs to it.
 struct ReceivedMessage {
-  PeerMessage word;
+  PeerMessage message;
   Fd descriptor;
 };
 
@@ -70,7 +70,7 @@ class Conversation {
   /// internal: the message is unknown, or has a descriptor too many or too few.
   task<result<ReceivedMessage>> next_message(Until until);
   /// Never waits: unavailable if the other side does not read.
-  result<> say(const PeerMessage& word, const Fd* descriptor = nullptr);
+  result<> say(const PeerMessage& peer_message, const Fd* descriptor = nullptr);
   void end();
   int socket() { return stream_.native_handle(); }
 
@@ -110,7 +110,7 @@ class Giver {
   /// Whether the next agent takes over listening sockets. An earlier version does not.
   bool next_listens() const { return next_ && next_listens_; }
   /// Hands over a socket on which this agent listened, and no longer accepts. `registered`: it is the registration
-  /// socket, and kubelet has registered the driver. Call it between begin() and end().
+  /// socket, and kubelet has registered the driver. Call it after hand_over_lock() and before end().
   result<> hand_over_listener(Fd socket, bool registered);
   /// Hands over a link. Afterwards its socket is closed here; one that was never sent stays in `link`. Returns whether
   /// the next agent serves the device, when it says so or after 5 s. unavailable: it has ended, or does not read.
@@ -125,8 +125,8 @@ class Giver {
  private:
   task<> meet(Fd caller);
   task<> hear_next(std::shared_ptr<Conversation> next);
-  task<bool> awaits(std::shared_ptr<Event>& answer, PeerMessage word, const Fd* descriptor, duration within);
-  void note(const PeerMessage& word);
+  task<bool> awaits(std::shared_ptr<Event>& answer, PeerMessage peer_message, const Fd* descriptor, duration within);
+  void note(const PeerMessage& peer_message);
   void lose_next();
 
   executor control_;

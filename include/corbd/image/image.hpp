@@ -45,9 +45,9 @@ class Image : public BlockImage {
   /// open image stays open.
   virtual std::string refused_again() const { return {}; }
   virtual std::string client() const = 0;  ///< address of its client, as Ceph prints it; empty if none
-  /// Whether its client was cut off or given up. Nothing of that cluster is opened before it is fenced, so its
-  /// operations under way may end late, or never.
-  virtual bool client_gone() const { return false; }
+  /// Whether its client was cut off or given up. Its operations under way may end late, or never. That is safe: the
+  /// agent opens no image of that cluster until the client is fenced.
+  virtual bool client_given_up() const { return false; }
 
   // Calls from here on: control thread.
   /// Asks the cluster for size() and refused_again(). Calls on_resized as if the cluster had announced a change.

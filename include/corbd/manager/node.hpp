@@ -17,7 +17,7 @@
 namespace corbd::manager {
 
 /// Prefix of PathState::mount for a device node, which a raw block volume has.
-inline constexpr std::string_view kDeviceSight = "the device ";
+inline constexpr std::string_view kDevicePrefix = "the device ";
 
 /// State of a path. Unknown is never taken for "not mounted".
 struct PathState {

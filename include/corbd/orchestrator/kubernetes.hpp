@@ -22,7 +22,7 @@ class Kubernetes final : public volume::Listener {
     BlockingPool& pool;
     result<kube::Api*> api;  ///< an error if there is no API server
     kube::OwnNode& own;
-    ApiOrchestrator& evidence;
+    ApiOrchestrator& orchestrator;
     volume::Volumes& volumes;
     Finder::MakeWish make_wish;
   };
@@ -51,7 +51,7 @@ class Kubernetes final : public volume::Listener {
  private:
   kube::OwnNode& own_;
   volume::Volumes& volumes_;
-  ApiOrchestrator& evidence_;
+  ApiOrchestrator& orchestrator_;
   VolumeObjects objects_;
   Reporter reporter_;
   Finder finder_;

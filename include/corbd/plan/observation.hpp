@@ -86,7 +86,7 @@ struct Facts {
   bool disconnected = false;                  ///< the device takes no link any more; whoever has it open still keeps it
   bool gone = false;                          ///< the very image does not exist any more
   bool secret_asked = false;   ///< this operation has compared the volume's Secret with the user and key that it has
-  bool client_judged = false;  ///< LeaveClient ran in this operation
+  bool client_judged = false;  ///< GiveUpClient ran in this operation
   bool refused = false;        ///< the cluster refused this operation's user or key, or there is none
   std::optional<Attachment> attachment;
   std::optional<std::vector<Holder>> holders;  ///< the foreign clients of `ownership`

@@ -100,16 +100,16 @@ struct Record {
   bool failed = false;      ///< given up: it is never served again, its device answers EIO until it is unstaged
   std::string boot_id;      ///< boot whose kernel has the device
   std::string attachment_uid;           ///< UID of the VolumeAttachment under which it was served last; empty: unknown
-  std::string reattached_as;            ///< UID of a later VolumeAttachment, under which rbd-nbd was seen to serve it
-                                        ///< still: nothing shows yet that nobody had it in between. Empty: none
+  std::string reattached_as;            ///< UID of a later VolumeAttachment, which appeared while rbd-nbd served it and
+                                        ///< is not proven yet; empty: none
   std::string signed_as;                ///< UID that our image-meta.json is known to have had; empty: none is known
   device::Kind kind = device::Kind();   ///< kind of its device, also before there is one
   std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
   std::optional<std::uint64_t>
       breaking;  ///< header's version (image::Ownership) when our own dead lock was about to be broken,
   std::optional<std::uint64_t> freed;  ///< and that after it, when a later start found its break time untouched
-  std::optional<LockCall> lock_call;   ///< noted before the lock of an image that has a device here is asked for, until
-                                       ///< the device is served: an agent that dies does not learn when that lock came
+  std::optional<LockCall> lock_call;  ///< call for the lock of an image that has a device here, noted before it is made
+                                      ///< and until the device is served: an agent that dies does not learn its end
   std::optional<std::uint64_t> modified;  ///< the image's modify timestamp (image::Ownership) while this node serves
                                           ///< it; nothing: unknown
   bool provisioned = false;               ///< made by ceph-csi's provisioner, whose controller reads the note

@@ -108,8 +108,9 @@ using Fence = Plain<"fence", Asks::cluster>;
 /// the volume stays, and an answer is no failure.
 using TryCredential = Plain<"try_credential", Asks::cluster>;
 /// Gives up the client of the volume's image, if the cluster refuses that client's user now and takes the volume's
-/// present one. An image that is being closed needs no other user. No answer is a failure.
-using LeaveClient = Plain<"leave_client", Asks::cluster>;
+/// present one. An image that is being closed needs no other user. If the cluster does not answer, the client
+/// stays, and the step succeeds.
+using GiveUpClient = Plain<"give_up_client", Asks::cluster>;
 /// Makes another program's client a dead one of ours.
 struct Inherit {
   static constexpr std::string_view name = "inherit";
@@ -233,7 +234,7 @@ using DropStash = At<"drop_stash">;
 }  // namespace step
 
 using Step =
-    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::TryCredential, step::LeaveClient,
+    std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::TryCredential, step::GiveUpClient,
                  step::Inherit, step::Evict, step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage,
                  step::SetFormatMarker, step::RemoveFormatMarker, step::WriteNote, step::StartSession,
                  step::StopSession, step::KernelConnect, step::KernelReconfigure, step::KernelResize, step::Disconnect,

@@ -21,7 +21,7 @@ namespace corbd::volume {
 enum class Health { absent, staging, staged, reconnecting, unproven, lost, failed, unstaging };
 std::string_view name(Health health);
 
-/// A request of a volume that has no answer for so long: its cluster does not answer, or not its client.
+/// A request that waits longer than this: the cluster answers nobody, or not this client.
 inline constexpr std::chrono::seconds kSilentAfter{60};
 
 /// Events of a volume since the agent's start, for metrics and people.

@@ -62,7 +62,7 @@ class Volumes {
   virtual task<result<host::Usage>> usage(std::string volume_id, std::string path, Until until) = 0;
   /// Asks the cluster who has the image.
   virtual task<result<Holding>> holders(ImageAt, Until) { co_return Error{errc::unimplemented, "holders"}; }
-  /// Does the same, and cuts every one of them off from the cluster, by its very address; then the image can be staged
+  /// Finds the clients that have the image, and blocklists each of them by its address. Then the image can be staged
   /// here. failed_precondition: this node serves the image, nobody has it, or a holder is not to be cut off.
   virtual task<result<Holding>> take_image(ImageAt, Until) { co_return Error{errc::unimplemented, "take_image"}; }
   virtual task<Users> users(std::string /*cluster_id*/, Until) { co_return Users{}; }

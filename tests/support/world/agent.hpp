@@ -107,8 +107,8 @@ class Agent {
   bool misnamed() const;
   /// Whether that life is not over.
   bool lives(int life) const { return running() && life == lives_; }
-  /// Returns that user's and key's client, which is not known to be cut off. "": a new one would be, because the
-  /// cluster has fenced this node.
+  /// Returns the client of the user and key in `access`, which is not known to be cut off. "": a new one would be,
+  /// because the cluster has fenced this node.
   std::string connection(const image::Access& access);
   /// Returns the clients that connection() returned, or could.
   std::set<std::string> connections();

@@ -50,15 +50,15 @@ bool Handover::next_calls_reserve() {
 
 // --- The conversation ---------------------------------------------------------------------------
 
-void Handover::say(Way& way, Word word) {
+void Handover::say(Way& way, PeerMessage peer_message) {
   if (ended_) return;
   const auto takes = late + (before.hazards == nullptr ? duration::zero() : before.hazards->any(2ms));
   way.last = std::max(way.last, before.loop().clock.now() + takes);
   ++way.under_way;
-  before.loop().outside(way.last, [this, &way, word = std::move(word), in = generation_] {
+  before.loop().outside(way.last, [this, &way, word = std::move(peer_message), in = generation_] {
     if (in != generation_) return;
     --way.under_way;
-    way.heard.push_back(word);
+    way.heard.push_back(peer_message);
   });
 }
 
@@ -97,9 +97,9 @@ void Handover::discard(std::uint32_t device) {
 
 void Handover::take_in_answers() {
   for (; !to_before_.heard.empty(); to_before_.heard.pop_front()) {
-    const Word& word = to_before_.heard.front();
-    word.what == PeerMessage::What::served ? static_cast<void>(served_.insert(word.device))
-                                           : static_cast<void>(answered_.insert(word.what));
+    const PeerMessage& peer_message = to_before_.heard.front();
+    peer_message.what == PeerMessage::What::served ? static_cast<void>(served_.insert(peer_message.device))
+                                                   : static_cast<void>(answered_.insert(peer_message.what));
   }
 }
 
@@ -258,11 +258,12 @@ task<lifecycle::Event> Handover::lock_alone(duration pause) {
   co_return lifecycle::Done{next.agent.node.has_lock == nullptr ? errc::ok : errc::in_use};
 }
 
-task<> Handover::serve(Word word) {
-  static_cast<void>(
-      co_await next.agent.shell().want(word.volume_id, plan::Wish(plan::Healed{}), {next.loop().clock.now() + 30s}));
+task<> Handover::serve(PeerMessage peer_message) {
+  static_cast<void>(co_await next.agent.shell().want(peer_message.volume_id, plan::Wish(plan::Healed{}),
+                                                     {next.loop().clock.now() + 30s}));
   --serving_;
-  if (next.agent.shell().status(word.volume_id)) say(to_before_, {PeerMessage::What::served, {}, word.device});
+  if (next.agent.shell().status(peer_message.volume_id))
+    say(to_before_, {PeerMessage::What::served, {}, peer_message.device});
 }
 
 }  // namespace corbd::test

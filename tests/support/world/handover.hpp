@@ -41,13 +41,13 @@ class Handover {
   duration late{};
 
  private:
-  using Word = handover::PeerMessage;
+  using PeerMessage = handover::PeerMessage;
   struct Way {
-    std::deque<Word> heard;
+    std::deque<PeerMessage> heard;
     int under_way = 0;
     time_point last{};
   };
-  void say(Way& way, Word word);
+  void say(Way& way, PeerMessage peer_message);
   task<lifecycle::Event> hear(duration within);
   task<bool> answers(PeerMessage::What question, PeerMessage::What answer, duration within);
   task<> hand_over();
@@ -56,13 +56,13 @@ class Handover {
   task<> take();
   task<lifecycle::Event> take_step(lifecycle::Action action);
   task<lifecycle::Event> lock_alone(duration pause);
-  task<> serve(Word word);
+  task<> serve(PeerMessage peer_message);
   void discard(std::uint32_t device);
   void take_in_answers();
 
   Way to_next_, to_before_;
   lifecycle::State before_life_, next_life_;
-  Word heard_;  ///< last message of the next agent
+  PeerMessage heard_;  ///< last message of the next agent
   bool ended_ = false;
   int generation_ = 0;
   std::vector<std::string> unopened_images_;

@@ -72,7 +72,7 @@ class FakeOpened final : public image::Image {
   task<result<>> close(Until until) override;
 
   std::string client() const override { return client_; }
-  bool client_gone() const override { return world_.agent.node.cut.contains(client_); }
+  bool client_given_up() const override { return world_.agent.node.cut.contains(client_); }
   const World& node() const { return world_; }
   bool is_closed() const { return *gone_; }  ///< in the cluster
   void cut_off(const std::string& why);

@@ -96,15 +96,16 @@ struct Next {
     for (;;) {
       auto said = co_await predecessor.next_message({});
       if (!said) co_return said.error();
-      const PeerMessage& word = said->word;
-      if (word.what == What::end) co_return result<>();
-      if (word.what == What::ready) static_cast<void>(predecessor.say({What::ready, {}, 0, {"unopened"}}));
-      if (word.what == What::lock) static_cast<void>(predecessor.say({What::loaded}));
-      begun |= word.what == What::begins;
-      registered |= word.registered;
-      if (word.what == What::lock) lock = std::move(said->descriptor);
-      if (word.what == What::listener) listeners.push_back(std::move(said->descriptor));
-      if (word.what == What::link) links.push_back({word.volume_id, word.device, std::move(said->descriptor)});
+      const PeerMessage& peer_message = said->message;
+      if (peer_message.what == What::end) co_return result<>();
+      if (peer_message.what == What::ready) static_cast<void>(predecessor.say({What::ready, {}, 0, {"unopened"}}));
+      if (peer_message.what == What::lock) static_cast<void>(predecessor.say({What::loaded}));
+      begun |= peer_message.what == What::begins;
+      registered |= peer_message.registered;
+      if (peer_message.what == What::lock) lock = std::move(said->descriptor);
+      if (peer_message.what == What::listener) listeners.push_back(std::move(said->descriptor));
+      if (peer_message.what == What::link)
+        links.push_back({peer_message.volume_id, peer_message.device, std::move(said->descriptor)});
     }
   }
   void serves(const device::LinkSocket& link) { static_cast<void>(predecessor.say({What::served, {}, link.device})); }
@@ -393,8 +394,8 @@ TEST_CASE("a link without its socket and a socket without a link end a handover"
   Serving control;
   Next next(control, std::move(*got));
   const auto [link, kernel] = pair();
-  const PeerMessage word{with_socket ? What::ready : What::link, "a", 0};
-  REQUIRE(send(met.get(), pack(word), with_socket ? &link : nullptr));
+  const PeerMessage peer_message{with_socket ? What::ready : What::link, "a", 0};
+  REQUIRE(send(met.get(), pack(peer_message), with_socket ? &link : nullptr));
   const auto ended = next.ended.get();
   REQUIRE_FALSE(ended);
   CHECK(ended.error().code == errc::internal);

@@ -28,8 +28,8 @@ TEST_CASE("the messages of a handover are these, byte for byte, in version 2 of 
   CHECK(pack(PeerMessage{PeerMessage::What::served, {}, 7}) == R"({"served":7})");
   const PeerMessage other{.what = PeerMessage::What::link, .volume_id = "b", .device = 7, .kind = device::Kind::krbd};
   CHECK(pack(other) == R"({"link":{"volume":"b","device":7,"kind":"krbd"}})");
-  CHECK_FALSE(unpack_word(pack(other)));  // the kernel serves it
-  CHECK(*unpack_word(R"({"link":{"volume":"b","device":7,"kind":"nbd"}})") ==
+  CHECK_FALSE(unpack_message(pack(other)));  // the kernel serves it
+  CHECK(*unpack_message(R"({"link":{"volume":"b","device":7,"kind":"nbd"}})") ==
         PeerMessage{PeerMessage::What::link, "b", 7});
   CHECK(pack(PeerMessage{PeerMessage::What::end}) == R"({"end":true})");
   CHECK(kProtocol == 2);
@@ -53,7 +53,7 @@ TEST_CASE("every message of 0.1.0 is understood, and an agent of today is asked 
   int words = 0;
   for (; std::getline(golden, line); ++words) {
     INFO(line);
-    const auto word = unpack_word(line);
+    const auto word = unpack_message(line);
     REQUIRE(word);
     CHECK(pack(*word) == line);
   }
@@ -64,7 +64,7 @@ TEST_CASE("a message holds as many volume IDs as fit, however long they are") {
   const std::vector<std::string> cold(400, std::string(4000, 'v'));
   const std::string message = pack(PeerMessage{PeerMessage::What::ready, {}, 0, cold});
   CHECK(message.size() < (64u << 10));
-  const auto word = unpack_word(message);
+  const auto word = unpack_message(message);
   REQUIRE(word);
   CHECK(word->unopened_images.size() == 12);
 }
@@ -87,7 +87,7 @@ TEST_CASE("what one agent packs, the other unpacks") {
        {PeerMessage{What::ready}, PeerMessage{What::ready, {}, 0, {"a", "b"}}, PeerMessage{What::begins},
         PeerMessage{What::loaded}, PeerMessage{What::lock}, PeerMessage{.what = What::listener, .registered = true},
         PeerMessage{What::link, "a", 4294967295}, PeerMessage{What::served, {}, 4294967295}, PeerMessage{What::end}}) {
-    const auto read = unpack_word(pack(word));
+    const auto read = unpack_message(pack(word));
     REQUIRE(read);
     CHECK(*read == word);
   }
@@ -95,7 +95,7 @@ TEST_CASE("what one agent packs, the other unpacks") {
 
 TEST_CASE("a later version may add fields to its messages") {
   CHECK(unpack_hello(R"({"protocol":1,"version":"9","records":1,"more":{}})"));
-  CHECK(unpack_word(R"({"link":{"volume":"a","device":1,"more":0},"more":[]})"));
+  CHECK(unpack_message(R"({"link":{"volume":"a","device":1,"more":0},"more":[]})"));
 }
 
 TEST_CASE("an agent with another protocol or state directory, or too old for the records, is refused with the reason") {
@@ -131,7 +131,7 @@ TEST_CASE("garbage from the other agent is an error, and nothing else") {
     CAPTURE(text);
     CHECK_FALSE(unpack_hello(text));
     CHECK_FALSE(unpack_answer(text));
-    CHECK_FALSE(unpack_word(text));
+    CHECK_FALSE(unpack_message(text));
   }
   CHECK(unpack_answer(R"({"answer":"no","why":"busy"})").error().text == "busy");
 }

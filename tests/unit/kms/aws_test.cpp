@@ -19,13 +19,13 @@ struct Aws : CloudScene {
   Aws() {
     ask.section["AWS_REGION"] = "us-west-2";
     ask.owner = {"volume", "tenant"};
-    reach.secrets["ceph/ceph-csi-aws-credentials"] = {
+    transport.secrets["ceph/ceph-csi-aws-credentials"] = {
         {"AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"},
         {"AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY\n"},
         {"AWS_CMK_ARN", "arn:aws:kms:us-west-2:1:key/k"}};
   }
-  result<Secret> unwrap(std::string wrapped = kWrapped) { return loop.run(kms::aws::unwrap(reach, ask, wrapped)); }
-  result<std::string> wrap(Secret key = kKey) { return loop.run(kms::aws::wrap(reach, ask, key)); }
+  result<Secret> unwrap(std::string wrapped = kWrapped) { return loop.run(kms::aws::unwrap(transport, ask, wrapped)); }
+  result<std::string> wrap(Secret key = kKey) { return loop.run(kms::aws::wrap(transport, ask, key)); }
   errc unwrap_error(unsigned status, std::string body) {
     answer(status, std::move(body));
     const auto key = unwrap();
@@ -41,12 +41,12 @@ struct Aws : CloudScene {
 struct AwsSts : Aws {
   AwsSts() {
     ask.section = {};
-    reach.secrets["tenant/ceph-csi-aws-credentials"] = {{"awsRoleARN", "arn:aws:iam::1:role/r"},
-                                                        {"awsCMKARN", "arn:aws:kms:us-west-2:1:key/k"},
-                                                        {"awsRegion", "us-west-2"}};
-    reach.files["/run/secrets/tokens/oidc-token"] = "a.b+c/d.e";
+    transport.secrets["tenant/ceph-csi-aws-credentials"] = {{"awsRoleARN", "arn:aws:iam::1:role/r"},
+                                                            {"awsCMKARN", "arn:aws:kms:us-west-2:1:key/k"},
+                                                            {"awsRegion", "us-west-2"}};
+    transport.files["/run/secrets/tokens/oidc-token"] = "a.b+c/d.e";
   }
-  result<Secret> unwrap() { return loop.run(kms::aws::unwrap_sts(reach, ask, kWrapped)); }
+  result<Secret> unwrap() { return loop.run(kms::aws::unwrap_sts(transport, ask, kWrapped)); }
 };
 
 const std::string kAssumed =
@@ -64,8 +64,8 @@ TEST_CASE("AWS KMS unwraps a volume's key with a request that botocore signs the
   const auto key = aws.unwrap();
   REQUIRE(key);
   CHECK(key->reveal() == kKey.reveal());
-  REQUIRE(aws.reach.requests.size() == 1);
-  const auto& asked = aws.reach.requests[0];
+  REQUIRE(aws.transport.requests.size() == 1);
+  const auto& asked = aws.transport.requests[0];
   CHECK(asked.peer.text() == "kms.us-west-2.amazonaws.com:443");
   CHECK(asked.message.method + asked.message.target == "POST/");
   CHECK(asked.message.body == R"({"CiphertextBlob":"AQIDBA=="})");
@@ -81,10 +81,10 @@ TEST_CASE("a key that AWS KMS wraps is kept as the base64 of its blob, as ceph-c
   Aws aws;
   aws.answer(200, R"({"CiphertextBlob":"AQIDBA==","KeyId":"k"})");
   CHECK(aws.wrap().value() == kWrapped);
-  const auto body = json::parse(aws.reach.requests.at(0).message.body);
+  const auto body = json::parse(aws.transport.requests.at(0).message.body);
   CHECK(body.at("KeyId").as_string() == "arn:aws:kms:us-west-2:1:key/k");
   CHECK(body.at("Plaintext").as_string() == "dzZYbkR2S2szYk8wdTlwV20ySnExclQ1eVpzPQ==");
-  CHECK(aws.reach.requests[0].header("X-Amz-Target") == "TrentService.Encrypt");
+  CHECK(aws.transport.requests[0].header("X-Amz-Target") == "TrentService.Encrypt");
 }
 
 TEST_CASE("AWS KMS wraps and unwraps keys of ceph-csi's older and newer length") {
@@ -137,18 +137,18 @@ TEST_CASE("text in the image's metadata that AWS KMS did not make is told before
   Aws aws;
   CHECK(aws.unwrap("{}").error().code == errc::state_corrupt);
   CHECK(aws.unwrap("").error().code == errc::state_corrupt);
-  CHECK(aws.reach.requests.empty());
+  CHECK(aws.transport.requests.empty());
 }
 
 TEST_CASE("credentials for AWS KMS that are not there are named, with their Secret and key") {
   Aws aws;
-  aws.reach.secrets["ceph/ceph-csi-aws-credentials"].erase("AWS_CMK_ARN");
+  aws.transport.secrets["ceph/ceph-csi-aws-credentials"].erase("AWS_CMK_ARN");
   CHECK(aws.unwrap().error().code == errc::failed_precondition);
   CHECK_THAT(aws.unwrap().error().text, ContainsSubstring("AWS_CMK_ARN"));
   aws.ask.section["KMS_SECRET_NAME"] = "other";
   CHECK(aws.unwrap().error().code == errc::failed_precondition);
   CHECK_THAT(aws.unwrap().error().text, ContainsSubstring("ceph/other"));
-  aws.reach.name_space = "";
+  aws.transport.name_space = "";
   CHECK_THAT(aws.unwrap().error().text, ContainsSubstring("POD_NAMESPACE"));
 }
 
@@ -173,14 +173,14 @@ TEST_CASE("with the pod's OIDC token AWS lends a role, whose credentials unwrap 
   aws.answer(200, kAssumed);
   aws.answer(200, R"({"Plaintext":"dzZYbkR2S2szYk8wdTlwV20ySnExclQ1eVpzPQ=="})");
   CHECK(aws.unwrap().value().reveal() == kKey.reveal());
-  REQUIRE(aws.reach.requests.size() == 2);
-  CHECK(aws.reach.requests[0].peer.text() == "sts.us-west-2.amazonaws.com:443");
-  CHECK(aws.reach.requests[0].message.body ==
+  REQUIRE(aws.transport.requests.size() == 2);
+  CHECK(aws.transport.requests[0].peer.text() == "sts.us-west-2.amazonaws.com:443");
+  CHECK(aws.transport.requests[0].message.body ==
         "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fr&"
         "RoleSessionName=ceph-csi-aws-sts-metadata&WebIdentityToken=a.b%2Bc%2Fd.e");
-  CHECK(aws.reach.requests[0].header("Authorization").empty());
-  CHECK(aws.reach.requests[1].header("X-Amz-Security-Token") == "session");
-  CHECK_THAT(aws.reach.requests[1].header("Authorization"),
+  CHECK(aws.transport.requests[0].header("Authorization").empty());
+  CHECK(aws.transport.requests[1].header("X-Amz-Security-Token") == "session");
+  CHECK_THAT(aws.transport.requests[1].header("Authorization"),
              ContainsSubstring("Signature=e63ae31727bbaff197f4e875397482c2969e51ef81daafefd8b45515345e0b93"));
 }
 
@@ -200,9 +200,9 @@ TEST_CASE("a role that AWS does not lend is told with AWS's reason") {
 
 TEST_CASE("a role of AWS needs the claim's namespace and the pod's OIDC token, and the error says so") {
   AwsSts aws;
-  aws.reach.files.clear();
+  aws.transport.files.clear();
   CHECK_THAT(aws.unwrap().error().text, ContainsSubstring("ceph-csi-kms"));
   aws.ask.owner.tenant = "";
   CHECK(aws.unwrap().error().code == errc::failed_precondition);
-  CHECK(aws.reach.requests.empty());
+  CHECK(aws.transport.requests.empty());
 }

@@ -53,11 +53,11 @@ struct Azure : CloudScene {
     ask.section["AZURE_CLIENT_ID"] = "client";
     ask.section["AZURE_TENANT_ID"] = "tenant";
     ask.owner.volume_id = "0001-0009-rook-ceph";
-    reach.secrets["ceph/ceph-csi-azure-credentials"] = {{"CLIENT_CERT", pki("rsa.pem")}};
+    transport.secrets["ceph/ceph-csi-azure-credentials"] = {{"CLIENT_CERT", pki("rsa.pem")}};
   }
   void give_token() { answer(200, R"({"token_type":"Bearer","expires_in":3599,"access_token":"token"})"); }
-  result<Stored> fetch() { return loop.run(azure::fetch(reach, ask)); }
-  result<> store() { return loop.run(azure::store(reach, ask, kKey, std::nullopt)); }
+  result<Stored> fetch() { return loop.run(azure::fetch(transport, ask)); }
+  result<> store() { return loop.run(azure::store(transport, ask, kKey, std::nullopt)); }
   errc fetch_error(unsigned status, std::string body) {
     give_token();
     answer(status, std::move(body));
@@ -116,13 +116,13 @@ TEST_CASE("Azure Key Vault gives the secret that has the volume's ID, for a toke
   CHECK(key->key->reveal() == kKey.reveal());
   // Its newest secret is whatever arrived last.
   CHECK_FALSE(key->version);
-  REQUIRE(azure.reach.requests.size() == 2);
-  const auto& login = azure.reach.requests[0];
+  REQUIRE(azure.transport.requests.size() == 2);
+  const auto& login = azure.transport.requests[0];
   CHECK(login.peer.text() + login.message.target == "login.microsoftonline.com:443/tenant/oauth2/v2.0/token");
   CHECK_THAT(login.message.body, ContainsSubstring("client_id=client&scope=https%3A%2F%2Fvault.azure.net%2F.default&"
                                                    "grant_type=client_credentials") &&
                                      ContainsSubstring("client_assertion=ey"));
-  const auto& asked = azure.reach.requests[1];
+  const auto& asked = azure.transport.requests[1];
   CHECK(asked.message.method == "GET");
   CHECK(asked.peer.text() + asked.message.target ==
         "keys.vault.azure.net:443/secrets/0001-0009-rook-ceph?api-version=7.4");
@@ -134,10 +134,10 @@ TEST_CASE("a key is stored in Azure Key Vault as the value of the secret that ha
   azure.give_token();
   azure.answer(200, "{}");
   CHECK(azure.store());
-  const auto& asked = azure.reach.requests.at(1);
+  const auto& asked = azure.transport.requests.at(1);
   CHECK(asked.message.method + " " + asked.message.target == "PUT /secrets/0001-0009-rook-ceph?api-version=7.4");
   CHECK(asked.message.stores);
-  CHECK_FALSE(azure.reach.requests.at(0).message.stores);
+  CHECK_FALSE(azure.transport.requests.at(0).message.stores);
   CHECK(asked.message.body == R"({"value":"w6XnDvKk3bO0u9pWm2Jq1rT5yZs="})");
   azure.give_token();
   azure.answer(403, R"({"error":{"code":"Forbidden","message":"no set permission"}})");
@@ -194,8 +194,9 @@ TEST_CASE("a vault in a sovereign cloud of Azure is reached with that cloud's to
   Azure azure;
   azure.ask.section["AZURE_VAULT_URL"] = "https://keys.vault.azure.cn";
   CHECK_FALSE(azure.fetch());
-  CHECK(azure.reach.requests.at(0).peer.host == "login.chinacloudapi.cn");
-  CHECK_THAT(azure.reach.requests[0].message.body, ContainsSubstring("scope=https%3A%2F%2Fvault.azure.cn%2F.default"));
+  CHECK(azure.transport.requests.at(0).peer.host == "login.chinacloudapi.cn");
+  CHECK_THAT(azure.transport.requests[0].message.body,
+             ContainsSubstring("scope=https%3A%2F%2Fvault.azure.cn%2F.default"));
 }
 
 TEST_CASE("the settings of Azure Key Vault that cannot be used are named") {

@@ -3,7 +3,7 @@
 
 #include <deque>
 
-#include "fake_reach.hpp"
+#include "fake_transport.hpp"
 
 namespace corbd::test {
 
@@ -11,8 +11,8 @@ struct CloudScene {
   CloudScene() {
     ask.kms_id = "mine";
     ask.owner.volume_id = "volume";
-    reach.server = [this](const FakeReach::Request&) { return next<http::Reply>(answers); };
-    reach.frames = [this](const http::Peer& peer, const std::string& request) {
+    transport.server = [this](const FakeTransport::Request&) { return next<http::Reply>(answers); };
+    transport.frames = [this](const http::Peer& peer, const std::string& request) {
       framed.emplace_back(peer, request);
       return next<std::string>(frames);
     };
@@ -20,10 +20,10 @@ struct CloudScene {
   CloudScene(const CloudScene&) = delete;
   CloudScene& operator=(const CloudScene&) = delete;
 
-  void answer(unsigned status, std::string body) { answers.push_back(FakeReach::reply(status, std::move(body))); }
+  void answer(unsigned status, std::string body) { answers.push_back(FakeTransport::reply(status, std::move(body))); }
 
   Loop loop;
-  FakeReach reach;
+  FakeTransport transport;
   kms::KeyCall ask;
   std::deque<http::Reply> answers;
   std::deque<std::string> frames;

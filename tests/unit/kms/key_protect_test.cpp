@@ -17,13 +17,13 @@ const std::string kWrapped = to_base64(kCiphertext);
 struct KeyProtect : CloudScene {
   KeyProtect() {
     ask.section["IBM_KP_SERVICE_INSTANCE_ID"] = "instance";
-    reach.secrets["ceph/ceph-csi-kp-credentials"] = {{"IBM_KP_SERVICE_API_KEY", "api key"},
-                                                     {"IBM_KP_CUSTOMER_ROOT_KEY", "root"},
-                                                     {"IBM_KP_SESSION_TOKEN", "unused"}};
+    transport.secrets["ceph/ceph-csi-kp-credentials"] = {{"IBM_KP_SERVICE_API_KEY", "api key"},
+                                                         {"IBM_KP_CUSTOMER_ROOT_KEY", "root"},
+                                                         {"IBM_KP_SESSION_TOKEN", "unused"}};
   }
   void give_token() { answer(200, R"({"access_token":"token","token_type":"Bearer","expires_in":3600})"); }
-  result<Secret> unwrap() { return loop.run(key_protect::unwrap(reach, ask, kWrapped)); }
-  result<std::string> wrap(Secret key = kKey) { return loop.run(key_protect::wrap(reach, ask, key)); }
+  result<Secret> unwrap() { return loop.run(key_protect::unwrap(transport, ask, kWrapped)); }
+  result<std::string> wrap(Secret key = kKey) { return loop.run(key_protect::wrap(transport, ask, key)); }
   errc unwrap_error(unsigned status, std::string body) {
     give_token();
     answer(status, std::move(body));
@@ -43,11 +43,11 @@ TEST_CASE("Key Protect unwraps a volume's key, with the token for its API key an
   ibm.give_token();
   ibm.answer(200, R"({"plaintext":"w6XnDvKk3bO0u9pWm2Jq1rT5yZs=","keyVersion":{"id":"1"}})");
   CHECK(ibm.unwrap().value().reveal() == kKey.reveal());
-  REQUIRE(ibm.reach.requests.size() == 2);
-  const auto& login = ibm.reach.requests[0];
+  REQUIRE(ibm.transport.requests.size() == 2);
+  const auto& login = ibm.transport.requests[0];
   CHECK(login.peer.text() + login.message.target == "iam.cloud.ibm.com:443/oidc/token");
   CHECK(login.message.body == "grant_type=urn%3Aibm%3Aparams%3Aoauth%3Agrant-type%3Aapikey&apikey=api%20key");
-  const auto& asked = ibm.reach.requests[1];
+  const auto& asked = ibm.transport.requests[1];
   CHECK(asked.peer.text() + asked.message.target == "us-south.kms.cloud.ibm.com:443/api/v2/keys/root/actions/unwrap");
   CHECK(asked.message.bearer.reveal() == "token");
   CHECK(asked.header("Bluemix-Instance") == "instance");
@@ -61,7 +61,7 @@ TEST_CASE("a key that Key Protect wraps is sent as it is, and its ciphertext is 
   ibm.give_token();
   ibm.answer(200, R"({"ciphertext":"eyJjaXBoZXJ0ZXh0IjoiIn0="})");
   CHECK(ibm.wrap().value() == kWrapped);
-  const auto& asked = ibm.reach.requests.at(1);
+  const auto& asked = ibm.transport.requests.at(1);
   CHECK(asked.peer.text() + asked.message.target ==
         "i.api.eu-de.hs-crypto.cloud.ibm.com:9730/api/v2/keys/root/actions/wrap");
   CHECK(asked.message.body == R"({"plaintext":"w6XnDvKk3bO0u9pWm2Jq1rT5yZs=","aad":["volume"]})");
@@ -70,7 +70,7 @@ TEST_CASE("a key that Key Protect wraps is sent as it is, and its ciphertext is 
 TEST_CASE("Key Protect is not asked to wrap what it cannot, and every new volume key is what it can") {
   KeyProtect ibm;
   CHECK(ibm.wrap(Secret("w6XnDvKk3bO0u9pWm2Jq1rT5_-s=")).error().code == errc::invalid_argument);
-  CHECK(ibm.reach.requests.empty());
+  CHECK(ibm.transport.requests.empty());
   for (int i = 0; i < 50; ++i) CHECK(from_base64(make_volume_key().value().reveal()));
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("an API key that IBM does not know is told with IBM's reason, and with
   CHECK(key.error().code == errc::unauthenticated);
   CHECK_THAT(key.error().text,
              ContainsSubstring("Provided API key could not be found") && !ContainsSubstring("api key"));
-  CHECK(ibm.reach.requests.size() == 1);
+  CHECK(ibm.transport.requests.size() == 1);
 }
 
 TEST_CASE("a refusal of Key Protect is told by its status") {
@@ -109,8 +109,8 @@ TEST_CASE("an answer of Key Protect that is cut, or of another shape, is no key"
 
 TEST_CASE("text in the image's metadata that Key Protect did not make is told before IBM is asked") {
   KeyProtect ibm;
-  CHECK(ibm.loop.run(key_protect::unwrap(ibm.reach, ibm.ask, "{}")).error().code == errc::state_corrupt);
-  CHECK(ibm.reach.requests.empty());
+  CHECK(ibm.loop.run(key_protect::unwrap(ibm.transport, ibm.ask, "{}")).error().code == errc::state_corrupt);
+  CHECK(ibm.transport.requests.empty());
 }
 
 TEST_CASE("the settings of Key Protect that cannot be used are named") {

@@ -3,11 +3,11 @@
 // CORBD_KMIP_FOREIGN, the names of a key that this client may use and of another client's.
 #include <cstdlib>
 
-#include "fake_reach.hpp"
+#include "fake_transport.hpp"
 #include "kmip.hpp"
-#include "reach.hpp"
 #include "support/busy_pool.hpp"
 #include "support/helpers.hpp"
+#include "transport.hpp"
 #include "wrapped_key.hpp"
 
 using namespace corbd;
@@ -31,29 +31,29 @@ struct RealKmip {
     ask.kms_id = "mine";
     ask.owner.volume_id = "volume";
     ask.section["KMIP_ENDPOINT"] = from_environment("CORBD_KMIP");
-    reach.secrets["ceph/ceph-csi-kmip-credentials"] = {{"CA_CERT", of_pki("ca.pem")},
-                                                       {"CLIENT_CERT", of_pki("client.pem")},
-                                                       {"CLIENT_KEY", of_pki("client.key")},
-                                                       {"UNIQUE_IDENTIFIER", from_environment("CORBD_KMIP_KEY")}};
-    reach.frames = [this](const http::Peer& peer, const std::string& request) {
+    transport.secrets["ceph/ceph-csi-kmip-credentials"] = {{"CA_CERT", of_pki("ca.pem")},
+                                                           {"CLIENT_CERT", of_pki("client.pem")},
+                                                           {"CLIENT_KEY", of_pki("client.key")},
+                                                           {"UNIQUE_IDENTIFIER", from_environment("CORBD_KMIP_KEY")}};
+    transport.frames = [this](const http::Peer& peer, const std::string& request) {
       const Until until{clock->now() + std::chrono::seconds(20)};
       return Started<result<std::string>>(io, real->exchange(peer, request, kms::kAnswerBytes, until)).get();
     };
   }
   result<std::string> wrap(const std::string& key = "w6XnDvKk3bO0u9pWm2Jq1rT5yZs=") {
-    return loop.run(kms::kmip::wrap(reach, ask, Secret(key)));
+    return loop.run(kms::kmip::wrap(transport, ask, Secret(key)));
   }
-  result<Secret> unwrap(const std::string& wrapped) { return loop.run(kms::kmip::unwrap(reach, ask, wrapped)); }
+  result<Secret> unwrap(const std::string& wrapped) { return loop.run(kms::kmip::unwrap(transport, ask, wrapped)); }
   void with(const std::string& name, const std::string& value) {
-    reach.secrets["ceph/ceph-csi-kmip-credentials"][name] = value;
+    transport.secrets["ceph/ceph-csi-kmip-credentials"][name] = value;
   }
   asio::io_context io;
   std::unique_ptr<Clock> clock = make_real_clock(io.get_executor());
   BlockingPool files{io.get_executor(), *clock, 1};
   kms::KmsContext around{io.get_executor(), *clock, files, nullptr, "ceph"};
-  std::unique_ptr<kms::Transport> real = kms::make_reach(around, {"mine"});
+  std::unique_ptr<kms::Transport> real = kms::make_transport(around, {"mine"});
   Loop loop;
-  FakeReach reach;
+  FakeTransport transport;
   kms::KeyCall ask;
 };
 

@@ -42,11 +42,11 @@ std::string with_key(std::string_view key) {
 struct KmipServer : CloudScene {
   KmipServer() {
     ask.section["KMIP_ENDPOINT"] = "kmip.example:5696";
-    reach.secrets["ceph/ceph-csi-kmip-credentials"] = {
+    transport.secrets["ceph/ceph-csi-kmip-credentials"] = {
         {"CA_CERT", "ca"}, {"CLIENT_CERT", "certificate"}, {"CLIENT_KEY", "key"}, {"UNIQUE_IDENTIFIER", "id-1"}};
   }
-  result<Secret> unwrap(std::string wrapped = kEncrypted) { return loop.run(kmip::unwrap(reach, ask, wrapped)); }
-  result<std::string> wrap() { return loop.run(kmip::wrap(reach, ask, kKey)); }
+  result<Secret> unwrap(std::string wrapped = kEncrypted) { return loop.run(kmip::unwrap(transport, ask, wrapped)); }
+  result<std::string> wrap() { return loop.run(kmip::wrap(transport, ask, kKey)); }
   errc unwrap_error(std::string message) {
     frames.emplace_back(std::move(message));
     const auto key = unwrap();

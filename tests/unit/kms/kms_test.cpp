@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "config.hpp"
-#include "fake_reach.hpp"
+#include "fake_transport.hpp"
 #include "metadata.hpp"
 #include "support/api_server.hpp"
 #include "support/folder.hpp"
@@ -218,26 +218,26 @@ kms::KeyCall ask_of_secret(kms::Section section, const std::string& tenant) {
 TEST_CASE(
     "a metadata KMS with a Secret of its own takes the passphrase from there, and not from the node-stage secret") {
   Loop loop;
-  FakeReach reach;
+  FakeTransport transport;
   const std::string passphrase(kPassphrase.reveal());
-  reach.secrets["team/s"] = {{"encryptionPassphrase", passphrase}};
+  transport.secrets["team/s"] = {{"encryptionPassphrase", passphrase}};
   const auto in_team = ask_of_secret({{"secretName", "s"}}, "team");
-  CHECK(loop.run(kms::metadata::unwrap(reach, in_team, kWrapped)).value().reveal() == kKey.reveal());
+  CHECK(loop.run(kms::metadata::unwrap(transport, in_team, kWrapped)).value().reveal() == kKey.reveal());
   const auto named = ask_of_secret({{"secretName", "s"}, {"secretNamespace", "team"}}, "other");
-  const auto wrapped = loop.run(kms::metadata::wrap(reach, named, kKey));
+  const auto wrapped = loop.run(kms::metadata::wrap(transport, named, kKey));
   REQUIRE(wrapped);
   CHECK(kms::unwrap_key(kVolume, *wrapped, kPassphrase)->reveal() == kKey.reveal());
 }
 
 TEST_CASE("a metadata KMS whose Secret is missing, empty or in no known namespace is told") {
   Loop loop;
-  FakeReach reach;
+  FakeTransport transport;
   const auto code = [&](kms::Section section, const std::string& tenant) {
-    return loop.run(kms::metadata::unwrap(reach, ask_of_secret(std::move(section), tenant), kWrapped)).error().code;
+    return loop.run(kms::metadata::unwrap(transport, ask_of_secret(std::move(section), tenant), kWrapped)).error().code;
   };
   CHECK(code({{"secretName", "s"}}, "") == errc::failed_precondition);
   CHECK(code({{"secretName", "s"}}, "team") == errc::not_found);
-  reach.secrets["team/s"] = {{"other", "x"}};
+  transport.secrets["team/s"] = {{"other", "x"}};
   CHECK(code({{"secretName", "s"}}, "team") == errc::failed_precondition);
   CHECK_FALSE(kms::metadata::check({{"secretName", 7}}, "m"));
 }

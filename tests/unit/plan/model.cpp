@@ -132,7 +132,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                    seen.credential_untried = false;
                    seen.other_credential = secret_differs;
                  },
-                 [&](const step::LeaveClient&) { seen.facts.client_judged = true; },
+                 [&](const step::GiveUpClient&) { seen.facts.client_judged = true; },
                  [&](const step::Evict& of) {
                    for (const auto& holder : of.holders) {
                      seen.facts.evicted.insert(holder.address);

@@ -327,7 +327,7 @@ TEST_CASE("a client that leaves requests unanswered is given up once its volume 
   model.secret_differs = true;
   const auto steps = run(model, Wish(Healed{.silent = true}));
   REQUIRE(steps);
-  CHECK(*steps == std::vector<Step>{step::Look{Fact::stage_secret}, step::TryCredential{}, step::LeaveClient{}});
+  CHECK(*steps == std::vector<Step>{step::Look{Fact::stage_secret}, step::TryCredential{}, step::GiveUpClient{}});
 }
 
 TEST_CASE("a client that leaves requests unanswered is kept") {
@@ -342,7 +342,7 @@ TEST_CASE("a client that leaves requests unanswered is kept") {
   CHECK(*steps == expected);
 }
 
-TEST_CASE("an image that does not close in time asks whether its client is to be given up") {
+TEST_CASE("if an image does not close in time, the planner asks whether to give its client up") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.connected = false;
@@ -350,7 +350,7 @@ TEST_CASE("an image that does not close in time asks whether its client is to be
   const auto first = [&] { return model.decide(Wish(Healed{})); };
   CHECK(std::get<Step>(first()) == Step(step::Look{Fact::stage_secret}));
   model.seen.facts.secret_asked = true;
-  CHECK(std::get<Step>(first()) == Step(step::LeaveClient{}));
+  CHECK(std::get<Step>(first()) == Step(step::GiveUpClient{}));
   SECTION("but once in an operation") { model.seen.facts.client_judged = true; }
   SECTION("but not if it is gone") { model.seen.image_cut_off = true; }
   SECTION("but not as long as it serves another volume") { model.seen.client_needed = true; }

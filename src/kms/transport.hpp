@@ -82,6 +82,6 @@ struct KmsContext {
 };
 
 /// Makes the transport for one request of a volume.
-std::unique_ptr<Transport> make_reach(KmsContext& surroundings, Asker asker);
+std::unique_ptr<Transport> make_transport(KmsContext& context, Asker asker);
 
 }  // namespace corbd::kms

@@ -1,5 +1,5 @@
 // A KMS's server that answers wrongly, late or not at all: by a scripted server on loopback.
-#include "reach.hpp"
+#include "transport.hpp"
 
 #include <sys/socket.h>
 
@@ -25,10 +25,10 @@ namespace {
 
 result<http::Reply> as_it_came(const http::Reply& reply) { return reply; }
 
-task<result<http::Reply>> ask_and_read(kms::Transport& reach, http::Peer peer, http::Message message, Until until) {
-  auto answer = co_await reach.http(std::move(peer), std::move(message), until);
+task<result<http::Reply>> ask_and_read(kms::Transport& transport, http::Peer peer, http::Message message, Until until) {
+  auto answer = co_await transport.http(std::move(peer), std::move(message), until);
   if (!answer) co_return answer.error();
-  co_return co_await reach.read(std::move(*answer), until, as_it_came);
+  co_return co_await transport.read(std::move(*answer), until, as_it_came);
 }
 
 struct Scene {
@@ -44,15 +44,15 @@ struct Scene {
     message.target = "/v1/secret/data/id";
   }
   result<http::Reply> ask(const std::string& tenant = "") {
-    const auto reach = kms::make_reach(around, {"v", tenant});
-    return Started<result<http::Reply>>(io, ask_and_read(*reach, peer, message, {clock->now() + 20s})).get();
+    const auto transport = kms::make_transport(around, {"v", tenant});
+    return Started<result<http::Reply>>(io, ask_and_read(*transport, peer, message, {clock->now() + 20s})).get();
   }
-  result<kms::Unread> answer(kms::Transport& reach) {
-    return std::move(Started<result<kms::Unread>>(io, reach.http(peer, message, {clock->now() + 20s})).get());
+  result<kms::Unread> answer(kms::Transport& transport) {
+    return std::move(Started<result<kms::Unread>>(io, transport.http(peer, message, {clock->now() + 20s})).get());
   }
   result<std::string> exchange(std::string request, std::size_t limit = 1 << 16) {
-    const auto reach = kms::make_reach(around, {"v"});
-    return Started<result<std::string>>(io, reach->exchange(peer, std::move(request), limit, {clock->now() + 20s}))
+    const auto transport = kms::make_transport(around, {"v"});
+    return Started<result<std::string>>(io, transport->exchange(peer, std::move(request), limit, {clock->now() + 20s}))
         .get();
   }
   asio::io_context io;
@@ -186,7 +186,7 @@ TEST_CASE("a tenant whose name servers are silent keeps the key of no other tena
   for (int i = 0; i < 24; ++i) {
     auto peer = scene.peer;
     peer.host = "silent" + std::to_string(i) + ".example";
-    reaches.push_back(kms::make_reach(around, {"v", "evil"}));
+    reaches.push_back(kms::make_transport(around, {"v", "evil"}));
     silent.emplace_back(scene.io, reaches.back()->http(peer, scene.message, {scene.clock->now() + 20s}));
   }
   scene.peer.host = "localhost";
@@ -261,8 +261,8 @@ TEST_CASE("an answer that ends too early, comes too late or is too long is an er
 TEST_CASE("what waits for a server ends with its caller") {
   Scene scene([](const Request&, Peer& peer) { peer.hang(); });
   CancelScope scope;
-  const auto reach = kms::make_reach(scene.around, {"v"});
-  Started<result<kms::Unread>> asked(scene.io, reach->http(scene.peer, scene.message, {time_point::max(), &scope}));
+  const auto transport = kms::make_transport(scene.around, {"v"});
+  Started<result<kms::Unread>> asked(scene.io, transport->http(scene.peer, scene.message, {time_point::max(), &scope}));
   CHECK(eventually(scene.io, [&] { return !scene.server.requests().empty(); }));
   scope.cancel();
   CHECK(asked.get().error().code == errc::cancelled);
@@ -282,14 +282,14 @@ result<std::string> read_by(const http::Reply& reply, const std::string& prefix)
 
 TEST_CASE("an answer is read on another thread, and the control thread goes on meanwhile") {
   Scene scene(says(200, "an answer"));
-  const auto reach = kms::make_reach(scene.around, {"v"});
-  auto answer = scene.answer(*reach);
+  const auto transport = kms::make_transport(scene.around, {"v"});
+  auto answer = scene.answer(*transport);
   REQUIRE(answer);
   answers_read = 0;
   BusyPool busy(scene.files);
-  Started<result<std::string>> reading(scene.io, reach->read(std::move(*answer), {}, read_by, "it says: "));
+  Started<result<std::string>> reading(scene.io, transport->read(std::move(*answer), {}, read_by, "it says: "));
   // Another call, from its beginning to its answer.
-  CHECK(scene.answer(*reach));
+  CHECK(scene.answer(*transport));
   CHECK_FALSE(reading.done());
   CHECK(answers_read == 0);
   busy.let_go();
@@ -300,34 +300,34 @@ TEST_CASE("an answer is read on another thread, and the control thread goes on m
 TEST_CASE("an answer whose caller has left is read all the same, and goes with what read it") {
   Scene scene(says(200, "an answer"));
   CancelScope scope;
-  auto reach = kms::make_reach(scene.around, {"v"});
-  auto answer = scene.answer(*reach);
+  auto transport = kms::make_transport(scene.around, {"v"});
+  auto answer = scene.answer(*transport);
   REQUIRE(answer);
   answers_read = 0;
   BusyPool busy(scene.files);
   Started<result<std::string>> reading(
-      scene.io, reach->read(std::move(*answer), {time_point::max(), &scope}, read_by, std::string(100, ' ')));
+      scene.io, transport->read(std::move(*answer), {time_point::max(), &scope}, read_by, std::string(100, ' ')));
   scope.cancel();
   CHECK(reading.get().error().code == errc::cancelled);
-  reach.reset();
+  transport.reset();
   busy.let_go();
   CHECK(eventually(scene.io, [] { return answers_read == 1; }));
 }
 
 TEST_CASE("without an API server a Secret, a ConfigMap and a token are refused") {
   Scene scene(says(200, "{}"));
-  const auto reach = kms::make_reach(scene.around, {"v"});
-  const auto secret = Started<result<std::map<std::string, Secret>>>(scene.io, reach->secret("a", "b", {})).get();
+  const auto transport = kms::make_transport(scene.around, {"v"});
+  const auto secret = Started<result<std::map<std::string, Secret>>>(scene.io, transport->secret("a", "b", {})).get();
   CHECK(secret.error().code == errc::failed_precondition);
-  CHECK(Started<result<Secret>>(scene.io, reach->account_token("a", "b", {}, {})).get().error().code ==
+  CHECK(Started<result<Secret>>(scene.io, transport->account_token("a", "b", {}, {})).get().error().code ==
         errc::failed_precondition);
 }
 
 TEST_CASE("a small file is read, and one that is missing is told") {
   Scene scene(says(200, "{}"));
-  const auto reach = kms::make_reach(scene.around, {"v"});
+  const auto transport = kms::make_transport(scene.around, {"v"});
   const auto read = [&](const std::string& path) {
-    return Started<result<Secret>>(scene.io, reach->file(path, {})).get();
+    return Started<result<Secret>>(scene.io, transport->file(path, {})).get();
   };
   CHECK_FALSE(read("/proc/self/comm").value().empty());
   CHECK(read("/nonexistent/token").error().code == errc::not_found);

@@ -25,7 +25,7 @@ struct StagedVolume {
   const StageSecret* secret = nullptr;             ///< null: not known
   const cephcsi::Stash* stash = nullptr;           ///< null: there is none, or it cannot be read
 };
-StagedVolume case_of(const ForecastInputs& inputs, const StagedAt& at);
+StagedVolume make_staged_volume(const ForecastInputs& inputs, const StagedAt& at);
 
 /// Returns an attribute of the volume; empty: it is not set, or unknown.
 std::string attribute(const StagedVolume& of, const char* name);

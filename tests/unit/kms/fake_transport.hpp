@@ -7,7 +7,7 @@
 
 namespace corbd::test {
 
-class FakeReach final : public kms::Transport {
+class FakeTransport final : public kms::Transport {
  public:
   struct Request {
     http::Peer peer;

@@ -1,4 +1,4 @@
-#include "case.hpp"
+#include "staged_volume.hpp"
 
 #include <algorithm>
 
@@ -79,7 +79,7 @@ std::string server_text(const StagedVolume& of) {
 
 }  // namespace
 
-StagedVolume case_of(const ForecastInputs& inputs, const StagedAt& at) {
+StagedVolume make_staged_volume(const ForecastInputs& inputs, const StagedAt& at) {
   StagedVolume of{inputs, at};
   if (at.stash && *at.stash) of.stash = &**at.stash;
   find_device(of);

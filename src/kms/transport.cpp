@@ -1,4 +1,4 @@
-#include "reach.hpp"
+#include "transport.hpp"
 
 #include <algorithm>
 
@@ -66,17 +66,17 @@ class WipedBody {
   http::Message& message_;
 };
 
-class RealReach final : public Transport {
+class RealTransport final : public Transport {
  public:
-  RealReach(KmsContext& around, Asker asker) : around_(around), asker_(std::move(asker)) {}
+  RealTransport(KmsContext& around, Asker asker) : context_(around), asker_(std::move(asker)) {}
 
   task<result<Unread>> http(http::Peer peer, http::Message message, Until until) override {
-    auto turn = around_.breakers.begin(server_of(peer));
+    auto turn = context_.breakers.begin(server_of(peer));
     if (!turn) {
       wipe(message.body);
       co_return turn.error();
     }
-    until = until.at_most(around_.clock.now() + around_.patience.whole);
+    until = until.at_most(context_.clock.now() + context_.patience.whole);
     connect_to(peer);
     bool open = false;
     auto reply = co_await ask_until_answered(std::move(message), until, open);
@@ -94,9 +94,9 @@ class RealReach final : public Transport {
   }
 
   task<result<std::string>> exchange(http::Peer peer, std::string request, std::size_t limit, Until until) override {
-    auto turn = around_.breakers.begin(server_of(peer));
+    auto turn = context_.breakers.begin(server_of(peer));
     if (!turn) co_return turn.error();
-    until = until.at_most(around_.clock.now() + around_.patience.whole);
+    until = until.at_most(context_.clock.now() + context_.patience.whole);
     connect_to(peer);
     auto answer = co_await client_->exchange(std::move(request), kmip_length, limit, until);
     judge(*turn, answer ? http::Reply() : result<http::Reply>(answer.error()));
@@ -105,16 +105,16 @@ class RealReach final : public Transport {
   }
 
   task<result<std::map<std::string, Secret>>> secret(std::string name_space, std::string name, Until until) override {
-    return around_.api().secret(std::move(name_space), std::move(name), soon(until));
+    return context_.api().secret(std::move(name_space), std::move(name), soon(until));
   }
   task<result<std::map<std::string, std::string>>> config_map(std::string name_space, std::string name,
                                                               Until until) override {
-    return around_.api().config_map(std::move(name_space), std::move(name), soon(until));
+    return context_.api().config_map(std::move(name_space), std::move(name), soon(until));
   }
   task<result<Secret>> account_token(std::string name_space, std::string service_account,
                                      std::vector<std::string> audiences, Until until) override {
-    return around_.api().account_token(std::move(name_space), std::move(service_account), std::move(audiences),
-                                       soon(until));
+    return context_.api().account_token(std::move(name_space), std::move(service_account), std::move(audiences),
+                                        soon(until));
   }
   task<result<Secret>> file(std::string path, Until until) override {
     auto job = [path]() -> result<Secret> {
@@ -122,10 +122,10 @@ class RealReach final : public Transport {
       if (!text) return text.error();
       return Secret(std::move(*text));
     };
-    return around_.files.run(std::move(job), until, "reading " + path);
+    return context_.files.run(std::move(job), until, "reading " + path);
   }
-  std::string own_namespace() const override { return around_.own_namespace; }
-  std::chrono::system_clock::time_point now() const override { return around_.clock.wall(); }
+  std::string own_namespace() const override { return context_.own_namespace; }
+  std::chrono::system_clock::time_point now() const override { return context_.clock.wall(); }
 
  private:
   task<result<>> run_elsewhere(std::function<void()> job, std::string what, Until until) override {
@@ -133,7 +133,7 @@ class RealReach final : public Transport {
       job();
       return {};
     };
-    return around_.files.run(std::move(ran), until, std::move(what));
+    return context_.files.run(std::move(ran), until, std::move(what));
   }
   static void judge(Breakers::Turn& turn, const result<http::Reply>& reply) {
     if (!reply && reply.error().code == errc::cancelled) return;
@@ -148,16 +148,18 @@ class RealReach final : public Transport {
   std::string server_of(const http::Peer& peer) const {
     return server(peer) + (asker_.tenant.empty() ? "" : " of tenant " + printable(asker_.tenant));
   }
-  Until soon(Until until) const { return until.at_most(around_.clock.now() + kKubernetesAnswers); }
+  Until soon(Until until) const { return until.at_most(context_.clock.now() + kKubernetesAnswers); }
 
   /// Connects once: a request asks its server several times, one after the other.
   void connect_to(const http::Peer& peer) {
     if (client_ && client_->peer() == peer) return;
-    if (!around_.names) around_.names = std::make_unique<BlockingPool>(around_.control, around_.clock, kNameThreads);
-    if (!around_.dialer)
-      around_.dialer = std::make_unique<http::Dialer>(around_.control, around_.clock, *around_.names, &around_.files);
-    client_ = std::make_unique<http::Client>(around_.control, around_.clock, *around_.dialer,
-                                             asker_.kms_id + "/" + asker_.tenant, peer, around_.patience.timing);
+    if (!context_.names)
+      context_.names = std::make_unique<BlockingPool>(context_.control, context_.clock, kNameThreads);
+    if (!context_.dialer)
+      context_.dialer =
+          std::make_unique<http::Dialer>(context_.control, context_.clock, *context_.names, &context_.files);
+    client_ = std::make_unique<http::Client>(context_.control, context_.clock, *context_.dialer,
+                                             asker_.kms_id + "/" + asker_.tenant, peer, context_.patience.timing);
   }
 
   /// `open`: a try that changes something had no answer, or one after which it may still take effect.
@@ -165,18 +167,19 @@ class RealReach final : public Transport {
     const WipedBody wiped(message);
     for (int tries = 1;; ++tries) {
       auto reply = co_await client_->call(message, until);
-      if (!is_worth_a_repeat(reply) || tries == around_.patience.tries) co_return reply;
+      if (!is_worth_a_repeat(reply) || tries == context_.patience.tries) co_return reply;
       open |= message.method != "GET" && (!reply || reply->status != 429);
-      duration wait = around_.patience.between.after(static_cast<std::uint32_t>(tries - 1), uniform());
+      duration wait = context_.patience.between.after(static_cast<std::uint32_t>(tries - 1), uniform());
       if (reply && reply->retry_after) wait = *reply->retry_after;
       // There is no time for another answer: this one says more than a deadline.
-      if (around_.clock.now() + wait >= until.deadline) co_return reply;
-      const auto waited = co_await sleep_until(around_.control, around_.clock, around_.clock.now() + wait, until.scope);
+      if (context_.clock.now() + wait >= until.deadline) co_return reply;
+      const auto waited =
+          co_await sleep_until(context_.control, context_.clock, context_.clock.now() + wait, until.scope);
       if (waited == Waited::cancelled) co_return wait_error(waited, "asking a KMS again");
     }
   }
 
-  KmsContext& around_;
+  KmsContext& context_;
   const Asker asker_;
   std::unique_ptr<http::Client> client_;
 };
@@ -243,8 +246,8 @@ void Breakers::Turn::unanswered(const Error& why) {
   all.forget(one);
 }
 
-std::unique_ptr<Transport> make_reach(KmsContext& surroundings, Asker asker) {
-  return std::make_unique<RealReach>(surroundings, std::move(asker));
+std::unique_ptr<Transport> make_transport(KmsContext& context, Asker asker) {
+  return std::make_unique<RealTransport>(context, std::move(asker));
 }
 
 }  // namespace corbd::kms
