@@ -107,7 +107,7 @@ class Agent final {
                     {.pool = files_,
                      .api = api(),
                      .own = node_,
-                     .evidence = orchestrator_,
+                     .orchestrator = orchestrator_,
                      .volumes = shell_,
                      .make_wish = csi::stage_wish},
                     kubernetes_config()),
@@ -285,7 +285,7 @@ class Agent final {
             .records = *records_,
             .directory = directory_,
             .files = node_files_,
-            .orchestrator = evidence_};
+            .orchestrator = orchestrator_};
   }
 
   void start_listeners_and_web() {

@@ -25,7 +25,7 @@ Orphans::Config orphans_config(const Kubernetes::Config& config, Reporter& repor
 Kubernetes::Kubernetes(executor control, Clock& clock, const Needs& needs, const Config& config)
     : own_(needs.own),
       volumes_(needs.volumes),
-      orchestrator_(needs.evidence),
+      orchestrator_(needs.orchestrator),
       objects_(clock, needs.api, {config.driver, config.node}),
       reporter_(control, clock, needs.api, objects_, volumes_, {config.node}),
       finder_(control, clock, needs.pool, needs.api, orchestrator_.attachments(), volumes_, needs.make_wish,

@@ -41,32 +41,42 @@ std::optional<Step> take_present_names(const Situation& view) {
   return step;
 }
 
-/// Looks for another user and key in the volume's Secret, once. Nothing: there is another one, or none that works.
-std::optional<Step> find_other_user(const Situation& view) {
-  if (view.seen.other_credential) return std::nullopt;
-  if (!view.seen.facts.secret_asked) return look(Fact::stage_secret);
+/// Finds out whether the cluster still lets the user of a client in that gets no answers and, if not, whether the
+/// Secret has another one. Nothing: that is known. A client of a removed user gets neither answers nor errors once its
+/// tickets have ended (docs/sources.md#rotated-keys).
+std::optional<Step> look_at_users(const Situation& view) {
+  const Facts& facts = view.seen.facts;
+  if (!facts.user_refused) return look(Fact::client_user);
+  const bool has_other = view.seen.other_credential && !facts.other_refused;
+  if (!*facts.user_refused || has_other) return std::nullopt;
+  if (!facts.secret_asked) return look(Fact::stage_secret);
   if (view.seen.credential_untried) return Step(step::TryCredential{});
   return std::nullopt;
 }
 
-/// Gives up a client that gets no answers, for one of another user. One whose user was removed gets neither answers nor
-/// errors once its tickets have ended (docs/sources.md#rotated-keys). Nothing else of the volume is asked through it.
+/// Gives up a client that gets no answers, for one of another user. Nothing else of a volume whose requests wait is
+/// asked through it.
 std::optional<Decision> judge_silent_client(const Situation& view) {
   const Observation& seen = view.seen;
   const bool serves = seen.link == Observation::Link::serving && seen.connected && !seen.tombstone;
-  if (!view.silent || !serves) return std::nullopt;
-  if (seen.facts.client_judged) return Done{};
-  if (auto step = find_other_user(view)) return *step;
-  return seen.other_credential && !seen.client_needed ? Decision(Step(step::GiveUpClient{})) : Done{};
+  if (!view.silent || !serves || seen.client_given_up) return std::nullopt;
+  if (!seen.facts.client_judged) {
+    if (auto step = look_at_users(view)) return *step;
+    const bool has_other = seen.other_credential && !seen.facts.other_refused;
+    if (*seen.facts.user_refused && has_other && !seen.client_needed) return Step(step::GiveUpClient{});
+  }
+  return seen.silent ? std::optional<Decision>(Done{}) : std::nullopt;
 }
 
-/// If an image does not close in time, asks whether the cluster still lets its client's user in, and gives the client
-/// up if not: without tickets it never closes. Another user's client can fence it.
+/// If an image does not close in time, or the operations of an ended session go on, asks whether the cluster still lets
+/// the client's user in, and gives the client up if not: without tickets neither ends. Another user can fence it.
 std::optional<Step> judge_closing_client(const Situation& view) {
   const Observation& seen = view.seen;
-  if (!seen.image_closing || seen.image_cut_off || seen.client_needed || seen.facts.client_judged) return std::nullopt;
-  if (auto step = find_other_user(view)) return step;
-  return Step(step::GiveUpClient{});
+  const bool stuck = (seen.image_closing || seen.session_stuck) && seen.image_open && !seen.tombstone;
+  const bool failed = view.record && view.record->failed;
+  if (!stuck || failed || seen.client_given_up || seen.client_needed || seen.facts.client_judged) return std::nullopt;
+  if (auto step = look_at_users(view)) return step;
+  return *seen.facts.user_refused ? std::optional<Step>(step::GiveUpClient{}) : std::nullopt;
 }
 
 Decision serve(const Situation& view) {

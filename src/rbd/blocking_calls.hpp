@@ -70,24 +70,27 @@ class BlockingCalls {
   Slots slots_;
 };
 
-/// The threads for one cluster, in five shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
+/// The threads for one cluster, in six shares. A call to a monitor ends by mon_timeout. A call on an image, or on the
 /// journal that names it, may wait as long as its placement group is down. Such calls must not prevent new connections.
-/// Repeated stages, and the periodic checks, must not prevent volumes from being opened.
+/// Repeated stages, and the periodic checks, must not prevent volumes from being opened. A client that cannot reach the
+/// monitors waits for ever for its OSD map, without a time limit of librados, and must not prevent new connections.
 struct ClusterThreads {
-  static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2, kTrials = 1;
+  static constexpr std::size_t kCluster = 2, kNames = 4, kImages = 8, kLooks = 2, kTrials = 1, kMaps = 2;
   ClusterThreads(executor control, Clock& clock, const std::string& cluster_id)
-      : pool(control, clock, kCluster + kNames + kImages + kLooks + kTrials),
+      : pool(control, clock, kCluster + kNames + kImages + kLooks + kTrials + kMaps),
         cluster(control, clock, pool, "cluster " + cluster_id, kCluster),
         names(control, clock, pool, "names of images of cluster " + cluster_id, kNames),
         images(control, clock, pool, "images of cluster " + cluster_id, kImages),
         looks(control, clock, pool, "looks at images of cluster " + cluster_id, kLooks),
-        trials(control, clock, pool, "trials with a new client of cluster " + cluster_id, kTrials) {}
+        trials(control, clock, pool, "trials with a new client of cluster " + cluster_id, kTrials),
+        maps(control, clock, pool, "OSD maps of cluster " + cluster_id, kMaps) {}
   BlockingPool pool;
   BlockingCalls cluster;
   BlockingCalls names;
   BlockingCalls images;
   BlockingCalls looks;
   BlockingCalls trials;
+  BlockingCalls maps;
 };
 
 }  // namespace corbd::rbd

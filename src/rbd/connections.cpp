@@ -1,8 +1,8 @@
 #include "connections.hpp"
 
 #include <algorithm>
-
 #include <boost/asio/post.hpp>
+#include <cstdlib>
 #include <utility>
 
 #include "corbd/core/log.hpp"
@@ -16,6 +16,7 @@ namespace {
 constexpr std::chrono::seconds kFencedStands{5};
 constexpr std::chrono::milliseconds kLookAtShuts{10};
 constexpr std::chrono::seconds kTriesFor{10};
+constexpr std::chrono::hours kEndsBefore{1};
 // A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back within this
 // time.
 constexpr std::chrono::minutes kIdleFor{10}, kLookAtIdle{1};
@@ -126,11 +127,11 @@ task<result<>> Connections::may_serve_anew(image::Access access, image::Key key,
   co_return co_await threads.call_to_end(gate_, std::move(job), "connecting anew to " + cluster_text(access));
 }
 
-void Connections::retire(const image::Access& access) {
+void Connections::retire(const image::Access& access, bool used_too) {
   for (auto& group : groups_) {
     if (group->access != access) continue;
     for (const auto& connection : std::vector(group->serving)) {
-      if (connection->users > 0) continue;
+      if (connection->users > 0 && !used_too) continue;
       connection->retired = true;
       retire_if_idle(connection);
     }
@@ -303,6 +304,21 @@ void Connections::leave(const std::shared_ptr<Connection>& connection) {
   if (leases_ == 0 && no_lease_) no_lease_->set();
 }
 
+/// A client without tickets never ends, and sends its operations again once its user is let in.
+void Connections::end_before_entry(const std::shared_ptr<Connection>& connection) {
+  clock_.schedule(clock_.now() + kBlocklistTime - kEndsBefore, [this, weak = std::weak_ptr(connection)] {
+    const auto still = weak.lock();
+    if (!still || still->cluster == nullptr) return;
+    log::error(
+        "cluster.client_never_ends",
+        {{"cluster", still->group->access.cluster_id},
+         {"address", still->addresses.front()},
+         {"effect", "this agent ends before the client's blocklist entry does, and the next one heals every device"}});
+    if (config_.end_process) return config_.end_process();
+    std::abort();
+  });
+}
+
 std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
   std::vector<std::shared_ptr<Connection>> taken;
   for (auto& group : groups_)
@@ -312,10 +328,12 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
       connection->dropped = true;
       if (connection->recorded) ending_.insert(connection->uuid);
       // Another program's entry may have been short, and have ended.
-      if (connection->recorded)
+      if (connection->recorded) {
         incarnations_.set_state(connection->uuid, Incarnation::State::dead);
-      else
+        end_before_entry(connection);
+      } else {
         incarnations_.remove(connection->uuid);
+      }
       log::warning("cluster.blocklisted", {{"cluster", group->access.cluster_id},
                                            {"address", connection->addresses.front()},
                                            {"images", connection->users}});

@@ -165,8 +165,8 @@ class Connections {
   std::optional<std::string> fsid_of(const std::vector<std::string>& monitors) const;
   /// Implements image::Clusters::may_serve_anew.
   task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes);
-  /// Implements image::Clusters::retire.
-  void retire(const image::Access& access);
+  /// Implements image::Clusters::retire and retire_all.
+  void retire(const image::Access& access, bool used_too);
   /// Retires a connection that was denied a right. A client has the rights of the time when it connected, so the next
   /// caller gets a new one.
   void retire_denied(std::shared_ptr<Connection> connection);
@@ -219,6 +219,7 @@ class Connections {
   std::optional<Lease> lease_of(const std::string& fsid, std::size_t turn);
   void drop_blocklisted();
   std::vector<std::shared_ptr<Connection>> take_blocklisted();
+  void end_before_entry(const std::shared_ptr<Connection>& connection);
   void leave(const std::shared_ptr<Connection>& connection);
   void retire_if_idle(std::shared_ptr<Connection> connection);
   void look_at_idle_later();

@@ -206,7 +206,7 @@ task<result<>> Connections::await_map(const Lease& lease, Until until) {
       return Error{errc::unavailable, "waiting for the OSD map: error " + std::to_string(-r)};
     return {};
   };
-  auto awaited = co_await lease->group->threads->cluster.call(gate_, std::move(job), until, "the latest OSD map");
+  auto awaited = co_await lease->group->threads->maps.call(gate_, std::move(job), until, "the latest OSD map");
   if (!awaited) co_return awaited;
   lease->map_after = std::max(lease->map_after, wanted);
   co_return result<>();

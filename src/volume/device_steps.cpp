@@ -225,13 +225,14 @@ task<result<>> DeviceSteps::stop_session(Volume& volume) {
     images_.close_in_background(volume, take_link(volume));
     co_return result<>();
   }
-  // The operations of a client that is gone may never end.
-  const bool gone = broken && volume.server.own() != nullptr && volume.server.own()->image->client_given_up();
+  // The operations of a client that was given up may never end.
+  const bool gone = volume.server.own() != nullptr && volume.server.own()->image->client_given_up();
   const Waited idle = co_await volume.server.link()->idle(gone ? soon() : deadline());
   if (idle != Waited::ready && gone) {
     images_.close_in_background(volume, take_link(volume));
     co_return result<>();
   }
+  volume.server.own_link()->stuck = idle != Waited::ready;
   if (idle != Waited::ready) co_return wait_error(idle, "the operations under way on the image of volume " + volume.id);
   const bool denied = volume.server.link()->error() == EPERM || volume.server.link()->error() == EACCES;
   static_cast<void>(take_link(volume));

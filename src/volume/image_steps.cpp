@@ -11,6 +11,7 @@ namespace {
 
 /// A stage of a volume that is served waits no longer for a silent cluster.
 constexpr std::chrono::seconds kTriedWithin{10};
+constexpr std::chrono::seconds kTriesUserAgain{60};
 
 /// True after 3 denials in a row, then 6, 12, 24: other volumes of the client notice when it is given up.
 constexpr bool is_look_due(unsigned denied) { return denied % 3 == 0 && std::has_single_bit(denied / 3); }
@@ -71,31 +72,54 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
     co_return result<>();
   }
   volume.credentials.worked();
+  volume.facts.other_refused = false;
   log::info("credential.replaced", {{"volume", volume.id}, {"user", to->user}, {"previous_user", before.user}});
   if (!only_one) ports_.clusters.retire(*old);
   co_return result<>();
 }
 
-task<result<>> ImageSteps::give_up_client_if_refused(Volume& volume) {
-  volume.facts.client_judged = true;
+/// One trial answers for all volumes of a client. The cluster renews the tickets of a user that it lets in: such a
+/// client gets no answers for another reason.
+task<result<>> ImageSteps::look_at_client_user(Volume& volume) {
+  const OpenImage& open = *volume.server.own();
+  const auto old = access_of(ports_, *volume.record, open.opened_as);
+  if (!old) co_return old.error();
+  std::erase_if(trials_, [&](const auto& one) { return !one.second.under_way && one.second.again <= clock_.now(); });
+  Trial& trial = trials_[open.image->client()];
+  if (const auto under_way = trial.under_way) {
+    static_cast<void>(co_await under_way->wait(deadline()));
+  } else if (trial.again == time_point()) {
+    trial.under_way = std::make_shared<Event>(control_, clock_);
+    const auto may = co_await ports_.clusters.may_serve_anew(*old, volume.record->key, !volume.record->read_only,
+                                                             deadline().at_most(clock_.now() + kTriedWithin));
+    trial.refused = !may && may.error().code == errc::unauthenticated;
+    trial.again = clock_.now() + kTriesUserAgain;
+    std::exchange(trial.under_way, nullptr)->set();
+  }
+  volume.facts.user_refused = trial.refused;
+  co_return result<>();
+}
+
+task<result<>> ImageSteps::give_up_refused_client(Volume& volume) {
   const OpenImage& open = *volume.server.own();
   const auto old = access_of(ports_, *volume.record, open.opened_as), to = access(volume);
-  if (!old || !to) co_return result<>();
-  const Until until = deadline().at_most(clock_.now() + kTriedWithin);
-  const bool writes = !volume.record->read_only;
-  // The cluster renews the tickets of a user that it lets in: such a client is silent for another reason.
-  const auto refused = co_await ports_.clusters.may_serve_anew(*old, volume.record->key, writes, until);
-  if (refused || refused.error().code != errc::unauthenticated) co_return result<>();
-  result<> may;
-  if (!open.closing) may = co_await ports_.clusters.may_serve_anew(*to, volume.record->key, writes, until);
+  result<> may = to ? result<>() : to.error();
+  if (to && volume.server.serves())
+    may = co_await ports_.clusters.may_serve_anew(*to, volume.record->key, !volume.record->read_only,
+                                                  deadline().at_most(clock_.now() + kTriedWithin));
+  volume.facts.other_refused = !may && may.error().code == errc::unauthenticated;
+  volume.facts.client_judged = !volume.facts.other_refused;
   if (!may) {
-    log::warning(
-        "client.not_replaced",
-        {{"volume", volume.id}, {"client", open.image->client()}, {"user", to->user}, {"error", may.error().text}});
+    log::warning("client.not_replaced", {{"volume", volume.id},
+                                         {"client", open.image->client()},
+                                         {"user", volume.credentials.asks_with().user},
+                                         {"error", may.error().text}});
     co_return result<>();
   }
-  give_up_client(volume,
-                 "the cluster refuses its user, so its requests and its close may never end: " + refused.error().text);
+  // Its other clients have no tickets either, and nobody would be told: what is opened next connects anew.
+  if (old) ports_.clusters.retire_all(*old);
+  give_up_client(
+      volume, "the cluster refuses its user " + open.opened_as.user + ", so its requests and its close may never end");
   co_return result<>();
 }
 

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
+#include <string>
 
 #include "health_tracker.hpp"
 #include "step_tools.hpp"
@@ -15,11 +18,15 @@ using CloseInBackground = std::function<void(std::unique_ptr<device::Link> link,
 
 class ImageSteps : StepTools {
  public:
-  ImageSteps(StepTools tools, const HealthTracker& health, CloseInBackground close_in_background)
-      : StepTools(tools), health_(health), close_in_background_(std::move(close_in_background)) {}
+  ImageSteps(StepTools tools, executor control, const HealthTracker& health, CloseInBackground close_in_background)
+      : StepTools(tools),
+        control_(std::move(control)),
+        health_(health),
+        close_in_background_(std::move(close_in_background)) {}
   task<result<>> fence(Volume& volume);
   task<result<>> try_credential(Volume& volume);
-  task<result<>> give_up_client_if_refused(Volume& volume);
+  task<result<>> give_up_refused_client(Volume& volume);
+  task<result<>> look_at_client_user(Volume& volume);
   /// Reads a fact about the image for the planner.
   task<result<>> look(Volume& volume, Fact fact);
   task<result<>> open(Volume& volume);
@@ -45,6 +52,14 @@ class ImageSteps : StepTools {
   task<result<>> look_at_ownership(Volume& volume);
   /// Forgets facts about the image. Facts about the node's paths, the attachment and other clients stay.
   static void forget_facts(Volume& volume);
+  /// Whether the cluster lets the user of a client in.
+  struct Trial {
+    std::shared_ptr<Event> under_way;
+    time_point again{};  ///< until then the answer counts
+    bool refused = false;
+  };
+  executor control_;
+  std::map<std::string, Trial> trials_;  ///< by the client's address
   const HealthTracker& health_;
   CloseInBackground close_in_background_;
 };

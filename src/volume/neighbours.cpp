@@ -81,7 +81,8 @@ bool is_client_needed(const Volume& volume, const VolumeMap& volumes) {
 void observe_neighbours(Observation& seen, const Volume& volume, const Wish& wish, const VolumeMap& volumes,
                         const Ports& ports) {
   if (seen.facts.resolved) observe_others_on_image(seen, volume, volumes);
-  if (const auto* healed = std::get_if<Healed>(&wish); seen.image_closing || (healed != nullptr && healed->silent))
+  if (const auto* healed = std::get_if<Healed>(&wish);
+      seen.image_closing || seen.session_stuck || (healed != nullptr && healed->silent))
     seen.client_needed = is_client_needed(volume, volumes);
   seen.path_owner = path_owner(seen, volume, wish, volumes, ports);
 }

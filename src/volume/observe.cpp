@@ -142,6 +142,8 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
     }
   }
   seen.connected = volume.server.connected();
+  seen.session_stuck = volume.server.is_session_stuck();
+  seen.silent = volume.server.link() != nullptr && volume.server.link()->oldest() >= kSilentAfter;
   seen.fails_flushes = volume.server.link() != nullptr && volume.server.link()->fails_flushes();
   seen.link_inherited = ports.devices.has_inherited(volume.id);
   seen.image_open = volume.server.image() != nullptr;
@@ -158,6 +160,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
     seen.lock_took = open->lock_took;
     seen.image_closing = open->closing;
     seen.other_credential = open->opened_as != volume.credentials.known();
+    seen.client_given_up = open->image->client_given_up();
   }
   seen.untuned = volume.device.untuned;
   seen.tombstone = volume.server.is_tombstone();

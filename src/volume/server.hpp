@@ -16,6 +16,7 @@ struct OwnLink {
   std::unique_ptr<device::Link> link;
   std::shared_ptr<char> alive;  ///< callbacks check it, because the link may outlive this
   bool connected = false;       ///< the kernel's device uses the link
+  bool stuck = false;           ///< it was shut, and its operations did not end in time
   bool drained = false;         ///< set as the agent leaves: the link takes no more requests
   int handover_tries = 0;       ///< failed tries in this handover
 };
@@ -56,6 +57,7 @@ class Server {
   OwnLink* own_link() { return link_ ? &*link_ : nullptr; }
   device::Link* link() const { return link_ ? link_->link.get() : nullptr; }
   bool connected() const { return link_ && link_->connected; }
+  bool is_session_stuck() const { return link_ && link_->stuck; }
   void set_connected(bool connected);
   /// Whether the kernel's device has a link of ours that answers.
   bool serves() const { return connected() && link()->state() == device::Link::State::serving; }

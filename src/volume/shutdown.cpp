@@ -198,6 +198,9 @@ std::string Shutdown::needs_record(const Volume& volume, std::optional<Loss> los
   if (volume.record->operator_override)
     return "only this agent knows that it acted on an operator override for volume " + volume.id +
            ", and without that record the next agent would take what it did for a proof";
+  if (volume.writes.on_disk.has_lock_call() && !volume.record->lock_call && volume.server.serves())
+    return "the file of the record of volume " + volume.id +
+           " still says that its lock is being asked for, so that lock would be no proof for the next agent";
   if (rests_on_record(volume))
     return "the image of volume " + volume.id +
            " has no exclusive-lock, so the next agent could not prove it ours without a record that cannot be written";

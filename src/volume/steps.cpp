@@ -50,7 +50,7 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::DropRecord&) { return records_.drop(volume, wish); },
       [&](const step::Fence&) { return images_.fence(volume); },
       [&](const step::TryCredential&) { return images_.try_credential(volume); },
-      [&](const step::GiveUpClient&) { return images_.give_up_client_if_refused(volume); },
+      [&](const step::GiveUpClient&) { return images_.give_up_refused_client(volume); },
       [&](const step::Inherit& of) { return adopt_.inherit(volume, of.address); },
       [&](const step::Evict& of) { return holders_.evict(volume, of); },
       [&](const step::OpenImage&) { return images_.open(volume); },
@@ -117,6 +117,8 @@ task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& w
       return holders_.look(volume);
     case Fact::attachment:
       return ask_attachment(volume);
+    case Fact::client_user:
+      return images_.look_at_client_user(volume);
     case Fact::stage_secret:
       return ask_secret(volume);
     case Fact::first_key:

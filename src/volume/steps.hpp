@@ -23,7 +23,7 @@ class Steps {
         CloseInBackground close_in_background, DeviceSteps::Numbers numbers)
       : ports_(ports),
         records_(clock, ports, config),
-        images_({clock, ports, config}, health, std::move(close_in_background)),
+        images_({clock, ports, config}, control, health, std::move(close_in_background)),
         devices_({clock, ports, config}, images_, health, std::move(numbers)),
         holders_({clock, ports, config}, health),
         finder_(clock, ports, config),

@@ -28,13 +28,22 @@ struct Operation {
 /// or one whose write failed since, because that may have happened all the same.
 class OnDisk {
  public:
-  void written(const Record& record) { sums_ = {sha256_hex(encode(record))}; }
+  void written(const Record& record) {
+    sums_ = {sha256_hex(encode(record))};
+    lock_call_ = record.lock_call.has_value();
+  }
   void tried(const Record& record) { sums_.insert(sha256_hex(encode(record))); }
-  void dropped() { sums_.clear(); }
+  void dropped() {
+    sums_.clear();
+    lock_call_ = false;
+  }
   bool may_be(const Record& record) const { return sums_.contains(sha256_hex(encode(record))); }
+  /// Whether the record that was written last has Record::lock_call.
+  bool has_lock_call() const { return lock_call_; }
 
  private:
   std::set<std::string> sums_;
+  bool lock_call_ = false;
 };
 
 /// State of the record's writes.

@@ -32,7 +32,7 @@ struct ControlPlane {
     rbd::Config made;
     made.boot_id = read_boot_id().value();
     made.incarnations_dir = dir + "/state/incarnations";
-    made.beside = beside;
+    made.predecessor_running = beside;
     return made;
   }
   static volume::Config volume_config() {

@@ -130,6 +130,31 @@ TEST_CASE("a volume whose client has no tickets any more leaves the node, althou
   CHECK(scene.world.kernel.devices.empty());
 }
 
+TEST_CASE("a volume whose client has no tickets any more goes on after a second rotation, which only the Secret has",
+          "[failure:270]") {
+  Ticketless scene;
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  const plan::Credential second{"node.2", Secret("the key after that")};
+  scene.world.cluster.users = {{second.user, second.key}};
+  scene.tell_secret(second);
+  scene.loop.advance(2min);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.world.disk.records.front().user == second.user);
+}
+
+TEST_CASE("in an outage the cluster is asked once a minute whether a client's user is let in, and no Secret is read",
+          "[failure:270]") {
+  Ticketless scene;
+  scene.world.cluster.users["node"] = staged_wish(kId).credential.key;
+  scene.tell_secret(kRotated);
+  int trials = 0;
+  scene.world.calls.before_call = [&](const std::string& call) { trials += call == "may serve anew" ? 1 : 0; };
+  scene.loop.advance(10min);
+  CHECK(trials >= 5);
+  CHECK(trials <= 11);
+  CHECK(scene.world.secret_asked == 0);
+}
+
 TEST_CASE("a client without tickets stays if the cluster still lets its user in", "[failure:270]") {
   Ticketless scene;
   scene.world.cluster.users["node"] = staged_wish(kId).credential.key;

@@ -751,3 +751,22 @@ TEST_CASE("a read-only volume is handed over too") {
   CHECK(scene.want(plan::Healed{}) == errc::ok);
   CHECK(scene.world.kernel.deaths == 0);
 }
+
+TEST_CASE("a volume is not handed over while its file says that its lock is being asked for, which would be no proof") {
+  Scene scene;
+  REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
+  scene.world.agent.kill();
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "kernel reconfigure") scene.world.disk.state = test::Disk::State::read_only;
+  };
+  scene.world.agent.start();
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  REQUIRE(scene.world.disk.records.front().lock_call);
+  const auto refused = scene.loop.run(scene.world.agent.quiesce());
+  REQUIRE_FALSE(refused);
+  CHECK_THAT(refused.error().text, ContainsSubstring("its lock is being asked for"));
+  scene.world.agent.resume();
+  scene.world.disk.state = test::Disk::State::good;
+  CHECK(scene.loop.run(scene.world.agent.quiesce()));
+  CHECK_FALSE(scene.world.disk.records.front().lock_call);
+}

@@ -170,6 +170,8 @@ class Clusters {
   virtual task<result<>> prepare(Access, std::size_t /*images*/, Until) { co_return result<>(); }
   /// Retires connections: unused ones end, and the next caller gets a new one if no other is left.
   virtual void retire(const Access&) {}
+  /// Retires also those that serve images. They end with their last image.
+  virtual void retire_all(const Access&) {}
   /// Returns why a connected user may not fence dead clients, and the way out. Nothing: it may, as far as the monitors
   /// say.
   virtual std::optional<std::string> cannot_fence(const Access&) const { return std::nullopt; }

@@ -85,9 +85,11 @@ struct Facts {
   bool dismissed = false;                     ///< that process was asked to end, and did, in this operation
   bool disconnected = false;                  ///< the device takes no link any more; whoever has it open still keeps it
   bool gone = false;                          ///< the very image does not exist any more
-  bool secret_asked = false;   ///< this operation has compared the volume's Secret with the user and key that it has
-  bool client_judged = false;  ///< GiveUpClient ran in this operation
-  bool refused = false;        ///< the cluster refused this operation's user or key, or there is none
+  bool secret_asked = false;  ///< this operation has compared the volume's Secret with the user and key that it has
+  std::optional<bool> user_refused;  ///< the cluster lets the user of the open image's client in no more
+  bool other_refused = false;        ///< nor the volume's present user, which is another one
+  bool client_judged = false;        ///< GiveUpClient ran in this operation
+  bool refused = false;              ///< the cluster refused this operation's user or key, or there is none
   std::optional<Attachment> attachment;
   std::optional<std::vector<Holder>> holders;  ///< the foreign clients of `ownership`
   std::set<std::string> evicted;               ///< addresses of foreign clients that were blocklisted in this operation
@@ -133,6 +135,9 @@ struct Observation {
   bool key_known = false;              ///< a Ceph key is available
   std::string key_unread;              ///< why the key file was not read; empty: it was
   bool credential_untried = false;     ///< this operation brought a user and key that the cluster has not seen yet
+  bool client_given_up = false;        ///< image::Image::client_given_up(), of the open image
+  bool session_stuck = false;          ///< its session has ended, and that one's operations did not end in time
+  bool silent = false;                 ///< a request of this very volume has got no answer for long
   bool other_credential = false;       ///< the volume's user and key are others than those of the open image's client
   bool client_needed =
       false;  ///< a silent client serves another volume that has no other user and key, and gets answers

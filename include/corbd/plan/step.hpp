@@ -37,7 +37,8 @@ enum class Fact {
   attachment,
   holders,
   io_limits,
-  stage_secret
+  stage_secret,
+  client_user
 };
 
 namespace step {
@@ -70,7 +71,7 @@ inline constexpr std::array kFacts{
     FactRow{Fact::first_key, Asks::node, true},        FactRow{Fact::keys, Asks::node, true},
     FactRow{Fact::folder, Asks::node, false},          FactRow{Fact::attachment, Asks::cluster, false},
     FactRow{Fact::holders, Asks::cluster, true},       FactRow{Fact::io_limits, Asks::cluster, true},
-    FactRow{Fact::stage_secret, Asks::cluster, false},
+    FactRow{Fact::stage_secret, Asks::cluster, false}, FactRow{Fact::client_user, Asks::cluster, true},
 };
 static_assert(std::ranges::all_of(kFacts, [](const FactRow& row) {
   return &kFacts[static_cast<std::size_t>(row.fact)] == &row;
@@ -107,9 +108,8 @@ using Fence = Plain<"fence", Asks::cluster>;
 /// Asks the cluster about the credential that this operation brought, on a connection of its own. The one that serves
 /// the volume stays, and an answer is no failure.
 using TryCredential = Plain<"try_credential", Asks::cluster>;
-/// Gives up the client of the volume's image, if the cluster refuses that client's user now and takes the volume's
-/// present one. An image that is being closed needs no other user. If the cluster does not answer, the client
-/// stays, and the step succeeds.
+/// Gives up the client of the volume's image, whose user the cluster refuses now. While it serves, the volume's present
+/// user must be able to serve in its place. If the cluster does not say so, the client stays, and the step succeeds.
 using GiveUpClient = Plain<"give_up_client", Asks::cluster>;
 /// Makes another program's client a dead one of ours.
 struct Inherit {

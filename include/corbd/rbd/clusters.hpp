@@ -1,6 +1,7 @@
 // Implements the image port: shared librados connections, librbd images, incarnation files.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,9 @@ struct Config {
   /// Interval of the checks of each open image, because Ceph announces neither a lost lock nor a pool's changed
   /// setting. Much shorter than longest_absence.
   std::chrono::milliseconds looks_every = std::chrono::minutes(5);
+  /// Called if a client that was cut off has not ended shortly before its blocklist entry does. Its operations could
+  /// write again after that, over newer data. Null: the process ends.
+  std::function<void()> end_process = {};
 };
 
 /// Reads the incarnation files. All of them are dead, because the caller holds the state directory's lock, or are the

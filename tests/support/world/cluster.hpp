@@ -12,7 +12,8 @@
 //   connection to an OSD. Here all of a client end at one moment, with all its connections. As there, the client is
 //   told nothing: librados asks the monitors for new ones again and again (MonClient::_check_auth_tickets), each OSD
 //   refuses the connection (cephx_verify_authorizer finds no service secret for the old ticket), and librados connects
-//   again.
+//   again. An agent goes on using its client of a removed user; here a call for a volume of that user is refused at
+//   once, and only what uses an open image gets no answer.
 // - A user has caps for pools and commands. Here it may do everything, read, or nothing.
 // - Monitors know blocks of addresses, and who may fence. tests/lab/fence_lab.cpp has that, and users().
 // - Clearing the blocklist removes every entry, whatever is still under way. Here entries stay for clients that could

@@ -53,14 +53,14 @@ struct Scene {
   kube::Api api{loop.control(), loop.clock, pool, pool, server.access()};
   kube::OwnNode own{loop.control(), loop.clock, &api, "node-1"};
   Scripted volumes;
-  orchestrator::ApiOrchestrator evidence{loop.control(), loop.clock, &api, {"driver", "node-1"}, nullptr};
+  orchestrator::ApiOrchestrator asked{loop.control(), loop.clock, &api, {"driver", "node-1"}, nullptr};
   orchestrator::Kubernetes kubernetes{
       loop.control(),
       loop.clock,
       {.pool = pool,
        .api = &api,
        .own = own,
-       .evidence = evidence,
+       .orchestrator = asked,
        .volumes = volumes,
        .make_wish = [](const orchestrator::StageArguments& arguments) -> result<plan::Wish> {
          plan::Staged wish;
@@ -121,7 +121,7 @@ TEST_CASE("with local state a start asks for its own Node, and for each volume t
   scene.start();
   constexpr int unproven = 30;
   for (int number = 0; number < unproven; ++number)
-    CHECK(test::Started<plan::Attachment>(scene.loop.io, scene.evidence.attachment(id(number))).get().state ==
+    CHECK(test::Started<plan::Attachment>(scene.loop.io, scene.asked.attachment(id(number))).get().state ==
           plan::Attachment::State::here);
   CHECK(scene.server.requests().size() <= 2 + unproven);
 }

@@ -77,6 +77,9 @@ void Model::look(Fact fact) {
     case Fact::folder:
       facts.folder = folder;
       break;
+    case Fact::client_user:
+      facts.user_refused = user_refused;
+      break;
     case Fact::stage_secret:
       facts.secret_asked = true;
       seen.credential_untried = secret_differs;

@@ -44,6 +44,7 @@ struct Model {
   bool luks = false;                    ///< it has a header; what is on the image is then below that
   std::vector<int> slots;
   host::EncryptedFolder folder = host::EncryptedFolder::none;  ///< of the mounted filesystem
+  bool user_refused = false;                                   ///< the cluster refuses the user of its image's client
   bool secret_differs = false;  ///< its Secret has another user and key, and the cluster takes them
   FirstKey first_key;
   Keys keys;

@@ -324,16 +324,21 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
 
 TEST_CASE("a client that leaves requests unanswered is given up once its volume has another user and key") {
   Model model = staged_model();
-  model.secret_differs = true;
+  model.user_refused = model.secret_differs = true;
   const auto steps = run(model, Wish(Healed{.silent = true}));
   REQUIRE(steps);
-  CHECK(*steps == std::vector<Step>{step::Look{Fact::stage_secret}, step::TryCredential{}, step::GiveUpClient{}});
+  CHECK(*steps == std::vector<Step>{step::Look{Fact::client_user}, step::Look{Fact::stage_secret},
+                                    step::TryCredential{}, step::GiveUpClient{}});
 }
 
 TEST_CASE("a client that leaves requests unanswered is kept") {
   Model model = staged_model();
-  std::vector<Step> expected;
-  SECTION("while its volume's Secret has no other user and key") { expected = {step::Look{Fact::stage_secret}}; }
+  std::vector<Step> expected{step::Look{Fact::client_user}};
+  SECTION("as long as the cluster lets its user in") { model.seen.other_credential = true; }
+  model.user_refused = expected.size() == 1 && !model.seen.other_credential;
+  SECTION("while its volume's Secret has no other user and key") {
+    expected.emplace_back(step::Look{Fact::stage_secret});
+  }
   SECTION("while it serves a volume that gets answers, and that no other user can serve") {
     model.seen.other_credential = model.seen.client_needed = true;
   }
@@ -342,19 +347,39 @@ TEST_CASE("a client that leaves requests unanswered is kept") {
   CHECK(*steps == expected);
 }
 
+TEST_CASE("a user of a later stage that the cluster refuses too is no reason not to look into the Secret") {
+  Model model = staged_model();
+  model.user_refused = model.seen.other_credential = model.seen.facts.other_refused = true;
+  const auto steps = run(model, Wish(Healed{.silent = true}));
+  REQUIRE(steps);
+  CHECK(*steps == std::vector<Step>{step::Look{Fact::client_user}, step::Look{Fact::stage_secret}});
+}
+
 TEST_CASE("if an image does not close in time, the planner asks whether to give its client up") {
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.connected = false;
-  model.seen.image_closing = true;
-  const auto first = [&] { return model.decide(Wish(Healed{})); };
-  CHECK(std::get<Step>(first()) == Step(step::Look{Fact::stage_secret}));
-  model.seen.facts.secret_asked = true;
-  CHECK(std::get<Step>(first()) == Step(step::GiveUpClient{}));
+  model.seen.image_open = model.seen.image_closing = true;
+  const auto next = [&] { return std::get<Step>(model.decide(Wish(Healed{}))); };
+  CHECK(next() == Step(step::Look{Fact::client_user}));
+  model.seen.facts.user_refused = model.seen.facts.secret_asked = true;
+  CHECK(next() == Step(step::GiveUpClient{}));
+  SECTION("but not if the cluster lets its user in") { model.seen.facts.user_refused = false; }
   SECTION("but once in an operation") { model.seen.facts.client_judged = true; }
-  SECTION("but not if it is gone") { model.seen.image_cut_off = true; }
+  SECTION("but not if it was given up") { model.seen.client_given_up = true; }
   SECTION("but not as long as it serves another volume") { model.seen.client_needed = true; }
-  CHECK(std::get<Step>(first()) == Step(step::CloseImage{}));
+  SECTION("but not for a volume that was given up") { model.record->failed = true; }
+  CHECK(next() == Step(step::CloseImage{}));
+}
+
+TEST_CASE("if the operations of an ended session go on, the planner asks whether to give its client up") {
+  Model model = staged_model();
+  model.seen.link = Observation::Link::closed;
+  model.seen.connected = false;
+  const auto next = [&] { return std::get<Step>(model.decide(Wish(Healed{}))); };
+  CHECK(next() == Step(step::StopSession{}));
+  model.seen.session_stuck = true;
+  CHECK(next() == Step(step::Look{Fact::client_user}));
 }
 
 TEST_CASE("a client that answers is kept, whatever user and key its volume has by now") {

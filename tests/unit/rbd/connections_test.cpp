@@ -229,8 +229,10 @@ TEST_CASE(
     "keeps them until the predecessor has ended",
     "[failure:231]") {
   Scene scene;
-  scene.begin_anew(
-      {.incarnations_dir = scene.folder.path(), .images_per_connection = 4, .max_connections = 3, .beside = true});
+  scene.begin_anew({.incarnations_dir = scene.folder.path(),
+                    .images_per_connection = 4,
+                    .max_connections = 3,
+                    .predecessor_running = true});
   REQUIRE(Started<result<>>(scene.loop.io, scene.connections->prepare(access("lab"), 9, {})).get());
   CHECK(scene.dialled == 3);
   {
@@ -272,6 +274,37 @@ TEST_CASE("of the clients of users that have no volume any more, one stays for t
   CHECK(scene.dialled == dialled);
   CHECK(scene.lease(access("lab", "4"))->get());
   CHECK(scene.dialled == dialled + 1);
+}
+
+TEST_CASE("the process ends before the blocklist entry of a client that was cut off and never ends", "[failure:270]") {
+  Scene scene;
+  int ended = 0;
+  scene.begin_anew({.incarnations_dir = scene.folder.path(), .end_process = [&] { ++ended; }});
+  auto lease = scene.lease(access("lab"));
+  REQUIRE(lease->get());
+  REQUIRE(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
+  static_cast<void>((*lease->get())->observe_result(-ESHUTDOWN));
+  REQUIRE(eventually(scene.loop.io, [&] { return (*lease->get())->dropped; }));
+  const bool in_use = GENERATE(true, false);
+  CAPTURE(in_use);
+  if (!in_use) lease.reset();
+  if (!in_use) REQUIRE(eventually(scene.loop.io, [&] { return scene.connections->quiet(); }));
+  scene.loop.clock.advance(6 * 24h);
+  CHECK(ended == 0);
+  scene.loop.clock.advance(24h);
+  CHECK(ended == (in_use ? 1 : 0));
+}
+
+TEST_CASE("after a user was refused, no new image is opened on a client of it, also on one that serves images") {
+  Scene scene;
+  const auto used = scene.lease(access("lab"), {}, Connections::Need::room_for_image);
+  REQUIRE(used->get());
+  scene.connections->retire(access("lab"), false);
+  REQUIRE(scene.lease(access("lab"), {}, Connections::Need::room_for_image)->get());
+  CHECK(scene.dialled == 1);
+  scene.connections->retire(access("lab"), true);
+  REQUIRE(scene.lease(access("lab"), {}, Connections::Need::room_for_image)->get());
+  CHECK(scene.dialled == 2);
 }
 
 TEST_CASE("when all connections are full, an image goes to the one with the fewest images") {

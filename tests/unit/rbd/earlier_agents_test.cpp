@@ -14,7 +14,7 @@ using Scene = test::Connecting;
 TEST_CASE("a next agent that cannot read an incarnation beside the one that serves says so, and reads it later",
           "[failure:230]") {
   Scene scene;
-  scene.begin_anew({.incarnations_dir = scene.folder.path(), .beside = true});
+  scene.begin_anew({.incarnations_dir = scene.folder.path(), .predecessor_running = true});
   const std::string file = rbd::incarnation_file(scene.folder.path(), "newer");
   REQUIRE(write_durably(file, R"({"version":99,"uuid":"newer"})", 0600));
   CHECK(scene.reload_predecessor_clients(false).error().code == errc::state_newer);
@@ -51,7 +51,7 @@ TEST_CASE(
   const bool beside = GENERATE(false, true);
   Scene scene;
   REQUIRE(rbd::save_short_entry(scene.folder.path(), {"5e1f", "fsid of lab", "lab", "10.0.0.7:0/5"}));
-  scene.begin_anew({.incarnations_dir = scene.folder.path(), .beside = beside});
+  scene.begin_anew({.incarnations_dir = scene.folder.path(), .predecessor_running = beside});
   const auto looks_after = [&] { return !scene.connections->quiet(); };
   CHECK(looks_after() == !beside);
   if (!beside) return;
@@ -83,7 +83,7 @@ TEST_CASE("an agent that meets a malformed note of a short entry fences the dead
   for (const auto& one : {cut_off, ended}) REQUIRE(rbd::save_incarnation(scene.folder.path(), one));
   REQUIRE(write_durably(scene.folder.path() + "/malformed.short", "{", 0600));
   const bool beside = GENERATE(false, true);
-  scene.begin_anew({.incarnations_dir = scene.folder.path(), .boot_id = boot, .beside = beside});
+  scene.begin_anew({.incarnations_dir = scene.folder.path(), .boot_id = boot, .predecessor_running = beside});
   const auto unfenced = [&] { return scene.connections->incarnations().unfenced("fsid of lab"); };
   if (beside) {
     CHECK(unfenced().empty());
