@@ -760,6 +760,8 @@ TEST_CASE("a volume is not handed over while its file says that its lock is bein
     if (call == "kernel reconfigure") scene.world.disk.state = test::Disk::State::read_only;
   };
   scene.world.agent.start();
+  // A refused write is tried once more, and then does without.
+  CHECK(scene.want(plan::Healed{}) == errc::state_write);
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   REQUIRE(scene.world.disk.records.front().lock_call);
   const auto refused = scene.loop.run(scene.world.agent.quiesce());

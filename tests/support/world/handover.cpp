@@ -55,7 +55,7 @@ void Handover::say(Way& way, PeerMessage peer_message) {
   const auto takes = late + (before.hazards == nullptr ? duration::zero() : before.hazards->any(2ms));
   way.last = std::max(way.last, before.loop().clock.now() + takes);
   ++way.under_way;
-  before.loop().outside(way.last, [this, &way, word = std::move(peer_message), in = generation_] {
+  before.loop().outside(way.last, [this, &way, peer_message = std::move(peer_message), in = generation_] {
     if (in != generation_) return;
     --way.under_way;
     way.heard.push_back(peer_message);

@@ -170,10 +170,10 @@ TEST_CASE("of a user that a volume has no more, the clients that nobody uses end
   auto user = scene.lease(access("lab"));
   REQUIRE(user->get());
   const auto used = user->get()->connection();
-  scene.connections->retire(access("lab"));
+  scene.connections->retire(access("lab"), false);
   CHECK(scene.lease(access("lab"))->get()->connection() == used);
   user.reset();
-  scene.connections->retire(access("lab"));
+  scene.connections->retire(access("lab"), false);
   CHECK(eventually(scene.loop.io, [&] { return used->cluster == nullptr; }));
   CHECK(scene.dialled == 1);
 }
@@ -292,6 +292,8 @@ TEST_CASE("the process ends before the blocklist entry of a client that was cut 
   scene.loop.clock.advance(6 * 24h);
   CHECK(ended == 0);
   scene.loop.clock.advance(24h);
+  if (in_use) CHECK(eventually(scene.loop.io, [&] { return ended == 1; }));
+  scene.loop.io.poll();
   CHECK(ended == (in_use ? 1 : 0));
 }
 
@@ -344,7 +346,7 @@ TEST_CASE("a client that the cluster cut off is fenced for longer only if it may
     const auto lease = scene.lease(access("lab"));
     REQUIRE(lease->get());
     if (writes) REQUIRE(Started<result<>>(scene.loop.io, scene.connections->record(*lease->get(), {})).get());
-    static_cast<void>((*lease->get())->note(-ESHUTDOWN));
+    static_cast<void>((*lease->get())->observe_result(-ESHUTDOWN));
     CHECK(eventually(scene.loop.io, [&] { return (*lease->get())->dropped; }));
     CHECK(scene.connections->incarnations().unfenced("fsid of lab").size() == (writes ? 1 : 0));
   }
