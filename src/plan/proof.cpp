@@ -83,6 +83,16 @@ std::string marked_by(const Situation& view) {
          " marked it as its own to write, so another node had it";
 }
 
+std::string why_attachment_does_not_help(const Situation& view) {
+  const auto& attachment = *view.seen.facts.attachment;
+  if (stayed_here(view)) return "";
+  if (reattached_beside(view))
+    return ", and it was attached to this node anew while rbd-nbd served it, so it may have been elsewhere in between";
+  if (attachment.state == Attachment::State::here)
+    return ", and nobody knows under which VolumeAttachment it was staged";
+  return attachment.why.empty() ? "" : ", and its VolumeAttachment does not show it: " + attachment.why;
+}
+
 /// Refuses: neither the lock nor the orchestrator proves that the volume is ours.
 Decision nothing_proves(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
@@ -104,12 +114,7 @@ Decision nothing_proves(const Situation& view) {
     why = "its lock is free, so another node may have written";
   else
     why = not_served::kUnprovenWithoutLock.why;
-  why += stayed_here(view)         ? ""
-         : reattached_beside(view) ? ", and it was attached to this node anew while rbd-nbd served it, so it may have "
-                                     "been elsewhere in between"
-         : attachment.state == Attachment::State::here ? ", and nobody knows under which VolumeAttachment it was staged"
-         : attachment.why.empty()                      ? ""
-                                  : ", and its VolumeAttachment does not show it: " + attachment.why;
+  why += why_attachment_does_not_help(view);
   if (view.operator_override) return unproven(view, why);
   if (!override_counts(view))
     return unproven(
