@@ -11,6 +11,7 @@
 #include "luks.hpp"
 #include "note.hpp"
 #include "paths.hpp"
+#include "proof.hpp"
 #include "publish.hpp"
 #include "stage.hpp"
 #include "stash.hpp"
@@ -228,10 +229,11 @@ Decision decide(const Situation& view, const Wish& wish) {
 /// Whether to close an image that was opened only to look: it is another client's, or may be.
 bool leaves(const Situation& view, errc why) {
   const Observation& seen = view.seen;
-  // Closing the image would release the lock, which proves that it is ours, unless it was taken on an override alone.
+  // Closing the image would release the lock, which proves that it is ours, unless it came late or was taken on an
+  // override alone.
   const bool ours =
       (seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine)) &&
-      !(view.record && view.record->operator_override);
+      !(view.record && (view.record->operator_override || is_lock_late(view)));
   return !ours && seen.image_open && !seen.tombstone && seen.link == Observation::Link::none &&
          (why == errc::in_use || why == errc::unproven || why == errc::lost || why == errc::unsafe_config);
 }
