@@ -221,9 +221,11 @@ bool Cluster::visit(FakeImage& image, const std::string& visitor, bool by_force)
   }
   trace("another node " + visitor + " writes into " + image.id);
   if (image.exclusive) image.lock_by(visitor);
-  // The agent there marks an image that has no lock; ceph-csi's client would not.
+  // The agent there marks an image that has no lock; ceph-csi's client would not. It cuts a third node's writer off,
+  // which this node could not see any more once the visitor has left.
   if (!image.exclusive && !image.shared) {
-    if (!image.writer.empty() && !image.watchers.contains(image.writer)) blocklist(image.writer);
+    const bool of_third_node = node_of(image.writer) == nullptr;
+    if (!image.writer.empty() && (of_third_node || !image.watchers.contains(image.writer))) blocklist(image.writer);
     image.writer = visitor;
     image.writer_handle = 0;
   }
