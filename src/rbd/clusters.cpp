@@ -140,8 +140,8 @@ class Clusters final : public image::Clusters {
   task<result<>> prepare(image::Access access, std::size_t images, Until until) override {
     return connections_->prepare(std::move(access), images, until);
   }
-  void retire(const image::Access& access) override { connections_->retire(access, false); }
-  void retire_all(const image::Access& access) override { connections_->retire(access, true); }
+  void retire(const image::Access& access) override { connections_->retire(access); }
+  void retire_all(const image::Access& access) override { connections_->retire_all(access); }
   task<> record_prepared(Until until) override { return connections_->record_prepared(until); }
   std::optional<std::string> cannot_fence(const image::Access& access) const override {
     return connections_->cannot_fence(access);

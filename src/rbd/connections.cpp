@@ -17,6 +17,7 @@ constexpr std::chrono::seconds kFencedStands{5};
 constexpr std::chrono::milliseconds kLookAtShuts{10};
 constexpr std::chrono::seconds kTriesFor{10};
 constexpr std::chrono::hours kEndsBefore{1};
+constexpr std::chrono::seconds kLogEndsWithin{1};
 // A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back within this
 // time.
 constexpr std::chrono::minutes kIdleFor{10}, kLookAtIdle{1};
@@ -127,14 +128,24 @@ task<result<>> Connections::may_serve_anew(image::Access access, image::Key key,
   co_return co_await threads.call_to_end(gate_, std::move(job), "connecting anew to " + cluster_text(access));
 }
 
-void Connections::retire(const image::Access& access, bool used_too) {
-  for (auto& group : groups_) {
-    if (group->access != access) continue;
-    for (const auto& connection : std::vector(group->serving)) {
-      if (connection->users > 0 && !used_too) continue;
-      connection->retired = true;
-      retire_if_idle(connection);
-    }
+std::vector<std::shared_ptr<Connection>> Connections::serving(const image::Access& access) const {
+  for (const auto& group : groups_)
+    if (group->access == access) return group->serving;
+  return {};
+}
+
+void Connections::retire(const image::Access& access) {
+  for (const auto& connection : serving(access)) {
+    if (connection->users > 0) continue;
+    connection->retired = true;
+    retire_if_idle(connection);
+  }
+}
+
+void Connections::retire_all(const image::Access& access) {
+  for (const auto& connection : serving(access)) {
+    connection->retired = true;
+    retire_if_idle(connection);
   }
 }
 
@@ -315,6 +326,7 @@ void Connections::end_before_entry(const std::shared_ptr<Connection>& connection
          {"address", still->addresses.front()},
          {"effect", "this agent ends before the client's blocklist entry does, and the next one heals every device"}});
     if (config_.end_process) return config_.end_process();
+    log::drain(kLogEndsWithin);
     std::abort();
   });
 }

@@ -166,7 +166,8 @@ class Connections {
   /// Implements image::Clusters::may_serve_anew.
   task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes);
   /// Implements image::Clusters::retire and retire_all.
-  void retire(const image::Access& access, bool used_too);
+  void retire(const image::Access& access);
+  void retire_all(const image::Access& access);
   /// Retires a connection that was denied a right. A client has the rights of the time when it connected, so the next
   /// caller gets a new one.
   void retire_denied(std::shared_ptr<Connection> connection);
@@ -186,6 +187,7 @@ class Connections {
  private:
   friend class Lease;
   std::shared_ptr<Group> group_for(const image::Access& access);
+  std::vector<std::shared_ptr<Connection>> serving(const image::Access& access) const;
   void outdate_others(const Group& newer);
   std::shared_ptr<Connection> choose(Group& group, Need need);
   void drop_node_fenced(Group& group);

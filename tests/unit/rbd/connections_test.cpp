@@ -170,10 +170,10 @@ TEST_CASE("of a user that a volume has no more, the clients that nobody uses end
   auto user = scene.lease(access("lab"));
   REQUIRE(user->get());
   const auto used = user->get()->connection();
-  scene.connections->retire(access("lab"), false);
+  scene.connections->retire(access("lab"));
   CHECK(scene.lease(access("lab"))->get()->connection() == used);
   user.reset();
-  scene.connections->retire(access("lab"), false);
+  scene.connections->retire(access("lab"));
   CHECK(eventually(scene.loop.io, [&] { return used->cluster == nullptr; }));
   CHECK(scene.dialled == 1);
 }
@@ -301,10 +301,10 @@ TEST_CASE("after a user was refused, no new image is opened on a client of it, a
   Scene scene;
   const auto used = scene.lease(access("lab"), {}, Connections::Need::room_for_image);
   REQUIRE(used->get());
-  scene.connections->retire(access("lab"), false);
+  scene.connections->retire(access("lab"));
   REQUIRE(scene.lease(access("lab"), {}, Connections::Need::room_for_image)->get());
   CHECK(scene.dialled == 1);
-  scene.connections->retire(access("lab"), true);
+  scene.connections->retire_all(access("lab"));
   REQUIRE(scene.lease(access("lab"), {}, Connections::Need::room_for_image)->get());
   CHECK(scene.dialled == 2);
 }
