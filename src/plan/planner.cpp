@@ -42,14 +42,16 @@ std::optional<Step> take_present_names(const Situation& view) {
   return step;
 }
 
-/// Finds out whether the cluster still lets the user of a client in that gets no answers and, if not, whether the
+/// Whether the volume has another user and key than its image's client, which the cluster has not refused.
+bool has_other_user(const Situation& view) { return view.seen.other_credential && !view.seen.facts.other_refused; }
+
+/// Finds out whether the cluster still accepts the user of a client that gets no answers and, if not, whether the
 /// Secret has another one. Nothing: that is known. A client of a removed user gets neither answers nor errors once its
 /// tickets have ended (docs/sources.md#rotated-keys).
 std::optional<Step> look_at_users(const Situation& view) {
   const Facts& facts = view.seen.facts;
   if (!facts.user_refused) return look(Fact::client_user);
-  const bool has_other = view.seen.other_credential && !facts.other_refused;
-  if (!*facts.user_refused || has_other) return std::nullopt;
+  if (!*facts.user_refused || has_other_user(view)) return std::nullopt;
   if (!facts.secret_asked) return look(Fact::stage_secret);
   if (view.seen.credential_untried) return Step(step::TryCredential{});
   return std::nullopt;
@@ -63,8 +65,7 @@ std::optional<Decision> judge_silent_client(const Situation& view) {
   if (!view.silent || !serves || seen.client_given_up) return std::nullopt;
   if (!seen.facts.client_judged) {
     if (auto step = look_at_users(view)) return *step;
-    const bool has_other = seen.other_credential && !seen.facts.other_refused;
-    if (*seen.facts.user_refused && has_other && !seen.client_needed) return Step(step::GiveUpClient{});
+    if (*seen.facts.user_refused && has_other_user(view) && !seen.client_needed) return Step(step::GiveUpClient{});
   }
   return seen.silent ? std::optional<Decision>(Done{}) : std::nullopt;
 }

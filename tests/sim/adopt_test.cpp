@@ -32,6 +32,20 @@ struct Adopting {
     return done ? errc::ok : done.error().code;
   }
   errc stage() { return want(Wish(wish)); }
+  /// The agent dies at that call of the wish, and another one starts and heals. False: it had no such call.
+  bool dies_at(int call, Wish wanted) {
+    world.calls.crash_at = call;
+    bool died = false;
+    try {
+      static_cast<void>(want(std::move(wanted)));
+    } catch (const test::Crash&) {
+      died = true;
+      world.agent.kill();
+    }
+    world.calls.crash_at = 0;
+    if (died) world.agent.start(true);
+    return died;
+  }
   test::FakeImage& image() { return world.cluster.images[kId]; }
   test::KernelDevice& device() { return world.kernel.devices.front(); }
   volume::Status status() { return *world.agent.shell().status(kId); }
@@ -239,17 +253,7 @@ TEST_CASE("a loss whose acceptance is interrupted anywhere is accepted in the en
     CAPTURE(at);
     Adopting node;
     adopt_with_lost_cache(node);
-    node.world.calls.crash_at = at;
-    bool crashed = false;
-    try {
-      static_cast<void>(node.want(Wish(plan::Healed{.loss_accepted = true})));
-    } catch (const test::Crash&) {
-      crashed = true;
-      node.world.agent.kill();
-    }
-    node.world.calls.crash_at = 0;
-    if (!crashed) break;
-    node.world.agent.start(true);
+    if (!node.dies_at(at, Wish(plan::Healed{.loss_accepted = true}))) break;
     node.loop.advance(std::chrono::minutes(1));
     const bool lost = node.world.disk.records.front().cache_lost;
     CHECK(node.world.disk.stashes.at(node.wish.path).cache_lost == lost);
@@ -630,17 +634,7 @@ TEST_CASE("a takeover that is interrupted anywhere is finished by the next start
     node.world.agent.start();
     REQUIRE(node.stage() == errc::ok);
     node.world.ceph_csi.ends(node.index, false);
-    node.world.calls.crash_at = at;
-    bool crashed = false;
-    try {
-      static_cast<void>(node.want(Wish(plan::Healed{})));
-    } catch (const test::Crash&) {
-      crashed = true;
-      node.world.agent.kill();
-    }
-    node.world.calls.crash_at = 0;
-    if (!crashed) break;
-    node.world.agent.start(true);
+    if (!node.dies_at(at, Wish(plan::Healed{}))) break;
     node.loop.advance(std::chrono::seconds(120));
     CHECK(node.ours());
   }
