@@ -57,6 +57,10 @@ class Agent {
     config.mon_timeout = 5s;
     clusters = rbd::make_clusters(io_.get_executor(), *clock_, pool_, config);
   }
+  /// Waits for the images that a test has dropped: librbd calls back into an open one, after this object's end too.
+  ~Agent() { static_cast<void>(run(clusters->shutdown(in(20s)))); }
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
 
   template <class T>
   T run(task<T> work) {
