@@ -6,11 +6,11 @@
 
 namespace corbd::nbd {
 
-RequestSlots::RequestSlots(LinkState& shown) : shown_(shown) {}
+RequestSlots::RequestSlots(Session& of, LinkState& shown) : of_(of), shown_(shown) {}
 RequestSlots::~RequestSlots() = default;
 
-Slot& RequestSlots::take(Session& of, const Request& request) {
-  if (free_ == nullptr) free_ = all_.emplace_back(std::make_unique<Slot>(of, all_.size())).get();
+Slot& RequestSlots::take(const Request& request) {
+  if (free_ == nullptr) free_ = all_.emplace_back(std::make_unique<Slot>(of_, all_.size())).get();
   Slot& slot = *std::exchange(free_, free_->next);
   ++used_;
   slot.request = request;

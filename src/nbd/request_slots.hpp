@@ -17,9 +17,9 @@ struct Slot;
 /// Io thread, except where noted.
 class RequestSlots {
  public:
-  explicit RequestSlots(LinkState& shown);
+  RequestSlots(Session& of, LinkState& shown);
   ~RequestSlots();
-  Slot& take(Session& of, const Request& request);
+  Slot& take(const Request& request);
   void give_back(Slot& slot);
   std::size_t used() const { return used_; }
   /// The image has the slot's request since `read_us`.
@@ -30,6 +30,7 @@ class RequestSlots {
   std::uint64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
  private:
+  Session& of_;
   LinkState& shown_;
   std::atomic<std::uint64_t> in_flight_{0};
   Slot *oldest_ = nullptr, *newest_ = nullptr;

@@ -158,7 +158,7 @@ bool Session::begin(const Pending& pending) {
   const bool nothing_to_do = request.length == 0 && request.command != Command::flush;
   if (pending.error != 0 || nothing_to_do) {
     if (pending.error != 0) counters_.add(device::Count::refused);
-    Slot& slot = slots_.take(*this, request);
+    Slot& slot = slots_.take(request);
     ledger_.taken(slot.number, request, Arena::kElsewhere);
     answer(slot, pending.error);
     publish_reader();
@@ -173,7 +173,7 @@ bool Session::begin(const Pending& pending) {
   }
   stats_.reads_on();
   budget_used_ += bytes;
-  Slot& slot = slots_.take(*this, request);
+  Slot& slot = slots_.take(request);
   if (bytes > 0) slot.buffer = loop_.buffers.take(request.length);
   if (request.has_payload()) {
     framer_.payload_into(slot.buffer);

@@ -153,7 +153,7 @@ class Session final : Budget::Waiter, Batched {
   bool blocked_ = false;  ///< the reader waits for room
   bool freed_ = false;    ///< bytes of our own were freed since the last check
 
-  RequestSlots slots_{*link_state_};
+  RequestSlots slots_{*this, *link_state_};
   LinkStats stats_;
   std::string name_;
   SlowRequests slow_;

@@ -38,7 +38,7 @@ bool Session::take_over(const InheritedSession& inherited, std::vector<Slot*>& a
   std::byte* payload = nullptr;
   if (!owed.input.empty()) std::memcpy(ledger_.input().data(), owed.input.data(), owed.input.size());
   for (const Outstanding::Slot& old : owed.slots) {
-    Slot& slot = slots_.take(*this, old.request);
+    Slot& slot = slots_.take(old.request);
     if (old.request.has_data() && old.request.length > 0 && (!old.answered || old.data_bytes() > 0)) {
       // The bytes were in the budget before, so the total hardly exceeds it.
       loop_.budget.resume(*this, Buffers::rounded(old.request.length));
