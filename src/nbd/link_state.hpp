@@ -17,6 +17,8 @@ std::int64_t now_us();
 struct LinkState {
   using State = device::Link::State;
   std::atomic<State> state{State::serving};
+  /// For the io thread, which changes the state, and for the sender of replies, who keeps it from changing.
+  bool serving() const { return state.load(std::memory_order_relaxed) == State::serving; }
   std::atomic<std::int64_t> oldest_ms{0};  ///< start of the image's oldest operation under way; 0: there is none
   /// Returns the age of that operation, to a few milliseconds.
   duration oldest() const;

@@ -160,7 +160,7 @@ bool Session::begin(const Pending& pending) {
     if (pending.error != 0) counters_.add(device::Count::refused);
     Slot& slot = slots_.take(request);
     ledger_.taken(slot.number, request, Arena::kElsewhere);
-    answer(slot, pending.error);
+    writer_.answer(slot, pending.error);
     publish_reader();
     return true;
   }
@@ -194,6 +194,49 @@ void Session::budget_freed() {
     if (blocked_ && serving()) turn();
     destroy_if_idle();
   });
+}
+
+// --- Replies ------------------------------------------------------------------------------------
+
+void Session::flush() {
+  while (serving() && !waits_writable_ && !writer_.empty()) {
+    const auto [outcome, out] = writer_.send();
+    release_all(out);
+    switch (outcome) {
+      case ReplyWriter::Outcome::progress:
+        break;
+      case ReplyWriter::Outcome::full:
+        wait_writable();
+        break;
+      case ReplyWriter::Outcome::waits:
+        return;
+      case ReplyWriter::Outcome::failed:
+        stop(State::closed, 0);
+        break;
+    }
+  }
+}
+
+void Session::wait_writable() {
+  waits_writable_ = true;
+  stream_.async_wait(asio::posix::descriptor_base::wait_write, [this](boost::system::error_code) {
+    waits_writable_ = false;
+    batch_ended();
+  });
+}
+
+void Session::batch_ended() {
+  flush();
+  if (blocked_ && freed_ && serving()) turn();
+  destroy_if_idle();
+}
+
+void Session::release_all(Reply* replies) {
+  while (replies != nullptr) {
+    Reply& reply = *replies;
+    replies = reply.next_reply;
+    release(static_cast<Slot&>(reply));
+  }
 }
 
 /// Handles the end of the stream, or other bytes that a client sends after its goodbye.

@@ -6,7 +6,6 @@
 #include <boost/asio/posix/basic_stream_descriptor.hpp>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +20,7 @@
 #include "link_state.hpp"
 #include "link_stats.hpp"
 #include "lost_cache.hpp"
-#include "outbox.hpp"
+#include "reply_writer.hpp"
 #include "request_slots.hpp"
 #include "slow_requests.hpp"
 
@@ -102,7 +101,6 @@ class Session final : Budget::Waiter, Batched {
   static bool fetch(const InheritedSession& inherited, const Outstanding::Slot& old, std::byte* into);
   bool keep_instead_of(const InheritedSession& inherited);
   bool let_go();
-  void publish_writer();
 
   // Operations of the image: session_operations.cpp.
   void submit(Slot& slot);
@@ -112,15 +110,10 @@ class Session final : Budget::Waiter, Batched {
   std::uint32_t tell_loss();
   void release(Slot& slot);
 
-  // Replies: session_replies.cpp.
-  void answer(Slot& slot, std::uint32_t error);
   void flush();
   void wait_writable();
   void batch_ended() override;
   void release_all(Reply* replies);
-  bool alone(const Slot& slot) const;
-  void answer_alone(Slot& slot);
-  void answered_alone(Slot& slot);
 
   // The end: session_end.cpp.
   void stop(State state, int error);
@@ -129,7 +122,7 @@ class Session final : Budget::Waiter, Batched {
   bool quiet() const;
   /// Every entry ends with this call, which may destroy this object.
   void destroy_if_idle();
-  bool serving() const { return link_state_->state.load(std::memory_order_relaxed) == State::serving; }
+  bool serving() const { return link_state_->serving(); }
 
   IoLoop& loop_;
   image::BlockImage& image_;
@@ -160,13 +153,10 @@ class Session final : Budget::Waiter, Batched {
   std::int64_t read_us_ = 0;  ///< when the request that is being started was read
 
   Ledger ledger_;
+  ReplyWriter writer_{loop_, fd_, ledger_, *link_state_, slots_};
   bool kept_ = false;                            ///< the keeper has the socket and the ledger for a later process
   std::unique_ptr<InheritedSession> inherited_;  ///< set until this session has taken it over
   Framer framer_;
-  Outbox outbox_;
-  std::mutex sending_;          ///< held by the sender, or while the state leaves `serving`. Guards the next two.
-  bool mid_reply_ = false;      ///< the first reply of the outbox is partly sent
-  Slot* unfinished_ = nullptr;  ///< answer_alone() has sent a part of its reply
   std::optional<Pending> pending_;
   Slot* filling_ = nullptr;  ///< a write whose payload is coming
   std::uint64_t budget_used_ = 0;

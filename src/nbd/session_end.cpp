@@ -23,10 +23,7 @@ void Session::end(State state, int error, bool given) {
   // Do this before the state changes, without a gap in between: IoLoops::all_ended() reads both.
   ++loop_.ending;
   --loop_.serving;
-  {
-    const std::lock_guard sole(sending_);
-    link_state_->state.store(state, std::memory_order_release);
-  }
+  Reply* const unsent = writer_.close(state);
   boost::system::error_code ignored;
   stream_.cancel(ignored);
   slow_.stop();
@@ -39,7 +36,7 @@ void Session::end(State state, int error, bool given) {
   stats_.reads_on();
   pending_.reset();
   if (filling_ != nullptr) release(*std::exchange(filling_, nullptr));
-  release_all(outbox_.clear());
+  release_all(unsent);
   if (notices_.stopped) notices_.stopped();
 }
 
@@ -110,7 +107,7 @@ void Session::detach(std::unique_ptr<Session> self) {
   destroy_if_idle();
 }
 
-bool Session::quiet() const { return in_flight() == 0 && outbox_.empty() && !pending_ && framer_.at_boundary(); }
+bool Session::quiet() const { return in_flight() == 0 && writer_.empty() && !pending_ && framer_.at_boundary(); }
 
 void Session::destroy_if_idle() {
   if (leaving_ && serving() && quiet()) stop(State::closed, 0);

@@ -76,9 +76,12 @@ void Session::finish(Slot& slot) {
   loop_.took(took_us);
   stats_.ended(slot.request, took_us, error != 0);
   slow_.ended(slot, took_us);
-  if (slot.sent > 0) return answered_alone(slot);
+  if (slot.sent > 0) {
+    if (writer_.answered_alone(slot)) release(slot);
+    return;
+  }
   if (found.error != 0) counters_.add(device::Count::image_errors);
-  answer(slot, error);
+  writer_.answer(slot, error);
 }
 
 /// Logs the loss once, and returns the error. The image has carried the request out; the error is about writes that

@@ -51,9 +51,7 @@ bool Session::take_over(const InheritedSession& inherited, std::vector<Slot*>& a
     }
     ledger_.taken(slot.number, slot.request, loop_.offset(slot.buffer));
     if (old.answered) {
-      ledger_.answered(slot.number, old.error);
-      slot.reply(old.error);
-      old.sent > 0 ? outbox_.resume(slot, old.sent) : outbox_.push(slot);
+      writer_.resume(slot, old.error, old.sent);
     } else if (old.filling) {
       filling_ = &slot;
       place.payload_left = old.request.length - old.arrived;
@@ -63,8 +61,6 @@ bool Session::take_over(const InheritedSession& inherited, std::vector<Slot*>& a
     }
   }
   framer_.resume(place, payload);
-  mid_reply_ = outbox_.mid_reply();
-  publish_writer();
   publish_reader();
   return true;
 }
@@ -111,16 +107,6 @@ void Session::publish_reader() {
   const Framer::Place place = framer_.place();
   ledger_.publish(ledger::Reader{place.begin, place.end, place.payload_left, place.skip_left,
                                  filling_ != nullptr ? filling_->number + 1u : 0u});
-}
-
-/// Called by the sender.
-void Session::publish_writer() {
-  ledger::Writer writer;
-  if (unfinished_ != nullptr)
-    writer = {unfinished_->number + 1u, static_cast<std::uint32_t>(unfinished_->sent)};
-  else if (outbox_.mid_reply())
-    writer = {outbox_.first().number + 1u, static_cast<std::uint32_t>(outbox_.first_sent())};
-  ledger_.publish(writer);
 }
 
 }  // namespace corbd::nbd

@@ -16,7 +16,7 @@ struct Slot final : image::Op, Completion, Reply {
   static void image_done(image::Op* op, int with) noexcept {
     auto& slot = *static_cast<Slot*>(op);
     slot.result = with;
-    if (with == 0 && !slot.tells_loss && slot.of.alone(slot)) slot.of.answer_alone(slot);
+    if (with == 0 && !slot.tells_loss) slot.of.writer_.answer_alone(slot);
     slot.of.loop_.complete(slot);
   }
   static void on_io_thread(Completion& completion) noexcept {
@@ -41,7 +41,7 @@ struct Slot final : image::Op, Completion, Reply {
   int result = 0;
   std::uint64_t piece_offset = 0;  ///< for a long TRIM or WRITE_ZEROES: the next piece,
   std::uint32_t piece_left = 0;    ///< and the bytes left from there
-  std::size_t sent = 0;            ///< bytes of the reply that answer_alone() sent
+  std::size_t sent = 0;            ///< bytes of the reply that ReplyWriter::answer_alone() sent
 };
 
 }  // namespace corbd::nbd
