@@ -1,19 +1,17 @@
-// Serves one device: passes requests from a socket to an image, and replies back. It lives on one io thread; "io
-// thread" below means that one. The control thread reads its state and posts to it.
+// Serves one device: passes the requests of its RequestReader to an image, and the results to its ReplyWriter. It waits
+// for the socket for both, and begins and ends the link. It lives on one io thread; "io thread" below means that one.
+// The control thread reads its state and posts to it.
 #pragma once
 
 #include <atomic>
 #include <boost/asio/posix/basic_stream_descriptor.hpp>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "corbd/core/fd.hpp"
 #include "counters.hpp"
 #include "ending.hpp"
-#include "framer.hpp"
 #include "inherited_session.hpp"
 #include "io_loop.hpp"
 #include "ledger.hpp"
@@ -21,6 +19,7 @@
 #include "link_stats.hpp"
 #include "lost_cache.hpp"
 #include "reply_writer.hpp"
+#include "request_reader.hpp"
 #include "request_slots.hpp"
 #include "slow_requests.hpp"
 
@@ -76,44 +75,26 @@ class Session final : Budget::Waiter, Batched {
 
  private:
   friend struct Slot;
-  /// A request that waits for room for itself or its reply.
-  struct Pending {
-    Request request;
-    std::uint32_t error = 0;
-  };
-  enum class Read { more, blocked, ended };
 
-  // Requests: session.cpp.
+  // Wake-ups, and what each of them does: session.cpp.
   void wait_readable();
-  void turn();
-  Read read_on();
-  Read feed();
-  Read take(const Framer::Event& event);
-  bool begin(const Pending& pending);
-  ssize_t receive(std::size_t& asked);
-  void after_disconnect();
+  void wait_writable();
   void budget_freed() override;
-  void publish_reader();
+  void batch_ended() override;
+  void turn();
+  void flush();
 
   // Debts of a dead server: session_resume.cpp.
   void resume();
-  bool take_over(const InheritedSession& inherited, std::vector<Slot*>& again);
-  static bool fetch(const InheritedSession& inherited, const Outstanding::Slot& old, std::byte* into);
   bool keep_instead_of(const InheritedSession& inherited);
   bool let_go();
 
   // Operations of the image: session_operations.cpp.
-  void submit(Slot& slot);
+  void submit(Slot& slot, std::int64_t read_us);
   void submit_piece(Slot& slot);
   void finish(Slot& slot);
   bool goes_on(Slot& slot);
   std::uint32_t tell_loss();
-  void release(Slot& slot);
-
-  void flush();
-  void wait_writable();
-  void batch_ended() override;
-  void release_all(Reply* replies);
 
   // The end: session_end.cpp.
   void stop(State state, int error);
@@ -126,7 +107,6 @@ class Session final : Budget::Waiter, Batched {
 
   IoLoop& loop_;
   image::BlockImage& image_;
-  const bool read_only_;
   Notices notices_;
   Counters& counters_;
   Ending::Stream stream_;
@@ -139,27 +119,20 @@ class Session final : Budget::Waiter, Batched {
   LostCache lost_cache_;
   bool loss_told_ = false;  ///< the loss is in the log
 
-  bool draining_ = false, leaving_ = false;  ///< told to drain; the client sent NBD_CMD_DISC
-  std::function<void()> drained_;            ///< callback of drain(); empty: not asked, or called already
+  std::function<void()> drained_;  ///< callback of drain(); empty: not asked, or called already
   bool told_idle_ = false;
   bool waits_readable_ = false, waits_writable_ = false, waits_turn_ = false;
-  bool blocked_ = false;  ///< the reader waits for room
-  bool freed_ = false;    ///< bytes of our own were freed since the last check
 
   RequestSlots slots_{*this, *link_state_};
   LinkStats stats_;
   std::string name_;
   SlowRequests slow_;
-  std::int64_t read_us_ = 0;  ///< when the request that is being started was read
 
   Ledger ledger_;
-  ReplyWriter writer_{loop_, fd_, ledger_, *link_state_, slots_};
   bool kept_ = false;                            ///< the keeper has the socket and the ledger for a later process
   std::unique_ptr<InheritedSession> inherited_;  ///< set until this session has taken it over
-  Framer framer_;
-  std::optional<Pending> pending_;
-  Slot* filling_ = nullptr;  ///< a write whose payload is coming
-  std::uint64_t budget_used_ = 0;
+  ReplyWriter writer_;
+  RequestReader reader_;
 };
 
 /// Makes the buffer large enough for a large batch, so that a send hardly ever waits.

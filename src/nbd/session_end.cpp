@@ -33,10 +33,8 @@ void Session::end(State state, int error, bool given) {
     notices_.ended();
   --loop_.ending;
   loop_.budget.forget(*this);
-  stats_.reads_on();
-  pending_.reset();
-  if (filling_ != nullptr) release(*std::exchange(filling_, nullptr));
-  release_all(unsent);
+  reader_.close();
+  reader_.release_all(unsent);
   if (notices_.stopped) notices_.stopped();
 }
 
@@ -62,7 +60,7 @@ void Session::stop(State state, int error) {
 Fd Session::hand_over() {
   expect(loop_.here(), "a session is used on its own io thread");
   Fd given;
-  if (draining_ && serving() && quiet()) given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3));
+  if (reader_.draining() && serving() && quiet()) given = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 3));
   // The keeper drops it before another process has the socket.
   if (given && !let_go()) given.reset();
   if (given) end(State::closed, 0, true);
@@ -84,17 +82,17 @@ void Session::hold() {
 
 void Session::drain(std::function<void()> told) {
   expect(loop_.here(), "a session is used on its own io thread");
-  draining_ = true;
+  reader_.set_draining(true);
   drained_ = std::move(told);
-  if (serving() && !blocked_) turn();
+  if (serving() && !reader_.has_no_room()) turn();
   destroy_if_idle();
 }
 
 void Session::undrain() {
   expect(loop_.here(), "a session is used on its own io thread");
-  draining_ = false;
+  reader_.set_draining(false);
   drained_ = nullptr;
-  if (serving() && !blocked_) turn();
+  if (serving() && !reader_.has_no_room()) turn();
   destroy_if_idle();
 }
 
@@ -107,10 +105,10 @@ void Session::detach(std::unique_ptr<Session> self) {
   destroy_if_idle();
 }
 
-bool Session::quiet() const { return in_flight() == 0 && writer_.empty() && !pending_ && framer_.at_boundary(); }
+bool Session::quiet() const { return in_flight() == 0 && writer_.empty() && reader_.at_boundary(); }
 
 void Session::destroy_if_idle() {
-  if (leaving_ && serving() && quiet()) stop(State::closed, 0);
+  if (reader_.leaving() && serving() && quiet()) stop(State::closed, 0);
   if (drained_ && (serving() ? quiet() : in_flight() == 0)) std::exchange(drained_, nullptr)();
   if (serving() || in_flight() > 0) return;
   if (!told_idle_) {

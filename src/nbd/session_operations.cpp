@@ -14,10 +14,11 @@ constexpr std::uint32_t kPiece = 256u << 20;
 
 }  // namespace
 
-void Session::submit(Slot& slot) {
+/// `read_us`: when its request was read.
+void Session::submit(Slot& slot, std::int64_t read_us) {
   counters_.add_request(static_cast<std::size_t>(slot.request.command));
-  slots_.begin(slot, read_us_);
-  slow_.watch(read_us_);
+  slots_.begin(slot, read_us);
+  slow_.watch(read_us);
   slot.piece_left = slot.request.length;
   slot.piece_offset = slot.request.offset;
   slot.tells_loss = lost_cache_.concerns(slot.request);
@@ -70,14 +71,14 @@ void Session::finish(Slot& slot) {
       log::warning("nbd.held", {{"image", image_.key().text()}, {"errno", -slot.result}});
     stop(found.doubtful ? State::closed : State::held, -slot.result);
   }
-  if (!serving()) return release(slot);
+  if (!serving()) return reader_.release(slot);
   const std::uint32_t error = found.error == 0 && slot.tells_loss ? tell_loss() : found.error;
   const std::int64_t took_us = loop_.batch_us() - slot.began_us;
   loop_.took(took_us);
   stats_.ended(slot.request, took_us, error != 0);
   slow_.ended(slot, took_us);
   if (slot.sent > 0) {
-    if (writer_.answered_alone(slot)) release(slot);
+    if (writer_.answered_alone(slot)) reader_.release(slot);
     return;
   }
   if (found.error != 0) counters_.add(device::Count::image_errors);
@@ -96,17 +97,6 @@ std::uint32_t Session::tell_loss() {
           "a flush was answered with an I/O error, because rbd-nbd died with writes that its cache had "
           "acknowledged and not stored. So is every flush until the volume is unstaged, or its loss accepted"}});
   return wire_eio;
-}
-
-void Session::release(Slot& slot) {
-  if (slot.buffer != nullptr) {
-    const std::size_t bytes = Buffers::rounded(slot.request.length);
-    loop_.give_back_buffer(std::exchange(slot.buffer, nullptr), slot.request.length);
-    budget_used_ -= bytes;
-    loop_.budget.give_back(*this, bytes);
-  }
-  slots_.give_back(slot);
-  freed_ = true;
 }
 
 }  // namespace corbd::nbd
