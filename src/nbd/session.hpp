@@ -76,25 +76,25 @@ class Session final : Budget::Waiter, Batched {
  private:
   friend struct Slot;
 
-  // Wake-ups, and what each of them does: session.cpp.
+  // Wake-ups: session.cpp.
   void wait_readable();
   void wait_writable();
   void budget_freed() override;
   void batch_ended() override;
+
+  // The way of a request: session.cpp.
   void turn();
+  void submit(Slot& slot, std::int64_t read_us);
+  void submit_piece(Slot& slot);
+  void finish(Slot& slot);
+  bool goes_on(Slot& slot);
+  std::uint32_t tell_loss();
   void flush();
 
   // Debts of a dead server: session_resume.cpp.
   void resume();
   bool keep_instead_of(const InheritedSession& inherited);
   bool let_go();
-
-  // Operations of the image: session_operations.cpp.
-  void submit(Slot& slot, std::int64_t read_us);
-  void submit_piece(Slot& slot);
-  void finish(Slot& slot);
-  bool goes_on(Slot& slot);
-  std::uint32_t tell_loss();
 
   // The end: session_end.cpp.
   void stop(State state, int error);
