@@ -8,6 +8,7 @@
 
 #include "agent.hpp"
 #include "corbd/core/log.hpp"
+#include "corbd/core/overloaded.hpp"
 #include "corbd/core/process.hpp"
 #include "corbd/core/utc.hpp"
 #include "corbd/handover/reserve.hpp"
@@ -17,8 +18,6 @@
 
 namespace corbd::agent {
 namespace {
-
-using lifecycle::Do;
 
 constexpr std::chrono::milliseconds kAskSystem{500};
 // Used while the agent serves on although it was told to end: the node may shut down later.
@@ -52,7 +51,7 @@ std::optional<ops::ToldFacts> Runner::waits_for_next() const {
 
 task<> Runner::main() {
   listen_to_signals();
-  for (auto action = action_; action.what != Do::none;) {
+  for (auto action = action_; !is(action, lifecycle::Beside::nothing);) {
     const auto event = co_await carry_out(action);
     if (!event) error_ = event.error();
     action = advance(event ? *event : lifecycle::Done{error_.code});
@@ -66,24 +65,24 @@ lifecycle::Action Runner::advance(const lifecycle::Event& event) {
 }
 
 task<result<lifecycle::Event>> Runner::carry_out(lifecycle::Action action) {
-  switch (state_.phase) {
-    case lifecycle::Phase::taking_over:
-      co_return co_await parts_.takeover.carry_out(action);
-    case lifecycle::Phase::serving:
-      co_return co_await serve(action);
-    case lifecycle::Phase::ended:
-      if (action.what != Do::refuse) end(action);
-      co_await refuse_to_serve();
-      co_return lifecycle::Done{};
-    default:
-      break;
-  }
-  if (action.what != Do::wait_for_users) co_return co_await parts_.shutdown.carry_out(action);
-  co_await wait_for_users();
-  co_return lifecycle::Done{};
+  // start() carries out the actions of waiting, and hear() those beside another.
+  const auto no_action = []() -> task<result<lifecycle::Event>> {
+    co_return Error{errc::internal, "no action of an agent that has begun"};
+  };
+  return std::visit(Overloaded{
+                        [&](const lifecycle::BesideAction&) { return no_action(); },
+                        [&](const lifecycle::WaitingAction&) { return no_action(); },
+                        [&](const lifecycle::TakingOverAction& one) { return parts_.takeover.carry_out(one); },
+                        [&](const lifecycle::ServingAction& one) { return serve(one); },
+                        [&](const lifecycle::HandingOverAction& one) { return parts_.shutdown.carry_out(one); },
+                        [&](const lifecycle::LeavingAction& one) { return parts_.shutdown.carry_out(one); },
+                        [&](const lifecycle::LastAction& one) { return end(one); },
+                    },
+                    action);
 }
 
-task<result<lifecycle::Event>> Runner::serve(lifecycle::Action action) {
+task<result<lifecycle::Event>> Runner::serve(lifecycle::ServingAction action) {
+  using Do = lifecycle::Serving;
   result<> done;
   switch (action.what) {
     case Do::begin_alone:
@@ -105,14 +104,15 @@ task<result<lifecycle::Event>> Runner::serve(lifecycle::Action action) {
     case Do::announce:
       done = co_await announce(action);
       break;
-    default:
-      done = Error{errc::internal, "no action of an agent that serves"};
+    case Do::wait_for_users:
+      co_await wait_for_users();
+      break;
   }
   if (!done) co_return done.error();
   co_return lifecycle::Done{};
 }
 
-task<lifecycle::Event> Runner::wait(lifecycle::Action action) {
+task<lifecycle::Event> Runner::wait(lifecycle::ServingAction action) {
   woken_ = std::make_unique<Event>(control_, clock_);
   if (!std::exchange(listens_, true)) gate_.spawn(hear_next());
   if (action.say)
@@ -172,7 +172,7 @@ void Runner::refuse_next() {
   parts_.giver.leave();
 }
 
-task<result<>> Runner::announce(lifecycle::Action action) {
+task<result<>> Runner::announce(lifecycle::ServingAction action) {
   if (action.say)
     log::warning("handover.accepts_refused",
                  {{"volumes", unopened_.size()},
@@ -197,25 +197,35 @@ task<> Runner::wait_for_users() {
 void Runner::listen_to_signals() {
   signals_.async_wait([this](boost::system::error_code failed, int) {
     if (failed) return;
-    hear_signal();
+    hear(lifecycle::Signalled{clock_.now()});
     listen_to_signals();
   });
 }
 
-void Runner::hear_signal() {
-  const auto action = advance(lifecycle::Signalled{clock_.now()});
-  if (action.what == Do::exit) end(action);
-  if (action.what != Do::heed_signal) return;
+/// Hears an event that comes beside the action under way.
+void Runner::hear(const lifecycle::Event& event) {
+  const auto action = advance(event);
+  if (const auto* last = std::get_if<lifecycle::LastAction>(&action)) end_process(*last);
+  const auto& beside = std::get<lifecycle::BesideAction>(action);
+  switch (beside.what) {
+    case lifecycle::Beside::nothing:
+      break;
+    case lifecycle::Beside::heed_signal:
+      heed_signal(beside);
+      break;
+    case lifecycle::Beside::drop_next:
+      parts_.giver.leave();
+      break;
+  }
+}
+
+void Runner::heed_signal(const lifecycle::BesideAction& action) {
   if (action.first)
     gate_.spawn(watch_node());
   else
     hurry_.cancel();
-  clock_.schedule(clock_.now() + action.within, [this] { drop_next(lifecycle::PatienceOver{}); });
+  clock_.schedule(clock_.now() + action.within, [this] { hear(lifecycle::PatienceOver{}); });
   wake();
-}
-
-void Runner::drop_next(const lifecycle::Event& event) {
-  if (advance(event).what == Do::drop_next) parts_.giver.leave();
 }
 
 /// Runs until the node shuts down. Its pods may be ended before we learn of the shutdown, and long before it begins.
@@ -231,11 +241,28 @@ task<> Runner::watch_node() {
                                        "if the node shuts down, the agent ends before its devices' users: give it the "
                                        "system bus (/run/dbus)"}});
     const bool stops = stopping && *stopping;
-    drop_next(lifecycle::NodeSeen{stops});
+    hear(lifecycle::NodeSeen{stops});
     wake();
     if (stops) co_return;
     static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kAskSystemAgain));
   }
+}
+
+task<result<lifecycle::Event>> Runner::end(lifecycle::LastAction action) {
+  switch (action.what) {
+    case lifecycle::Last::refuse:
+      co_await refuse_to_serve();
+      break;
+    case lifecycle::Last::go_to_reserve:
+      log::drain(kLogEndsWithin);
+      // Restart with a clean process image; under a keeper, the keeper does it.
+      if (parts_.options.keeper) ::_exit(keeper::kBeginsAnew);
+      begin_anew();
+      [[fallthrough]];
+    case lifecycle::Last::exit:
+      end_process(action);
+  }
+  co_return lifecycle::Done{};
 }
 
 /// Devices that are served by now, after a handover for example, lose their server.
@@ -246,14 +273,9 @@ task<> Runner::refuse_to_serve() {
   parts_.io.stop();
 }
 
-void Runner::end(const lifecycle::Action& action) const {
+void Runner::end_process(const lifecycle::LastAction& action) {
   if (action.say) log::info("agent.left");
   log::drain(kLogEndsWithin);
-  // Restart with a clean process image; under a keeper, the keeper does it.
-  if (action.what == Do::go_to_reserve) {
-    if (parts_.options.keeper) ::_exit(keeper::kBeginsAnew);
-    begin_anew();
-  }
   ::_exit(action.code);
 }
 

@@ -46,20 +46,21 @@ class Runner {
   task<> main();
   lifecycle::Action advance(const lifecycle::Event& event);
   task<result<lifecycle::Event>> carry_out(lifecycle::Action action);
-  task<result<lifecycle::Event>> serve(lifecycle::Action action);
-  task<lifecycle::Event> wait(lifecycle::Action action);
+  task<result<lifecycle::Event>> serve(lifecycle::ServingAction action);
+  task<lifecycle::Event> wait(lifecycle::ServingAction action);
   task<> hear_next();
   task<result<>> call_reserve();
   task<lifecycle::Event> ask_next(duration within);
   void refuse_next();
-  task<result<>> announce(lifecycle::Action action);
+  task<result<>> announce(lifecycle::ServingAction action);
   task<> wait_for_users();
   void listen_to_signals();
-  void hear_signal();
+  void hear(const lifecycle::Event& event);
+  void heed_signal(const lifecycle::BesideAction& action);
   task<> watch_node();
-  void drop_next(const lifecycle::Event& event);
+  task<result<lifecycle::Event>> end(lifecycle::LastAction action);
   task<> refuse_to_serve();
-  [[noreturn]] void end(const lifecycle::Action& action) const;
+  [[noreturn]] static void end_process(const lifecycle::LastAction& action);
 
   executor control_;
   Clock& clock_;

@@ -31,30 +31,15 @@ const failpoint::Places kGivingPlaces({"handover.given"});
 Shutdown::Shutdown(executor control, Clock& clock, const Parts& parts)
     : control_(std::move(control)), clock_(clock), parts_(parts) {}
 
-task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
-  using lifecycle::Do;
+task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::HandingOverAction action) {
+  using Do = lifecycle::HandingOver;
   result<> done;
   switch (action.what) {
-    case Do::stop_new_work:
-      if (action.say) log::info("agent.leaving");
-      co_await stop_new_work();
-      break;
     case Do::release_listeners:
       release_listeners();
       break;
     case Do::await_callers:
       co_await await_callers(action.within);
-      break;
-    case Do::serve_on:
-      done = co_await serve_on();
-      break;
-    case Do::end_callers:
-      co_await end_callers(action.within);
-      break;
-    case Do::unregister:
-      // kubelet unstages no volume of a driver that it does not know. It forgets this driver only if the driver does
-      // not come back.
-      if (parts_.registrar) co_await parts_.registrar->stop({clock_.now()});
       break;
     case Do::quiesce:
       done = co_await parts_.shell.quiesce();
@@ -64,40 +49,65 @@ task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::Action action) {
       if (!ready) done = Error{errc::unavailable, "the next agent has ended"};
       break;
     }
+    case Do::hand_over_lock:
+      done = co_await parts_.giver.hand_over_lock(parts_.lock);
+      break;
+    case Do::serve_on:
+      done = co_await serve_on();
+      break;
+    case Do::stop_new_work:
+      co_await stop_new_work();
+      break;
+    case Do::end_callers:
+      co_await end_callers(action.within);
+      break;
+    case Do::unregister:
+      co_await unregister();
+      break;
     case Do::tell_successor:
       co_await tell_successor();
       break;
     case Do::note_reserve:
       co_await note_reserve();
       break;
-    case Do::hand_over_lock:
-      done = co_await parts_.giver.hand_over_lock(parts_.lock);
-      break;
     case Do::hand_over_listeners:
       done = hand_over_listeners();
+      break;
+    case Do::stop_volumes:
+      co_await stop_volumes(action.within);
       break;
     case Do::hand_over_links:
       done = co_await hand_over_links();
       break;
+    case Do::hear_last_signals:
+      co_await hear_last_signals();
+      break;
+  }
+  if (!done) failure_ = done.error();
+  if (!done) co_return done.error();
+  co_return lifecycle::Done{};
+}
+
+task<result<lifecycle::Event>> Shutdown::carry_out(lifecycle::LeavingAction action) {
+  using Do = lifecycle::Leaving;
+  switch (action.what) {
+    case Do::stop_new_work:
+      log::info("agent.leaving");
+      co_await stop_new_work();
+      break;
     case Do::stop_volumes:
-      // Answers the requests that were read, and keeps the locks: they are the next start's proof of ownership
-      // (docs/healing.md#leaving). The images stay open for that, and the process ends without the destructors that
-      // would close them.
-      callers_.clear();
-      registration_.reset();
-      co_await parts_.shell.stop({clock_.now() + action.within});
+      co_await stop_volumes(action.within);
+      break;
+    case Do::end_callers:
+      co_await end_callers(action.within);
       break;
     case Do::close_clients:
       co_await close_clients();
       break;
-    case Do::hear_last_signals:
-      co_await hear_last_signals();
+    case Do::unregister:
+      co_await unregister();
       break;
-    default:
-      done = Error{errc::internal, "no action of a shutdown"};
   }
-  if (!done) failure_ = done.error();
-  if (!done) co_return done.error();
   co_return lifecycle::Done{};
 }
 
@@ -164,6 +174,12 @@ task<> Shutdown::end_callers(duration calls_within) {
   co_await parts_.kubernetes.stop(until_);
 }
 
+/// kubelet unstages no volume of a driver that it does not know. It forgets this driver only if the driver does not
+/// come back.
+task<> Shutdown::unregister() {
+  if (parts_.registrar) co_await parts_.registrar->stop({clock_.now()});
+}
+
 /// Tell systemd while devices are still served, because its answer may take time.
 task<> Shutdown::tell_successor() {
   auto job = [next = parts_.giver.next_process()]() -> result<> {
@@ -210,6 +226,15 @@ task<volume::Taken> Shutdown::hand_over(device::LinkSocket one) {
   if (!given) log::warning("volume.handover_failed", {{"volume", one.volume_id}, {"error", given.error().text}});
   if (!given) co_return volume::Taken::refused;
   co_return *given ? volume::Taken::served : volume::Taken::later;
+}
+
+/// Answers the requests that were read, and keeps the locks: they are the next start's proof of ownership
+/// (docs/healing.md#leaving). The images stay open for that, and the process ends without the destructors that would
+/// close them.
+task<> Shutdown::stop_volumes(duration within) {
+  callers_.clear();
+  registration_.reset();
+  co_await parts_.shell.stop({clock_.now() + within});
 }
 
 /// Without a volume no image is open. The clients then end cleanly, and the next start has nothing to fence.

@@ -50,8 +50,9 @@ class Shutdown {
   };
   Shutdown(executor control, Clock& clock, const Parts& parts);
 
-  /// Carries out an action of lifecycle::Phase::handing_over or leaving. An error is the action's Done with its code.
-  task<result<lifecycle::Event>> carry_out(lifecycle::Action action);
+  /// An error is the action's Done with its code.
+  task<result<lifecycle::Event>> carry_out(lifecycle::HandingOverAction action);
+  task<result<lifecycle::Event>> carry_out(lifecycle::LeavingAction action);
 
  private:
   task<> stop_new_work();
@@ -60,11 +61,13 @@ class Shutdown {
   task<> await_callers(duration within);
   task<result<>> serve_on();
   task<> end_callers(duration calls_within);
+  task<> unregister();
   task<> tell_successor();
   task<> note_reserve();
   result<> hand_over_listeners();
   task<result<>> hand_over_links();
   task<volume::Taken> hand_over(device::LinkSocket one);
+  task<> stop_volumes(duration within);
   task<> close_clients();
   task<> hear_last_signals();
 

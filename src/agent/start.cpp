@@ -77,13 +77,11 @@ class Wait {
       : options_(options), from_keeper_(from_keeper), state_(lifecycle::start_of(settings_of(options))) {}
 
   result<Start> run() {
-    using lifecycle::Do;
     const handover::LeavesBySignal leaves;
     const bool restarted = from_keeper_.keeper && from_keeper_.keeper->deaths().count > 0;
     auto action = advance(lifecycle::Begun{!from_keeper_.stored.links.empty(), restarted});
-    while (action.what != Do::begin_alone && action.what != Do::preopen && action.what != Do::refuse)
-      action = advance(carry_out(action));
-    if (action.what == Do::refuse) return error_;
+    while (const auto* waits = std::get_if<lifecycle::WaitingAction>(&action)) action = advance(carry_out(*waits));
+    if (is(action, lifecycle::Last::refuse)) return error_;
     return Start{{std::move(state_), action}, std::move(lock_), std::move(predecessor_), {}};
   }
 
@@ -94,26 +92,29 @@ class Wait {
     return action;
   }
 
-  lifecycle::Event carry_out(const lifecycle::Action& action) {
-    using lifecycle::Do;
+  lifecycle::Event carry_out(const lifecycle::WaitingAction& action) {
     if (action.say)
       log::warning("handover.waits_for_end",
                    {{"waits_for", "the end of the agent that serves"}, {"cause", error_.text}});
     if (action.listeners_go) let_listeners_go();
     std::this_thread::sleep_for(action.pause);
+    result<> done;
     switch (action.what) {
-      case Do::let_links_go:
+      case lifecycle::Waiting::lock:
+        done = take(lock_folder(options_.state_dir));
+        break;
+      case lifecycle::Waiting::ask:
+        done = ask();
+        break;
+      case lifecycle::Waiting::let_links_go:
         return let_links_go();
-      case Do::ask:
-        return done(ask());
-      case Do::wait_in_reserve:
+      case lifecycle::Waiting::wait_in_reserve:
         let_listeners_go();
-        return done(wait_in_reserve(action.within));
-      case Do::lock:
-        return done(take(lock_folder(options_.state_dir)));
-      default:
-        return done(Error{errc::internal, "no action of an agent that waits"});
+        done = wait_in_reserve(action.within);
+        break;
     }
+    if (!done) error_ = done.error();
+    return lifecycle::Done{done ? errc::ok : error_.code};
   }
 
   /// Another agent has the state directory, and wants to listen at these paths.
@@ -121,11 +122,6 @@ class Wait {
     for (const auto& one : from_keeper_.stored.listeners)
       static_cast<void>(from_keeper_.keeper->drop_listener(one.path));
     from_keeper_.stored.listeners.clear();
-  }
-
-  lifecycle::Done done(const result<>& ended) {
-    if (!ended) error_ = ended.error();
-    return {ended ? errc::ok : error_.code};
   }
 
   /// not_found: no agent serves. failed_precondition: it refuses to hand anything over.

@@ -24,8 +24,8 @@ Takeover::Takeover(executor control, Clock& clock, Fd predecessor, Parts parts)
   if (predecessor) predecessor_.emplace(std::move(control), clock, std::move(predecessor));
 }
 
-task<result<lifecycle::Event>> Takeover::carry_out(lifecycle::Action action) {
-  using lifecycle::Do;
+task<result<lifecycle::Event>> Takeover::carry_out(lifecycle::TakingOverAction action) {
+  using Do = lifecycle::TakingOver;
   result<> done;
   switch (action.what) {
     case Do::preopen:
@@ -60,8 +60,6 @@ task<result<lifecycle::Event>> Takeover::carry_out(lifecycle::Action action) {
       // Clients that cannot be read now are read later, and served volumes go on meanwhile.
       static_cast<void>(co_await parts_.clusters.reload_predecessor_clients(true));
       break;
-    default:
-      done = Error{errc::internal, "no action of a takeover"};
   }
   if (!done) co_return done.error();
   co_return lifecycle::Done{};
@@ -82,7 +80,7 @@ task<result<>> Takeover::preopen(duration within) {
   co_return result<>();
 }
 
-task<result<lifecycle::Event>> Takeover::hear(lifecycle::Action action) {
+task<result<lifecycle::Event>> Takeover::hear(lifecycle::TakingOverAction action) {
   if (action.say)
     log::warning("handover.waits", {{"waits_for", "the end of the predecessor, which is silent"},
                                     {"effect", "this agent serves only the devices that it was given"}});

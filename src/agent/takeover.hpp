@@ -29,8 +29,8 @@ class Takeover {
 
   /// `predecessor`: from handover::ask(); invalid: no agent serves.
   Takeover(executor control, Clock& clock, Fd predecessor, Parts parts);
-  /// Carries out an action of lifecycle::Phase::taking_over. An error is the action's Done with its code.
-  task<result<lifecycle::Event>> carry_out(lifecycle::Action action);
+  /// An error is the action's Done with its code.
+  task<result<lifecycle::Event>> carry_out(lifecycle::TakingOverAction action);
   /// Closes the conversation, so that the predecessor sees the end of this agent.
   void leave();
   /// Returns the lock of the state directory, once this agent has it.
@@ -44,7 +44,7 @@ class Takeover {
  private:
   void say(const handover::PeerMessage& peer_message);
   task<result<>> preopen(duration within);
-  task<result<lifecycle::Event>> hear(lifecycle::Action action);
+  task<result<lifecycle::Event>> hear(lifecycle::TakingOverAction action);
   task<result<>> take_lock_and_records();
   task<result<>> lock_alone(duration pause);
   void take_link();

@@ -13,111 +13,95 @@ constexpr std::chrono::milliseconds kVolumesStopWithin{1600}, kCallsEndWithin{20
 // The next agent waits for nothing else meanwhile.
 constexpr std::chrono::seconds kCallsEndForNextWithin{2};
 
-// A planned restart, in this order: the next agent waits. Callers end first, while devices are served. Then each device
-// stands still until the next agent serves it, a few at a time. What cannot be undone begins once the next agent has
-// the records.
+/// A step of the handover.
+struct Step {
+  HandingOverAction action;
+  enum class If { nothing_failed, goes_into_reserve, failed, always } taken = If::nothing_failed;
+  enum class Fails { no_matter, serve_on, serve_on_if_next_ended, cannot_serve_on } if_it_fails = Fails::no_matter;
+};
+using If = Step::If;
+using Fails = Step::Fails;
+
+// A planned restart, from top to bottom: the next agent waits. Callers end first, while devices are served. Then each
+// device stands still until the next agent serves it, a few at a time. What cannot be undone begins once the next agent
+// has the records. After a failure then, the process must be able to end, and what is under way is answered. A living
+// agent with the lock may go on with it, so only its end proves that nobody else serves.
 constexpr std::array kHandOver{
-    Action{.what = Do::release_listeners},
-    Action{.what = Do::await_callers, .within = kCallsEndForNextWithin},
-    Action{.what = Do::quiesce},
-    Action{.what = Do::ask_next, .within = kNextAnswersWithin},
-    Action{.what = Do::hand_over_lock},
-    Action{.what = Do::stop_new_work},
-    Action{.what = Do::end_callers, .within = kCallsEndWithin},
-    Action{.what = Do::unregister},
-    Action{.what = Do::tell_successor},
-    Action{.what = Do::note_reserve},  // only who goes into reserve
-    Action{.what = Do::hand_over_listeners},
-    Action{.what = Do::hand_over_links},
-    Action{.what = Do::hear_last_signals},
+    Step{{HandingOver::release_listeners}},
+    Step{{HandingOver::await_callers, kCallsEndForNextWithin}},
+    Step{{HandingOver::quiesce}, If::nothing_failed, Fails::serve_on},
+    Step{{HandingOver::ask_next, kNextAnswersWithin}, If::nothing_failed, Fails::serve_on},
+    Step{{HandingOver::hand_over_lock}, If::nothing_failed, Fails::serve_on_if_next_ended},
+    Step{{HandingOver::stop_new_work}, If::always},
+    Step{{HandingOver::end_callers, kCallsEndWithin}, If::always},
+    Step{{HandingOver::unregister}},
+    Step{{HandingOver::tell_successor}},
+    Step{{HandingOver::note_reserve}, If::goes_into_reserve},
+    Step{{HandingOver::hand_over_listeners}, If::nothing_failed, Fails::cannot_serve_on},
+    Step{{HandingOver::stop_volumes, kVolumesStopWithin}, If::failed},
+    Step{{HandingOver::hand_over_links}, If::nothing_failed, Fails::cannot_serve_on},
+    Step{{HandingOver::hear_last_signals}, If::always},
 };
 
-Transition stop_volumes(State state) {
-  return to(std::move(state), {.what = Do::stop_volumes, .within = kVolumesStopWithin});
-}
+// Another order than a handover's: metrics and healing stop first, then volumes, then callers that wait for an answer,
+// and the registration last.
+constexpr std::array kLeave{
+    LeavingAction{Leaving::stop_new_work},
+    LeavingAction{Leaving::stop_volumes, kVolumesStopWithin},
+    LeavingAction{Leaving::end_callers, kCallsEndWithin},
+    LeavingAction{Leaving::close_clients},
+    LeavingAction{Leaving::unregister},
+};
 
 bool goes_into_reserve(const State& state) { return !state.told_to_end() && state.settings.goes_into_reserve(); }
 
+bool takes(const State& state, If taken) {
+  switch (taken) {
+    case If::nothing_failed:
+      return !state.failed;
+    case If::goes_into_reserve:
+      return !state.failed && goes_into_reserve(state);
+    case If::failed:
+      return state.failed;
+    case If::always:
+      break;
+  }
+  return true;
+}
+
 /// A later signal ends the process.
 Transition gone(State state) {
-  if (state.failed) return end_with(std::move(state), {.what = Do::exit, .code = 1});
-  const Do what = goes_into_reserve(state) ? Do::go_to_reserve : Do::exit;
-  return end_with(std::move(state), {.what = what});
-}
-
-Transition next_of_handover(State state) {
-  const auto* now = std::ranges::find(kHandOver, state.doing, &Action::what);
-  expect(now + 1 < kHandOver.end(), "a handover goes on from one of its steps");
-  const auto* next = now + 1;
-  if (next->what == Do::note_reserve && !goes_into_reserve(state)) ++next;
-  return to(std::move(state), *next);
-}
-
-/// The process must be able to end, and what is under way is answered.
-Transition not_handed_over(State state) {
-  state.failed = true;
-  switch (state.doing) {
-    case Do::hand_over_lock:
-      return to(std::move(state), {.what = Do::stop_new_work});
-    case Do::hand_over_listeners:
-      return stop_volumes(std::move(state));
-    default:
-      return to(std::move(state), {.what = Do::hear_last_signals});
-  }
+  if (state.failed) return to(std::move(state), LastAction{Last::exit, 1});
+  const auto what = goes_into_reserve(state) ? Last::go_to_reserve : Last::exit;
+  return to(std::move(state), LastAction{what});
 }
 
 }  // namespace
 
-Transition hand_over(State state) {
-  state.phase = Phase::handing_over;
-  return to(std::move(state), kHandOver.front());
-}
+Transition hand_over(State state) { return to(std::move(state), kHandOver.front().action); }
 
-Transition hand_over_done(State state, errc code) {
-  // A living agent with the lock may go on with it, so only its end proves that nobody else serves.
-  const bool can_serve_on = state.doing == Do::quiesce || state.doing == Do::ask_next ||
-                            (state.doing == Do::hand_over_lock && code == errc::not_found);
-  if (can_serve_on && code != errc::ok) return to(std::move(state), {.what = Do::serve_on});
-  const bool needed =
-      state.doing == Do::hand_over_lock || state.doing == Do::hand_over_listeners || state.doing == Do::hand_over_links;
-  if (needed && code != errc::ok) return not_handed_over(std::move(state));
-  switch (state.doing) {
-    case Do::serve_on:
-      state.phase = Phase::serving;
-      return serve_done(std::move(state), code);
-    case Do::end_callers:
-      return state.failed ? stop_volumes(std::move(state)) : next_of_handover(std::move(state));
-    case Do::stop_volumes:
-      return to(std::move(state), {.what = Do::hear_last_signals});
-    case Do::hear_last_signals:
-      return gone(std::move(state));
-    default:
-      return next_of_handover(std::move(state));
+Transition hand_over_done(State state, HandingOver doing, errc code) {
+  // Without its listening sockets, callers would not find the next agent.
+  if (doing == HandingOver::serve_on) return code == errc::ok ? serve_on(std::move(state)) : refuse(std::move(state));
+  const auto* step = std::ranges::find(kHandOver, doing, [](const Step& one) { return one.action.what; });
+  expect(step != kHandOver.end(), "a handover goes on from one of its steps");
+  if (code != errc::ok) {
+    const bool next_ended = step->if_it_fails == Fails::serve_on_if_next_ended && code == errc::not_found;
+    if (step->if_it_fails == Fails::serve_on || next_ended)
+      return to(std::move(state), HandingOverAction{HandingOver::serve_on});
+    if (step->if_it_fails != Fails::no_matter) state.failed = true;
   }
+  step = std::find_if(step + 1, kHandOver.end(), [&](const Step& one) { return takes(state, one.taken); });
+  return step == kHandOver.end() ? gone(std::move(state)) : to(std::move(state), step->action);
 }
 
-/// Leaves in another order than a handover: metrics and healing stop first, then volumes, then callers that wait for an
-/// answer, and the registration last.
-Transition leave(State state) {
-  state.phase = Phase::leaving;
-  return to(std::move(state), {.what = Do::stop_new_work, .say = true});
-}
+Transition leave(State state) { return to(std::move(state), kLeave.front()); }
 
-Transition leave_done(State state) {
-  switch (state.doing) {
-    case Do::wait_for_users:
-      return leave(std::move(state));
-    case Do::stop_new_work:
-      return stop_volumes(std::move(state));
-    case Do::stop_volumes:
-      return to(std::move(state), {.what = Do::end_callers, .within = kCallsEndWithin});
-    case Do::end_callers:
-      return to(std::move(state), {.what = Do::close_clients});
-    case Do::close_clients:
-      return to(std::move(state), {.what = Do::unregister});
-    default:
-      return end_with(std::move(state), {.what = Do::exit, .say = true});
-  }
+Transition leave_done(State state, Leaving doing) {
+  const auto* step = std::ranges::find(kLeave, doing, &LeavingAction::what);
+  expect(step != kLeave.end(), "an agent leaves in these steps");
+  if (++step != kLeave.end()) return to(std::move(state), *step);
+  return to(std::move(state), LastAction{.what = Last::exit, .say = true});
 }
 
 }  // namespace corbd::lifecycle

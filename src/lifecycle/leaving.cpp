@@ -4,17 +4,17 @@
 
 namespace corbd::lifecycle {
 
-Leaving decide(const Told& told) {
-  if (!told.node_stops) return Leaving::wait;
-  if (*told.node_stops) return Leaving::wait_for_users;
-  if (told.next_asks) return Leaving::hand_over;
-  if (told.signals > 1) return Leaving::leave;
+Decision decide(const Told& told) {
+  if (!told.node_stops) return Decision::wait;
+  if (*told.node_stops) return Decision::wait_for_users;
+  if (told.next_asks) return Decision::hand_over;
+  if (told.signals > 1) return Decision::leave;
   duration patience{};
   if (told.in_use > 0)
     patience = told.grace;
   else if (told.called)
     patience = std::min<duration>(told.grace, kCalledAsksWithin);
-  return told.since < patience ? Leaving::wait : Leaving::leave;
+  return told.since < patience ? Decision::wait : Decision::leave;
 }
 
 }  // namespace corbd::lifecycle

@@ -12,41 +12,36 @@ namespace {
 constexpr std::chrono::seconds kNextHurriesFor{5};
 
 Transition done(State state, errc code) {
-  switch (state.phase) {
-    case Phase::waiting:
-    case Phase::in_reserve:
-      return wait_done(std::move(state), code);
-    case Phase::taking_over:
-      return take_over_done(std::move(state), code);
-    case Phase::serving:
-      return serve_done(std::move(state), code);
-    case Phase::handing_over:
-      return hand_over_done(std::move(state), code);
-    case Phase::leaving:
-      return leave_done(std::move(state));
-    case Phase::ended:
-      break;
-  }
-  return beside(std::move(state), {});
+  const Action action = state.doing;
+  return std::visit(Overloaded{
+                        [&](const BesideAction&) { return beside(std::move(state)); },
+                        [&](const WaitingAction& did) { return wait_done(std::move(state), did.what, code); },
+                        [&](const TakingOverAction& did) { return take_over_done(std::move(state), did.what, code); },
+                        [&](const ServingAction& did) { return serve_done(std::move(state), did.what, code); },
+                        [&](const HandingOverAction& did) { return hand_over_done(std::move(state), did.what, code); },
+                        [&](const LeavingAction& did) { return leave_done(std::move(state), did.what); },
+                        [&](const LastAction&) { return beside(std::move(state)); },
+                    },
+                    action);
 }
 
 /// An agent that got nothing yet ends at once: its predecessor goes on.
 Transition signalled(State state, time_point now) {
-  if (!state.owns_state) return end_with(std::move(state), {.what = Do::exit, .say = true});
+  if (!state.owns_state) return to(std::move(state), LastAction{.what = Last::exit, .say = true});
   const bool first = ++state.told.signals == 1;
   if (first) state.told_at = now;
   const auto patience = std::max<duration>(kNextHurriesFor, first ? state.told.grace : duration{});
-  return beside(std::move(state), {.what = Do::heed_signal, .within = patience, .first = first});
+  return beside(std::move(state), {Beside::heed_signal, patience, first});
 }
 
 Transition drop_next(State state) {
-  const Do what = state.phase == Phase::handing_over ? Do::none : Do::drop_next;
-  return beside(std::move(state), {.what = what});
+  const bool gives = std::holds_alternative<HandingOverAction>(state.doing);
+  return beside(std::move(state), {gives ? Beside::nothing : Beside::drop_next});
 }
 
 Transition node_seen(State state, bool stops) {
   state.told.node_stops = stops;
-  return stops ? drop_next(std::move(state)) : beside(std::move(state), {});
+  return stops ? drop_next(std::move(state)) : beside(std::move(state));
 }
 
 }  // namespace
@@ -59,7 +54,7 @@ State start_of(const Settings& settings) {
 }
 
 Transition next(State state, const Event& event) {
-  if (state.phase == Phase::ended) return beside(std::move(state), {});
+  if (std::holds_alternative<LastAction>(state.doing)) return beside(std::move(state));
   return std::visit(Overloaded{[&](const Begun& begun) { return begin(std::move(state), begun); },
                                [&](const LinksGone& gone) { return links_gone(std::move(state), gone.in_reserve); },
                                [&](const Done& ended) { return done(std::move(state), ended.code); },

@@ -15,16 +15,16 @@ constexpr std::chrono::milliseconds kLockAgain{50};
 constexpr std::chrono::seconds kFinishWithin{5};
 
 Transition hear(State state, bool silent = false) {
-  return to(std::move(state), {.what = Do::hear, .within = kSpeaksWithin, .say = silent});
+  return to(std::move(state), TakingOverAction{.what = TakingOver::hear, .within = kSpeaksWithin, .say = silent});
 }
 
 /// The predecessor has ended, or has nothing left.
 Transition predecessor_ends(State state) {
   state.predecessor_ended = true;
-  if (state.has_lock) return to(std::move(state), {.what = Do::finish, .within = kFinishWithin});
+  if (state.has_lock) return to(std::move(state), TakingOverAction{TakingOver::finish, kFinishWithin});
   state.tries = 0;
   const auto pause = state.settings.restart_wait;
-  return to(std::move(state), {.what = Do::lock, .pause = pause});
+  return to(std::move(state), TakingOverAction{.what = TakingOver::lock, .pause = pause});
 }
 
 /// A living agent may still send the rest: only its end proves that it holds nothing.
@@ -36,34 +36,31 @@ Transition not_heard(State state, errc why) {
 
 Transition locked(State state, errc code) {
   if (code == errc::in_use && ++state.tries < kLockTries)
-    return to(std::move(state), {.what = Do::lock, .pause = kLockAgain});
+    return to(std::move(state), TakingOverAction{.what = TakingOver::lock, .pause = kLockAgain});
   if (code != errc::ok) return refuse(std::move(state));
   state.owns_state = state.has_lock = true;
-  return to(std::move(state), {.what = Do::load_records});
+  return to(std::move(state), TakingOverAction{TakingOver::load_records});
 }
 
 }  // namespace
 
-Transition preopen(State state) {
-  state.phase = Phase::taking_over;
-  return to(std::move(state), {.what = Do::preopen, .within = kPreopenWithin});
-}
+Transition preopen(State state) { return to(std::move(state), TakingOverAction{TakingOver::preopen, kPreopenWithin}); }
 
 Transition take_over_heard(State state, handover::PeerMessage::What word) {
   using What = handover::PeerMessage::What;
   switch (word) {
     case What::ready:
-      return to(std::move(state), {.what = Do::say_ready});
+      return to(std::move(state), TakingOverAction{TakingOver::say_ready});
     case What::begins:
       state.owns_state = true;
       return hear(std::move(state));
     case What::lock:
       state.has_lock = true;
-      return to(std::move(state), {.what = Do::take_lock});
+      return to(std::move(state), TakingOverAction{TakingOver::take_lock});
     case What::listener:
-      return to(std::move(state), {.what = Do::take_listener});
+      return to(std::move(state), TakingOverAction{TakingOver::take_listener});
     case What::link:
-      return to(std::move(state), {.what = Do::take_link});
+      return to(std::move(state), TakingOverAction{TakingOver::take_link});
     case What::end:
       return predecessor_ends(std::move(state));
     case What::loaded:
@@ -73,21 +70,14 @@ Transition take_over_heard(State state, handover::PeerMessage::What word) {
   return refuse(std::move(state));
 }
 
-Transition take_over_done(State state, errc code) {
-  switch (state.doing) {
-    case Do::hear:
-      return not_heard(std::move(state), code);
-    case Do::lock:
-      return locked(std::move(state), code);
-    case Do::finish:
-      state.phase = Phase::serving;
-      return to(std::move(state), {.what = Do::serve});
-    default:
-      break;
-  }
+Transition take_over_done(State state, TakingOver doing, errc code) {
+  if (doing == TakingOver::hear) return not_heard(std::move(state), code);
+  if (doing == TakingOver::lock) return locked(std::move(state), code);
+  if (doing == TakingOver::finish) return to(std::move(state), ServingAction{Serving::serve});
   if (code != errc::ok) return refuse(std::move(state));
-  if (state.doing == Do::take_lock) return to(std::move(state), {.what = Do::say_loaded});
-  if (state.doing == Do::load_records) return to(std::move(state), {.what = Do::finish, .within = kFinishWithin});
+  if (doing == TakingOver::take_lock) return to(std::move(state), TakingOverAction{TakingOver::say_loaded});
+  if (doing == TakingOver::load_records)
+    return to(std::move(state), TakingOverAction{TakingOver::finish, kFinishWithin});
   return hear(std::move(state));
 }
 

@@ -18,15 +18,13 @@ constexpr std::chrono::milliseconds kPause{100}, kPauseWhenRefused{5000};
 constexpr std::chrono::milliseconds kListenersStay{500};
 
 Transition try_again(State state, duration pause, bool say, bool listeners_go) {
-  state.phase = Phase::waiting;
-  const Do what = state.asks ? Do::ask : Do::lock;
-  return to(std::move(state), {.what = what, .pause = pause, .say = say, .listeners_go = listeners_go});
+  const auto what = state.asks ? Waiting::ask : Waiting::lock;
+  return to(std::move(state), WaitingAction{.what = what, .pause = pause, .say = say, .listeners_go = listeners_go});
 }
 
 Transition begin_alone(State state) {
-  state.phase = Phase::serving;
   state.owns_state = true;
-  return to(std::move(state), {.what = Do::begin_alone});
+  return to(std::move(state), ServingAction{Serving::begin_alone});
 }
 
 /// Whether to wait for the serving agent. In a pod that agent may be deleted any time, or be handing over to another
@@ -52,9 +50,10 @@ Transition lock_for_links(State state, errc code) {
   if (code == errc::ok) return begin_alone(std::move(state));
   if (code == errc::in_use && ++state.tries < kTriesForLinks) {
     const bool listeners_go = state.tries * kPauseForLinks >= kListenersStay;
-    return to(std::move(state), {.what = Do::lock, .pause = kPauseForLinks, .listeners_go = listeners_go});
+    return to(std::move(state),
+              WaitingAction{.what = Waiting::lock, .pause = kPauseForLinks, .listeners_go = listeners_go});
   }
-  return to(std::move(state), {.what = Do::let_links_go});
+  return to(std::move(state), WaitingAction{Waiting::let_links_go});
 }
 
 }  // namespace
@@ -64,25 +63,24 @@ Transition lock_for_links(State state, errc code) {
 Transition begin(State state, const Begun& begun) {
   state.asks = state.settings.handover && (!begun.restarted || state.settings.in_pod);
   state.for_links = begun.inherits_links;
-  return to(std::move(state), {.what = begun.inherits_links ? Do::lock : Do::let_links_go});
+  return to(std::move(state), WaitingAction{begun.inherits_links ? Waiting::lock : Waiting::let_links_go});
 }
 
 Transition links_gone(State state, bool in_reserve) {
   state.for_links = false;
   state.tries = 0;
   if (!in_reserve || !state.settings.goes_into_reserve()) return try_again(std::move(state), {}, false, false);
-  state.phase = Phase::in_reserve;
   const auto free_for = state.settings.restart_wait;
-  return to(std::move(state), {.what = Do::wait_in_reserve, .within = free_for});
+  return to(std::move(state), WaitingAction{Waiting::wait_in_reserve, free_for});
 }
 
-Transition wait_done(State state, errc code) {
+Transition wait_done(State state, Waiting doing, errc code) {
   if (state.for_links) return lock_for_links(std::move(state), code);
-  if (state.doing == Do::wait_in_reserve && code == errc::cancelled)
+  if (doing == Waiting::wait_in_reserve && code == errc::cancelled)
     return try_again(std::move(state), {}, false, false);
-  if (state.doing == Do::wait_in_reserve && code != errc::ok) return refuse(std::move(state));
-  if (state.doing == Do::ask && code == errc::ok) return preopen(std::move(state));
-  if (state.doing == Do::ask && code == errc::not_found) return to(std::move(state), {.what = Do::lock});
+  if (doing == Waiting::wait_in_reserve && code != errc::ok) return refuse(std::move(state));
+  if (doing == Waiting::ask && code == errc::ok) return preopen(std::move(state));
+  if (doing == Waiting::ask && code == errc::not_found) return to(std::move(state), WaitingAction{Waiting::lock});
   if (code != errc::ok) return refused(std::move(state), code);
   return begin_alone(std::move(state));
 }

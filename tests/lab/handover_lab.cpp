@@ -161,7 +161,6 @@ namespace {
 
 /// As agent::Runner does it. False: it may not serve.
 task<bool> take_over(agent::Takeover& takeover, std::chrono::steady_clock::time_point& begun) {
-  using lifecycle::Do;
   auto life = lifecycle::start_of({.handover = true});
   life = lifecycle::next(life, lifecycle::Begun{}).state;
   life = lifecycle::next(life, lifecycle::LinksGone{}).state;
@@ -169,8 +168,9 @@ task<bool> take_over(agent::Takeover& takeover, std::chrono::steady_clock::time_
     auto [after, action] = lifecycle::next(life, event);
     if (after.owns_state && !life.owns_state) begun = std::chrono::steady_clock::now();
     life = after;
-    if (action.what == Do::serve || action.what == Do::refuse) co_return action.what == Do::serve;
-    const auto ended = co_await takeover.carry_out(action);
+    const auto* takes = std::get_if<lifecycle::TakingOverAction>(&action);
+    if (takes == nullptr) co_return is(action, lifecycle::Serving::serve);
+    const auto ended = co_await takeover.carry_out(*takes);
     event = ended ? *ended : lifecycle::Done{ended.error().code};
   }
 }

@@ -21,10 +21,9 @@ struct Told {
   std::size_t in_use = 0;               ///< number of devices that it serves and somebody uses
   duration since{};                     ///< time since the first signal
   duration grace{};  ///< time that it waits for the next agent; 0: none would come while this one serves
-  bool operator==(const Told&) const = default;
 };
 
-enum class Leaving {
+enum class Decision {
   wait,  ///< serve on, and decide again soon
   hand_over,
   wait_for_users,  ///< the node shuts down: serve until nobody uses a device (rule 20)
@@ -32,6 +31,6 @@ enum class Leaving {
 };
 
 /// With devices in use the agent serves until the next agent asks, within its grace. A second signal ends that.
-Leaving decide(const Told& told);
+Decision decide(const Told& told);
 
 }  // namespace corbd::lifecycle

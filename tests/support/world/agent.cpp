@@ -325,19 +325,26 @@ void Agent::kill(bool with_keeper) {
 }
 
 task<> Agent::leave_well() {
-  using lifecycle::Do;
+  using Do = lifecycle::Leaving;
   auto life = serving_life({});
   advance(life, lifecycle::Signalled{world_.loop().clock.now()});
   advance(life, lifecycle::NodeSeen{false});
   auto action = advance(life, lifecycle::Woken{world_.loop().clock.now()});
-  for (; action.what != Do::exit; action = advance(life, lifecycle::Done{})) {
-    if (action.what == Do::stop_new_work) co_await stop_new_work();
-    if (action.what == Do::stop_volumes) {
-      leaving = true;
-      leaves_by = world_.loop().clock.now() + action.within;  // a request not answered in time has no answer
-      co_await life_->shell->stop({leaves_by});
+  for (; const auto* leaves = std::get_if<lifecycle::LeavingAction>(&action); action = advance(life, lifecycle::Done{}))
+    switch (leaves->what) {
+      case Do::stop_new_work:
+        co_await stop_new_work();
+        break;
+      case Do::stop_volumes:
+        leaving = true;
+        leaves_by = world_.loop().clock.now() + leaves->within;  // a request not answered in time has no answer
+        co_await life_->shell->stop({leaves_by});
+        break;
+      case Do::end_callers:
+      case Do::close_clients:
+      case Do::unregister:
+        break;  // not played here
     }
-  }
   ends_well_ = true;
 }
 
@@ -475,8 +482,8 @@ lifecycle::State serving_life(const lifecycle::Settings& settings) {
   using lifecycle::Done;
   auto life = lifecycle::start_of(settings);
   advance(life, lifecycle::Begun{});
-  for (auto action = advance(life, lifecycle::LinksGone{}); action.what != lifecycle::Do::wait;)
-    action = advance(life, Done{action.what == lifecycle::Do::ask ? errc::not_found : errc::ok});
+  for (auto action = advance(life, lifecycle::LinksGone{}); !is(action, lifecycle::Serving::wait);)
+    action = advance(life, Done{is(action, lifecycle::Waiting::ask) ? errc::not_found : errc::ok});
   return life;
 }
 

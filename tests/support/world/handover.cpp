@@ -7,9 +7,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-using lifecycle::Do;
-
 constexpr auto kLooks = 5ms;
+
+lifecycle::Done done(bool well) { return {well ? errc::ok : errc::unavailable}; }
 
 task<> pause(World& of) { co_await sleep_until(of.loop().control(), of.loop().clock, of.loop().clock.now() + kLooks); }
 
@@ -36,7 +36,7 @@ void Handover::begin() {
 }
 
 void Handover::tell_next_to_end() {
-  if (advance(next_life_, lifecycle::Signalled{next.loop().clock.now()}).what != Do::exit) return;
+  if (!is(advance(next_life_, lifecycle::Signalled{next.loop().clock.now()}), lifecycle::Last::exit)) return;
   next_ended = true;
   end(false);
 }
@@ -45,7 +45,8 @@ bool Handover::next_calls_reserve() {
   if (!next_life_.told_to_end()) return false;
   const auto now = next.loop().clock.now();
   advance(next_life_, lifecycle::NodeSeen{false});
-  return advance(next_life_, lifecycle::Woken{now, false, next.kernel.devices.size()}).what == Do::call_reserve;
+  return is(advance(next_life_, lifecycle::Woken{now, false, next.kernel.devices.size()}),
+            lifecycle::Serving::call_reserve);
 }
 
 // --- The conversation ---------------------------------------------------------------------------
@@ -115,18 +116,23 @@ task<bool> Handover::answers(PeerMessage::What question, PeerMessage::What answe
   }
 }
 
+/// Begins to hand over, and does so or serves on.
 task<> Handover::hand_over() {
   auto action = advance(before_life_, lifecycle::Woken{before.loop().clock.now(), true});
-  while (action.what != Do::wait && action.what != Do::go_to_reserve && action.what != Do::exit) {
-    const auto event = co_await hand_over_step(action);
+  while (!std::holds_alternative<lifecycle::LastAction>(action) && !is(action, lifecycle::Serving::wait)) {
+    lifecycle::Event event;
+    if (const auto* gives = std::get_if<lifecycle::HandingOverAction>(&action))
+      event = co_await hand_over_step(*gives);
+    else
+      event = co_await serve_step(std::get<lifecycle::ServingAction>(action));
     action = advance(before_life_, event);
   }
-  refused = action.what == Do::wait;
+  refused = is(action, lifecycle::Serving::wait);
   before_ended = !refused;
 }
 
-task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
-  const auto done = [](bool well) { return lifecycle::Done{well ? errc::ok : errc::unavailable}; };
+task<lifecycle::Event> Handover::serve_step(lifecycle::ServingAction action) {
+  using Do = lifecycle::Serving;
   switch (action.what) {
     case Do::ask_next: {
       const bool ready = co_await answers(PeerMessage::What::ready, PeerMessage::What::ready, action.within);
@@ -145,12 +151,27 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
       if (!ready) end(false);
       co_return done(ready);
     }
-    case Do::stop_new_work:
-      co_await before.agent.stop_new_work();
-      break;
+    case Do::begin_alone:
+    case Do::serve:
+    case Do::wait:
+    case Do::call_reserve:
+    case Do::wait_for_users:
+      break;  // not played here
+  }
+  co_return lifecycle::Done{};
+}
+
+task<lifecycle::Event> Handover::hand_over_step(lifecycle::HandingOverAction action) {
+  using Do = lifecycle::HandingOver;
+  switch (action.what) {
     case Do::quiesce: {
       const auto quiet = co_await before.agent.shell().quiesce();
       co_return done(static_cast<bool>(quiet));
+    }
+    case Do::ask_next: {
+      const bool ready = co_await answers(PeerMessage::What::ready, PeerMessage::What::ready, action.within);
+      if (!ready) end(false);
+      co_return done(ready);
     }
     case Do::hand_over_lock: {
       lock_said = true;
@@ -163,14 +184,24 @@ task<lifecycle::Event> Handover::hand_over_step(lifecycle::Action action) {
       before.agent.resume();
       lock_said = false;
       break;
-    case Do::hand_over_links:
-      co_await before.agent.hand_over_links([this](device::LinkSocket one) { return hand_over_one(std::move(one)); });
-      say(to_next_, {PeerMessage::What::end});
+    case Do::stop_new_work:
+      co_await before.agent.stop_new_work();
       break;
     case Do::stop_volumes:
       co_await before.agent.shell().stop({before.loop().clock.now() + action.within});
       break;
-    default:
+    case Do::hand_over_links:
+      co_await before.agent.hand_over_links([this](device::LinkSocket one) { return hand_over_one(std::move(one)); });
+      say(to_next_, {PeerMessage::What::end});
+      break;
+    case Do::release_listeners:
+    case Do::await_callers:
+    case Do::end_callers:
+    case Do::unregister:
+    case Do::tell_successor:
+    case Do::note_reserve:
+    case Do::hand_over_listeners:
+    case Do::hear_last_signals:
       break;  // not played here
   }
   co_return lifecycle::Done{};
@@ -201,18 +232,19 @@ task<> Handover::take() {
   advance(next_life_, lifecycle::Begun{});
   advance(next_life_, lifecycle::LinksGone{});
   auto action = advance(next_life_, lifecycle::Done{});
-  while (action.what != Do::serve && action.what != Do::refuse && action.what != Do::none) {
-    const auto event = co_await take_step(action);
+  while (const auto* takes = std::get_if<lifecycle::TakingOverAction>(&action)) {
+    const auto event = co_await take_step(*takes);
     action = advance(next_life_, event);
   }
-  if (action.what == Do::refuse) next_ended = true;
-  if (action.what != Do::serve) co_return;
+  if (is(action, lifecycle::Last::refuse)) next_ended = true;
+  if (!is(action, lifecycle::Serving::serve)) co_return;
   next.agent.serve();
   advance(next_life_, lifecycle::Done{});
   next_serves = true;
 }
 
-task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
+task<lifecycle::Event> Handover::take_step(lifecycle::TakingOverAction action) {
+  using Do = lifecycle::TakingOver;
   switch (action.what) {
     case Do::preopen: {
       auto unopened = co_await next.agent.shell().preopen({next.loop().clock.now() + action.within});
@@ -246,8 +278,8 @@ task<lifecycle::Event> Handover::take_step(lifecycle::Action action) {
         co_await pause(next);
       static_cast<void>(next.agent.reload_predecessor_clients(true));
       break;
-    default:
-      break;
+    case Do::take_listener:
+      break;  // not played here
   }
   co_return lifecycle::Done{};
 }

@@ -51,10 +51,11 @@ class Handover {
   task<lifecycle::Event> hear(duration within);
   task<bool> answers(PeerMessage::What question, PeerMessage::What answer, duration within);
   task<> hand_over();
-  task<lifecycle::Event> hand_over_step(lifecycle::Action action);
+  task<lifecycle::Event> serve_step(lifecycle::ServingAction action);
+  task<lifecycle::Event> hand_over_step(lifecycle::HandingOverAction action);
   task<volume::Taken> hand_over_one(device::LinkSocket one);
   task<> take();
-  task<lifecycle::Event> take_step(lifecycle::Action action);
+  task<lifecycle::Event> take_step(lifecycle::TakingOverAction action);
   task<lifecycle::Event> lock_alone(duration pause);
   task<> serve(PeerMessage peer_message);
   void discard(std::uint32_t device);
