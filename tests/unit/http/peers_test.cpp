@@ -1,6 +1,5 @@
 // Whose connections the server keeps when there are too many.
 #include "loopback.hpp"
-#include "peer.hpp"
 #include "rate.hpp"
 
 using namespace corbd;
