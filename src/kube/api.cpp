@@ -4,7 +4,6 @@
 
 #include "corbd/core/text.hpp"
 #include "fields.hpp"
-#include "lines.hpp"
 #include "wire.hpp"
 
 namespace corbd::kube {

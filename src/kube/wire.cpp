@@ -3,6 +3,7 @@
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value_stack.hpp>
+#include <utility>
 
 #include "fields.hpp"
 
@@ -71,6 +72,23 @@ result<json::object> parse_object(std::string_view text, std::string_view target
   if (!value.is_object())
     return Error{errc::io, answered + "something that is not a JSON object" + (failed ? ": " + failed.message() : "")};
   return std::move(value.get_object());
+}
+
+result<> Lines::feed(std::string_view piece, const std::function<bool(std::string_view)>& line) {
+  while (!piece.empty()) {
+    const auto end = piece.find('\n');
+    const auto part = piece.substr(0, end);
+    if (kept_.size() + part.size() > limit_)
+      return Error{errc::exhausted, "the API server sent an object of more than " + std::to_string(limit_) + " bytes"};
+    if (end == piece.npos) {
+      kept_.append(part);
+      return {};
+    }
+    piece.remove_prefix(end + 1);
+    const std::string whole = std::exchange(kept_, {}).append(part);
+    if (!whole.empty() && !line(whole)) return {};
+  }
+  return {};
 }
 
 Line read_line(std::string_view line, const Verb& verb, std::string_view target) {

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "lines.hpp"
 #include "wire.hpp"
 
 namespace {

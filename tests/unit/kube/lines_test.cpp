@@ -1,4 +1,4 @@
-#include "lines.hpp"
+#include "wire.hpp"
 
 #include <vector>
 
