@@ -1,11 +1,13 @@
 // Repeats a call to the plugin until it succeeds, or until no further try is allowed.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "corbd/manager/manager.hpp"
-#include "tries.hpp"
 
 namespace corbd::manager {
 
@@ -21,6 +23,15 @@ struct Base {
     if (listener != nullptr) listener->heard(event);
   }
 };
+
+struct Tries {
+  std::uint32_t failed = 0;   ///< failures that may pass: UNAVAILABLE, RESOURCE_EXHAUSTED, a try that took too long
+  std::uint32_t pending = 0;  ///< ABORTED: the plugin still works on an earlier call for the volume
+};
+
+/// Counts the failure and returns the pause before the next try. Nothing: there is none, after the third failure of the
+/// first kind, and after every other error. A pending operation always gets another try. random: in [0, 1).
+std::optional<std::chrono::milliseconds> pause_after(errc code, Tries& tries, double random);
 
 /// `about`: the events that the call causes, without a message. `doing` comes in front of an error.
 template <class T>

@@ -7,8 +7,8 @@
 #include "corbd/core/file.hpp"
 #include "layout.hpp"
 #include "locks.hpp"
+#include "repeat.hpp"
 #include "support/control_thread.hpp"
-#include "tries.hpp"
 #include "world.hpp"
 
 using namespace corbd;

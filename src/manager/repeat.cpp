@@ -1,4 +1,4 @@
-#include "tries.hpp"
+#include "repeat.hpp"
 
 #include "corbd/core/backoff.hpp"
 
