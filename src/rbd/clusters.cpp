@@ -91,7 +91,7 @@ result<> is_cluster_of(const Lease& lease, const image::Access& access, const im
 task<> open_and_tell(Connections& connections, Lease lease, image::Key key, image::OpenOptions options,
                      Promise<std::unique_ptr<image::Image>> promise) {
   const auto asked = lease.connection();
-  auto answer = co_await open_image(connections, std::move(lease), std::move(key), std::move(options));
+  auto answer = co_await OpenImage::open(connections, std::move(lease), std::move(key), std::move(options));
   auto opened = noted(connections, asked, std::move(answer));
   if (!opened)
     promise.set(opened.error());

@@ -9,6 +9,7 @@
 #include "header.hpp"
 #include "lock_watch.hpp"
 #include "locks.hpp"
+#include "open_image.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -359,7 +360,7 @@ std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
 void Connections::drop_blocklisted() {
   for (const auto& connection : take_blocklisted()) {
     for (OpenImage* image : std::set(connection->images))
-      if (connection->images.contains(image)) mark_access_lost(*image, "the cluster has blocklisted its client");
+      if (connection->images.contains(image)) image->mark_access_lost("the cluster has blocklisted its client");
     retire_if_idle(connection);
   }
 }

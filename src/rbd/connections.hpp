@@ -23,7 +23,7 @@
 namespace corbd::rbd {
 
 struct Group;
-struct OpenImage;
+class OpenImage;
 struct LockWatch;
 
 struct Attempt;

@@ -24,7 +24,7 @@ int on_extent(std::uint64_t, std::size_t, int exists, void* argument) {
   return walk.found || walk.stop ? kFound : 0;
 }
 
-bool fast_diff_is_valid(OpenImage& opened) {
+bool fast_diff_is_valid(const ImageHandle& opened) {
   std::uint64_t flags = 0;
   return (opened.features & RBD_FEATURE_FAST_DIFF) != 0 && rbd_get_flags(opened.image, &flags) == 0 &&
          (flags & (RBD_FLAG_FAST_DIFF_INVALID | RBD_FLAG_OBJECT_MAP_INVALID)) == 0;
@@ -32,8 +32,7 @@ bool fast_diff_is_valid(OpenImage& opened) {
 
 }  // namespace
 
-result<bool> has_data(OpenImage& opened, const std::atomic<bool>& stop) {
-  const std::uint64_t size = opened.size;
+result<bool> has_data(const ImageHandle& opened, std::uint64_t size, const std::atomic<bool>& stop) {
   const bool fast = fast_diff_is_valid(opened);
   const std::uint64_t step = fast ? kFastStep : kSlowStep;
   for (std::uint64_t at = 0; at < size; at += step) {

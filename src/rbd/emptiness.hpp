@@ -3,12 +3,12 @@
 
 #include <atomic>
 
-#include "open_image.hpp"
+#include "image_handle.hpp"
 
 namespace corbd::rbd {
 
 /// The parents of a clone count. With a valid fast-diff map it is one read of the map, otherwise one operation per
 /// object. unavailable once `stop` is set.
-result<bool> has_data(OpenImage& opened, const std::atomic<bool>& stop);
+result<bool> has_data(const ImageHandle& opened, std::uint64_t size, const std::atomic<bool>& stop);
 
 }  // namespace corbd::rbd

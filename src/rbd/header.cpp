@@ -20,7 +20,7 @@ std::string encode_text(const std::string& text) {
   return encode_number(static_cast<std::uint32_t>(text.size())) + text;
 }
 
-int change_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
+int change_metadata(const ImageHandle& opened, const std::string& name, const std::optional<std::string>& value,
                     std::optional<std::uint64_t> version) {
   const std::string request = value ? encode_number(1) + encode_text(name) + encode_text(*value) : encode_text(name);
   const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
@@ -46,7 +46,8 @@ result<> try_header_write(Connection& connection, const image::Key& key) {
   return failure("asking whether the user may write to image " + key.text(), r);
 }
 
-result<> write_header_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value) {
+result<> write_header_metadata(const ImageHandle& opened, const std::string& name,
+                               const std::optional<std::string>& value) {
   const int r = change_metadata(opened, name, value);
   if (r >= 0 || (r == -ENOENT && !value)) return {};
   return failure("writing metadata " + name + " of image " + opened.text(), r);

@@ -7,7 +7,7 @@
 #include "failure.hpp"
 #include "features.hpp"
 #include "header.hpp"
-#include "open_image.hpp"
+#include "image_handle.hpp"
 
 namespace corbd::rbd {
 namespace {

@@ -16,7 +16,7 @@ void finish(image::Op& op, ssize_t r) {
     if (!rest.empty()) std::memset(rest.data(), 0, rest.size());
     answer = 0;
   } else {
-    opened->connection.observe_result(answer);
+    opened->handle().connection.observe_result(answer);
   }
   op.done(&op, answer);
   // A close may continue from here.
@@ -35,7 +35,7 @@ void start(OpenImage& opened, image::Op& op, std::span<std::byte> into, Submit s
   op.held = {&opened, into};
   rbd_completion_t completion = nullptr;
   if (const int r = rbd_aio_create_completion(&op, &on_complete, &completion); r < 0) return finish(op, r);
-  if (const int r = submit(opened.image, completion); r < 0) {
+  if (const int r = submit(opened.handle().image, completion); r < 0) {
     rbd_aio_release(completion);
     finish(op, r);
   }

@@ -5,7 +5,6 @@
 #include "async.hpp"
 #include "corbd/core/log.hpp"
 #include "failure.hpp"
-#include "locks.hpp"
 
 namespace corbd::rbd {
 namespace {
@@ -20,21 +19,9 @@ void acknowledge(void* argument, std::uint64_t notification, std::uint64_t handl
 /// Other clients then see a lock without a watcher, as if we had died.
 void watch_lost(void*, std::uint64_t, int) {}
 
-/// Whether another client has taken the lock. A free lock was not taken: the next agent broke the kept one, and its
-/// proof is a header that has not changed since. An error of the cluster counts as not taken.
-task<bool> lock_has_new_owner(OpenImage& opened) {
-  auto look = [&image = opened] { return list_lockers(image); };
-  BlockingCalls& calls = opened.lock_watch_lease->group->threads->images;
-  const auto lockers = co_await calls.call_to_end(opened.connections.gate(), std::move(look),
-                                                  "asking who locks image " + opened.text(), false);
-  const auto& mine = opened.connection.addresses;
-  const auto is_mine = [&](const Locker& locker) { return std::ranges::find(mine, locker.address) != mine.end(); };
-  co_return lockers && !lockers->all.empty() && std::ranges::none_of(lockers->all, is_mine);
-}
-
 }  // namespace
 
-result<> set_watch(OpenImage& opened, LockWatch& watch) {
+result<> set_watch(const ImageHandle& opened, LockWatch& watch) {
   if (watch.handle != 0) return {};
   if (watch.pool.io.get() == nullptr) {
     auto pool = open_pool(opened.connection.cluster, opened.key.pool_id, opened.key.ns);
@@ -50,31 +37,20 @@ result<> set_watch(OpenImage& opened, LockWatch& watch) {
   return {};
 }
 
-task<> end_watch(std::shared_ptr<OpenImage> opened) {
-  // The agent that got the image may have failed to take its lock.
-  if (const bool taken = co_await lock_has_new_owner(*opened); !taken) {
-    opened->lock_watch_ended.set();
-    co_return;
-  }
-  const auto watch = opened->lock_watch;
-  Connection& connection = opened->connection;
-  const auto run = [&](auto submit) {
-    return completed<Librados>(opened->connections.control(), opened->connections.clock(), std::move(submit));
-  };
+task<> end_watch(executor control, Clock& clock, const ImageHandle& opened, std::shared_ptr<LockWatch> watch) {
+  Connection& connection = opened.connection;
+  const auto run = [&](auto submit) { return completed<Librados>(control, clock, std::move(submit)); };
   if (watch->handle != 0) {
     const int r = connection.observe_result(co_await run([&](rados_completion_t completion) {
       return rados_aio_unwatch(watch->pool.io.get(), watch->handle, completion);
     }));
-    if (r < 0) log::warning("lock.watch_not_ended", {{"image", opened->text()}, {"error", reason(r)}});
+    if (r < 0) log::warning("lock.watch_not_ended", {{"image", opened.text()}, {"error", reason(r)}});
     // A call of acknowledge() may be under way.
     static_cast<void>(co_await run(
         [&](rados_completion_t completion) { return rados_aio_watch_flush(connection.cluster, completion); }));
   }
   watch->silence();
   std::erase(connection.lock_watches, watch);
-  opened->lock_watch.reset();
-  opened->lock_watch_lease = Lease();
-  opened->lock_watch_ended.set();
 }
 
 }  // namespace corbd::rbd

@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-#include "open_image.hpp"
+#include "image_handle.hpp"
 
 namespace corbd::rbd {
 
@@ -25,9 +25,8 @@ struct LockWatch {
 
 /// Sets the watch, unless it is set. Pool thread. The connection has `watch` from before this call until its client has
 /// ended.
-result<> set_watch(OpenImage& opened, LockWatch& watch);
-/// Ends the watch and takes it from the connection, unless this client still has the lock. Sets `lock_watch_ended`.
-/// Control thread.
-task<> end_watch(std::shared_ptr<OpenImage> opened);
+result<> set_watch(const ImageHandle& opened, LockWatch& watch);
+/// Ends the watch and takes it from the connection. Control thread.
+task<> end_watch(executor control, Clock& clock, const ImageHandle& opened, std::shared_ptr<LockWatch> watch);
 
 }  // namespace corbd::rbd

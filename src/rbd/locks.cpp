@@ -38,7 +38,7 @@ struct Packed {
 
 }  // namespace
 
-result<Lockers> list_lockers(OpenImage& opened) {
+result<Lockers> list_lockers(const ImageHandle& opened) {
   // This needs an I/O context of its own, which remembers the version of its last operation.
   const auto pool = open_pool(opened.connection.cluster, opened.key.pool_id, opened.key.ns);
   if (!pool) return pool.error();
@@ -60,14 +60,13 @@ result<Lockers> list_lockers(OpenImage& opened) {
   const auto client = unpack(clients.text, n), cookie = unpack(cookies.text, n), address = unpack(addresses.text, n);
   Lockers lockers;
   lockers.version = rados_get_last_version(pool->io.get());
-  const bool counts = (opened.features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0;
   for (std::size_t i = 0; i < n; ++i)
-    lockers.all.push_back(
-        {client[i], cookie[i], bare_address(address[i]), is_by_hand(cookie[i], tag.text.c_str(), counts)});
+    lockers.all.push_back({client[i], cookie[i], bare_address(address[i]),
+                           is_by_hand(cookie[i], tag.text.c_str(), opened.exclusive_lock())});
   return lockers;
 }
 
-result<std::vector<Watcher>> list_watchers(OpenImage& opened) {
+result<std::vector<Watcher>> list_watchers(const ImageHandle& opened) {
   std::vector<rbd_image_watcher_t> raw(16);
   std::size_t count = raw.size();
   int r = -ERANGE;
@@ -128,7 +127,7 @@ std::string encode_cookie(const Locker& locker, std::string_view cookie) {
   return Encoded().text(kLock).number(exclusive).text(locker.cookie).text("internal").text(cookie).whole();
 }
 
-result<std::uint64_t> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t break_time) {
+result<std::uint64_t> break_lock_of(const ImageHandle& opened, const std::string& address, std::int64_t break_time) {
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();
   // This needs an I/O context of its own, which remembers the version of its last operation.
@@ -156,7 +155,7 @@ result<std::uint64_t> break_lock_of(OpenImage& opened, const std::string& addres
 
 // If librbd takes the lock anew meanwhile, it does not break this one, because it may not blocklist itself
 // (connect.cpp's settings).
-result<> keep_lock_of(OpenImage& opened, LockWatch& watch) {
+result<> keep_lock_of(const ImageHandle& opened, LockWatch& watch) {
   const std::string doing = "keeping the lock of image " + opened.text();
   const auto lockers = list_lockers(opened);
   if (!lockers) return lockers.error();

@@ -10,7 +10,7 @@
 
 namespace corbd::rbd {
 
-result<Lockers> list_lockers(OpenImage& opened);
+result<Lockers> list_lockers(const ImageHandle& opened);
 
 struct Watcher {
   std::string address;       ///< bare address
@@ -19,14 +19,14 @@ struct Watcher {
   bool operator==(const Watcher&) const = default;
 };
 /// Returns each watcher once.
-result<std::vector<Watcher>> list_watchers(OpenImage& opened);
+result<std::vector<Watcher>> list_watchers(const ImageHandle& opened);
 /// Breaks it, and sets the header's time of change to `break_time` in the same operation: any later change of the
 /// header sets another. 0: the time is now. Returns the header's version after it.
-result<std::uint64_t> break_lock_of(OpenImage& opened, const std::string& address, std::int64_t break_time);
+result<std::uint64_t> break_lock_of(const ImageHandle& opened, const std::string& address, std::int64_t break_time);
 
 /// Sets the watch, and gives the lock that this client holds the watch's cookie. librbd then does not find the lock
 /// when it closes the image, and other clients see the lock of a living client.
-result<> keep_lock_of(OpenImage& opened, LockWatch& watch);
+result<> keep_lock_of(const ImageHandle& opened, LockWatch& watch);
 
 result<image::Header> look_at_header(Connection& connection, const image::Key& key);
 

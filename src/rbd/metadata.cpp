@@ -7,7 +7,7 @@
 
 namespace corbd::rbd {
 
-result<std::optional<std::string>> get_metadata(OpenImage& opened, const std::string& name) {
+result<std::optional<std::string>> get_metadata(const ImageHandle& opened, const std::string& name) {
   std::string value(4096, '\0');
   int r = -ERANGE;
   for (int attempt = 0; attempt < 4 && r == -ERANGE; ++attempt) {
@@ -21,7 +21,7 @@ result<std::optional<std::string>> get_metadata(OpenImage& opened, const std::st
 }
 
 // Names are sorted, so those with one prefix stand together. librbd lists from behind a name.
-result<std::map<std::string, std::string>> list_metadata(OpenImage& opened, const std::string& prefix) {
+result<std::map<std::string, std::string>> list_metadata(const ImageHandle& opened, const std::string& prefix) {
   constexpr std::uint64_t kPage = 64;
   std::map<std::string, std::string> found;
   std::string start = prefix;
@@ -48,7 +48,7 @@ result<std::map<std::string, std::string>> list_metadata(OpenImage& opened, cons
   }
 }
 
-result<> write_metadata(OpenImage& opened, const std::string& name, const std::optional<std::string>& value,
+result<> write_metadata(const ImageHandle& opened, const std::string& name, const std::optional<std::string>& value,
                         bool locked) {
   if (!locked) return write_header_metadata(opened, name, value);
   const int r = opened.connection.observe_result(value ? rbd_metadata_set(opened.image, name.c_str(), value->c_str())

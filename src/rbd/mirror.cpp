@@ -16,7 +16,7 @@ struct Info {
   std::string global_id;
 };
 
-result<Info> read_info(OpenImage& opened) {
+result<Info> read_info(const ImageHandle& opened) {
   rbd_mirror_image_info_t raw{};
   const int r = opened.connection.observe_result(rbd_mirror_image_get_info(opened.image, &raw, sizeof raw));
   if (r == -ENOENT || r == -EOPNOTSUPP) return Info{};
@@ -41,7 +41,7 @@ result<> note_reporters(rados_omap_iter_t pairs, std::set<std::string>& into) {
 
 }  // namespace
 
-result<bool> is_secondary(OpenImage& opened) {
+result<bool> is_secondary(const ImageHandle& opened) {
   const auto info = read_info(opened);
   if (!info) return info.error();
   return info->mirrored && !info->primary;
@@ -58,7 +58,7 @@ std::optional<std::int64_t> reporter(std::string_view report) {
   return static_cast<std::int64_t>(number);
 }
 
-result<std::set<std::string>> mirror_daemons(OpenImage& opened) {
+result<std::set<std::string>> mirror_daemons(const ImageHandle& opened) {
   const auto info = read_info(opened);
   if (!info) return info.error();
   std::set<std::string> daemons;

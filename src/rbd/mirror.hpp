@@ -7,16 +7,16 @@
 #include <string>
 #include <string_view>
 
-#include "open_image.hpp"
+#include "image_handle.hpp"
 
 namespace corbd::rbd {
 
 /// Whether another cluster's copy is the primary one.
-result<bool> is_secondary(OpenImage& opened);
+result<bool> is_secondary(const ImageHandle& opened);
 
 /// Returns the clients ("client.4119") that report on this image's mirroring: rbd-mirror of this cluster and of its
 /// peers. They watch the image without using it. Empty if the image is not mirrored.
-result<std::set<std::string>> mirror_daemons(OpenImage& opened);
+result<std::set<std::string>> mirror_daemons(const ImageHandle& opened);
 
 /// Returns the sender of such a report, as the OSD stores it (MirrorImageSiteStatusOnDisk of Ceph's
 /// src/cls/rbd/cls_rbd_types.h). Nothing if the sender is no client.

@@ -26,7 +26,7 @@ std::optional<std::uint64_t> decode_modified(std::string_view reply) {
   return number(0) * kNanoseconds + number(kNumber);
 }
 
-result<Traces> read_traces(OpenImage& opened, bool with_modified) {
+result<Traces> read_traces(const ImageHandle& opened, bool with_modified) {
   const std::string doing = "reading features and modify timestamp of image " + opened.text();
   const std::unique_ptr<void, void (*)(rados_read_op_t)> operation(rados_create_read_op(), &rados_release_read_op);
   const FeatureQuestion features(operation.get());
@@ -45,7 +45,7 @@ result<Traces> read_traces(OpenImage& opened, bool with_modified) {
   return found;
 }
 
-result<std::optional<std::uint64_t>> stamp_modified(OpenImage& opened) {
+result<std::optional<std::uint64_t>> stamp_modified(const ImageHandle& opened) {
   const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
   rados_write_op_exec(operation.get(), "rbd", "set_modify_timestamp", nullptr, 0, nullptr);
   const int r = opened.connection.observe_result(

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "open_image.hpp"
+#include "image_handle.hpp"
 
 namespace corbd::rbd {
 
@@ -16,9 +16,9 @@ struct Traces {
   std::optional<std::uint64_t> modified;  ///< nanoseconds by an OSD's clock; nothing: not asked, or the header has none
 };
 /// Reads them in one operation. An old cluster knows no modify timestamp.
-result<Traces> read_traces(OpenImage& opened, bool with_modified);
+result<Traces> read_traces(const ImageHandle& opened, bool with_modified);
 /// Sets the modify timestamp to the OSD's present time, and reads it.
-result<std::optional<std::uint64_t>> stamp_modified(OpenImage& opened);
+result<std::optional<std::uint64_t>> stamp_modified(const ImageHandle& opened);
 /// Decodes cls_rbd's utime_t: two little-endian numbers of four bytes, seconds and nanoseconds.
 std::optional<std::uint64_t> decode_modified(std::string_view reply);
 

@@ -35,7 +35,7 @@ std::string signature_of(std::string_view mark, const Secret& key) {
 
 }  // namespace
 
-std::string new_mark(const OpenImage& opened) {
+std::string new_mark(const ImageHandle& opened) {
   static std::atomic<std::uint64_t> marks{0};
   const std::string mark =
       opened.key.image_id + " " + opened.connection.addresses.front() + " " + std::to_string(++marks);
@@ -59,7 +59,7 @@ std::string writer_in(const std::string& mark, const std::string& image_id) {
   return image::entry_of_client(address) ? address : std::string();
 }
 
-result<Mark> read_mark(OpenImage& opened) {
+result<Mark> read_mark(const ImageHandle& opened) {
   const std::string request = encode_text(kName);
   std::array<char, 512> reply{};
   const int r =
@@ -76,7 +76,7 @@ result<Mark> read_mark(OpenImage& opened) {
               rados_get_last_version(opened.pool.io.get())};
 }
 
-result<> write_mark(OpenImage& opened, const std::string& mark, std::uint64_t seen) {
+result<> write_mark(const ImageHandle& opened, const std::string& mark, std::uint64_t seen) {
   const std::string doing = "marking image " + opened.text();
   // Ceph takes no version 0.
   if (seen == 0) return Error{errc::internal, doing + ": its users have not been read yet"};
@@ -87,19 +87,18 @@ result<> write_mark(OpenImage& opened, const std::string& mark, std::uint64_t se
   return {};
 }
 
-task<result<>> remove_mark(OpenImage& opened) {
+task<result<>> remove_mark(executor control, Clock& clock, const ImageHandle& opened, const std::string& mark) {
   const std::string request = encode_text(kName);
   const std::unique_ptr<void, void (*)(rados_write_op_t)> operation(rados_create_write_op(), &rados_release_write_op);
   int compared = 0;
-  rados_write_op_omap_cmp(operation.get(), kOmapKey.c_str(), LIBRADOS_CMPXATTR_OP_EQ, opened.mark.data(),
-                          opened.mark.size(), &compared);
+  rados_write_op_omap_cmp(operation.get(), kOmapKey.c_str(), LIBRADOS_CMPXATTR_OP_EQ, mark.data(), mark.size(),
+                          &compared);
   rados_write_op_exec(operation.get(), "rbd", "metadata_remove", request.data(), request.size(), nullptr);
   const auto submit = [&](rados_completion_t completion) {
     return rados_aio_write_op_operate(operation.get(), opened.pool.io.get(), completion, opened.header().c_str(),
                                       nullptr, 0);
   };
-  const int r = opened.connection.observe_result(
-      co_await completed<Librados>(opened.connections.control(), opened.connections.clock(), submit));
+  const int r = opened.connection.observe_result(co_await completed<Librados>(control, clock, submit));
   // ECANCELED: another client's, or none. ENOENT: the image is gone.
   if (r >= 0 || r == -ECANCELED || r == -ENOENT) co_return result<>();
   co_return failure("removing metadata " + kName + " of image " + opened.text(), r);

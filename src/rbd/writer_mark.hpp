@@ -6,13 +6,13 @@
 #include <functional>
 #include <string>
 
-#include "open_image.hpp"
+#include "image_handle.hpp"
 
 namespace corbd::rbd {
 
 /// Makes the text that one open image writes: the image's ID, because a clone inherits the metadata of its parent; this
 /// client's address; a number that no other open image of this client has; and a signature.
-std::string new_mark(const OpenImage& opened);
+std::string new_mark(const ImageHandle& opened);
 /// Adds the signature by a Ceph key. Anybody who may write the image can write any mark, but without the key names
 /// nobody to be cut off. An owner of the key may cut off that client himself, by the mon caps 'profile rbd'.
 std::string signed_mark(const std::string& mark, const Secret& key);
@@ -25,13 +25,13 @@ struct Mark {
   bool is_signed = false;     ///< signed with the key of this client
   std::uint64_t version = 0;  ///< version of the header that has it
 };
-result<Mark> read_mark(OpenImage& opened);
+result<Mark> read_mark(const ImageHandle& opened);
 /// Writes the mark over any other. `seen`: the header's version when its users were read. in_use: it has another one
 /// now. A mark that was under way for long would otherwise replace that of a client which came meanwhile, and both
 /// would write.
-result<> write_mark(OpenImage& opened, const std::string& mark, std::uint64_t seen);
-/// Removes opened.mark; another one stays. It waits for the cluster, and takes no thread. Control thread.
-task<result<>> remove_mark(OpenImage& opened);
+result<> write_mark(const ImageHandle& opened, const std::string& mark, std::uint64_t seen);
+/// Removes that mark; another one stays. It waits for the cluster, and takes no thread. Control thread.
+task<result<>> remove_mark(executor control, Clock& clock, const ImageHandle& opened, const std::string& mark);
 /// Retries for a minute, unless it became pointless. Meanwhile the image stays open: the mark of a living client,
 /// without a watch beside it, would make the next writer cut off that client with all its other images.
 task<result<>> persist(executor control, Clock& clock, std::function<task<result<>>()> remove,

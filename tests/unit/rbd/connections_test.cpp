@@ -114,10 +114,9 @@ TEST_CASE("a callback about a lost client may lease other connections at once") 
   for (const char* user : {"a", "b", "c"}) {
     auto lease = scene.lease(access("lab", user));
     REQUIRE(lease->get());
-    auto& image = images.emplace_back(std::make_shared<rbd::OpenImage>(*scene.connections, std::move(*lease->get()),
-                                                                       image::Key{"fsid", 1, "", user, 0}, true));
-    image->connection.images.insert(image.get());
-    image->on_lost = [&](const std::string&) {
+    image::OpenOptions options;
+    options.read_only = true;
+    options.on_lost = [&](const std::string&) {
       ++told;
       for (int i = 0; i < 20; ++i)
         asio::co_spawn(scene.loop.io,
@@ -125,13 +124,16 @@ TEST_CASE("a callback about a lost client may lease other connections at once") 
                                                 Connections::Need::any, {}),
                        asio::detached);
       // It may close its neighbours, too.
-      for (auto& neighbour : images) neighbour->connection.images.erase(neighbour.get());
+      for (auto& neighbour : images) neighbour->handle().connection.images.erase(neighbour.get());
     };
+    auto& image = images.emplace_back(std::make_shared<rbd::OpenImage>(
+        *scene.connections, std::move(*lease->get()), image::Key{"fsid", 1, "", user, 0}, std::move(options)));
+    image->handle().connection.images.insert(image.get());
   }
-  for (auto& image : images) image->connection.blocklisted = true;
-  images.front()->connection.on_blocklisted();
+  for (auto& image : images) image->handle().connection.blocklisted = true;
+  images.front()->handle().connection.on_blocklisted();
   CHECK(eventually(scene.loop.io, [&] { return told > 0 && scene.dialled >= 23; }));
-  for (auto& image : images) image->connection.images.clear();
+  for (auto& image : images) image->handle().connection.images.clear();
   images.clear();
 }
 
@@ -410,20 +412,21 @@ TEST_CASE("a setting that a pool gets and loses is found at its open images, of 
   Scene scene;
   auto lease = scene.lease(access("lab"));
   REQUIRE(lease->get());
-  const auto image = std::make_shared<rbd::OpenImage>(*scene.connections, std::move(*lease->get()),
-                                                      image::Key{"fsid", 1, "", "id", 0}, GENERATE(false, true));
   std::atomic<bool> pool_has_cache = false;
-  image->look = [&](rbd::OpenImage&, bool) -> result<rbd::Details> {
+  auto look = [&](const rbd::ImageHandle&, rbd::Purpose, bool) -> result<rbd::Details> {
     rbd::Details seen;
     seen.refused = pool_has_cache ? "rbd_cache=true" : "";
     return seen;
   };
-  rbd::keep_looking(image);
+  image::OpenOptions options;
+  options.read_only = GENERATE(false, true);
+  const auto image = std::make_shared<rbd::OpenImage>(*scene.connections, std::move(*lease->get()),
+                                                      image::Key{"fsid", 1, "", "id", 0}, std::move(options), look);
+  image->keep_looking();
   for (const bool has_cache : {true, false, true}) {
     pool_has_cache = has_cache;
     scene.loop.clock.advance(5min);
-    CHECK(eventually(scene.loop.io, [&] { return image->refused_again.empty() != has_cache; }));
+    CHECK(eventually(scene.loop.io, [&] { return image->refused_again().empty() != has_cache; }));
   }
-  image->closing = true;
-  CHECK(eventually(scene.loop.io, [&] { return image->calls.count() == 0; }));
+  CHECK(eventually(scene.loop.io, [&] { return image.use_count() == 1; }));
 }
