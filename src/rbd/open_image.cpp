@@ -34,8 +34,14 @@ bool Checked::store(const Details& details) {
 }
 
 void UpdateSignal::raise(void* signal) {
-  const auto& self = *static_cast<UpdateSignal*>(signal);
-  asio::post(self.control, self.on_raised);
+  auto& self = *static_cast<UpdateSignal*>(signal);
+  const std::lock_guard sole(self.mutex_);
+  if (self.on_raised_) asio::post(self.control_, self.on_raised_);
+}
+
+void UpdateSignal::end() {
+  const std::lock_guard sole(mutex_);
+  on_raised_ = nullptr;
 }
 
 OpenImage::OpenImage(Connections& all, Lease from, image::Key key, image::OpenOptions options, Look look)
@@ -51,7 +57,12 @@ OpenImage::OpenImage(Connections& all, Lease from, image::Key key, image::OpenOp
       idle_(all.control(), all.clock()),
       closed_(all.control(), all.clock()) {}
 
-OpenImage::~OpenImage() = default;
+OpenImage::~OpenImage() {
+  if (!signal_) return;
+  signal_->end();
+  // librbd still raises it, so it stays allocated.
+  if (watch_) static_cast<void>(signal_.release());
+}
 
 task<int> OpenImage::submit_open() {
   auto submit = [this](rbd_completion_t completion) {
@@ -155,7 +166,10 @@ task<> OpenImage::unwatch() {
   };
   const auto ended = co_await threads().cluster.call_to_end(connections_.gate(), std::move(job),
                                                             "closing image " + handle_.text(), false);
-  if (!ended) log::warning("image.watch_not_ended", {{"image", handle_.text()}, {"error", ended.error().text}});
+  if (ended)
+    watch_.reset();
+  else
+    log::warning("image.watch_not_ended", {{"image", handle_.text()}, {"error", ended.error().text}});
 }
 
 task<result<>> OpenImage::refresh(Until until) {

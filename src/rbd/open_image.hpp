@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 
 #include "image_handle.hpp"
 #include "own_lock.hpp"
@@ -20,12 +21,20 @@ struct Checked {
 };
 
 /// Passed to librbd's update watch. It must only signal (reading the size inside its callback deadlocks, ceph tracker
-/// 50593).
-struct UpdateSignal {
-  executor control;
-  std::function<void()> on_raised;
-  /// `signal`: an UpdateSignal. Posts its function. librbd's thread.
+/// 50593). librbd may raise it after the image and the control executor have gone.
+class UpdateSignal {
+ public:
+  UpdateSignal(executor control, std::function<void()> on_raised)
+      : control_(std::move(control)), on_raised_(std::move(on_raised)) {}
+  /// `signal`: an UpdateSignal. Posts its function, unless it is ended. librbd's thread.
   static void raise(void* signal);
+  /// Any later raise() does nothing.
+  void end();
+
+ private:
+  std::mutex mutex_;
+  const executor control_;
+  std::function<void()> on_raised_;  ///< null: ended. Guarded by mutex_
 };
 
 /// Control thread, except where noted. The last shared pointer to it must go on the control thread.

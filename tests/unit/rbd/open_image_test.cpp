@@ -1,8 +1,10 @@
 #include "open_image.hpp"
 
 #include "support/catch.hpp"
+#include "support/helpers.hpp"
 
 using namespace corbd;
+using namespace corbd::test;
 using rbd::Details;
 using rbd::why_refused;
 
@@ -35,4 +37,18 @@ TEST_CASE(
   }
   REQUIRE(why_refused(details, {.writes = writes}, kImage));
   CHECK_THAT(why_refused(details, {.writes = writes}, kImage)->text, ContainsSubstring("image pool/image"));
+}
+
+TEST_CASE("an update that librbd announces after the image's end does nothing, even if the event loop has gone too") {
+  auto loop = std::make_unique<Loop>();
+  int raised = 0;
+  rbd::UpdateSignal signal(loop->control(), [&] { ++raised; });
+  rbd::UpdateSignal::raise(&signal);
+  CHECK(eventually(loop->io, [&] { return raised == 1; }));
+  signal.end();
+  rbd::UpdateSignal::raise(&signal);
+  loop->poll();
+  loop.reset();
+  rbd::UpdateSignal::raise(&signal);
+  CHECK(raised == 1);
 }
