@@ -1,4 +1,5 @@
-// Reads and changes the cluster's blocklist, by commands to its monitors.
+#include "blocklist.hpp"
+
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
@@ -234,8 +235,8 @@ task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, s
   BlockingCalls& calls = many ? threads.looks : threads.cluster;
   auto changed = co_await calls.call_to_end(gate_, std::move(job), "changing the blocklist");
   if (!changed) co_return changed.error();
-  static_cast<void>(co_await note_ending_early(lease->fsid, lease->group->access.cluster_id, *changed));
-  if (!block_for) co_await forget_unblocked(lease->fsid, entries, changed->results);
+  static_cast<void>(co_await renewals_.note_ending_early(lease->fsid, lease->group->access.cluster_id, *changed));
+  if (!block_for) co_await renewals_.forget_unblocked(lease->fsid, entries, changed->results);
   ++fencings_;
   // The caller acts on the fence: none of our clients may go on with an older map.
   if (auto awaited = co_await await_maps(lease->fsid); !awaited)

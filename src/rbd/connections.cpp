@@ -43,7 +43,8 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
       dial_(std::move(dial)),
       gate_(control, clock),
       shuts_(control, clock),
-      looks_again_(std::make_shared<Event>(control, clock)) {
+      renewals_(*this, files),
+      earlier_(control, clock, files, gate_, config_, incarnations_, renewals_) {
   earlier_.read_at_start();
 }
 
@@ -133,6 +134,13 @@ std::vector<std::shared_ptr<Connection>> Connections::serving(const image::Acces
   for (const auto& group : groups_)
     if (group->access == access) return group->serving;
   return {};
+}
+
+std::vector<std::shared_ptr<Connection>> Connections::of_cluster(const std::string& fsid) const {
+  std::vector<std::shared_ptr<Connection>> found;
+  for (const auto& group : groups_)
+    std::ranges::copy_if(group->serving, std::back_inserter(found), [&](const auto& one) { return one->fsid == fsid; });
+  return found;
 }
 
 void Connections::retire(const image::Access& access) {
@@ -243,7 +251,7 @@ task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
   if (std::exchange(group->cannot_fence, made->cannot_fence) != made->cannot_fence && made->cannot_fence)
     log::warning("cluster.cannot_fence", {{"cluster", group->access.cluster_id}, {"cause", *made->cannot_fence}});
   outdate_others(*group);
-  look_again();
+  renewals_.look_again();
   log::info("cluster.connected", {{"cluster", group->access.cluster_id},
                                   {"fsid", connection->fsid},
                                   {"user", group->access.user},
@@ -467,7 +475,7 @@ task<result<>> Connections::reload_predecessor_clients(bool ended) {
 
 task<result<>> Connections::shutdown(Until until, Until users) {
   leaving_ = true;
-  renewals_.cancel();
+  renewals_.stop();
   earlier_.stop();
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) retire_if_idle(connection);

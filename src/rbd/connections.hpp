@@ -18,7 +18,7 @@
 #include "corbd/rbd/clusters.hpp"
 #include "earlier_agents.hpp"
 #include "incarnation.hpp"
-#include "short_entries.hpp"
+#include "renewal.hpp"
 
 namespace corbd::rbd {
 
@@ -96,33 +96,6 @@ struct Group {
   bool outdated = false;                                    ///< the same user has a newer key or other monitors
 };
 
-/// Results of a change of the blocklist.
-struct BlocklistChange {
-  std::vector<result<>> results;                    ///< in the order of the entries
-  std::vector<image::BlocklistEntry> ending_early;  ///< clients whose existing entry ends too early
-  std::optional<std::chrono::system_clock::time_point> monitors_now = {};  ///< by the monitors' clock, if it is known
-};
-
-/// Adds these entries for that long, or removes them (nullopt), and verifies the result in the monitors' list. `wall`:
-/// this node's clock, for monitors that do not show theirs. Runs on a pool thread.
-result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<image::BlocklistEntry>& entries,
-                                        std::optional<std::chrono::seconds> block_for,
-                                        std::chrono::system_clock::time_point wall);
-
-/// Result of one check of short entries.
-struct RenewalLook {
-  std::vector<std::string> forget = {};  ///< their uuids
-  std::vector<std::string> added = {};   ///< their clients
-  std::optional<Error> failed = {};      ///< error of the one that could not be added
-  std::chrono::milliseconds again_in = std::chrono::seconds(30);
-  std::optional<std::chrono::system_clock::time_point> monitors_now = {};  ///< learnt by this check
-};
-/// Adds our own entries for those that have gone. `monitors_now`: if it is known. `wall`: this node's clock. Runs on a
-/// pool thread.
-result<RenewalLook> look_at_short_entries(rados_t cluster, const std::vector<ShortEntry>& entries,
-                                          std::optional<std::chrono::system_clock::time_point> monitors_now,
-                                          std::chrono::system_clock::time_point wall);
-
 /// Makes a client. Runs on a pool thread, for as long as the cluster takes.
 using Dial = std::function<result<Connected>(const image::Access& access, Timeouts timeouts)>;
 
@@ -173,6 +146,8 @@ class Connections {
   void retire_denied(std::shared_ptr<Connection> connection);
 
   const Incarnations& incarnations() const { return incarnations_; }
+  /// Returns the connections to that cluster, whoever their user is.
+  std::vector<std::shared_ptr<Connection>> of_cluster(const std::string& fsid) const;
   Gate& gate() { return gate_; }
   /// Whether no operation that uses this is under way.
   bool quiet() const { return gate_.count() == 0 && shuts_.count() == 0; }
@@ -206,19 +181,6 @@ class Connections {
   /// Waits until every connection to that cluster has the OSD map of the last fencing.
   task<result<>> await_maps(std::string fsid);
   task<> record_fenced(Incarnation incarnation);
-  // Renewal: renewal.cpp.
-  /// Writes notes of entries that end early, and learns the monitors' clock from the change.
-  task<result<>> note_ending_early(std::string fsid, std::string cluster_id, BlocklistChange change);
-  /// Wakes the renewals, because something that they wait for has changed.
-  void look_again();
-  task<> forget_unblocked(std::string fsid, std::vector<image::BlocklistEntry> entries, std::vector<result<>> results);
-  task<> forget_short(std::string uuid);
-  void take_notes(const LoadedShortEntries& notes);
-  void renew_noted();
-  task<> renew(std::string fsid);
-  task<RenewalLook> look_at_short(Lease lease);
-  /// Leases one of the cluster's connections, each in its turn.
-  std::optional<Lease> lease_of(const std::string& fsid, std::size_t turn);
   void drop_blocklisted();
   std::vector<std::shared_ptr<Connection>> take_blocklisted();
   void end_before_entry(const std::shared_ptr<Connection>& connection);
@@ -236,20 +198,13 @@ class Connections {
   Gate gate_;   ///< everything under way, except for the next
   Gate shuts_;  ///< connections that end; each makes its call through gate_ once it gets a thread
   Incarnations incarnations_;
-  EarlierAgents earlier_{
-      control_, clock_, files_, gate_, config_, incarnations_, [this](const LoadedShortEntries& notes) {
-        take_notes(notes);
-      }};
+  Renewals renewals_;
+  EarlierAgents earlier_;
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::shared_ptr<Group>> groups_;
   std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, from the last connection
   Clock::TimerId idle_timer_ = 0;
   std::set<std::string> ending_;  ///< uuids of clients that may have written, serve no more and are not shut yet
-  std::vector<ShortEntry> short_entries_;
-  std::set<std::string> renewing_;                        ///< fsids of clusters
-  std::map<std::string, MonitorsClock> monitors_clocks_;  ///< by fsid; needed because this node's own clock may be set
-  CancelScope renewals_;
-  std::shared_ptr<Event> looks_again_;  ///< wakes renewals before their time
   std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;
   std::shared_ptr<Event> no_lease_;  ///< awaited by a shutdown

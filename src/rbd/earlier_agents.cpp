@@ -9,14 +9,14 @@
 namespace corbd::rbd {
 
 EarlierAgents::EarlierAgents(executor control, Clock& clock, BlockingPool& files, Gate& gate, const Config& config,
-                             Incarnations& incarnations, TakeNotes take_notes)
+                             Incarnations& incarnations, Renewals& renewals)
     : control_(std::move(control)),
       clock_(clock),
       files_(files),
       gate_(gate),
       config_(config),
       incarnations_(incarnations),
-      take_notes_(std::move(take_notes)) {}
+      renewals_(renewals) {}
 
 /// Callable from any thread.
 EarlierAgents::Files EarlierAgents::load(const std::string& dir, std::int64_t now, const std::string& boot_id) {
@@ -58,7 +58,12 @@ task<result<>> EarlierAgents::read_once() {
 /// Takes everything that can be read, even if the rest cannot.
 result<> EarlierAgents::take_in(const Files& read) {
   if (read.incarnations) incarnations_.take_over(read.incarnations->all, !config_.predecessor_running);
-  take_notes_(read.notes);
+  // An agent that serves beside this one renews them as long as it lives.
+  if (!config_.predecessor_running) {
+    renewals_.take_notes(read.notes.all);
+    // Fencing them again shows which entries end early, and notes that.
+    if (read.notes.lost) incarnations_.doubt_entries();
+  }
   if (!read.incarnations) return read.incarnations.error();
   if (read.notes.unread) return *read.notes.unread;
   if (unknown_) log::info("incarnations.read");

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -11,18 +10,17 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "incarnation.hpp"
-#include "short_entries.hpp"
+#include "renewal.hpp"
 
 namespace corbd::rbd {
 
 /// Control thread only.
 class EarlierAgents {
  public:
-  using TakeNotes = std::function<void(const LoadedShortEntries& notes)>;
-  /// Puts the clients into `incarnations`, and then passes the notes to `take_notes`. `gate`: for everything under way.
+  /// Puts the clients into `incarnations`, and the notes into `renewals`. `gate`: for everything under way.
   /// `config`: `predecessor_running` may change.
   EarlierAgents(executor control, Clock& clock, BlockingPool& files, Gate& gate, const Config& config,
-                Incarnations& incarnations, TakeNotes take_notes);
+                Incarnations& incarnations, Renewals& renewals);
   /// Reads when the agent starts, on this very thread. Files that cannot be read are tried again.
   void read_at_start();
   /// `again`: files that cannot be read are tried until they can be. The answer is that of the first try.
@@ -49,7 +47,7 @@ class EarlierAgents {
   Gate& gate_;
   const Config& config_;
   Incarnations& incarnations_;
-  TakeNotes take_notes_;
+  Renewals& renewals_;
   std::optional<Error> unknown_;
   bool reads_again_ = false;  ///< read_again() runs
   bool stopped_ = false;

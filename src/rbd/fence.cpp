@@ -118,8 +118,7 @@ image::OwnClients Connections::own_clients(const std::string& fsid) const {
     if (ending || one.state != Incarnation::State::fenced)
       own.left.insert(own.left.end(), one.addresses.begin(), one.addresses.end());
   }
-  for (const auto& entry : short_entries_)
-    if (entry.fsid == fsid) own.ending_early.push_back(entry.client);
+  own.ending_early = renewals_.clients(fsid);
   return own;
 }
 
@@ -161,7 +160,7 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
   // A client counts as fenced on disk only after its note is written: a crash in between would lose the note. Without
   // the note it stays dead on disk, and the next start fences it again.
   const auto noted =
-      co_await note_ending_early(through.fsid, through.group->access.cluster_id, std::move(fenced->change));
+      co_await renewals_.note_ending_early(through.fsid, through.group->access.cluster_id, std::move(fenced->change));
   for (auto& one : fenced->done) {
     if (noted)
       co_await record_fenced(std::move(one));
