@@ -10,19 +10,17 @@
 
 #include "at_once.hpp"
 #include "blocklist_json.hpp"
-#include "connections.hpp"
+#include "connect.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/core/utc.hpp"
 #include "failure.hpp"
+#include "incarnation.hpp"
 
 namespace corbd::rbd {
 namespace {
 
 using Entry = image::BlocklistEntry;
 using Kind = image::BlocklistEntry::Kind;
-
-// Each command waits for a commit of the monitors, and commands that are under way together share one.
-constexpr std::size_t kCommandsAtOnce = 64;
 
 struct MonAnswer {
   int code = 0;
@@ -43,7 +41,9 @@ MonAnswer command(rados_t cluster, const boost::json::object& words) {
           std::string(text == nullptr ? "" : text, text_size)};
 }
 
-result<std::vector<Entry>> list(rados_t cluster, std::vector<std::string>* unknown = nullptr) {
+}  // namespace
+
+result<std::vector<Entry>> list_blocklist(rados_t cluster, std::vector<std::string>* unknown) {
   const MonAnswer answer = command(cluster, {{"prefix", "osd blocklist ls"}, {"format", "json"}});
   if (answer.code == -EACCES || answer.code == -EPERM)
     return Error{errc::permission_denied,
@@ -52,10 +52,12 @@ result<std::vector<Entry>> list(rados_t cluster, std::vector<std::string>* unkno
   return parse_blocklist(answer.output, unknown);
 }
 
+namespace {
+
 /// Serves callers that look for their own entries: another client's entry that is not understood must not stop a fence.
 result<std::vector<Entry>> list_own(rados_t cluster) {
   std::vector<std::string> unknown;
-  auto entries = list(cluster, &unknown);
+  auto entries = list_blocklist(cluster, &unknown);
   if (entries && !unknown.empty())
     log::warning("blocklist.entries_unknown", {{"count", unknown.size()}, {"first", unknown.front()}});
   return entries;
@@ -176,7 +178,7 @@ result<BlocklistChange> change_and_look(rados_t cluster, const std::vector<Entry
 }
 
 result<bool> has_own_entry(rados_t cluster, const std::string& client) {
-  const auto entries = list(cluster);
+  const auto entries = list_blocklist(cluster);
   if (!entries) return entries.error();
   const auto names_it = [&](const Entry& entry) { return entry.kind == Kind::client && entry.client == client; };
   return std::ranges::any_of(*entries, names_it);
@@ -194,7 +196,7 @@ std::optional<std::string> find_missing_right(rados_t cluster, const std::string
 
 std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
                                 const std::vector<std::string>& addresses) {
-  const auto entries = list(cluster);
+  const auto entries = list_blocklist(cluster);
   if (!entries) {
     log::warning("blocklist.unread", {{"cluster", cluster_id}, {"error", entries.error().text}});
     return std::nullopt;
@@ -207,42 +209,6 @@ std::optional<Error> find_fence(rados_t cluster, const std::string& cluster_id,
                                           ", and this node's clients have " + address +
                                           ". Nothing of that cluster is served here until somebody unfences it"};
   return std::nullopt;
-}
-
-task<result<image::Blocklist>> Connections::blocklist(Lease lease) {
-  auto job = [held = lease.connection()] { return list(held->cluster); };
-  auto entries = co_await lease->group->threads->cluster.call_to_end(gate_, std::move(job), "reading the blocklist");
-  if (!entries) co_return entries.error();
-  image::Blocklist found{lease->fsid, std::move(*entries)};
-  for (const auto& group : groups_)
-    for (const auto& connection : group->serving) {
-      if (connection->fsid != lease->fsid) continue;
-      found.own.insert(found.own.end(), connection->addresses.begin(), connection->addresses.end());
-      if (!connection->images.empty())
-        found.serving.insert(found.serving.end(), connection->addresses.begin(), connection->addresses.end());
-    }
-  co_return found;
-}
-
-task<result<std::vector<result<>>>> Connections::change_blocklist(Lease lease, std::vector<Entry> entries,
-                                                                  std::optional<std::chrono::seconds> block_for) {
-  const bool many = entries.size() > kCommandsAtOnce;
-  auto job = [held = lease.connection(), entries, block_for, wall = clock_.wall()] {
-    return change_and_look(held->cluster, entries, block_for, wall);
-  };
-  // Many commands take minutes, and healing needs the threads for the cluster.
-  ClusterThreads& threads = *lease->group->threads;
-  BlockingCalls& calls = many ? threads.looks : threads.cluster;
-  auto changed = co_await calls.call_to_end(gate_, std::move(job), "changing the blocklist");
-  if (!changed) co_return changed.error();
-  static_cast<void>(co_await renewals_.note_ending_early(lease->fsid, lease->group->access.cluster_id, *changed));
-  if (!block_for) co_await renewals_.forget_unblocked(lease->fsid, entries, changed->results);
-  ++fencings_;
-  // The caller acts on the fence: none of our clients may go on with an older map.
-  if (auto awaited = co_await await_maps(lease->fsid); !awaited)
-    co_return with_context(
-        "the blocklist was changed, but not every client of this agent knows it yet, repeat the call", awaited.error());
-  co_return std::move(changed->results);
 }
 
 /// This is one of the checks of renewal.cpp.

@@ -13,6 +13,12 @@
 
 namespace corbd::rbd {
 
+/// Each command waits for a commit of the monitors, and commands that are under way together share one.
+inline constexpr std::size_t kCommandsAtOnce = 64;
+
+/// `unknown`: gets the entries that are not understood; null: they are an error.
+result<std::vector<image::BlocklistEntry>> list_blocklist(rados_t cluster, std::vector<std::string>* unknown = nullptr);
+
 /// Results of a change of the blocklist.
 struct BlocklistChange {
   std::vector<result<>> results;                    ///< in the order of the entries

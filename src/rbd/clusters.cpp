@@ -177,7 +177,7 @@ task<result<image::Blocklist>> Clusters::blocklist(image::Access access, Until u
   if (!lease) co_return lease.error();
   Promise<image::Blocklist> promise(connections_->control(), connections_->clock());
   const auto future = promise.future();
-  if (!connections_->gate().spawn(await_and_tell(connections_->blocklist(std::move(*lease)), promise)))
+  if (!connections_->gate().spawn(await_and_tell(connections_->fencing().blocklist(std::move(*lease)), promise)))
     co_return Error{errc::cancelled, "reading the blocklist: the agent is leaving"};
   co_return co_await future.get(until, "the blocklist of " + cluster_text(access));
 }
@@ -204,7 +204,7 @@ task<result<image::OwnClients>> Clusters::end_refused(image::Access access, Unti
   Promise<image::OwnClients> promise(connections_->control(), connections_->clock());
   const auto future = promise.future();
   // The work may outlive its caller, whose scope ends with it.
-  auto work = connections_->end_refused(std::move(*lease), {until.deadline});
+  auto work = connections_->fencing().end_refused(std::move(*lease), {until.deadline});
   if (!connections_->gate().spawn(await_and_tell(std::move(work), promise)))
     co_return Error{errc::cancelled, "ending refused clients: the agent is leaving"};
   co_return co_await future.get(until, "this agent's refused clients to end");
@@ -218,7 +218,7 @@ task<result<std::vector<result<>>>> Clusters::change_blocklist(image::Access acc
   if (!lease) co_return lease.error();
   Promise<std::vector<result<>>> promise(connections_->control(), connections_->clock());
   const auto future = promise.future();
-  auto work = connections_->change_blocklist(std::move(*lease), std::move(entries), block_for);
+  auto work = connections_->fencing().change_blocklist(std::move(*lease), std::move(entries), block_for);
   if (!connections_->gate().spawn(await_and_tell(std::move(work), promise)))
     co_return Error{errc::cancelled, "changing the blocklist: the agent is leaving"};
   co_return co_await future.get(until, "the blocklist of " + cluster_text(access) + " to be changed");
@@ -253,18 +253,18 @@ task<result<>> Clusters::fence_dead(image::Access access, Until until) {
     // The fence of the node may end. Until then the cluster's monitors still accept the entries that keep our dead
     // clients out for good.
     auto monitors = co_await connections_->lease(access, Connections::Need::monitors, until);
-    if (monitors) static_cast<void>(co_await connections_->fence(std::move(*monitors), until));
+    if (monitors) static_cast<void>(co_await connections_->fencing().fence(std::move(*monitors), until));
   }
   if (!lease) co_return lease.error();
   const auto asked = lease->connection();
-  auto fenced = co_await connections_->fence(std::move(*lease), until);
+  auto fenced = co_await connections_->fencing().fence(std::move(*lease), until);
   co_return noted(*connections_, asked, std::move(fenced));
 }
 
 task<result<>> Clusters::inherit(image::Access access, std::string address, Until until) {
   auto lease = co_await connections_->lease(std::move(access), Connections::Need::any, until);
   if (!lease) co_return lease.error();
-  co_return co_await connections_->inherit(std::move(*lease), std::move(address));
+  co_return co_await connections_->fencing().inherit(std::move(*lease), std::move(address));
 }
 
 task<result<image::Header>> Clusters::header(image::Access access, image::Key key, Until until) {
@@ -302,8 +302,8 @@ task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access,
   auto lease = co_await connections_->lease(access, Connections::Need::room_for_image, until);
   if (!lease) co_return lease.error();
   if (auto right = is_cluster_of(*lease, access, key); !right) co_return right.error();
-  if (auto fenced = connections_->all_fenced(key.fsid); !fenced) co_return fenced.error();
-  if (auto awaited = co_await connections_->await_map(*lease, until); !awaited) co_return awaited.error();
+  if (auto fenced = connections_->fencing().all_fenced(key.fsid); !fenced) co_return fenced.error();
+  if (auto awaited = co_await connections_->fencing().await_map(*lease, until); !awaited) co_return awaited.error();
   if (!options.read_only && key.snap_id == 0)
     if (auto recorded = co_await connections_->record(*lease, until); !recorded) co_return recorded.error();
   Promise<std::unique_ptr<image::Image>> promise(connections_->control(), connections_->clock());

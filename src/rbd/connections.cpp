@@ -44,7 +44,8 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
       gate_(control, clock),
       shuts_(control, clock),
       renewals_(*this, files),
-      earlier_(control, clock, files, gate_, config_, incarnations_, renewals_) {
+      earlier_(control, clock, files, gate_, config_, incarnations_, renewals_),
+      fencing_(*this, files, incarnations_, earlier_, renewals_) {
   earlier_.read_at_start();
 }
 
@@ -224,7 +225,7 @@ task<> Connections::connect_one(std::shared_ptr<Group> held, std::shared_ptr<Att
 }
 
 task<result<>> Connections::connect_and_add(std::shared_ptr<Group> group) {
-  const auto began = fencings_;
+  const auto began = fencing_.last();
   auto job = [dial = dial_, access = group->access, timeout = config_.mon_timeout] {
     return dial(access, {.monitors = timeout});
   };

@@ -17,6 +17,7 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "earlier_agents.hpp"
+#include "fence.hpp"
 #include "incarnation.hpp"
 #include "renewal.hpp"
 
@@ -110,24 +111,10 @@ class Connections {
   /// the other needs then get the error node_fenced.
   enum class Need { monitors, any, room_for_image };
   task<result<Lease>> lease(image::Access access, Need need, Until until);
-  /// Blocklists the dead incarnations of the leased connection's cluster. Joins a fencing that is under way.
-  task<result<>> fence(Lease lease, Until until);
-  /// Implements image::Clusters::inherit, for the leased connection's cluster.
-  task<result<>> inherit(Lease lease, std::string address);
-  /// Implement image::Clusters::blocklist, block and unblock, for the leased connection's cluster (blocklist.cpp).
-  task<result<image::Blocklist>> blocklist(Lease lease);
-  task<result<std::vector<result<>>>> change_blocklist(Lease lease, std::vector<image::BlocklistEntry> entries,
-                                                       std::optional<std::chrono::seconds> block_for);
-  /// Implements image::Clusters::end_refused, for the leased connection's cluster (fence.cpp).
-  task<result<image::OwnClients>> end_refused(Lease lease, Until until);
   /// Writes the connection's file before an image is opened for writing, so that a later start fences it.
   task<result<>> record(const Lease& lease, Until until);
   /// Implements image::Clusters::record_prepared.
   task<> record_prepared(Until until);
-  /// Waits until the connection has the OSD map of the last fencing.
-  task<result<>> await_map(const Lease& lease, Until until);
-  /// unavailable as long as a dead incarnation of that cluster is not fenced.
-  result<> all_fenced(const std::string& fsid);
   /// Implement image::Clusters::prepare and reload_predecessor_clients.
   task<result<>> prepare(image::Access access, std::size_t images, Until until);
   task<result<>> reload_predecessor_clients(bool ended);
@@ -145,6 +132,12 @@ class Connections {
   /// caller gets a new one.
   void retire_denied(std::shared_ptr<Connection> connection);
 
+  /// Drops connections that a cluster refuses, and tells their images.
+  void drop_blocklisted();
+  /// Whether a client that may have written serves no more, and has not ended yet.
+  bool is_ending(const std::string& uuid) const { return ending_.contains(uuid); }
+
+  Fencing& fencing() { return fencing_; }
   const Incarnations& incarnations() const { return incarnations_; }
   /// Returns the connections to that cluster, whoever their user is.
   std::vector<std::shared_ptr<Connection>> of_cluster(const std::string& fsid) const;
@@ -172,16 +165,6 @@ class Connections {
   bool start_recording(const Lease& lease);
   task<> record_one(Lease lease, std::shared_ptr<Attempt> attempt);
   task<> refill_spares();
-  void drop_refused(const image::Blocklist& now);
-  void fence_anew(const image::Blocklist& now);
-  bool may_write(const std::string& uuid) const;
-  image::OwnClients own_clients(const std::string& fsid) const;
-  task<> fence_all(Lease lease, std::shared_ptr<Attempt> attempt);
-  task<result<>> fence_dead_of(const Connection& through);
-  /// Waits until every connection to that cluster has the OSD map of the last fencing.
-  task<result<>> await_maps(std::string fsid);
-  task<> record_fenced(Incarnation incarnation);
-  void drop_blocklisted();
   std::vector<std::shared_ptr<Connection>> take_blocklisted();
   void end_before_entry(const std::shared_ptr<Connection>& connection);
   void leave(const std::shared_ptr<Connection>& connection);
@@ -200,12 +183,12 @@ class Connections {
   Incarnations incarnations_;
   Renewals renewals_;
   EarlierAgents earlier_;
+  Fencing fencing_;
   std::map<std::string, std::unique_ptr<ClusterThreads>> threads_;
   std::vector<std::shared_ptr<Group>> groups_;
   std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, from the last connection
   Clock::TimerId idle_timer_ = 0;
   std::set<std::string> ending_;  ///< uuids of clients that may have written, serve no more and are not shut yet
-  std::uint64_t fencings_ = 0;
   std::size_t leases_ = 0;
   std::shared_ptr<Event> no_lease_;  ///< awaited by a shutdown
   bool leaving_ = false, abandoned_ = false;

@@ -1,4 +1,5 @@
-// Implements rule 2: fence before you write.
+#include "fence.hpp"
+
 #include <algorithm>
 #include <cerrno>
 
@@ -48,8 +49,12 @@ result<Fenced> fence_on_pool_thread(rados_t cluster, const std::vector<Incarnati
 
 }  // namespace
 
-result<> Connections::all_fenced(const std::string& fsid) {
-  drop_blocklisted();
+Fencing::Fencing(Connections& all, BlockingPool& files, Incarnations& incarnations, const EarlierAgents& earlier,
+                 Renewals& renewals)
+    : all_(all), files_(files), incarnations_(incarnations), earlier_(earlier), renewals_(renewals) {}
+
+result<> Fencing::all_fenced(const std::string& fsid) {
+  all_.drop_blocklisted();
   if (const auto& unknown = earlier_.unknown()) return *unknown;
   const auto dead = incarnations_.unfenced(fsid).size();
   if (dead == 0) return {};
@@ -58,15 +63,15 @@ result<> Connections::all_fenced(const std::string& fsid) {
                                       ": the agent opens no image there until they are"};
 }
 
-task<result<>> Connections::fence(Lease lease, Until until) {
+task<result<>> Fencing::fence(Lease lease, Until until) {
   if (const auto& unknown = earlier_.unknown()) co_return *unknown;
-  drop_blocklisted();
+  all_.drop_blocklisted();
   const auto held = lease->group;
   Group& group = *held;
   if (!group.fencing) {
     if (incarnations_.unfenced(lease->fsid).empty()) co_return result<>();
-    group.fencing = std::make_shared<Attempt>(control_, clock_);
-    if (!gate_.spawn(fence_all(std::move(lease), group.fencing))) {
+    group.fencing = std::make_shared<Attempt>(all_.control(), all_.clock());
+    if (!all_.gate().spawn(fence_all(std::move(lease), group.fencing))) {
       group.fencing.reset();
       co_return Error{errc::cancelled, "the agent is leaving"};
     }
@@ -79,39 +84,70 @@ task<result<>> Connections::fence(Lease lease, Until until) {
   co_return result<>();
 }
 
-task<result<>> Connections::inherit(Lease lease, std::string address) {
+task<result<>> Fencing::inherit(Lease lease, std::string address) {
   const std::string bare = bare_address(address);
   if (incarnations_.find(lease->fsid, bare) != nullptr) co_return result<>();
   Incarnation incarnation{Incarnation::State::dead,        make_uuid(), lease->fsid,
                           lease->group->access.cluster_id, {bare},      0};
-  auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
+  auto save = [dir = all_.config().incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
   if (auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation"); !saved) co_return saved;
   incarnations_.add(std::move(incarnation));
   co_return result<>();
 }
 
+task<result<image::Blocklist>> Fencing::blocklist(Lease lease) {
+  auto job = [held = lease.connection()] { return list_blocklist(held->cluster); };
+  auto entries =
+      co_await lease->group->threads->cluster.call_to_end(all_.gate(), std::move(job), "reading the blocklist");
+  if (!entries) co_return entries.error();
+  image::Blocklist found{lease->fsid, std::move(*entries)};
+  for (const auto& connection : all_.of_cluster(lease->fsid)) {
+    found.own.insert(found.own.end(), connection->addresses.begin(), connection->addresses.end());
+    if (!connection->images.empty())
+      found.serving.insert(found.serving.end(), connection->addresses.begin(), connection->addresses.end());
+  }
+  co_return found;
+}
+
+task<result<std::vector<result<>>>> Fencing::change_blocklist(Lease lease, std::vector<image::BlocklistEntry> entries,
+                                                              std::optional<std::chrono::seconds> block_for) {
+  auto job = [held = lease.connection(), entries, block_for, wall = all_.clock().wall()] {
+    return change_and_look(held->cluster, entries, block_for, wall);
+  };
+  // Many commands take minutes, and healing needs the threads for the cluster.
+  ClusterThreads& threads = *lease->group->threads;
+  BlockingCalls& calls = entries.size() > kCommandsAtOnce ? threads.looks : threads.cluster;
+  auto changed = co_await calls.call_to_end(all_.gate(), std::move(job), "changing the blocklist");
+  if (!changed) co_return changed.error();
+  static_cast<void>(co_await renewals_.note_ending_early(lease->fsid, lease->group->access.cluster_id, *changed));
+  if (!block_for) co_await renewals_.forget_unblocked(lease->fsid, entries, changed->results);
+  ++last_;
+  // The caller acts on the fence: none of our clients may go on with an older map.
+  if (auto awaited = co_await await_maps(lease->fsid); !awaited)
+    co_return with_context(
+        "the blocklist was changed, but not every client of this agent knows it yet, repeat the call", awaited.error());
+  co_return std::move(changed->results);
+}
+
 /// Drops refused connections. Only the monitors answer one that was made under the fence. It has no image, and stays
 /// for the next question.
-void Connections::drop_refused(const image::Blocklist& now) {
+void Fencing::drop_refused(const image::Blocklist& now) {
   const auto refused = [&](const std::string& address) { return now.find(address) != nullptr; };
-  for (const auto& group : groups_)
-    for (const auto& connection : group->serving)
-      if (connection->fsid == now.fsid && !connection->node_fenced &&
-          std::ranges::any_of(connection->addresses, refused))
-        static_cast<void>(connection->observe_result(-ESHUTDOWN));
-  drop_blocklisted();
+  for (const auto& connection : all_.of_cluster(now.fsid))
+    if (!connection->node_fenced && std::ranges::any_of(connection->addresses, refused))
+      static_cast<void>(connection->observe_result(-ESHUTDOWN));
+  all_.drop_blocklisted();
 }
 
-/// Whether a live incarnation may have written: an image was opened for writing through it.
-bool Connections::may_write(const std::string& uuid) const {
-  const auto is_it = [&](const auto& connection) { return connection->uuid == uuid && connection->recorded; };
-  return std::ranges::any_of(groups_, [&](const auto& group) { return std::ranges::any_of(group->serving, is_it); });
-}
-
-image::OwnClients Connections::own_clients(const std::string& fsid) const {
+image::OwnClients Fencing::own_clients(const std::string& fsid) const {
   image::OwnClients own;
+  const auto connections = all_.of_cluster(fsid);
+  // An image was opened for writing through the connection.
+  const auto may_write = [&](const std::string& uuid) {
+    return std::ranges::any_of(connections, [&](const auto& one) { return one->uuid == uuid && one->recorded; });
+  };
   for (const auto& one : incarnations_.all()) {
-    const bool ending = ending_.contains(one.uuid);
+    const bool ending = all_.is_ending(one.uuid);
     if (one.fsid != fsid || (one.state == Incarnation::State::live && !ending && !may_write(one.uuid))) continue;
     own.known.insert(own.known.end(), one.addresses.begin(), one.addresses.end());
     if (one.ended) own.ended_well.insert(own.ended_well.end(), one.addresses.begin(), one.addresses.end());
@@ -124,23 +160,23 @@ image::OwnClients Connections::own_clients(const std::string& fsid) const {
 
 /// Fences clients again whose entries were removed before their end: `ceph osd blocklist clear` does that, and another
 /// tool's unfencing.
-void Connections::fence_anew(const image::Blocklist& now) {
+void Fencing::fence_anew(const image::Blocklist& now) {
   for (const auto& one : incarnations_.unlisted(now)) {
     log::warning("incarnation.unlisted", {{"cluster", one.cluster_id}, {"address", one.addresses.front()}});
     incarnations_.set_state(one.uuid, Incarnation::State::dead);
   }
 }
 
-task<result<image::OwnClients>> Connections::end_refused(Lease lease, Until until) {
-  const auto now = co_await blocklist(Lease(*this, lease.connection()));
+task<result<image::OwnClients>> Fencing::end_refused(Lease lease, Until until) {
+  const auto now = co_await blocklist(Lease(all_, lease.connection()));
   if (!now) co_return now.error();
   drop_refused(*now);
   fence_anew(*now);
-  if (auto fenced = co_await fence(Lease(*this, lease.connection()), until); !fenced) co_return fenced.error();
+  if (auto fenced = co_await fence(Lease(all_, lease.connection()), until); !fenced) co_return fenced.error();
   co_return own_clients(lease->fsid);
 }
 
-task<> Connections::fence_all(Lease lease, std::shared_ptr<Attempt> attempt) {
+task<> Fencing::fence_all(Lease lease, std::shared_ptr<Attempt> attempt) {
   Group& group = *lease->group;
   auto fenced = co_await fence_dead_of(*lease.connection());
   if (!fenced) attempt->failed = with_context("fencing in " + cluster_text(group.access), fenced.error());
@@ -148,15 +184,15 @@ task<> Connections::fence_all(Lease lease, std::shared_ptr<Attempt> attempt) {
   attempt->done.set();
 }
 
-task<result<>> Connections::fence_dead_of(const Connection& through) {
+task<result<>> Fencing::fence_dead_of(const Connection& through) {
   BlockingCalls& calls = through.group->threads->cluster;
-  auto job = [cluster = through.cluster, dead = incarnations_.unfenced(through.fsid), wall = clock_.wall()] {
+  auto job = [cluster = through.cluster, dead = incarnations_.unfenced(through.fsid), wall = all_.clock().wall()] {
     return fence_on_pool_thread(cluster, dead, wall);
   };
-  auto fenced = co_await calls.call_to_end(gate_, std::move(job), "blocklisting");
+  auto fenced = co_await calls.call_to_end(all_.gate(), std::move(job), "blocklisting");
   if (!fenced) co_return fenced.error();
   // A later connection has the map already. Existing ones wait for it.
-  if (!fenced->done.empty()) ++fencings_;
+  if (!fenced->done.empty()) ++last_;
   // A client counts as fenced on disk only after its note is written: a crash in between would lose the note. Without
   // the note it stays dead on disk, and the next start fences it again.
   const auto noted =
@@ -165,47 +201,45 @@ task<result<>> Connections::fence_dead_of(const Connection& through) {
     if (noted)
       co_await record_fenced(std::move(one));
     else
-      incarnations_.set_state(one.uuid, Incarnation::State::fenced, seconds_since_1970(clock_));
+      incarnations_.set_state(one.uuid, Incarnation::State::fenced, seconds_since_1970(all_.clock()));
   }
   auto awaited = co_await await_maps(through.fsid);
   if (fenced->failed) co_return *fenced->failed;
   co_return awaited;
 }
 
-task<result<>> Connections::await_maps(std::string fsid) {
+task<result<>> Fencing::await_maps(std::string fsid) {
   std::vector<Lease> leases;
-  for (auto& group : groups_)
-    for (const auto& connection : group->serving)
-      if (connection->fsid == fsid) leases.emplace_back(*this, connection);
+  for (auto& connection : all_.of_cluster(fsid)) leases.emplace_back(all_, connection);
   result<> all;
   for (const auto& lease : leases)
-    if (auto awaited = co_await await_map(lease, {clock_.now() + BlockingCalls::kPatience}); !awaited && all)
+    if (auto awaited = co_await await_map(lease, {all_.clock().now() + BlockingCalls::kPatience}); !awaited && all)
       all = awaited;
   co_return all;
 }
 
 // The file stays until the blocklisting ends. After another crash we must still know a lock that names it as ours.
-task<> Connections::record_fenced(Incarnation incarnation) {
+task<> Fencing::record_fenced(Incarnation incarnation) {
   incarnation.state = Incarnation::State::fenced;
-  incarnation.fenced_at = seconds_since_1970(clock_);
-  incarnation.boot_id = config_.boot_id;
+  incarnation.fenced_at = seconds_since_1970(all_.clock());
+  incarnation.boot_id = all_.config().boot_id;
   log::info("incarnation.fenced", {{"cluster", incarnation.cluster_id}, {"address", incarnation.addresses.front()}});
   incarnations_.set_state(incarnation.uuid, incarnation.state, incarnation.fenced_at);
-  auto save = [dir = config_.incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
+  auto save = [dir = all_.config().incarnations_dir, incarnation] { return save_incarnation(dir, incarnation); };
   // If this is not written, the next start fences the client once more.
   if (auto saved = co_await files_.run(std::move(save), {}, "writing the incarnation"); !saved)
     log::warning("incarnation.not_written", {{"error", saved.error().text}});
 }
 
-task<result<>> Connections::await_map(const Lease& lease, Until until) {
-  const auto wanted = fencings_;
+task<result<>> Fencing::await_map(const Lease& lease, Until until) {
+  const auto wanted = last_;
   if (lease->map_after >= wanted) co_return result<>();
   auto job = [connection = lease.connection()]() -> result<> {
     if (const int r = connection->observe_result(rados_wait_for_latest_osdmap(connection->cluster)); r < 0)
       return Error{errc::unavailable, "waiting for the OSD map: error " + std::to_string(-r)};
     return {};
   };
-  auto awaited = co_await lease->group->threads->maps.call(gate_, std::move(job), until, "the latest OSD map");
+  auto awaited = co_await lease->group->threads->maps.call(all_.gate(), std::move(job), until, "the latest OSD map");
   if (!awaited) co_return awaited;
   lease->map_after = std::max(lease->map_after, wanted);
   co_return result<>();

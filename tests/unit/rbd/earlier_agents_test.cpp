@@ -20,7 +20,7 @@ TEST_CASE("a next agent that cannot read an incarnation beside the one that serv
   CHECK(scene.reload_predecessor_clients(false).error().code == errc::state_newer);
   std::filesystem::remove(file);
   CHECK(scene.reload_predecessor_clients(false));
-  CHECK(scene.connections->all_fenced("fsid of lab"));
+  CHECK(scene.connections->fencing().all_fenced("fsid of lab"));
 }
 
 TEST_CASE("no image is opened while an incarnation cannot be read, and images are once it can be", "[failure:230]") {
@@ -33,7 +33,7 @@ TEST_CASE("no image is opened while an incarnation cannot be read, and images ar
   else
     CHECK_FALSE(scene.reload_predecessor_clients(true));
   for (int i = 0; i < 3; ++i) scene.loop.clock.advance(1min);
-  CHECK(scene.connections->all_fenced("fsid of lab").error().code == errc::state_newer);
+  CHECK(scene.connections->fencing().all_fenced("fsid of lab").error().code == errc::state_newer);
   rbd::Incarnation left{rbd::Incarnation::State::dead, "left", "fsid of lab", "lab", {"10.0.0.1:0/9"}, 0};
   REQUIRE(rbd::save_incarnation(scene.folder.path(), left));
   std::filesystem::remove(file);
@@ -41,7 +41,7 @@ TEST_CASE("no image is opened while an incarnation cannot be read, and images ar
     scene.loop.clock.advance(1min);
     return scene.connections->incarnations().unfenced("fsid of lab").size() == 1;
   }));
-  CHECK(scene.connections->all_fenced("fsid of lab").error().code == errc::unavailable);
+  CHECK(scene.connections->fencing().all_fenced("fsid of lab").error().code == errc::unavailable);
 }
 
 TEST_CASE(
@@ -65,11 +65,11 @@ TEST_CASE("no image is opened while a note of a short entry cannot be read, and 
   const std::string unreadable = scene.folder.path() + "/unreadable.short";
   std::filesystem::create_directory(unreadable);
   scene.begin_anew({scene.folder.path()});
-  CHECK_THAT(scene.connections->all_fenced("fsid of lab").error().text, ContainsSubstring(unreadable));
+  CHECK_THAT(scene.connections->fencing().all_fenced("fsid of lab").error().text, ContainsSubstring(unreadable));
   std::filesystem::remove(unreadable);
   CHECK(eventually(scene.loop.io, [&] {
     scene.loop.clock.advance(1min);
-    return scene.connections->all_fenced("fsid of lab").has_value();
+    return scene.connections->fencing().all_fenced("fsid of lab").has_value();
   }));
 }
 
