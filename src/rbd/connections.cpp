@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <cstdlib>
 #include <utility>
 
 #include "corbd/core/log.hpp"
 #include "header.hpp"
-#include "lock_watch.hpp"
 #include "locks.hpp"
 #include "open_image.hpp"
 
@@ -17,8 +15,6 @@ namespace {
 constexpr std::chrono::seconds kFencedStands{5};
 constexpr std::chrono::milliseconds kLookAtShuts{10};
 constexpr std::chrono::seconds kTriesFor{10};
-constexpr std::chrono::hours kEndsBefore{1};
-constexpr std::chrono::seconds kLogEndsWithin{1};
 // A connection costs 16 threads, 15 descriptors and 2.4 MB. A volume that moves to another pod comes back within this
 // time.
 constexpr std::chrono::minutes kIdleFor{10}, kLookAtIdle{1};
@@ -42,7 +38,7 @@ Connections::Connections(executor control, Clock& clock, BlockingPool& files, Co
       config_(std::move(config)),
       dial_(std::move(dial)),
       gate_(control, clock),
-      shuts_(control, clock),
+      endings_(*this, incarnations_),
       renewals_(*this, files),
       earlier_(control, clock, files, gate_, config_, incarnations_, renewals_),
       fencing_(*this, files, incarnations_, earlier_, renewals_) {
@@ -325,37 +321,13 @@ void Connections::leave(const std::shared_ptr<Connection>& connection) {
   if (leases_ == 0 && no_lease_) no_lease_->set();
 }
 
-/// A client without tickets never ends, and sends its operations again once its user is let in.
-void Connections::end_before_entry(const std::shared_ptr<Connection>& connection) {
-  clock_.schedule(clock_.now() + kBlocklistTime - kEndsBefore, [this, weak = std::weak_ptr(connection)] {
-    const auto still = weak.lock();
-    if (!still || still->cluster == nullptr) return;
-    log::error(
-        "cluster.client_never_ends",
-        {{"cluster", still->group->access.cluster_id},
-         {"address", still->addresses.front()},
-         {"effect", "this agent ends before the client's blocklist entry does, and the next one heals every device"}});
-    if (config_.end_process) return config_.end_process();
-    log::drain(kLogEndsWithin);
-    std::abort();
-  });
-}
-
 std::vector<std::shared_ptr<Connection>> Connections::take_blocklisted() {
   std::vector<std::shared_ptr<Connection>> taken;
   for (auto& group : groups_)
     for (const auto& connection : std::vector(group->serving)) {
       if (!connection->blocklisted.load(std::memory_order_relaxed)) continue;
       std::erase(group->serving, connection);
-      connection->dropped = true;
-      if (connection->recorded) ending_.insert(connection->uuid);
-      // Another program's entry may have been short, and have ended.
-      if (connection->recorded) {
-        incarnations_.set_state(connection->uuid, Incarnation::State::dead);
-        end_before_entry(connection);
-      } else {
-        incarnations_.remove(connection->uuid);
-      }
+      endings_.drop(connection);
       log::warning("cluster.blocklisted", {{"cluster", group->access.cluster_id},
                                            {"address", connection->addresses.front()},
                                            {"images", connection->users}});
@@ -384,7 +356,7 @@ void Connections::retire_if_idle(std::shared_ptr<Connection> connection) {
                      !connection->group->outdated && (serving.size() <= 1 || config_.predecessor_running);
   if (spare) return look_at_idle_later();
   std::erase(serving, connection);
-  shuts_.spawn(shut(std::move(connection)));
+  endings_.shut(std::move(connection));
 }
 
 void Connections::look_at_idle_later() {
@@ -414,44 +386,12 @@ void Connections::look_at_idle() {
     again = true;
     if (clock_.now() - connection->idle_since < kIdleFor) continue;
     std::erase(connection->group->serving, connection);
-    shuts_.spawn(shut(connection));
+    endings_.shut(connection);
   }
   std::erase_if(groups_,
                 [](const auto& group) { return group->serving.empty() && !group->connecting && !group->fencing; });
   again |= std::ranges::any_of(groups_, [](const auto& group) { return group->serving.empty(); });
   if (again || config_.predecessor_running) look_at_idle_later();
-}
-
-// Afterwards its operations are over. If all images were closed cleanly, or none could be written, the incarnation
-// needs no fencing.
-task<> Connections::shut(std::shared_ptr<Connection> connection) {
-  rados_t cluster = std::exchange(connection->cluster, nullptr);
-  if (connection->recorded) ending_.insert(connection->uuid);
-  // Nothing of a client that ended cleanly can arrive any more, as if it were fenced.
-  Incarnation ended{
-      Incarnation::State::fenced, connection->uuid,           connection->fsid, connection->group->access.cluster_id,
-      connection->addresses,      seconds_since_1970(clock_), config_.boot_id,  true};
-  auto end = [cluster, dir = config_.incarnations_dir, ended, recorded = connection->recorded,
-              well = connection->clean && !connection->dropped, keeps = connection->keeps_locks,
-              watches = std::exchange(connection->lock_watches, {})] {
-    // The cluster ends these watches later. Ending them here would change headers whose break time shows that we broke
-    // our own lock.
-    for (const auto& watch : watches) watch->silence();
-    rados_shutdown(cluster);
-    if (!recorded || !well) return result<>();
-    return keeps ? save_incarnation(dir, ended) : forget_incarnation(dir, ended.uuid);
-  };
-  const auto closed =
-      co_await connection->group->threads->cluster.call_to_end(gate_, std::move(end), "closing a connection", false);
-  ending_.erase(connection->uuid);
-  if (!closed) log::warning("incarnation.not_forgotten", {{"error", closed.error().text}});
-  if (connection->dropped) co_return;
-  if (connection->recorded && (!connection->clean || !closed)) {
-    incarnations_.set_state(connection->uuid, Incarnation::State::dead);
-    co_return;
-  }
-  incarnations_.remove(connection->uuid);
-  if (connection->keeps_locks) incarnations_.add(ended);
 }
 
 task<result<>> Connections::prepare(image::Access access, std::size_t images, Until until) {
@@ -485,14 +425,14 @@ task<result<>> Connections::shutdown(Until until, Until users) {
     no_lease_ = std::make_shared<Event>(control_, clock_);
     const auto waits_for = no_lease_;
     const bool left = co_await waits_for->wait(users) == Waited::ready;
-    while (!left && shuts_.count() > 0 && clock_.now() < until.deadline)
+    while (!left && endings_.count() > 0 && clock_.now() < until.deadline)
       static_cast<void>(co_await sleep_until(control_, clock_, clock_.now() + kLookAtShuts, until.scope));
     if (!left)
       co_return Error{errc::busy,
                       std::to_string(leases_) +
                           " images or calls still use connections, which stay open: the next start fences them"};
   }
-  Waited how = co_await shuts_.close(until);
+  Waited how = co_await endings_.close(until);
   if (how == Waited::ready) how = co_await gate_.close(until);
   if (how != Waited::ready) co_return wait_error(how, "the connections to close");
   co_return result<>();

@@ -17,6 +17,7 @@
 #include "corbd/core/gate.hpp"
 #include "corbd/rbd/clusters.hpp"
 #include "earlier_agents.hpp"
+#include "endings.hpp"
 #include "fence.hpp"
 #include "incarnation.hpp"
 #include "renewal.hpp"
@@ -134,16 +135,15 @@ class Connections {
 
   /// Drops connections that a cluster refuses, and tells their images.
   void drop_blocklisted();
-  /// Whether a client that may have written serves no more, and has not ended yet.
-  bool is_ending(const std::string& uuid) const { return ending_.contains(uuid); }
 
   Fencing& fencing() { return fencing_; }
+  const Endings& endings() const { return endings_; }
   const Incarnations& incarnations() const { return incarnations_; }
   /// Returns the connections to that cluster, whoever their user is.
   std::vector<std::shared_ptr<Connection>> of_cluster(const std::string& fsid) const;
   Gate& gate() { return gate_; }
   /// Whether no operation that uses this is under way.
-  bool quiet() const { return gate_.count() == 0 && shuts_.count() == 0; }
+  bool quiet() const { return gate_.count() == 0 && endings_.count() == 0; }
   bool is_leaving() const { return leaving_; }
   /// Called when the process ends while a call that a dead cluster blocks still uses this. Clock and pools go first, so
   /// nothing of them is used any more.
@@ -166,21 +166,19 @@ class Connections {
   task<> record_one(Lease lease, std::shared_ptr<Attempt> attempt);
   task<> refill_spares();
   std::vector<std::shared_ptr<Connection>> take_blocklisted();
-  void end_before_entry(const std::shared_ptr<Connection>& connection);
   void leave(const std::shared_ptr<Connection>& connection);
   void retire_if_idle(std::shared_ptr<Connection> connection);
   void look_at_idle_later();
   void look_at_idle();
-  task<> shut(std::shared_ptr<Connection> connection);
 
   executor control_;
   Clock& clock_;
   BlockingPool& files_;
   Config config_;
   Dial dial_;
-  Gate gate_;   ///< everything under way, except for the next
-  Gate shuts_;  ///< connections that end; each makes its call through gate_ once it gets a thread
+  Gate gate_;  ///< everything under way, except for the endings
   Incarnations incarnations_;
+  Endings endings_;
   Renewals renewals_;
   EarlierAgents earlier_;
   Fencing fencing_;
@@ -188,7 +186,6 @@ class Connections {
   std::vector<std::shared_ptr<Group>> groups_;
   std::map<std::vector<std::string>, std::string> fsids_;  ///< by monitors, from the last connection
   Clock::TimerId idle_timer_ = 0;
-  std::set<std::string> ending_;  ///< uuids of clients that may have written, serve no more and are not shut yet
   std::size_t leases_ = 0;
   std::shared_ptr<Event> no_lease_;  ///< awaited by a shutdown
   bool leaving_ = false, abandoned_ = false;

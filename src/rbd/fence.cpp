@@ -147,7 +147,7 @@ image::OwnClients Fencing::own_clients(const std::string& fsid) const {
     return std::ranges::any_of(connections, [&](const auto& one) { return one->uuid == uuid && one->recorded; });
   };
   for (const auto& one : incarnations_.all()) {
-    const bool ending = all_.is_ending(one.uuid);
+    const bool ending = all_.endings().contains(one.uuid);
     if (one.fsid != fsid || (one.state == Incarnation::State::live && !ending && !may_write(one.uuid))) continue;
     own.known.insert(own.known.end(), one.addresses.begin(), one.addresses.end());
     if (one.ended) own.ended_well.insert(own.ended_well.end(), one.addresses.begin(), one.addresses.end());
