@@ -68,15 +68,15 @@ task<result<image::Resolved>> locate_to_end(Connections& connections, const Leas
   co_return found;
 }
 
-task<> resolve_and_tell(Connections& connections, Lease lease, image::Name name, Promise<image::Resolved> promise) {
+task<result<image::Resolved>> resolve_and_note(Connections& connections, Lease lease, image::Name name) {
   auto found = co_await resolve_to_end(connections, lease, name);
-  promise.set(noted(connections, lease.connection(), std::move(found)));
+  co_return noted(connections, lease.connection(), std::move(found));
 }
 
-task<> locate_and_tell(Connections& connections, Lease lease, image::Reserved reserved, std::string ns,
-                       Promise<image::Resolved> promise) {
+task<result<image::Resolved>> locate_and_note(Connections& connections, Lease lease, image::Reserved reserved,
+                                              std::string ns) {
   auto found = co_await locate_to_end(connections, lease, reserved, ns);
-  promise.set(noted(connections, lease.connection(), std::move(found)));
+  co_return noted(connections, lease.connection(), std::move(found));
 }
 
 /// Another cluster does not know the image. That must not count as the end of the image.
@@ -87,16 +87,18 @@ result<> is_cluster_of(const Lease& lease, const image::Access& access, const im
                                               ": check config.json"};
 }
 
-/// If the waiter has left, the image is dropped, which closes it.
-task<> open_and_tell(Connections& connections, Lease lease, image::Key key, image::OpenOptions options,
-                     Promise<std::unique_ptr<image::Image>> promise) {
+task<result<std::unique_ptr<image::Image>>> open_and_note(Connections& connections, Lease lease, image::Key key,
+                                                          image::OpenOptions options) {
   const auto asked = lease.connection();
   auto answer = co_await OpenImage::open(connections, std::move(lease), std::move(key), std::move(options));
   auto opened = noted(connections, asked, std::move(answer));
-  if (!opened)
-    promise.set(opened.error());
-  else
-    promise.set(std::unique_ptr<image::Image>(std::make_unique<RbdImage>(std::move(*opened))));
+  if (!opened) co_return opened.error();
+  co_return std::unique_ptr<image::Image>(std::make_unique<RbdImage>(std::move(*opened)));
+}
+
+template <class T>
+task<> await_and_tell(task<result<T>> work, Promise<T> promise) {
+  promise.set(co_await std::move(work));
 }
 
 class Clusters final : public image::Clusters {
@@ -153,15 +155,19 @@ class Clusters final : public image::Clusters {
   task<result<>> shutdown(Until until, Until users) override { return connections_->shutdown(until, users); }
 
  private:
+  /// Runs the work to its end. If the waiter leaves, an image that was opened is dropped, which closes it.
+  template <class T>
+  task<result<T>> run_to_end(task<result<T>> work, Until until, std::string doing, std::string waits_for) {
+    Promise<T> promise(connections_->control(), connections_->clock());
+    const auto future = promise.future();
+    if (!connections_->gate().spawn(await_and_tell(std::move(work), promise)))
+      co_return Error{errc::cancelled, doing + ": the agent is leaving"};
+    co_return co_await future.get(until, std::move(waits_for));
+  }
   task<result<std::vector<result<>>>> change_blocklist(image::Access access, std::vector<image::BlocklistEntry> entries,
                                                        std::optional<std::chrono::seconds> block_for, Until until);
   std::unique_ptr<Connections> connections_;
 };
-
-template <class T>
-task<> await_and_tell(task<result<T>> work, Promise<T> promise) {
-  promise.set(co_await std::move(work));
-}
 
 task<result<image::ImageUsers>> Clusters::users(image::Access access, std::int64_t pool_id, std::string ns,
                                                 Until until) {
@@ -175,11 +181,8 @@ task<result<image::ImageUsers>> Clusters::users(image::Access access, std::int64
 task<result<image::Blocklist>> Clusters::blocklist(image::Access access, Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::monitors, until);
   if (!lease) co_return lease.error();
-  Promise<image::Blocklist> promise(connections_->control(), connections_->clock());
-  const auto future = promise.future();
-  if (!connections_->gate().spawn(await_and_tell(connections_->fencing().blocklist(std::move(*lease)), promise)))
-    co_return Error{errc::cancelled, "reading the blocklist: the agent is leaving"};
-  co_return co_await future.get(until, "the blocklist of " + cluster_text(access));
+  co_return co_await run_to_end(connections_->fencing().blocklist(std::move(*lease)), until, "reading the blocklist",
+                                "the blocklist of " + cluster_text(access));
 }
 
 task<result<std::string>> Clusters::setting(image::Access access, std::string name, Until until) {
@@ -201,13 +204,10 @@ task<result<std::string>> Clusters::setting(image::Access access, std::string na
 task<result<image::OwnClients>> Clusters::end_refused(image::Access access, Until until) {
   auto lease = co_await connections_->lease(std::move(access), Connections::Need::monitors, until);
   if (!lease) co_return lease.error();
-  Promise<image::OwnClients> promise(connections_->control(), connections_->clock());
-  const auto future = promise.future();
   // The work may outlive its caller, whose scope ends with it.
   auto work = connections_->fencing().end_refused(std::move(*lease), {until.deadline});
-  if (!connections_->gate().spawn(await_and_tell(std::move(work), promise)))
-    co_return Error{errc::cancelled, "ending refused clients: the agent is leaving"};
-  co_return co_await future.get(until, "this agent's refused clients to end");
+  co_return co_await run_to_end(std::move(work), until, "ending refused clients",
+                                "this agent's refused clients to end");
 }
 
 task<result<std::vector<result<>>>> Clusters::change_blocklist(image::Access access,
@@ -216,35 +216,27 @@ task<result<std::vector<result<>>>> Clusters::change_blocklist(image::Access acc
                                                                Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::monitors, until);
   if (!lease) co_return lease.error();
-  Promise<std::vector<result<>>> promise(connections_->control(), connections_->clock());
-  const auto future = promise.future();
   auto work = connections_->fencing().change_blocklist(std::move(*lease), std::move(entries), block_for);
-  if (!connections_->gate().spawn(await_and_tell(std::move(work), promise)))
-    co_return Error{errc::cancelled, "changing the blocklist: the agent is leaving"};
-  co_return co_await future.get(until, "the blocklist of " + cluster_text(access) + " to be changed");
+  co_return co_await run_to_end(std::move(work), until, "changing the blocklist",
+                                "the blocklist of " + cluster_text(access) + " to be changed");
 }
 
 task<result<image::Resolved>> Clusters::resolve(image::Access access, image::Name name, Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
-  Promise<image::Resolved> promise(connections_->control(), connections_->clock());
-  const auto future = promise.future();
-  if (!connections_->gate().spawn(resolve_and_tell(*connections_, std::move(*lease), name, promise)))
-    co_return Error{errc::cancelled, "resolving " + name.text() + ": the agent is leaving"};
-  co_return co_await future.get(until, "image " + name.text() + " in " + cluster_text(access) + " to be found");
+  co_return co_await run_to_end(resolve_and_note(*connections_, std::move(*lease), name), until,
+                                "resolving " + name.text(),
+                                "image " + name.text() + " in " + cluster_text(access) + " to be found");
 }
 
 task<result<image::Resolved>> Clusters::locate(image::Access access, image::Reserved reserved, std::string ns,
                                                Until until) {
   auto lease = co_await connections_->lease(access, Connections::Need::any, until);
   if (!lease) co_return lease.error();
-  Promise<image::Resolved> promise(connections_->control(), connections_->clock());
-  const auto future = promise.future();
   const std::string what = "the image of volume " + reserved.uuid;
-  if (!connections_->gate().spawn(
-          locate_and_tell(*connections_, std::move(*lease), std::move(reserved), std::move(ns), promise)))
-    co_return Error{errc::cancelled, "looking for " + what + ": the agent is leaving"};
-  co_return co_await future.get(until, what + " in " + cluster_text(access) + " to be found");
+  auto work = locate_and_note(*connections_, std::move(*lease), std::move(reserved), std::move(ns));
+  co_return co_await run_to_end(std::move(work), until, "looking for " + what,
+                                what + " in " + cluster_text(access) + " to be found");
 }
 
 task<result<>> Clusters::fence_dead(image::Access access, Until until) {
@@ -288,13 +280,9 @@ task<result<>> Clusters::may_write(image::Access access, image::Key key, Until u
 }
 
 task<result<>> Clusters::may_serve_anew(image::Access access, image::Key key, bool writes, Until until) {
-  Promise<void> promise(connections_->control(), connections_->clock());
-  const auto future = promise.future();
   const std::string what = "a new client of user " + access.user + " to look at image " + key.text();
   auto work = connections_->may_serve_anew(std::move(access), std::move(key), writes);
-  if (!connections_->gate().spawn(await_and_tell(std::move(work), promise)))
-    co_return Error{errc::cancelled, what + ": the agent is leaving"};
-  co_return co_await future.get(until, what);
+  co_return co_await run_to_end(std::move(work), until, what, what);
 }
 
 task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access, image::Key key,
@@ -306,13 +294,9 @@ task<result<std::unique_ptr<image::Image>>> Clusters::open(image::Access access,
   if (auto awaited = co_await connections_->fencing().await_map(*lease, until); !awaited) co_return awaited.error();
   if (!options.read_only && key.snap_id == 0)
     if (auto recorded = co_await connections_->record(*lease, until); !recorded) co_return recorded.error();
-  Promise<std::unique_ptr<image::Image>> promise(connections_->control(), connections_->clock());
-  const auto future = promise.future();
   const std::string what = "image " + key.text() + " to open";
-  if (!connections_->gate().spawn(
-          open_and_tell(*connections_, std::move(*lease), std::move(key), std::move(options), promise)))
-    co_return Error{errc::cancelled, what + ": the agent is leaving"};
-  co_return co_await future.get(until, what);
+  auto work = open_and_note(*connections_, std::move(*lease), std::move(key), std::move(options));
+  co_return co_await run_to_end(std::move(work), until, what, what);
 }
 
 }  // namespace
