@@ -18,26 +18,35 @@ namespace corbd::fields {
 enum class Presence {
   required,  ///< always written; a text without it is not read
   added,     ///< always written; earlier versions did not, and their texts leave the default
-  rare       ///< written unless it has its default, so that earlier versions can read the rest
+  rare,      ///< written unless it has its default, so that earlier versions can read the rest
+  whether    ///< as `added`, true if the optional holds something, whose members have keys of their own
 };
 
-template <class T, class Member, Presence When>
+/// A field is a member, or a path of members to one inside another: its key is in the object of the outer struct. An
+/// optional on the path, and an alternative of a variant, exist if and only if their required key does:
+///   fields::required("device", &Mount::nbd, &Nbd::device)  // std::optional<Nbd> nbd
+///   fields::rare("timeout", &Mount::nbd, &Nbd::timeout)    // after it
+template <Presence When, class... Steps>
 struct Field {
   std::string_view key;
-  Member T::* member;
+  std::tuple<Steps...> path;
   static constexpr Presence presence = When;
 };
-template <class T, class Member>
-constexpr Field<T, Member, Presence::required> required(std::string_view key, Member T::* member) {
-  return {key, member};
+template <class... Steps>
+constexpr Field<Presence::required, Steps...> required(std::string_view key, Steps... path) {
+  return {key, {path...}};
 }
-template <class T, class Member>
-constexpr Field<T, Member, Presence::added> added(std::string_view key, Member T::* member) {
-  return {key, member};
+template <class... Steps>
+constexpr Field<Presence::added, Steps...> added(std::string_view key, Steps... path) {
+  return {key, {path...}};
 }
-template <class T, class Member>
-constexpr Field<T, Member, Presence::rare> rare(std::string_view key, Member T::* member) {
-  return {key, member};
+template <class... Steps>
+constexpr Field<Presence::rare, Steps...> rare(std::string_view key, Steps... path) {
+  return {key, {path...}};
+}
+template <class... Steps>
+constexpr Field<Presence::whether, Steps...> whether(std::string_view key, Steps... path) {
+  return {key, {path...}};
 }
 
 /// Each member of such a struct has a key, or it does not compile. One that keeps members to itself says so:

@@ -5,13 +5,14 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-#include <boost/pfr/tuple_size.hpp>
+#include <boost/pfr/core.hpp>
 #include <concepts>
 #include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "corbd/core/fields.hpp"
@@ -45,21 +46,80 @@ const json::value* find(const json::object& object, std::string_view key, bool g
 namespace detail {
 
 template <class T>
-constexpr bool has_all_keys() {
-  if constexpr (requires { T::has_unsaved_members; })
-    return true;
-  else
-    return boost::pfr::tuple_size_v<T> == std::tuple_size_v<decltype(T::fields)>;
-}
-
-template <class T>
 inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 template <class T>
+inline constexpr bool is_variant = false;
+template <class... Ts>
+inline constexpr bool is_variant<std::variant<Ts...>> = true;
+template <class T>
 inline constexpr bool is_list = false;
 template <class T>
 inline constexpr bool is_list<std::vector<T>> = true;
+
+template <class T, class Member>
+T outer_of(Member T::*);
+/// Whether a path goes through a struct of that type.
+template <class T, Presence When, class... Steps>
+constexpr bool enters(const Field<When, Steps...>&) {
+  return (std::is_same_v<decltype(outer_of(std::declval<Steps>())), T> || ...);
+}
+
+template <class Whole, class Member>
+constexpr std::size_t keys_of();
+template <class Whole, template <class...> class List, class... Members>
+constexpr std::size_t keys_of_all(const List<Members...>*) {
+  return (std::size_t() + ... + keys_of<Whole, std::remove_reference_t<Members>>());
+}
+/// Counts the keys that a member has in the table of `Whole`, whose member it is, or that of another member.
+template <class Whole, class Member>
+constexpr std::size_t keys_of() {
+  constexpr auto is_entered = [](const auto&... field) { return (enters<Member>(field) || ...); };
+  if constexpr (is_optional<Member>)
+    return keys_of<Whole, typename Member::value_type>();
+  else if constexpr (is_variant<Member>)
+    return keys_of_all<Whole>(static_cast<Member*>(nullptr));
+  else if constexpr (std::apply(is_entered, Whole::fields))
+    return keys_of_all<Whole>(static_cast<decltype(boost::pfr::structure_tie(std::declval<Member&>()))*>(nullptr));
+  else
+    return 1;
+}
+
+template <class T>
+constexpr bool has_all_keys() {
+  constexpr auto count = [](const auto&... field) {
+    return (std::size_t() + ... + std::size_t(field.presence != Presence::whether));
+  };
+  if constexpr (requires { T::has_unsaved_members; })
+    return true;
+  else
+    return keys_of<T, T>() == std::apply(count, T::fields);
+}
+
+/// Returns the member at the end of a path. Null: an optional on it is empty, or a variant holds something else, and
+/// `make` does not make it.
+template <bool make, class Outer, class T, class Member, class... Rest>
+auto* reach(Outer& outer, Member T::* step, Rest... rest) {
+  if constexpr (is_optional<std::remove_const_t<Outer>>) {
+    if constexpr (make)
+      if (!outer) outer.emplace();
+    return outer ? reach<make>(*outer, step, rest...) : nullptr;
+  } else if constexpr (is_variant<std::remove_const_t<Outer>>) {
+    if constexpr (make)
+      if (!std::holds_alternative<T>(outer)) outer.template emplace<T>();
+    auto* held = std::get_if<T>(&outer);
+    return held != nullptr ? reach<make>(*held, step, rest...) : nullptr;
+  } else if constexpr (sizeof...(rest) > 0) {
+    return reach<make>(outer.*step, rest...);
+  } else {
+    return &(outer.*step);
+  }
+}
+template <bool make, class T, Presence When, class... Steps>
+auto* reach(T& value, const Field<When, Steps...>& field) {
+  return std::apply([&](auto... steps) { return reach<make>(value, steps...); }, field.path);
+}
 
 Error mistake(const Place& place, std::string_view what, const Manner& manner);
 
@@ -69,10 +129,15 @@ json::value write(const T& value, const json::storage_ptr& memory);
 template <class T, class Fields>
 void write_into(json::object& object, const T& value, const Fields& fields) {
   const auto write_field = [&](const auto& field) {
-    const auto& member = value.*field.member;
-    if constexpr (std::decay_t<decltype(field)>::presence == Presence::rare)
-      if (member == T().*field.member) return;
-    object[field.key] = write(member, object.storage());
+    constexpr Presence presence = std::decay_t<decltype(field)>::presence;
+    const auto* member = reach<false>(value, field);
+    if (member == nullptr) return;
+    if constexpr (presence == Presence::rare)
+      if (T defaults; *member == *reach<true>(defaults, field)) return;
+    if constexpr (presence == Presence::whether)
+      object[field.key] = member->has_value();
+    else
+      object[field.key] = write(*member, object.storage());
   };
   std::apply([&](const auto&... field) { (write_field(field), ...); }, fields);
 }
@@ -113,18 +178,31 @@ struct Reader {
   result<> object(const json::object& from, T& into, const Fields& fields, const Place& place) const {
     result<> done;
     const auto read_field = [&](const auto& field) {
-      const auto* member = find(from, field.key, manner.go);
+      constexpr Presence presence = std::decay_t<decltype(field)>::presence;
+      constexpr bool makes = presence == Presence::required;
+      const auto* there = find(from, field.key, manner.go);
       const Place at{&place, field.key};
-      if (member != nullptr)
-        done = value(*member, into.*field.member, at);
-      else if constexpr (std::decay_t<decltype(field)>::presence == Presence::required)
-        done = no(at, "missing");
+      if (there == nullptr) {
+        if (makes && reach<false>(into, field) != nullptr) done = no(at, "missing");
+      } else if (auto* member = reach<makes>(into, field); member != nullptr) {
+        if constexpr (presence == Presence::whether)
+          done = whether(*there, *member, at);
+        else
+          done = value(*there, *member, at);
+      }
       return done.has_value();
     };
     std::apply([&](const auto&... field) { static_cast<void>((read_field(field) && ...)); }, fields);
     return done;
   }
 
+  template <class T>
+  result<> whether(const json::value& from, std::optional<T>& into, const Place& place) const {
+    bool is = false;
+    auto done = value(from, is, place);
+    if (is) into.emplace();
+    return done;
+  }
   template <Listed T>
   result<> value(const json::value& from, T& into, const Place& place) const {
     const auto* fields = from.if_object();

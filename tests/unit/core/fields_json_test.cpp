@@ -32,6 +32,42 @@ struct Cart {
   bool operator==(const Cart&) const = default;
 };
 
+struct Sail {
+  std::string cloth;
+  bool operator==(const Sail&) const = default;
+};
+struct Engine {
+  int power = 0;
+  bool operator==(const Engine&) const = default;
+};
+struct Drive {
+  std::variant<Sail, Engine> by;
+  std::string maker = {};
+  bool operator==(const Drive&) const = default;
+};
+struct Size {
+  int length = 0, width = 0;
+  bool operator==(const Size&) const = default;
+};
+struct Charter {
+  std::string guest;
+  bool operator==(const Charter&) const = default;
+};
+
+struct Boat {
+  Size size;
+  std::optional<Drive> drive;
+  std::optional<Charter> charter;
+  static constexpr std::tuple fields{fields::required("length", &Boat::size, &Size::length),
+                                     fields::whether("chartered", &Boat::charter),
+                                     fields::required("cloth", &Boat::drive, &Drive::by, &Sail::cloth),
+                                     fields::required("power", &Boat::drive, &Drive::by, &Engine::power),
+                                     fields::rare("maker", &Boat::drive, &Drive::maker),
+                                     fields::rare("guest", &Boat::charter, &Charter::guest),
+                                     fields::rare("width", &Boat::size, &Size::width)};
+  bool operator==(const Boat&) const = default;
+};
+
 }  // namespace
 
 namespace corbd::fields {
@@ -90,6 +126,27 @@ TEST_CASE("a mistake names its place and what it should be") {
   CHECK(mistake(R"({"name":"","wheels":[],"labels":{"x":1}})") == "cart.labels.x: not a text");
   CHECK(mistake(R"({"name":"","wheels":[],"labels":[]})") == "cart.labels: not an object");
   CHECK(mistake(R"({"name":"","wheels":[],"colour":"green"})") == "cart.colour: no colour");
+}
+
+TEST_CASE("a field may be inside another member: its key stands in the object of the outer struct") {
+  const auto text = [](const Boat& boat) { return boost::json::serialize(fields::to_json(boat)); };
+  const auto is = [&](const Boat& boat, const std::string& written) {
+    CHECK(text(boat) == written);
+    CHECK(fields::from_text<Boat>(written, "boat").value() == boat);
+  };
+  is({{3, 2}, {}, {}}, R"({"length":3,"chartered":false,"width":2})");
+  is({{3, 0}, Drive{Sail{""}}, {}}, R"({"length":3,"chartered":false,"cloth":""})");
+  is({{3, 0}, Drive{Engine{7}, "a"}, {}}, R"({"length":3,"chartered":false,"power":7,"maker":"a"})");
+  is({{3, 0}, {}, Charter{""}}, R"({"length":3,"chartered":true})");
+  is({{3, 0}, {}, Charter{"b"}}, R"({"length":3,"chartered":true,"guest":"b"})");
+}
+
+TEST_CASE("a key inside an optional that is not there is passed over, and no other key of it is missed") {
+  const auto read = [](const char* text) { return fields::from_text<Boat>(text, "boat"); };
+  CHECK(read(R"({"length":3,"maker":"a","guest":"b"})").value() == Boat{{3, 0}, {}, {}});
+  CHECK(read("{}").error().text == "boat.length: missing");
+  CHECK(read(R"({"length":3,"power":"x"})").error().text == "boat.power: not a number that fits");
+  CHECK(read(R"({"length":3,"chartered":1})").error().text == "boat.chartered: neither true nor false");
 }
 
 TEST_CASE("a number that its member cannot hold is a mistake") {
