@@ -107,11 +107,11 @@ class Mounts final : public still::Mounts {
 plan::Record record_of(std::uint32_t number) {
   plan::Record record;
   record.volume_id = id_of(number);
-  record.driver = "rbd.csi.ceph.com";
+  record.names.driver = "rbd.csi.ceph.com";
   record.key = {"fsid", 1, "", std::to_string(number), 0};
-  record.boot_id = "boot";
-  record.exclusive_lock = true;
-  record.device = number;
+  record.device.boot_id = "boot";
+  record.device.exclusive_lock = true;
+  record.device.index = number;
   record.stagings.push_back({path_of(number), {}, true});
   record.stagings.back().capability.fstype = "ext4";
   return record;

@@ -47,7 +47,7 @@ std::string mismatch(const Stash& stash, const device::Seen& device, const image
 /// then nobody else may have the image.
 Decision dismiss(const Situation& view) {
   const auto& who = *view.seen.facts.ownership;
-  if (view.record->shared) return Step(step::Dismiss{});
+  if (view.record->use.shared) return Step(step::Dismiss{});
   if (!who.owner.empty() && !on_this_node(who, who.owner))
     return refuse(errc::in_use, image_of(view) + " is locked by the client at " + who.owner +
                                     ", not by rbd-nbd of this node: it is left alone");
@@ -94,7 +94,7 @@ std::optional<Decision> needs_daemon(const Situation& view) {
 std::optional<Step> note_lost_cache(const Situation& view) {
   const Record& record = *view.record;
   const auto* device = view.seen.device();
-  if (record.cache_lost || record.read_only || record.source.serving.cache_off || device == nullptr ||
+  if (record.cache_lost || record.use.read_only || record.source.serving.cache_off || device == nullptr ||
       (device->io_timeout_ms == kIoTimeoutMs && !record.source.serving.same_timeout))
     return std::nullopt;
   step::WriteRecord step{record};
@@ -106,7 +106,9 @@ std::optional<Step> note_lost_cache(const Situation& view) {
 /// that feature only the watch shows it, for as long as a dead client's watch would last.
 bool ended_cleanly(const Situation& view, bool just_died) {
   const auto& who = *view.seen.facts.ownership;
-  const auto here = [&](const auto& watcher) { return on_this_node(who, watcher) && watcher != view.record->uncached; };
+  const auto here = [&](const auto& watcher) {
+    return on_this_node(who, watcher) && watcher != view.record->adopting->uncached;
+  };
   return view.seen.exclusive_lock || view.seen.facts.dismissed ||
          (just_died && std::ranges::none_of(who.foreign_watchers, here));
 }
@@ -129,7 +131,8 @@ bool left_by_this_node(const Situation& view) {
 Step inherit(const Situation& view) {
   // A client that serves the device after another takes the lock from it to write. If that client has it, nobody did.
   const std::string& owner = view.seen.facts.ownership->owner;
-  if (view.record->uncached != owner)
+  const auto& adopting = view.record->adopting;
+  if (!adopting || adopting->uncached != owner)
     if (auto step = note_lost_cache(view)) return *step;
   return step::Inherit{owner};
 }
@@ -144,18 +147,18 @@ std::optional<Step> note_uncached(const Situation& view) {
     if (!client.empty()) return std::nullopt;
     client = watcher;
   }
-  if (client.empty() || client == view.record->uncached || (!who->owner.empty() && who->owner != client))
+  if (client.empty() || client == view.record->adopting->uncached || (!who->owner.empty() && who->owner != client))
     return std::nullopt;
   step::WriteRecord step{*view.record};
-  step.record.uncached = client;
+  step.record.adopting->uncached = client;
   step.may_fail = true;
   return step;
 }
 
 std::optional<Decision> prove_beside(const Situation& view, const std::string& uid) {
-  if (view.record->reattached_as != uid) {
+  if (view.record->proof.reattached_as != uid) {
     step::WriteRecord step{*view.record};
-    step.record.reattached_as = uid;
+    step.record.proof.reattached_as = uid;
     step.may_fail = true;
     return step;
   }
@@ -181,7 +184,7 @@ std::optional<Decision> prove_beside(const Situation& view, const std::string& u
 std::optional<Decision> has_cache_after_all(const Situation& view) {
   const auto& refused = view.seen.facts.unsafe_config;
   if (!refused) return std::nullopt;
-  if (view.seen.facts.served_by_other == true || view.record->cache_lost || view.record->read_only ||
+  if (view.seen.facts.served_by_other == true || view.record->cache_lost || view.record->use.read_only ||
       !view.record->source.serving.cache_off)
     return refuse(*refused);
   step::WriteRecord step{*view.record};
@@ -198,28 +201,30 @@ Decision close_for_other(const Situation& view) {
   const auto& stash = *view.seen.facts.stash;
   if (stash && stash->nbd == traits(device->kind).rbd_nbd && stash->device == device::path(*device))
     return Step(step::DropRecord{});
-  return refuse(errc::failed_precondition,
-                device::path(*device) + " carries the id of volume " + view.id + " but its record names " +
-                    device::path(*view.record->device, device->kind) + ", and no image-meta.json of ceph-csi names " +
-                    device::path(*device) + ": disconnect it with the tool that made it");
+  return refuse(errc::failed_precondition, device::path(*device) + " carries the id of volume " + view.id +
+                                               " but its record names " +
+                                               device::path(*view.record->device.index, device->kind) +
+                                               ", and no image-meta.json of ceph-csi names " + device::path(*device) +
+                                               ": disconnect it with the tool that made it");
 }
 
 bool has_other_stash(const Situation& view) {
   const auto* device = view.seen.device();
   const auto& stash = view.seen.facts.stash;
-  const bool was_signed = !view.record->attachment_uid.empty() && view.record->signed_as == view.record->attachment_uid;
+  const bool was_signed =
+      !view.record->proof.attachment_uid.empty() && view.record->proof.signed_as == view.record->proof.attachment_uid;
   return device != nullptr && was_signed && stash && *stash && (*stash)->nbd &&
-         (*stash)->device == device::path(*device) && (*stash)->attachment != view.record->attachment_uid;
+         (*stash)->device == device::path(*device) && (*stash)->attachment != view.record->proof.attachment_uid;
 }
 
 bool is_restaged(const Situation& view) {
   const auto& attachment = view.seen.facts.attachment;
   return has_other_stash(view) && attachment && attachment->state == Attachment::State::here &&
-         attachment->uid != view.record->attachment_uid;
+         attachment->uid != view.record->proof.attachment_uid;
 }
 
 std::optional<Step> ask_restaged(const Situation& view) {
-  if (view.record->signed_as.empty() || view.seen.device() == nullptr) return std::nullopt;
+  if (view.record->proof.signed_as.empty() || view.seen.device() == nullptr) return std::nullopt;
   if (!view.seen.facts.stash) return look(Fact::stash);
   if (has_other_stash(view) && !view.seen.facts.attachment) return look(Fact::attachment);
   return std::nullopt;
@@ -227,7 +232,7 @@ std::optional<Step> ask_restaged(const Situation& view) {
 
 Decision close_if_unstaged(const Situation& view) {
   // This agent has a link or an image, so the device went away under it, and its pods must notice.
-  if (!view.record->device || !view.seen.mounts.empty() || view.seen.link != Observation::Link::none ||
+  if (!view.record->device.index || !view.seen.mounts.empty() || view.seen.link != Observation::Link::none ||
       view.seen.image_open)
     return Done{};
   if (!view.seen.facts.stash) return look(Fact::stash);
@@ -245,10 +250,10 @@ std::optional<Decision> yield_to_other(const Situation& view) {
   if (!*view.seen.facts.served_by_other) return std::nullopt;
   if (auto step = ask_restaged(view)) return step;
   step::WriteRecord step{*view.record};
-  step.record.adopting = true;
-  step.record.operator_override = false;  // its lock is rbd-nbd's now
-  step.record.modified.reset();
-  step.record.format.clear();
+  step.record.adopting.emplace();
+  step.record.proof.operator_override = false;  // its lock is rbd-nbd's now
+  step.record.proof.modified.reset();
+  step.record.format.reset();
   return step;
 }
 
@@ -274,8 +279,8 @@ Decision adopt(const Situation& view, const Staged& wish) {
   if (!by_default) staging.capability.read_only = wish.read_only_otherwise.value_or(wish.capability.read_only);
   step::WriteRecord step{new_record(view, wish, image)};
   Record& record = step.record;
-  record.size = device->size;
-  record.read_only = staging.capability.read_only;
+  record.device.size = device->size;
+  record.use.read_only = staging.capability.read_only;
   for (const auto& mount : view.seen.mounts) {
     if (mount.target == target && !shows(mount, *device, view.id))
       return refuse(errc::failed_precondition,
@@ -287,9 +292,9 @@ Decision adopt(const Situation& view, const Staged& wish) {
       record.publishes.push_back({mount.target, wish.path, mount.read_only});
     }
   }
-  record.kind = device->kind;
-  record.device = device->index;
-  record.adopting = traits(device->kind).rbd_nbd;
+  record.device.kind = device->kind;
+  record.device.index = device->index;
+  if (traits(device->kind).rbd_nbd) record.adopting.emplace();
   // Its record was removed since. Nothing else shows what its last rbd-nbd lost.
   record.cache_lost = record.adopting && stash->cache_lost;
   record.stagings.push_back(std::move(staging));

@@ -32,13 +32,13 @@ Answer ask(std::span<const Question> questions, const Situation& view) {
 
 /// Whether our own break was the last change of the header. Read this before the image is opened.
 std::optional<Step> read_break_time(const Situation& view) {
-  const auto& breaking = view.record->breaking;
-  if (!breaking || view.record->freed) return std::nullopt;
+  const auto& broken = view.record->proof.lock_break;
+  if (!broken || broken->after) return std::nullopt;
   const auto& header = view.seen.facts.header;
   if (!header) return look(Fact::header);
-  if (header->break_time != break_time(*breaking)) return std::nullopt;
+  if (header->break_time != break_time(broken->before)) return std::nullopt;
   step::WriteRecord step{*view.record};
-  step.record.freed = header->version;
+  step.record.proof.lock_break->after = header->version;
   step.may_fail = true;  // as in needs_lock()
   return step;
 }
@@ -96,7 +96,7 @@ Answer needs_key(const Situation& view) {
 Answer is_node_fenced(const Situation& view) {
   const auto& fenced = view.seen.facts.node_fenced;
   if (!fenced) return std::nullopt;
-  if (view.seen.devices.empty() || view.record->read_only || view.record->shared) return refuse(*fenced);
+  if (view.seen.devices.empty() || !view.record->use.writes_alone()) return refuse(*fenced);
   if (!view.seen.facts.attachment) return look(Fact::attachment);
   if (const char* why = taken_away(view)) return lost(view, std::string(why) + ", and " + fenced->text);
   return refuse(*fenced);
@@ -110,14 +110,14 @@ Answer needs_fence(const Situation& view) {
 Answer needs_opening(const Situation& view) {
   if (view.seen.image_open) return std::nullopt;
   // These need no proof, so no later question asks for it.
-  if (view.record->read_only || view.record->shared)
+  if (!view.record->use.writes_alone())
     if (auto step = ask_restaged(view)) return step;
   if (auto step = read_break_time(view)) return step;
   return Step(step::OpenImage{});
 }
 
 Answer needs_no_proof(const Situation& view) {
-  const bool reads = view.record->read_only && !(view.reads_alone && view.seen.devices.empty());
+  const bool reads = view.record->use.read_only && !(view.reads_alone && view.seen.devices.empty());
   // rbd-nbd maps the image read-only, so it has no lock and no cache. The kernel lets nobody else serve a device while
   // its server lives.
   const auto* device = view.seen.device();
@@ -147,8 +147,8 @@ Answer does_other_client_remain(const Situation& view) {
 /// Nothing is written by us, or many nodes write: librbd takes the lock of a shared image for a write, and gives it to
 /// any client that asks.
 Answer is_for_many(const Situation& view) {
-  if (!view.record->read_only && !view.record->shared) return std::nullopt;
-  if (auto step = view.record->shared ? take_left_lock(view) : wait_for_writers(view)) return step;
+  if (view.record->use.writes_alone()) return std::nullopt;
+  if (auto step = view.record->use.shared ? take_left_lock(view) : wait_for_writers(view)) return step;
   return Done{};
 }
 
@@ -160,7 +160,7 @@ Answer needs_break_time(const Situation& view) {
 
 /// Whether the record lacks that this client asks for the lock. Without a device nothing has to be proven.
 bool lacks_lock_call(const Situation& view) {
-  const auto& call = view.record->lock_call;
+  const auto& call = view.record->proof.lock_call;
   return view.seen.exclusive_lock && view.seen.device() != nullptr &&
          view.seen.facts.ownership->lock != image::Ownership::Lock::mine && (!call || call->client != view.seen.client);
 }
@@ -168,17 +168,15 @@ bool lacks_lock_call(const Situation& view) {
 Answer needs_lock(const Situation& view) {
   if (view.seen.writer_marked) return Done{};
   const auto& who = *view.seen.facts.ownership;
-  const bool breaks = who.lock == image::Ownership::Lock::our_dead && view.record->breaking != who.version;
+  const auto& broken = view.record->proof.lock_break;
+  const bool breaks = who.lock == image::Ownership::Lock::our_dead && (!broken || broken->before != who.version);
   if (!breaks && !lacks_lock_call(view)) return Step(step::Lock{});
   // Without this write a death before the device is served leaves the volume unproven, or hides that its lock came
   // late; but on a full disk, requiring it would leave the volume without a server now.
   step::WriteRecord step{*view.record};
   step.may_fail = true;
-  if (lacks_lock_call(view)) step.record.lock_call = LockCall{view.seen.client, view.seen.now};
-  if (breaks) {
-    step.record.breaking = who.version;
-    step.record.freed.reset();
-  }
+  if (lacks_lock_call(view)) step.record.proof.lock_call = LockCall{view.seen.client, view.seen.now};
+  if (breaks) step.record.proof.lock_break = LockBreak{who.version};
   return step;
 }
 
@@ -186,7 +184,8 @@ Answer needs_lock(const Situation& view) {
 
 Answer is_other_than_recorded(const Situation& view) {
   const auto* device = view.seen.device();
-  if (device != nullptr && view.record->device && *view.record->device != device->index) return close_for_other(view);
+  if (device != nullptr && view.record->device.index && *view.record->device.index != device->index)
+    return close_for_other(view);
   return std::nullopt;
 }
 
@@ -194,9 +193,9 @@ Answer is_other_than_recorded(const Situation& view) {
 /// device of that number would be there at once.
 Answer do_paths_outlive_it(const Situation& view) {
   const Record& record = *view.record;
-  if (view.seen.device() != nullptr || !record.block || !record.device) return std::nullopt;
+  if (view.seen.device() != nullptr || !record.use.block || !record.device.index) return std::nullopt;
   if (!record.publishes.empty())
-    return refuse(errc::unavailable, device::path(*record.device, record.kind) + " of volume " + view.id +
+    return refuse(errc::unavailable, device::path(*record.device.index, record.device.kind) + " of volume " + view.id +
                                          " was removed by another program, and the volume is "
                                          "still published at " +
                                          record.publishes.front().target +
@@ -252,10 +251,11 @@ Answer does_wrong_session_run(const Situation& view) {
 /// A disk that refuses the write keeps no volume from its server.
 Answer note_lock(const Situation& view) {
   const bool writes = view.seen.lock_held || view.seen.writer_marked;
-  if (!writes || (view.record->modified == view.seen.modified && !view.record->lock_call)) return std::nullopt;
+  if (!writes || (view.record->proof.modified == view.seen.modified && !view.record->proof.lock_call))
+    return std::nullopt;
   step::WriteRecord step{*view.record};
-  step.record.modified = view.seen.modified;
-  step.record.lock_call.reset();
+  step.record.proof.modified = view.seen.modified;
+  step.record.proof.lock_call.reset();
   step.may_fail = true;
   return step;
 }
@@ -265,16 +265,17 @@ Answer is_served_already(const Situation& view) {
   if (view.seen.link != Link::serving || device == nullptr || !view.seen.connected) return std::nullopt;
   if (view.record->adopting)
     if (auto step = note_loss_in_stash(view, true)) return step;
-  if (view.record->device != device->index || view.record->adopting || view.record->operator_override)
+  if (view.record->device.index != device->index || view.record->adopting || view.record->proof.operator_override)
     return name_device(view, device->index);
   if (view.seen.fails_flushes && !view.record->cache_lost) return Step(step::AcceptLoss{});
   if (auto step = note_lock(view)) return step;
   // A death between a connect and its tuning leaves the settings of the number's last user.
   const bool other_settings = device->io_timeout_ms != kIoTimeoutMs || view.seen.untuned;
-  if (other_settings || (device->read_only != view.record->read_only && !view.seen.facts.tuned))
+  if (other_settings || (device->read_only != view.record->use.read_only && !view.seen.facts.tuned))
     return Step(step::Tune{});
   // The device only grows: on a smaller one the filesystem would lose its end.
-  if (device_bytes(view.seen.image_size, view.record->block_size) > device->size) return Step(step::KernelResize{});
+  if (device_bytes(view.seen.image_size, view.record->device.block_size) > device->size)
+    return Step(step::KernelResize{});
   return Done{};
 }
 
@@ -321,7 +322,7 @@ Answer needs_link(const Situation& view) {
 
 /// The device that the record names is gone; the next may be another.
 Answer is_recorded_gone(const Situation& view) {
-  if (view.record->device) return name_device(view, std::nullopt);
+  if (view.record->device.index) return name_device(view, std::nullopt);
   return std::nullopt;
 }
 

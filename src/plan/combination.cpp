@@ -9,16 +9,16 @@ namespace corbd::plan {
 namespace {
 
 using Moment = NotServed::Moment;
-using Encryption = Combination::Encryption;
+using Encrypted = Combination::Encryption;
 using Contents = Combination::Contents;
 
 bool reads(const Combination& of) { return wants_read_only(of.capability); }
 bool has_header(const Combination& of) {
-  return of.encryption == Encryption::device || of.encryption == Encryption::with_integrity;
+  return of.encryption == Encrypted::device || of.encryption == Encrypted::with_integrity;
 }
 bool is_empty(const Combination& of) { return of.contents == Contents::nothing; }
 bool encrypts(const Combination& of, const std::string& type) {
-  return of.encryption != Encryption::files || host::encrypts_files(type);
+  return of.encryption != Encrypted::files || host::encrypts_files(type);
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ constexpr NotServed kFilesOnOther{
         "has encryptionType 'file', which needs a filesystem that encrypts folders: use ext4, or encryptionType "
         "'block'",
     .is = [](const Combination& of) {
-      return of.encryption == Encryption::files &&
+      return of.encryption == Encrypted::files &&
              (of.capability.block || !encrypts(of, with_fstype(of.capability).fstype));
     }};
 
@@ -94,7 +94,7 @@ constexpr NotServed kIntegrityForMany{
     .combination = "integrityMode with ReadWriteMany",
     .code = errc::failed_precondition,
     .why = "has integrityMode, which one node at a time can write: use ReadWriteOnce",
-    .is = [](const Combination& of) { return of.encryption == Encryption::with_integrity && of.capability.shared; }};
+    .is = [](const Combination& of) { return of.encryption == Encrypted::with_integrity && of.capability.shared; }};
 
 constexpr NotServed kNothingToRead{
     .moment = Moment::stage,
@@ -126,7 +126,7 @@ constexpr NotServed kFolderForReader{
     .code = errc::failed_precondition,
     .why = "has no encrypted folder yet and is wanted read-only: stage it writable once, which makes one",
     .is = [](const Combination& of) {
-      return of.encryption == Encryption::files && of.contents == Contents::unencrypted && reads(of);
+      return of.encryption == Encrypted::files && of.contents == Contents::unencrypted && reads(of);
     }};
 
 /// src/host/fscrypt.cpp finds this when it makes the folder.
@@ -136,7 +136,7 @@ constexpr NotServed kMadeWithoutFolders{
     .code = errc::failed_precondition,
     .why = "cannot be encrypted: its filesystem was made without the option -O encrypt",
     .is = [](const Combination& of) {
-      return of.encryption == Encryption::files && of.contents == Contents::unencrypted;
+      return of.encryption == Encrypted::files && of.contents == Contents::unencrypted;
     }};
 
 // --- a staged volume
@@ -152,19 +152,19 @@ constexpr NotServed kIntegrityGrows{
     .combination = "integrityMode",
     .code = errc::failed_precondition,
     .why = "has integrityMode, and such a volume keeps the size of its format: copy its data to a larger one",
-    .is = [](const Combination& of) { return of.encryption == Encryption::with_integrity; }};
+    .is = [](const Combination& of) { return of.encryption == Encrypted::with_integrity; }};
 
 constexpr NotServed kFilesRotated{.moment = Moment::rotation,
                                   .combination = "encryptionType `file`",
                                   .code = errc::unimplemented,
                                   .why = "are encrypted (fscrypt), and their key is not rotated",
-                                  .is = [](const Combination& of) { return of.encryption == Encryption::files; }};
+                                  .is = [](const Combination& of) { return of.encryption == Encrypted::files; }};
 
 constexpr NotServed kNoKey{.moment = Moment::rotation,
                            .combination = "a volume that is not encrypted",
                            .code = errc::failed_precondition,
                            .why = "is not encrypted: it has no key",
-                           .is = [](const Combination& of) { return of.encryption == Encryption::none; }};
+                           .is = [](const Combination& of) { return of.encryption == Encrypted::none; }};
 
 constexpr NotServed kReaderRotates{
     .moment = Moment::rotation,
@@ -214,13 +214,13 @@ bool is_for_kernel(const Combination& of) {
 
 Combination combination_of(const Record& record) {
   Combination of;
-  of.mounter = traits(record.kind).served ? Mounter::nbd : Mounter::krbd;
-  if (!record.file_kms_id.empty()) of.encryption = Encryption::files;
-  if (!record.kms_id.empty()) of.encryption = Encryption::device;
+  of.mounter = traits(record.device.kind).served ? Mounter::nbd : Mounter::krbd;
+  if (record.encrypts_files()) of.encryption = Encrypted::files;
+  if (record.encrypts_device()) of.encryption = Encrypted::device;
   if (!record.stagings.empty()) of.capability = record.stagings.front().capability;
-  of.capability.block = record.block;
-  of.capability.read_only = record.read_only;
-  of.capability.shared = record.shared;
+  of.capability.block = record.use.block;
+  of.capability.read_only = record.use.read_only;
+  of.capability.shared = record.use.shared;
   of.contents = Contents::wanted;
   return of;
 }

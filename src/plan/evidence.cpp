@@ -38,7 +38,7 @@ constexpr std::array<Row, kGrounds> kMeanings{{
 /// clients do not, so another stamp than the record's shows it. rbd-nbd of this node may have written; it leaves its
 /// own timeout at the device, and then the stamp proves nothing.
 bool was_written_since(const Situation& view) {
-  const auto& modified = view.record->modified;
+  const auto& modified = view.record->proof.modified;
   const auto* device = view.seen.device();
   if (!modified || device == nullptr || device->io_timeout_ms != kIoTimeoutMs) return false;
   // By its mapOptions, rbd-nbd's devices of this volume have corbd's timeout.

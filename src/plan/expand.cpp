@@ -70,7 +70,7 @@ Decision expand_elsewhere(const Situation& view, const Expanded& wish) {
 
 Decision expand_contents(const Situation& view) {
   if (auto step = fill_mapping(view)) return *step;
-  return view.record->block ? Decision(Done{}) : expand_filesystem(view);
+  return view.record->use.block ? Decision(Done{}) : expand_filesystem(view);
 }
 
 Decision expand(const Situation& view, const Expanded& wish) {
@@ -97,7 +97,7 @@ Decision expand(const Situation& view, const Expanded& wish) {
 Decision trim(const Situation& view, const Trimmed& wish) {
   if (!is_here(view, wish.path)) return unknown_at(view, wish.path);
   if (view.record->failed) return given_up(view);
-  if (view.record->block) return refuse(error_of(not_served::kBlockReclaims, "volume " + view.id));
+  if (view.record->use.block) return refuse(error_of(not_served::kBlockReclaims, "volume " + view.id));
   if (!answers(view)) return without_server(view);
   if (view.seen.facts.trimmed) return Done{};
   const auto staged = staged_mount(view);

@@ -9,10 +9,9 @@
 namespace corbd::plan {
 namespace {
 
-Step write_format(const Situation& view, std::string format) {
+Step write_format(const Situation& view, std::optional<Format> format) {
   step::WriteRecord step{*view.record};
   step.record.format = std::move(format);
-  step.record.format_version.reset();
   return step;
 }
 
@@ -24,12 +23,12 @@ std::optional<Decision> begun_by_kernel(const Situation& view, const Step& how) 
   if (!view.seen.exclusive_lock) return proven ? std::optional<Decision>(how) : std::nullopt;
   if (!view.seen.facts.ownership) return look(Fact::ownership);
   const auto& who = *view.seen.facts.ownership;
-  const bool same = view.record->format_version == who.version && who.owner == view.seen.device()->client;
+  const bool same = view.record->format->version == who.version && who.owner == view.seen.device()->client;
   if (same) return how;
   if (!proven) return std::nullopt;
-  if (view.record->format_version == who.version) return how;
+  if (view.record->format->version == who.version) return how;
   step::WriteRecord step{*view.record};
-  step.record.format_version = who.version;
+  step.record.format->version = who.version;
   return step;
 }
 
@@ -49,7 +48,7 @@ std::string misfit(const Situation& view, const std::string& there, const std::s
   const auto offered = host::offered_filesystems();
   if (std::ranges::find(offered, there) == offered.end())
     return ", which this agent does not mount: it mounts " + boost::algorithm::join(offered, ", ");
-  if (!view.record->file_kms_id.empty() && !host::encrypts_files(there))
+  if (view.record->encrypts_files() && !host::encrypts_files(there))
     return ", " + std::string(not_served::kFilesystemWithoutFolders.why);
   return "";
 }
@@ -57,11 +56,11 @@ std::string misfit(const Situation& view, const std::string& there, const std::s
 }  // namespace
 
 bool writes_nothing(const Situation& view, const Capability& capability) {
-  return view.record->read_only || wants_read_only(capability);
+  return view.record->use.read_only || wants_read_only(capability);
 }
 
 Decision refuse_format(const Situation& view, errc code, std::string text) {
-  if (!view.record->format.empty()) return write_format(view, "");
+  if (view.record->format) return write_format(view, std::nullopt);
   return refuse(code, std::move(text));
 }
 
@@ -71,8 +70,8 @@ Decision format(const Situation& view, const Step& how) {
   if (!facts.format_marker) return look(Fact::format_marker);
   // This is the very format that this record began, on this device, after the proof: nobody used the image since, or
   // its stage had removed the marker.
-  const std::string& begun = view.record->format;
-  if (!begun.empty() && *facts.format_marker == begun) {
+  const auto& begun = view.record->format;
+  if (begun && *facts.format_marker == begun->marker) {
     if (!by_kernel(view)) return how;
     if (auto step = begun_by_kernel(view, how)) return *step;
   }
@@ -86,8 +85,8 @@ Decision format(const Situation& view, const Step& how) {
                  : ", and its format marker (" + *facts.format_marker + ") is from another try") +
             ": it is not formatted. Look at the data. If it is worthless, make the filesystem by hand");
   std::string wanted = (how == Step(step::Mkfs{}) ? "mkfs by " : "luksFormat by ") + view.seen.client;
-  if (begun == wanted) return Step(step::SetFormatMarker{});
-  return write_format(view, std::move(wanted));
+  if (begun && begun->marker == wanted) return Step(step::SetFormatMarker{});
+  return write_format(view, Format{std::move(wanted)});
 }
 
 const host::Mount* our_mount_at(const Situation& view, const std::string& path) {
@@ -135,7 +134,7 @@ Decision make_filesystem(const Situation& view, const std::string& target, const
   if (std::any_of(mounts.begin(), mounts.end(), [&](const auto& entry) { return shows(entry, *device, view.id); }))
     return mount;
   // Neither mkfs nor a mount could open it, and their errors do not say why.
-  if (auto refused = refuse_held(view, *device, !view.record->kms_id.empty())) return *refused;
+  if (auto refused = refuse_held(view, *device, view.record->encrypts_device())) return *refused;
   if (!facts.probe) return look(Fact::probe);
   const std::string image = image_of(view);
   switch (facts.probe->kind) {

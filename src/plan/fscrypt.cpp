@@ -22,7 +22,7 @@ bool encrypts_files(const image::Resolved& image) {
 }
 
 std::optional<Decision> open_folder(const Situation& view, const std::string& target, const Capability& capability) {
-  if (view.record->file_kms_id.empty()) return std::nullopt;
+  if (!view.record->encrypts_files()) return std::nullopt;
   if (!view.seen.facts.folder) return step::Look{Fact::folder, target};
   switch (*view.seen.facts.folder) {
     case host::EncryptedFolder::none:
@@ -40,7 +40,7 @@ std::optional<Decision> open_folder(const Situation& view, const std::string& ta
 }
 
 std::optional<Decision> refuse_locked(const Situation& view, const std::string& target) {
-  if (view.record->file_kms_id.empty()) return std::nullopt;
+  if (!view.record->encrypts_files()) return std::nullopt;
   if (!view.seen.facts.folder) return step::Look{Fact::folder, target};
   if (*view.seen.facts.folder == host::EncryptedFolder::unlocked) return std::nullopt;
   return refuse(errc::failed_precondition,
@@ -48,7 +48,7 @@ std::optional<Decision> refuse_locked(const Situation& view, const std::string& 
 }
 
 std::optional<Decision> lock_folder(const Situation& view, const std::string& target) {
-  if (view.record->file_kms_id.empty() || view.seen.facts.folder_locked || view.seen.facts.disconnected)
+  if (!view.record->encrypts_files() || view.seen.facts.folder_locked || view.seen.facts.disconnected)
     return std::nullopt;
   if (auto step = bring_up(view)) return step;
   return step::FscryptLock{target};

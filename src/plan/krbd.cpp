@@ -16,7 +16,7 @@ namespace {
 /// Whether others use the image. One that many nodes write may have any number of watchers.
 bool has_other_users(const Situation& view) {
   const auto writes = [&](const std::string& watcher) { return !view.seen.facts.evicted.contains(watcher); };
-  return !view.record->shared && std::ranges::any_of(view.seen.facts.ownership->foreign_watchers, writes);
+  return !view.record->use.shared && std::ranges::any_of(view.seen.facts.ownership->foreign_watchers, writes);
 }
 
 /// Whether nothing was written through the device yet, so that it may be unmapped again.
@@ -43,11 +43,11 @@ result<device::Kind> choose_kind(Mounter wanted, std::uint64_t image_features, c
 }
 
 std::optional<Decision> refuse_features(const Situation& view, const image::Features& features) {
-  auto refused = image::refuse(features, !view.record->read_only, image_of(view));
+  auto refused = image::refuse(features, !view.record->use.read_only, image_of(view));
   return refused ? std::optional(refuse(*std::move(refused))) : std::nullopt;
 }
 
-bool by_kernel(const Situation& view) { return view.record && !traits(view.record->kind).served; }
+bool by_kernel(const Situation& view) { return view.record && !traits(view.record->device.kind).served; }
 
 std::optional<Decision> open_beside(const Situation& view) {
   if (!by_kernel(view)) return std::nullopt;
@@ -63,9 +63,9 @@ std::optional<Decision> open_beside(const Situation& view) {
 std::optional<Decision> bring_up_krbd(const Situation& view) {
   if (view.seen.device() != nullptr) return std::nullopt;
   // The device that the record names is gone; the next may be another.
-  if (view.record->device) return name_device(view, std::nullopt);
+  if (view.record->device.index) return name_device(view, std::nullopt);
   if (!view.seen.key_known) return no_key(view);
-  const bool asks = !view.record->read_only || view.reads_alone;
+  const bool asks = !view.record->use.read_only || view.reads_alone;
   const auto& facts = view.seen.facts;
   if (asks || view.record->provisioned)
     if (auto step = open_beside(view)) return step;
@@ -77,9 +77,9 @@ std::optional<Decision> bring_up_krbd(const Situation& view) {
   if (asks) {
     if (!facts.ownership) return look(Fact::ownership);
     if (auto refused = refuse_features(view, facts.ownership->features)) return refused;
-    if (auto answer = view.record->read_only ? wait_for_writers(view)
-                      : view.record->shared  ? take_left_lock(view)
-                                             : take_image(view))
+    if (auto answer = view.record->use.read_only ? wait_for_writers(view)
+                      : view.record->use.shared  ? take_left_lock(view)
+                                                 : take_image(view))
       return answer;
   }
   if (auto step = note_node(view)) return step;
@@ -89,7 +89,7 @@ std::optional<Decision> bring_up_krbd(const Situation& view) {
 std::optional<Decision> finish_krbd_stage(const Situation& view, const Staging& staging) {
   if (!by_kernel(view)) return std::nullopt;
   const auto* device = view.seen.device();
-  if (!view.record->read_only && !staging.complete) {
+  if (!view.record->use.read_only && !staging.complete) {
     if (device->read_only)
       return refuse(errc::failed_precondition,
                     device::path(*device) + " of volume " + view.id +
@@ -101,7 +101,7 @@ std::optional<Decision> finish_krbd_stage(const Situation& view, const Staging& 
     if (is_fresh(view) && !view.seen.facts.ownership) return look(Fact::ownership);
     if (is_fresh(view) && has_other_users(view)) return Step(step::UnmapKrbd{});
   }
-  if (view.record->device != device->index) return name_device(view, device->index);
+  if (view.record->device.index != device->index) return name_device(view, device->index);
   return std::nullopt;
 }
 

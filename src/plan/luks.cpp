@@ -14,7 +14,7 @@ namespace {
 Decision make_header(const Situation& view, const Staged& wish) {
   if (writes_nothing(view, as_served(*view.record, wish)))
     return refuse(error_of(not_served::kHeaderForReader, image_of(view)));
-  if (view.record->shared) return refuse(error_of(not_served::kHeaderForMany, image_of(view)));
+  if (view.record->use.shared) return refuse(error_of(not_served::kHeaderForMany, image_of(view)));
   if (*view.seen.facts.encryption == kEncrypted)
     return refuse(errc::not_empty,
                   image_of(view) +
@@ -42,7 +42,7 @@ std::optional<Decision> close_leftovers(const Situation& view) {
   const auto* device = view.seen.device();
   if (device == nullptr || top_mapping(*device, view.id) == nullptr) return std::nullopt;
   if (luks_mapping(view) == nullptr) return Step(step::LuksClose{});
-  if (integrity_of(*device, view.id) == nullptr || view.record->format.empty()) return std::nullopt;
+  if (integrity_of(*device, view.id) == nullptr || !view.record->format) return std::nullopt;
   if (!view.seen.facts.luks) return look(Fact::luks);
   return view.seen.facts.luks->key_slots.empty() ? std::optional<Decision>(Step(step::LuksClose{})) : std::nullopt;
 }
@@ -50,7 +50,7 @@ std::optional<Decision> close_leftovers(const Situation& view) {
 /// Whether the note must wait: a format of the kernel's device is recognised by the version of the image's header
 /// (begun_by_kernel), which the note in the image's metadata changes.
 bool is_noted_later(const Situation& view) {
-  return by_kernel(view) && !view.record->kms_id.empty() && !view.record->format.empty();
+  return by_kernel(view) && view.record->encrypts_device() && view.record->format.has_value();
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ const device::UpperDevice* luks_mapping(const Situation& view) {
 }
 
 std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) {
-  if (view.record->kms_id.empty()) return std::nullopt;
+  if (!view.record->encrypts_device()) return std::nullopt;
   if (auto step = close_leftovers(view)) return step;
   if (luks_mapping(view) != nullptr) return std::nullopt;
   if (const auto* device = view.seen.device())
@@ -86,7 +86,7 @@ std::optional<Decision> open_mapping(const Situation& view, const Staged& wish) 
                  (found.type.empty() ? "" : " (" + found.type + ")") + ": it is neither opened nor formatted"));
   if (facts.luks->key_slots.empty()) return finish_header(view, wish);
   // dm-integrity keeps tags in memory, and would not see another node's writes.
-  if (facts.luks->integrity && view.record->shared)
+  if (facts.luks->integrity && view.record->use.shared)
     return refuse(error_of(not_served::kIntegrityForMany, image_of(view)));
   if (state != kEncrypted && !writes_nothing(view, as_served(*view.record, wish)) && !is_noted_later(view))
     return Step(step::LuksNote{});
@@ -101,7 +101,7 @@ std::optional<Decision> note_encrypted(const Situation& view) {
 }
 
 std::optional<Decision> fill_mapping(const Situation& view) {
-  if (view.record->kms_id.empty() || view.record->read_only || view.seen.facts.fits) return std::nullopt;
+  if (!view.record->encrypts_device() || view.record->use.read_only || view.seen.facts.fits) return std::nullopt;
   if (luks_mapping(view) == nullptr)
     return refuse(errc::unavailable, "volume " + view.id + " is encrypted and not open: " + kStageAgain);
   if (integrity_of(*view.seen.device(), view.id) != nullptr)
@@ -111,14 +111,15 @@ std::optional<Decision> fill_mapping(const Situation& view) {
 
 std::optional<Decision> refuse_growth(const Situation& view) {
   const auto* device = view.seen.device();
-  if (view.record->kms_id.empty() || device == nullptr || integrity_of(*device, view.id) == nullptr)
+  if (!view.record->encrypts_device() || device == nullptr || integrity_of(*device, view.id) == nullptr)
     return std::nullopt;
   return refuse(error_of(not_served::kIntegrityGrows, "volume " + view.id));
 }
 
 std::optional<Decision> close_mapping(const Situation& view) {
   const auto* device = view.seen.device();
-  if (view.record->kms_id.empty() || device == nullptr || top_mapping(*device, view.id) == nullptr) return std::nullopt;
+  if (!view.record->encrypts_device() || device == nullptr || top_mapping(*device, view.id) == nullptr)
+    return std::nullopt;
   if (!view.seen.facts.disconnected)
     if (auto step = bring_up(view)) return step;
   return Step(step::LuksClose{});

@@ -34,7 +34,7 @@ FailedWish after_failure(const Wish& wish, const std::optional<Record>& before, 
                          Error error) {
   if (!final_for_caller(error.code)) return {std::move(error)};
   // A format has begun, and only this record allows repeating it.
-  if (std::holds_alternative<Staged>(wish) && now && !now->format.empty())
+  if (std::holds_alternative<Staged>(wish) && now && now->format)
     return {Error{errc::unavailable, std::move(error.text)}};
   return {std::move(error), undo_of(wish, before, now)};
 }
@@ -88,8 +88,8 @@ std::string left_for_next_stage(const Record& record, const Staged& wish) {
   const Staging* staging = staging_at(record, wish.path);
   if (staging == nullptr) return "";
   const Capability wanted = as_served(record, wish);
-  const bool other_options = traits(record.kind).served ? record.source.serving != wish.source.serving
-                                                        : record.source.kernel != wish.source.kernel;
+  const bool other_options = traits(record.device.kind).served ? record.source.serving != wish.source.serving
+                                                               : record.source.kernel != wish.source.kernel;
   std::string text;
   if (staging->capability.mount_flags != wanted.mount_flags)
     text = "mount options \"" + wanted.mount_flags + "\" instead of \"" + staging->capability.mount_flags + "\"";

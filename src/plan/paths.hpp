@@ -27,7 +27,7 @@ inline const Staging* staging_at(const Record& record, const std::string& path) 
 template <class Wished>
 Capability as_served(const Record& record, const Wished& wish) {
   Capability wanted = wish.capability;
-  if (wish.read_only_otherwise == record.read_only) wanted.read_only = record.read_only;
+  if (wish.read_only_otherwise == record.use.read_only) wanted.read_only = record.use.read_only;
   if (!wanted.block && wanted.fstype.empty() && !record.stagings.empty())
     wanted.fstype = record.stagings.front().capability.fstype;
   return with_fstype(std::move(wanted));

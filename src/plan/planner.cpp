@@ -26,17 +26,16 @@ namespace {
 /// other name's attachment.
 std::optional<Step> take_present_names(const Situation& view) {
   const Record& record = *view.record;
-  const bool proven = view.seen.exclusive_lock && view.seen.lock_held && !record.read_only && !record.shared &&
-                      !record.adopting && !record.failed && !record.operator_override;
+  const bool proven = view.seen.exclusive_lock && view.seen.lock_held && record.use.writes_alone() &&
+                      !record.adopting && !record.failed && !record.proof.operator_override;
   const bool served = view.seen.link == Observation::Link::serving && view.seen.connected;
   if (!proven || !served || view.policy.node.empty() ||
-      other_name({record.driver, record.node}, {view.policy.driver, view.policy.node}).empty())
+      other_name(record.names, {view.policy.driver, view.policy.node}).empty())
     return std::nullopt;
   step::WriteRecord step{record};
-  step.record.driver = view.policy.driver;
-  step.record.node = view.policy.node;
-  step.record.attachment_uid.clear();
-  step.record.reattached_as.clear();
+  step.record.names = {view.policy.driver, view.policy.node};
+  step.record.proof.attachment_uid.clear();
+  step.record.proof.reattached_as.clear();
   step.record.note = view.seen.facts.noted;  // ceph-csi's controller looks for it under the present name
   step.may_fail = true;
   return step;
@@ -115,10 +114,11 @@ Decision accept_loss(const Situation& view) {
 Decision note_signature(const Situation& view) {
   const auto& stash = view.seen.facts.stash;
   const Record& record = *view.record;
-  if (!stash || !*stash || (*stash)->attachment != record.attachment_uid || record.signed_as == record.attachment_uid)
+  if (!stash || !*stash || (*stash)->attachment != record.proof.attachment_uid ||
+      record.proof.signed_as == record.proof.attachment_uid)
     return Done{};
   step::WriteRecord step{record};
-  step.record.signed_as = record.attachment_uid;
+  step.record.proof.signed_as = record.proof.attachment_uid;
   return step;
 }
 
@@ -126,13 +126,13 @@ Decision note_signature(const Situation& view) {
 /// lock or the mark from our client, or is refused by them.
 std::optional<Decision> prove_attached_anew(const Situation& view, const std::string& uid, bool by_other) {
   const Record& record = *view.record;
-  if (record.attachment_uid.empty() || by_kernel(view) || record.read_only || record.shared) return std::nullopt;
+  if (record.proof.attachment_uid.empty() || by_kernel(view) || !record.use.writes_alone()) return std::nullopt;
   if (by_other) return prove_beside(view, uid);
   if (!view.seen.facts.ownership && view.seen.image_open) return look(Fact::ownership);
   const auto& who = view.seen.facts.ownership;
   const bool ours = who && (who->lock == image::Ownership::Lock::mine || (view.seen.writer_marked && who->marked));
   const Ground ground = view.seen.exclusive_lock ? Ground::held : Ground::handed_over;
-  if (ours && !record.operator_override && is_clear(view, ground)) return std::nullopt;
+  if (ours && !record.proof.operator_override && is_clear(view, ground)) return std::nullopt;
   return refuse(errc::failed_precondition, image_of(view) +
                                                " was attached to this node again, and nothing shows that no other "
                                                "client had it in between");
@@ -140,7 +140,7 @@ std::optional<Decision> prove_attached_anew(const Situation& view, const std::st
 
 Decision name_node(const Situation& view) {
   step::WriteRecord step{*view.record};
-  step.record.node = view.policy.node;
+  step.record.names.node = view.policy.node;
   step.may_fail = true;  // a full disk must not keep the stash from being signed
   return step;
 }
@@ -148,7 +148,7 @@ Decision name_node(const Situation& view) {
 /// Notes an attachment only for a served volume: noted while nobody serves the device, it would prove what nobody saw.
 Decision attach(const Situation& view, const Attached& wish) {
   if (!view.record) return Done{};
-  const bool noted = view.record->attachment_uid == wish.uid;
+  const bool noted = view.record->proof.attachment_uid == wish.uid;
   const bool by_other =
       view.record->adopting && view.seen.link == Observation::Link::none && view.seen.device() != nullptr;
   if (by_other && !view.seen.facts.served_by_other) return look(Fact::served_by_other);
@@ -158,16 +158,16 @@ Decision attach(const Situation& view, const Attached& wish) {
   if (noted) {
     if (!served) return Done{};
     // The attachment was found under this name.
-    if (view.record->node.empty() && !view.policy.node.empty()) return name_node(view);
+    if (view.record->names.node.empty() && !view.policy.node.empty()) return name_node(view);
     if (auto step = sign_stash(view)) return *step;
     return note_signature(view);
   }
   if (!served) return refuse(errc::unavailable, "volume " + view.id + " is not served now");
   if (auto step = prove_attached_anew(view, wish.uid, by_other)) return *step;
   Record record = *view.record;
-  record.attachment_uid = wish.uid;
-  record.reattached_as.clear();
-  record.node = view.policy.node;
+  record.proof.attachment_uid = wish.uid;
+  record.proof.reattached_as.clear();
+  record.names.node = view.policy.node;
   return write(std::move(record));
 }
 
@@ -203,7 +203,7 @@ Decision decide(const Situation& view, const Wish& wish) {
   if (seen.busy && takes_down)
     return refuse(errc::unavailable, "a helper still works on volume " + volume_id +
                                          ", whose device has no server now: repeat when it is healed");
-  const bool of_earlier_boot = record && record->boot_id != seen.boot_id;
+  const bool of_earlier_boot = record && record->device.boot_id != seen.boot_id;
   // The device of that record is gone. An existing one is another program's, and the stash describes it.
   if (of_earlier_boot && seen.link == Observation::Link::none && !seen.image_open) return Step(step::DropRecord{});
   if (auto step = judge_closing_client(view)) return *step;
@@ -234,7 +234,7 @@ bool leaves(const Situation& view, errc why) {
   // override alone.
   const bool ours =
       (seen.lock_held || (seen.facts.ownership && seen.facts.ownership->lock == image::Ownership::Lock::mine)) &&
-      !(view.record && (view.record->operator_override || is_lock_late(view)));
+      !(view.record && (view.record->proof.operator_override || is_lock_late(view)));
   return !ours && seen.image_open && !seen.tombstone && seen.link == Observation::Link::none &&
          (why == errc::in_use || why == errc::unproven || why == errc::lost || why == errc::unsafe_config);
 }

@@ -18,13 +18,14 @@ std::string with_client(const Situation& view, const std::string& address) {
   return place == clients.end() ? address : address + " (" + place->second + ")";
 }
 
-bool is_known(const Situation& view) { return !view.record->attachment_uid.empty(); }
+bool is_known(const Situation& view) { return !view.record->proof.attachment_uid.empty(); }
 
 /// Whether the volume stayed here. As long as it stays attached here, no other node may have it. If its attachment was
 /// never seen, a missing one proves nothing: a driver may have none.
 bool stayed_here(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
-  return is_known(view) && attachment.state == Attachment::State::here && attachment.uid == view.record->attachment_uid;
+  return is_known(view) && attachment.state == Attachment::State::here &&
+         attachment.uid == view.record->proof.attachment_uid;
 }
 
 /// Whether the volume was attached here anew while rbd-nbd served it, by what the agent saw. The volume may have been
@@ -32,7 +33,7 @@ bool stayed_here(const Situation& view) {
 bool reattached_beside(const Situation& view) {
   const auto& attachment = *view.seen.facts.attachment;
   return is_known(view) && attachment.state == Attachment::State::here && !attachment.uid.empty() &&
-         attachment.uid == view.record->reattached_as;
+         attachment.uid == view.record->proof.reattached_as;
 }
 
 /// Returns "2026-11-24T10:00:00Z", for example.
@@ -55,10 +56,10 @@ bool is_overridden(const Situation& view) { return view.operator_override && ove
 /// Notes the override before anything is done on it alone. A later try must not take the result for a proof, nor repeat
 /// a format.
 std::optional<Step> note_override(const Situation& view) {
-  if (view.record->operator_override) return std::nullopt;
+  if (view.record->proof.operator_override) return std::nullopt;
   step::WriteRecord step{*view.record};
-  step.record.operator_override = true;
-  step.record.format.clear();
+  step.record.proof.operator_override = true;
+  step.record.format.reset();
   step.may_fail = true;  // a full disk keeps no volume from its server; this process remembers
   return step;
 }
@@ -106,7 +107,7 @@ Decision nothing_proves(const Situation& view) {
           (shows(view, Trace::lock) ? ", and " + locked_by(view) : "");
   else if (shows(view, Trace::lock))
     why = locked_by(view);
-  else if (view.record->operator_override && who.lock != image::Ownership::Lock::none)
+  else if (view.record->proof.operator_override && who.lock != image::Ownership::Lock::none)
     why = "an operator override let a try take its lock; that try failed, and the override counted for it only";
   else if (view.seen.exclusive_lock && is_lock_late(view))
     why = "its lock came so late that another node may have written before";
@@ -181,7 +182,8 @@ std::optional<Ground> ground_of(const Situation& view) {
   if (handed_over(view)) return Ground::handed_over;
   if (who.lock != Lock::none) return std::nullopt;
   // An earlier start broke our own dead lock and died before it took it: nothing changed the header since.
-  if (view.record->freed == who.version) return Ground::own_lock;
+  if (const auto& broken = view.record->proof.lock_break; broken && broken->after == who.version)
+    return Ground::own_lock;
   // rbd-nbd had it until a moment ago, nobody else had it open before or has it now.
   return view.seen.facts.dismissed ? std::optional(Ground::dismissed) : std::nullopt;
 }
@@ -243,8 +245,8 @@ Decision lost(const Situation& view, const std::string& why) {
 bool is_lock_late(const Situation& view) { return view.seen.lock_took > kProofLasts; }
 
 bool rests_on_override(const Situation& view) {
-  const bool needs_proof = !view.seen.devices.empty() && !view.record->read_only && !view.record->shared;
-  if (!view.record->operator_override || !needs_proof || view.seen.facts.dismissed) return false;
+  const bool needs_proof = !view.seen.devices.empty() && view.record->use.writes_alone();
+  if (!view.record->proof.operator_override || !needs_proof || view.seen.facts.dismissed) return false;
   return !view.seen.facts.attachment ||
          !((stayed_here(view) && !shows(view, Trace::stamp)) || (is_overridden(view) && taken_away(view) == nullptr));
 }
@@ -259,7 +261,7 @@ std::optional<Decision> take_image(const Situation& view) {
   const bool evicts = step != nullptr && std::holds_alternative<step::Evict>(*step);
   // A free lock reserves the image for nobody: a device may wait at the node to which it is attached, whose agent broke
   // its own dead lock, or lost it to a controller.
-  const bool writes = !view.record->read_only && !view.record->shared;
+  const bool writes = view.record->use.writes_alone();
   if (evicts || (!answer && writes))
     if (auto refused = leave_to_attached(view)) return refused;
   return answer;

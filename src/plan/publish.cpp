@@ -68,7 +68,7 @@ Decision begin_publish(const Situation& view, const Published& wish, const Stagi
   if (auto refused = refuse_turned_read_only(view, staging, wish)) return *refused;
   if (auto step = find_limits(view, wish)) return *step;
   if (!wish.pod_uid.empty())
-    wanted.limits = view.seen.facts.io_limits.value_or(by_kernel(view) ? view.record->io_limits : IoLimits());
+    wanted.limits = view.seen.facts.io_limits.value_or(by_kernel(view) ? view.record->device.io_limits : IoLimits());
   Record record = *view.record;
   record.publishes.push_back(std::move(wanted));
   return write(std::move(record));

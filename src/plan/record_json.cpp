@@ -44,7 +44,7 @@ class StackMemory {
 std::string encode(const Record& record) {
   StackMemory memory;
   const std::string body = json::serialize(fields::to_json(record, memory.storage()));
-  const int version = record.file_kms_id.empty() ? plain_record_version : record_version;
+  const int version = record.encrypts_files() ? record_version : plain_record_version;
   // Concatenate the text, so that the sum covers the very bytes of the file.
   return "{\"version\":" + std::to_string(version) + ",\"crc32c\":" + std::to_string(crc32c(body)) +
          ",\"record\":" + body + "}\n";

@@ -35,8 +35,8 @@ std::string image_of(const Situation& view) {
 
 bool shows_device_that_is_gone(const Situation& view, const std::string& target) {
   const Record& record = *view.record;
-  if (!record.device || !view.seen.devices.empty()) return false;
-  const std::string node = "/" + device::name(record.kind, *record.device);
+  if (!record.device.index || !view.seen.devices.empty()) return false;
+  const std::string node = "/" + device::name(record.device.kind, *record.device.index);
   return std::ranges::any_of(view.seen.mounts, [&](const auto& mount) {
     return mount.target == target && mount.fstype == "devtmpfs" &&
            (mount.root == node || mount.root == node + "//deleted");
@@ -58,17 +58,16 @@ Step look(Fact fact) { return step::Look{fact}; }
 Step name_device(const Situation& view, std::optional<std::uint32_t> index) {
   step::WriteRecord step{*view.record};
   // Nothing kept other nodes away between two devices. So a format that was begun on the first no longer counts.
-  if (index != view.record->device) step.record.format.clear();
+  if (index != view.record->device.index) step.record.format.reset();
   // Callers that waited for the old device's flushes got its error.
-  if (view.record->device && index != view.record->device) step.record.cache_lost = false;
-  step.record.operator_override = false;  // it is served
-  step.record.device = index;
-  if (view.seen.image_open) step.record.exclusive_lock = view.seen.exclusive_lock;
-  if (by_kernel(view)) step.record.io_limits = view.seen.facts.io_limits.value_or(IoLimits());
-  step.record.lock_call.reset();
-  step.record.adopting = false;
-  step.record.uncached.clear();
-  step.record.modified = index ? view.seen.modified : std::nullopt;
+  if (view.record->device.index && index != view.record->device.index) step.record.cache_lost = false;
+  step.record.proof.operator_override = false;  // it is served
+  step.record.device.index = index;
+  if (view.seen.image_open) step.record.device.exclusive_lock = view.seen.exclusive_lock;
+  if (by_kernel(view)) step.record.device.io_limits = view.seen.facts.io_limits.value_or(IoLimits());
+  step.record.proof.lock_call.reset();
+  step.record.adopting.reset();
+  step.record.proof.modified = index ? view.seen.modified : std::nullopt;
   if (view.seen.facts.noted) step.record.note = view.seen.facts.noted;
   return step;
 }

@@ -53,20 +53,20 @@ Decision stage_new(const Situation& view, const Staged& wish) {
                                 view.seen.kernel_client);
   if (!kind) return refuse(kind.error().code, "volume " + view.id + ": " + kind.error().text);
   Record record = new_record(view, wish, *view.seen.facts.resolved);
-  record.kind = *kind;
+  record.device.kind = *kind;
   record.stagings.push_back({wish.path, with_fstype(wish.capability)});
   return write(std::move(record));
 }
 
 /// Returns "a read-only filesystem ext4 at /path".
 std::string use_of(const Record& record, const std::string& fstype) {
-  const std::string how = record.read_only ? "read-only " : record.shared ? "shared " : "";
+  const std::string how = record.use.read_only ? "read-only " : record.use.shared ? "shared " : "";
   std::string where = "no path any more";
   if (!record.stagings.empty())
     where = record.stagings.front().path;
   else if (!record.publishes.empty())
     where = record.publishes.front().target;
-  return "a " + how + (record.block ? "block device" : "filesystem " + fstype) + " at " + where;
+  return "a " + how + (record.use.block ? "block device" : "filesystem " + fstype) + " at " + where;
 }
 
 std::string text(const Source& source) {
@@ -93,8 +93,7 @@ Decision stage_another(const Situation& view, const Staged& wish) {
   const Record& record = *view.record;
   const Capability wanted = as_served(record, wish);
   const Capability& has = record.stagings.empty() ? wanted : record.stagings.front().capability;
-  if (record.block != wanted.block || record.read_only != wanted.read_only || record.shared != wanted.shared ||
-      has.fstype != wanted.fstype)
+  if (record.use != Use{wanted.block, wanted.read_only, wanted.shared} || has.fstype != wanted.fstype)
     return refuse(errc::failed_precondition, "volume " + view.id + " is in use as " + use_of(record, has.fstype) +
                                                  ": unstage and unpublish it there first");
   // The kernel mounts a filesystem read-only or writable, not both.
@@ -147,11 +146,10 @@ std::optional<Decision> bring_up_with_stash(const Situation& view, const Staged&
 /// Takes this node's present names. Without a device, nothing of an earlier stage can still write.
 std::optional<Step> rename_without_device(const Situation& view) {
   const AgentNames now{view.policy.driver, view.policy.node};
-  const bool same = other_name({view.record->driver, view.record->node}, now).empty();
+  const bool same = other_name(view.record->names, now).empty();
   if (same || !view.seen.devices.empty()) return std::nullopt;
   Record record = *view.record;
-  record.driver = now.driver;
-  record.node = now.node;
+  record.names = now;
   record.note = view.seen.facts.noted;  // an earlier stage's note has the other name
   return write(std::move(record));
 }
@@ -182,21 +180,20 @@ std::string conflict(const Capability& has, const Capability& wanted) {
 Record new_record(const Situation& view, const Staged& wish, const image::Resolved& image) {
   Record record;
   record.volume_id = view.id;
-  record.driver = view.policy.driver;
-  record.node = view.policy.node;
+  record.names = {view.policy.driver, view.policy.node};
   record.source = found_at(wish.source, image);
   record.user = wish.credential.user;
   record.key = image.key;
-  (encrypts_files(image) ? record.file_kms_id : record.kms_id) = image.kms_id;
-  if (!image.kms_id.empty()) record.tenant = image.tenant;
-  record.size = image.size;
-  record.exclusive_lock = image.exclusive_lock;
-  record.block = wish.capability.block;
-  record.read_only = wish.capability.read_only;
+  if (encrypts_files(image))
+    record.encryption = Encryption{FilesKms{image.kms_id}, image.tenant};
+  else if (!image.kms_id.empty())
+    record.encryption = Encryption{DeviceKms{image.kms_id}, image.tenant};
+  record.device.size = image.size;
+  record.device.exclusive_lock = image.exclusive_lock;
+  record.use = {wish.capability.block, wish.capability.read_only, wish.capability.shared};
   record.provisioned = wish.reserved.has_value();
-  record.attachment_uid = wish.attachment.uid;
-  record.shared = wish.capability.shared;
-  record.boot_id = view.seen.boot_id;
+  record.proof.attachment_uid = wish.attachment.uid;
+  record.device.boot_id = view.seen.boot_id;
   // The attributes belong to this very PersistentVolume; an image may have been given to another one since.
   record.claim = wish.claim.empty() ? cephcsi::pvc_of(image.provisioned_for) : wish.claim;
   return record;
@@ -216,7 +213,7 @@ Decision fill_target(const Situation& view, const Staged& wish, const Capability
   if (auto step = open_mapping(view, wish)) return *step;
   if (capability.block) return step::Bind{target};
   auto next = make_filesystem(view, target, capability, wish.capability.fstype);
-  return view.record->file_kms_id.empty() ? next : with_first_key(view, std::move(next));
+  return view.record->encrypts_files() ? with_first_key(view, std::move(next)) : next;
 }
 
 Decision stage(const Situation& view, const Staged& wish) {
@@ -255,8 +252,7 @@ Decision stage(const Situation& view, const Staged& wish) {
   }
   if (auto step = finish_mount(view, capability, target)) return *step;
   Record staged = record;
-  staged.format.clear();
-  staged.format_version.reset();
+  staged.format.reset();
   return write_staging(std::move(staged), {wish.path, capability, true});
 }
 

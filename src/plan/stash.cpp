@@ -9,10 +9,10 @@ Stash wanted_stash(const Situation& view, const Staged& wish) {
   stash.pool = source.pool;
   stash.ns = source.ns;
   stash.image = source.image;
-  stash.encrypted = !view.record->kms_id.empty();
-  stash.attachment = view.record->attachment_uid;
+  stash.encrypted = view.record->encrypts_device();
+  stash.attachment = view.record->proof.attachment_uid;
   stash.cache_lost = view.record->cache_lost;
-  stash.nbd = traits(view.record->kind).rbd_nbd;
+  stash.nbd = traits(view.record->device.kind).rbd_nbd;
   if (!stash.nbd) {
     // ceph-csi notes neither device nor log for a device that the kernel maps.
     stash.unmap_options = source.kernel.unmap;
@@ -53,9 +53,10 @@ std::optional<Decision> sign_stash(const Situation& view) {
   if (!view.seen.facts.stash) return look(Fact::stash);
   const auto& stash = *view.seen.facts.stash;
   // A stash that is damaged, or another's, is not ours to sign.
-  if (!stash || stash->image != record.source.image || stash->attachment == record.attachment_uid) return std::nullopt;
+  if (!stash || stash->image != record.source.image || stash->attachment == record.proof.attachment_uid)
+    return std::nullopt;
   step::WriteStash step{record.stagings.front().path, *stash};
-  step.stash.attachment = record.attachment_uid;
+  step.stash.attachment = record.proof.attachment_uid;
   return step;
 }
 

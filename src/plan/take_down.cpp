@@ -50,7 +50,7 @@ std::optional<Decision> refuse_path(const Situation& view, const std::string& pa
 Decision take_device_down(const Situation& view, const device::Seen& device) {
   for (const auto& mount : view.seen.mounts)
     if (shows(mount, device, view.id)) return Done{};  // the last unpublish reaches this again
-  if (auto refused = refuse_held(view, device, !view.record->kms_id.empty())) return *refused;
+  if (auto refused = refuse_held(view, device, view.record->encrypts_device())) return *refused;
   if (auto step = close_mapping(view)) return *step;
   if (view.seen.facts.disconnected) return until_closed(view);
   if (view.seen.facts.unused == true) return remove_device(device.kind);

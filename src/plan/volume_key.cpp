@@ -11,11 +11,9 @@
 namespace corbd::plan {
 namespace {
 
-const std::string& kms_of(const Situation& view) {
-  return view.record->file_kms_id.empty() ? view.record->kms_id : view.record->file_kms_id;
+std::string key_at_kms(const Situation& view) {
+  return "the key of volume " + view.id + " at KMS " + view.record->encryption->kms_id();
 }
-
-std::string key_at_kms(const Situation& view) { return "the key of volume " + view.id + " at KMS " + kms_of(view); }
 
 /// Waits: another server of the KMS answered, which lags behind, or another client wrote.
 Decision not_there_yet(const Situation& view) {
@@ -57,7 +55,7 @@ std::optional<Decision> make_key(const Situation& view) {
 bool begins_format(const Decision& next) {
   const auto* step = std::get_if<Step>(&next);
   if (step == nullptr) return false;
-  if (const auto* write = std::get_if<step::WriteRecord>(step)) return !write->record.format.empty();
+  if (const auto* write = std::get_if<step::WriteRecord>(step)) return write->record.format.has_value();
   return std::holds_alternative<step::SetFormatMarker>(*step) || std::holds_alternative<step::LuksFormat>(*step) ||
          std::holds_alternative<step::Mkfs>(*step) || std::holds_alternative<step::FscryptMake>(*step);
 }
@@ -68,18 +66,17 @@ Step remove_key(int slot) { return step::RemoveKey{slot}; }
 std::optional<Decision> not_rotated(const Situation& view) {
   const auto& record = view.record;
   if (!record) return refuse(errc::not_found, "volume " + view.id + " is not staged here");
-  if (!record->file_kms_id.empty())
-    return refuse(error_of(not_served::kFilesRotated, "the files of volume " + view.id));
+  if (record->encrypts_files()) return refuse(error_of(not_served::kFilesRotated, "the files of volume " + view.id));
   const std::string volume = "volume " + view.id;
-  if (record->kms_id.empty()) return refuse(error_of(not_served::kNoKey, volume));
+  if (!record->encrypts_device()) return refuse(error_of(not_served::kNoKey, volume));
   if (record->failed)
     return refuse(errc::failed_precondition,
                   volume + " was given up, so its key is not rotated: stage it as ReadWriteOnce first");
   // One filesystem is behind all stagings, so all are mounted for reading, or all for writing.
   const auto reads = [&](const Staging& staging) { return writes_nothing(view, staging.capability); };
-  if (record->read_only || std::ranges::any_of(record->stagings, reads))
+  if (record->use.read_only || std::ranges::any_of(record->stagings, reads))
     return refuse(error_of(not_served::kReaderRotates, volume));
-  if (record->shared) return refuse(error_of(not_served::kManyRotate, volume));
+  if (record->use.shared) return refuse(error_of(not_served::kManyRotate, volume));
   if (luks_mapping(view) == nullptr)
     return refuse(errc::failed_precondition, "volume " + view.id + " is not open: stage it first");
   if (by_kernel(view)) return refuse(error_of(not_served::kKernelRotates, volume));

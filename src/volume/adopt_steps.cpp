@@ -40,7 +40,7 @@ task<result<image::Ownership>> AdoptSteps::read_beside(const Volume& volume, ima
 /// Finds that process's client. Nothing is known if the cluster does not show it, or the process may be another one.
 task<> AdoptSteps::look_at_uncached(Volume& volume, std::uint32_t index, std::string process) {
   if (volume.credentials.known().empty() ||
-      (process == volume.other.uncached_process && !volume.record->uncached.empty()))
+      (process == volume.other.uncached_process && !volume.record->adopting->uncached.empty()))
     co_return;
   auto to = access(volume);
   if (!to) co_return;

@@ -34,7 +34,7 @@ std::string why_ended(int error) {
 constexpr std::chrono::seconds kTimerSlack{5};
 
 /// A device without a record is rbd-nbd's.
-device::Kind kind_of(const Volume& volume) { return volume.record ? volume.record->kind : device::kOfRbdNbd; }
+device::Kind kind_of(const Volume& volume) { return volume.record ? volume.record->device.kind : device::kOfRbdNbd; }
 
 bool sends_flushes(const Volume& volume) {
   const image::Image& image = *volume.server.image();
@@ -56,7 +56,7 @@ task<result<>> DeviceSteps::start_session(Volume& volume) {
     if (!volume.history.unserved_since) volume.history.unserved_since = clock_.now();
     health_.report_failure(volume, why_ended(volume.server.link()->error()));
   };
-  device::ServeOptions options(volume.record->read_only);
+  device::ServeOptions options(volume.record->use.read_only);
   options.cache_lost = volume.record->cache_lost;
   if (options.cache_lost) tell_cache_lost(volume);
   auto& devices = ports_.devices.of(kind_of(volume));
@@ -97,9 +97,9 @@ std::uint64_t DeviceSteps::dead_conn_timeout_s(const Volume& volume) const {
 task<result<>> DeviceSteps::connect(Volume& volume) {
   device::ConnectArgs args;
   args.backend = volume.id;
-  args.size = device_bytes(volume.server.image()->size(), volume.record->block_size);
-  args.block_size = volume.record->block_size;
-  args.read_only = volume.record->read_only;
+  args.size = device_bytes(volume.server.image()->size(), volume.record->device.block_size);
+  args.block_size = volume.record->device.block_size;
+  args.read_only = volume.record->use.read_only;
   args.trim = volume.record->source.serving.trim;
   args.send_flush = sends_flushes(volume);
   args.dead_conn_timeout_s = dead_conn_timeout_s(volume);
@@ -117,9 +117,10 @@ task<result<>> DeviceSteps::reconfigure(Volume& volume) {
   const auto device = device_of(volume);
   if (!device) co_return device.error();
   const result<std::uint32_t> index = device->index;
-  auto done = co_await ports_.devices.of(kind_of(volume))
-                  .reconnect(*volume.server.link(),
-                             {*index, volume.id, dead_conn_timeout_s(volume), volume.record->adopting}, deadline());
+  auto done =
+      co_await ports_.devices.of(kind_of(volume))
+          .reconnect(*volume.server.link(),
+                     {*index, volume.id, dead_conn_timeout_s(volume), volume.record->adopting.has_value()}, deadline());
   if (!done && done.error().code == errc::not_found) {
     // This is the only sign: sysfs keeps showing the device until the last program that has it open closes it.
     if (!std::exchange(volume.device.disconnected, true) && !volume.record->stagings.empty())
@@ -162,7 +163,7 @@ task<result<>> DeviceSteps::resize(Volume& volume) {
     co_return Error{errc::unreachable, asked.error().text};
   if (!asked) co_return asked;
   if (auto stopped = failpoint::hit("step.kernel_resize.asked"); !stopped) co_return stopped;
-  const std::uint64_t bytes = device_bytes(volume.server.image()->size(), volume.record->block_size);
+  const std::uint64_t bytes = device_bytes(volume.server.image()->size(), volume.record->device.block_size);
   auto done =
       co_await ports_.devices.of(kind_of(volume)).resize(*volume.server.link(), *index, volume.id, bytes, deadline());
   if (!done) co_return done;
@@ -175,7 +176,7 @@ task<result<>> DeviceSteps::tune(Volume& volume) {
   const auto device = device_of(volume);
   if (!device) co_return device.error();
   // Use no busy file, and a queue of its own: the helpers of the cluster's volumes may be waiting for this healing.
-  const host::NumberUse use{.read_only = volume.record->read_only, .flush = sends_flushes(volume)};
+  const host::NumberUse use{.read_only = volume.record->use.read_only, .flush = sends_flushes(volume)};
   auto tuned = co_await ports_.filesystems.tune(device::name(device->kind, device->index), use,
                                                 HelperOwner("", "healing of " + owner(volume).whose),
                                                 while_served(volume, deadline()));

@@ -7,7 +7,7 @@ namespace corbd::volume {
 /// Returns the secret that opens the folder, as ceph-csi chooses it (docs/sources.md#fscrypt): the passphrase with
 /// which a KMS wraps keys, but no such key; otherwise the key that the KMS stores, or its one passphrase.
 task<result<host::FscryptSecret>> FscryptSteps::secret_of(Volume& volume, const Wish& wish) {
-  const auto terms = co_await ports_.kms.terms(volume.record->file_kms_id, deadline());
+  const auto terms = co_await ports_.kms.terms(volume.record->encryption->kms_id(), deadline());
   if (!terms) co_return terms.error();
   if (terms->kind == kms::Kind::wrapped) {
     auto passphrase = co_await keys_.passphrase(volume, wish);

@@ -26,8 +26,8 @@ bool is_used(const Record& record, const device::Seen& device, const std::vector
 
 /// The kernel makes a device of its own client as small as the image. A served device keeps its size.
 std::optional<std::uint64_t> shrunk_to(const Volume& volume, const device::Seen& device) {
-  if (!traits(volume.record->kind).served)
-    return device.size < volume.record->size ? std::optional(device.size) : std::nullopt;
+  if (!traits(volume.record->device.kind).served)
+    return device.size < volume.record->device.size ? std::optional(device.size) : std::nullopt;
   const image::Image* const image = volume.server.is_tombstone() ? nullptr : volume.server.image();
   if (image == nullptr || image->size() >= device.size) return std::nullopt;
   return image->size();
@@ -77,8 +77,8 @@ Health health_of(const Volume& volume) {
   const Record& record = *volume.record;
   if (record.failed) return Health::failed;
   if (record.stagings.empty() && record.publishes.empty()) return Health::unstaging;
-  if ((volume.device.gone || volume.device.disconnected) && record.device) return Health::absent;
-  if (!volume.answers() && record.device) {
+  if ((volume.device.gone || volume.device.disconnected) && record.device.index) return Health::absent;
+  if (!volume.answers() && record.device.index) {
     const errc code = volume.history.last_error ? volume.history.last_error->code : errc::ok;
     if (code == errc::unproven) return Health::unproven;
     if (code == errc::lost) return Health::lost;
@@ -100,24 +100,24 @@ Status status_of(const Volume& volume, const device::Seen* seen, const std::vect
   status.cluster_id = record.source.cluster_id;
   status.image = image::Name{record.source.pool, record.source.ns, record.source.image}.text();
   status.image_key = record.key.text();
-  status.device = record.device;
-  status.kind = record.kind;
-  status.size = seen != nullptr ? seen->size : record.size;
-  status.block = record.block;
-  status.read_only = record.read_only;
+  status.device = record.device.index;
+  status.kind = record.device.kind;
+  status.size = seen != nullptr ? seen->size : record.device.size;
+  status.block = record.use.block;
+  status.read_only = record.use.read_only;
   for (const auto& staging : record.stagings) status.staged_at.push_back(staging.path);
   for (const auto& publish : record.publishes) add_publish(publish, status);
   status.pvc = record.claim.name;
   status.pvc_namespace = record.claim.name_space;
   status.pv = record.claim.volume;
-  status.attachment_uid = record.attachment_uid;
-  status.driver = record.driver;
-  status.node = record.node;
-  status.adopting = record.adopting;
+  status.attachment_uid = record.proof.attachment_uid;
+  status.driver = record.names.driver;
+  status.node = record.names.node;
+  status.adopting = record.adopting.has_value();
   status.in_use = seen != nullptr && is_used(record, *seen, mounts);
   status.turned_read_only = seen != nullptr && turned_read_only(record, *seen, mounts);
   if (seen != nullptr) status.shrunk_to = shrunk_to(volume, *seen);
-  if (seen != nullptr && !traits(record.kind).served && seen->client == volume.device.refused_client)
+  if (seen != nullptr && !traits(record.device.kind).served && seen->client == volume.device.refused_client)
     status.kernel_refused = seen->client;
   status.access_lost = volume.server.link() != nullptr && volume.server.link()->state() == device::Link::State::held;
   const image::Image* const image = volume.server.image();

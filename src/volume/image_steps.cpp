@@ -19,7 +19,7 @@ constexpr bool is_look_due(unsigned denied) { return denied % 3 == 0 && std::has
 /// Whether the image behind the device is gone, even if another one has its name now. This is a fact for the planner,
 /// not a failure.
 bool is_gone(const Volume& volume, const Error& error) {
-  return volume.record->device.has_value() && error.code == errc::not_found;
+  return volume.record->device.index.has_value() && error.code == errc::not_found;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ task<result<>> ImageSteps::may_serve(const Volume& volume, image::Access to) {
   const Until until = deadline().at_most(clock_.now() + kTriedWithin);
   const auto header = co_await ports_.clusters.header(to, volume.record->key, until);
   if (!header) co_return header.error();
-  if (volume.record->read_only) co_return result<>();
+  if (volume.record->use.read_only) co_return result<>();
   co_return co_await ports_.clusters.may_write(std::move(to), volume.record->key, until);
 }
 
@@ -54,7 +54,7 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
   if (!to || !old) co_return result<>();
   auto may = co_await may_serve(volume, *to);
   // The present way to heal the volume must not become less. A user that may fence no more than the old one is no loss.
-  if (may && !volume.record->read_only && !only_one && !ports_.clusters.cannot_fence(*old))
+  if (may && !volume.record->use.read_only && !only_one && !ports_.clusters.cannot_fence(*old))
     if (const auto why = ports_.clusters.cannot_fence(*to)) may = Error{errc::permission_denied, *why};
   if (!may) {
     // The next try connects anew, and so has the user's present rights.
@@ -90,7 +90,7 @@ task<result<>> ImageSteps::look_at_client_user(Volume& volume) {
     static_cast<void>(co_await under_way->wait(deadline()));
   } else if (trial.again == time_point()) {
     trial.under_way = std::make_shared<Event>(control_, clock_);
-    const auto may = co_await ports_.clusters.may_serve_anew(*old, volume.record->key, !volume.record->read_only,
+    const auto may = co_await ports_.clusters.may_serve_anew(*old, volume.record->key, !volume.record->use.read_only,
                                                              deadline().at_most(clock_.now() + kTriedWithin));
     trial.refused = !may && may.error().code == errc::unauthenticated;
     trial.again = clock_.now() + kTriesUserAgain;
@@ -105,7 +105,7 @@ task<result<>> ImageSteps::give_up_refused_client(Volume& volume) {
   const auto old = access_of(ports_, *volume.record, open.opened_as), to = access(volume);
   result<> may = to ? result<>() : to.error();
   if (to && volume.server.serves())
-    may = co_await ports_.clusters.may_serve_anew(*to, volume.record->key, !volume.record->read_only,
+    may = co_await ports_.clusters.may_serve_anew(*to, volume.record->key, !volume.record->use.read_only,
                                                   deadline().at_most(clock_.now() + kTriedWithin));
   volume.facts.other_refused = !may && may.error().code == errc::unauthenticated;
   volume.facts.client_judged = !volume.facts.other_refused;
@@ -170,7 +170,7 @@ task<result<>> ImageSteps::look_at_ownership(Volume& volume) {
   auto found = co_await volume.server.image()->ownership(deadline());
   if (!found) co_return found.error();
   // The kernel client behind the volume's own device is not a foreign watcher.
-  if (!traits(volume.record->kind).served)
+  if (!traits(volume.record->device.kind).served)
     if (const auto device = device_of(volume)) std::erase(found->foreign_watchers, device->client);
   volume.facts.ownership = std::move(*found);
   co_return result<>();
@@ -180,7 +180,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
   auto to = co_await find_access(volume);
   if (!to) co_return to.error();
   image::OpenOptions options;
-  options.read_only = volume.record->read_only || !traits(volume.record->kind).served;
+  options.read_only = volume.record->use.read_only || !traits(volume.record->device.kind).served;
   // rbd-nbd ends first, and its clean end removes the feature.
   options.despite_dirty_cache = volume.record->adopting && volume.facts.served_by_other == true;
   const auto lost = std::make_shared<bool>(false);
@@ -222,7 +222,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
                    "reads go to the primary OSD until the image is opened again: by the next stage, start or "
                    "handover"}});
   volume.credentials.worked();
-  if (const auto why = ports_.clusters.cannot_fence(*to); why && !volume.record->read_only)
+  if (const auto why = ports_.clusters.cannot_fence(*to); why && !volume.record->use.read_only)
     health_.notify(volume.id, {"FencingNotAllowed", true, *why + "."});
   co_return result<>();
 }
@@ -230,7 +230,8 @@ task<result<>> ImageSteps::open(Volume& volume) {
 task<result<>> ImageSteps::open_tombstone(Volume& volume) {
   const auto index = device_index(volume);
   if (!index) co_return index.error();
-  volume.server.set(Tombstone{make_tombstone(volume.record->key, volume.record->size, volume.record->read_only)});
+  volume.server.set(
+      Tombstone{make_tombstone(volume.record->key, volume.record->device.size, volume.record->use.read_only)});
   log::error(
       "volume.failed",
       {{"volume", volume.id},
@@ -284,7 +285,7 @@ task<result<>> ImageSteps::lock(Volume& volume) {
   // A new device has no earlier owner to prove. The stamp tells other nodes that had the image that it is no longer
   // theirs.
   const auto devices = find_devices(volume, ports_);
-  if (!volume.record->device || (devices && devices->empty())) {
+  if (!volume.record->device.index || (devices && devices->empty())) {
     const auto stamped = co_await volume.server.image()->stamp(deadline());
     if (!stamped) co_return stamped.error();
     open.modified = *stamped;
@@ -356,9 +357,10 @@ task<result<>> ImageSteps::note_denial(Volume& volume) {
 }
 
 task<result<>> ImageSteps::set_format_marker(Volume& volume) {
-  auto set = co_await volume.server.image()->set_metadata(kFormatMarker, volume.record->format, deadline());
-  if (set) volume.facts.format_marker = volume.record->format;
-  if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the marker raised the header's version
+  auto set = co_await volume.server.image()->set_metadata(kFormatMarker, volume.record->format->marker, deadline());
+  if (set) volume.facts.format_marker = volume.record->format->marker;
+  if (!traits(volume.record->device.kind).served)
+    volume.facts.ownership.reset();  // the marker raised the header's version
   co_return set;
 }
 

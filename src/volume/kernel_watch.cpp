@@ -15,7 +15,7 @@ constexpr std::chrono::minutes kLooksEvery{2};
 constexpr std::chrono::seconds kBlocklistWithin{10};
 
 bool is_of_kernel(const Volume& volume) {
-  return volume.record && volume.record->device && !traits(volume.record->kind).served;
+  return volume.record && volume.record->device.index && !traits(volume.record->device.kind).served;
 }
 
 }  // namespace
@@ -63,7 +63,7 @@ void KernelWatch::note(const image::Blocklist& listed) {
     for (const auto& device : device::of_image(*all, volume->record->key)) {
       const auto* entry = listed.find(device.client);
       // A read-only mapping has neither a watch nor a lock, so its reads go on once the entry has ended.
-      if (entry == nullptr && volume->record->read_only && volume->device.refused_client == device.client)
+      if (entry == nullptr && volume->record->use.read_only && volume->device.refused_client == device.client)
         volume->device.refused_client.clear();
       if (entry == nullptr || volume->device.refused_client == device.client) continue;
       volume->device.refused_client = device.client;

@@ -10,9 +10,7 @@ constexpr const char* kVolumeKey = "rbd.csi.ceph.com/dek";  // image metadata, c
 /// Image metadata that name the first key sent to a KMS that takes whatever arrives last. They stay.
 constexpr const char* kFirstKey = "corbd/first-key";
 
-const std::string& kms_of(const Volume& volume) {
-  return volume.record->file_kms_id.empty() ? volume.record->kms_id : volume.record->file_kms_id;
-}
+const std::string& kms_of(const Volume& volume) { return volume.record->encryption->kms_id(); }
 
 /// Names the volume and KMS of a note, because a clone has its parent's metadata, and another ID.
 std::string whose(const Volume& volume) { return " of " + volume.id + " at " + kms_of(volume); }
@@ -33,7 +31,7 @@ task<result<std::optional<std::string>>> KeySteps::kept_metadata(Volume& volume,
   if (!found || found->has_value()) co_return found;
   const std::string old_name = "." + name;
   found = co_await volume.server.image()->metadata(old_name, deadline());
-  if (!found || !found->has_value() || volume.record->read_only) co_return found;
+  if (!found || !found->has_value() || volume.record->use.read_only) co_return found;
   auto moved = co_await volume.server.image()->set_metadata(name, **found, deadline());
   if (moved) moved = co_await volume.server.image()->remove_metadata(old_name, deadline());
   if (!moved) co_return moved.error();
@@ -102,7 +100,7 @@ task<result<>> KeySteps::store(Volume& volume, const Wish& wish, Secret key, pla
 task<result<>> KeySteps::look_at_first(Volume& volume, const Wish& wish) {
   const auto terms = co_await ports_.kms.terms(kms_of(volume), deadline());
   if (!terms) co_return terms.error();
-  if (!volume.record->file_kms_id.empty() && terms->kind == kms::Kind::wrapped) {
+  if (volume.record->encrypts_files() && terms->kind == kms::Kind::wrapped) {
     const auto secret = co_await passphrase(volume, wish);
     if (!secret) co_return secret.error();
     volume.facts.first_key = plan::FirstKey{};
@@ -129,7 +127,7 @@ task<result<>> KeySteps::make(Volume& volume, const Wish& wish) {
   volume.facts.first_key.reset();
   auto key = known.at_hand
                  ? result<Secret>(sent_.at(volume.id))
-                 : kms::make_volume_key(volume.record->file_kms_id.empty() ? kms::kLuksKeyBytes : kms::kFileKeyBytes);
+                 : kms::make_volume_key(volume.record->encrypts_files() ? kms::kFileKeyBytes : kms::kLuksKeyBytes);
   if (!key) co_return key.error();
   if (!known.writes.ordered) {
     sent_.insert_or_assign(volume.id, *key);
@@ -144,7 +142,8 @@ task<result<>> KeySteps::make(Volume& volume, const Wish& wish) {
     if (forgotten) sent_.erase(volume.id);
     if (!forgotten) log::warning("kms.first_key_noted", {{"volume", volume.id}, {"error", forgotten.error().text}});
   }
-  if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // metadata raise the header's version
+  if (!traits(volume.record->device.kind).served)
+    volume.facts.ownership.reset();  // metadata raise the header's version
   if (stored) log::info("kms.first_key", {{"volume", volume.id}, {"kms", kms_of(volume)}});
   co_return stored;
 }

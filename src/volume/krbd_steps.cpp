@@ -47,7 +47,7 @@ task<result<>> KrbdSteps::map(Volume& volume) {
   args.key = volume.credentials.asks_with().key;
   args.name = {source.pool, source.ns, source.image};
   args.image = volume.record->key;
-  args.read_only = volume.record->read_only;
+  args.read_only = volume.record->use.read_only;
   auto options = co_await map_options(volume);
   if (!options) co_return options.error();
   args.options = cephcsi::with_policy(std::move(*options), cluster->reads);

@@ -98,7 +98,7 @@ task<result<>> LuksSteps::look(Volume& volume, Fact fact, const Wish& wish) {
 }
 
 task<result<>> LuksSteps::look_at_keys(Volume& volume, const Wish& wish) {
-  const auto terms = co_await ports_.kms.terms(volume.record->kms_id, deadline());
+  const auto terms = co_await ports_.kms.terms(volume.record->encryption->kms_id(), deadline());
   if (!terms) co_return terms.error();
   if (terms->kind == kms::Kind::shared)
     co_return Error{errc::unimplemented, "the KMS of volume " + volume.id +
@@ -151,7 +151,8 @@ task<result<>> LuksSteps::format(Volume& volume, const Wish& wish) {
 task<result<>> LuksSteps::note(Volume& volume) {
   auto noted = co_await volume.server.image()->set_metadata(kState, kEncrypted, deadline());
   if (noted) volume.facts.encryption = kEncrypted;
-  if (!traits(volume.record->kind).served) volume.facts.ownership.reset();  // the note raised the header's version
+  if (!traits(volume.record->device.kind).served)
+    volume.facts.ownership.reset();  // the note raised the header's version
   co_return noted;
 }
 
@@ -162,8 +163,9 @@ task<result<>> LuksSteps::open(Volume& volume, const Wish& wish) {
   if (!key) co_return key.error();
   const auto turn = co_await turn_to_try(volume);
   if (!turn) co_return turn.error();
-  auto opened = co_await ports_.luks.open(*device, mapping_name(volume.id), std::move(*key), volume.record->read_only,
-                                          owner(volume), while_served(volume, long_deadline()));
+  auto opened =
+      co_await ports_.luks.open(*device, mapping_name(volume.id), std::move(*key), volume.record->use.read_only,
+                                owner(volume), while_served(volume, long_deadline()));
   if (!opened) co_return opened;
   log::info("luks.opened", {{"volume", volume.id}, {"device", *device}});
   volume.facts.fits = true;

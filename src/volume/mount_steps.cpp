@@ -64,8 +64,8 @@ task<result<>> MountSteps::mkfs(Volume& volume) {
   if (!device) co_return device.error();
   const std::string fstype = fstype_of(volume);
   // Below a LUKS mapping, and after a format that began earlier, the device does not read as zeroes.
-  const host::MkfsFor made_for{.zeroes = volume.record->kms_id.empty() && volume.facts.has_data == false,
-                               .files_encrypted = !volume.record->file_kms_id.empty()};
+  const host::MkfsFor made_for{.zeroes = !volume.record->encrypts_device() && volume.facts.has_data == false,
+                               .files_encrypted = volume.record->encrypts_files()};
   std::string options = volume.record->source.mkfs_options;
   if (options.empty()) options = option_of(config_.filesystems.mkfs, fstype);
   auto made = co_await ports_.filesystems.mkfs(*device, fstype, std::move(options), made_for, owner(volume),
@@ -101,7 +101,7 @@ task<result<>> MountSteps::mount(Volume& volume, std::string target, const Wish&
   const std::string fstype = fstype_of(volume);
   const std::string first = option_of(config_.filesystems.mount, fstype);
   std::string flags = protected_by(first, joined(first, std::get<Staged>(wish).capability.mount_flags));
-  if (volume.record->read_only) flags = with_ro(std::move(flags));
+  if (volume.record->use.read_only) flags = with_ro(std::move(flags));
   co_return co_await ports_.mounts.mount(*device, fstype, std::move(target), flags, owner(volume),
                                          while_served(volume, long_deadline()));
 }
@@ -187,8 +187,8 @@ task<result<>> MountSteps::bind(Volume& volume, std::string target, const Wish& 
     std::string flags = protected_by(of_the_type, published->capability.mount_flags);
     if (published->read_only) flags = with_ro(std::move(flags));
     std::string source = staging_target(volume.id, published->path);
-    if (!volume.record->file_kms_id.empty()) source += std::string("/") + host::kEncryptedFolder;
-    co_return co_await ports_.mounts.bind(std::move(source), target, volume.record->block, flags, work,
+    if (volume.record->encrypts_files()) source += std::string("/") + host::kEncryptedFolder;
+    co_return co_await ports_.mounts.bind(std::move(source), target, volume.record->use.block, flags, work,
                                           while_served(volume, deadline()));
   }
   const auto device = data_path(volume);

@@ -12,7 +12,7 @@ void observe_others_on_image(Observation& seen, const Volume& volume, const Volu
   for (const auto& [id, other] : volumes) {
     const auto& record = other->writes.under_way ? other->writes.under_way : other->record;
     if (id != volume.id && record && record->key == seen.facts.resolved->key)
-      (record->read_only ? seen.image_reader : seen.image_writer) = id;
+      (record->use.read_only ? seen.image_reader : seen.image_writer) = id;
   }
 }
 
@@ -92,12 +92,12 @@ std::vector<std::uint32_t> numbers_of_others(const Volume& volume, const VolumeM
   std::vector<std::uint32_t> numbers;
   for (const auto& [id, other] : volumes) {
     const auto& record = other->record;
-    if (id != volume.id && record && record->kind == volume.record->kind && record->device &&
-        record->boot_id == boot_id)
-      numbers.push_back(*record->device);
+    if (id != volume.id && record && record->device.kind == volume.record->device.kind && record->device.index &&
+        record->device.boot_id == boot_id)
+      numbers.push_back(*record->device.index);
   }
   // A pod may have been given a raw device that no record names.
-  const std::string nodes = "/" + std::string(traits(volume.record->kind).prefix);
+  const std::string nodes = "/" + std::string(traits(volume.record->device.kind).prefix);
   const auto mounts = mounts_now(ports);
   for (const auto& mount : *mounts) {
     std::uint32_t number = 0;

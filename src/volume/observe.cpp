@@ -86,7 +86,7 @@ plan::LocalTime local_time(const Clock& clock) {
 /// Whether the lock is that of a dead agent's client, and nobody noted when that client got it.
 bool asked_by_dead_agent(const Volume& volume) {
   const auto& who = volume.facts.ownership;
-  const auto* call = volume.record && volume.record->lock_call ? &*volume.record->lock_call : nullptr;
+  const auto* call = volume.record && volume.record->proof.lock_call ? &*volume.record->proof.lock_call : nullptr;
   return who && who->lock == image::Ownership::Lock::our_dead && call != nullptr && call->client == who->owner &&
          !volume.history.lockers.contains(call->client);
 }
@@ -103,7 +103,7 @@ Record with_real_paths(Record record, const NodeFiles& files) {
 }
 
 result<std::vector<device::Seen>> find_devices(const Volume& volume, const Ports& ports, bool kernel_wanted) {
-  if (volume.record && !traits(volume.record->kind).identified) {
+  if (volume.record && !traits(volume.record->device.kind).identified) {
     const auto all = ports.kernel.inventory();
     if (!all) return all.error();
     return device::of_image(*all, volume.record->key);
@@ -174,7 +174,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   seen.facts = volume.facts;
   if (seen.facts.ownership && volume.history.late_lockers.contains(seen.facts.ownership->owner))
     seen.lock_took = duration::max();
-  if (asked_by_dead_agent(volume)) seen.lock_took = plan::between(volume.record->lock_call->began, seen.now);
+  if (asked_by_dead_agent(volume)) seen.lock_took = plan::between(volume.record->proof.lock_call->began, seen.now);
   // A disconnect that outlived its caller counts too.
   if (const auto* device = seen.device(); device != nullptr && device->disconnected) seen.facts.disconnected = true;
   return seen;

@@ -136,7 +136,7 @@ task<result<>> OperationRunner::run(Volume& volume, const Step& step, const Wish
 result<Observation> OperationRunner::look(Volume& volume, const Wish& wish) {
   auto seen = observe(volume, wish, ports_, config_.boot_id, clock_);
   if (!seen) return seen;
-  volume.device.gone = seen->devices.empty() || (volume.record && volume.record->boot_id != config_.boot_id);
+  volume.device.gone = seen->devices.empty() || (volume.record && volume.record->device.boot_id != config_.boot_id);
   if (volume.device.gone) volume.history.unserved_since.reset();
   if (seen->devices.empty())
     volume.device.disconnected = false;

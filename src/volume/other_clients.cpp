@@ -42,7 +42,7 @@ task<result<OtherClients::Place>> OtherClients::find(ImageAt at, Until until) {
                                            "ask on the node where it is to be staged"};
     const auto to = access_of(ports_, *known->record, known->credentials.known());
     if (!to) co_return to.error();
-    co_return Place{*to, known->record->key, known->record->device.has_value()};
+    co_return Place{*to, known->record->key, known->record->device.index.has_value()};
   }
   const auto cluster = ports_.directory.find(at.cluster_id);
   if (!cluster) co_return cluster.error();

@@ -25,7 +25,7 @@ constexpr std::chrono::seconds kAsksForApiAgain{2};
 /// Whether only the attachment can prove the image ours: neither a lock nor the kind of its use does. The image may
 /// have lost the feature that it had when it was staged.
 bool rests_on_attachment(const Record& record, bool exclusive_lock) {
-  return !exclusive_lock && !record.read_only && !record.shared;
+  return !exclusive_lock && record.use.writes_alone();
 }
 
 /// Whether there is an API server that knows attachments.
@@ -130,7 +130,7 @@ task<> Preopener::ask_for_api(Preopening& preopening, const std::string& volume_
 
 /// Whether its VolumeAttachment would be looked up under a wrong name. Without an API server nobody looks it up.
 task<bool> Preopener::has_other_name(Preopening& preopening, const Record& record, bool exclusive_lock) {
-  const auto other = plan::other_name({record.driver, record.node}, {policy_.driver, policy_.node});
+  const auto other = plan::other_name(record.names, {policy_.driver, policy_.node});
   if (other.empty() || !rests_on_attachment(record, exclusive_lock)) co_return false;
   co_await ask_for_api(preopening, record.volume_id);
   if (!*preopening.api_answers) co_return false;
@@ -172,7 +172,7 @@ task<result<Preopener::Preopening>> Preopener::plan(Until until) {
   identifying.deadline = std::min(until.deadline, clock_.now() + kIdentifiesWithin);
   // A volume that was given up has a tombstone, which needs no image.
   for (const auto& record : *records)
-    if (record.device && traits(record.kind).served && !record.failed)
+    if (record.device.index && traits(record.device.kind).served && !record.failed)
       co_await plan_one(preopening, record, identifying);
   preopening.left.insert(preopening.left.begin(), std::make_move_iterator(preopening.of_lost_clusters.begin()),
                          std::make_move_iterator(preopening.of_lost_clusters.end()));
@@ -208,12 +208,12 @@ task<> Preopener::preopen_images(Preopening& preopening) {
 task<result<bool>> Preopener::open_once(Preopening& preopening, const Record& record, image::Access access) {
   image::OpenOptions options;
   options.read_only = true;
-  options.refuse_as_writer = !record.read_only;
+  options.refuse_as_writer = !record.use.read_only;
   auto opened = co_await ports_.clusters.open(access, record.key, std::move(options), preopening.until);
   if (!opened) co_return opened.error();
   const bool exclusive_lock = (*opened)->exclusive_lock();
   static_cast<void>(co_await (*opened)->close(preopening.until));
-  if (record.read_only) co_return exclusive_lock;
+  if (record.use.read_only) co_return exclusive_lock;
   const auto may = co_await may_write(preopening, record.key, std::move(access));
   if (!may) co_return may.error();
   co_return exclusive_lock;
@@ -327,7 +327,7 @@ task<std::map<std::string, std::string>> Preopener::not_again(std::vector<std::s
     const auto access = access_of(ports_, record, as);
     const bool asks = access && is_own_cluster(ports_, record, *access);
     const image::Key& key = record.key;
-    const bool writes = !record.read_only;
+    const bool writes = !record.use.read_only;
     const auto before =
         std::ranges::find_if(shut_out, [&](const auto& one) { return asks && one.covers(*access, key, writes); });
     if (before != shut_out.end()) {

@@ -111,10 +111,10 @@ task<result<>> Shell::Impl::start() {
     co_await load_credential(volume, record);
     volume.record = with_real_paths(std::move(record), ports_.files);
     volume.writes.on_disk.written(*volume.record);
-    volume.device.gone = volume.record->boot_id != config_.boot_id;
+    volume.device.gone = volume.record->device.boot_id != config_.boot_id;
     // The earlier agent ended before this, but nobody knows when. The kernel client serves its devices without an
     // agent.
-    if (volume.record->device && !volume.device.gone && traits(volume.record->kind).served)
+    if (volume.record->device.index && !volume.device.gone && traits(volume.record->device.kind).served)
       volume.history.unserved_since = clock_.now();
     health_.note_health(volume, "the agent started");
   }
@@ -132,7 +132,7 @@ task<> Shell::Impl::load_credential(Volume& volume, const Record& record) {
   if (auto newer = preopener_.instead_of(volume.id, volume.credentials.known()))
     volume.credentials.replace(std::move(*newer));
   // A reboot removes all key files.
-  if (volume.credentials.known().empty() && record.boot_id == config_.boot_id && !record.failed)
+  if (volume.credentials.known().empty() && record.device.boot_id == config_.boot_id && !record.failed)
     log::warning("key.not_read",
                  {{"volume", volume.id},
                   {"error", volume.key_unread},

@@ -26,21 +26,22 @@ constexpr int kHandOverTries = 3;
 
 /// Whether the volume may be handed over. Its lock, if one counts, is the next agent's proof.
 bool may_be_handed_over(const Volume& volume) {
-  if (!volume.server.serves() || volume.server.is_tombstone() || !volume.record || !volume.record->device) return false;
+  if (!volume.server.serves() || volume.server.is_tombstone() || !volume.record || !volume.record->device.index)
+    return false;
   if (!volume.operations.empty() || volume.record->adopting) return false;
-  return volume.server.has(WriteRight::exclusive_lock) || volume.record->read_only || volume.record->shared ||
+  return volume.server.has(WriteRight::exclusive_lock) || !volume.record->use.writes_alone() ||
          !volume.server.image()->exclusive_lock();
 }
 
 /// Whether no lock proves the image ours: the next agent then compares the image's timestamp with that of the record.
 bool rests_on_record(const Volume& volume) {
-  return may_be_handed_over(volume) && !volume.server.has(WriteRight::exclusive_lock) && !volume.record->read_only &&
-         !volume.record->shared;
+  return may_be_handed_over(volume) && !volume.server.has(WriteRight::exclusive_lock) &&
+         volume.record->use.writes_alone();
 }
 
 /// Whether the record still says that the lock is asked for, although the volume is served on it.
 bool is_lock_call_over(const Volume& volume) {
-  return volume.record->lock_call && volume.operations.empty() && volume.server.serves() &&
+  return volume.record->proof.lock_call && volume.operations.empty() && volume.server.serves() &&
          volume.server.has(WriteRight::exclusive_lock);
 }
 
@@ -119,10 +120,10 @@ task<result<device::LinkSocket>> Shutdown::end_for_next(Volume& volume, Until un
   auto closed = co_await close_for_next(volume, until);
   if (!closed) {
     // This agent is its only owner, so it ends like every link that is not resumed (Devices::end_links).
-    ports_.devices.of(volume.record->kind).take(*volume.record->device, volume.id, std::move(*socket));
+    ports_.devices.of(volume.record->device.kind).take(*volume.record->device.index, volume.id, std::move(*socket));
     co_return closed.error();
   }
-  co_return device::LinkSocket{volume.id, *volume.record->device, std::move(*socket), volume.record->kind};
+  co_return device::LinkSocket{volume.id, *volume.record->device.index, std::move(*socket), volume.record->device.kind};
 }
 
 /// Serves a volume on whose requests were not answered in time, and tries it again after all others.
@@ -195,10 +196,10 @@ std::string Shutdown::needs_record(const Volume& volume, std::optional<Loss> los
   if (loss == Loss::key)
     return "only this agent knows the Ceph key of volume " + volume.id +
            ", whose file is gone or damaged, so the cluster might refuse the next agent";
-  if (volume.record->operator_override)
+  if (volume.record->proof.operator_override)
     return "only this agent knows that it acted on an operator override for volume " + volume.id +
            ", and without that record the next agent would take what it did for a proof";
-  if (volume.writes.on_disk.has_lock_call() && !volume.record->lock_call && volume.server.serves())
+  if (volume.writes.on_disk.has_lock_call() && !volume.record->proof.lock_call && volume.server.serves())
     return "the file of the record of volume " + volume.id +
            " still says that its lock is being asked for, so that lock would be no proof for the next agent";
   if (rests_on_record(volume))
@@ -315,7 +316,7 @@ task<> Shutdown::rewrite_record(Volume& volume, Until until) {
   result<> written = guard ? result<>() : guard.error();
   if (guard && volume.record) {
     const auto loss = lost(volume);
-    if (is_lock_call_over(volume)) volume.record->lock_call.reset();
+    if (is_lock_call_over(volume)) volume.record->proof.lock_call.reset();
     written = co_await write_again(volume, loss);
     if (written && loss) unwritten_ = restored(volume, *loss);
   }

@@ -84,7 +84,7 @@ result<image::Access> access_of(const Ports& ports, const Record& record, const 
 kms::KeyRequest key_request(const Volume& volume, const std::string& kms_id, const Wish& wish) {
   // Leave out the claim, which is for people: it may come from the image's metadata, and those are of another
   // PersistentVolume.
-  kms::KeyRequest request{kms_id, {volume.id, volume.record->tenant}};
+  kms::KeyRequest request{kms_id, {volume.id, volume.record->encryption->tenant}};
   const auto take = [&request](const auto& from) {
     request.passphrase = from.passphrase;
     request.secrets = from.secrets;
@@ -152,7 +152,7 @@ result<std::string> StepTools::device_path(const Volume& volume) const {
 }
 
 result<std::string> StepTools::data_path(const Volume& volume) const {
-  if (!volume.record->kms_id.empty()) return "/dev/mapper/" + mapping_name(volume.id);
+  if (volume.record->encrypts_device()) return "/dev/mapper/" + mapping_name(volume.id);
   return device_path(volume);
 }
 

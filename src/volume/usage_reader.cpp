@@ -42,7 +42,7 @@ task<result<host::Usage>> UsageReader::read(std::string id, std::string path, Un
 }
 
 task<result<host::Usage>> UsageReader::read_one(Volume& volume, std::string path, Until until) {
-  if (volume.record->block) {
+  if (volume.record->use.block) {
     const auto devices = find_devices(volume, ports_);
     if (!devices) co_return devices.error();
     if (devices->empty()) co_return Error{errc::unavailable, "volume " + volume.id + " has no device: stage it again"};

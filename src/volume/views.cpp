@@ -7,7 +7,7 @@ namespace {
 
 bool is_unclaimed(const Volume& volume) {
   if (!volume.record) return !volume.writes.under_way;
-  return traits(volume.record->kind).served && volume.credentials.known().empty() && !volume.record->failed &&
+  return traits(volume.record->device.kind).served && volume.credentials.known().empty() && !volume.record->failed &&
          !volume.answers();
 }
 
@@ -51,7 +51,7 @@ std::vector<Status> status(const VolumeMap& volumes, const NodeView& seen) {
     for (const auto& device : *seen.devices) by_backend[device.backend] = &device;
   for (const auto& [id, volume] : volumes) {
     if (!volume->record) continue;
-    if (!traits(volume->record->kind).identified) {
+    if (!traits(volume->record->device.kind).identified) {
       const auto found = mapped ? device::of_image(*mapped, volume->record->key) : std::vector<device::Seen>();
       all.push_back(status_of(*volume, found.empty() ? nullptr : &found.back(), *mounts));
       continue;
@@ -93,7 +93,7 @@ std::vector<Unclaimed> left_to_kernel(const VolumeMap& volumes, const result<std
   if (!devices || !mounts) return {};
   std::set<std::uint32_t> recorded;
   for (const auto& [id, volume] : volumes)
-    if (volume->record && !traits(volume->record->kind).identified)
+    if (volume->record && !traits(volume->record->device.kind).identified)
       for (const auto& seen : device::of_image(*devices, volume->record->key)) recorded.insert(seen.index);
   std::vector<Unclaimed> all;
   for (const auto& device : *devices) {

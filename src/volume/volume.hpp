@@ -30,7 +30,7 @@ class OnDisk {
  public:
   void written(const Record& record) {
     sums_ = {sha256_hex(encode(record))};
-    lock_call_ = record.lock_call.has_value();
+    lock_call_ = record.proof.lock_call.has_value();
   }
   void tried(const Record& record) { sums_.insert(sha256_hex(encode(record))); }
   void dropped() {
@@ -38,7 +38,7 @@ class OnDisk {
     lock_call_ = false;
   }
   bool may_be(const Record& record) const { return sums_.contains(sha256_hex(encode(record))); }
-  /// Whether the record that was written last has Record::lock_call.
+  /// Whether the record that was written last has Proof::lock_call.
   bool has_lock_call() const { return lock_call_; }
 
  private:
@@ -137,7 +137,7 @@ struct Volume {
            !usage.under_way && operations.empty() && users == 0;
   }
   bool answers() const {
-    return (record && !traits(record->kind).served) || server.serves() || (other.serves && !other.died);
+    return (record && !traits(record->device.kind).served) || server.serves() || (other.serves && !other.died);
   }
 };
 

@@ -63,7 +63,7 @@ TEST_CASE("100 volumes of a killed agent are proven, locked and served by the ne
     REQUIRE(loaded);
     for (const auto& record : loaded->records)
       for (auto& seen : node.devices->seen)
-        if (seen.backend == record.volume_id) seen.index = *record.device;
+        if (seen.backend == record.volume_id) seen.index = *record.device.index;
     started = true;
   });
   node.run_until([&] { return started; });

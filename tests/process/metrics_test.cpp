@@ -25,8 +25,8 @@ void leave_record(const Ground& ground) {
   BlockingPool pool(loop.control(), loop.clock, 1);
   const auto store = volume::make_record_store(pool, ground.at("state"), ground.at("runtime"));
   plan::Record record = test::sample_record();
-  record.boot_id = read_boot_id().value();
-  record.device.reset();
+  record.device.boot_id = read_boot_id().value();
+  record.device.index.reset();
   record.source.cluster_id = "lab";
   record.claim = {"data", "shop", "pvc-1"};
   const auto run = [&](task<result<>> work) {

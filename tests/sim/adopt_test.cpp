@@ -319,7 +319,7 @@ TEST_CASE("no flush fails for an rbd-nbd that was seen to have no cache, nor if 
   node.loop.advance(std::chrono::seconds(61));
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
-  REQUIRE(node.world.disk.records.front().uncached == node.world.ceph_csi.daemons.at(node.index));
+  REQUIRE(node.world.disk.records.front().adopting->uncached == node.world.ceph_csi.daemons.at(node.index));
   node.world.kernel.application_writes(node.device(), 0);
   if (agent_dies) node.world.agent.kill();
   node.world.ceph_csi.ends(node.index, false);
@@ -329,7 +329,7 @@ TEST_CASE("no flush fails for an rbd-nbd that was seen to have no cache, nor if 
   CHECK(node.device().alive);
   CHECK(node.world.kernel.flushed == 1);
   CHECK(node.world.kernel.flushes_failed == 0);
-  CHECK(node.world.disk.records.front().uncached.empty());
+  CHECK_FALSE(node.world.disk.records.front().adopting);
 }
 
 TEST_CASE("a flush fails for an rbd-nbd with a cache, although one that was seen before it had none", "[failure:166]") {
@@ -337,7 +337,7 @@ TEST_CASE("a flush fails for an rbd-nbd with a cache, although one that was seen
   node.loop.advance(std::chrono::seconds(61));
   node.world.agent.start(true);
   REQUIRE(node.stage() == errc::ok);
-  REQUIRE_FALSE(node.world.disk.records.front().uncached.empty());
+  REQUIRE_FALSE(node.world.disk.records.front().adopting->uncached.empty());
   node.world.agent.kill();
   node.world.ceph_csi.ends(node.index, false);
   node.loop.advance(std::chrono::seconds(40));
@@ -359,7 +359,7 @@ TEST_CASE("which rbd-nbd has no cache is not noted beside another client of the 
   if (!away) node.image().watchers.insert(node.world.agent.node_address + ":0/77");
   if (away) {
     REQUIRE(node.stage() == errc::ok);
-    node.world.disk.records.front().uncached.clear();
+    node.world.disk.records.front().adopting->uncached.clear();
     node.world.agent.kill();
     node.world.cluster.dead = true;
     node.world.agent.start(true);
@@ -367,7 +367,7 @@ TEST_CASE("which rbd-nbd has no cache is not noted beside another client of the 
   } else {
     CHECK(node.stage() == errc::ok);
   }
-  CHECK(node.world.disk.records.front().uncached.empty());
+  CHECK(node.world.disk.records.front().adopting->uncached.empty());
   CHECK(node.status().served_by_other);
 }
 
@@ -482,8 +482,8 @@ TEST_CASE("a volume that was attached anew while rbd-nbd served it is served aft
           "[failure:192]") {
   AttachedAnew node(true);
   CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::ok);
-  CHECK(node.record().attachment_uid == "uid-2");
-  CHECK(node.record().reattached_as == "");
+  CHECK(node.record().proof.attachment_uid == "uid-2");
+  CHECK(node.record().proof.reattached_as == "");
   node.ends(true);
   CHECK(node.want(Wish(plan::Healed{})) == errc::ok);
   CHECK(node.ours());
@@ -493,7 +493,7 @@ TEST_CASE("a volume that was attached anew while rbd-nbd served it without a loc
           "[failure:192]") {
   AttachedAnew node(false);
   CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::failed_precondition);
-  CHECK(node.record().attachment_uid == "uid-1");
+  CHECK(node.record().proof.attachment_uid == "uid-1");
   node.ends(GENERATE(true, false));
   CHECK(node.want(Wish(plan::Healed{})) == errc::unproven);
   node.loop.advance(std::chrono::minutes(2));
@@ -519,7 +519,7 @@ TEST_CASE("a volume whose rbd-nbd was cut off before it was attached anew is not
   AttachedAnew node(GENERATE(true, false));
   node.is_cut_off();
   CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::failed_precondition);
-  CHECK(node.record().attachment_uid == "uid-1");
+  CHECK(node.record().proof.attachment_uid == "uid-1");
   node.ends(GENERATE(true, false));
   CHECK(node.want(Wish(plan::Healed{})) == errc::unproven);
   CHECK_FALSE(node.device().alive);
@@ -538,7 +538,7 @@ TEST_CASE("the new attachment of a volume that rbd-nbd serves is noted once no o
   CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::unavailable);
   node.image().watchers.erase("10.0.0.7:0/1");
   CHECK(node.want(Wish(plan::Attached{"uid-2"})) == errc::ok);
-  CHECK(node.record().attachment_uid == "uid-2");
+  CHECK(node.record().proof.attachment_uid == "uid-2");
 }
 
 TEST_CASE("without attachments, rbd-nbd's lock proves ownership, or else an operator override counts") {

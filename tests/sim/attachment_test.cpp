@@ -66,7 +66,7 @@ TEST_CASE("no attachment is noted of a device that nobody serves") {
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.kill_and_start();
   CHECK(scene.want(plan::Attached{"uid-1"}) == errc::unavailable);
-  CHECK(scene.world.disk.records.front().attachment_uid.empty());
+  CHECK(scene.world.disk.records.front().proof.attachment_uid.empty());
 }
 
 TEST_CASE("a volume that was attached anew while it was served is served again on its new attachment",
@@ -77,7 +77,7 @@ TEST_CASE("a volume that was attached anew while it was served is served again o
   CHECK(scene.want(test::staged_wish(kId)) == errc::ok);
   CHECK(scene.want(plan::Attached{"uid-1"}) == errc::ok);
   CHECK(scene.want(plan::Attached{"uid-2"}) == errc::ok);
-  CHECK(scene.world.disk.records.front().attachment_uid == "uid-2");
+  CHECK(scene.world.disk.records.front().proof.attachment_uid == "uid-2");
   scene.world.agent.kill();
   scene.image().lock_owner.clear();
   scene.world.attachment = {State::here, "uid-2", ""};
@@ -98,7 +98,7 @@ TEST_CASE("a volume that another client took from its server while it was attach
   (scene.image().exclusive ? scene.image().lock_owner : scene.image().writer) = other;
   scene.image().lock_handle = scene.image().writer_handle = 0;
   CHECK(scene.want(plan::Attached{"uid-2"}) == errc::failed_precondition);
-  CHECK(scene.world.disk.records.front().attachment_uid == "uid-1");
+  CHECK(scene.world.disk.records.front().proof.attachment_uid == "uid-1");
 }
 
 TEST_CASE("an image that lost its exclusive-lock feature while it was staged is marked, and its mark is handed over",

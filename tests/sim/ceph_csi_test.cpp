@@ -23,7 +23,7 @@ struct Restaged : Scene {
     image().lock_owner.clear();
     image().watchers.clear();
     index = world.ceph_csi.stages(kId, wish.path);
-    REQUIRE(index == *world.disk.records.front().device);
+    REQUIRE(index == *world.disk.records.front().device.index);
     world.attachment = {State::here, "uid-2", ""};
   }
   ~Restaged() {
@@ -143,7 +143,7 @@ TEST_CASE("a record that stash and kernel contradict is closed: ceph-csi staged 
   }
   if (what == 1) {
     CHECK(scene.want(wish) == errc::ok);
-    CHECK(scene.world.disk.records.front().device == index);
+    CHECK(scene.world.disk.records.front().device.index == index);
     CHECK(scene.world.agent.shell().status(kId)->served_by_other);
   }
   if (what == 2) {
@@ -181,7 +181,7 @@ TEST_CASE("a record is closed if ceph-csi staged the volume anew on a device of 
   CHECK(scene.want(scene.wish) == errc::ok);
   CHECK(scene.world.agent.shell().status(kId)->served_by_other == (rbd_nbd == 0));
   CHECK(scene.device().alive);
-  CHECK(scene.world.disk.records.front().attachment_uid == "uid-2");
+  CHECK(scene.world.disk.records.front().proof.attachment_uid == "uid-2");
 }
 
 TEST_CASE("a stage takes what ceph-csi staged anew on a device of the same number") {
@@ -236,7 +236,7 @@ TEST_CASE(
   scene.world.calls.crash_in = "write stash";
   REQUIRE_THROWS_AS(scene.want(plan::Attached{"uid-1"}), Crash);
   scene.world.agent.kill();
-  REQUIRE(scene.world.disk.records.front().attachment_uid == "uid-1");
+  REQUIRE(scene.world.disk.records.front().proof.attachment_uid == "uid-1");
   scene.world.kernel.application_writes(scene.device(), 0);
   scene.world.cluster.visit(scene.image(), kOther, false);
   scene.world.cluster.leave(scene.image(), kOther, true);

@@ -207,7 +207,7 @@ TEST_CASE("a volume with encrypted files that ceph-csi staged is adopted with it
   scene.device().folder_key = true;
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.world.ceph_csi.daemons.contains(index));
-  CHECK(scene.world.disk.records.front().file_kms_id == "default");
+  CHECK(scene.world.disk.records.front().encryption == plan::Encryption{plan::FilesKms{"default"}});
   CHECK_FALSE(scene.world.disk.stashes.at(scene.wish.path).encrypted);
   scene.world.ceph_csi.ends(index, false);
   scene.loop.advance(std::chrono::seconds(40));

@@ -198,7 +198,7 @@ TEST_CASE("a volume that only the next agent could not open again keeps the pres
   auto& [loop, beside, first, second, calm] = node;
   first.cluster.images[kId].exclusive = false;
   REQUIRE(first.agent.want(kId, Wish(test::staged())));
-  second.disk.records.front().node = "another";
+  second.disk.records.front().names.node = "another";
   second.attachment.maybe_away = true;
   Handover there(first, second);
   there.accepts_refused = true;
@@ -763,12 +763,12 @@ TEST_CASE("a volume is not handed over while its file says that its lock is bein
   // A refused write is tried once more, and then does without.
   CHECK(scene.want(plan::Healed{}) == errc::state_write);
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
-  REQUIRE(scene.world.disk.records.front().lock_call);
+  REQUIRE(scene.world.disk.records.front().proof.lock_call);
   const auto refused = scene.loop.run(scene.world.agent.quiesce());
   REQUIRE_FALSE(refused);
   CHECK_THAT(refused.error().text, ContainsSubstring("its lock is being asked for"));
   scene.world.agent.resume();
   scene.world.disk.state = test::Disk::State::good;
   CHECK(scene.loop.run(scene.world.agent.quiesce()));
-  CHECK_FALSE(scene.world.disk.records.front().lock_call);
+  CHECK_FALSE(scene.world.disk.records.front().proof.lock_call);
 }

@@ -51,7 +51,7 @@ int asked(Scene& scene, const std::string& what, const std::function<void()>& du
 /// Another agent's record: of another node or driver.
 void rename_record(Scene& scene, bool node) {
   auto& record = scene.world.disk.records.front();
-  (node ? record.node : record.driver) = "another";
+  (node ? record.names.node : record.names.driver) = "another";
 }
 
 }  // namespace

@@ -243,7 +243,7 @@ TEST_CASE("a volume whose lock a dead agent had asked for is served if it is sti
   CHECK(scene.want(plan::Healed{}) == (attached ? errc::ok : errc::unproven));
   if (!attached) CHECK(scene.want(plan::Healed{true}) == errc::ok);
   CHECK(scene.device().alive);
-  CHECK_FALSE(scene.world.disk.records.front().lock_call);
+  CHECK_FALSE(scene.world.disk.records.front().proof.lock_call);
 }
 
 TEST_CASE("a lock that a dead agent had asked for is proof if the next one finds it soon", "[failure:142]") {
@@ -255,7 +255,7 @@ TEST_CASE("a lock that a dead agent had asked for is proof if the next one finds
   };
   CHECK_THROWS_AS(scene.want(plan::Healed{}), test::Crash);
   scene.world.calls.before_call = nullptr;
-  REQUIRE(scene.world.disk.records.front().lock_call);
+  REQUIRE(scene.world.disk.records.front().proof.lock_call);
   scene.world.agent.kill();
   const auto away = std::chrono::seconds(GENERATE(4, 6));
   scene.loop.advance(away);
@@ -268,7 +268,7 @@ TEST_CASE("a lock is proof at any later time once its volume was served on it") 
   REQUIRE(scene.want(test::staged_wish(kId)) == errc::ok);
   scene.kill_and_start();
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
-  CHECK_FALSE(scene.world.disk.records.front().lock_call);
+  CHECK_FALSE(scene.world.disk.records.front().proof.lock_call);
   scene.world.agent.kill();
   scene.loop.advance(std::chrono::hours(1));
   scene.world.agent.start();

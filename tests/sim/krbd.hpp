@@ -44,8 +44,8 @@ inline void is_staged(const World& world) {
   REQUIRE(world.kernel.devices.size() == 1);
   CHECK(world.kernel.devices.front().kind == device::Kind::krbd);
   REQUIRE(world.disk.records.size() == 1);
-  CHECK(world.disk.records.front().kind == device::Kind::krbd);
-  CHECK(world.disk.records.front().device == world.kernel.devices.front().index);
+  CHECK(world.disk.records.front().device.kind == device::Kind::krbd);
+  CHECK(world.disk.records.front().device.index == world.kernel.devices.front().index);
   REQUIRE(world.disk.records.front().stagings.size() == 1);
   CHECK(world.disk.records.front().stagings.front().complete);
   CHECK(world.kernel.mounts.size() == 1);

@@ -38,7 +38,7 @@ TEST_CASE("a volume that is staged keeps what serves it, whoever is the default 
   REQUIRE(scene.world.kernel.devices.size() == 1);
   CHECK(scene.device().kind == kind);
   CHECK(scene.device().index == index);
-  CHECK(scene.world.disk.records.front().kind == kind);
+  CHECK(scene.world.disk.records.front().device.kind == kind);
   CHECK(scene.want(unstaged()) == errc::ok);
   CHECK(scene.world.kernel.devices.empty());
 }

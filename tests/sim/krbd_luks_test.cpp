@@ -92,7 +92,7 @@ TEST_CASE("an encrypted volume that ceph-csi staged with the kernel's client is 
   REQUIRE(scene.stage() == errc::ok);
   scene.world.calls.before_call = {};
   REQUIRE(scene.world.disk.records.size() == 1);
-  CHECK(scene.world.disk.records.front().kind == device::Kind::krbd);
+  CHECK(scene.world.disk.records.front().device.kind == device::Kind::krbd);
   CHECK(scene.world.disk.records.front().publishes.front().target == kTarget);
   CHECK(scene.world.agent.shell().left_to_kernel().empty());
   CHECK(scene.unstage() == errc::failed_precondition);

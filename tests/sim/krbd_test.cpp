@@ -125,7 +125,7 @@ TEST_CASE("a format that the kernel's device was in is repeated only while its l
   CAPTURE(what);
   if (what == 1) scene.image().changed();  // the lock went to another client and came back
   if (what == 2) scene.image().lock_owner = kStranger;
-  if (what == 3) scene.world.disk.records.front().format_version.reset();  // an earlier version's
+  if (what == 3) scene.world.disk.records.front().format->version.reset();  // an earlier version's
   if (what == 4) scene.image().data = scene.image().only_formatted = false;
   if (what == 4) scene.image().changed();
   scene.kill_and_start();

@@ -414,8 +414,8 @@ class Replay : public Pair {
         }
       const auto& told = node->attachment;
       if (told.state != plan::Attachment::State::here) continue;
-      const bool noted = std::ranges::all_of(node->disk.records,
-                                             [&](const auto& record) { return record.attachment_uid == told.uid; });
+      const bool noted = std::ranges::all_of(
+          node->disk.records, [&](const auto& record) { return record.proof.attachment_uid == told.uid; });
       if (!noted) static_cast<void>(want(*node, volume(), plan::Attached{told.uid}));
     }
     advance(20ms);

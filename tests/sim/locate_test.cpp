@@ -76,7 +76,7 @@ TEST_CASE("the tenant of an encrypted volume is what its journal says, or else t
   wish.passphrase = Secret("canary-passphrase");
   wish.claim = {"data", "of-the-claim", "pv"};
   REQUIRE(scene.stage(wish) == errc::ok);
-  CHECK(scene.world.disk.records.front().tenant == (by_journal ? "team" : "of-the-claim"));
+  CHECK(scene.world.disk.records.front().encryption->tenant == (by_journal ? "team" : "of-the-claim"));
 }
 
 TEST_CASE("a journal that names a KMS decides whether the volume's device or its files are encrypted") {
@@ -89,7 +89,8 @@ TEST_CASE("a journal that names a KMS decides whether the volume's device or its
   wish.encryption_type = files ? "block" : "file";
   wish.passphrase = Secret("canary-passphrase");
   REQUIRE(scene.stage(wish) == errc::ok);
-  CHECK(scene.world.disk.records.front().file_kms_id == (files ? "default" : ""));
+  CHECK(scene.world.disk.records.front().encrypts_files() == files);
+  CHECK(scene.world.disk.records.front().encryption->kms_id() == "default");
   CHECK(scene.world.kernel.devices.front().folder_key == files);
   CHECK(scene.world.kernel.devices.front().mapping.has_value() != files);
 }

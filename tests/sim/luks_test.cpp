@@ -176,7 +176,7 @@ TEST_CASE(
   scene.world.disk.stashes[scene.wish.path].encrypted = true;
   REQUIRE(scene.stage() == errc::ok);
   CHECK(scene.world.ceph_csi.daemons.contains(index));
-  CHECK(scene.world.disk.records.front().kms_id == "default");
+  CHECK(scene.world.disk.records.front().encryption == plan::Encryption{plan::DeviceKms{"default"}});
   scene.world.ceph_csi.ends(index, false);
   scene.loop.advance(std::chrono::seconds(40));
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);

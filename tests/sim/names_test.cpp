@@ -76,9 +76,9 @@ TEST_CASE("a record without a lock keeps the node of its stage under an agent of
   Scene scene;
   scene.image().exclusive = false;
   REQUIRE(scene.want(staged()) == errc::ok);
-  CHECK(scene.world.disk.records.front().node == scene.world.name);
+  CHECK(scene.world.disk.records.front().names.node == scene.world.name);
   scene.world.agent.kill();
-  scene.world.disk.records.front().node = "another";
+  scene.world.disk.records.front().names.node = "another";
   scene.world.agent.start();
   CHECK(scene.want(plan::Healed{}) == errc::unproven);
   CHECK(status_of(scene).node == "another");
@@ -91,12 +91,12 @@ TEST_CASE("a record takes the names that its node and driver have now once its v
   REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
   scene.world.agent.kill();
   auto& record = scene.world.disk.records.front();
-  const std::string driver = record.driver;
-  (GENERATE(true, false) ? record.node : record.driver) = "another";
+  const std::string driver = record.names.driver;
+  (GENERATE(true, false) ? record.names.node : record.names.driver) = "another";
   scene.world.agent.start();
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
-  CHECK(scene.world.disk.records.front().node == scene.world.name);
-  CHECK(scene.world.disk.records.front().driver == driver);
+  CHECK(scene.world.disk.records.front().names.node == scene.world.name);
+  CHECK(scene.world.disk.records.front().names.driver == driver);
   // It was of the other name's attachment, and would count as one that went.
   CHECK(status_of(scene).attachment_uid.empty());
 }
@@ -104,7 +104,7 @@ TEST_CASE("a record takes the names that its node and driver have now once its v
 TEST_CASE("a volume without a device is staged again under the name that its node has now") {
   Scene scene;
   REQUIRE(scene.want(staged()) == errc::ok);
-  scene.world.disk.records.front().node = "another";
+  scene.world.disk.records.front().names.node = "another";
   scene.world.reboot();
   scene.world.agent.start();
   REQUIRE(scene.want(staged()) == errc::ok);
@@ -117,7 +117,7 @@ TEST_CASE("a record of a version that names no node gets the name of the node wh
   const bool known = GENERATE(false, true);
   if (known) REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);
   scene.world.agent.kill();
-  scene.world.disk.records.front().node.clear();
+  scene.world.disk.records.front().names.node.clear();
   scene.world.agent.start();
   REQUIRE(scene.want(plan::Healed{}) == errc::ok);
   REQUIRE(scene.want(plan::Attached{"uid-1"}) == errc::ok);

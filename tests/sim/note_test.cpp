@@ -104,7 +104,7 @@ TEST_CASE("a heal under another node name than that of the stage notes the volum
   Provisioned node;
   REQUIRE(node.want(node.wish));
   node.world.agent.kill();
-  node.world.disk.records.front().node = "another";
+  node.world.disk.records.front().names.node = "another";
   node.metadata().erase(kUser);
   node.metadata().erase(kAddress);
   node.world.agent.start();

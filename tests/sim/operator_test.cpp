@@ -46,9 +46,9 @@ TEST_CASE("a failed try on an operator override leaves nothing that proves owner
   CHECK_FALSE(scene.device().alive);
   CHECK_FALSE(scene.watched());
   const bool stayed = GENERATE(true, false);
-  if (stayed) scene.world.disk.records.front().attachment_uid = "uid-1";
+  if (stayed) scene.world.disk.records.front().proof.attachment_uid = "uid-1";
   CHECK(scene.want(plan::Healed{true}) == errc::ok);
-  CHECK_FALSE(scene.world.disk.records.front().operator_override);
+  CHECK_FALSE(scene.world.disk.records.front().proof.operator_override);
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
@@ -115,7 +115,7 @@ TEST_CASE("an operator override overrules no other client, no attachment elsewhe
   if (what == 2) told = {State::here, "uid-2", ""};
   if (what == 3 || what == 4) told = kAway;
   if (what == 6) told.maybe_away = true;
-  if (what == 4) scene.world.disk.records.front().attachment_uid.clear();
+  if (what == 4) scene.world.disk.records.front().proof.attachment_uid.clear();
   if (what == 2 || what == 3 || what == 5) expected = errc::lost;
   scene.start(told, false);
   if (what == 5) REQUIRE(scene.want(plan::GivenUp{}) == errc::ok);

@@ -119,7 +119,7 @@ TEST_CASE("a volume that a rescue host wrote is served on an operator override, 
   scene.loop.advance(1min);
   CHECK(scene.health() == Health::unproven);
   CHECK(scene.want(plan::Healed{true}) == errc::ok);
-  CHECK(scene.world.disk.records.front().modified == scene.image().modified);
+  CHECK(scene.world.disk.records.front().proof.modified == scene.image().modified);
   scene.kill_and_start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
 }
@@ -137,7 +137,7 @@ TEST_CASE("the image's modify timestamp is recorded for a replaced device, too")
   scene.world.agent.start();
   REQUIRE(scene.want(staged_wish(kId)) == errc::ok);
   CHECK(scene.image().modified > before);
-  CHECK(scene.world.disk.records.front().modified == scene.image().modified);
+  CHECK(scene.world.disk.records.front().proof.modified == scene.image().modified);
 }
 
 TEST_CASE("writes of this node's rbd-nbd do not count as another client's for a volume that stayed attached here",
@@ -152,11 +152,11 @@ TEST_CASE("writes of this node's rbd-nbd do not count as another client's for a 
   scene.world.ceph_csi.heals(0);
   scene.world.kernel.application_writes(scene.device(), 0);
   scene.loop.advance(10s);
-  REQUIRE(scene.image().modified != scene.world.disk.records.front().modified);
+  REQUIRE(scene.image().modified != scene.world.disk.records.front().proof.modified);
   scene.world.ceph_csi.ends(0, true);
   scene.world.agent.start();
   CHECK(scene.want(plan::Healed{}) == errc::ok);
-  CHECK(scene.world.disk.records.front().modified == scene.image().modified);
+  CHECK(scene.world.disk.records.front().proof.modified == scene.image().modified);
 }
 
 TEST_CASE("without an orchestrator, a volume stays unproven after another client's lock, even once that is free",

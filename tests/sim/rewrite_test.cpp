@@ -75,7 +75,7 @@ TEST_CASE("an agent serves on while the disk refuses a record with an operator o
   REQUIRE(scene.want(plan::Healed{true}) != errc::ok);
   scene.world.calls.before_call = nullptr;
   REQUIRE(scene.device().alive == served);
-  REQUIRE_FALSE(scene.world.disk.records.front().operator_override);
+  REQUIRE_FALSE(scene.world.disk.records.front().proof.operator_override);
   const auto quiet = scene.loop.run(scene.world.agent.quiesce());
   REQUIRE_FALSE(quiet);
   CHECK_THAT(quiet.error().text, ContainsSubstring("acted on an operator override for volume image-1"));
@@ -83,7 +83,7 @@ TEST_CASE("an agent serves on while the disk refuses a record with an operator o
   scene.world.agent.resume();
   scene.world.disk.state = Disk::State::good;
   CHECK(scene.loop.run(scene.world.agent.quiesce()));
-  CHECK(scene.world.disk.records.front().operator_override);
+  CHECK(scene.world.disk.records.front().proof.operator_override);
 }
 
 TEST_CASE("an agent serves on while a try on an operator override is under way whose record the disk refused",

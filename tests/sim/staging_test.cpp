@@ -257,7 +257,7 @@ TEST_CASE("after a reboot a stage begins anew, also before healing closed the ol
   scene.world.kernel.boot_id = "boot-2";
   scene.world.agent.start();
   CHECK(scene.want(staged()) == errc::ok);
-  CHECK(scene.world.disk.records.front().boot_id == "boot-2");
+  CHECK(scene.world.disk.records.front().device.boot_id == "boot-2");
 }
 
 TEST_CASE("a filesystem is mounted with the options of its type, followed by those of its volume") {

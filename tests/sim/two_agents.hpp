@@ -60,7 +60,7 @@ struct TwoAgents : Pair {
   }
   /// An agent that was killed before it knew its volume's attachment cannot prove it lost: that is given up by hand.
   void take_down(World& node) {
-    const auto unknown = [](const plan::Record& record) { return record.attachment_uid.empty(); };
+    const auto unknown = [](const plan::Record& record) { return record.proof.attachment_uid.empty(); };
     for (const auto& wish : {plan::Wish(plan::Unpublished{kTarget}), plan::Wish(kUnstaged)})
       for (int tries = 0; tries < 20 && !want(node, kId, wish); ++tries) {
         advance(std::chrono::seconds(10));

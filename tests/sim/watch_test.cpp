@@ -49,7 +49,7 @@ TEST_CASE("a node without proof lets another node's agent open the image, and ne
 
 TEST_CASE("exactly one of a healing node and a waiting agent gets the image") {
   Dead scene(GENERATE(true, false));
-  const bool stayed = !scene.world.disk.records.front().attachment_uid.empty();
+  const bool stayed = !scene.world.disk.records.front().proof.attachment_uid.empty();
   scene.world.cluster.other_agent_waits(kId, kOther, GENERATE(200ms, 2s));
   scene.start(stayed ? kHere : Attachment{});
   scene.loop.advance(10min);

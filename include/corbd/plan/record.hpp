@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "corbd/core/fields.hpp"
@@ -74,101 +75,157 @@ struct LockCall {
   bool operator==(const LockCall&) const = default;
 };
 
-struct Record {
-  std::string volume_id;
+/// Names under which a volume's VolumeAttachment is found; empty: unknown.
+struct AgentNames {
   std::string driver;
-  std::string node;  ///< orchestrator's name for it, from the agent that staged it; empty: that did not say
-  Source source;
-  std::string user;  ///< user of the Ceph key in the volume's key file
-  image::Key key;
-  std::uint64_t size = 0;          ///< bytes of the device at connect
-  std::uint32_t block_size = 512;  ///< bytes
-  bool exclusive_lock = false;     ///< the image had the feature when the device was named; earlier versions ask
-  bool block = false;              ///< use of the device, the same at all its staging paths
+  std::string node;  ///< orchestrator's name for it
+  bool operator==(const AgentNames&) const = default;
+};
+
+/// Use of the device, the same at all its staging paths.
+struct Use {
+  bool block = false;
   bool read_only = false;
-  std::string
-      kms_id;  ///< an encrypted volume's, whose filesystem is on the LUKS mapping above the device; "": not encrypted
-  std::string file_kms_id;  ///< KMS of a volume with encrypted files (fscrypt), instead of kms_id
-  std::string tenant;   ///< namespace of an encrypted volume's claim, which its KMS may ask for; "": it is not known
   bool shared = false;  ///< other nodes write it too: its lock goes from client to client, and nothing is to be proven
-  bool adopting =
-      false;  ///< rbd-nbd made its device and may serve it still; once it is dead its client is fenced and we serve it
-  bool cache_lost = false;  ///< rbd-nbd died, perhaps with acknowledged writes in its cache: every flush of this device
-                            ///< fails until an operator accepts the loss, so that every caller notices
-  std::string uncached;     ///< address of an rbd-nbd's client that acknowledged only stored writes, by the facts while
-                            ///< it lived; "": none
-  bool failed = false;      ///< given up: it is never served again, its device answers EIO until it is unstaged
-  std::string boot_id;      ///< boot whose kernel has the device
-  std::string attachment_uid;           ///< UID of the VolumeAttachment under which it was served last; empty: unknown
-  std::string reattached_as;            ///< UID of a later VolumeAttachment, which appeared while rbd-nbd served it and
-                                        ///< is not proven yet; empty: none
-  std::string signed_as;                ///< UID that our image-meta.json is known to have had; empty: none is known
-  device::Kind kind = device::Kind();   ///< kind of its device, also before there is one
-  std::optional<std::uint32_t> device;  ///< /dev/nbd<n>, /dev/rbd<n>
-  std::optional<std::uint64_t>
-      breaking;  ///< header's version (image::Ownership) when our own dead lock was about to be broken,
-  std::optional<std::uint64_t> freed;  ///< and that after it, when a later start found its break time untouched
-  std::optional<LockCall> lock_call;  ///< call for the lock of an image that has a device here, noted before it is made
-                                      ///< and until the device is served: an agent that dies does not learn its end
+  /// Whether this node writes it, and no other node may.
+  bool writes_alone() const { return !read_only && !shared; }
+  bool operator==(const Use&) const = default;
+};
+
+/// KMS of a volume whose filesystem is on the LUKS mapping above the device.
+struct DeviceKms {
+  std::string id;
+  bool operator==(const DeviceKms&) const = default;
+};
+/// KMS of a volume with encrypted files (fscrypt).
+struct FilesKms {
+  std::string id;
+  bool operator==(const FilesKms&) const = default;
+};
+struct Encryption {
+  std::variant<DeviceKms, FilesKms> kms;
+  std::string tenant = {};  ///< namespace of the volume's claim, which its KMS may ask for; "": it is not known
+  const std::string& kms_id() const {
+    return std::visit([](const auto& one) -> const std::string& { return one.id; }, kms);
+  }
+  bool operator==(const Encryption&) const = default;
+};
+
+/// State of a device that rbd-nbd made and may serve still. Once rbd-nbd is dead its client is fenced and we serve it.
+struct Adoption {
+  std::string uncached;  ///< address of an rbd-nbd's client that acknowledged only stored writes, by the facts while it
+                         ///< lived; "": none
+  bool operator==(const Adoption&) const = default;
+};
+
+/// Our own break of a dead lock, by the versions of the image's header (image::Ownership).
+struct LockBreak {
+  std::uint64_t before = 0;                 ///< when the lock was about to be broken
+  std::optional<std::uint64_t> after = {};  ///< and after it, when a later start found its break time untouched
+  bool operator==(const LockBreak&) const = default;
+};
+
+/// Facts that may prove that the image is still this node's.
+struct Proof {
+  std::string attachment_uid;  ///< UID of the VolumeAttachment under which it was served last; empty: unknown
+  std::string reattached_as;   ///< UID of a later VolumeAttachment, which appeared while rbd-nbd served it and is not
+                               ///< proven yet; empty: none
+  std::string signed_as;       ///< UID that our image-meta.json is known to have had; empty: none is known
+  std::optional<LockBreak> lock_break;
+  std::optional<LockCall> lock_call;      ///< call for the lock of an image that has a device here, noted before it is
+                                          ///< made and until the device is served: an agent that dies does not learn
+                                          ///< its end
   std::optional<std::uint64_t> modified;  ///< the image's modify timestamp (image::Ownership) while this node serves
                                           ///< it; nothing: unknown
-  bool provisioned = false;               ///< made by ceph-csi's provisioner, whose controller reads the note
-  std::optional<Note> note;               ///< last written note
-  std::string format;  ///< marker on the image of a format that was begun on this very device and did not end; "": none
-  std::optional<std::uint64_t> format_version;  ///< krbd: header's version (image::Ownership) since that marker was
-                                                ///< set; as long as it is the same, nobody else had the image's lock
   /// A try acted on an operator override (`on_word` on disk) and did not serve the device: the lock's state rests on
   /// that override, and proves nothing to a later try.
   bool operator_override = false;
-  PvcRef claim;             ///< for people: from the last stage or publish
-  IoLimits io_limits = {};  ///< limits of the image of a kernel client's volume, read when it was mapped
+  bool operator==(const Proof&) const = default;
+};
+
+/// A format that was begun on this very device and did not end.
+struct Format {
+  std::string marker;                         ///< on the image
+  std::optional<std::uint64_t> version = {};  ///< krbd: header's version (image::Ownership) since the marker was set;
+                                              ///< as long as it is the same, nobody else had the image's lock
+  bool operator==(const Format&) const = default;
+};
+
+struct Device {
+  device::Kind kind = device::Kind();  ///< also before there is a device
+  std::optional<std::uint32_t> index;  ///< /dev/nbd<n>, /dev/rbd<n>
+  std::uint64_t size = 0;              ///< bytes at connect
+  std::uint32_t block_size = 512;      ///< bytes
+  bool exclusive_lock = false;         ///< the image had the feature when the device was named; earlier versions ask
+  std::string boot_id;                 ///< boot whose kernel has the device
+  IoLimits io_limits = {};             ///< limits of the image of a kernel client's volume, read when it was mapped
+  bool operator==(const Device&) const = default;
+};
+
+struct Record {
+  std::string volume_id;
+  AgentNames names;  ///< names of the agent that staged it
+  Source source;
+  std::string user;  ///< user of the Ceph key in the volume's key file
+  image::Key key;
+  PvcRef claim;              ///< for people: from the last stage or publish
+  bool provisioned = false;  ///< made by ceph-csi's provisioner, whose controller reads the note
+  std::optional<Note> note;  ///< last written note
+  Use use;
+  std::optional<Encryption> encryption;
+  std::optional<Adoption> adopting;
+  bool cache_lost = false;  ///< rbd-nbd died, perhaps with acknowledged writes in its cache: every flush of this device
+                            ///< fails until an operator accepts the loss, so that every caller notices
+  bool failed = false;      ///< given up: it is never served again, its device answers EIO until it is unstaged
+  Proof proof;
+  std::optional<Format> format;
+  Device device;
   std::vector<Staging> stagings;
   std::vector<Publish> publishes;
 
-  static constexpr std::tuple fields{fields::required("volume_id", &Record::volume_id),
-                                     fields::required("driver", &Record::driver),
-                                     fields::required("source", &Record::source),
-                                     fields::required("user", &Record::user),
-                                     fields::required("key", &Record::key),
-                                     fields::required("size", &Record::size),
-                                     fields::required("block_size", &Record::block_size),
-                                     fields::required("exclusive_lock", &Record::exclusive_lock),
-                                     fields::required("block", &Record::block),
-                                     fields::required("read_only", &Record::read_only),
-                                     fields::added("shared", &Record::shared),
-                                     fields::added("adopting", &Record::adopting),
-                                     fields::added("failed", &Record::failed),
-                                     fields::required("boot_id", &Record::boot_id),
-                                     fields::required("attachment_uid", &Record::attachment_uid),
-                                     fields::required("stagings", &Record::stagings),
-                                     fields::required("publishes", &Record::publishes),
-                                     fields::rare("node", &Record::node),
-                                     fields::rare("kind", &Record::kind),
-                                     fields::rare("cache_lost", &Record::cache_lost),
-                                     fields::rare("uncached", &Record::uncached),
-                                     fields::rare("reattached_as", &Record::reattached_as),
-                                     fields::rare("signed_as", &Record::signed_as),
-                                     fields::rare("kms_id", &Record::kms_id),
-                                     fields::rare("file_kms_id", &Record::file_kms_id),
-                                     fields::rare("tenant", &Record::tenant),
-                                     fields::rare("device", &Record::device),
-                                     fields::rare("breaking", &Record::breaking),
-                                     fields::rare("freed", &Record::freed),
-                                     fields::rare("lock_call", &Record::lock_call),
-                                     fields::rare("modified", &Record::modified),
-                                     fields::rare("format", &Record::format),
-                                     fields::rare("format_version", &Record::format_version),
-                                     fields::rare("on_word", &Record::operator_override),
-                                     fields::rare("provisioned", &Record::provisioned),
-                                     fields::rare("claim", &Record::claim),
-                                     fields::rare("io_limits", &Record::io_limits),
-                                     fields::rare("note", &Record::note)};
-  bool operator==(const Record&) const = default;
-};
+  bool encrypts_device() const { return encryption && std::holds_alternative<DeviceKms>(encryption->kms); }
+  bool encrypts_files() const { return encryption && std::holds_alternative<FilesKms>(encryption->kms); }
 
-/// Names under which a volume's VolumeAttachment is found; empty: unknown.
-struct AgentNames {
-  std::string driver, node;
+  static constexpr std::tuple fields{
+      fields::required("volume_id", &Record::volume_id),
+      fields::required("driver", &Record::names, &AgentNames::driver),
+      fields::required("source", &Record::source),
+      fields::required("user", &Record::user),
+      fields::required("key", &Record::key),
+      fields::required("size", &Record::device, &Device::size),
+      fields::required("block_size", &Record::device, &Device::block_size),
+      fields::required("exclusive_lock", &Record::device, &Device::exclusive_lock),
+      fields::required("block", &Record::use, &Use::block),
+      fields::required("read_only", &Record::use, &Use::read_only),
+      fields::added("shared", &Record::use, &Use::shared),
+      fields::whether("adopting", &Record::adopting),
+      fields::added("failed", &Record::failed),
+      fields::required("boot_id", &Record::device, &Device::boot_id),
+      fields::required("attachment_uid", &Record::proof, &Proof::attachment_uid),
+      fields::required("stagings", &Record::stagings),
+      fields::required("publishes", &Record::publishes),
+      fields::rare("node", &Record::names, &AgentNames::node),
+      fields::rare("kind", &Record::device, &Device::kind),
+      fields::rare("cache_lost", &Record::cache_lost),
+      fields::rare("uncached", &Record::adopting, &Adoption::uncached),
+      fields::rare("reattached_as", &Record::proof, &Proof::reattached_as),
+      fields::rare("signed_as", &Record::proof, &Proof::signed_as),
+      fields::required("kms_id", &Record::encryption, &Encryption::kms, &DeviceKms::id),
+      fields::required("file_kms_id", &Record::encryption, &Encryption::kms, &FilesKms::id),
+      fields::rare("tenant", &Record::encryption, &Encryption::tenant),
+      fields::rare("device", &Record::device, &Device::index),
+      fields::required("breaking", &Record::proof, &Proof::lock_break, &LockBreak::before),
+      fields::rare("freed", &Record::proof, &Proof::lock_break, &LockBreak::after),
+      fields::rare("lock_call", &Record::proof, &Proof::lock_call),
+      fields::rare("modified", &Record::proof, &Proof::modified),
+      fields::required("format", &Record::format, &Format::marker),
+      fields::rare("format_version", &Record::format, &Format::version),
+      fields::rare("on_word", &Record::proof, &Proof::operator_override),
+      fields::rare("provisioned", &Record::provisioned),
+      fields::rare("claim", &Record::claim),
+      fields::rare("io_limits", &Record::device, &Device::io_limits),
+      fields::rare("note", &Record::note)};
+  bool operator==(const Record&) const = default;
 };
 
 /// Returns why an agent of the names `own` cannot tell whether the volume stayed here, and the way out. Empty: it can.

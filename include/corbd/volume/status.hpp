@@ -52,8 +52,8 @@ struct Status {
   std::string pvc, pvc_namespace, pv;  ///< names of its claim and PersistentVolume; empty: unknown
   std::vector<std::string> pods;       ///< "namespace/name", if kubelet passes it
   std::vector<PodLimits> io_limits;    ///< limits of pods that have any
-  std::string attachment_uid;          ///< Record::attachment_uid
-  std::string driver, node;            ///< Record::driver, Record::node
+  std::string attachment_uid;          ///< Proof::attachment_uid
+  std::string driver, node;            ///< Record::names
   bool adopting = false;               ///< Record::adopting
 
   bool in_use = false;                       ///< the device is mounted, or another device lies above it

@@ -246,7 +246,7 @@ void Node::ceph_csi_heals(std::uint32_t what) {
     const auto* image = world_.cluster.by_id(device.image_id);
     const auto record = std::ranges::find(world_.disk.records, device.backend, &plan::Record::volume_id);
     if (image == nullptr || !image->watchers.empty() || device.visits != image->visits ||
-        record == world_.disk.records.end() || record->failed || record->read_only)
+        record == world_.disk.records.end() || record->failed || record->use.read_only)
       continue;
     world_.ceph_csi.heals(device.index);
     if (history_.caches && what % 5 < 3 && world_.ceph_csi.daemons.contains(device.index))

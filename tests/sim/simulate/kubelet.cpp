@@ -41,7 +41,7 @@ void Node::kubelet_looks(std::size_t i) {
   const bool again = one_in(15);
   if (history_.orchestrated && !attach(kubelet)) return;
   const bool noted = std::ranges::any_of(
-      world_.disk.records, [&](const auto& record) { return record.attachment_uid == world_.attachment.uid; });
+      world_.disk.records, [&](const auto& record) { return record.proof.attachment_uid == world_.attachment.uid; });
   const auto* device = device_of(kubelet.volume.image);
   if (noted && world_.attachment.state == plan::Attachment::State::here && device != nullptr && device->alive)
     world_.moved_away.reset();

@@ -27,7 +27,7 @@ bool Node::is_between_break_and_lock(const test::FakeImage& image) const {
 /// last.
 bool Node::shows_later_writes(const std::string& name) const {
   const auto& image = world_.cluster.images.at(name);
-  const auto knows_stamp = [&](const auto& record) { return record.volume_id == name && record.modified; };
+  const auto knows_stamp = [&](const auto& record) { return record.volume_id == name && record.proof.modified; };
   const auto device = std::ranges::find(world_.kernel.devices, name, &test::KernelDevice::backend);
   const bool by_corbd =
       device != world_.kernel.devices.end() && device->io_timeout_ms != test::KernelDevice().io_timeout_ms;

@@ -77,9 +77,9 @@ void Node::look_at_success(const Kubelet& kubelet, const Wish& wish) {
 
 bool Node::stayed_here(const plan::Record& record, const test::FakeImage& image) const {
   const auto& told = world_.attachment;
-  const bool named = record.node.empty() || record.node == world_.name;
-  if (!named || told.state != plan::Attachment::State::here || record.attachment_uid.empty() ||
-      record.attachment_uid != told.uid)
+  const bool named = record.names.node.empty() || record.names.node == world_.name;
+  if (!named || told.state != plan::Attachment::State::here || record.proof.attachment_uid.empty() ||
+      record.proof.attachment_uid != told.uid)
     return false;
   return image.lock_owner.empty() || image::host_of(image.lock_owner) == agent().node_address;
 }
@@ -88,7 +88,7 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   const std::string& id = kubelet.volume.image;
   const auto record = std::find_if(world_.disk.records.begin(), world_.disk.records.end(),
                                    [&](const auto& one) { return one.volume_id == id; });
-  if (record == world_.disk.records.end() || record->failed || record->boot_id != world_.kernel.boot_id ||
+  if (record == world_.disk.records.end() || record->failed || record->device.boot_id != world_.kernel.boot_id ||
       !world_.disk.keys.contains(id))
     return false;
   // An older copy of the record does not have what proved it, such as the time of a break.
@@ -97,24 +97,25 @@ bool Node::provably_ours(const Kubelet& kubelet) const {
   if (std::none_of(world_.kernel.devices.begin(), world_.kernel.devices.end(), has_id)) return false;
   const auto image = world_.cluster.images.find(id);
   if (image == world_.cluster.images.end()) return false;
-  if (record->read_only) return true;
+  if (record->use.read_only) return true;
   const auto foreign = [&](const std::string& watcher) { return !agent().clients.contains(watcher); };
   if (std::any_of(image->second.watchers.begin(), image->second.watchers.end(), foreign)) return false;
   // A visit of which the orchestrator knows nothing.
   const bool visited = std::ranges::find_if(world_.kernel.devices, has_id)->visits != image->second.visits;
   // rbd-nbd wrote in between, and the record that allows for that never reached the disk.
-  if (world_.disk.outdated.contains(id) && record->modified && record->modified != image->second.modified) return false;
+  if (world_.disk.outdated.contains(id) && record->proof.modified && record->proof.modified != image->second.modified)
+    return false;
   // What was written by a call that failed the agent does not count on until it reads it again.
   const auto status = agent().running() ? agent().shell().status(id) : std::nullopt;
-  const bool is_known = !status || status->attachment_uid == record->attachment_uid;
+  const bool is_known = !status || status->attachment_uid == record->proof.attachment_uid;
   if (is_known && stayed_here(*record, image->second) && !visited) return true;
   // A try that rested on an operator's word took the lock, and failed: the word counted for that one.
-  if (record->operator_override) return false;
+  if (record->proof.operator_override) return false;
   const bool freed_by_us = image->second.lock_owner.empty() && image->second.our_break == image->second.version;
   const std::string& owner = image->second.lock_owner;
   // An agent died before it noted the end of its call (docs/proof-of-ownership.md#a-lock-that-comes-late).
-  if (record->lock_call && record->lock_call->client == owner) return false;
-  return record->exclusive_lock &&
+  if (record->proof.lock_call && record->proof.lock_call->client == owner) return false;
+  return record->device.exclusive_lock &&
          (freed_by_us || (agent().clients.contains(owner) && owner != image->second.late_owner));
 }
 

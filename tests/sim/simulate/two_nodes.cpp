@@ -160,8 +160,9 @@ void TwoNodes::kubelet_looks(Side& side) {
   const auto& records = side.world->disk.records;
   const bool failed = std::ranges::any_of(records, [](const auto& record) { return record.failed; });
   const auto& uid = side.world->attachment.uid;
-  const bool noted =
-      uid.empty() || std::ranges::any_of(records, [&](const auto& record) { return record.attachment_uid == uid; });
+  const bool noted = uid.empty() || std::ranges::any_of(records, [&](const auto& record) {
+                       return record.proof.attachment_uid == uid;
+                     });
   if (side.wants_up && !failed) {
     if (!side.staged || (one_in(15) && !history_.forgetful)) return ask(side, changes_.staged(stage_wish(volume_)));
     if (!noted && !side.world->agent.misnamed() && one_in(2)) return ask(side, plan::Attached{uid});

@@ -26,8 +26,8 @@ Model by_rbd_nbd() {
 Model adopted() {
   Model model = by_rbd_nbd();
   model.record = some_record(Phase::staged);
-  model.record->device = 3;
-  model.record->adopting = true;
+  model.record->device.index = 3;
+  model.record->adopting.emplace();
   return model;
 }
 
@@ -120,7 +120,7 @@ TEST_CASE(
 TEST_CASE("a volume that was attached anew while rbd-nbd serves it is proven by rbd-nbd's lock alone") {
   const auto anew = [](std::string owner, std::vector<std::string> watchers) {
     Model model = adopted();
-    model.record->attachment_uid = "uid-1";
+    model.record->proof.attachment_uid = "uid-1";
     model.ownership.lock = owner.empty() ? Lock::none : Lock::other;
     model.ownership.owner = std::move(owner);
     model.ownership.foreign_watchers = std::move(watchers);
@@ -194,7 +194,7 @@ TEST_CASE("a cache that metadata switched on is noted before it is told, althoug
 TEST_CASE("the record asks for no failed flush if the only client that died was noted as having no cache",
           "[failure:166]") {
   const auto notes = [](Model model) {
-    model.record->uncached = kPeer;
+    model.record->adopting->uncached = kPeer;
     REQUIRE(run(model, Wish(Healed{})));
     return model.record->cache_lost;
   };
@@ -220,7 +220,7 @@ TEST_CASE("the client of an rbd-nbd without a cache is noted only if it is this 
     model.seen.facts.uncached->foreign_watchers = std::move(watchers);
     model.seen.facts.uncached->owner = std::move(owner);
     REQUIRE(run(model, Wish(Healed{})));
-    return model.record->uncached;
+    return model.record->adopting->uncached;
   };
   CHECK(noted({kPeer}, kPeer) == kPeer);
   CHECK(noted({kPeer, "10.0.0.2:0/5"}, "") == kPeer);
@@ -275,10 +275,10 @@ TEST_CASE("nobody accepts the loss of a volume that was given up") {
 TEST_CASE("the record still asks for a failed flush after it gets its device's index for the first time",
           "[failure:166]") {
   Model model = staged_model();
-  model.record->device.reset();
+  model.record->device.index.reset();
   model.record->cache_lost = true;
   REQUIRE(run(model, Wish(Healed{})));
-  CHECK(model.record->device);
+  CHECK(model.record->device.index);
   CHECK(model.record->cache_lost);
 }
 

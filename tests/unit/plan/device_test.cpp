@@ -30,10 +30,10 @@ TEST_CASE("the record has the request for a lock from before it until the device
        next = model.decide(Wish(Healed{}))) {
     const auto step = std::get<Step>(next);
     if (std::holds_alternative<step::Lock>(step) || std::holds_alternative<step::KernelReconfigure>(step))
-      CHECK(model.record->lock_call == LockCall{"10.0.0.1:0/7", {5, 6}});
+      CHECK(model.record->proof.lock_call == LockCall{"10.0.0.1:0/7", {5, 6}});
     model.apply(step, Wish(Healed{}));
   }
-  CHECK_FALSE(model.record->lock_call);
+  CHECK_FALSE(model.record->proof.lock_call);
   CHECK(model.seen.connected);
 }
 
@@ -89,7 +89,7 @@ TEST_CASE("a predecessor's mark proves nothing if any other condition of a hando
   if (what == 1) model.ownership.handed_over = false;                   // the mark was not left for this agent
   if (what == 2) model.ownership.foreign_watchers = {"10.0.0.9:0/77"};  // another client has it open
   if (what == 3) model.exclusive_lock = true;                           // such an image needs its lock as well
-  if (what == 4) model.record->operator_override = true;                // an earlier try on an override failed
+  if (what == 4) model.record->proof.operator_override = true;          // an earlier try on an override failed
   if (what == 5) {                                                      // another agent has replaced our own mark
     model.ownership.handed_over = false;
     model.seen.image_open = model.seen.writer_marked = true;
@@ -126,7 +126,7 @@ TEST_CASE(
   const int what = GENERATE(range(0, 4));
   CAPTURE(what);
   if (what == 0) model.seen.boot_id = "next";
-  if (what > 0) model.record->device = 5;
+  if (what > 0) model.record->device.index = 5;
   if (what > 1) model.stash.emplace().nbd = true;
   if (what > 1) model.stash->device = what == 2 ? "/dev/nbd3" : "/dev/nbd5";
   Decision last;
@@ -146,7 +146,7 @@ TEST_CASE("a heal closes a record whose device is gone, but keeps one with a mou
   CAPTURE(left);
   if (left != 1) model.seen.mounts.clear();
   if (left == 2) model.stash.emplace();
-  if (left == 3) model.record->device.reset();
+  if (left == 3) model.record->device.index.reset();
   REQUIRE(run(model, Wish(Healed{})));
   CHECK(model.record.has_value() == (left != 0));
 }
@@ -155,7 +155,7 @@ TEST_CASE(
     "a stage of a raw block volume whose device is gone fails while published, and otherwise first unmounts the old "
     "bind") {
   Model model = staged_model();
-  model.record->block = true;
+  model.record->use.block = true;
   model.record->stagings.front().capability.block = true;
   model.record->stagings.front().capability.fstype.clear();
   Staged wish = staged_wish();

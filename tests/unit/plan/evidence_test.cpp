@@ -48,10 +48,10 @@ struct Way {
     model.seen.link = Observation::Link::none;
     model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
     model.exclusive_lock = exclusive;
-    model.record->attachment_uid = "uid-1";
-    model.record->adopting = adopting;
+    model.record->proof.attachment_uid = "uid-1";
+    if (adopting) model.record->adopting.emplace();
     if (adopting) model.seen.devices.front().io_timeout_ms = 30000;
-    if (!adopting) model.record->modified = 1;
+    if (!adopting) model.record->proof.modified = 1;
     auto& who = model.ownership;
     who.self = kSelf;
     who.modified = stamp ? 2 : 1;
@@ -184,7 +184,8 @@ TEST_CASE("a living rbd-nbd with a dirty cache is asked to end first, and is ser
   Model model = staged_model();
   model.seen.link = Observation::Link::none;
   model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
-  model.record->adopting = model.other_serves = true;
+  model.record->adopting.emplace();
+  model.other_serves = true;
   model.ownership.self = kSelf;
   model.ownership.foreign_watchers = {kHere};
   model.features.bits = image::kDirtyCache;

@@ -71,7 +71,7 @@ TEST_CASE("an expansion skips a filesystem that is read-only by request, and fai
 
 TEST_CASE("an expansion of a raw block volume enlarges the device and grows no filesystem") {
   Model model = staged_model();
-  model.record->block = model.record->stagings.front().capability.block = true;
+  model.record->use.block = model.record->stagings.front().capability.block = true;
   model.cluster_bytes = kTwo;
   const auto steps = run(model, Wish(Expanded{kPath, 0}));
   REQUIRE(steps);
@@ -85,7 +85,7 @@ TEST_CASE("a trim runs once, and only on a filesystem that is served and writabl
   CHECK(*steps == std::vector<Step>{step::Trim{kTarget}});
   CHECK(failure(staged_model().decide(Wish(Trimmed{"/elsewhere"}))) == errc::not_found);
   model = staged_model();
-  model.record->block = true;
+  model.record->use.block = true;
   CHECK(failure(model.decide(Wish(Trimmed{kPath}))) == errc::unimplemented);
   model = staged_model();
   model.seen.mounts.front().filesystem_read_only = true;

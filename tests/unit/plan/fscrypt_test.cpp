@@ -22,7 +22,7 @@ Model with_files() {
 /// Staged, open and served.
 Model open_files() {
   Model model = staged_model();
-  model.record->file_kms_id = "default";
+  model.record->encryption = Encryption{FilesKms{"default"}};
   model.stash.emplace();
   model.folder = EncryptedFolder::unlocked;
   return model;
@@ -62,8 +62,8 @@ TEST_CASE("a fresh stage of a volume with encrypted files makes the folder once 
                   proven_empty_with_key(),
                   {step::Mkfs{}, step::Look{Fact::probe}, step::Mount{kTarget}, kLook, step::FscryptMake{kTarget},
                    step::Look{Fact::filesystem, kTarget}, step::RemoveFormatMarker{}, step::WriteRecord{}}}));
-  CHECK(model.record->file_kms_id == "default");
-  CHECK(model.record->kms_id.empty());
+  CHECK(model.record->encryption == Encryption{FilesKms{"default"}});
+  CHECK(!model.record->encrypts_device());
   CHECK_FALSE(model.stash->encrypted);
 }
 

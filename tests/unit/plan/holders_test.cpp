@@ -173,7 +173,7 @@ TEST_CASE("a heal evicts no other client, even one whose node is out of service"
   model.holders = {on(State::out_of_service)};
   model.policy.fence_out_of_service = true;
   model.attachment = {Attachment::State::here, "uid", ""};
-  model.record->attachment_uid = "uid";
+  model.record->proof.attachment_uid = "uid";
   const auto steps = run(model, Wish(Healed{}));
   REQUIRE(steps);
   for (const auto& step : *steps) CHECK_FALSE(std::holds_alternative<step::Evict>(step));
@@ -271,7 +271,7 @@ TEST_CASE("a fenced node opens no image, and a volume is lost there only if it i
     model.seen.connected = model.seen.image_open = model.seen.lock_held = false;
     model.seen.facts.node_fenced = Error{errc::node_fenced, "fenced"};
     model.attachment = {state, "uid", ""};
-    model.record->attachment_uid = "uid";
+    model.record->proof.attachment_uid = "uid";
     return model;
   };
   using At = Attachment::State;

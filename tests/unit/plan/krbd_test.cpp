@@ -35,8 +35,8 @@ Model filled() {
 Model mapped() {
   return but(filled(), [](Model& model) {
     model.record = some_record(Phase::staged);
-    model.record->kind = device::Kind::krbd;
-    model.record->device = 3;
+    model.record->device.kind = device::Kind::krbd;
+    model.record->device.index = 3;
     model.seen.devices.push_back(device_seen(3, device::Kind::krbd));
     model.seen.devices.front().size = 1 << 30;
     model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kTarget));
@@ -168,7 +168,7 @@ TEST_CASE("a kernel client's volume can be healed, unstaged and expanded, but no
       {"rekeyed",
        but(mapped(),
            [](Model& model) {
-             model.record->kms_id = "default";
+             model.record->encryption = Encryption{DeviceKms{"default"}};
              model.seen.devices.front().holders.push_back(mapping());
            }),
        Wish(Rekeyed{}),

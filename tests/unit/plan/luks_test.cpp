@@ -23,7 +23,7 @@ Model open() {
   Model model = encrypted();
   const Model staged = staged_model();
   model.record = staged.record;
-  model.record->kms_id = "default";
+  model.record->encryption = Encryption{DeviceKms{"default"}};
   model.seen = staged.seen;
   model.seen.devices.front().holders.push_back(mapping());
   model.seen.mounts.front().dev_major = mapping().dev_major;
@@ -102,7 +102,7 @@ TEST_CASE(
                             {step::LuksFormat{}, step::Look{Fact::luks}, step::LuksNote{}, step::LuksOpen{},
                              step::Look{Fact::probe}, step::Mkfs{}},
                             mounted()}));
-  CHECK(model.record->kms_id == "default");
+  CHECK(model.record->encryption == Encryption{DeviceKms{"default"}});
   CHECK(model.stash->encrypted);
 }
 
@@ -145,7 +145,7 @@ TEST_CASE(
              model.seen.mounts.clear();
              model.seen.devices.front().holders.clear();
              model.record->stagings.front().complete = false;
-             model.record->format = model.marker = "luksFormat by 10.0.0.1:0/1";
+             model.record->format = Format{model.marker = "luksFormat by 10.0.0.1:0/1"};
            }),
        Wish(staged_wish()),
        sequence(
@@ -182,7 +182,7 @@ TEST_CASE("a stage closes the mappings that a death left half-way, and no others
        but(interrupted({inner_mapping(), mapping()}),
            [](Model& model) {
              without_key(model);
-             model.record->format = model.marker = "luksFormat by 10.0.0.1:0/1";
+             model.record->format = Format{model.marker = "luksFormat by 10.0.0.1:0/1"};
            }),
        Wish(staged_wish()),
        sequence({stash,
@@ -194,7 +194,7 @@ TEST_CASE("a stage closes the mappings that a death left half-way, and no others
        but(interrupted({inner_mapping(), mapping()}),
            [](Model& model) {
              model.image_has_filesystem = false;
-             model.record->format = model.marker = "luksFormat by 10.0.0.1:0/1";
+             model.record->format = Format{model.marker = "luksFormat by 10.0.0.1:0/1"};
            }),
        Wish(staged_wish()),
        sequence({stash,

@@ -190,18 +190,18 @@ void Model::apply(const Step& step, const Wish& wish) {
                  },
                  [&](const step::Tune&) {
                    seen.devices.front().io_timeout_ms = 1000;
-                   seen.devices.front().read_only = record->read_only;
+                   seen.devices.front().read_only = record->use.read_only;
                  },
                  [&](const step::SetFormatMarker&) {
                    REQUIRE_FALSE(image_has_data);
-                   seen.facts.format_marker = marker = record->format;
-                   if (record->kind == device::Kind::krbd) seen.facts.ownership.reset();
+                   seen.facts.format_marker = marker = record->format->marker;
+                   if (record->device.kind == device::Kind::krbd) seen.facts.ownership.reset();
                  },
                  [&](const step::RemoveFormatMarker&) { seen.facts.format_marker = marker = ""; },
                  [&](const step::Mkfs&) {
                    REQUIRE_FALSE(image_has_filesystem);
                    REQUIRE_FALSE(marker.empty());
-                   REQUIRE(marker == record->format);
+                   REQUIRE(marker == record->format->marker);
                    image_has_filesystem = image_has_data = true;
                    seen.facts.probe.reset();
                    seen.facts.checked = true;
@@ -211,7 +211,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::Bind& of) { mount_at(of.path); },
                  [&](const step::Grow& of) {
                    REQUIRE(answers());
-                   REQUIRE_FALSE(record->read_only);
+                   REQUIRE_FALSE(record->use.read_only);
                    REQUIRE(std::ranges::any_of(seen.mounts, [&](const auto& mount) {
                      return mount.target == of.path && !mount.filesystem_read_only;
                    }));
@@ -224,7 +224,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                  },
                  [&](const step::Trim&) {
                    REQUIRE(answers());
-                   REQUIRE_FALSE(record->read_only);
+                   REQUIRE_FALSE(record->use.read_only);
                    seen.facts.trimmed = true;
                  },
                  [&](const step::Unbind& of) { leave_path(of.path, of.sync); },
@@ -284,7 +284,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                    REQUIRE(slots.empty());
                    REQUIRE(seen.devices.front().holders.empty());
                    REQUIRE_FALSE(marker.empty());
-                   REQUIRE(marker == record->format);
+                   REQUIRE(marker == record->format->marker);
                    REQUIRE_FALSE((image_has_filesystem && !luks));
                    luks = image_has_data = true;
                    image_has_filesystem = false;
@@ -314,7 +314,7 @@ void Model::apply(const Step& step, const Wish& wish) {
                  [&](const step::FscryptMake& of) {
                    REQUIRE(answers());
                    REQUIRE(folder == host::EncryptedFolder::none);
-                   REQUIRE_FALSE(record->read_only);
+                   REQUIRE_FALSE(record->use.read_only);
                    REQUIRE(is_mounted(of.path));
                    seen.facts.folder = folder = host::EncryptedFolder::unlocked;
                  },

@@ -56,8 +56,8 @@ TEST_CASE("a stage of a volume without a device notes it again if the node's nam
   const bool renamed = GENERATE(false, true);
   Model model = fresh();
   model.record = some_record(Phase::staging);
-  model.record->driver = kPolicy.driver;
-  if (renamed) model.record->node = "another";
+  model.record->names.driver = kPolicy.driver;
+  if (renamed) model.record->names.node = "another";
   model.record->provisioned = true;
   model.record->user = "node";
   model.record->note = Note{"node", ""};
@@ -66,6 +66,6 @@ TEST_CASE("a stage of a volume without a device notes it again if the node's nam
   const auto steps = run(model, Wish(wish));
   REQUIRE(steps);
   CHECK(std::ranges::count(*steps, Step(step::WriteNote{})) == (renamed ? 1 : 0));
-  CHECK(model.record->node == kPolicy.node);
+  CHECK(model.record->names.node == kPolicy.node);
   CHECK(model.record->note == Note{"node", ""});
 }

@@ -50,7 +50,7 @@ TEST_CASE("a failed publish removes only the target that it added") {
 
 TEST_CASE("a stage that fails after it began a format keeps its record and is retried, even if the error is final") {
   auto record = record_with({{staged_wish().path, {}, false}});
-  record->format = "3f2a";
+  record->format = Format{"3f2a"};
   const FailedWish failure = after_failure(staged_wish(), {}, record, kFinal);
   CHECK_FALSE(failure.undo);
   CHECK(failure.error.code == errc::unavailable);

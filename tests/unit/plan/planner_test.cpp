@@ -14,13 +14,13 @@ namespace {
 void encrypt(Model& model, std::mt19937& random) {
   if (!model.record || random() % 3 != 0) return;
   const auto flip = [&] { return random() % 2 == 0; };
-  if (!model.record->block && flip()) {
+  if (!model.record->use.block && flip()) {
     using enum host::EncryptedFolder;
-    model.record->file_kms_id = "default";
+    model.record->encryption = Encryption{FilesKms{"default"}};
     model.folder = std::array{none, plain, locked, unlocked}.at(random() % 4);
     return;
   }
-  model.record->kms_id = "default";
+  model.record->encryption = Encryption{DeviceKms{"default"}};
   model.encryption = std::array{"", "encryptionPrepared", "encrypted", "other"}.at(random() % 4);
   model.luks = flip();
   if (model.luks) model.image_has_data = true;
@@ -60,7 +60,7 @@ TEST_CASE(
     "a repeated stage or publish matches its record even if a new default mounter reads its map options differently") {
   Model model = staged_model();
   const bool was = GENERATE(true, false);
-  model.record->read_only = model.record->stagings.front().capability.read_only = was;
+  model.record->use.read_only = model.record->stagings.front().capability.read_only = was;
   model.seen.devices.front().read_only = was;
   Staged staged = staged_wish();
   staged.capability.read_only = !was;
@@ -182,7 +182,7 @@ TEST_CASE("a device that something of the host has claimed is neither formatted 
     CAPTURE(row.way, encrypted);
     Model model = staged_model();
     model.seen.mounts.clear();
-    if (encrypted) model.record->kms_id = "default";
+    if (encrypted) model.record->encryption = Encryption{DeviceKms{"default"}};
     model.seen.devices.front().holders = row.holders;
     Decision last;
     const auto steps = run(model, Wish(staged_wish()), &last);
@@ -215,8 +215,8 @@ TEST_CASE("an unstage or unpublish without a record clears its path once, and fa
 TEST_CASE("a new device does not inherit the unfinished format of the previous one") {
   Model model = fresh();
   model.record = some_record(Phase::staging);
-  model.record->device = 3;
-  model.record->format = model.marker = "mkfs by 10.0.0.1:0/1";
+  model.record->device.index = 3;
+  model.record->format = Format{model.marker = "mkfs by 10.0.0.1:0/1"};
   model.image_has_data = true;
   Decision last;
   REQUIRE(run(model, Wish(staged_wish()), &last));
@@ -233,12 +233,12 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   if (random() % 4 != 0) {
     model.record = some_record(static_cast<Phase>(random() % 3));
     model.exclusive_lock = flip();
-    if (flip()) model.record->boot_id = "earlier";
+    if (flip()) model.record->device.boot_id = "earlier";
     if (flip()) model.record->publishes.push_back({"/target", kPath, flip()});
   }
   if (flip()) {
     model.seen.devices.push_back(device_seen(3));
-    if (model.record && flip()) model.record->device = 3;
+    if (model.record && flip()) model.record->device.index = 3;
     if (flip()) model.seen.mounts.push_back(mount_of(model.seen.devices.front(), kPath + "/" + kId));
     if (flip()) model.seen.mounts.push_back(mount_of(model.seen.devices.front(), "/target"));
   }
@@ -261,10 +261,10 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   model.image_has_data = flip();
   model.image_has_filesystem = model.image_has_data && flip();
   if (flip()) model.marker = "mkfs by 10.0.0.1:0/1";
-  if (model.record && flip()) model.record->format = "mkfs by 10.0.0.1:0/1";
-  if (model.record && random() % 4 == 0) model.record->format_version = 0;
-  if (model.record) model.record->operator_override = random() % 4 == 0;
-  if (model.record && flip()) model.record->attachment_uid = "uid-1";
+  if (model.record && flip()) model.record->format = Format{"mkfs by 10.0.0.1:0/1"};
+  if (model.record && random() % 4 == 0 && model.record->format) model.record->format->version = 0;
+  if (model.record) model.record->proof.operator_override = random() % 4 == 0;
+  if (model.record && flip()) model.record->proof.attachment_uid = "uid-1";
   model.attachment = {static_cast<Attachment::State>(random() % 4), flip() ? "uid-1" : "uid-2", ""};
   model.ownership.lock = static_cast<Lock>(random() % 4);
   if (model.record) model.record->provisioned = flip();
@@ -282,7 +282,7 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
   Staged staged = staged_wish();
   if (random() % 3 == 0) {
     staged.mounter = Mounter::krbd;
-    if (model.record) model.record->kind = device::Kind::krbd;
+    if (model.record) model.record->device.kind = device::Kind::krbd;
     for (auto& device : model.seen.devices) {
       device.kind = device::Kind::krbd;
       device.backend.clear();

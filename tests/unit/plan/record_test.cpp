@@ -31,7 +31,7 @@ TEST_CASE("a record keeps the kind and options of a kernel client's device, and 
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("kind") == std::string::npos);
   CHECK(plan::encode(record).find("kernel") == std::string::npos);
-  record.kind = device::Kind::krbd;
+  record.device.kind = device::Kind::krbd;
   record.source.kernel = {"queue_depth=64", "force"};
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
@@ -48,17 +48,17 @@ TEST_CASE("a record keeps the options for serving a volume, and has no field for
 TEST_CASE("a record keeps the KMS ID of an encrypted volume, and has no field for it otherwise") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("kms") == std::string::npos);
-  record.kms_id = "default";
+  record.encryption = plan::Encryption{plan::DeviceKms{"default"}};
   CHECK(*plan::decode(plan::encode(record)) == record);
   CHECK(plan::encode(record).find("tenant") == std::string::npos);
-  record.tenant = "team";
+  record.encryption->tenant = "team";
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
 TEST_CASE("only the record of a volume with encrypted files has a version that older agents do not read") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).starts_with("{\"version\":1,"));
-  record.file_kms_id = "default";
+  record.encryption = plan::Encryption{plan::FilesKms{"default"}};
   CHECK(plan::encode(record).starts_with("{\"version\":2,"));
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
@@ -67,7 +67,7 @@ TEST_CASE("a record keeps the limits of a pod, and has no field for them if ther
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("limits") == std::string::npos);
   record.publishes.front().limits = {1000, 100, 2097152, 1048576};
-  record.io_limits = {.write_iops = 100};
+  record.device.io_limits = {.write_iops = 100};
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
@@ -75,8 +75,8 @@ TEST_CASE("a record keeps the names of the claim and the pods, and has no fields
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("claim") == std::string::npos);
   CHECK(plan::encode(record).find("\"node\":") == std::string::npos);
-  record.node = "node-1";
-  CHECK(plan::decode(plan::encode(record))->node == "node-1");
+  record.names.node = "node-1";
+  CHECK(plan::decode(plan::encode(record))->names.node == "node-1");
   CHECK(plan::encode(record).find("pod\"") == std::string::npos);
   record.claim = {"data", "shop", "pvc-1"};
   record.publishes.front().pod = "shop/db-0";
@@ -86,21 +86,21 @@ TEST_CASE("a record keeps the names of the claim and the pods, and has no fields
 TEST_CASE("a record keeps the address of an rbd-nbd client without a cache, and has no field for it otherwise") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("uncached") == std::string::npos);
-  record.uncached = "10.0.0.1:0/9";
+  record.adopting = plan::Adoption{"10.0.0.1:0/9"};
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
 TEST_CASE("a record keeps the time of the image's last modification, and has no field for it if the time is unknown") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("modified") == std::string::npos);
-  record.modified = 1'795'000'000'123'456'789;
+  record.proof.modified = 1'795'000'000'123'456'789;
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
 TEST_CASE("a record keeps a format that has begun, and has no field for it otherwise") {
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("format") == std::string::npos);
-  record.format = "mkfs by 10.0.0.1:0/1";
+  record.format = plan::Format{"mkfs by 10.0.0.1:0/1"};
   CHECK(*plan::decode(plan::encode(record)) == record);
 }
 
@@ -170,7 +170,7 @@ TEST_CASE("the golden file of the second record version still decodes") {
   const auto back = plan::decode(*bytes);
   REQUIRE(back);
   Record record = test::sample_record();
-  record.file_kms_id = "default";
+  record.encryption = plan::Encryption{plan::FilesKms{"default"}};
   CHECK(*back == record);
 }
 
@@ -211,10 +211,42 @@ TEST_CASE("a record keeps its format version, an operator override and the stash
   Record record = test::sample_record();
   CHECK(plan::encode(record).find("format_version") == std::string::npos);
   CHECK(plan::encode(record).find("on_word") == std::string::npos);
-  record.format_version = 7;
-  record.operator_override = true;
-  record.signed_as = "uid-1";
-  record.lock_call = plan::LockCall{"10.0.0.1:0/7", {1, -2}};
-  record.reattached_as = "uid-2";
+  record.format = plan::Format{"mkfs by 10.0.0.1:0/1", 7};
+  record.proof.operator_override = true;
+  record.proof.signed_as = "uid-1";
+  record.proof.lock_call = plan::LockCall{"10.0.0.1:0/7", {1, -2}};
+  record.proof.lock_break = plan::LockBreak{6, 7};
+  record.proof.reattached_as = "uid-2";
   CHECK(*plan::decode(plan::encode(record)) == record);
+}
+
+TEST_CASE("each field of a record stands at the top of its JSON, in the order in which versions added them",
+          "[failure:48]") {
+  Record record;
+  record.volume_id = "v";
+  record.names = {"d", "n"};
+  record.user = "u";
+  record.key = {"f", 1, "", "k", 0};
+  record.device = {device::Kind::krbd, 7, 4096, 512, true, "b", {.write_iops = 4}};
+  record.use = {true, false, true};
+  record.encryption = plan::Encryption{plan::DeviceKms{"kms"}, "t"};
+  record.adopting = plan::Adoption{"c"};
+  record.cache_lost = record.failed = record.provisioned = true;
+  record.proof = {"1", "2", "3", plan::LockBreak{4, 5}, plan::LockCall{"c", {6, 7}}, 8, true};
+  record.format = plan::Format{"m", 9};
+  record.claim = {"p", "s", "pv"};
+  record.note = plan::Note{"u", "a"};
+  const std::string bytes = plan::encode(record);
+  CHECK_THAT(
+      bytes,
+      ContainsSubstring(
+          R"("size":4096,"block_size":512,"exclusive_lock":true,"block":true,"read_only":false,"shared":true,)"
+          R"("adopting":true,"failed":true,"boot_id":"b","attachment_uid":"1","stagings":[],"publishes":[],)"
+          R"("node":"n","kind":"krbd","cache_lost":true,"uncached":"c","reattached_as":"2","signed_as":"3",)"
+          R"("kms_id":"kms","tenant":"t","device":7,"breaking":4,"freed":5,)"
+          R"("lock_call":{"client":"c","began":{"steady_ms":6,"wall_ms":7}},"modified":8,"format":"m",)"
+          R"("format_version":9,"on_word":true,"provisioned":true,)"
+          R"("claim":{"name":"p","namespace":"s","volume":"pv"},)"
+          R"("io_limits":{"read_iops":0,"write_iops":4,"read_bps":0,"write_bps":0},"note":{"user":"u","address":"a"}})"));
+  CHECK(*plan::decode(bytes) == record);
 }

@@ -78,14 +78,14 @@ TEST_CASE(
   expected.attachment = "uid-1";
   CHECK(run(model, Wish(Attached{"uid-1"})) == std::vector<Step>{step::WriteRecord{}, step::Look{Fact::stash},
                                                                  step::WriteStash{kPath, {}}, step::WriteRecord{}});
-  CHECK(model.record->signed_as == "uid-1");
-  CHECK(model.record->attachment_uid == "uid-1");
+  CHECK(model.record->proof.signed_as == "uid-1");
+  CHECK(model.record->proof.attachment_uid == "uid-1");
   CHECK(model.stash == expected);
 }
 
 TEST_CASE("a stash that lacks the recorded attachment UID gets that UID when the same attachment is reported again") {
   Model model = stashed_model();
-  model.record->attachment_uid = "uid-1";
+  model.record->proof.attachment_uid = "uid-1";
   CHECK(run(model, Wish(Attached{"uid-1"})) ==
         std::vector<Step>{step::Look{Fact::stash}, step::WriteStash{kPath, {}}, step::WriteRecord{}});
   CHECK(model.stash->attachment == "uid-1");
@@ -93,7 +93,7 @@ TEST_CASE("a stash that lacks the recorded attachment UID gets that UID when the
 
 TEST_CASE("a stash that was overwritten after it got its attachment UID gets the UID again") {
   Model model = stashed_model();
-  model.record->attachment_uid = model.record->signed_as = "uid-1";
+  model.record->proof.attachment_uid = model.record->proof.signed_as = "uid-1";
   CHECK(run(model, Wish(Attached{"uid-1"})) == std::vector<Step>{step::Look{Fact::stash}, step::WriteStash{kPath, {}}});
   CHECK(model.stash->attachment == "uid-1");
 }
@@ -115,7 +115,7 @@ TEST_CASE("a stage that does not know its VolumeAttachment removes an earlier at
 
 TEST_CASE("the stash of an unserved volume gets no attachment UID") {
   Model model = stashed_model();
-  model.record->attachment_uid = GENERATE("", "uid-1");
+  model.record->proof.attachment_uid = GENERATE("", "uid-1");
   model.seen.link = Observation::Link::none;
   model.seen.connected = false;
   REQUIRE(run(model, Wish(Attached{"uid-1"})));
@@ -132,6 +132,6 @@ TEST_CASE("a reported attachment is recorded, but makes no stash and does not ch
   Decision last;
   REQUIRE(run(model, Wish(Attached{"uid-1"}), &last));
   CHECK(std::holds_alternative<Done>(last));
-  CHECK(model.record->attachment_uid == "uid-1");
+  CHECK(model.record->proof.attachment_uid == "uid-1");
   CHECK(model.stash == before);
 }

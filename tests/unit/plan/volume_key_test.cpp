@@ -51,7 +51,7 @@ Model open_with(Keys keys) {
   });
   const Model staged = staged_model();
   model.record = staged.record;
-  model.record->kms_id = "kms";
+  model.record->encryption = Encryption{DeviceKms{"kms"}};
   model.seen = staged.seen;
   model.seen.devices.front().holders.push_back(mapping());
   model.keys = keys;

@@ -38,10 +38,10 @@ Staged staged_wish() {
 Record some_record(Phase phase) {
   Record record;
   record.volume_id = kId;
-  record.node = kPolicy.node;
+  record.names.node = kPolicy.node;
   record.source = staged_wish().source;
-  record.boot_id = "boot";
-  record.exclusive_lock = true;
+  record.device.boot_id = "boot";
+  record.device.exclusive_lock = true;
   if (phase != Phase::unstaging) record.stagings.push_back({kPath, staged_wish().capability, phase == Phase::staged});
   return record;
 }
@@ -56,7 +56,7 @@ Model fresh() {
 Model staged_model() {
   Model model = fresh();
   model.record = some_record(Phase::staged);
-  model.record->device = 3;
+  model.record->device.index = 3;
   model.seen.devices.push_back(device_seen(3));
   model.seen.devices.front().io_timeout_ms = 1000;
   model.seen.link = Observation::Link::serving;

@@ -13,8 +13,8 @@ struct Known {
   Volume live{"image-1", loop.control(), loop.clock};
   explicit Known(device::Kind kind) {
     live.record.emplace();
-    live.record->kind = kind;
-    live.record->device = 3;
+    live.record->device.kind = kind;
+    live.record->device.index = 3;
     live.record->stagings.push_back({"/staging", {}, true});
   }
 };
@@ -38,7 +38,7 @@ TEST_CASE("a volume whose device is gone is absent, both with an nbd device and 
 TEST_CASE("a volume that has no device yet is staging, not absent") {
   Known volume(device::Kind::nbd);
   volume.live.device.gone = true;
-  volume.live.record->device.reset();
+  volume.live.record->device.index.reset();
   volume.live.record->stagings.front().complete = false;
   CHECK(health_of(volume.live) == Health::staging);
 }

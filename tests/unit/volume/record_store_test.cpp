@@ -200,13 +200,13 @@ TEST_CASE("a record that is written without a key keeps the user whose key is th
   REQUIRE(kept.run(kept.store->save_with_key(test::sample_record(), Secret("old"))));
   auto renamed = test::sample_record();
   renamed.user = "node.1";
-  renamed.size += 4096;
+  renamed.device.size += 4096;
   REQUIRE(kept.run(kept.store->save(renamed)));
   const auto loaded = kept.run(kept.store->load());
   REQUIRE(loaded);
   REQUIRE(loaded->records.size() == 1);
   CHECK(loaded->records.front().user == test::sample_record().user);
-  CHECK(loaded->records.front().size == renamed.size);
+  CHECK(loaded->records.front().device.size == renamed.device.size);
 }
 
 TEST_CASE("a record that is written over another volume's takes nothing of that", "[failure:20]") {
