@@ -236,6 +236,16 @@ void Incarnations::remove(const std::string& uuid) {
   std::erase_if(all_, [&](const Incarnation& one) { return one.uuid == uuid; });
 }
 
+void Incarnations::note_left(const std::string& uuid, const std::string& image) {
+  for (auto& one : all_)
+    if (one.uuid == uuid) one.left.insert(image);
+}
+
+void Incarnations::note_taken(const std::string& uuid, const std::string& image) {
+  for (auto& one : all_)
+    if (one.uuid == uuid) one.left.erase(image);
+}
+
 void Incarnations::set_state(const std::string& uuid, Incarnation::State state, std::int64_t fenced_at) {
   for (auto& one : all_)
     if (one.uuid == uuid) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,12 @@ struct Incarnation {
   std::string boot_id = {};            ///< boot in which it was fenced
   bool ended = false;                  ///< fenced without an entry in the blocklist, because it ended cleanly
   bool handed_over = false;            ///< ended cleanly after it had handed its images to this process
-  static constexpr bool has_unsaved_members = true;  ///< handed_over is of this process
+  /// A living client's: images (image::Key::text()) that it has closed, and left to this process's next client with
+  /// their lock or mark.
+  std::set<std::string> left = {};
+  static constexpr bool has_unsaved_members = true;  ///< handed_over and left are of this process
+  /// Whether it is alive, and may have that image open.
+  bool has(const std::string& image) const { return state == State::live && !left.contains(image); }
   static constexpr std::tuple fields{fields::required("uuid", &Incarnation::uuid),
                                      fields::required("fsid", &Incarnation::fsid),
                                      fields::required("cluster_id", &Incarnation::cluster_id),
@@ -82,6 +88,10 @@ class Incarnations {
   void add(Incarnation incarnation) { all_.push_back(std::move(incarnation)); }
   void remove(const std::string& uuid);
   void set_state(const std::string& uuid, Incarnation::State state, std::int64_t fenced_at = 0);
+  /// Notes that a living client has left that image to the next one.
+  void note_left(const std::string& uuid, const std::string& image);
+  /// Notes that a client takes that image.
+  void note_taken(const std::string& uuid, const std::string& image);
   /// Takes the content of the files. It changes nothing of this process's own clients. Without `ended`, incarnations
   /// that the files do not call fenced are the clients of a living agent, and yield.
   void take_over(const std::vector<Incarnation>& files, bool ended);

@@ -228,12 +228,12 @@ std::vector<std::string> silent_owners(const std::vector<Locker>& lockers, const
 }
 
 result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
-                                  const std::string& fsid, const std::string& mine, const Incarnations& known) {
+                                  const image::Key& image, const std::string& mine, const Incarnations& known) {
   using Lock = image::Ownership::Lock;
   image::Ownership found;
   for (const auto& locker : lockers) {
-    const auto* ours = known.find(fsid, locker.address);
-    if (ours != nullptr && ours->state == Incarnation::State::live && ours->uuid != mine)
+    const auto* ours = known.find(image.fsid, locker.address);
+    if (ours != nullptr && ours->uuid != mine && ours->has(image.text()))
       return Error{errc::unavailable,
                    "the image is still being closed on another connection of this agent (" + locker.address + ")"};
     const Lock lock = ours == nullptr ? Lock::other : ours->uuid == mine ? Lock::mine : Lock::our_dead;
@@ -248,7 +248,7 @@ result<image::Ownership> classify(const std::vector<Locker>& lockers, const std:
     return std::ranges::find(found.foreign_watchers, watcher.address) != found.foreign_watchers.end();
   };
   for (const auto& watcher : watchers) {
-    const auto* ours = known.find(fsid, watcher.address);
+    const auto* ours = known.find(image.fsid, watcher.address);
     if (ours != nullptr && ours->state == Incarnation::State::yields && !is_for_kept_lock(watcher, lockers))
       return Error{errc::unavailable, "the predecessor still has the image open (" + watcher.address + ")"};
     if (ours != nullptr || known_foreign(watcher)) continue;

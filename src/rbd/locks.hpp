@@ -39,6 +39,6 @@ std::vector<std::string> silent_owners(const std::vector<Locker>& lockers, const
 /// Translates the results of list_lockers and list_watchers into the port's terms. `mine` is the serving connection's
 /// incarnation.
 result<image::Ownership> classify(const std::vector<Locker>& lockers, const std::vector<Watcher>& watchers,
-                                  const std::string& fsid, const std::string& mine, const Incarnations& known);
+                                  const image::Key& image, const std::string& mine, const Incarnations& known);
 
 }  // namespace corbd::rbd

@@ -1,5 +1,6 @@
 #include "open_image.hpp"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 
 #include "async.hpp"
@@ -152,6 +153,11 @@ task<> OpenImage::close([[maybe_unused]] std::shared_ptr<OpenImage> self) {
     connection.clean = false;
     log::warning("image.closed_badly", {{"image", handle_.text()}, {"error", reason(r)}});
   }
+  // Every operation had ended before the lock was kept, so an error of the close leaves nothing that could still
+  // arrive.
+  const auto is_same = [this](const OpenImage* other) { return other->handle_.key == handle_.key; };
+  if (lock_.left() && std::ranges::none_of(connection.images, is_same))
+    connections_.note_left(connection.uuid, handle_.key);
   handle_.pool.io = IoCtx();
   lease_ = Lease();
   closed_.set();

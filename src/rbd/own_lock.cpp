@@ -114,19 +114,20 @@ task<result<image::Ownership>> OwnLock::ownership(Until until) {
   if (!seen) co_return seen.error();
   if (auto refused = locked_by_hand(seen->lockers.all, handle_.text())) co_return *refused;
   const Incarnations& known = connections_.incarnations();
-  auto found = classify(seen->lockers.all, seen->watchers, handle_.key.fsid, client.uuid, known);
+  auto found = classify(seen->lockers.all, seen->watchers, handle_.key, client.uuid, known);
   if (!found) co_return found;
   found->version = seen_version_ = seen->lockers.version;
   found->self = client.addresses.front();
   found->modified = seen->traces.modified;
   found->features = seen->traces.features;
   const auto* ours = known.find(handle_.key.fsid, seen->writer);
-  if (ours != nullptr && ours->state == Incarnation::State::live && ours->uuid != client.uuid)
+  if (ours != nullptr && ours->uuid != client.uuid && ours->has(handle_.key.text()))
     co_return Error{errc::unavailable, "image " + handle_.text() +
                                            " is still being closed on another connection of this agent (" +
                                            seen->writer + ")"};
   found->marked = ours != nullptr && ours->uuid == client.uuid;
-  found->handed_over = ours != nullptr && (ours->state == Incarnation::State::yields || ours->handed_over);
+  found->handed_over = ours != nullptr && (ours->state == Incarnation::State::yields || ours->handed_over ||
+                                           ours->left.contains(handle_.key.text()));
   if (ours == nullptr) {
     found->writer = std::move(seen->writer);
     found->writer_signed = seen->writer_signed;
@@ -139,7 +140,8 @@ task<result<>> OwnLock::break_dead(std::string owner, std::int64_t break_time, U
   const std::string doing = "breaking the lock of " + owner + " on image " + handle_.text();
   const auto* known = connections_.incarnations().find(handle_.key.fsid, owner);
   using State = Incarnation::State;
-  if (known != nullptr && known->state != State::fenced && known->state != State::yields)
+  if (known != nullptr && known->state != State::fenced && known->state != State::yields &&
+      !known->left.contains(handle_.key.text()))
     co_return Error{errc::failed_precondition, doing + ": that client is not one that this agent has fenced"};
   auto job = [address = bare_address(owner), break_time, foreign = known == nullptr,
               doing](const ImageHandle& handle) -> result<std::uint64_t> {
@@ -156,6 +158,7 @@ task<result<>> OwnLock::break_dead(std::string owner, std::int64_t break_time, U
 
 task<result<>> OwnLock::acquire(Until until) {
   const auto keeps = opened_.shared_from_this();
+  connections_.note_taken(handle_.connection.uuid, handle_.key);
   if (!handle_.exclusive_lock()) {
     // Set this before the write: a close then removes the mark, even if nobody learns how this call ends.
     if (mark_.empty()) mark_ = new_mark(handle_);
@@ -178,6 +181,7 @@ task<result<>> OwnLock::acquire(Until until) {
 task<result<>> OwnLock::keep(Until until) {
   const auto keeps = opened_.shared_from_this();
   held_.reset();
+  left_ = true;
   handle_.connection.keeps_locks = true;
   // The mark of an image without exclusive-lock stays by itself.
   mark_.clear();

@@ -22,6 +22,8 @@ class OwnLock {
   task<result<>> release(Until until);
 
   bool held() const { return held_.has_value(); }
+  /// Whether keep() was called: lock and mark are left to the next client.
+  bool left() const { return left_; }
   /// Returns how it was lost; nothing: it is held still. Needs held().
   std::optional<std::string> check(const Lockers& now);
   void mark_lost() { held_.reset(); }
@@ -50,6 +52,7 @@ class OwnLock {
   /// Watch for the lock that it keeps for the next agent, whose client has to live for it.
   std::shared_ptr<LockWatch> watch_;
   Lease watch_lease_;
+  bool left_ = false;
   Event watch_ended_;
 };
 

@@ -311,3 +311,49 @@ TEST_CASE("256 addresses are fenced by one call and by 256 runs of ceph", "[.][f
   std::cout << "256 addresses: one call " << ours.count() << " s, 256 runs of ceph " << theirs.count() << " s, ratio "
             << theirs / ours << std::endl;
 }
+
+TEST_CASE("an image that one client leaves is taken by the same agent's client of another user, and nobody is fenced") {
+  Root root;
+  const auto user = root.user("corbd-next", "profile rbd", "profile rbd");
+  image::Access to_next = access();
+  to_next.user = user.user;
+  to_next.key = user.key;
+  for (const std::uint64_t features : {61, 1}) {
+    Admin admin;
+    admin.create("moves", 64 << 20, features);
+    Agent agent;
+    auto before = agent.open("moves");
+    REQUIRE(before);
+    REQUIRE(agent.run((*before)->ownership(agent.in(20s))));
+    REQUIRE(agent.run((*before)->acquire_lock(agent.in(20s))));
+    const std::string client = (*before)->client();
+    CHECK(write(**before, 0, pattern(4096, 1)) == 0);
+    auto next = agent.run(agent.clusters->open(to_next, (*before)->key(), {}, agent.in(20s)));
+    REQUIRE(next);
+    CHECK((*next)->client() != client);
+    CHECK(agent.ownership(**next).error().code == errc::unavailable);
+    REQUIRE(agent.run((*before)->keep_lock(agent.in(20s))));
+    agent.close(**before);
+    const auto seen = agent.ownership(**next);
+    REQUIRE(seen);
+    if (features == 61) {
+      CHECK(seen->lock == image::Ownership::Lock::our_dead);
+      CHECK(seen->owner == client);
+      REQUIRE(agent.run((*next)->break_dead_lock(seen->owner, kBreakTime, agent.in(20s))));
+    } else {
+      CHECK(seen->handed_over);
+    }
+    REQUIRE(agent.run((*next)->acquire_lock(agent.in(20s))));
+    agent.run([](image::Image& left, Until until) -> task<bool> {
+      co_await left.lock_taken_over(until);
+      co_return true;
+    }(**before, agent.in(20s)));
+    CHECK(write(**next, 4096, pattern(4096, 2)) == 0);
+    CHECK(admin.read("moves", 0, 4096) == pattern(4096, 1));
+    CHECK(admin.read("moves", 4096, 4096) == pattern(4096, 2));
+    const auto cut = agent.run(agent.clusters->blocklist(access(), agent.in(20s)));
+    REQUIRE(cut);
+    CHECK(cut->find(client) == nullptr);
+    agent.close(std::move(*next));
+  }
+}

@@ -12,6 +12,8 @@ using Lock = image::Ownership::Lock;
 namespace {
 
 // This agent: one serving incarnation, another live one, one dead and one fenced.
+const image::Key kImage{"f", 1, "", "1018aa17d94d", 0};
+
 rbd::Incarnations agent() {
   rbd::Incarnations all;
   all.add({Incarnation::State::live, "serving", "f", "lab", {"10.0.0.1:0/1"}, 0});
@@ -24,7 +26,7 @@ rbd::Incarnations agent() {
 result<image::Ownership> seen(std::vector<Locker> lockers, std::vector<std::string> watchers = {}) {
   std::vector<rbd::Watcher> all;
   for (auto& address : watchers) all.push_back({std::move(address), "client.2"});
-  return rbd::classify(lockers, all, "f", "serving", agent());
+  return rbd::classify(lockers, all, kImage, "serving", agent());
 }
 
 Locker at(std::string address) { return {"client.1", "auto 1", std::move(address)}; }
@@ -91,10 +93,10 @@ TEST_CASE("a predecessor's lock counts as a dead client's once the predecessor h
   auto known = agent();
   known.add({Incarnation::State::yields, "before", "f", "lab", {"10.0.0.1:0/5"}, 0});
   const std::vector<Locker> lockers{at("10.0.0.1:0/5")};
-  const auto open = rbd::classify(lockers, {{"10.0.0.1:0/5", "client.5"}}, "f", "serving", known);
+  const auto open = rbd::classify(lockers, {{"10.0.0.1:0/5", "client.5"}}, kImage, "serving", known);
   REQUIRE_FALSE(open);
   CHECK(open.error().code == errc::unavailable);
-  const auto closed = rbd::classify(lockers, {}, "f", "serving", known);
+  const auto closed = rbd::classify(lockers, {}, kImage, "serving", known);
   REQUIRE(closed);
   CHECK(closed->lock == Lock::our_dead);
 }
@@ -104,13 +106,30 @@ TEST_CASE("the watch that a predecessor's kept lock names does not count as an o
   known.add({Incarnation::State::yields, "before", "f", "lab", {"10.0.0.1:0/5"}, 0});
   const std::vector<Locker> kept{{"client.5", rbd::kept_cookie(7), "10.0.0.1:0/5"}};
   const std::vector<rbd::Watcher> closed{{"10.0.0.1:0/5", "client.5", 7}}, open{{"10.0.0.1:0/5", "client.5", 6}};
-  const auto found = rbd::classify(kept, closed, "f", "serving", known);
+  const auto found = rbd::classify(kept, closed, kImage, "serving", known);
   REQUIRE(found);
   CHECK(found->lock == Lock::our_dead);
   CHECK(found->foreign_watchers.empty());
-  CHECK_FALSE(rbd::classify(kept, open, "f", "serving", known));
-  CHECK_FALSE(rbd::classify({{"client.5", "auto 7", "10.0.0.1:0/5"}}, closed, "f", "serving", known));
-  CHECK_FALSE(rbd::classify({}, closed, "f", "serving", known));
+  CHECK_FALSE(rbd::classify(kept, open, kImage, "serving", known));
+  CHECK_FALSE(rbd::classify({{"client.5", "auto 7", "10.0.0.1:0/5"}}, closed, kImage, "serving", known));
+  CHECK_FALSE(rbd::classify({}, closed, kImage, "serving", known));
+}
+
+TEST_CASE(
+    "a lock that another client of this agent left counts as a dead client's, until that client takes the image "
+    "again") {
+  auto known = agent();
+  const std::vector<Locker> kept{{"client.2", rbd::kept_cookie(7), "10.0.0.1:0/2"}};
+  const std::vector<rbd::Watcher> watches{{"10.0.0.1:0/2", "client.2", 7}};
+  CHECK_FALSE(rbd::classify(kept, watches, kImage, "serving", known));
+  known.note_left("second", kImage.text());
+  const auto left = rbd::classify(kept, watches, kImage, "serving", known);
+  REQUIRE(left);
+  CHECK(left->lock == Lock::our_dead);
+  CHECK(left->foreign_watchers.empty());
+  CHECK_FALSE(rbd::classify(kept, watches, {"f", 2, "", "1018aa17d94d", 0}, "serving", known));
+  known.note_taken("second", kImage.text());
+  CHECK_FALSE(rbd::classify(kept, watches, kImage, "serving", known));
 }
 
 TEST_CASE("librbd reads the handle of the watch from the cookie of a kept lock") {
