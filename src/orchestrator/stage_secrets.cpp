@@ -18,11 +18,12 @@ StageSecrets::StageSecrets(executor control, Clock& clock, result<kube::Api*> ap
       config_(std::move(config)),
       objects_(clock, api_, {config_.driver, config_.node, config_.answer_within}) {}
 
-task<plan::StageSecret> StageSecrets::find(std::string volume_id, std::string persistent_volume, CancelScope& leaving) {
+task<plan::StageSecret> StageSecrets::find(std::string volume_id, std::string persistent_volume, CancelScope& leaving,
+                                           bool as_named) {
   if (!api_) co_return plan::StageSecret{};
   const Until until{clock_.now() + config_.answer_within, &leaving};
   // It may have been recreated since, with another Secret.
-  objects_.forget(volume_id);
+  if (!as_named) objects_.forget(volume_id);
   const auto volume = co_await objects_.find(volume_id, until, std::move(persistent_volume));
   if (!volume) co_return plan::StageSecret{.name = "", .why = volume.error().text};
   const auto& secret = volume->node_stage_secret;

@@ -20,17 +20,20 @@ void Credentials::swap() {
 
 void Credentials::begin(const Wish& wish, bool has_record) {
   const auto* staged = std::get_if<Staged>(&wish);
-  use_offered_ = staged != nullptr;
+  const auto* authorized = std::get_if<Authorized>(&wish);
+  const Credential* brought =
+      staged != nullptr ? &staged->credential : (authorized != nullptr ? &authorized->credential : nullptr);
+  use_offered_ = brought != nullptr;
   tried_ = false;
-  if (staged == nullptr) return;
+  if (brought == nullptr) return;
   // The cluster may accept the key that served the volume again later. A stage's untried one must not replace that key.
   if (swapped_) swap();
-  if (known_ == staged->credential) return offered_.reset();
+  if (known_ == *brought) return offered_.reset();
   if (has_record && !known_.empty()) {
-    offered_ = staged->credential;
+    offered_ = *brought;
     return;
   }
-  replace(staged->credential);
+  replace(*brought);
   unproven_ = has_record;
   offered_.reset();
 }

@@ -27,7 +27,8 @@ std::optional<Wish> undo_of(const Wish& wish, const std::optional<Record>& befor
 }  // namespace
 
 bool must_be_durable(const Wish& wish) {
-  return !std::holds_alternative<Healed>(wish) && !std::holds_alternative<Adopted>(wish);
+  return !std::holds_alternative<Healed>(wish) && !std::holds_alternative<Adopted>(wish) &&
+         !std::holds_alternative<Authorized>(wish);
 }
 
 FailedWish after_failure(const Wish& wish, const std::optional<Record>& before, const std::optional<Record>& now,

@@ -86,9 +86,16 @@ Decision serve(const Situation& view) {
     return close_if_unstaged(view);  // nothing to serve; the next stage or unstage continues from here
   if (auto decision = judge_silent_client(view)) return *decision;
   if (auto step = bring_up(view)) return *step;
+  if (auto step = change_client(view)) return *step;
   if (auto step = take_present_names(view)) return *step;
   if (auto step = renew_note(view)) return *step;
   return Done{};
+}
+
+Decision authorize(const Situation& view) {
+  if (view.record)
+    if (auto step = try_credential(view)) return *step;
+  return serve(view);
 }
 
 Decision heal(const Situation& view) {
@@ -223,6 +230,7 @@ Decision decide(const Situation& view, const Wish& wish) {
       [&](const Rekeyed&) { return rekey(view); },
       [&](const Trimmed& wanted) { return trim(view, wanted); },
       [&](const Attached& wanted) { return attach(view, wanted); },
+      [&](const Authorized&) { return authorize(view); },
   };
   return std::visit(next, wish);
 }

@@ -216,6 +216,14 @@ Decision fill_target(const Situation& view, const Staged& wish, const Capability
   return view.record->encrypts_files() ? with_first_key(view, std::move(next)) : next;
 }
 
+/// The volume is staged already. No image was opened, so the cluster has not yet accepted this user and key. They would
+/// be lost with this process.
+Decision take_credential(const Situation& view) {
+  if (auto step = try_credential(view)) return *step;
+  if (auto step = change_client(view)) return *step;
+  return leave_to_kernel(view);
+}
+
 Decision stage(const Situation& view, const Staged& wish) {
   // A mounted volume stays as it is, whatever an older version allowed.
   if (!mounted_at(view, staging_target(view.id, wish.path)))
@@ -245,11 +253,7 @@ Decision stage(const Situation& view, const Staged& wish) {
     return refuse(errc::failed_precondition, "something else is mounted at " + target + ": unmount it");
   if (!mounted_at(view, target)) return fill_target(view, wish, capability, target);
   if (auto step = open_folder(view, target, capability)) return *step;
-  if (staging->complete) {
-    // No image was opened, so the cluster has not yet accepted this user and key. They would be lost with this process.
-    if (view.seen.credential_untried) return Step(step::TryCredential{});
-    return leave_to_kernel(view);
-  }
+  if (staging->complete) return take_credential(view);
   if (auto step = finish_mount(view, capability, target)) return *step;
   Record staged = record;
   staged.format.reset();

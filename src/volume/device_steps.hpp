@@ -14,6 +14,9 @@ class DeviceSteps : StepTools {
   DeviceSteps(StepTools tools, ImageSteps& images, const HealthTracker& health, Numbers numbers)
       : StepTools(tools), images_(images), health_(health), numbers_(std::move(numbers)) {}
   task<result<>> start_session(Volume& volume);
+  /// Ends the service of a volume by its client, without notice to the kernel. The next steps serve it by a client of
+  /// its present user and key. If it cannot be ended without an effect, the volume stays as it is.
+  task<result<>> change_client(Volume& volume);
   task<result<>> connect(Volume& volume);
   task<result<>> reconfigure(Volume& volume);
   task<result<>> resize(Volume& volume);

@@ -56,6 +56,7 @@ task<result<>> ImageSteps::try_credential(Volume& volume) {
   // The present way to heal the volume must not become less. A user that may fence no more than the old one is no loss.
   if (may && !volume.record->use.read_only && !only_one && !ports_.clusters.cannot_fence(*old))
     if (const auto why = ports_.clusters.cannot_fence(*to)) may = Error{errc::permission_denied, *why};
+  if (may && volume.facts.next_refused) may = *volume.facts.next_refused;
   if (!may) {
     // The next try connects anew, and so has the user's present rights.
     ports_.clusters.retire(*to);
@@ -176,29 +177,65 @@ task<result<>> ImageSteps::look_at_ownership(Volume& volume) {
   co_return result<>();
 }
 
-task<result<>> ImageSteps::open(Volume& volume) {
-  auto to = co_await find_access(volume);
-  if (!to) co_return to.error();
+task<result<OpenImage>> ImageSteps::open_as_asked(Volume& volume, image::Access to, Until until) {
   image::OpenOptions options;
   options.read_only = volume.record->use.read_only || !traits(volume.record->device.kind).served;
   // rbd-nbd ends first, and its clean end removes the feature.
   options.despite_dirty_cache = volume.record->adopting && volume.facts.served_by_other == true;
   const auto lost = std::make_shared<bool>(false);
-  const std::weak_ptr<bool> still = lost;
-  options.on_resized = [this, &volume, still] {
-    if (!still.expired() && volume.server.connected()) health_.report_failure(volume, "the size of its image changed");
+  // The volume may be served by another image, which was opened before or is opened after this one.
+  const auto serves = [&volume, still = std::weak_ptr<bool>(lost)] {
+    const OpenImage* open = volume.server.own();
+    return open != nullptr && open->access_lost == still.lock();
   };
-  options.on_lost = [this, &volume, still](const std::string& why) {
-    const auto now = still.lock();
-    if (!now) return;
-    *now = true;
-    if (OpenImage* open = volume.server.own()) open->right = WriteRight::none;
+  options.on_resized = [this, &volume, serves] {
+    if (serves() && volume.server.connected()) health_.report_failure(volume, "the size of its image changed");
+  };
+  options.on_lost = [this, &volume, still = std::weak_ptr<bool>(lost), serves](const std::string& why) {
+    if (const auto now = still.lock()) *now = true;
+    if (!serves()) return;
+    volume.server.own()->right = WriteRight::none;
     if (volume.server.link() != nullptr)
       volume.server.link()->hold();
     else
       health_.report_failure(volume, why);
   };
-  auto opened = co_await ports_.clusters.open(*to, volume.record->key, options, deadline());
+  auto opened = co_await ports_.clusters.open(std::move(to), volume.record->key, options, until);
+  if (!opened) co_return opened.error();
+  co_return OpenImage{std::move(*opened), volume.credentials.asks_with(), lost};
+}
+
+task<result<>> ImageSteps::open_next(Volume& volume) {
+  volume.facts.next_tried = true;
+  auto to = co_await find_access(volume);
+  result<OpenImage> opened = Error{};
+  if (to)
+    opened = co_await open_as_asked(volume, *to, deadline().at_most(clock_.now() + kTriedWithin));
+  else
+    opened = to.error();
+  if (opened) {
+    volume.client_change.next = std::move(*opened);
+    co_return result<>();
+  }
+  volume.facts.next_refused = opened.error();
+  log::warning("client.not_changed", {{"volume", volume.id},
+                                      {"client", volume.server.image()->client()},
+                                      {"user", volume.credentials.asks_with().user},
+                                      {"error", opened.error().text},
+                                      {"effect", "the volume stays with its present client"}});
+  co_return result<>();
+}
+
+task<result<>> ImageSteps::open(Volume& volume) {
+  auto to = co_await find_access(volume);
+  if (!to) co_return to.error();
+  auto next = std::exchange(volume.client_change.next, std::nullopt);
+  const bool usable = next && next->opened_as == volume.credentials.asks_with() && !*next->access_lost;
+  result<OpenImage> opened = Error{};
+  if (usable)
+    opened = std::move(*next);
+  else
+    opened = co_await open_as_asked(volume, *to, deadline());
   if (!opened && is_gone(volume, opened.error())) {
     volume.facts.gone = true;
     co_return result<>();
@@ -210,7 +247,7 @@ task<result<>> ImageSteps::open(Volume& volume) {
     volume.facts.unsafe_config = std::move(error);
     co_return result<>();
   }
-  volume.server.set(OpenImage{std::move(*opened), volume.credentials.asks_with(), lost});
+  volume.server.set(std::move(*opened));
   volume.facts.ownership.reset();
   log::info("image.opened", {{"volume", volume.id}, {"image", volume.record->key.text()}});
   if (const auto cluster = ports_.directory.find(volume.record->source.cluster_id);
@@ -308,6 +345,18 @@ void ImageSteps::forget_facts(Volume& volume) {
   volume.facts = std::move(kept);
 }
 
+task<> ImageSteps::end_client_change(Volume& volume) {
+  ClientChange& change = volume.client_change;
+  if (auto unused = std::exchange(change.next, std::nullopt)) close_in_background_(nullptr, std::move(unused->image));
+  if (std::exchange(change.under_way, false) && !volume.server.serves())
+    health_.report_failure(volume, "the client of its present user does not serve it yet");
+  // Its client ends without an image, and with it the watch of a lock that nobody took.
+  if (!volume.record) change.previous.reset();
+  if (!change.previous || !volume.server.serves()) co_return;
+  const auto previous = std::exchange(change.previous, nullptr);
+  co_await previous->lock_taken_over(soon());
+}
+
 void ImageSteps::close_in_background(Volume& volume, std::unique_ptr<device::Link> link) {
   close_in_background_(std::move(link), volume.server.take_image());
   forget_facts(volume);
@@ -332,7 +381,9 @@ task<result<>> ImageSteps::close(Volume& volume) {
     co_return result<>();
   }
   if (!closed) co_return closed;
-  static_cast<void>(volume.server.take_image());
+  const bool kept = open != nullptr && open->lock_kept;
+  auto image = volume.server.take_image();
+  if (kept) volume.client_change.previous = std::move(image);
   forget_facts(volume);
   co_return result<>();
 }

@@ -171,6 +171,7 @@ result<Observation> observe(const Volume& volume, const Wish& wish, const Ports&
   seen.key_known = !volume.credentials.known().empty();
   seen.key_unread = volume.key_unread;
   seen.credential_untried = volume.credentials.untried();
+  seen.credential_kept = volume.credentials.accepted() && !volume.credentials.to_be_saved();
   seen.facts = volume.facts;
   if (seen.facts.ownership && volume.history.late_lockers.contains(seen.facts.ownership->owner))
     seen.lock_took = duration::max();

@@ -31,6 +31,12 @@ bool only_looks(const Volume& volume) {
 Error stopping() { return {errc::unavailable, "the agent is stopping: repeat when it is back"}; }
 
 task<result<>> OperationRunner::fulfil(Volume& volume, Wish wish) {
+  auto outcome = co_await carry_out(volume, std::move(wish));
+  co_await steps_.end_client_change(volume);
+  co_return outcome;
+}
+
+task<result<>> OperationRunner::carry_out(Volume& volume, Wish wish) {
   auto ready = co_await prepare(volume, wish);
   if (!ready) co_return ready;
   const auto before = volume.record;

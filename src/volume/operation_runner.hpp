@@ -27,6 +27,7 @@ class OperationRunner {
   task<> leave_cut_short(Volume& volume) { return leave_without_device(volume, Healed{}); }
 
  private:
+  task<result<>> carry_out(Volume& volume, Wish wish);
   task<result<>> prepare(Volume& volume, const Wish& wish);
   task<result<>> pursue(Volume& volume, Wish wish);
   task<result<>> pursue_with_secret(Volume& volume, const Wish& wish);

@@ -33,6 +33,7 @@ struct OpenImage {
   duration lock_took{};                        ///< image::Image::lock_took(); max: it was asked for, without an end
   std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp when we took it
   bool closing = false;                        ///< the close has begun; it may go on after the wait for it ended
+  bool lock_kept = false;                      ///< keep_lock() was asked: the image watches its lock no more
 };
 
 struct Tombstone {

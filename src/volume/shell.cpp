@@ -9,6 +9,7 @@
 #include "operation_runner.hpp"
 #include "other_clients.hpp"
 #include "preopener.hpp"
+#include "secret_watch.hpp"
 #include "views.hpp"
 
 namespace corbd::volume {
@@ -86,7 +87,10 @@ class Shell::Impl {
                [this](const Volume& volume) { return numbers_of_others(volume, volumes_, ports_, config_.boot_id); }};
   Stalls stalls_{control_, clock_, ports_, volumes_, gate_};
   KernelWatch kernel_watch_{clock_, ports_, volumes_, health_, gate_};
-  Shutdown shutdown_{control_, clock_, ports_, volumes_, gate_, closes_, steps_, usage_, kernel_watch_};
+  SecretWatch secret_watch_{
+      clock_,   ports_, config_,
+      volumes_, gate_,  [this](std::string id, Wish wish) { return want(std::move(id), std::move(wish), {}); }};
+  Shutdown shutdown_{control_, clock_, ports_, volumes_, gate_, closes_, steps_, usage_, kernel_watch_, secret_watch_};
   Preopener preopener_{control_, clock_, ports_, volumes_, config_.policy};
   OtherClients other_clients_{ports_, volumes_, health_};
   OperationRunner runner_{control_, clock_, ports_, config_, volumes_, steps_, health_, stalls_, shutdown_};
@@ -120,6 +124,7 @@ task<result<>> Shell::Impl::start() {
   }
   ports_.devices.on_link_dead([this](device::Kind kind, std::uint32_t index) { link_dead(kind, index); });
   kernel_watch_.start();
+  secret_watch_.start();
   co_return result<>();
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "corbd/core/log.hpp"
+#include "release.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -13,8 +14,6 @@ constexpr std::chrono::seconds kStepsEndWithin{5};
 constexpr std::chrono::seconds kClosesEndWithin{5};
 constexpr std::chrono::seconds kWritesEndWithin{30};
 constexpr std::chrono::milliseconds kLooksAgain{20};
-// An older request means that the cluster does not answer it.
-constexpr std::chrono::seconds kAnswersWithin{1};
 // The device's I/O stalls during this time.
 constexpr std::chrono::milliseconds kHandsOverWithin{1600};
 // The kernel needs milliseconds.
@@ -86,6 +85,7 @@ task<> Shutdown::stop(Until until) {
   begun_ = true;
   usage_.stop();
   kernel_.stop();
+  secrets_.stop();
   co_await drain_all(until);
   co_await gate_.close(until);
   co_await drain_all(until);
@@ -94,35 +94,9 @@ task<> Shutdown::stop(Until until) {
   co_await closes_.close(until.at_most(clock_.now() + kClosesEndWithin));
 }
 
-task<result<>> Shutdown::close_for_next(Volume& volume, Until until) {
-  if (const Waited idle = co_await volume.server.link()->idle(until); idle != Waited::ready)
-    co_return wait_error(idle, "the link of volume " + volume.id);
-  static_cast<void>(take_link(volume));
-  co_return co_await volume.server.image()->close(until);
-}
-
 task<result<device::LinkSocket>> Shutdown::end_for_next(Volume& volume, Until until) {
-  if (const Waited drained = co_await volume.server.link()->drain(until); drained != Waited::ready)
-    co_return wait_error(drained, "the requests of volume " + volume.id);
-  OpenImage& open = *volume.server.own();
-  if (open.right != WriteRight::none)
-    if (auto kept = co_await volume.server.image()->keep_lock(until); !kept) co_return kept.error();
-  // The end of its link is no failure.
-  const WriteRight right = std::exchange(open.right, WriteRight::none);
-  volume.server.set_connected(false);
-  // Set no deadline: a socket that came later would have no owner. The io thread never waits.
-  auto socket = co_await volume.server.link()->hand_over({});
-  if (!socket) {
-    // keep_lock() made the image stop watching its lock, so it is not served on.
-    if (!*open.access_lost) open.right = right;
-    co_return socket.error();
-  }
-  auto closed = co_await close_for_next(volume, until);
-  if (!closed) {
-    // This agent is its only owner, so it ends like every link that is not resumed (Devices::end_links).
-    ports_.devices.of(volume.record->device.kind).take(*volume.record->device.index, volume.id, std::move(*socket));
-    co_return closed.error();
-  }
+  auto socket = co_await release(volume, ports_, until);
+  if (!socket) co_return socket.error();
   co_return device::LinkSocket{volume.id, *volume.record->device.index, std::move(*socket), volume.record->device.kind};
 }
 
@@ -345,6 +319,7 @@ task<result<>> Shutdown::quiesce() {
   begun_ = true;
   usage_.stop();
   kernel_.stop();
+  secrets_.stop();
   // Nothing new comes through this gate, and it may have to be open again.
   for (const auto by = clock_.now() + kStepsEndWithin; gate_.count() > watched_stalls() && clock_.now() < by;)
     co_await sleep_until(control_, clock_, clock_.now() + kLooksAgain);
@@ -370,6 +345,7 @@ void Shutdown::resume() {
   begun_ = false;
   usage_.resume();
   kernel_.resume();
+  secrets_.resume();
   to_hand_over_.clear();
 }
 

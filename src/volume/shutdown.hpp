@@ -7,6 +7,7 @@
 #include <map>
 
 #include "kernel_watch.hpp"
+#include "secret_watch.hpp"
 #include "steps.hpp"
 #include "usage_reader.hpp"
 
@@ -15,7 +16,7 @@ namespace corbd::volume {
 class Shutdown {
  public:
   Shutdown(executor control, Clock& clock, const Ports& ports, VolumeMap& volumes, Gate& gate, Gate& closes,
-           Steps& steps, UsageReader& usage, KernelWatch& kernel)
+           Steps& steps, UsageReader& usage, KernelWatch& kernel, SecretWatch& secrets)
       : control_(std::move(control)),
         clock_(clock),
         ports_(ports),
@@ -24,7 +25,8 @@ class Shutdown {
         closes_(closes),
         steps_(steps),
         usage_(usage),
-        kernel_(kernel) {}
+        kernel_(kernel),
+        secrets_(secrets) {}
   /// Whether nothing new begins any more.
   bool begun() const { return begun_; }
   /// Implements Shell::stop() and the calls of a handover.
@@ -47,7 +49,6 @@ class Shutdown {
   task<> drain(Volume& volume, Until until);
   task<> drain_all(Until until);
   task<> end_links();
-  task<result<>> close_for_next(Volume& volume, Until until);
   task<result<device::LinkSocket>> end_for_next(Volume& volume, Until until);
   void hand_over_later(Volume& volume, const Error& why);
   std::size_t watched_stalls() const;
@@ -74,6 +75,7 @@ class Shutdown {
   Steps& steps_;
   UsageReader& usage_;
   KernelWatch& kernel_;
+  SecretWatch& secrets_;
   bool begun_ = false;
   /// Gates of coroutines that wait for several volumes. They are members, because a dying process ends coroutines in
   /// any order.

@@ -39,6 +39,8 @@ class Steps {
   task<result<>> run(Volume& volume, const Step& step, const Wish& wish);
   /// Call this after a step: see RecordSteps.
   task<> keep_credential(Volume& volume) { return records_.keep_credential(volume); }
+  /// Call this at the end of an operation.
+  task<> end_client_change(Volume& volume) { return images_.end_client_change(volume); }
   /// Whether a record or a key is being written, or removed.
   bool writing() const { return records_.writing(); }
 

@@ -105,6 +105,14 @@ struct UsageAnswer {
   std::shared_ptr<Event> under_way;  ///< set while a question is under way
 };
 
+/// A change of the volume's client to one of its present user and key.
+struct ClientChange {
+  std::optional<OpenImage> next;  ///< opened beside the one that serves, by the present operation
+  /// Closed with its lock kept; its client watches that lock until the next client has it.
+  std::unique_ptr<image::Image> previous;
+  bool under_way = false;  ///< the next client serves soon: nothing has failed
+};
+
 struct Volume {
   Volume(std::string volume_id, executor control, Clock& clock)
       : id(volume_id), lock(std::move(control), clock, "the operation under way on volume " + volume_id) {}
@@ -118,6 +126,7 @@ struct Volume {
   Credentials credentials;
   std::string key_unread;  ///< why its key file could not be read at the start
   Server server;
+  ClientChange client_change;
   DeviceState device;
   OtherServer other;
   Facts facts;
@@ -134,10 +143,11 @@ struct Volume {
   /// Whether nobody uses it, and it remembers nothing that the next operation would not find out again.
   bool idle() const {
     return !record && !writes.under_way && !writes.unsure && !device.disconnected && server.image() == nullptr &&
-           !usage.under_way && operations.empty() && users == 0;
+           !client_change.previous && !usage.under_way && operations.empty() && users == 0;
   }
   bool answers() const {
-    return (record && !traits(record->device.kind).served) || server.serves() || (other.serves && !other.died);
+    return (record && !traits(record->device.kind).served) || server.serves() || client_change.under_way ||
+           (other.serves && !other.died);
   }
 };
 

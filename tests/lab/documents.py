@@ -133,7 +133,6 @@ ELSEWHERE = {
         "systemctl edit corbd.service": "an editor, which no story uses", "systemctl restart corbd": "the path of a crash, which the stories of the keeper take",
         "ssh NODE systemctl restart kubelet": "the lab's kubelet is no unit of systemd", "ssh NODE systemctl reboot": "no story reboots a node of Kubernetes; `host_reboot` reboots a host",
         "kubectl drain": "the story runs it as the page on migrations has it", "kubectl uncordon": "the story runs it as the page on migrations has it",
-        "kubectl -n ceph-csi rollout restart daemonset/corbd": "the story `rollout` applies a changed DaemonSet instead",
         "kubectl label namespace ceph-csi pod-security.kubernetes.io/enforce-": "the lab's Kubernetes has no Pod Security",
         "ctr -n k8s.io images rm": "the lab's runtime removes no image",
         "ceph auth get-or-create": ("tests/lab/fence_lab.cpp", "get-or-create"), "ceph auth rm": "Ceph's own command, as its manual has it",

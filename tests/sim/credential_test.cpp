@@ -15,6 +15,7 @@ const plan::Credential kRotated{"node.1", Secret("the rotated key")};
 /// A volume that is served, with an agent that heals.
 struct Rotated : Scene {
   Rotated() {
+    world.secrets_every = 24h;  // client_change_test.cpp has the looks from time to time
     world.agent.kill();
     world.agent.start(true);
     REQUIRE(want(staged_wish(kId)) == errc::ok);

@@ -11,7 +11,7 @@ using test::staged;
 
 namespace {
 
-plan::Staged read_only(bool block = false) {
+plan::Staged staged_read_only(bool block = false) {
   auto wish = staged();
   wish.capability.read_only = true;
   wish.capability.block = block;
@@ -24,12 +24,12 @@ plan::Staged read_only(bool block = false) {
 TEST_CASE("a read-only volume is mounted without a lock, a check or a format") {
   Scene scene;
   scene.filled();
-  REQUIRE(scene.want(read_only()) == errc::ok);
+  REQUIRE(scene.want(staged_read_only()) == errc::ok);
   CHECK(scene.image().lock_owner.empty());
   CHECK(scene.image().checks == 0);
   CHECK(scene.world.kernel.devices.front().read_only);
-  CHECK(scene.want(read_only()) == errc::ok);
-  CHECK(scene.want(published(read_only(), "/t")) == errc::ok);
+  CHECK(scene.want(staged_read_only()) == errc::ok);
+  CHECK(scene.want(published(staged_read_only(), "/t")) == errc::ok);
 }
 
 TEST_CASE("the mount flag ro lets nothing be written: no format, no check, no growth, no trim, no mark taken away",
@@ -95,7 +95,7 @@ TEST_CASE("the mount flag ro encrypts nothing that is not encrypted yet", "[fail
 
 TEST_CASE("a read-only volume without a filesystem is refused, and nothing is left of it") {
   Scene scene;
-  CHECK(scene.want(read_only()) == errc::failed_precondition);
+  CHECK(scene.want(staged_read_only()) == errc::failed_precondition);
   CHECK(scene.image().generation == 0);
   CHECK(scene.world.kernel.devices.empty());
   CHECK(scene.world.disk.records.empty());
@@ -106,7 +106,7 @@ TEST_CASE("a read-only volume of an image that another client has locked and ope
   scene.filled();
   scene.image().lock_owner = "10.0.0.2:0/5";
   scene.image().watchers.insert("10.0.0.2:0/5");
-  CHECK(scene.want(read_only(GENERATE(true, false))) == errc::ok);
+  CHECK(scene.want(staged_read_only(GENERATE(true, false))) == errc::ok);
 }
 
 TEST_CASE("a volume that one node reads is not staged beside a writer, and one that many nodes read is",
@@ -115,7 +115,7 @@ TEST_CASE("a volume that one node reads is not staged beside a writer, and one t
   scene.filled();
   scene.image().lock_owner = "10.0.0.2:0/5";
   scene.image().watchers.insert("10.0.0.2:0/5");
-  auto wish = read_only();
+  auto wish = staged_read_only();
   wish.mounter = GENERATE(plan::Mounter::nbd, plan::Mounter::krbd);
   wish.reads_alone = true;
   CHECK(scene.want(wish) == errc::in_use);
@@ -130,7 +130,7 @@ TEST_CASE("a volume that one node reads is not staged beside a writer, and one t
 TEST_CASE("a read-only volume needs no proof of ownership to be healed") {
   Scene scene;
   scene.filled();
-  REQUIRE(scene.want(read_only()) == errc::ok);
+  REQUIRE(scene.want(staged_read_only()) == errc::ok);
   scene.world.agent.kill();
   scene.image().watchers.insert("10.0.0.2:0/5");
   scene.world.agent.start();
@@ -141,8 +141,8 @@ TEST_CASE("a read-only volume needs no proof of ownership to be healed") {
 TEST_CASE("two read-only volumes may have one image, a writer beside a reader may not") {
   Scene scene;
   scene.filled();
-  REQUIRE(scene.want(read_only()) == errc::ok);
-  auto second = read_only();
+  REQUIRE(scene.want(staged_read_only()) == errc::ok);
+  auto second = staged_read_only();
   second.path = "/kubelet/staging/second";
   CHECK(scene.want(second, "second") == errc::ok);
   auto writer = staged("/kubelet/staging/third");

@@ -1,5 +1,5 @@
-// Reads the present user and key of a volume's node-stage Secret, for a volume whose own the cluster refuses. One
-// Secret serves many volumes, so it is read once for all of them, and not again at each refusal.
+// Reads the present user and key of a volume's node-stage Secret. One Secret serves many volumes, so it is read once
+// for all of them, and not again at each refusal.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,9 @@ class StageSecrets {
   /// `api`: an error if there is no API server.
   StageSecrets(executor control, Clock& clock, result<kube::Api*> api, Config config);
 
-  /// `persistent_volume`: see VolumeObjects::find().
-  task<plan::StageSecret> find(std::string volume_id, std::string persistent_volume, CancelScope& leaving);
+  /// `persistent_volume`: see VolumeObjects::find(). `as_named`: of the PersistentVolume as it was read last.
+  task<plan::StageSecret> find(std::string volume_id, std::string persistent_volume, CancelScope& leaving,
+                               bool as_named = false);
 
  private:
   struct Known {

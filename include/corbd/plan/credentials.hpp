@@ -25,6 +25,8 @@ class Credentials {
   bool unproven() const { return unproven_; }
   /// Whether `read` is one of the credentials that may serve the volume.
   bool has(const Credential& read) const { return read == known_ || (offered_ && read == *offered_); }
+  /// Whether the cluster took known(), as far as this process knows.
+  bool accepted() const { return !known_.empty() && !unproven_ && !swapped_; }
   /// Whether there are two, and the cluster has not decided between them.
   bool undecided() const { return offered_.has_value(); }
   /// The operation under way brought another one, which the cluster was not asked about yet.
@@ -43,7 +45,7 @@ class Credentials {
     saved_ = false;
     file_lost_ = true;
   }
-  /// Call this when an operation begins. Only a stage brings a credential.
+  /// Call this when an operation begins. Only a stage, and the wish for the Secret's, bring a credential.
   void begin(const Wish& wish, bool has_record);
   /// Takes the credential of the volume's Secret, if asks_with() is empty, refused or without rights. False: this one
   /// is no better, and is not taken.

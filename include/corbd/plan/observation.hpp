@@ -86,10 +86,13 @@ struct Facts {
   bool disconnected = false;                  ///< the device takes no link any more; whoever has it open still keeps it
   bool gone = false;                          ///< the very image does not exist any more
   bool secret_asked = false;  ///< this operation has compared the volume's Secret with the user and key that it has
-  std::optional<bool> user_refused;  ///< the cluster lets the user of the open image's client in no more
-  bool other_refused = false;        ///< nor the volume's present user, which is another one
-  bool client_judged = false;        ///< GiveUpClient ran in this operation
-  bool refused = false;              ///< the cluster refused this operation's user or key, or there is none
+  std::optional<bool> user_refused;   ///< the cluster lets the user of the open image's client in no more
+  bool other_refused = false;         ///< nor the volume's present user, which is another one
+  bool client_judged = false;         ///< GiveUpClient ran in this operation
+  bool next_tried = false;            ///< OpenNext ran in this operation
+  std::optional<Error> next_refused;  ///< and why it did not open the image
+  bool client_changed = false;        ///< ChangeClient ran in this operation
+  bool refused = false;               ///< the cluster refused this operation's user or key, or there is none
   std::optional<Attachment> attachment;
   std::optional<std::vector<Holder>> holders;  ///< the foreign clients of `ownership`
   std::set<std::string> evicted;               ///< addresses of foreign clients that were blocklisted in this operation
@@ -139,6 +142,7 @@ struct Observation {
   bool session_stuck = false;          ///< its session has ended, and that one's operations did not end in time
   bool silent = false;                 ///< a request of this very volume has got no answer for long
   bool other_credential = false;       ///< the volume's user and key are others than those of the open image's client
+  bool credential_kept = false;        ///< the cluster has taken the volume's user and key, and they are on the disk
   bool client_needed =
       false;  ///< a silent client serves another volume that has no other user and key, and gets answers
   std::string image_writer, image_reader;  ///< other volumes of this node on the same image; empty: none

@@ -126,6 +126,9 @@ struct Evict {
   bool operator==(const Evict&) const = default;
 };
 using OpenImage = Plain<"open_image", Asks::cluster>;
+/// Opens it once more beside the image that serves, with this operation's user and key, and without the lock. A refusal
+/// is an answer, and no failure.
+using OpenNext = Plain<"open_next", Asks::cluster>;
 using OpenTombstone = Plain<"open_tombstone", Asks::node>;
 using Lock = Plain<"lock", Asks::cluster>;
 using CloseImage = Plain<"close_image", Asks::cluster>;
@@ -142,6 +145,10 @@ struct WriteNote {
 
 using StartSession = Plain<"start_session", Asks::node>;
 using StopSession = Plain<"stop_session", Asks::cluster>;
+/// Ends the service by the image's client, whose user or key is not the volume's any more, without notice to the
+/// kernel. The next steps take the image that OpenNext opened, and resume the link. If a request waits for the cluster,
+/// the volume stays served as it is, and the step succeeds.
+using ChangeClient = Plain<"change_client", Asks::cluster>;
 using KernelConnect = Plain<"kernel_connect", Asks::node>;
 using KernelReconfigure = Plain<"kernel_reconfigure", Asks::node>;
 using KernelResize = Plain<"kernel_resize", Asks::node>;
@@ -235,14 +242,14 @@ using DropStash = At<"drop_stash">;
 
 using Step =
     std::variant<step::Look, step::WriteRecord, step::DropRecord, step::Fence, step::TryCredential, step::GiveUpClient,
-                 step::Inherit, step::Evict, step::OpenImage, step::OpenTombstone, step::Lock, step::CloseImage,
-                 step::SetFormatMarker, step::RemoveFormatMarker, step::WriteNote, step::StartSession,
-                 step::StopSession, step::KernelConnect, step::KernelReconfigure, step::KernelResize, step::Disconnect,
-                 step::Tune, step::AcceptLoss, step::Dismiss, step::MapKrbd, step::UnmapKrbd, step::MakeKey,
-                 step::ConfirmKey, step::LuksFormat, step::LuksNote, step::LuksOpen, step::LuksResize, step::LuksClose,
-                 step::AddKey, step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck, step::Mount, step::Bind,
-                 step::LimitIo, step::Grow, step::Trim, step::FscryptMake, step::FscryptUnlock, step::FscryptLock,
-                 step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
+                 step::Inherit, step::Evict, step::OpenImage, step::OpenNext, step::OpenTombstone, step::Lock,
+                 step::CloseImage, step::SetFormatMarker, step::RemoveFormatMarker, step::WriteNote, step::StartSession,
+                 step::StopSession, step::ChangeClient, step::KernelConnect, step::KernelReconfigure,
+                 step::KernelResize, step::Disconnect, step::Tune, step::AcceptLoss, step::Dismiss, step::MapKrbd,
+                 step::UnmapKrbd, step::MakeKey, step::ConfirmKey, step::LuksFormat, step::LuksNote, step::LuksOpen,
+                 step::LuksResize, step::LuksClose, step::AddKey, step::NewKey, step::RemoveKey, step::Mkfs, step::Fsck,
+                 step::Mount, step::Bind, step::LimitIo, step::Grow, step::Trim, step::FscryptMake, step::FscryptUnlock,
+                 step::FscryptLock, step::Umount, step::Unbind, step::WriteStash, step::DropStash>;
 
 inline std::string_view name(const Step& step) {
   return std::visit([](const auto& of) { return of.name; }, step);

@@ -183,8 +183,16 @@ struct Attached {
   bool operator==(const Attached&) const = default;
 };
 
+/// Serves the volume by the user and key that its Secret has now. A credential that the cluster does not take changes
+/// nothing.
+struct Authorized {
+  static constexpr std::string_view name = "authorize";
+  Credential credential;
+  bool operator==(const Authorized&) const = default;
+};
+
 using Wish = std::variant<Staged, Unstaged, Published, Unpublished, Healed, Adopted, GivenUp, Expanded, Trimmed,
-                          Rekeyed, Attached>;
+                          Rekeyed, Attached, Authorized>;
 
 /// For people and the log: "stage".
 std::string_view name(const Wish& wish);

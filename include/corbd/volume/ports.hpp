@@ -64,9 +64,10 @@ class Orchestrator {
   virtual task<Attachment> attachment(std::string volume_id) = 0;
   /// Returns the node where that client runs.
   virtual task<plan::HolderNode> holder_node(plan::HolderQuery query) = 0;
-  /// Returns the present content of the volume's node-stage Secret, for a volume whose own user or key the cluster
-  /// refuses. `persistent_volume`: its name from the last stage or publish; else empty.
-  virtual task<plan::StageSecret> stage_secret(std::string volume_id, std::string persistent_volume) = 0;
+  /// Returns the present content of the volume's node-stage Secret. `persistent_volume`: its name from the last stage
+  /// or publish; else empty. `as_named`: the Secret that it named when it was read last will do.
+  virtual task<plan::StageSecret> stage_secret(std::string volume_id, std::string persistent_volume,
+                                               bool as_named = false) = 0;
 };
 
 /// All ports of the shell. Every port outlives the shell.

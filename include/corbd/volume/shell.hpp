@@ -27,6 +27,7 @@ struct Config {
   std::uint64_t dead_conn_timeout_s = 86400;
   std::chrono::seconds step_limit{60};         ///< for one step against the cluster or the kernel
   std::chrono::seconds long_step_limit{1800};  ///< for one mkfs, fsck or proof of emptiness
+  std::chrono::seconds secrets_every{300};     ///< the Secrets of all volumes are read so often
 };
 
 /// Result of handing a volume to the next agent. A few volumes at a time wait for this, while the others are served.

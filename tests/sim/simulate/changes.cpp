@@ -18,6 +18,10 @@ Changes::Changes(const History& history, Needs needs)
     : history_(history), needs_(std::move(needs)), secret_(test::staged_wish("").credential) {
   known_.push_back(secret_);
   tell_secret(secret_);
+  for (test::World* node : needs_.nodes) node->secrets_every = 20s;
+  // Beside the faults, whose numbers the histories that are known by theirs rely on.
+  if (history_.orchestrated && history_.seed % 2 == 0)
+    later(std::chrono::milliseconds(history_.seed * 7919 % 60'000), [this] { rotate_quietly(); });
 }
 
 /// Does nothing after stop(), which puts everything right.
@@ -109,6 +113,16 @@ void Changes::rotate(const Fault& fault) {
   if (next.user != before)
     later(fault.what / 4 % 3 == 1 ? duration::zero() : duration(fault.lasts),
           [this, before] { needs_.cluster.users.erase(before); });
+}
+
+/// As an administrator does it who takes care: the new user first, then the Secret, and the old user stays.
+void Changes::rotate_quietly() {
+  const plan::Credential next{"node." + std::to_string(known_.size()),
+                              Secret("quiet key " + std::to_string(known_.size()))};
+  needs_.nodes.front()->trace("the Ceph user " + next.user + " comes beside " + known_.back().user);
+  needs_.cluster.users[next.user] = next.key;
+  known_.push_back(next);
+  tell_secret(next);
 }
 
 /// The old user is removed at once, and some time later nothing that its clients ask gets an answer.

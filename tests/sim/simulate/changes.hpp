@@ -36,6 +36,7 @@ class Changes {
  private:
   void later(duration in, std::function<void()> what);
   void rotate(const Fault& fault);
+  void rotate_quietly();
   void end_tickets(const Fault& fault);
   void tell_secret(plan::Credential credential);
   void lower_caps(const Fault& fault);

@@ -75,7 +75,7 @@ class Orchestrator final : public volume::Orchestrator {
   task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
     return nodes_.find(std::move(query), leaving_);
   }
-  task<plan::StageSecret> stage_secret(std::string, std::string) override {
+  task<plan::StageSecret> stage_secret(std::string, std::string, bool) override {
     ++world_.secret_asked;
     if (world_.secret_takes > duration())
       co_await sleep_until(world_.loop().control(), world_.loop().clock,
@@ -150,6 +150,7 @@ void Agent::begin() {
   life_ = std::make_unique<Life>(world_);
   volume::Config config;
   config.boot_id = world_.kernel.boot_id;
+  config.secrets_every = world_.secrets_every;
   config.policy.driver = "rbd.csi.ceph.com";
   called_ = node.other_name.empty() ? world_.name : node.other_name;
   config.policy.node = called_;
@@ -183,6 +184,7 @@ result<> Agent::try_to_start(bool with_healer) {
   node.has_lock = this;
   beside_ = false;
   node.cut.clear();
+  node.left.clear();
   world_.kernel.key_derivations = 0;
   world_.disk.refused.clear();
   begin();

@@ -82,10 +82,11 @@ class Agent {
     std::map<std::string, Client> clients;
     std::set<std::string> recorded;  ///< those that may have opened an image for writing: their files exist
     int clients_made = 0;
-    std::string other_name;           ///< --nodeid of the agents that begin; "": the node's
-    std::set<std::string> cut;        ///< clients of the living agent, which the cluster cut off
-    const Agent* has_lock = nullptr;  ///< agent that got the state directory's lock last
-    const Agent* resumed = nullptr;   ///< it handed the lock over, and serves on: it kept a copy of the descriptor
+    std::string other_name;                              ///< --nodeid of the agents that begin; "": the node's
+    std::set<std::pair<std::string, std::string>> left;  ///< client, and ID of an image that it left to the next one
+    std::set<std::string> cut;                           ///< clients of the living agent, which the cluster cut off
+    const Agent* has_lock = nullptr;                     ///< agent that got the state directory's lock last
+    const Agent* resumed = nullptr;  ///< it handed the lock over, and serves on: it kept a copy of the descriptor
   };
 
  private:

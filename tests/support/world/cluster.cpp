@@ -31,7 +31,9 @@ void Cluster::end_tickets() {
 bool Cluster::has_open_images() const {
   return std::ranges::any_of(opened, [this](const auto& one) {
     const std::string client = one.second->client();
-    return !ticketless.contains(client) || !(refuses(client) || one.second->read_only());
+    // One that was given up writes no more, and who needs the image fences it.
+    const bool given_up = one.second->node().agent.was_cut(client);
+    return !ticketless.contains(client) || !(given_up || refuses(client) || one.second->read_only());
   });
 }
 

@@ -78,7 +78,7 @@ std::string FakeOpened::refused_again() const {
 FakeOpened::~FakeOpened() {
   world_.cluster.opened.erase(serial_);
   if (closed_ || !world_.agent.running()) return;
-  const Handle handle{key_.image_id, client_, serial_, gone_};
+  const Handle handle{key_.image_id, client_, serial_, gone_, lock_kept_};
   const bool reaches = !world_.network.is_cut() && !world_.cluster.ticketless.contains(client_);
   reaches ? close_now(world_, handle) : close_later(world_, handle, world_.agent.life());
 }
@@ -95,6 +95,7 @@ void FakeOpened::close_now(World& world, const Handle& handle) {
            other.key_.image_id == handle.image_id && other.client_ == handle.client;
   });
   if (!watches) of->watchers.erase(handle.client);
+  if (!watches && handle.lock_kept) world.agent.node.left.insert({handle.client, handle.image_id});
   if (world.cluster.refuses(handle.client)) return;
   if (of->writer == handle.client && of->writer_handle == handle.serial) of->writer.clear();
   if (!has_lock(*of, handle.client, handle.serial)) return;
@@ -191,7 +192,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
         if (of->lock_owner == by)
           found->lock = Ownership::Lock::mine;
         else if (known != world.agent.clients.end() && known->second == Client::live &&
-                 !world.agent.yields(known->first))
+                 !world.agent.yields(known->first) && !world.agent.node.left.contains({known->first, id}))
           return Error{errc::unavailable, "the image is still being closed on another connection of this agent"};
         else if (known != world.agent.clients.end())
           found->lock = Ownership::Lock::our_dead;
@@ -208,7 +209,7 @@ task<result<Ownership>> FakeOpened::ownership(Until until) {
             found->foreign_watchers.push_back(watcher);
         auto& seen = of->seen_by[world.agent.node_address];
         seen = {found->foreign_watchers.begin(), found->foreign_watchers.end()};
-        found->handed_over = world.agent.handed_over(of->writer);
+        found->handed_over = world.agent.handed_over(of->writer) || world.agent.node.left.contains({of->writer, id});
         found->marked = of->writer == by;
         if (of->writer.empty() || world.agent.clients.contains(of->writer)) return {};
         found->writer = of->writer;
@@ -226,7 +227,7 @@ task<result<>> FakeOpened::break_dead_lock(std::string owner, std::int64_t break
   const bool foreign = known == world_.agent.clients.end();
   if (foreign && !world_.cluster.has_entry(owner) && !world_.cluster.had_entry(owner, world_))
     world_.broke("a lock was to be broken that is neither ours nor that of a client that is cut off: " + owner);
-  const bool yields = world_.agent.yields(owner);
+  const bool yields = world_.agent.yields(owner) || world_.agent.node.left.contains({owner, key_.image_id});
   if (!foreign && known->second != Client::fenced && !yields)
     co_return Error{errc::failed_precondition, owner + " is not a fenced client of this agent"};
   const auto left = std::make_shared<std::uint64_t>(0);
@@ -265,6 +266,7 @@ task<result<>> FakeOpened::see_header(Until until) {
 
 task<result<>> FakeOpened::acquire_lock(Until until) {
   const auto began = world_.loop().clock.now();
+  world_.agent.node.left.erase({client_, key_.image_id});
   if (exclusive_)
     if (auto same = co_await see_header(until); !same) co_return same;
   const FakeImage* now = world_.cluster.by_id(key_.image_id);
@@ -326,6 +328,7 @@ task<result<std::optional<std::uint64_t>>> FakeOpened::stamp(Until until) {
 }
 
 task<result<>> FakeOpened::keep_lock(Until until) {
+  lock_kept_ = true;
   co_return co_await ask("keep lock", until,
                          [&world = world_, id = key_.image_id, by = client_, serial = serial_]() -> result<> {
                            FakeImage* of = world.cluster.by_id(id);
@@ -433,7 +436,7 @@ void FakeOpened::close_later(World& world, const Handle& handle, int life) {
 }
 
 task<result<>> FakeOpened::close(Until until) {
-  const Handle handle{key_.image_id, client_, serial_, gone_};
+  const Handle handle{key_.image_id, client_, serial_, gone_, lock_kept_};
   auto done = co_await ask("close image", until, [&world = world_, handle]() -> result<> {
     close_now(world, handle);
     return {};

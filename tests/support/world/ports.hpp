@@ -93,6 +93,7 @@ class FakeOpened final : public image::Image {
     std::string image_id, client;
     int serial;
     std::shared_ptr<bool> gone;
+    bool lock_kept = false;
   };
   static void close_now(World& world, const Handle& handle);
   static void close_later(World& world, const Handle& handle, int life);
@@ -112,7 +113,8 @@ class FakeOpened final : public image::Image {
   };
   const std::shared_ptr<Seen> seen_ = std::make_shared<Seen>();
   bool told_ = false;
-  bool closed_ = false;                                               ///< as its owner was told
+  bool closed_ = false;  ///< as its owner was told
+  bool lock_kept_ = false;
   const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  ///< in the cluster
 };
 

@@ -38,8 +38,9 @@ struct Secrets {
     if (!fields.contains("userID")) return Error{errc::invalid_argument, "missing field 'userID'"};
     return plan::Credential{std::string(fields.at("userID").reveal()), Secret("key")};
   }
-  plan::StageSecret find(const std::string& volume = "v", const std::string& persistent_volume = "") {
-    return test::Started<plan::StageSecret>(loop.io, secrets.find(volume, persistent_volume, leaving)).get();
+  plan::StageSecret find(const std::string& volume = "v", const std::string& persistent_volume = "",
+                         bool as_named = false) {
+    return test::Started<plan::StageSecret>(loop.io, secrets.find(volume, persistent_volume, leaving, as_named)).get();
   }
 };
 
@@ -76,6 +77,16 @@ TEST_CASE("a PersistentVolume that was made again with another Secret is followe
   REQUIRE(found.credential);
   CHECK(found.credential->user == "node.1");
   CHECK(scene.reads == 1);
+}
+
+TEST_CASE("a look from time to time reads the Secret that the PersistentVolume named when it was read last") {
+  Secrets scene;
+  REQUIRE(scene.find("v", "", true).credential);
+  scene.objects.erase(attachment_of("v"));
+  scene.objects[kSecret] = R"({"data":{"userID":"bm9kZS4x"}})";
+  scene.loop.clock.advance(61s);
+  CHECK(scene.find("v", "", true).credential->user == "node.1");
+  CHECK_FALSE(scene.find("v").credential);
 }
 
 TEST_CASE("a Secret that is missing, or lacks a field, is named with the reason") {

@@ -241,6 +241,23 @@ void Model::apply(const Step& step, const Wish& wish) {
                    seen.link = Observation::Link::none;
                    seen.connected = false;
                  },
+                 [&](const step::OpenNext&) { seen.facts.next_tried = true; },
+                 [&](const step::ChangeClient&) {
+                   REQUIRE(answers());
+                   REQUIRE(seen.other_credential);
+                   seen.fails_flushes = seen.connected = seen.image_open = seen.lock_held = seen.writer_marked = false;
+                   seen.link = Observation::Link::none;
+                   seen.link_inherited = true;
+                   ownership.lock = exclusive_lock ? Lock::our_dead : Lock::none;
+                   ownership.handed_over = !exclusive_lock;
+                   Facts kept;
+                   kept.cleared = std::move(seen.facts.cleared);
+                   kept.stash = seen.facts.stash;
+                   kept.attachment = seen.facts.attachment;
+                   kept.client_changed = true;
+                   seen.facts = std::move(kept);
+                   seen.other_credential = false;
+                 },
                  [&](const step::CloseImage&) {
                    seen.image_open = seen.image_cut_off = seen.lock_held = seen.tombstone = false;
                    seen.lock_took = {};

@@ -258,6 +258,8 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
     model.seen.link = Observation::Link::none;
   model.seen.key_known = random() % 4 != 0;
   if (model.seen.image_open && flip()) model.seen.image_size = 1 << 30;
+  model.seen.other_credential = model.seen.image_open && flip();
+  model.seen.credential_kept = flip();
   model.image_has_data = flip();
   model.image_has_filesystem = model.image_has_data && flip();
   if (flip()) model.marker = "mkfs by 10.0.0.1:0/1";
@@ -311,7 +313,8 @@ TEST_CASE("from any state every wish ends within 40 steps, at a fixed point, and
                           Wish(expanded),
                           Wish(Trimmed{expanded.path}),
                           Wish(Rekeyed{}),
-                          Wish(Attached{flip() ? "uid-1" : "uid-3"})};
+                          Wish(Attached{flip() ? "uid-1" : "uid-3"}),
+                          Wish(Authorized{})};
   static_assert(std::tuple_size_v<decltype(wishes)> == std::variant_size_v<Wish>, "a wish without this property");
   const Wish& wish = wishes.at(random() % wishes.size());
   encrypt(model, random);
@@ -382,9 +385,34 @@ TEST_CASE("if the operations of an ended session go on, the planner asks whether
   CHECK(next() == Step(step::Look{Fact::client_user}));
 }
 
-TEST_CASE("a client that answers is kept, whatever user and key its volume has by now") {
+TEST_CASE("a client that answers is changed once the cluster has taken its volume's other user and key") {
   Model model = staged_model();
+  model.seen.lock_held = true;
   model.seen.other_credential = true;
+  SECTION("and it is on the disk") {
+    model.seen.credential_kept = true;
+    const auto steps = run(model, Wish(Healed{}));
+    REQUIRE(steps);
+    REQUIRE(steps->size() > 2);
+    CHECK(steps->at(0) == Step(step::OpenNext{}));
+    CHECK(steps->at(1) == Step(step::ChangeClient{}));
+  }
+  SECTION("and not before") { CHECK(std::holds_alternative<Done>(model.decide(Wish(Healed{})))); }
+  SECTION("and not if that user cannot open the image") {
+    model.seen.credential_kept = true;
+    model.seen.facts.next_tried = true;
+    model.seen.facts.next_refused = Error{errc::permission_denied, "no caps"};
+    CHECK(std::holds_alternative<Done>(model.decide(Wish(Healed{}))));
+  }
+}
+
+TEST_CASE("a client that answers is kept") {
+  Model model = staged_model();
+  model.seen.lock_held = model.seen.other_credential = model.seen.credential_kept = true;
+  SECTION("if it was changed in this operation, or could not be") { model.seen.facts.client_changed = true; }
+  SECTION("if nothing shows that the image is ours") { model.seen.lock_held = false; }
+  SECTION("if its user is the volume's") { model.seen.other_credential = false; }
+  SECTION("if a request waits for the cluster") { model.seen.silent = true; }
   const auto steps = run(model, Wish(Healed{}));
   REQUIRE(steps);
   CHECK(steps->empty());
@@ -396,5 +424,5 @@ TEST_CASE(
   model.seen.credential_untried = true;
   const auto steps = run(model, staged_wish());
   REQUIRE(steps);
-  CHECK(*steps == std::vector<Step>{step::TryCredential{}});
+  CHECK(*steps == std::vector<Step>{step::OpenNext{}, step::TryCredential{}});
 }

@@ -1,0 +1,42 @@
+#include "release.hpp"
+
+#include <utility>
+
+namespace corbd::volume {
+namespace {
+
+task<result<>> close(Volume& volume, Until until) {
+  if (const Waited idle = co_await volume.server.link()->idle(until); idle != Waited::ready)
+    co_return wait_error(idle, "the link of volume " + volume.id);
+  static_cast<void>(take_link(volume));
+  co_return co_await volume.server.image()->close(until);
+}
+
+}  // namespace
+
+task<result<Fd>> release(Volume& volume, const Ports& ports, Until until) {
+  if (const Waited drained = co_await volume.server.link()->drain(until); drained != Waited::ready)
+    co_return wait_error(drained, "the requests of volume " + volume.id);
+  OpenImage& open = *volume.server.own();
+  if (open.right != WriteRight::none) {
+    open.lock_kept = true;
+    if (auto kept = co_await volume.server.image()->keep_lock(until); !kept) co_return kept.error();
+  }
+  // The end of its link is no failure.
+  const WriteRight right = std::exchange(open.right, WriteRight::none);
+  volume.server.set_connected(false);
+  // Set no deadline: a socket that came later would have no owner. The io thread never waits.
+  auto socket = co_await volume.server.link()->hand_over({});
+  if (!socket) {
+    // keep_lock() made the image stop watching its lock, so it is not served on.
+    if (!*open.access_lost) open.right = right;
+    co_return socket.error();
+  }
+  auto closed = co_await close(volume, until);
+  if (closed) co_return std::move(*socket);
+  // This agent is its only owner, so it ends like every link that is not resumed (Devices::end_links).
+  ports.devices.of(volume.record->device.kind).take(*volume.record->device.index, volume.id, std::move(*socket));
+  co_return closed.error();
+}
+
+}  // namespace corbd::volume

@@ -1,0 +1,20 @@
+// Ends the service of a volume by one client without notice to the kernel: for the next agent, or for this agent's next
+// client.
+#pragma once
+
+#include <chrono>
+
+#include "corbd/volume/ports.hpp"
+#include "volume.hpp"
+
+namespace corbd::volume {
+
+/// An older request means that the cluster does not answer it.
+inline constexpr std::chrono::seconds kAnswersWithin{1};
+
+/// Answers what was read, keeps the lock or the mark, takes the socket from the link, and closes the image, which stays
+/// in the volume until take_image(). Requires a link that serves. An error: the link is drained, and has ended unless
+/// the volume is still served; if the image did not close in time, the socket waits to be resumed.
+task<result<Fd>> release(Volume& volume, const Ports& ports, Until until);
+
+}  // namespace corbd::volume

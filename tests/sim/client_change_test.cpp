@@ -1,0 +1,146 @@
+// A volume's client is changed to one of its present user and key while applications use the device.
+#include "scene.hpp"
+
+using namespace corbd;
+using namespace corbd::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+const plan::Credential kNewUser{"node.1", Secret("the rotated key")};
+
+/// A volume that is served, and whose user was rotated in the cluster. The old user is still there.
+struct ChangingClient : Scene {
+  ChangingClient() {
+    world.agent.kill();
+    world.agent.start(true);
+  }
+  void stage(plan::Staged wish = staged_wish(kId)) {
+    staged = std::move(wish);
+    REQUIRE(want(staged) == errc::ok);
+    use_all();
+    loop.advance(1s);
+    before = client();
+    link = device().link;
+    world.cluster.users[kNewUser.user] = kNewUser.key;
+  }
+  plan::Staged again() const {
+    auto wish = staged;
+    wish.credential = kNewUser;
+    return wish;
+  }
+  std::string client() { return world.agent.shell().status(kId)->client; }
+  void use_all() {
+    if (!staged.capability.read_only) return write_all();
+    for (std::size_t block = 0; block < kBlocks; ++block) world.kernel.application_reads(device(), block);
+  }
+  /// Its requests are answered, and neither kernel nor cluster saw a failure.
+  void is_unnoticed() {
+    use_all();
+    loop.advance(1s);
+    CHECK(waiting() == 0);
+    CHECK(world.kernel.errors == 0);
+    CHECK(world.cluster.blocklisted.empty());
+    CHECK(world.agent.shell().status(kId)->counts.links_lost == 0);
+    CHECK(world.agent.shell().timeline(kId).back().to == volume::Health::staged);
+    for (const auto& rule : world.broken_rules) FAIL_CHECK(rule);
+  }
+  plan::Staged staged;
+  std::string before;
+  int link = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a repeated stage under another user moves the device to a client of that user, and nobody notices") {
+  ChangingClient scene;
+  auto wish = staged_wish(kId);
+  SECTION("with exclusive-lock") {}
+  SECTION("without exclusive-lock") { scene.image().exclusive = false; }
+  SECTION("read-only") {
+    scene.filled();
+    wish.capability.read_only = true;
+  }
+  SECTION("a raw block volume of many writers") {
+    wish = block_wish();
+    wish.capability.shared = true;
+    scene.image().shared = true;
+  }
+  scene.stage(wish);
+  scene.use_all();
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  CHECK(scene.client() != scene.before);
+  CHECK(scene.image().lock_owner != scene.before);
+  scene.is_unnoticed();
+}
+
+TEST_CASE("a volume moves to the user that its Secret has now within ten minutes, without a call") {
+  ChangingClient scene;
+  scene.stage();
+  scene.world.stage_secret = {"Secret ceph/node", kNewUser, ""};
+  scene.loop.advance(10min);
+  CHECK(scene.client() != scene.before);
+  CHECK(scene.world.disk.records.front().user == kNewUser.user);
+  scene.is_unnoticed();
+}
+
+TEST_CASE("once a volume has moved, the end of its old user and of that one's tickets changes nothing") {
+  ChangingClient scene;
+  scene.stage();
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  scene.world.cluster.users.erase("node");
+  scene.world.cluster.end_tickets();
+  scene.is_unnoticed();
+}
+
+TEST_CASE("a volume whose image the new user cannot open stays with its client and its user") {
+  ChangingClient scene;
+  scene.stage();
+  scene.world.cluster.without_caps.insert(kNewUser.user);
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  CHECK(scene.client() == scene.before);
+  CHECK(scene.world.disk.records.front().user == "node");
+  scene.is_unnoticed();
+}
+
+TEST_CASE("a volume with a request that the cluster does not answer stays with its client, and moves later") {
+  ChangingClient scene;
+  scene.stage();
+  scene.world.stage_secret = {"Secret ceph/node", kNewUser, ""};
+  scene.world.cluster.dead = true;
+  scene.write_all();
+  scene.loop.advance(20s);
+  static_cast<void>(scene.world.agent.want(kId, plan::Authorized{kNewUser}));
+  CHECK(scene.client() == scene.before);
+  scene.world.cluster.revive();
+  scene.loop.advance(10min);
+  CHECK(scene.client() != scene.before);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("an agent that dies at any call of a move, or one of whose calls fails, serves the volume again") {
+  const auto trouble = GENERATE(&Calls::crash_at, &Calls::crash_after_at, &Calls::fail_at, &Calls::fail_after_at);
+  for (int at = 1;; ++at) {
+    ChangingClient scene;
+    scene.stage();
+    scene.write_all();
+    scene.world.calls.*trouble = at;
+    bool died = false;
+    try {
+      static_cast<void>(scene.world.agent.want(kId, scene.again()));
+    } catch (const Crash&) {
+      died = true;
+    }
+    const bool reached = died || scene.world.calls.*trouble <= 0;
+    scene.world.calls.*trouble = 0;
+    if (died) scene.kill_and_start(true);
+    scene.loop.advance(3min);
+    INFO("call " << at);
+    CHECK(scene.waiting() == 0);
+    CHECK(scene.world.kernel.errors == 0);
+    CHECK(scene.world.cluster.knows(scene.world.disk.records.front().user, scene.world.disk.keys.at(kId)));
+    for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+    if (!reached) break;
+  }
+}
