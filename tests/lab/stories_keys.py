@@ -4,7 +4,10 @@ import time
 
 from checks import Skip, check, long, say
 from machine import MIB
+from stories_handover import blocklisted, expect_silence, told_by_nbd
 from stories_krbd import KRBD, expect_unmapped, needs_krbd, watchers
+from stories_luks import encrypted
+from stories_luks import stage as stage_encrypted
 from writer import Writer, writes_through_a_kill
 
 
@@ -43,6 +46,60 @@ def story_aes256k(lab):
     agent.stop()
 
 
+def new_user(lab, name):
+    """A Ceph user with the rights of a node, and a file with its key."""
+    caps = ["mon", "profile rbd", "osd", "profile rbd", "mgr", "profile rbd"]
+    lab.admin("ceph", "auth", "get-or-create", "client." + name, *caps)
+    return name, lab.write("key." + name, lab.admin("ceph", "auth", "get-key", "client." + name).strip())
+
+
+# [failure:220]
+def story_rotated(lab):
+    """the Ceph user of running volumes is replaced twice, as Rook does it: ext4, xfs, LUKS and raw block go on by a client of the new user, nothing in the kernel log, nobody blocklisted; the second time the agent is killed in the middle"""
+    agent = lab.agent().start()
+    users = [new_user(lab, "rotated.%d" % number) for number in range(3)]
+    ext4 = agent.volume(lab.image("ext4", size=256 * MIB))
+    xfs = agent.volume(lab.image("xfs", size=512 * MIB), fstype="xfs")
+    block = agent.volume(lab.image("block", size=256 * MIB), block=True)
+    luks = encrypted(lab, agent, "luks")
+    volumes = [(ext4, "fsync"), (xfs, "mmap"), (luks, "direct"), (block, "direct")]
+
+    def stage_as(user):
+        for volume, _ in volumes:
+            volume.user, volume.key_file = user
+            stage_encrypted(volume, patience=30) if volume is luks else volume.stage(patience=30)
+
+    stage_as(users[0])
+    writers = [Writer(lab, volume.staged_path if volume.block else os.path.join(volume.staged_path, "data"), size=16 * MIB, mode=mode).start()
+               for volume, mode in volumes]
+    cut_off, told = blocklisted(lab), told_by_nbd()
+    stage_as(users[1])
+    for volume, _ in volumes:
+        agent.wait_event("client.changed", 30, volume=volume.id, user=users[1][0])
+    lab.admin("ceph", "auth", "rm", "client." + users[0][0])
+    for writer in writers:
+        writer.wait_more(100)
+    check(blocklisted(lab) <= cut_off, "the change blocklisted %s" % (blocklisted(lab) - cut_off))
+    expect_silence(told)
+    say("longest stall of a change: %s s" % ", ".join("%.2f" % (writer.stalls()["longest_stall_us"] / 1e6) for writer in writers))
+
+    ext4.user, ext4.key_file = users[2]
+    call = ext4.begin("stage")
+    agent.wait_event("client.changed", 30, volume=ext4.id, user=users[2][0])
+    kill = agent.kill()
+    call.end()
+    agent.start()
+    stage_as(users[2])
+    lab.admin("ceph", "auth", "rm", "client." + users[1][0])
+    for writer in writers:
+        writer.wait_more(50)
+        writer.stop()
+        writer.expect_nothing_lost([kill])
+    for volume, _ in volumes:
+        volume.unstage(patience=30)
+    agent.stop()
+
+
 # An OSD knows three generations of the secrets by which it judges tickets: RotatingSecrets of Ceph's auth/cephx/CephxProtocol.h.
 TICKETS = 10
 ENDED_AFTER = 4 * TICKETS
@@ -60,17 +117,16 @@ def story_tickets_end(lab):
         volume.stage()
     writer = Writer(lab, os.path.join(busy.staged_path, "data"), size=16 * MIB).start()
 
-    user = lab.user + ".1"
-    lab.admin("ceph", "auth", "get-or-create", "client." + user, "mon", "profile rbd", "osd", "profile rbd", "mgr", "profile rbd")
-    key_file = lab.write("key.1", lab.admin("ceph", "auth", "get-key", "client." + user).strip())
-    for volume in (busy, idle):
-        volume.user, volume.key_file = user, key_file
-        volume.stage()
     lab.admin("ceph", "auth", "rm", "client." + lab.user)
     time.sleep(ENDED_AFTER)
     writer.wait_more(20)  # an open connection is not asked again
     lab.admin("osd", "restart")
+    time.sleep(20)  # the writes wait
+    user, key_file = new_user(lab, lab.user + ".1")
     begin = time.monotonic()
+    for volume in (busy, idle):
+        volume.user, volume.key_file = user, key_file
+        volume.stage(patience=60)
     given_up = agent.wait_event("client.given_up", 180)
     say("given up after %.0f s: %s" % (time.monotonic() - begin, given_up))
     for volume in (busy, idle):
