@@ -8,7 +8,7 @@ using namespace corbd;
 using namespace std::chrono_literals;
 using agent::AcceptsRefused;
 
-TEST_CASE("--accept-refused counts until its time, and counts for nothing if that is more than 7 days ahead") {
+TEST_CASE("the flag --accept-refused counts until its time, and counts for nothing if that is more than 7 days ahead") {
   const auto now = utc_of("2026-11-27T12:00:00Z").value();
   const auto counts = [&](const std::string& until) {
     agent::Options options;
