@@ -139,8 +139,7 @@ class Connections {
   Fencing& fencing() { return fencing_; }
   const Endings& endings() const { return endings_; }
   const Incarnations& incarnations() const { return incarnations_; }
-  void note_left(const std::string& uuid, const image::Key& image) { incarnations_.note_left(uuid, image.text()); }
-  void note_taken(const std::string& uuid, const image::Key& image) { incarnations_.note_taken(uuid, image.text()); }
+  Incarnations& incarnations() { return incarnations_; }
   /// Returns the connections to that cluster, whoever their user is.
   std::vector<std::shared_ptr<Connection>> of_cluster(const std::string& fsid) const;
   Gate& gate() { return gate_; }

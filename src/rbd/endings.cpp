@@ -70,8 +70,10 @@ task<> Endings::shut_one(std::shared_ptr<Connection> connection) {
     incarnations_.set_state(connection->uuid, Incarnation::State::dead);
     co_return;
   }
-  incarnations_.remove(connection->uuid);
-  if (connection->keeps_locks) incarnations_.add(ended);
+  if (connection->keeps_locks)
+    incarnations_.replace(connection->uuid, std::move(ended));
+  else
+    incarnations_.remove(connection->uuid);
 }
 
 }  // namespace corbd::rbd

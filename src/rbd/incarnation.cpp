@@ -236,14 +236,29 @@ void Incarnations::remove(const std::string& uuid) {
   std::erase_if(all_, [&](const Incarnation& one) { return one.uuid == uuid; });
 }
 
-void Incarnations::note_left(const std::string& uuid, const std::string& image) {
+void Incarnations::note_opened(const std::string& uuid, const std::string& image) {
   for (auto& one : all_)
-    if (one.uuid == uuid) one.left.insert(image);
+    if (one.uuid == uuid) one.open.insert(image);
+}
+
+void Incarnations::note_closed(const std::string& uuid, const std::string& image, bool left) {
+  for (auto& one : all_) {
+    if (one.uuid != uuid) continue;
+    if (const auto place = one.open.find(image); place != one.open.end()) one.open.erase(place);
+    if (left) one.left.insert(image);
+  }
 }
 
 void Incarnations::note_taken(const std::string& uuid, const std::string& image) {
   for (auto& one : all_)
     if (one.uuid == uuid) one.left.erase(image);
+}
+
+void Incarnations::replace(const std::string& uuid, Incarnation ended) {
+  for (const auto& one : all_)
+    if (one.uuid == uuid) ended.left = one.left;
+  remove(uuid);
+  add(std::move(ended));
 }
 
 void Incarnations::set_state(const std::string& uuid, Incarnation::State state, std::int64_t fenced_at) {

@@ -33,12 +33,16 @@ struct Incarnation {
   std::string boot_id = {};            ///< boot in which it was fenced
   bool ended = false;                  ///< fenced without an entry in the blocklist, because it ended cleanly
   bool handed_over = false;            ///< ended cleanly after it had handed its images to this process
-  /// A living client's: images (image::Key::text()) that it has closed, and left to this process's next client with
-  /// their lock or mark.
+  /// Images (image::Key::text()) that it has left to this process's next client, with their lock or mark.
   std::set<std::string> left = {};
-  static constexpr bool has_unsaved_members = true;  ///< handed_over and left are of this process
+  /// Images that it has open, once for each handle. A handle counts until its last operation has ended and it is
+  /// closed.
+  std::multiset<std::string> open = {};
+  static constexpr bool has_unsaved_members = true;  ///< handed_over, left and open are of this process
+  /// Whether it has left that image, and nothing of it can arrive there any more.
+  bool has_left(const std::string& image) const { return left.contains(image) && !open.contains(image); }
   /// Whether it is alive, and may have that image open.
-  bool has(const std::string& image) const { return state == State::live && !left.contains(image); }
+  bool has(const std::string& image) const { return state == State::live && !has_left(image); }
   static constexpr std::tuple fields{fields::required("uuid", &Incarnation::uuid),
                                      fields::required("fsid", &Incarnation::fsid),
                                      fields::required("cluster_id", &Incarnation::cluster_id),
@@ -88,10 +92,13 @@ class Incarnations {
   void add(Incarnation incarnation) { all_.push_back(std::move(incarnation)); }
   void remove(const std::string& uuid);
   void set_state(const std::string& uuid, Incarnation::State state, std::int64_t fenced_at = 0);
-  /// Notes that a living client has left that image to the next one.
-  void note_left(const std::string& uuid, const std::string& image);
+  /// Notes that a client has opened that image, or has closed it. `left`: for this process's next client.
+  void note_opened(const std::string& uuid, const std::string& image);
+  void note_closed(const std::string& uuid, const std::string& image, bool left);
   /// Notes that a client takes that image.
   void note_taken(const std::string& uuid, const std::string& image);
+  /// A client has ended cleanly: `ended` takes its place. What it has left stays left.
+  void replace(const std::string& uuid, Incarnation ended);
   /// Takes the content of the files. It changes nothing of this process's own clients. Without `ended`, incarnations
   /// that the files do not call fenced are the clients of a living agent, and yield.
   void take_over(const std::vector<Incarnation>& files, bool ended);

@@ -1,6 +1,5 @@
 #include "open_image.hpp"
 
-#include <algorithm>
 #include <boost/asio/post.hpp>
 
 #include "async.hpp"
@@ -112,6 +111,7 @@ task<result<std::shared_ptr<OpenImage>>> OpenImage::open(Connections& connection
   const int r = co_await opened->submit_open();
   if (handle.connection.observe_result(r) < 0) co_return cannot_open(handle.key, handle.pool.text, r);
   handle.connection.images.insert(opened.get());
+  connections.incarnations().note_opened(handle.connection.uuid, handle.key.text());
   opened->signal_ = std::make_unique<UpdateSignal>(connections.control(), [weak = std::weak_ptr(opened)] {
     if (const auto alive = weak.lock()) alive->refresh_twice();
   });
@@ -153,11 +153,7 @@ task<> OpenImage::close([[maybe_unused]] std::shared_ptr<OpenImage> self) {
     connection.clean = false;
     log::warning("image.closed_badly", {{"image", handle_.text()}, {"error", reason(r)}});
   }
-  // Every operation had ended before the lock was kept, so an error of the close leaves nothing that could still
-  // arrive.
-  const auto is_same = [this](const OpenImage* other) { return other->handle_.key == handle_.key; };
-  if (lock_.left() && std::ranges::none_of(connection.images, is_same))
-    connections_.note_left(connection.uuid, handle_.key);
+  connections_.incarnations().note_closed(connection.uuid, handle_.key.text(), lock_.left());
   handle_.pool.io = IoCtx();
   lease_ = Lease();
   closed_.set();

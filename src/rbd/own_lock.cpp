@@ -127,7 +127,7 @@ task<result<image::Ownership>> OwnLock::ownership(Until until) {
                                            seen->writer + ")"};
   found->marked = ours != nullptr && ours->uuid == client.uuid;
   found->handed_over = ours != nullptr && (ours->state == Incarnation::State::yields || ours->handed_over ||
-                                           ours->left.contains(handle_.key.text()));
+                                           ours->has_left(handle_.key.text()));
   if (ours == nullptr) {
     found->writer = std::move(seen->writer);
     found->writer_signed = seen->writer_signed;
@@ -141,7 +141,7 @@ task<result<>> OwnLock::break_dead(std::string owner, std::int64_t break_time, U
   const auto* known = connections_.incarnations().find(handle_.key.fsid, owner);
   using State = Incarnation::State;
   if (known != nullptr && known->state != State::fenced && known->state != State::yields &&
-      !known->left.contains(handle_.key.text()))
+      !known->has_left(handle_.key.text()))
     co_return Error{errc::failed_precondition, doing + ": that client is not one that this agent has fenced"};
   auto job = [address = bare_address(owner), break_time, foreign = known == nullptr,
               doing](const ImageHandle& handle) -> result<std::uint64_t> {
@@ -158,7 +158,7 @@ task<result<>> OwnLock::break_dead(std::string owner, std::int64_t break_time, U
 
 task<result<>> OwnLock::acquire(Until until) {
   const auto keeps = opened_.shared_from_this();
-  connections_.note_taken(handle_.connection.uuid, handle_.key);
+  connections_.incarnations().note_taken(handle_.connection.uuid, handle_.key.text());
   if (!handle_.exclusive_lock()) {
     // Set this before the write: a close then removes the mark, even if nobody learns how this call ends.
     if (mark_.empty()) mark_ = new_mark(handle_);

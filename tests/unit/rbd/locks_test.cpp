@@ -122,7 +122,8 @@ TEST_CASE(
   const std::vector<Locker> kept{{"client.2", rbd::kept_cookie(7), "10.0.0.1:0/2"}};
   const std::vector<rbd::Watcher> watches{{"10.0.0.1:0/2", "client.2", 7}};
   CHECK_FALSE(rbd::classify(kept, watches, kImage, "serving", known));
-  known.note_left("second", kImage.text());
+  known.note_opened("second", kImage.text());
+  known.note_closed("second", kImage.text(), true);
   const auto left = rbd::classify(kept, watches, kImage, "serving", known);
   REQUIRE(left);
   CHECK(left->lock == Lock::our_dead);
@@ -130,6 +131,27 @@ TEST_CASE(
   CHECK_FALSE(rbd::classify(kept, watches, {"f", 2, "", "1018aa17d94d", 0}, "serving", known));
   known.note_taken("second", kImage.text());
   CHECK_FALSE(rbd::classify(kept, watches, kImage, "serving", known));
+}
+
+TEST_CASE("an image that a client has left is its own until its last handle there has closed, however late that is") {
+  auto known = agent();
+  const std::vector<Locker> kept{{"client.2", rbd::kept_cookie(7), "10.0.0.1:0/2"}};
+  known.note_opened("second", kImage.text());
+  known.note_opened("second", kImage.text());
+  known.note_closed("second", kImage.text(), true);
+  CHECK_FALSE(rbd::classify(kept, {}, kImage, "serving", known));
+  known.note_closed("second", kImage.text(), false);
+  CHECK(rbd::classify(kept, {}, kImage, "serving", known));
+}
+
+TEST_CASE("what a client has left stays left when that client has ended") {
+  auto known = agent();
+  known.note_closed("second", kImage.text(), true);
+  known.replace("second", {Incarnation::State::fenced, "second", "f", "lab", {"10.0.0.1:0/2"}, 1});
+  const auto* ended = known.find("f", "10.0.0.1:0/2");
+  REQUIRE(ended != nullptr);
+  CHECK(ended->state == Incarnation::State::fenced);
+  CHECK(ended->has_left(kImage.text()));
 }
 
 TEST_CASE("librbd reads the handle of the watch from the cookie of a kept lock") {
