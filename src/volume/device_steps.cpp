@@ -31,8 +31,8 @@ std::string why_ended(int error) {
   }
 }
 
-// The device's I/O stalls during this time.
-constexpr std::chrono::milliseconds kReleasesWithin{1600};
+// The device's I/O stalls during this time, for requests that were read. Nothing has changed until then.
+constexpr std::chrono::milliseconds kDrainsWithin{1600};
 
 /// The kernel rounds the timers of requests up (block/blk-timeout.c).
 constexpr std::chrono::seconds kTimerSlack{5};
@@ -81,38 +81,46 @@ task<result<>> DeviceSteps::change_client(Volume& volume) {
   volume.facts.client_changed = true;
   const auto begun = clock_.now();
   OpenImage& open = *volume.server.own();
-  const std::string user = open.opened_as.user;
+  const std::string client = open.image->client();
   // An older request means that the cluster does not answer it, and a drained link reads nothing more.
   result<Fd> socket = Error{errc::timed_out, "a request waits for the cluster"};
   if (volume.server.link()->oldest() < kAnswersWithin)
-    socket = co_await release(volume, ports_, {begun + kReleasesWithin});
-  if (!socket && volume.server.serves() && !open.lock_kept) {
+    socket = co_await release(volume, ports_, {begun + kDrainsWithin}, deadline());
+  if (!socket && volume.server.serves() && open.lock_kept == LockKept::no) {
     // A leaving agent has drained it too.
     if (!volume.server.own_link()->drained) volume.server.link()->undrain();
     log::warning("client.not_changed", {{"volume", volume.id},
-                                        {"client", open.image->client()},
+                                        {"client", client},
                                         {"user", volume.credentials.known().user},
                                         {"error", socket.error().text},
                                         {"effect", "the volume stays with its present client"}});
     co_return result<>();
   }
-  log::info("client.changed",
-            {{"volume", volume.id}, {"previous_user", user}, {"user", volume.credentials.known().user}});
   volume.history.unserved_since = begun;
   volume.client_change.under_way = true;
-  if (socket) {
-    ports_.devices.of(volume.record->device.kind).take(*volume.record->device.index, volume.id, std::move(*socket));
-    volume.client_change.previous = volume.server.take_image();
-    images_.forget_facts(volume);
-    volume.facts.client_changed = true;
-  } else if (volume.server.link() == nullptr) {
-    open.closing = true;
-  } else {
-    // Nobody knows whether the lock was kept. The end of the client settles it, as if the cluster had cut it off.
-    log::warning("client.given_up",
-                 {{"volume", volume.id}, {"client", open.image->client()}, {"cause", socket.error().text}});
-    open.image->give_up_client();
+  if (!socket && volume.server.link() != nullptr) {
+    const bool unsure = open.lock_kept == LockKept::unsure;
+    log::warning("client.not_changed",
+                 {{"volume", volume.id},
+                  {"client", client},
+                  {"user", volume.credentials.known().user},
+                  {"error", socket.error().text},
+                  {"effect", unsure ? "the client is given up, because nobody knows whether the lock was kept"
+                                    : "the image is closed, and opened again"}});
+    *open.access_lost = true;
+    unsure ? open.image->give_up_client() : volume.server.link()->hold();
+    co_return result<>();
   }
+  log::info("client.changed",
+            {{"volume", volume.id}, {"previous_user", open.opened_as.user}, {"user", volume.credentials.known().user}});
+  if (!socket) {
+    open.closing = true;
+    co_return result<>();
+  }
+  ports_.devices.of(volume.record->device.kind).take(*volume.record->device.index, volume.id, std::move(*socket));
+  volume.client_change.previous = volume.server.take_image();
+  images_.forget_facts(volume);
+  volume.facts.client_changed = true;
   co_return result<>();
 }
 

@@ -381,7 +381,7 @@ task<result<>> ImageSteps::close(Volume& volume) {
     co_return result<>();
   }
   if (!closed) co_return closed;
-  const bool kept = open != nullptr && open->lock_kept;
+  const bool kept = open != nullptr && open->lock_kept == LockKept::yes;
   auto image = volume.server.take_image();
   if (kept) volume.client_change.previous = std::move(image);
   forget_facts(volume);

@@ -14,13 +14,14 @@ task<result<>> close(Volume& volume, Until until) {
 
 }  // namespace
 
-task<result<Fd>> release(Volume& volume, const Ports& ports, Until until) {
-  if (const Waited drained = co_await volume.server.link()->drain(until); drained != Waited::ready)
+task<result<Fd>> release(Volume& volume, const Ports& ports, Until drained_by, Until closed_by) {
+  if (const Waited drained = co_await volume.server.link()->drain(drained_by); drained != Waited::ready)
     co_return wait_error(drained, "the requests of volume " + volume.id);
   OpenImage& open = *volume.server.own();
   if (open.right != WriteRight::none) {
-    open.lock_kept = true;
-    if (auto kept = co_await volume.server.image()->keep_lock(until); !kept) co_return kept.error();
+    open.lock_kept = LockKept::unsure;
+    if (auto kept = co_await volume.server.image()->keep_lock(closed_by); !kept) co_return kept.error();
+    open.lock_kept = LockKept::yes;
   }
   // The end of its link is no failure.
   const WriteRight right = std::exchange(open.right, WriteRight::none);
@@ -32,7 +33,7 @@ task<result<Fd>> release(Volume& volume, const Ports& ports, Until until) {
     if (!*open.access_lost) open.right = right;
     co_return socket.error();
   }
-  auto closed = co_await close(volume, until);
+  auto closed = co_await close(volume, closed_by);
   if (closed) co_return std::move(*socket);
   // This agent is its only owner, so it ends like every link that is not resumed (Devices::end_links).
   ports.devices.of(volume.record->device.kind).take(*volume.record->device.index, volume.id, std::move(*socket));

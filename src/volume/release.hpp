@@ -14,7 +14,8 @@ inline constexpr std::chrono::seconds kAnswersWithin{1};
 
 /// Answers what was read, keeps the lock or the mark, takes the socket from the link, and closes the image, which stays
 /// in the volume until take_image(). Requires a link that serves. An error: the link is drained, and has ended unless
-/// the volume is still served; if the image did not close in time, the socket waits to be resumed.
-task<result<Fd>> release(Volume& volume, const Ports& ports, Until until);
+/// the volume is still served; if the image did not close in time, the socket waits to be resumed. `drained_by`: until
+/// then the volume can still be served on as if nothing had been asked.
+task<result<Fd>> release(Volume& volume, const Ports& ports, Until drained_by, Until closed_by);
 
 }  // namespace corbd::volume

@@ -24,6 +24,9 @@ struct OwnLink {
 /// The way in which the cluster knows that the image is ours to write.
 enum class WriteRight { none, exclusive_lock, writers_mark };
 
+/// Whether the lock or the mark stays for the next client. From the call on, the image does not watch its lock.
+enum class LockKept { no, unsure, yes };
+
 struct OpenImage {
   std::unique_ptr<image::Image> image;
   plan::Credential opened_as;  ///< user and key of its client
@@ -33,7 +36,7 @@ struct OpenImage {
   duration lock_took{};                        ///< image::Image::lock_took(); max: it was asked for, without an end
   std::optional<std::uint64_t> modified = {};  ///< the image's modify timestamp when we took it
   bool closing = false;                        ///< the close has begun; it may go on after the wait for it ended
-  bool lock_kept = false;                      ///< keep_lock() was asked: the image watches its lock no more
+  LockKept lock_kept = LockKept::no;           ///< unsure: keep_lock() failed, or did not end in time
 };
 
 struct Tombstone {
