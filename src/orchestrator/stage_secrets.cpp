@@ -19,11 +19,11 @@ StageSecrets::StageSecrets(executor control, Clock& clock, result<kube::Api*> ap
       objects_(clock, api_, {config_.driver, config_.node, config_.answer_within}) {}
 
 task<plan::StageSecret> StageSecrets::find(std::string volume_id, std::string persistent_volume, CancelScope& leaving,
-                                           bool as_named) {
+                                           volume::SecretAge age) {
   if (!api_) co_return plan::StageSecret{};
   const Until until{clock_.now() + config_.answer_within, &leaving};
   // It may have been recreated since, with another Secret.
-  if (!as_named) objects_.forget(volume_id);
+  if (age != volume::SecretAge::named_before) objects_.forget(volume_id);
   const auto volume = co_await objects_.find(volume_id, until, std::move(persistent_volume));
   if (!volume) co_return plan::StageSecret{.name = "", .why = volume.error().text};
   const auto& secret = volume->node_stage_secret;
@@ -32,7 +32,7 @@ task<plan::StageSecret> StageSecrets::find(std::string volume_id, std::string pe
   Known& known = known_[secret->name_space + "/" + secret->name];
   if (const auto under_way = known.under_way) {
     static_cast<void>(co_await under_way->wait(until));
-  } else if (clock_.now() >= known.again) {
+  } else if (age == volume::SecretAge::now || clock_.now() >= known.again) {
     known.under_way = std::make_shared<Event>(control_, clock_);
     co_await read(known, *secret, until);
     std::exchange(known.under_way, nullptr)->set();

@@ -1,5 +1,6 @@
 #include "secret_watch.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "corbd/core/log.hpp"
@@ -7,8 +8,22 @@
 namespace corbd::volume {
 namespace {
 
-bool has_secret(const Volume& volume) {
-  return volume.record && !volume.record->failed && !volume.credentials.known().empty();
+/// Longest wait for one volume, whose operation then goes on: an fsck may have it for hours.
+constexpr std::chrono::seconds kWaitsFor{30};
+constexpr std::chrono::hours kLongestPause{1};
+
+/// Returns the volume if it has a user and key that others may be better than.
+const Volume* served_by_key(const VolumeMap& volumes, const std::string& id) {
+  const Volume* volume = volumes.find(id);
+  const bool has = volume != nullptr && volume->record && !volume->record->failed;
+  return has && !volume->credentials.known().empty() ? volume : nullptr;
+}
+
+/// Whether the volume's client is one of that user and key, or it has none of ours.
+bool is_served_as(const Volume& volume, const Credential& credential) {
+  const OpenImage* open = volume.server.own();
+  return volume.credentials.known() == credential &&
+         (!volume.server.serves() || open == nullptr || open->opened_as == credential);
 }
 
 }  // namespace
@@ -26,22 +41,56 @@ void SecretWatch::look_in(duration time) {
   });
 }
 
+bool SecretWatch::is_due(const std::string& volume_id, const Credential& credential) const {
+  const auto place = tried_.find(volume_id);
+  return place == tried_.end() || place->second.credential != credential || place->second.again <= clock_.now();
+}
+
+/// Returns the user and key that the volume is to be served by, if it is not. A Secret that differs is read again at
+/// once: a stage may have brought a newer pair than the last read.
+task<std::optional<Credential>> SecretWatch::wanted(std::string volume_id) {
+  for (const SecretAge age : {SecretAge::named_before, SecretAge::now}) {
+    const Volume* volume = served_by_key(volumes_, volume_id);
+    if (volume == nullptr) co_return std::nullopt;
+    const auto secret = co_await ports_.orchestrator.stage_secret(volume_id, volume->record->claim.volume, age);
+    volume = served_by_key(volumes_, volume_id);
+    if (volume == nullptr) co_return std::nullopt;
+    const Credential credential = secret.credential.value_or(volume->credentials.known());
+    if (is_served_as(*volume, credential) || !is_due(volume_id, credential)) co_return std::nullopt;
+    if (credential == volume->credentials.known()) co_return credential;
+    if (age != SecretAge::now) continue;
+    log::info("credential.from_secret", {{"volume", volume_id}, {"secret", secret.name}, {"user", credential.user}});
+    co_return credential;
+  }
+  co_return std::nullopt;
+}
+
+void SecretWatch::note(const std::string& volume_id, Credential credential) {
+  const Volume* volume = served_by_key(volumes_, volume_id);
+  if (volume == nullptr || is_served_as(*volume, credential)) {
+    tried_.erase(volume_id);
+    return;
+  }
+  Tried& tried = tried_[volume_id];
+  const bool again = tried.credential == credential;
+  tried.pause = again ? std::min<duration>(2 * tried.pause, kLongestPause) : duration(config_.secrets_every);
+  tried.again = clock_.now() + tried.pause;
+  tried.credential = std::move(credential);
+}
+
 /// Goes on with the next volume once one is served by its present user: the I/O of each stalls for a moment.
 task<> SecretWatch::look() {
   const auto leaving = leaving_;
+  std::erase_if(tried_, [this](const auto& one) { return served_by_key(volumes_, one.first) == nullptr; });
   std::vector<std::string> ids;
-  for (const auto& [id, volume] : volumes_)
-    if (has_secret(*volume)) ids.push_back(id);
+  for (const auto& [id, volume] : volumes_) ids.push_back(id);
   for (const auto& id : ids) {
-    const Volume* volume = volumes_.find(id);
-    if (leaving->cancelled() || volume == nullptr || !has_secret(*volume)) continue;
-    const auto secret = co_await ports_.orchestrator.stage_secret(id, volume->record->claim.volume, true);
-    volume = volumes_.find(id);
-    if (leaving->cancelled() || volume == nullptr || !has_secret(*volume) || !secret.credential) continue;
-    if (*secret.credential == volume->credentials.known()) continue;
-    log::info("credential.from_secret", {{"volume", id}, {"secret", secret.name}, {"user", secret.credential->user}});
-    if (auto served = co_await want_(id, Authorized{*secret.credential}); !served)
-      log::warning("credential.not_used", {{"volume", id}, {"error", served.error().text}});
+    if (leaving->cancelled()) break;
+    auto credential = co_await wanted(id);
+    if (!credential || leaving->cancelled()) continue;
+    const auto served = co_await want_(id, Authorized{*credential}, {clock_.now() + kWaitsFor, leaving.get()});
+    if (!served) log::warning("credential.not_used", {{"volume", id}, {"error", served.error().text}});
+    note(id, std::move(*credential));
   }
   look_in(config_.secrets_every);
 }

@@ -21,7 +21,6 @@ struct ChangingClient : Scene {
     use_all();
     loop.advance(1s);
     before = client();
-    link = device().link;
     world.cluster.users[kNewUser.user] = kNewUser.key;
   }
   plan::Staged again() const {
@@ -47,7 +46,6 @@ struct ChangingClient : Scene {
   }
   plan::Staged staged;
   std::string before;
-  int link = 0;
 };
 
 }  // namespace
@@ -117,6 +115,59 @@ TEST_CASE("a volume with a request that the cluster does not answer stays with i
   CHECK(scene.client() != scene.before);
   CHECK(scene.waiting() == 0);
   CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("a move that could not be made once the new user was taken is made later, without a call") {
+  ChangingClient scene;
+  scene.stage();
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call != "save record") return;
+    scene.world.calls.before_call = nullptr;
+    scene.world.cluster.dead = true;
+    scene.write_all();
+  };
+  static_cast<void>(scene.world.agent.want(kId, scene.again()));
+  CHECK(scene.world.disk.records.front().user == kNewUser.user);
+  CHECK(scene.client() == scene.before);
+  scene.world.cluster.revive();
+  scene.loop.advance(15min);
+  CHECK(scene.client() != scene.before);
+  CHECK(scene.waiting() == 0);
+  CHECK(scene.world.kernel.errors == 0);
+}
+
+TEST_CASE("a volume leaves a client that goes on to serve another volume, and follows no client") {
+  ChangingClient scene;
+  const std::string second = "image-2";
+  scene.world.cluster.images[second].id = "id-2";
+  auto wish = staged_wish(second);
+  wish.path = "/staging/2";
+  REQUIRE(scene.want(wish, second) == errc::ok);
+  scene.stage();
+  const auto client_of = [&](const std::string& id) { return scene.world.agent.shell().status(id)->client; };
+  REQUIRE(client_of(second) == scene.before);
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  CHECK(client_of(second) == scene.before);
+  scene.is_unnoticed();
+  wish.credential = kNewUser;
+  REQUIRE(scene.want(wish, second) == errc::ok);
+  CHECK(client_of(second) == scene.client());
+  scene.is_unnoticed();
+}
+
+TEST_CASE("a Secret that the cluster does not take is tried again with growing pauses, and a corrected one at once") {
+  ChangingClient scene;
+  scene.stage();
+  const plan::Credential bad{kNewUser.user, Secret("edited badly")};
+  scene.world.stage_secret = {"Secret ceph/node", bad, ""};
+  scene.loop.advance(2h);
+  CHECK(scene.client() == scene.before);
+  CHECK(scene.world.notices.size() >= 3);
+  CHECK(scene.world.notices.size() <= 7);
+  scene.world.stage_secret = {"Secret ceph/node", kNewUser, ""};
+  scene.loop.advance(6min);
+  CHECK(scene.client() != scene.before);
+  scene.is_unnoticed();
 }
 
 TEST_CASE("an agent that dies at any call of a move, or one of whose calls fails, serves the volume again") {

@@ -192,7 +192,9 @@ class Orchestrator final : public volume::Orchestrator {
  public:
   task<plan::Attachment> attachment(std::string) override { co_return plan::Attachment{}; }
   task<plan::HolderNode> holder_node(plan::HolderQuery) override { co_return plan::HolderNode{}; }
-  task<plan::StageSecret> stage_secret(std::string, std::string, bool) override { co_return plan::StageSecret{}; }
+  task<plan::StageSecret> stage_secret(std::string, std::string, volume::SecretAge) override {
+    co_return plan::StageSecret{};
+  }
 };
 
 }  // namespace corbd::test::still

@@ -24,8 +24,9 @@ class ApiOrchestrator final : public volume::Orchestrator {
   task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
     return holder_nodes_.find(std::move(query), stopping_);
   }
-  task<plan::StageSecret> stage_secret(std::string volume_id, std::string persistent_volume, bool as_named) override {
-    return stage_secrets_.find(std::move(volume_id), std::move(persistent_volume), stopping_, as_named);
+  task<plan::StageSecret> stage_secret(std::string volume_id, std::string persistent_volume,
+                                       volume::SecretAge age) override {
+    return stage_secrets_.find(std::move(volume_id), std::move(persistent_volume), stopping_, age);
   }
   Attachments& attachments() { return attachments_; }
   task<> stop(Until until) {

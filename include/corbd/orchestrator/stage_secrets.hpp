@@ -10,6 +10,7 @@
 #include "corbd/core/wait.hpp"
 #include "corbd/orchestrator/volume_objects.hpp"
 #include "corbd/plan/credential.hpp"
+#include "corbd/volume/ports.hpp"
 
 namespace corbd::orchestrator {
 
@@ -25,9 +26,9 @@ class StageSecrets {
   /// `api`: an error if there is no API server.
   StageSecrets(executor control, Clock& clock, result<kube::Api*> api, Config config);
 
-  /// `persistent_volume`: see VolumeObjects::find(). `as_named`: of the PersistentVolume as it was read last.
+  /// `persistent_volume`: see VolumeObjects::find().
   task<plan::StageSecret> find(std::string volume_id, std::string persistent_volume, CancelScope& leaving,
-                               bool as_named = false);
+                               volume::SecretAge age = volume::SecretAge::named_now);
 
  private:
   struct Known {

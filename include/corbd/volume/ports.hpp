@@ -57,6 +57,13 @@ class NodeFiles {
   virtual task<result<>> drop_stash(std::string staging_path, std::string log) = 0;
 };
 
+/// How new the answer about a Secret must be. A Secret that is not read `now` was read within the last minute.
+enum class SecretAge {
+  named_before,  ///< the PersistentVolume may have been made again since, with another Secret
+  named_now,     ///< the PersistentVolume is read
+  now            ///< so is the Secret
+};
+
 /// Port to Kubernetes, if there is one. Each call answers within seconds, even if only that the answer is unknown.
 class Orchestrator {
  public:
@@ -64,10 +71,10 @@ class Orchestrator {
   virtual task<Attachment> attachment(std::string volume_id) = 0;
   /// Returns the node where that client runs.
   virtual task<plan::HolderNode> holder_node(plan::HolderQuery query) = 0;
-  /// Returns the present content of the volume's node-stage Secret. `persistent_volume`: its name from the last stage
-  /// or publish; else empty. `as_named`: the Secret that it named when it was read last will do.
+  /// Returns the content of the volume's node-stage Secret. `persistent_volume`: its name from the last stage or
+  /// publish; else empty.
   virtual task<plan::StageSecret> stage_secret(std::string volume_id, std::string persistent_volume,
-                                               bool as_named = false) = 0;
+                                               SecretAge age = SecretAge::named_now) = 0;
 };
 
 /// All ports of the shell. Every port outlives the shell.

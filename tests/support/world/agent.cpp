@@ -75,7 +75,7 @@ class Orchestrator final : public volume::Orchestrator {
   task<plan::HolderNode> holder_node(plan::HolderQuery query) override {
     return nodes_.find(std::move(query), leaving_);
   }
-  task<plan::StageSecret> stage_secret(std::string, std::string, bool) override {
+  task<plan::StageSecret> stage_secret(std::string, std::string, volume::SecretAge) override {
     ++world_.secret_asked;
     if (world_.secret_takes > duration())
       co_await sleep_until(world_.loop().control(), world_.loop().clock,

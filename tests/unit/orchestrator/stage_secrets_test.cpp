@@ -7,6 +7,7 @@
 using namespace corbd;
 using namespace std::chrono_literals;
 using test::ApiServer;
+using volume::SecretAge;
 
 namespace {
 
@@ -39,8 +40,8 @@ struct Secrets {
     return plan::Credential{std::string(fields.at("userID").reveal()), Secret("key")};
   }
   plan::StageSecret find(const std::string& volume = "v", const std::string& persistent_volume = "",
-                         bool as_named = false) {
-    return test::Started<plan::StageSecret>(loop.io, secrets.find(volume, persistent_volume, leaving, as_named)).get();
+                         volume::SecretAge age = volume::SecretAge::named_now) {
+    return test::Started<plan::StageSecret>(loop.io, secrets.find(volume, persistent_volume, leaving, age)).get();
   }
 };
 
@@ -81,12 +82,20 @@ TEST_CASE("a PersistentVolume that was made again with another Secret is followe
 
 TEST_CASE("a look from time to time reads the Secret that the PersistentVolume named when it was read last") {
   Secrets scene;
-  REQUIRE(scene.find("v", "", true).credential);
+  REQUIRE(scene.find("v", "", SecretAge::named_before).credential);
   scene.objects.erase(attachment_of("v"));
   scene.objects[kSecret] = R"({"data":{"userID":"bm9kZS4x"}})";
   scene.loop.clock.advance(61s);
-  CHECK(scene.find("v", "", true).credential->user == "node.1");
+  CHECK(scene.find("v", "", SecretAge::named_before).credential->user == "node.1");
   CHECK_FALSE(scene.find("v").credential);
+}
+
+TEST_CASE("what the Secret has now is read at once, however lately it was read") {
+  Secrets scene;
+  REQUIRE(scene.find().credential);
+  scene.objects[kSecret] = R"({"data":{"userID":"bm9kZS4x"}})";
+  CHECK(scene.find().credential->user == "node");
+  CHECK(scene.find("v", "", SecretAge::now).credential->user == "node.1");
 }
 
 TEST_CASE("a Secret that is missing, or lacks a field, is named with the reason") {
