@@ -378,24 +378,4 @@ Answer needs_image(const Situation& view) { return view.seen.link == Link::none 
 
 std::optional<Decision> bring_up(const Situation& view) { return ask(kDevice, view); }
 
-std::optional<Step> change_client(const Situation& view) {
-  const Observation& seen = view.seen;
-  const Record& record = *view.record;
-  const bool serves = seen.link == Observation::Link::serving && seen.connected && !seen.tombstone;
-  if (!serves || !seen.other_credential || !seen.credential_kept || seen.facts.client_changed) return std::nullopt;
-  const bool ours = record.use.read_only || record.use.shared || seen.lock_held || seen.writer_marked;
-  if (!ours || seen.silent || seen.image_cut_off || record.failed || record.adopting) return std::nullopt;
-  if (!seen.facts.next_tried) return Step(step::OpenNext{});
-  return seen.facts.next_refused ? std::nullopt : std::optional<Step>(step::ChangeClient{});
-}
-
-std::optional<Step> try_credential(const Situation& view) {
-  const Observation& seen = view.seen;
-  if (!seen.credential_untried) return std::nullopt;
-  const bool serves = seen.link == Observation::Link::serving && seen.connected && !seen.tombstone;
-  // The present client is left for one that has opened the image, and for nothing less.
-  if (serves && !seen.silent && !seen.facts.next_tried) return Step(step::OpenNext{});
-  return Step(step::TryCredential{});
-}
-
 }  // namespace corbd::plan

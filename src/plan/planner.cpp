@@ -2,6 +2,7 @@
 
 #include "adopt.hpp"
 #include "bring_up.hpp"
+#include "client.hpp"
 #include "corbd/core/overloaded.hpp"
 #include "corbd/core/utc.hpp"
 #include "corbd/plan/combination.hpp"
@@ -39,45 +40,6 @@ std::optional<Step> take_present_names(const Situation& view) {
   step.record.note = view.seen.facts.noted;  // ceph-csi's controller looks for it under the present name
   step.may_fail = true;
   return step;
-}
-
-/// Whether the volume has another user and key than its image's client, which the cluster has not refused.
-bool has_other_user(const Situation& view) { return view.seen.other_credential && !view.seen.facts.other_refused; }
-
-/// Finds out whether the cluster still accepts the user of a client that gets no answers and, if not, whether the
-/// Secret has another one. Nothing: that is known. A client of a removed user gets neither answers nor errors once its
-/// tickets have ended (docs/sources.md#rotated-keys).
-std::optional<Step> look_at_users(const Situation& view) {
-  const Facts& facts = view.seen.facts;
-  if (!facts.user_refused) return look(Fact::client_user);
-  if (!*facts.user_refused || has_other_user(view)) return std::nullopt;
-  if (!facts.secret_asked) return look(Fact::stage_secret);
-  if (view.seen.credential_untried) return Step(step::TryCredential{});
-  return std::nullopt;
-}
-
-/// Gives up a client that gets no answers, for one of another user. Nothing else of a volume whose requests wait is
-/// asked through it.
-std::optional<Decision> judge_silent_client(const Situation& view) {
-  const Observation& seen = view.seen;
-  const bool serves = seen.link == Observation::Link::serving && seen.connected && !seen.tombstone;
-  if (!view.silent || !serves || seen.client_given_up) return std::nullopt;
-  if (!seen.facts.client_judged) {
-    if (auto step = look_at_users(view)) return *step;
-    if (*seen.facts.user_refused && has_other_user(view) && !seen.client_needed) return Step(step::GiveUpClient{});
-  }
-  return seen.silent ? std::optional<Decision>(Done{}) : std::nullopt;
-}
-
-/// If an image does not close in time, or the operations of an ended session go on, asks whether the cluster still lets
-/// the client's user in, and gives the client up if not: without tickets neither ends. Another user can fence it.
-std::optional<Step> judge_closing_client(const Situation& view) {
-  const Observation& seen = view.seen;
-  const bool stuck = (seen.image_closing || seen.session_stuck) && seen.image_open && !seen.tombstone;
-  const bool failed = view.record && view.record->failed;
-  if (!stuck || failed || seen.client_given_up || seen.client_needed || seen.facts.client_judged) return std::nullopt;
-  if (auto step = look_at_users(view)) return step;
-  return *seen.facts.user_refused ? std::optional<Step>(step::GiveUpClient{}) : std::nullopt;
 }
 
 Decision serve(const Situation& view) {

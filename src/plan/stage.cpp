@@ -4,6 +4,7 @@
 
 #include "adopt.hpp"
 #include "bring_up.hpp"
+#include "client.hpp"
 #include "expand.hpp"
 #include "filesystem.hpp"
 #include "fscrypt.hpp"

@@ -6,7 +6,6 @@
 #include "corbd/core/failpoint.hpp"
 #include "corbd/core/log.hpp"
 #include "corbd/volume/condition.hpp"
-#include "release.hpp"
 
 namespace corbd::volume {
 namespace {
@@ -30,9 +29,6 @@ std::string why_ended(int error) {
              "); the application gets no error, and the request is repeated on a new link";
   }
 }
-
-// The device's I/O stalls during this time, for requests that were read. Nothing has changed until then.
-constexpr std::chrono::milliseconds kDrainsWithin{1600};
 
 /// The kernel rounds the timers of requests up (block/blk-timeout.c).
 constexpr std::chrono::seconds kTimerSlack{5};
@@ -74,53 +70,6 @@ task<result<>> DeviceSteps::start_session(Volume& volume) {
   }
   static_cast<void>(take_link(volume));
   volume.server.set(OwnLink{std::move(link), alive});
-  co_return result<>();
-}
-
-task<result<>> DeviceSteps::change_client(Volume& volume) {
-  volume.facts.client_changed = true;
-  const auto begun = clock_.now();
-  OpenImage& open = *volume.server.own();
-  const std::string client = open.image->client();
-  // An older request means that the cluster does not answer it, and a drained link reads nothing more.
-  result<Fd> socket = Error{errc::timed_out, "a request waits for the cluster"};
-  if (volume.server.link()->oldest() < kAnswersWithin)
-    socket = co_await release(volume, ports_, {begun + kDrainsWithin}, deadline());
-  if (!socket && volume.server.serves() && open.lock_kept == LockKept::no) {
-    // A leaving agent has drained it too.
-    if (!volume.server.own_link()->drained) volume.server.link()->undrain();
-    log::warning("client.not_changed", {{"volume", volume.id},
-                                        {"client", client},
-                                        {"user", volume.credentials.known().user},
-                                        {"error", socket.error().text},
-                                        {"effect", "the volume stays with its present client"}});
-    co_return result<>();
-  }
-  volume.history.unserved_since = begun;
-  volume.client_change.under_way = true;
-  if (!socket && volume.server.link() != nullptr) {
-    const bool unsure = open.lock_kept == LockKept::unsure;
-    log::warning("client.not_changed",
-                 {{"volume", volume.id},
-                  {"client", client},
-                  {"user", volume.credentials.known().user},
-                  {"error", socket.error().text},
-                  {"effect", unsure ? "the client is given up, because nobody knows whether the lock was kept"
-                                    : "the image is closed, and opened again"}});
-    *open.access_lost = true;
-    unsure ? open.image->give_up_client() : volume.server.link()->hold();
-    co_return result<>();
-  }
-  log::info("client.changed",
-            {{"volume", volume.id}, {"previous_user", open.opened_as.user}, {"user", volume.credentials.known().user}});
-  if (!socket) {
-    open.closing = true;
-    co_return result<>();
-  }
-  ports_.devices.of(volume.record->device.kind).take(*volume.record->device.index, volume.id, std::move(*socket));
-  volume.client_change.previous = volume.server.take_image();
-  images_.forget_facts(volume);
-  volume.facts.client_changed = true;
   co_return result<>();
 }
 
@@ -290,7 +239,7 @@ task<result<>> DeviceSteps::stop_session(Volume& volume) {
   static_cast<void>(take_link(volume));
   // The image's connection made the link hold, so the image is opened again on another connection.
   if (broken) co_return co_await images_.close(volume);
-  if (denied) co_return co_await images_.note_denial(volume);
+  if (denied) co_return co_await clients_.note_denial(volume);
   volume.history.denied = 0;
   co_return result<>();
 }

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "image_steps.hpp"
+#include "client_steps.hpp"
 
 namespace corbd::volume {
 
@@ -11,12 +11,9 @@ class DeviceSteps : StepTools {
  public:
   /// Returns the numbers of other volumes' nbd devices, from records and from paths that show a raw device.
   using Numbers = std::function<std::vector<std::uint32_t>(const Volume& volume)>;
-  DeviceSteps(StepTools tools, ImageSteps& images, const HealthTracker& health, Numbers numbers)
-      : StepTools(tools), images_(images), health_(health), numbers_(std::move(numbers)) {}
+  DeviceSteps(StepTools tools, ImageSteps& images, ClientSteps& clients, const HealthTracker& health, Numbers numbers)
+      : StepTools(tools), images_(images), clients_(clients), health_(health), numbers_(std::move(numbers)) {}
   task<result<>> start_session(Volume& volume);
-  /// Ends the service of a volume by its client, without notice to the kernel. The next steps serve it by a client of
-  /// its present user and key. If it cannot be ended without an effect, the volume stays as it is.
-  task<result<>> change_client(Volume& volume);
   task<result<>> connect(Volume& volume);
   task<result<>> reconfigure(Volume& volume);
   task<result<>> resize(Volume& volume);
@@ -30,6 +27,7 @@ class DeviceSteps : StepTools {
   void tell_cache_lost(const Volume& volume) const;
   std::uint64_t dead_conn_timeout_s(const Volume& volume) const;
   ImageSteps& images_;
+  ClientSteps& clients_;
   const HealthTracker& health_;
   Numbers numbers_;
 };

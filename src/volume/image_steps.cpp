@@ -1,6 +1,5 @@
 #include "image_steps.hpp"
 
-#include <bit>
 #include <utility>
 
 #include "corbd/core/failpoint.hpp"
@@ -8,13 +7,6 @@
 
 namespace corbd::volume {
 namespace {
-
-/// A stage of a volume that is served waits no longer for a silent cluster.
-constexpr std::chrono::seconds kTriedWithin{10};
-constexpr std::chrono::seconds kTriesUserAgain{60};
-
-/// True after 3 denials in a row, then 6, 12, 24: other volumes of the client notice when it is given up.
-constexpr bool is_look_due(unsigned denied) { return denied % 3 == 0 && std::has_single_bit(denied / 3); }
 
 /// Whether the image behind the device is gone, even if another one has its name now. This is a fact for the planner,
 /// not a failure.
@@ -36,98 +28,6 @@ task<result<>> ImageSteps::fence(Volume& volume) {
   volume.facts.fenced = true;
   log::info("cluster.fenced", {{"volume", volume.id}, {"cluster", volume.record->source.cluster_id}});
   co_return result<>();
-}
-
-task<result<>> ImageSteps::may_serve(const Volume& volume, image::Access to) {
-  const Until until = deadline().at_most(clock_.now() + kTriedWithin);
-  const auto header = co_await ports_.clusters.header(to, volume.record->key, until);
-  if (!header) co_return header.error();
-  if (volume.record->use.read_only) co_return result<>();
-  co_return co_await ports_.clusters.may_write(std::move(to), volume.record->key, until);
-}
-
-task<result<>> ImageSteps::try_credential(Volume& volume) {
-  const Credential before = volume.credentials.known();
-  const bool only_one = volume.credentials.unproven();
-  volume.credentials.tried();
-  const auto to = access(volume), old = access_of(ports_, *volume.record, before);
-  if (!to || !old) co_return result<>();
-  auto may = co_await may_serve(volume, *to);
-  // The present way to heal the volume must not become less. A user that may fence no more than the old one is no loss.
-  if (may && !volume.record->use.read_only && !only_one && !ports_.clusters.cannot_fence(*old))
-    if (const auto why = ports_.clusters.cannot_fence(*to)) may = Error{errc::permission_denied, *why};
-  if (may && volume.facts.next_refused) may = *volume.facts.next_refused;
-  if (!may) {
-    // The next try connects anew, and so has the user's present rights.
-    ports_.clusters.retire(*to);
-    log::warning("credential.not_taken", {{"volume", volume.id},
-                                          {"user", to->user},
-                                          {"error", may.error().text},
-                                          {"effect", only_one ? "the volume has no key that works, until its next "
-                                                                "stage or its Secret brings one"
-                                                              : "the volume keeps the user and key that serve it"}});
-    if (is_refusal(may.error()))
-      health_.notify(volume.id, {"CredentialRefused", true,
-                                 "Its node-stage Secret has a user and key that cannot serve it: " + may.error().text +
-                                     ". Correct it before this node's agent starts again."});
-    co_return result<>();
-  }
-  volume.credentials.worked();
-  volume.facts.other_refused = false;
-  log::info("credential.replaced", {{"volume", volume.id}, {"user", to->user}, {"previous_user", before.user}});
-  if (!only_one) ports_.clusters.retire(*old);
-  co_return result<>();
-}
-
-/// One trial answers for all volumes of a client. The cluster renews the tickets of a user that it lets in: such a
-/// client gets no answers for another reason.
-task<result<>> ImageSteps::look_at_client_user(Volume& volume) {
-  const OpenImage& open = *volume.server.own();
-  const auto old = access_of(ports_, *volume.record, open.opened_as);
-  if (!old) co_return old.error();
-  std::erase_if(trials_, [&](const auto& one) { return !one.second.under_way && one.second.again <= clock_.now(); });
-  Trial& trial = trials_[open.image->client()];
-  if (const auto under_way = trial.under_way) {
-    static_cast<void>(co_await under_way->wait(deadline()));
-  } else if (trial.again == time_point()) {
-    trial.under_way = std::make_shared<Event>(control_, clock_);
-    const auto may = co_await ports_.clusters.may_serve_anew(*old, volume.record->key, !volume.record->use.read_only,
-                                                             deadline().at_most(clock_.now() + kTriedWithin));
-    trial.refused = !may && may.error().code == errc::unauthenticated;
-    trial.again = clock_.now() + kTriesUserAgain;
-    std::exchange(trial.under_way, nullptr)->set();
-  }
-  volume.facts.user_refused = trial.refused;
-  co_return result<>();
-}
-
-task<result<>> ImageSteps::give_up_refused_client(Volume& volume) {
-  const OpenImage& open = *volume.server.own();
-  const auto old = access_of(ports_, *volume.record, open.opened_as), to = access(volume);
-  result<> may = to ? result<>() : to.error();
-  if (to && volume.server.serves())
-    may = co_await ports_.clusters.may_serve_anew(*to, volume.record->key, !volume.record->use.read_only,
-                                                  deadline().at_most(clock_.now() + kTriedWithin));
-  volume.facts.other_refused = !may && may.error().code == errc::unauthenticated;
-  volume.facts.client_judged = !volume.facts.other_refused;
-  if (!may) {
-    log::warning("client.not_replaced", {{"volume", volume.id},
-                                         {"client", open.image->client()},
-                                         {"user", volume.credentials.asks_with().user},
-                                         {"error", may.error().text}});
-    co_return result<>();
-  }
-  // Its other clients have no tickets either, and nobody would be told: what is opened next connects anew.
-  if (old) ports_.clusters.retire_all(*old);
-  give_up_client(
-      volume, "the cluster refuses its user " + open.opened_as.user + ", so its requests and its close may never end");
-  co_return result<>();
-}
-
-void ImageSteps::give_up_client(Volume& volume, const std::string& why) {
-  image::Image& image = *volume.server.image();
-  log::warning("client.given_up", {{"volume", volume.id}, {"client", image.client()}, {"cause", why}});
-  image.give_up_client();
 }
 
 task<result<>> ImageSteps::look(Volume& volume, Fact fact) {
@@ -203,27 +103,6 @@ task<result<OpenImage>> ImageSteps::open_as_asked(Volume& volume, image::Access 
   auto opened = co_await ports_.clusters.open(std::move(to), volume.record->key, options, until);
   if (!opened) co_return opened.error();
   co_return OpenImage{std::move(*opened), volume.credentials.asks_with(), lost};
-}
-
-task<result<>> ImageSteps::open_next(Volume& volume) {
-  volume.facts.next_tried = true;
-  auto to = co_await find_access(volume);
-  result<OpenImage> opened = Error{};
-  if (to)
-    opened = co_await open_as_asked(volume, *to, deadline().at_most(clock_.now() + kTriedWithin));
-  else
-    opened = to.error();
-  if (opened) {
-    volume.client_change.next = std::move(*opened);
-    co_return result<>();
-  }
-  volume.facts.next_refused = opened.error();
-  log::warning("client.not_changed", {{"volume", volume.id},
-                                      {"client", volume.server.image()->client()},
-                                      {"user", volume.credentials.asks_with().user},
-                                      {"error", opened.error().text},
-                                      {"effect", "the volume stays with its present client"}});
-  co_return result<>();
 }
 
 task<result<>> ImageSteps::open(Volume& volume) {
@@ -345,18 +224,6 @@ void ImageSteps::forget_facts(Volume& volume) {
   volume.facts = std::move(kept);
 }
 
-task<> ImageSteps::end_client_change(Volume& volume) {
-  ClientChange& change = volume.client_change;
-  if (auto unused = std::exchange(change.next, std::nullopt)) close_in_background_(nullptr, std::move(unused->image));
-  if (std::exchange(change.under_way, false) && !volume.server.serves())
-    health_.report_failure(volume, "the client of its present user does not serve it yet");
-  // Its client ends without an image, and with it the watch of a lock that nobody took.
-  if (!volume.record) change.previous.reset();
-  if (!change.previous || !volume.server.serves()) co_return;
-  const auto previous = std::exchange(change.previous, nullptr);
-  co_await previous->lock_taken_over(soon());
-}
-
 void ImageSteps::close_in_background(Volume& volume, std::unique_ptr<device::Link> link) {
   close_in_background_(std::move(link), volume.server.take_image());
   forget_facts(volume);
@@ -386,25 +253,6 @@ task<result<>> ImageSteps::close(Volume& volume) {
   if (kept) volume.client_change.previous = std::move(image);
   forget_facts(volume);
   co_return result<>();
-}
-
-/// Notes a denial. A client keeps the rights that its user had when it connected, so restored rights do not reach it.
-task<result<>> ImageSteps::note_denial(Volume& volume) {
-  OpenImage* const open = volume.server.own();
-  if (open == nullptr || !is_look_due(++volume.history.denied)) co_return result<>();
-  const auto to = access(volume);
-  if (!to) co_return result<>();
-  open->image->retire_client();
-  const auto may = co_await may_serve(volume, *to);
-  if (!may) {
-    log::warning("client.denied",
-                 {{"volume", volume.id}, {"client", open->image->client()}, {"error", may.error().text}});
-    co_return result<>();
-  }
-  give_up_client(volume, "the cluster denies it what it lets a new client do");
-  *open->access_lost = true;
-  volume.history.access_lost = true;
-  co_return co_await close(volume);
 }
 
 task<result<>> ImageSteps::set_format_marker(Volume& volume) {

@@ -49,12 +49,12 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::WriteRecord& of) { return records_.write(volume, of); },
       [&](const step::DropRecord&) { return records_.drop(volume, wish); },
       [&](const step::Fence&) { return images_.fence(volume); },
-      [&](const step::TryCredential&) { return images_.try_credential(volume); },
-      [&](const step::GiveUpClient&) { return images_.give_up_refused_client(volume); },
+      [&](const step::TryCredential&) { return clients_.try_credential(volume); },
+      [&](const step::GiveUpClient&) { return clients_.give_up_refused(volume); },
       [&](const step::Inherit& of) { return adopt_.inherit(volume, of.address); },
       [&](const step::Evict& of) { return holders_.evict(volume, of); },
       [&](const step::OpenImage&) { return images_.open(volume); },
-      [&](const step::OpenNext&) { return images_.open_next(volume); },
+      [&](const step::OpenNext&) { return clients_.open_next(volume); },
       [&](const step::OpenTombstone&) { return images_.open_tombstone(volume); },
       [&](const step::Lock&) { return images_.lock(volume); },
       [&](const step::CloseImage&) { return images_.close(volume); },
@@ -62,7 +62,7 @@ task<result<>> Steps::carry_out(Volume& volume, const Step& step, const Wish& wi
       [&](const step::RemoveFormatMarker&) { return images_.remove_format_marker(volume); },
       [&](const step::WriteNote& of) { return stash_.note(volume, of.note, wish); },
       [&](const step::StartSession&) { return devices_.start_session(volume); },
-      [&](const step::ChangeClient&) { return devices_.change_client(volume); },
+      [&](const step::ChangeClient&) { return clients_.change(volume); },
       [&](const step::StopSession&) { return devices_.stop_session(volume); },
       [&](const step::KernelConnect&) { return devices_.connect(volume); },
       [&](const step::KernelReconfigure&) { return devices_.reconfigure(volume); },
@@ -120,7 +120,7 @@ task<result<>> Steps::look(Volume& volume, const step::Look& step, const Wish& w
     case Fact::attachment:
       return ask_attachment(volume);
     case Fact::client_user:
-      return images_.look_at_client_user(volume);
+      return clients_.look_at_user(volume);
     case Fact::stage_secret:
       return ask_secret(volume);
     case Fact::first_key:

@@ -23,8 +23,9 @@ class Steps {
         CloseInBackground close_in_background, DeviceSteps::Numbers numbers)
       : ports_(ports),
         records_(clock, ports, config),
-        images_({clock, ports, config}, control, health, std::move(close_in_background)),
-        devices_({clock, ports, config}, images_, health, std::move(numbers)),
+        images_({clock, ports, config}, health, close_in_background),
+        clients_({clock, ports, config}, control, images_, health, std::move(close_in_background)),
+        devices_({clock, ports, config}, images_, clients_, health, std::move(numbers)),
         holders_({clock, ports, config}, health),
         finder_(clock, ports, config),
         krbd_({clock, ports, config}),
@@ -40,7 +41,7 @@ class Steps {
   /// Call this after a step: see RecordSteps.
   task<> keep_credential(Volume& volume) { return records_.keep_credential(volume); }
   /// Call this at the end of an operation.
-  task<> end_client_change(Volume& volume) { return images_.end_client_change(volume); }
+  task<> end_client_change(Volume& volume) { return clients_.end_change(volume); }
   /// Whether a record or a key is being written, or removed.
   bool writing() const { return records_.writing(); }
 
@@ -52,6 +53,7 @@ class Steps {
   const Ports& ports_;
   RecordSteps records_;
   ImageSteps images_;
+  ClientSteps clients_;
   DeviceSteps devices_;
   HolderSteps holders_;
   ImageFinder finder_;
