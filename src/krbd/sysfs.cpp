@@ -1,6 +1,7 @@
 #include "corbd/krbd/sysfs.hpp"
 
 #include "corbd/core/sysfs.hpp"
+#include "corbd/core/text.hpp"
 #include "corbd/device/sysfs.hpp"
 
 namespace corbd::krbd {
@@ -10,6 +11,19 @@ namespace fs = std::filesystem;
 using sysfs::attribute;
 using sysfs::number_of;
 
+/// Finds the user in what rbd was told when the image was mapped:
+/// "10.0.0.1:6789 name=csi-rbd-node,key=client.csi-rbd-node volumes image -".
+std::string user_of(std::string_view config) {
+  constexpr std::string_view kName = "name=";
+  const auto options = config.find(' ');
+  if (options == config.npos) return "";
+  config = config.substr(options + 1);
+  config = config.substr(0, config.find(' '));
+  for (const auto option : corbd::pieces(config, ','))
+    if (option.starts_with(kName)) return std::string(option.substr(kName.size()));
+  return "";
+}
+
 /// Returns nothing if the device disappears during the read.
 std::optional<device::Mapped> read_device(const fs::path& folder, const fs::path& block, std::uint32_t index) {
   const auto pool = attribute(folder / "pool"), name = attribute(folder / "name"), id = attribute(folder / "image_id");
@@ -18,6 +32,7 @@ std::optional<device::Mapped> read_device(const fs::path& folder, const fs::path
   mapped.seen.kind = device::Kind::krbd;
   mapped.seen.index = index;
   mapped.seen.client = attribute(folder / "client_addr").value_or("");
+  mapped.seen.user = user_of(attribute(folder / "config_info").value_or(""));
   mapped.seen.size = number_of<std::uint64_t>(folder / "size");  // bytes
   mapped.seen.dev_major = number_of<std::uint32_t>(folder / "major");
   mapped.seen.dev_minor = number_of<std::uint32_t>(folder / "minor");

@@ -106,6 +106,12 @@ class Desk {
     std::sort(all.begin(), all.end(),
               [](const auto& one, const auto& other) { return one.volume_id < other.volume_id; });
     for (const auto& status : all) *response.add_volumes() = to_message(status, sources_.healer.queue(), clock_.now());
+    for (const auto& [path, user] : seen.kernel_users) {
+      auto& entry = *response.add_kernel_devices();
+      entry.set_device_path(path);
+      entry.set_user(rpc::valid_utf8(user));
+    }
+    for (const auto& why : seen.not_read) response.add_not_read(rpc::valid_utf8(why));
     const auto left = sources_.left();
     for (const auto& device : unclaimed(seen)) {
       const auto why = left.find(device.volume_id);

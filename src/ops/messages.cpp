@@ -57,6 +57,13 @@ void name_image(v1::Volume& into, const std::string& text) {
   into.set_image(valid_utf8(text.substr(last + 1)));
 }
 
+void fill(v1::CephKey& into, const volume::ShownKey& key) {
+  into.set_user(valid_utf8(key.user));
+  into.set_fingerprint(key.fingerprint);
+  into.set_type(std::string(cephcsi::name(key.type)));
+  if (key.made) into.set_made_at_ms(ms(key.made->time_since_epoch()));
+}
+
 void fill(v1::Healing& into, const heal::HealEntry& entry, const heal::HealQueue& queue, time_point now) {
   into.set_attempts(entry.attempts);
   into.set_under_way(entry.under_way);
@@ -102,6 +109,10 @@ v1::Volume to_message(const volume::Status& status, const heal::HealQueue& queue
   out.set_pv(valid_utf8(status.pv));
   for (const auto& pod : status.pods) out.add_pods(valid_utf8(pod));
   add_io_limits(out, status);
+  if (status.keys.present) fill(*out.mutable_key(), *status.keys.present);
+  if (status.keys.next) fill(*out.mutable_next_key(), *status.keys.next);
+  out.set_why_not_next_key(valid_utf8(status.keys.why_not));
+  for (const auto& user : status.keys.others) out.add_other_users(valid_utf8(user));
   out.set_unserved(status.unserved);
   out.set_served_by_other(status.served_by_other);
   out.set_cache_lost(status.cache_lost);

@@ -9,6 +9,7 @@
 #include <array>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -124,6 +125,16 @@ void volumes(Families& into, const Snapshot& snapshot) {
          {"device",
           volume.device ? std::string(device::traits(volume.kind).prefix) + std::to_string(*volume.device) : ""}},
         1);
+  into.family("corbd_ceph_credential_devices", MetricType::Gauge,
+              "Volumes by their Ceph user and key; current is false if they are to have others.");
+  std::map<std::array<std::string, 5>, std::size_t> credentials;
+  for (const auto& volume : snapshot.volumes)
+    if (const auto& key = volume.keys.present)
+      ++credentials[{volume.cluster_id, key->user, key->fingerprint, std::string(cephcsi::name(key->type)),
+                     volume.keys.next ? "false" : "true"}];
+  for (const auto& [key, count] : credentials)
+    into.sample({{"cluster", key[0]}, {"user", key[1]}, {"key", key[2]}, {"key_type", key[3]}, {"current", key[4]}},
+                static_cast<double>(count));
   into.gauge("corbd_state_records", "Volumes that have a record.", static_cast<double>(snapshot.volumes.size()));
 }
 

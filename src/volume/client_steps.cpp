@@ -43,6 +43,7 @@ task<result<>> ClientSteps::try_credential(Volume& volume) {
   if (!may) {
     // The next try connects anew, and so has the user's present rights.
     ports_.clusters.retire(*to);
+    volume.unused_key = UnusedKey{volume.credentials.asks_with(), may.error().text};
     log::warning("credential.not_taken", {{"volume", volume.id},
                                           {"user", to->user},
                                           {"error", may.error().text},
@@ -56,6 +57,7 @@ task<result<>> ClientSteps::try_credential(Volume& volume) {
     co_return result<>();
   }
   volume.credentials.worked();
+  volume.unused_key.reset();
   volume.facts.other_refused = false;
   log::info("credential.replaced", {{"volume", volume.id}, {"user", to->user}, {"previous_user", before.user}});
   if (!only_one) ports_.clusters.retire(*old);
@@ -113,6 +115,24 @@ void ClientSteps::give_up(Volume& volume, const std::string& why) {
   image.give_up_client();
 }
 
+void ClientSteps::not_changed(Volume& volume, const Credential& next, const Error& why) const {
+  volume.unused_key = UnusedKey{next, why.text};
+  log::warning("client.not_changed", {{"volume", volume.id},
+                                      {"client", volume.server.image()->client()},
+                                      {"user", next.user},
+                                      {"error", why.text},
+                                      {"effect", "the volume stays with its present client"}});
+  // The step try_credential() is next for a new pair, and tells of its failure.
+  if (volume.credentials.untried()) return;
+  const auto name = [](const Credential& one) {
+    return "client." + one.user + " (key " + shown(one.user, one.key).fingerprint + ")";
+  };
+  health_.notify(volume.id,
+                 {"ClientNotChanged", true,
+                  "The volume still uses " + name(volume.server.own()->opened_as) + " instead of " + name(next) + ": " +
+                      why.text + ". The agent tries again. Keep the earlier user and key until then."});
+}
+
 task<result<>> ClientSteps::open_next(Volume& volume) {
   volume.facts.next_tried = true;
   auto to = co_await find_access(volume);
@@ -126,11 +146,7 @@ task<result<>> ClientSteps::open_next(Volume& volume) {
     co_return result<>();
   }
   volume.facts.next_refused = opened.error();
-  log::warning("client.not_changed", {{"volume", volume.id},
-                                      {"client", volume.server.image()->client()},
-                                      {"user", volume.credentials.asks_with().user},
-                                      {"error", opened.error().text},
-                                      {"effect", "the volume stays with its present client"}});
+  not_changed(volume, volume.credentials.asks_with(), opened.error());
   co_return result<>();
 }
 
@@ -146,11 +162,7 @@ task<result<>> ClientSteps::change(Volume& volume) {
   if (!socket && volume.server.serves() && open.lock_kept == LockKept::no) {
     // A leaving agent has drained it too.
     if (!volume.server.own_link()->drained) volume.server.link()->undrain();
-    log::warning("client.not_changed", {{"volume", volume.id},
-                                        {"client", client},
-                                        {"user", volume.credentials.known().user},
-                                        {"error", socket.error().text},
-                                        {"effect", "the volume stays with its present client"}});
+    not_changed(volume, volume.credentials.known(), socket.error());
     co_return result<>();
   }
   volume.history.unserved_since = begun;

@@ -37,6 +37,8 @@ class ClientSteps : StepTools {
   /// Whether that user may do with the volume's image what its server does. Answers soon, or not at all.
   task<result<>> may_serve(const Volume& volume, image::Access to);
   static void give_up(Volume& volume, const std::string& why);
+  /// Tells that the volume does not have that user and key, and stays with its client.
+  void not_changed(Volume& volume, const Credential& next, const Error& why) const;
   /// Whether the cluster lets the user of a client in.
   struct Trial {
     std::shared_ptr<Event> under_way;

@@ -58,6 +58,7 @@ task<result<>> KrbdSteps::map(Volume& volume) {
   if (!mapped) co_return mapped;
   log::info("device.mapped", {{"volume", volume.id}, {"image", volume.record->key.text()}});
   volume.credentials.worked();
+  volume.device.mapped_as = volume.credentials.known();
   co_return result<>();
 }
 

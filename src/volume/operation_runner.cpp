@@ -109,6 +109,9 @@ task<result<>> OperationRunner::drop_leftover_key(Volume& volume, const Wish& wi
 task<result<>> OperationRunner::prepare(Volume& volume, const Wish& wish) {
   volume.facts = Facts();
   volume.credentials.begin(wish, volume.record.has_value());
+  // A stage may bring the pair of before a refused one.
+  const bool brings_one = std::holds_alternative<Staged>(wish) || std::holds_alternative<Authorized>(wish);
+  if (brings_one && !volume.credentials.undecided()) volume.unused_key.reset();
   if (const auto* staged = std::get_if<Staged>(&wish)) {
     if (staged->attachment.state != Attachment::State::unknown) volume.facts.attachment = staged->attachment;
     auto checked = co_await ports_.files.check_path(staged->path, true);

@@ -61,6 +61,9 @@ task<result<>> RecordSteps::drop(Volume& volume, const Wish& wish) {
   volume.writes.unsure = false;
   volume.writes.on_disk.dropped();
   volume.credentials.record_dropped(wish);
+  volume.unused_key.reset();
+  volume.secret_unread.clear();
+  volume.device.mapped_as.reset();
   co_return result<>();
 }
 

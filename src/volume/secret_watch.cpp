@@ -55,6 +55,10 @@ task<std::optional<Credential>> SecretWatch::wanted(std::string volume_id) {
     const auto secret = co_await ports_.orchestrator.stage_secret(volume_id, volume->record->claim.volume, age);
     volume = served_by_key(volumes_, volume_id);
     if (volume == nullptr) co_return std::nullopt;
+    Volume& known = *volumes_.find(volume_id);
+    known.secret_unread = secret.credential || secret.name.empty() ? "" : secret.name + ": " + secret.why;
+    // Somebody corrected a Secret whose pair was refused.
+    if (secret.credential && is_served_as(known, *secret.credential)) known.unused_key.reset();
     const Credential credential = secret.credential.value_or(volume->credentials.known());
     if (is_served_as(*volume, credential) || !is_due(volume_id, credential)) co_return std::nullopt;
     if (credential == volume->credentials.known()) co_return credential;

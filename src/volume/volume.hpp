@@ -56,10 +56,11 @@ struct RecordWrites {
 
 /// Facts about the kernel's device that only its last look or its last command shows.
 struct DeviceState {
-  bool untuned = false;             ///< connected, and still with its predecessor's queue settings
-  bool gone = false;                ///< the record is of an earlier boot, or the last look found no device
-  bool disconnected = false;        ///< it takes no link any more
-  std::string refused_client = {};  ///< address of a kernel client that was blocklisted (KernelWatch)
+  bool untuned = false;                      ///< connected, and still with its predecessor's queue settings
+  bool gone = false;                         ///< the record is of an earlier boot, or the last look found no device
+  bool disconnected = false;                 ///< it takes no link any more
+  std::string refused_client = {};           ///< address of a kernel client that was blocklisted (KernelWatch)
+  std::optional<Credential> mapped_as = {};  ///< krbd: given to the kernel by this process
 };
 
 /// The volume's rbd-nbd, at the last look.
@@ -113,6 +114,12 @@ struct ClientChange {
   bool under_way = false;  ///< the next client serves soon: nothing has failed
 };
 
+/// A user and key that the volume is to have, and why it does not have them.
+struct UnusedKey {
+  Credential credential;
+  std::string why;
+};
+
 struct Volume {
   Volume(std::string volume_id, executor control, Clock& clock)
       : id(volume_id), lock(std::move(control), clock, "the operation under way on volume " + volume_id) {}
@@ -127,6 +134,8 @@ struct Volume {
   std::string key_unread;  ///< why its key file could not be read at the start
   Server server;
   ClientChange client_change;
+  std::optional<UnusedKey> unused_key;
+  std::string secret_unread;  ///< why the last look at its Secret brought no user and key
   DeviceState device;
   OtherServer other;
   Facts facts;

@@ -1,7 +1,7 @@
 """Passes commands from a guest to the machine that runs the cluster, as files in the shared results folder.
 
 On the machine: control.py OUT CEPH_DIR. In the guest: control.call(["rbd", "create", ...]).
-Commands: rbd, ceph and rados with the admin's key; `osd stop|cont|restart` and `link down|up` of the test cluster; the same after `second`, of a cluster
+Commands: rbd, ceph and rados with the admin's key; `osd stop|cont`, `osd|mon|mgr restart`, `mon move` and `link down|up` of the test cluster; the same after `second`, of a cluster
 that `second start TICKETS` makes, with tickets of so many seconds, and `second stop` ends; `tap NAME down|up`, one guest's network;
 `node start FOLDER STORY PART DISK BOOT`, `node cut FOLDER`, `node gone FOLDER` and `node end`, a second guest (node.py) with a disk, or "", and more words for its kernel; `packages FOLDER`, Debian packages
 of the build; `postgres FOLDER`, Debian's PostgreSQL; `images ARCHIVE...`, images of releases, unpacked (oci.py).
@@ -16,6 +16,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = ".control"
+DAEMONS = ("osd", "mon", "mgr", "link")  # scripts/lab/ceph takes a word about these
 NODE_FOLDER = ".node"  # of the calls to a second guest
 DISK_SIZE = "2G"  # of a second guest's disk; sparse
 
@@ -100,7 +101,7 @@ class Machine:
     def execute(self, argv, timeout):
         if argv[0] == "second":
             return self.second(argv[1:], timeout)
-        if argv[0] in ("osd", "link"):
+        if argv[0] in DAEMONS:
             return self.ceph(argv[0], self.ceph_dir, *argv[1:], timeout=timeout)
         if argv[0] == "tap" and argv[1].startswith("crbdt"):
             return cut(argv[1], argv[2] == "down", timeout)
@@ -124,7 +125,7 @@ class Machine:
         if argv[0] == "start":
             made = self.ceph("start", folder, timeout=timeout, CORBD_LAB_TICKETS=argv[1], CORBD_LAB_OSD_BYTES=str(2 << 30))
             return made if made["code"] != 0 else self.ceph("env", folder, timeout=timeout)
-        if argv[0] in ("stop", "osd", "link"):
+        if argv[0] in ("stop", *DAEMONS):
             return self.ceph(argv[0], folder, *argv[1:], timeout=timeout) if os.path.isdir(folder) else refuse("there is no second cluster")
         return self.ask_cluster(argv, timeout, folder)
 

@@ -4,7 +4,7 @@ import os
 import re
 
 MIGRATING, RUNBOOK, README, KUBERNETES = "docs/migrating-from-ceph-csi.md", "docs/runbook.md", "README.md", "deploy/kubernetes/README.md"
-RELEASES, STANDALONE, OPERATIONS = "docs/releases.md", "docs/standalone.md", "docs/operations.md"
+RELEASES, STANDALONE, OPERATIONS, KEYS = "docs/releases.md", "docs/standalone.md", "docs/operations.md", "docs/rotating-keys.md"
 
 # What a command begins with.
 PROGRAMS = ("apt-get", "ceph", "cephcsi", "corbd", "corbd-probe", "crictl", "ctr", "helm", "kubectl", "modprobe", "nbd-client", "pkill", "podman", "rbd",
@@ -16,15 +16,17 @@ SECTIONS = {
     README: ["Put it on a cluster", "Put it on a host", "Operations"],
     RELEASES: None,
     OPERATIONS: None,
+    KEYS: None,
     STANDALONE: ["Set up"],
     KUBERNETES: ["Install it", "Rook"],
 }
 # The stories run all commands of these but those of ELSEWHERE.
 FOLLOWED = [(MIGRATING, "The cache of rbd-nbd"), (MIGRATING, "Before"), (MIGRATING, "In its place: raw manifests"), (MIGRATING, "Back"),
-            (README, "Operations"), (KUBERNETES, "Install it"), (README, "Put it on a cluster"), (README, "Put it on a host"), (STANDALONE, "Set up"),
+            (README, "Operations"), (KUBERNETES, "Install it"), (KEYS, "What each node has"), (KEYS, "With your own Secrets"), (README, "Put it on a cluster"), (README, "Put it on a host"), (STANDALONE, "Set up"),
             (RELEASES, "Upgrade the manifests"), (RELEASES, "Roll the manifests back"), (RELEASES, "Upgrade the Debian package"),
             (RELEASES, "Roll the Debian package back"), (RELEASES, "Uninstall from a cluster"), (RELEASES, "Uninstall from a host")]
 
+UNIT_COMMANDS = "tests/unit/ops/command_test.cpp"
 SEEN, MOVED, UNIT = "tests/lab/stories_seen.py", "tests/lab/stories_migrate.py", "tests/unit/ops/fencing_test.cpp"
 NO_HELM = "Helm is no package of Debian. tests/deploy renders the chart with these values, and an API server takes it (tests/deploy/server)"
 NO_OPERATOR = "there is no ceph-csi-operator and no Rook here, and the document says so"
@@ -84,7 +86,7 @@ ELSEWHERE = {
         "ceph health detail": CEPHS_OWN, "ceph config dump": CEPHS_OWN, "kubectl rollout undo": IN_PASSING,
         "systemctl restart corbd": "the path of a crash, which the stories of the keeper take", "kubectl cordon": "the story drains, which cordons first",
         "kubectl describe pod": KUBES_OWN,
-        "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"), "corbd csi stage": ("tests/lab/calls.py", "stage"), "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING,
+        "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"), "corbd csi stage": ("tests/lab/calls.py", "stage"), "corbd keys": (UNIT_COMMANDS, "corbd keys ends with 0"), "kubectl apply -k": IN_PASSING, "helm upgrade": IN_PASSING,
         "helm rollback": IN_PASSING, "apt-get install": IN_PASSING,
         "nbd-client -d": "no story loses a record whose device nothing names any more"},
     (RUNBOOK, "Runbook"): {
@@ -129,13 +131,12 @@ ELSEWHERE = {
         "corbd heal ID --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"'),
         "corbd heal ID --without-proof": ("tests/lab/stories_owner.py", '"heal", volume.id, "--without-proof"'),
         "corbd holders VOLUME": ("tests/lab/stories_fence.py", '"holders", volume.id'), "corbd take": (UNIT, '"take", "volume-1"'),
-        "corbd mount": IN_PASSING, "corbd csi stage": ("tests/lab/calls.py", "stage"),
+        "corbd mount": IN_PASSING, "corbd keys": IN_PASSING, "ceph auth rm": "Ceph's own command, as its manual has it",
         "systemctl edit corbd.service": "an editor, which no story uses", "systemctl restart corbd": "the path of a crash, which the stories of the keeper take",
-        "ssh NODE systemctl restart kubelet": "the lab's kubelet is no unit of systemd", "ssh NODE systemctl reboot": "no story reboots a node of Kubernetes; `host_reboot` reboots a host",
+        "ssh NODE systemctl reboot": "no story reboots a node of Kubernetes; `host_reboot` reboots a host",
         "kubectl drain": "the story runs it as the page on migrations has it", "kubectl uncordon": "the story runs it as the page on migrations has it",
         "kubectl label namespace ceph-csi pod-security.kubernetes.io/enforce-": "the lab's Kubernetes has no Pod Security",
         "ctr -n k8s.io images rm": "the lab's runtime removes no image",
-        "ceph auth get-or-create": ("tests/lab/fence_lab.cpp", "get-or-create"), "ceph auth rm": "Ceph's own command, as its manual has it",
         **dict.fromkeys(("nbd-client -d", "rbd unmap -o force", "umount -f", "umount -l", "rbd lock rm"), "what nobody shall do")},
     (STANDALONE, "Set up"): {
         "ceph config generate-minimal-conf": CEPHS_OWN, "corbd run --standalone": "corbd.service starts it so", "corbd mount --cluster": IN_PASSING},
@@ -148,6 +149,17 @@ ELSEWHERE = {
         "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'), "corbd drain": (MOVED, '"drain"'),
         "kubectl kustomize deploy/kubernetes/base | sed": ("tests/lab/stories_docs.py", "kubectl kustomize deploy/kubernetes/base | sed"),
         "corbd-probe": "the story's kubelet runs it as a probe", "scripts/manifests --text": ("scripts/manifests", "--text")},
+    (KEYS, "With your own Secrets"): {
+        "ceph auth import -i FILE": IN_PASSING, "ceph tell mon": CEPHS_OWN},
+    (KEYS, "With Rook"): {"kubectl": NO_OPERATOR},
+    (KEYS, "On a host without Kubernetes"): {
+        "corbd csi stage": ("tests/lab/calls.py", "stage"), "corbd keys": (UNIT_COMMANDS, "corbd keys ends with 0"), "corbd volume ID": (SEEN, '"volume", volume.id'),
+        "corbd unmount DIR": ("tests/lab/stories_standalone.py", '"unmount"'), "corbd mount --all": ("tests/lab/stories_released.py", 'follow(README, "Put it on a host"'),
+        "corbd mounts -o json": ("tests/process/json_output", '"mounts", "-o", "json"')},
+    (KEYS, None): {
+        "corbd keys": (UNIT_COMMANDS, "corbd keys ends with 0"), "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"),
+        "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "ceph versions": CEPHS_OWN, "ceph auth get-key": IN_PASSING,
+        "corbd heal ID --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"')},
     (KUBERNETES, "Rook"): {"kubectl": NO_OPERATOR, "scripts/manifests": NO_OPERATOR},
 }
 

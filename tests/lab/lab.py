@@ -76,7 +76,7 @@ class Lab:
 
     def admin(self, *argv, ok=True, timeout=60):
         """A command of control.py, on the machine with the cluster; its stdout."""
-        of_cluster = argv[0] in ("rbd", "ceph", "rados", "osd", "link")
+        of_cluster = argv[0] in ("rbd", "ceph", "rados", *control.DAEMONS)
         code, out, err = control.call((["second"] if self.second and of_cluster else []) + list(argv), timeout=timeout)
         if ok and code != 0:
             raise Failed("%s: exit code %d: %s" % (" ".join(argv), code, err.strip()[-300:]))

@@ -15,9 +15,10 @@ import threading
 import documents
 import kube
 from checks import Skip, check, long, now_us, say, wait_for
-from documents import KUBERNETES, MIGRATING, README
+from documents import KEYS, KUBERNETES, MIGRATING, README
 from machine import BUILD, MIB, REPO, agents, processes, put, read, run
 from stories_container import needs_runc
+from stories_keys import new_user
 from stories_kubelet import Attacher, events
 from writer import Writer
 
@@ -293,9 +294,37 @@ def end(cluster, operator, apps, label):
 APPLY = "kubectl kustomize deploy/kubernetes/base | sed '/maxSurge/d; /--handover/d; s/maxUnavailable: 0/maxUnavailable: 1/' | kubectl apply --validate=false -f -"
 
 
+# What a program in the guest asks the machine with the cluster.
+CEPH = """exec python3 -c 'import sys
+sys.path.insert(0, "%s/tests/lab")
+import control
+code, out, err = control.call(["ceph", *sys.argv[1:]])
+print(out, end="")
+print(err, end="", file=sys.stderr)
+sys.exit(code)' "$@"
+""" % REPO
+
+
+def rotate(operator, app, old, new):
+    """Replaces the Ceph user of a volume that is written, as the page on keys has it."""
+    operator.script("ceph", CEPH)
+    # The longer name first.
+    operator.values.update({"csi-rbd-node-2": new, "csi-rbd-node": old, "ceph-csi patch secret csi-rbd-secret": "default patch secret docs-rbd"})
+    operator.follow(KEYS, "What each node has", codes={"kubectl corbd keys client.": (1,)})
+
+    def moved():
+        return operator.execute("kubectl corbd keys client." + old, 60)[0] == 0
+    operator.follow(KEYS, "With your own Secrets", before={"kubectl corbd keys": lambda: wait_for("the volume's move to the new user", moved, 120, 1)})
+    app.writer.wait_more(50, timeout=180)
+
+
 def installed(lab, cluster):
     operator = Operator(cluster, {"NODE": NODE, "kubectl apply -k deploy/kubernetes/base": APPLY})
     apps = []
+    old, new = "lab-docs-1", "lab-docs-2"
+    for user in (old, new):
+        lab.admin("ceph", "auth", "rm", "client." + user, ok=False)
+    cluster.put("/api/v1/namespaces/default/secrets", "Secret", "docs-rbd", stringData={"userID": old, "userKey": read(new_user(lab, old)[1]).strip()})
 
     def volume(_):
         image = lab.image("a", size=256 * MIB)
@@ -311,6 +340,7 @@ def installed(lab, cluster):
     kill = now_us()
     operator.type("kubectl -n ceph-csi delete pod -l app=corbd")
     apps[0].writer.wait_more(50, timeout=180)
+    rotate(operator, apps[0], old, new)
     apps[0].expect_nothing_lost([kill])
     end(cluster, operator, apps, "corbd")
 

@@ -136,6 +136,66 @@ TEST_CASE("a move that could not be made once the new user was taken is made lat
   CHECK(scene.world.kernel.errors == 0);
 }
 
+TEST_CASE("a volume's status has the user and key that serve it, before and after a move") {
+  ChangingClient scene;
+  scene.stage();
+  const auto old = volume::shown("node", scene.staged.credential.key);
+  const auto fresh = volume::shown(kNewUser.user, kNewUser.key);
+  CHECK(scene.world.agent.shell().status(kId)->keys.present == old);
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  const auto keys = scene.world.agent.shell().status(kId)->keys;
+  CHECK(keys.present == fresh);
+  CHECK_FALSE(keys.next);
+}
+
+TEST_CASE("a volume that cannot move tells which user it is to have and why, until its Secret is put back") {
+  ChangingClient scene;
+  scene.stage();
+  scene.world.cluster.without_caps.insert(kNewUser.user);
+  scene.world.stage_secret = {"Secret ceph/node", kNewUser, ""};
+  scene.loop.advance(10min);
+  auto keys = scene.world.agent.shell().status(kId)->keys;
+  CHECK(keys.present == volume::shown("node", scene.staged.credential.key));
+  CHECK(keys.next == volume::shown(kNewUser.user, kNewUser.key));
+  CHECK_FALSE(keys.why_not.empty());
+  scene.world.stage_secret = {"Secret ceph/node", scene.staged.credential, ""};
+  scene.loop.advance(10min);
+  keys = scene.world.agent.shell().status(kId)->keys;
+  CHECK_FALSE(keys.next);
+  CHECK(keys.why_not.empty());
+}
+
+TEST_CASE("a volume that stays with its earlier client, since a request waits, says so in an Event") {
+  ChangingClient scene;
+  scene.stage();
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call != "save record") return;
+    scene.world.calls.before_call = nullptr;
+    scene.world.cluster.dead = true;
+    scene.write_all();
+  };
+  static_cast<void>(scene.world.agent.want(kId, scene.again()));
+  const auto keys = scene.world.agent.shell().status(kId)->keys;
+  CHECK(keys.present == volume::shown("node", scene.staged.credential.key));
+  CHECK(keys.next == volume::shown(kNewUser.user, kNewUser.key));
+  CHECK_FALSE(keys.why_not.empty());
+  const auto told = std::ranges::find(scene.world.notices, "ClientNotChanged",
+                                      [](const auto& notice) { return notice.second.reason; });
+  REQUIRE(told != scene.world.notices.end());
+  CHECK_THAT(told->second.message, ContainsSubstring("Keep the earlier user and key"));
+}
+
+TEST_CASE("a volume may need the user of before until its files have the new one") {
+  ChangingClient scene;
+  scene.stage();
+  scene.world.disk.state = Disk::State::full;
+  static_cast<void>(scene.world.agent.want(kId, scene.again()));
+  REQUIRE(scene.world.disk.records.front().user == "node");
+  const auto keys = scene.world.agent.shell().status(kId)->keys;
+  const bool counted = keys.present->user == "node" || std::ranges::count(keys.others, "node") == 1;
+  CHECK(counted);
+}
+
 TEST_CASE("a volume leaves a client that goes on to serve another volume, and follows no client") {
   ChangingClient scene;
   const std::string second = "image-2";

@@ -23,6 +23,26 @@ TEST_CASE("a kernel's device is served on without the agent, and the next one fi
   CHECK(scene.world.calls.made == calls);
 }
 
+TEST_CASE("a kernel's device keeps the user that mapped it, and tells that it is to have the rotated one", "[krbd]") {
+  Scene scene;
+  REQUIRE(scene.want(krbd_staged()) == errc::ok);
+  const auto keys = [&] { return scene.world.agent.shell().status(kId)->keys; };
+  CHECK(keys().present == volume::shown("node", krbd_staged().credential.key));
+  auto again = krbd_staged();
+  again.credential = {"node.1", Secret("the rotated key")};
+  scene.world.cluster.users[again.credential.user] = again.credential.key;
+  REQUIRE(scene.want(again) == errc::ok);
+  CHECK(keys().present->user == "node");
+  REQUIRE(keys().next);
+  CHECK(keys().next->user == "node.1");
+  CHECK_THAT(keys().why_not, ContainsSubstring("unstaged"));
+  // Another agent cannot know the key that an earlier one gave to the kernel.
+  scene.kill_and_start(true);
+  CHECK(keys().present->user == "node");
+  CHECK(keys().present->fingerprint.empty());
+  CHECK(keys().next->user == "node.1");
+}
+
 TEST_CASE("a kernel's device is unstaged without a key and without the cluster") {
   Scene scene;
   REQUIRE(scene.want(krbd_staged()) == errc::ok);

@@ -99,6 +99,7 @@ struct Seen {
   std::uint32_t index = 0;  ///< /dev/nbd<index>, /dev/rbd<index>
   std::string backend;      ///< nbd: the volume ID, given at connect. Empty: another program connected it without one
   std::string client;       ///< krbd: its client's address in the cluster, "10.0.0.1:0/123456789"
+  std::string user;         ///< krbd: its client's Ceph user, without "client."; empty: the kernel does not tell
   std::uint64_t size = 0;   ///< bytes
   std::uint32_t dev_major = 0, dev_minor = 0;
   std::uint32_t io_timeout_ms = 0;

@@ -27,6 +27,8 @@ class Credentials {
   bool has(const Credential& read) const { return read == known_ || (offered_ && read == *offered_); }
   /// Whether the cluster took known(), as far as this process knows.
   bool accepted() const { return !known_.empty() && !unproven_ && !swapped_; }
+  /// The other one of two, between which the cluster has not decided.
+  const std::optional<Credential>& other() const { return offered_; }
   /// Whether there are two, and the cluster has not decided between them.
   bool undecided() const { return offered_.has_value(); }
   /// The operation under way brought another one, which the cluster was not asked about yet.

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "corbd/cephcsi/io_limits.hpp"
+#include "corbd/cephcsi/key.hpp"
 #include "corbd/core/result.hpp"
+#include "corbd/core/secret.hpp"
 #include "corbd/core/time.hpp"
 #include "corbd/device/figures.hpp"
 #include "corbd/device/values.hpp"
@@ -36,6 +38,25 @@ struct PodLimits {
   cephcsi::IoLimits limits;
 };
 
+/// A Ceph user and what people may see of its key.
+struct ShownKey {
+  std::string user;         ///< without "client."
+  std::string fingerprint;  ///< 12 hex digits, the same on every node; empty: this agent does not know the key
+  cephcsi::KeyType type = cephcsi::KeyType::unknown;
+  std::optional<std::chrono::sys_seconds> made;  ///< by cephcsi::made_at()
+  bool operator==(const ShownKey&) const = default;
+};
+/// The fingerprint is a digest of user and key. A key is 16 or 32 random bytes, so nobody finds it by its digest.
+ShownKey shown(const std::string& user, const Secret& key);
+
+/// The Ceph users and keys of a volume. They change under the running volume (docs/healing.md).
+struct VolumeKeys {
+  std::optional<ShownKey> present;  ///< serves the volume, or is to heal it; nothing: unknown
+  std::optional<ShownKey> next;     ///< the volume is to have this instead
+  std::string why_not;              ///< reason why it does not have `next` yet, or why nobody knows it
+  std::vector<std::string> others;  ///< further users that it may need: in its files, or not decided on by the cluster
+};
+
 struct Status {
   std::string volume_id;
   Health health = Health::absent;
@@ -56,16 +77,17 @@ struct Status {
   std::string driver, node;            ///< Record::names
   bool adopting = false;               ///< Record::adopting
 
-  bool in_use = false;                       ///< the device is mounted, or another device lies above it
-  bool turned_read_only = false;             ///< the filesystem turned read-only by itself
-  std::optional<std::uint64_t> shrunk_to;    ///< bytes of the image, which another client made smaller than the device
-  bool access_lost = false;                  ///< its client was cut off or lost the lock: it needs another client
-  std::optional<bool> caches_before_flush;   ///< image::Image::caches_before_flush(); nothing: it is not open
-  std::optional<image::ReadPolicy> reads;    ///< nothing: the image is not open in this agent
-  std::string kernel_refused;                ///< address of the device's kernel client, once it was blocklisted
-  bool cache_lost = false;                   ///< rbd-nbd lost its cache, so every flush fails (Record::cache_lost)
-  std::string refused_again;                 ///< image::Image::refused_again()
-  bool served_by_other = false;              ///< by rbd-nbd; this agent takes over once that is dead
+  bool in_use = false;                      ///< the device is mounted, or another device lies above it
+  bool turned_read_only = false;            ///< the filesystem turned read-only by itself
+  std::optional<std::uint64_t> shrunk_to;   ///< bytes of the image, which another client made smaller than the device
+  bool access_lost = false;                 ///< its client was cut off or lost the lock: it needs another client
+  std::optional<bool> caches_before_flush;  ///< image::Image::caches_before_flush(); nothing: it is not open
+  std::optional<image::ReadPolicy> reads;   ///< nothing: the image is not open in this agent
+  std::string kernel_refused;               ///< address of the device's kernel client, once it was blocklisted
+  bool cache_lost = false;                  ///< rbd-nbd lost its cache, so every flush fails (Record::cache_lost)
+  std::string refused_again;                ///< image::Image::refused_again()
+  bool served_by_other = false;             ///< by rbd-nbd; this agent takes over once that is dead
+  VolumeKeys keys;
   std::vector<int> other_pids;               ///< processes of that rbd-nbd
   duration other_silent{};                   ///< their ServerWatchdog::lasted()
   bool unserved = false;                     ///< the kernel has its device and nobody answers for it

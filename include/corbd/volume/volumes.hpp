@@ -1,6 +1,7 @@
 // The node's volumes, for other rooms.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,6 +49,9 @@ struct Overview {
   std::vector<Status> volumes;            ///< see status()
   std::vector<Unclaimed> unclaimed;       ///< see unclaimed()
   std::vector<Unclaimed> left_to_kernel;  ///< see left_to_kernel()
+  /// Ceph users of all devices of the kernel's client, by path ("/dev/rbd0"); "": the kernel does not tell.
+  std::map<std::string, std::string> kernel_users = {};
+  std::vector<std::string> not_read = {};  ///< reasons why devices may be missing here
 };
 
 /// The node's volumes. want() makes a wish and waits for its end. If the wait ends first, the operation goes on. An

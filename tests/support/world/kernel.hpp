@@ -50,6 +50,7 @@ struct KernelDevice {
   device::Kind kind = device::Kind::nbd;
   std::uint32_t index = 0;
   std::string image_name;  ///< krbd: the name by which it was mapped
+  std::string mapped_by;   ///< krbd: the Ceph user, which config_info shows; its key is shown nowhere
   std::string backend;
   std::string image_id;  ///< ID of the image that serves it
   std::uint64_t size = 0;

@@ -31,6 +31,7 @@ class KernelClient final : public device::KernelClient {
       mapped.seen.dev_major = 43;
       mapped.seen.dev_minor = known.index * 32;
       mapped.seen.client = world_.kernel.rbd_client();
+      mapped.seen.user = known.mapped_by;
       mapped.seen.read_only = world_.kernel.takes_no_write(known);
       mapped.seen.holders = holders_of(known);
       mapped.key = {"fsid", of == nullptr ? 1 : of->pool_id, "", known.image_id, 0};
@@ -51,7 +52,9 @@ class KernelClient final : public device::KernelClient {
           if (cephcsi::key_type(args.key.reveal()) == cephcsi::KeyType::aes256k && !world.kernel.rbd_aes256k)
             return Error{errc::failed_precondition, "this kernel's RBD client does not know the type of the key"};
           world.kernel.rbd_options = args.options;
-          return world.kernel.krbd_maps(args.name.image, args.read_only);
+          auto mapped = world.kernel.krbd_maps(args.name.image, args.read_only);
+          if (mapped) world.kernel.devices.back().mapped_by = args.user;
+          return mapped;
         });
   }
 

@@ -67,12 +67,27 @@ TEST_CASE("the inventory shows a device of the kernel client with its image's id
   CHECK(mapped.head);
   CHECK(device::path(mapped.seen) == "/dev/rbd1");
   CHECK(mapped.seen.client == "10.0.0.1:0/42");
+  CHECK(mapped.seen.user.empty());
   CHECK(mapped.seen.size == 1u << 20);
   CHECK(mapped.seen.dev_major == 252);
   CHECK(mapped.seen.dev_minor == 16);
   CHECK(mapped.seen.waiting == 3);
   REQUIRE(mapped.seen.holders.size() == 1);
   CHECK(mapped.seen.holders.front().name == "dm-0");
+}
+
+TEST_CASE("the inventory shows the Ceph user of a device of the kernel client, if the kernel tells") {
+  Tree tree;
+  tree.device(1, "id-1");
+  const auto user = [&](const std::string& config) {
+    tree.file("bus/rbd/devices/1/config_info", config);
+    return krbd::read_inventory(tree.root())->front().seen.user;
+  };
+  CHECK(user("10.0.0.1:6789,10.0.0.2:6789 name=csi-rbd-node,key=client.csi-rbd-node pool image-1 -") == "csi-rbd-node");
+  CHECK(user("[2001:db8::1]:6789 ms_mode=secure,name=node.1 name=image - -") == "node.1");
+  CHECK(user("10.0.0.1:6789 key=client.a name=image name=image -").empty());
+  CHECK(user("10.0.0.1:6789").empty());
+  CHECK(user("").empty());
 }
 
 TEST_CASE("a device is found by its image's identity, not by a name that another image may have") {

@@ -46,6 +46,34 @@ TEST_CASE("corbd status ends with the verdict as its exit code") {
   CHECK(answer.problems.empty());
 }
 
+TEST_CASE("corbd keys ends with 0 once each volume has the user and key that it is to have") {
+  Scene scene;
+  auto& keys = scene.volumes.add("1").keys;
+  keys.present = volume::ShownKey{"old", "aaaaaaaaaaaa", cephcsi::KeyType::aes, {}};
+  scene.start();
+  CHECK(ask(scene, {"keys"}).code == 0);
+  CHECK_THAT(ask(scene, {"keys"}).out, ContainsSubstring("client.old   aaaaaaaaaaaa"));
+  scene.thread.call([&] {
+    keys.next = volume::ShownKey{"new", "bbbbbbbbbbbb", cephcsi::KeyType::aes256k, {}};
+    keys.why_not = "no caps";
+  });
+  const auto answer = ask(scene, {"keys", "-o", "json"});
+  CHECK(answer.code == 1);
+  CHECK_THAT(kept("keys", answer.out), ContainsSubstring("no caps"));
+}
+
+TEST_CASE("corbd keys says by its exit code whether a Ceph user is needed") {
+  Scene scene;
+  scene.volumes.add("1").keys.present = volume::ShownKey{"old", "aaaaaaaaaaaa", cephcsi::KeyType::aes, {}};
+  scene.start();
+  for (const char* user : {"old", "client.old"}) CHECK(ask(scene, {"keys", user}).code == 1);
+  const auto answer = ask(scene, {"keys", "client.new", "-o", "json"});
+  CHECK(answer.code == 0);
+  CHECK_THAT(kept("keys-user", answer.out), ContainsSubstring("nothing on this node needs client.new"));
+  // As a script does whose variable is empty.
+  for (const char* user : {"", "client."}) CHECK(ask(scene, {"keys", user}).code == 1);
+}
+
 TEST_CASE("corbd alive ends with 0 and says nothing as long as the agent answers, however many calls are in flight") {
   Scene scene;
   scene.volumes.add("1");

@@ -52,6 +52,18 @@ TEST_CASE("a volume's times are in seconds, and zero while it is served") {
   CHECK_THAT(text, ContainsSubstring("corbd_volume_longest_stall_seconds{volume=\"down\"} 0.25\n"));
 }
 
+TEST_CASE("volumes are counted by the Ceph user and key that serve them, those apart that are to have another") {
+  ops::Snapshot snapshot;
+  snapshot.volumes = {status("v1"), status("v2"), status("v3"), status("v4")};
+  const volume::ShownKey key{"node", "0123456789ab", cephcsi::KeyType::aes, {}};
+  for (std::size_t i = 0; i < 3; ++i) snapshot.volumes[i].keys.present = key;
+  snapshot.volumes[2].keys.next = volume::ShownKey{"node.1", "ba9876543210", cephcsi::KeyType::aes256k, {}};
+  const auto text = ops::render(snapshot);
+  const std::string labels = "{cluster=\"prod\",user=\"node\",key=\"0123456789ab\",key_type=\"aes\",current=";
+  CHECK_THAT(text, ContainsSubstring("corbd_ceph_credential_devices" + labels + "\"true\"} 2\n"));
+  CHECK_THAT(text, ContainsSubstring("corbd_ceph_credential_devices" + labels + "\"false\"} 1\n"));
+}
+
 TEST_CASE("the time that an agent serves after it was told to end is in seconds, and zero before that") {
   ops::Snapshot snapshot;
   CHECK_THAT(ops::render(snapshot), ContainsSubstring("corbd_told_to_end_seconds 0\n"));
