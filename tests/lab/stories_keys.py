@@ -1,4 +1,5 @@
 """Keys that the kernel's own client does not know (docs/sources.md#cephx-keys), and users that are removed under running volumes."""
+import json
 import os
 import time
 
@@ -8,6 +9,7 @@ from stories_handover import blocklisted, expect_silence, told_by_nbd
 from stories_krbd import KRBD, expect_unmapped, needs_krbd, watchers
 from stories_luks import encrypted
 from stories_luks import stage as stage_encrypted
+from stories_seen import ask
 from writer import Writer, writes_through_a_kill
 
 
@@ -46,10 +48,10 @@ def story_aes256k(lab):
     agent.stop()
 
 
-def new_user(lab, name):
+def new_user(lab, name, *more):
     """A Ceph user with the rights of a node, and a file with its key."""
     caps = ["mon", "profile rbd", "osd", "profile rbd", "mgr", "profile rbd"]
-    lab.admin("ceph", "auth", "get-or-create", "client." + name, *caps)
+    lab.admin("ceph", "auth", "get-or-create", "client." + name, *caps, *more)
     return name, lab.write("key." + name, lab.admin("ceph", "auth", "get-key", "client." + name).strip())
 
 
@@ -96,6 +98,44 @@ def story_rotated(lab):
         writer.stop()
         writer.expect_nothing_lost([kill])
     for volume, _ in volumes:
+        volume.unstage(patience=30)
+    agent.stop()
+
+
+@long
+def story_aes_to_aes256k(lab):
+    """volumes that are written move from a user with a key of type aes to one with aes256k: no lost write, nothing in the kernel log, and `corbd keys` shows both types"""
+    if not lab.key.startswith("Ag"):
+        raise Skip("this cluster's keys are of another type: tests/lab/debian forky scripts/lab/stories --kernel 6.12 aes_to_aes256k")
+    agent = lab.agent().start()
+    users = {kind: new_user(lab, "rotated." + kind, "--key_type", kind) for kind in ("aes", "aes256k")}
+    volumes = [agent.volume(lab.image("ext4", size=256 * MIB)), agent.volume(lab.image("block", size=256 * MIB), block=True)]
+
+    def stage_as(kind):
+        for volume in volumes:
+            volume.user, volume.key_file = users[kind]
+            volume.stage(patience=30)
+
+    def types():
+        return {key["type"]: len(key["used_by"]) for key in json.loads(ask(agent, "keys", "-o", "json"))["keys"]}
+
+    stage_as("aes")
+    check(types() == {"aes": 2}, "before: %s" % types())
+    writers = [Writer(lab, volume.staged_path if volume.block else os.path.join(volume.staged_path, "data"), size=16 * MIB).start() for volume in volumes]
+    cut_off, told = blocklisted(lab), told_by_nbd()
+    stage_as("aes256k")
+    for volume in volumes:
+        agent.wait_event("client.changed", 30, volume=volume.id, user=users["aes256k"][0])
+    check(types() == {"aes256k": 2}, "after: %s" % types())
+    ask(agent, "keys", "client." + users["aes"][0])
+    lab.admin("ceph", "auth", "rm", "client." + users["aes"][0])
+    for writer in writers:
+        writer.wait_more(100)
+        writer.stop()
+    check(blocklisted(lab) <= cut_off, "the change blocklisted %s" % (blocklisted(lab) - cut_off))
+    expect_silence(told)
+    say("longest stall: %s s" % ", ".join("%.2f" % (writer.expect_nothing_lost()["longest_stall_us"] / 1e6) for writer in writers))
+    for volume in volumes:
         volume.unstage(patience=30)
     agent.stop()
 
