@@ -26,20 +26,20 @@ std::string key_cell(const v1::CephKey& key) {
   return cell("client." + key.user() + (key.fingerprint().empty() ? "" : "/" + key.fingerprint()));
 }
 
-}  // namespace
-
-KeyUses key_uses(const v1::ListVolumesResponse& volumes) {
+/// The volumes come before the devices.
+struct Collected {
   KeyUses out;
-  std::map<std::tuple<std::string, std::string, std::string>, UsedKey> all;
-  const auto count = [&](const std::string& cluster_id, const v1::CephKey& key, const std::string& by) {
-    auto& use = all[{cluster_id, key.user(), key.fingerprint()}];
+  std::map<std::tuple<std::string, std::string, std::string>, UsedKey> keys;
+  std::set<std::string> recorded;  ///< devices of volumes
+
+  void count(const std::string& cluster_id, const v1::CephKey& key, const std::string& by) {
+    auto& use = keys[{cluster_id, key.user(), key.fingerprint()}];
     use.cluster_id = cluster_id;
     use.key = key;
     use.used_by.push_back(by);
     out.needed[key.user()].insert(by);
-  };
-  std::set<std::string> recorded;
-  for (const auto& volume : volumes.volumes()) {
+  }
+  void add(const v1::Volume& volume) {
     recorded.insert(volume.device_path());
     for (const auto& user : volume.other_users()) out.needed[user].insert(volume.id());
     if (volume.has_next_key()) out.needed[volume.next_key().user()].insert(volume.id());
@@ -51,22 +51,35 @@ KeyUses key_uses(const v1::ListVolumesResponse& volumes) {
       out.moving.push_back(
           {volume.id(), volume.device_path(), volume.key(), volume.next_key(), volume.why_not_next_key()});
   }
-  for (const auto& device : volumes.kernel_devices()) {
+  void add(const v1::KernelDevice& device) {
+    const bool is_volumes = recorded.contains(device.device_path());
+    if (device.user().empty()) {
+      if (!is_volumes) out.unknown.push_back(device.device_path());
+      return;
+    }
+    if (is_volumes) {
+      out.needed[device.user()].insert(device.device_path());
+      return;
+    }
     v1::CephKey key;
     key.set_user(device.user());
     key.set_type("unknown");
-    if (recorded.contains(device.device_path()) && !device.user().empty())
-      out.needed[device.user()].insert(device.device_path());
-    else if (!device.user().empty())
-      count("", key, device.device_path());
-    else if (!recorded.contains(device.device_path()))
-      out.unknown.push_back(device.device_path());
+    count("", key, device.device_path());
   }
+};
+
+}  // namespace
+
+KeyUses key_uses(const v1::ListVolumesResponse& volumes) {
+  Collected all;
+  for (const auto& volume : volumes.volumes()) all.add(volume);
+  for (const auto& device : volumes.kernel_devices()) all.add(device);
   for (const auto& device : volumes.unclaimed())
-    if (!device.by_kernel()) out.unknown.push_back(device.device_path());
-  for (const auto& why : volumes.not_read()) out.unknown.push_back("devices that could not be listed (" + why + ")");
-  for (auto& [name, use] : all) out.keys.push_back(std::move(use));
-  return out;
+    if (!device.by_kernel()) all.out.unknown.push_back(device.device_path());
+  for (const auto& why : volumes.not_read())
+    all.out.unknown.push_back("devices that could not be listed (" + why + ")");
+  for (auto& [name, use] : all.keys) all.out.keys.push_back(std::move(use));
+  return std::move(all.out);
 }
 
 std::string keys_table(const KeyUses& uses) {

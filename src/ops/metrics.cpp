@@ -75,6 +75,19 @@ void per_volume(Families& into, const Snapshot& snapshot, const char* name, Metr
   for (const auto& volume : snapshot.volumes) into.sample({{"volume", volume.volume_id}}, value(volume));
 }
 
+void credentials(Families& into, const Snapshot& snapshot) {
+  into.family("corbd_ceph_credential_devices", MetricType::Gauge,
+              "Volumes by their Ceph user and key; current is false if they are to have others.");
+  std::map<std::array<std::string, 5>, std::size_t> counts;
+  for (const auto& volume : snapshot.volumes)
+    if (const auto& key = volume.keys.present)
+      ++counts[{volume.cluster_id, key->user, key->fingerprint, std::string(cephcsi::name(key->type)),
+                volume.keys.next ? "false" : "true"}];
+  for (const auto& [key, count] : counts)
+    into.sample({{"cluster", key[0]}, {"user", key[1]}, {"key", key[2]}, {"key_type", key[3]}, {"current", key[4]}},
+                static_cast<double>(count));
+}
+
 void volumes(Families& into, const Snapshot& snapshot) {
   into.family("corbd_volume_state", MetricType::Gauge, "1 for the state that the volume is in, 0 for the others.");
   for (const auto& volume : snapshot.volumes)
@@ -125,16 +138,7 @@ void volumes(Families& into, const Snapshot& snapshot) {
          {"device",
           volume.device ? std::string(device::traits(volume.kind).prefix) + std::to_string(*volume.device) : ""}},
         1);
-  into.family("corbd_ceph_credential_devices", MetricType::Gauge,
-              "Volumes by their Ceph user and key; current is false if they are to have others.");
-  std::map<std::array<std::string, 5>, std::size_t> credentials;
-  for (const auto& volume : snapshot.volumes)
-    if (const auto& key = volume.keys.present)
-      ++credentials[{volume.cluster_id, key->user, key->fingerprint, std::string(cephcsi::name(key->type)),
-                     volume.keys.next ? "false" : "true"}];
-  for (const auto& [key, count] : credentials)
-    into.sample({{"cluster", key[0]}, {"user", key[1]}, {"key", key[2]}, {"key_type", key[3]}, {"current", key[4]}},
-                static_cast<double>(count));
+  credentials(into, snapshot);
   into.gauge("corbd_state_records", "Volumes that have a record.", static_cast<double>(snapshot.volumes.size()));
 }
 

@@ -158,7 +158,7 @@ ELSEWHERE = {
         "corbd mounts -o json": ("tests/process/json_output", '"mounts", "-o", "json"')},
     (KEYS, None): {
         "corbd keys": (UNIT_COMMANDS, "corbd keys ends with 0"), "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"),
-        "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "ceph versions": CEPHS_OWN, "ceph auth get-key": IN_PASSING,
+        "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "ceph versions": CEPHS_OWN, "ceph auth get-key": IN_PASSING, "ceph auth get-or-create": IN_PASSING,
         "corbd heal ID --adopt": ("tests/lab/stories_adopt.py", '"heal", "--adopt"')},
     (KUBERNETES, "Rook"): {"kubectl": NO_OPERATOR, "scripts/manifests": NO_OPERATOR},
 }
