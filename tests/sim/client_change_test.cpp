@@ -148,6 +148,15 @@ TEST_CASE("a volume's status has the user and key that serve it, before and afte
   CHECK_FALSE(keys.next);
 }
 
+TEST_CASE("the client of the old user ends with its last image") {
+  ChangingClient scene;
+  scene.stage();
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  scene.loop.advance(1s);
+  CHECK(scene.world.cluster.ended.contains(scene.before));
+  scene.is_unnoticed();
+}
+
 TEST_CASE("a volume that cannot move tells which user it is to have and why, until its Secret is put back") {
   ChangingClient scene;
   scene.stage();

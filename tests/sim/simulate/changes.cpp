@@ -12,6 +12,22 @@ using Kind = Fault::Kind;
 constexpr std::uint64_t kUnknownFeature = 1 << 13;
 const std::string kCluster = "lab", kSecret = "Secret ceph/node";
 
+/// As `corbd keys USER` judges: what is not known is needed.
+bool needs(test::World& node, const std::string& user) {
+  if (!node.agent.running()) return true;
+  const auto seen = node.agent.shell().overview();
+  const auto by_kernel = [&](const auto& device) { return device.second.empty() || device.second == user; };
+  const auto is_served = [](const auto& device) { return traits(device.kind).served; };
+  if (!seen.not_read.empty() || std::ranges::any_of(seen.kernel_users, by_kernel) ||
+      std::ranges::any_of(seen.unclaimed, is_served))
+    return true;
+  return std::ranges::any_of(seen.volumes, [&](const volume::Status& status) {
+    const volume::VolumeKeys& keys = status.keys;
+    return !keys.present || keys.present->user == user || (keys.next && keys.next->user == user) ||
+           std::ranges::count(keys.others, user) != 0;
+  });
+}
+
 }  // namespace
 
 Changes::Changes(const History& history, Needs needs)
@@ -20,7 +36,7 @@ Changes::Changes(const History& history, Needs needs)
   tell_secret(secret_);
   for (test::World* node : needs_.nodes) node->secrets_every = 20s;
   // Beside the faults, whose numbers the histories that are known by theirs rely on.
-  if (history_.orchestrated && history_.seed % 2 == 0)
+  if (history_.orchestrated)
     later(std::chrono::milliseconds(history_.seed * 7919 % 60'000), [this] { rotate_quietly(); });
 }
 
@@ -115,14 +131,27 @@ void Changes::rotate(const Fault& fault) {
           [this, before] { needs_.cluster.users.erase(before); });
 }
 
-/// As an administrator does it who takes care: the new user first, then the Secret, and the old user stays.
+/// As an administrator does it who takes care: the new user first, then the Secret. The old user stays, or goes once no
+/// agent needs it.
 void Changes::rotate_quietly() {
+  if (history_.seed % 2 != 0) remove_unneeded(known_.back().user);
   const plan::Credential next{"node." + std::to_string(known_.size()),
                               Secret("quiet key " + std::to_string(known_.size()))};
   needs_.nodes.front()->trace("the Ceph user " + next.user + " comes beside " + known_.back().user);
   needs_.cluster.users[next.user] = next.key;
   known_.push_back(next);
   tell_secret(next);
+}
+
+/// Removes the user once `corbd keys` of each node says that nothing needs it.
+void Changes::remove_unneeded(const std::string& user) {
+  later(10s, [this, user] {
+    const bool is_named = user == known_.back().user || user == secret_.user;
+    if (is_named || std::ranges::any_of(needs_.nodes, [&](test::World* node) { return needs(*node, user); }))
+      return remove_unneeded(user);
+    needs_.nodes.front()->trace("nobody needs the Ceph user " + user + ", and it is removed");
+    needs_.cluster.users.erase(user);
+  });
 }
 
 /// The old user is removed at once, and some time later nothing that its clients ask gets an answer.

@@ -37,6 +37,7 @@ class Changes {
   void later(duration in, std::function<void()> what);
   void rotate(const Fault& fault);
   void rotate_quietly();
+  void remove_unneeded(const std::string& user);
   void end_tickets(const Fault& fault);
   void tell_secret(plan::Credential credential);
   void lower_caps(const Fault& fault);

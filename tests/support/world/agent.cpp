@@ -318,6 +318,7 @@ void Agent::kill(bool with_keeper) {
       dead.insert(address);
     }
   own_clients_.clear();
+  retired_.clear();
   yields_.clear();
   handed_over_.clear();
   beside_ = false;
@@ -478,6 +479,27 @@ void Agent::note_cut(const std::string& address) {
   if (client_ == address) client_.clear();
   std::erase_if(connections_, [&](const Connection& one) { return one.client == address; });
   node.cut.insert(address);
+}
+
+void Agent::retire_all(const image::Access& access) {
+  std::set<std::string> all;
+  for (const auto& one : connections_)
+    if (one.user == access.user && one.key == access.key) all.insert(one.client);
+  std::erase_if(connections_, [&](const Connection& one) { return all.contains(one.client); });
+  if (all.contains(client_)) client_.clear();
+  retired_.insert(all.begin(), all.end());
+  for (const auto& client : all) end_if_idle(client);
+}
+
+void Agent::end_if_idle(const std::string& client) {
+  const auto place = clients.find(client);
+  if (!retired_.contains(client) || place == clients.end() || place->second != Client::live) return;
+  const auto is_its = [&](const auto& one) { return &one.second->node() == &world_ && one.second->client() == client; };
+  if (std::ranges::any_of(world_.cluster.opened, is_its)) return;
+  if (world_.network.is_cut() || world_.cluster.dead || world_.cluster.ticketless.contains(client)) return;
+  place->second = Client::fenced;
+  world_.cluster.ended.insert(client);
+  world_.cluster.expire_watches({client});
 }
 
 lifecycle::State serving_life(const lifecycle::Settings& settings) {

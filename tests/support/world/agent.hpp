@@ -122,6 +122,10 @@ class Agent {
   /// Plays rbd::Connections::record. A disk that takes nothing makes it fail.
   result<> record(const std::string& client);
   void note_cut(const std::string& address);
+  /// Plays rbd::Connections::retire_all: a client of that user and key gets no new image, and ends with its last one.
+  void retire_all(const image::Access& access);
+  /// Ends the client if it is retired and has no image.
+  void end_if_idle(const std::string& client);
   bool was_cut(const std::string& address) const { return node.cut.contains(address); }
   bool fenced_once = false;  ///< in this life
   bool leaving = false;      ///< this life was told to end
@@ -149,7 +153,7 @@ class Agent {
   };
   std::vector<Connection> connections_;
   const std::string& any_connection();
-  std::set<std::string> own_clients_;
+  std::set<std::string> own_clients_, retired_;
   std::set<std::string> yields_;       ///< clients of the agent beside this one
   std::set<std::string> handed_over_;  ///< those that have ended cleanly
   std::unique_ptr<Life> life_;

@@ -142,6 +142,8 @@ class Clusters final : public image::Clusters {
     co_return std::move(*opened);
   }
 
+  void retire_all(const image::Access& access) override { world_.agent.retire_all(access); }
+
   task<result<>> may_serve_anew(image::Access access, image::Key key, bool writes, Until until) override {
     const std::string by = world_.agent.connection(access);
     if (auto admitted = admits(by, access); !admitted) co_return admitted;

@@ -77,10 +77,13 @@ std::string FakeOpened::refused_again() const {
 
 FakeOpened::~FakeOpened() {
   world_.cluster.opened.erase(serial_);
-  if (closed_ || !world_.agent.running()) return;
-  const Handle handle{key_.image_id, client_, serial_, gone_, lock_kept_};
-  const bool reaches = !world_.network.is_cut() && !world_.cluster.ticketless.contains(client_);
-  reaches ? close_now(world_, handle) : close_later(world_, handle, world_.agent.life());
+  if (!world_.agent.running()) return;
+  if (!closed_) {
+    const Handle handle{key_.image_id, client_, serial_, gone_, lock_kept_};
+    const bool reaches = !world_.network.is_cut() && !world_.cluster.ticketless.contains(client_);
+    reaches ? close_now(world_, handle) : close_later(world_, handle, world_.agent.life());
+  }
+  world_.agent.end_if_idle(client_);
 }
 
 /// A handle is closed once, however often that is requested. Its client may have another one of the same image, whose
