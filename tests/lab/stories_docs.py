@@ -314,7 +314,7 @@ def rotate(operator, app, old, new):
 
     def moved():
         return operator.execute("kubectl corbd keys client." + old, 60)[0] == 0
-    operator.follow(KEYS, "With your own Secrets", before={"kubectl corbd keys": lambda: wait_for("the volume's move to the new user", moved, 120, 1)})
+    operator.follow(KEYS, "With your own Secrets", before={"kubectl corbd keys": lambda: wait_for("the volume's move to the new user", moved, 180, 1)})
     app.writer.wait_more(50, timeout=180)
 
 
@@ -417,5 +417,5 @@ def story_by_the_docs(lab):
     on_a_cluster(lab, "CORBD_LAB_KUBE_PLUGIN", there_and_back)
 
 
-story_installed_by_the_docs.limit = 420
+story_installed_by_the_docs.limit = 600
 story_by_the_docs.limit = 1200
