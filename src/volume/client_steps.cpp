@@ -158,7 +158,7 @@ task<result<>> ClientSteps::change(Volume& volume) {
   // An older request means that the cluster does not answer it, and a drained link reads nothing more.
   result<Fd> socket = Error{errc::timed_out, "a request waits for the cluster"};
   if (volume.server.link()->oldest() < kAnswersWithin)
-    socket = co_await release(volume, ports_, {begun + kDrainsWithin}, deadline());
+    socket = co_await release(volume, ports_, For::this_agent, {begun + kDrainsWithin}, deadline());
   if (!socket && volume.server.serves() && open.lock_kept == LockKept::no) {
     // A leaving agent has drained it too.
     if (!volume.server.own_link()->drained) volume.server.link()->undrain();
@@ -188,7 +188,6 @@ task<result<>> ClientSteps::change(Volume& volume) {
     open.closing = true;
     co_return result<>();
   }
-  ports_.devices.of(volume.record->device.kind).take(*volume.record->device.index, volume.id, std::move(*socket));
   volume.client_change.previous = volume.server.take_image();
   images_.forget_facts(volume);
   volume.facts.client_changed = true;

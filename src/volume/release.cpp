@@ -5,16 +5,21 @@
 namespace corbd::volume {
 namespace {
 
-task<result<>> close(Volume& volume, Until until) {
+/// Ends like every link that is not resumed (Devices::end_links), also if the agent leaves.
+void keep(const Volume& volume, const Ports& ports, Fd socket) {
+  ports.devices.of(volume.record->device.kind).take(*volume.record->device.index, volume.id, std::move(socket));
+}
+
+task<result<>> end_link(Volume& volume, Until until) {
   if (const Waited idle = co_await volume.server.link()->idle(until); idle != Waited::ready)
     co_return wait_error(idle, "the link of volume " + volume.id);
   static_cast<void>(take_link(volume));
-  co_return co_await volume.server.image()->close(until);
+  co_return result<>();
 }
 
 }  // namespace
 
-task<result<Fd>> release(Volume& volume, const Ports& ports, Until drained_by, Until closed_by) {
+task<result<Fd>> release(Volume& volume, const Ports& ports, For whom, Until drained_by, Until closed_by) {
   if (const Waited drained = co_await volume.server.link()->drain(drained_by); drained != Waited::ready)
     co_return wait_error(drained, "the requests of volume " + volume.id);
   OpenImage& open = *volume.server.own();
@@ -33,10 +38,12 @@ task<result<Fd>> release(Volume& volume, const Ports& ports, Until drained_by, U
     if (!*open.access_lost) open.right = right;
     co_return socket.error();
   }
-  auto closed = co_await close(volume, closed_by);
+  auto closed = co_await end_link(volume, closed_by);
+  // An image may close for as long as the cluster is silent, and the agent may leave meanwhile.
+  if (whom == For::this_agent) keep(volume, ports, std::exchange(*socket, Fd()));
+  if (closed) closed = co_await volume.server.image()->close(closed_by);
   if (closed) co_return std::move(*socket);
-  // This agent is its only owner, so it ends like every link that is not resumed (Devices::end_links).
-  ports.devices.of(volume.record->device.kind).take(*volume.record->device.index, volume.id, std::move(*socket));
+  if (whom == For::next_agent) keep(volume, ports, std::move(*socket));
   co_return closed.error();
 }
 

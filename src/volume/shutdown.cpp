@@ -95,7 +95,7 @@ task<> Shutdown::stop(Until until) {
 }
 
 task<result<device::LinkSocket>> Shutdown::end_for_next(Volume& volume, Until until) {
-  auto socket = co_await release(volume, ports_, until, until);
+  auto socket = co_await release(volume, ports_, For::next_agent, until, until);
   if (!socket) co_return socket.error();
   co_return device::LinkSocket{volume.id, *volume.record->device.index, std::move(*socket), volume.record->device.kind};
 }

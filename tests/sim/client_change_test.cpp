@@ -1,4 +1,5 @@
 // A volume's client is changed to one of its present user and key while applications use the device.
+#include "corbd/core/gate.hpp"
 #include "scene.hpp"
 
 using namespace corbd;
@@ -155,6 +156,33 @@ TEST_CASE("the client of the old user ends with its last image") {
   scene.loop.advance(1s);
   CHECK(scene.world.cluster.ended.contains(scene.before));
   scene.is_unnoticed();
+}
+
+TEST_CASE("an agent that leaves while the old client's image closes fails no request that the kernel is sending",
+          "[failure:158]") {
+  ChangingClient scene;
+  Calm calm;
+  scene.stage(block_wish());
+  scene.world.hazards = &calm;
+  bool half_sent = false;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call != "close image") return;
+    scene.world.calls.before_call = nullptr;
+    scene.world.cluster.dead = true;
+    for (std::size_t block = 0; block < kBlocks; ++block) scene.world.kernel.application_writes(scene.device(), block);
+    half_sent = std::ranges::any_of(scene.device().requests, &KernelRequest::half_sent);
+  };
+  Gate gate(scene.loop.control(), scene.loop.clock);
+  gate.spawn([](ChangingClient& of) -> task<> {
+    static_cast<void>(co_await of.world.agent.shell().want(kId, of.again(), {}));
+  }(scene));
+  scene.loop.advance(200ms);
+  REQUIRE(half_sent);
+  scene.loop.run(scene.world.agent.leave_well());
+  scene.world.agent.kill();
+  CHECK(scene.world.kernel.errors == 0);
+  for (const auto& rule : scene.world.broken_rules) FAIL_CHECK(rule);
+  scene.world.hazards = nullptr;
 }
 
 TEST_CASE("a volume that cannot move tells which user it is to have and why, until its Secret is put back") {
