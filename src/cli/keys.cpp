@@ -11,8 +11,8 @@ struct Keys final : Question<v1::Admin> {
       "Show the Ceph users and keys of this node's volumes, and the volumes that are to have others. With a user, say "
       "whether a volume or device of this node needs it";
 
-  explicit Keys(CLI::App& command)
-      : Question(command), user_(command.add_option("user", user, "Ceph user: client.ID")) {
+  explicit Keys(CLI::App& command) : Question(command) {
+    command.add_option("user", user, "Ceph user: client.ID")->each([this](const std::string&) { named = true; });
     command.footer(
         exit_codes("0 each volume has the user and key that it is to have, or nothing here needs the named user, 1 "
                    "otherwise, or the call failed, 3 no agent answers"));
@@ -21,7 +21,7 @@ struct Keys final : Question<v1::Admin> {
   }
   int ask(Agent& agent) override {
     const std::string name = user.starts_with("client.") ? user.substr(std::string("client.").size()) : user;
-    if (user_->count() > 0 && name.empty()) return tell("the Ceph user is empty: write client.ID");
+    if (named && name.empty()) return tell("the Ceph user is empty: write client.ID");
     v1::ListVolumesResponse response;
     if (!answered(agent, &Stub::ListVolumes, v1::ListVolumesRequest(), response)) return kRefused;
     const KeyUses uses = key_uses(response);
@@ -35,9 +35,7 @@ struct Keys final : Question<v1::Admin> {
   }
 
   std::string user;
-
- private:
-  const CLI::Option* user_;
+  bool named = false;  ///< also if the user is ""
 };
 
 }  // namespace
