@@ -12,7 +12,8 @@ using sysfs::attribute;
 using sysfs::number_of;
 
 /// Finds the user in what rbd was told when the image was mapped:
-/// "10.0.0.1:6789 name=csi-rbd-node,key=client.csi-rbd-node volumes image -".
+/// "10.0.0.1:6789 name=csi-rbd-node,key=client.csi-rbd-node volumes image -". Another program may have put the key
+/// itself there (secret=).
 std::string user_of(std::string_view config) {
   constexpr std::string_view kName = "name=";
   const auto options = config.find(' ');

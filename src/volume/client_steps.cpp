@@ -165,6 +165,8 @@ task<result<>> ClientSteps::change(Volume& volume) {
     not_changed(volume, volume.credentials.known(), socket.error());
     co_return result<>();
   }
+  // An idle client would stay for the next image of its user, who may be removed.
+  if (const auto old = access_of(ports_, *volume.record, open.opened_as)) ports_.clusters.retire_all(*old);
   volume.history.unserved_since = begun;
   volume.client_change.under_way = true;
   if (!socket && volume.server.link() != nullptr) {
@@ -182,8 +184,6 @@ task<result<>> ClientSteps::change(Volume& volume) {
   }
   log::info("client.changed",
             {{"volume", volume.id}, {"previous_user", open.opened_as.user}, {"user", volume.credentials.known().user}});
-  // An idle client would stay for the next image of its user, who may be removed.
-  if (const auto old = access_of(ports_, *volume.record, open.opened_as)) ports_.clusters.retire_all(*old);
   if (!socket) {
     open.closing = true;
     co_return result<>();

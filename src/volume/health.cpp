@@ -33,57 +33,6 @@ std::optional<std::uint64_t> shrunk_to(const Volume& volume, const device::Seen&
   return image->size();
 }
 
-ShownKey shown(const Credential& of) { return volume::shown(of.user, of.key); }
-
-/// The kernel tells the user of its client, and nobody its key. An rbd-nbd tells neither.
-std::optional<ShownKey> present_key(const Volume& volume, const device::Seen* seen) {
-  if (volume.record->adopting) return std::nullopt;
-  if (const auto* own = volume.server.own()) return shown(own->opened_as);
-  const bool by_kernel = !traits(volume.record->device.kind).served;
-  if (!by_kernel || (seen == nullptr && (!volume.record->device.index || volume.device.gone))) {
-    const Credential& known = volume.credentials.known();
-    return known.empty() ? std::nullopt : std::optional(shown(known));
-  }
-  if (seen == nullptr || seen->user.empty()) return std::nullopt;
-  const auto& mapped_as = volume.device.mapped_as;
-  if (mapped_as && mapped_as->user == seen->user) return shown(*mapped_as);
-  return ShownKey{seen->user, {}, {}, {}};
-}
-
-/// Finds the user and key that the volume is to have, if it has others.
-std::optional<Credential> next_key(const Volume& volume, const ShownKey& present) {
-  const auto differs = [&](const Credential& one) {
-    return !one.empty() && (present.fingerprint.empty() ? one.user != present.user : shown(one) != present);
-  };
-  const Credential& known = volume.credentials.known();
-  if (differs(known)) return known;
-  const auto& unused = volume.unused_key;
-  return unused && differs(unused->credential) ? std::optional(unused->credential) : std::nullopt;
-}
-
-VolumeKeys keys_of(const Volume& volume, const device::Seen* seen) {
-  VolumeKeys keys;
-  keys.present = present_key(volume, seen);
-  const auto add_other = [&](const std::string& user) {
-    if (!user.empty() && (!keys.present || keys.present->user != user)) keys.others.push_back(user);
-  };
-  if (const auto& other = volume.credentials.other()) add_other(other->user);
-  // The next agent reads the files.
-  if (volume.record->user != volume.credentials.known().user) add_other(volume.record->user);
-  const auto next = keys.present ? next_key(volume, *keys.present) : std::nullopt;
-  if (next) keys.next = shown(*next);
-  if (next && !traits(volume.record->device.kind).served && seen != nullptr)
-    keys.why_not =
-        "the kernel's client keeps the user and key with which it mapped the image: end the volume's pods on this "
-        "node, "
-        "so that it is unstaged, and stage it again";
-  else if (next && volume.unused_key && volume.unused_key->credential == *next)
-    keys.why_not = volume.unused_key->why;
-  else if (!next)
-    keys.why_not = volume.secret_unread;
-  return keys;
-}
-
 void add_publish(const Publish& publish, Status& status) {
   status.published_at.push_back(publish.target);
   if (!publish.pod.empty()) status.pods.push_back(publish.pod);
@@ -93,14 +42,6 @@ void add_publish(const Publish& publish, Status& status) {
 }
 
 }  // namespace
-
-ShownKey shown(const std::string& user, const Secret& key) {
-  constexpr std::size_t digits = 12;
-  if (key.empty()) return {user, {}, {}, {}};
-  const Secret both("client." + user + " " + std::string(key.reveal()));
-  return {user, sha256_hex(both.reveal()).substr(0, digits), cephcsi::key_type(key.reveal()),
-          cephcsi::made_at(key.reveal())};
-}
 
 std::string_view name(Health health) {
   constexpr std::array<std::string_view, 8> names{"absent",   "staging", "staged", "reconnecting",

@@ -278,17 +278,7 @@ std::vector<Unclaimed> Shell::unclaimed() const {
 std::vector<Unclaimed> Shell::left_to_kernel() const {
   return volume::left_to_kernel(impl_->volumes_, impl_->ports_.kernel.inventory(), impl_->ports_.mounts.table());
 }
-Overview Shell::overview() const {
-  const NodeView seen = look(impl_->volumes_, impl_->ports_);
-  Overview all{volume::status(impl_->volumes_, seen), volume::unclaimed(impl_->volumes_, seen.devices, seen.mounts),
-               volume::left_to_kernel(impl_->volumes_, seen.mapped, seen.mounts)};
-  if (seen.mapped)
-    for (const auto& device : *seen.mapped) all.kernel_users[device::path(device.seen)] = device.seen.user;
-  if (!seen.devices) all.not_read.push_back(seen.devices.error().text);
-  if (!seen.mapped) all.not_read.push_back(seen.mapped.error().text);
-  if (!seen.mounts) all.not_read.push_back(seen.mounts.error().text);
-  return all;
-}
+Overview Shell::overview() const { return volume::overview(impl_->volumes_, look(impl_->volumes_, impl_->ports_)); }
 std::vector<Change> Shell::timeline(const std::string& volume_id) const {
   const Volume* known = impl_->volumes_.find(volume_id);
   if (known == nullptr) return {};

@@ -110,4 +110,15 @@ std::vector<Unclaimed> left_to_kernel(const VolumeMap& volumes, const result<std
   return all;
 }
 
+Overview overview(const VolumeMap& volumes, const NodeView& seen) {
+  Overview all{status(volumes, seen), unclaimed(volumes, seen.devices, seen.mounts),
+               left_to_kernel(volumes, seen.mapped, seen.mounts)};
+  if (seen.mapped)
+    for (const auto& device : *seen.mapped) all.kernel_users[device::path(device.seen)] = device.seen.user;
+  if (!seen.devices) all.not_read.push_back(seen.devices.error().text);
+  if (!seen.mapped) all.not_read.push_back(seen.mapped.error().text);
+  if (!seen.mounts) all.not_read.push_back(seen.mounts.error().text);
+  return all;
+}
+
 }  // namespace corbd::volume

@@ -16,6 +16,8 @@ struct NodeView {
 };
 NodeView look(const VolumeMap& volumes, const Ports& ports);
 
+/// Implements Volumes::overview().
+Overview overview(const VolumeMap& volumes, const NodeView& seen);
 /// Implements Volumes::status().
 std::vector<Status> status(const VolumeMap& volumes, const NodeView& seen);
 std::optional<Status> status(const VolumeMap& volumes, const Ports& ports, const std::string& id);

@@ -204,6 +204,8 @@ device::Figures figures_of(const Volume& volume);
 std::unique_ptr<device::Link> take_link(Volume& volume);
 
 Health health_of(const Volume& volume);
+/// `seen`: the volume's device; null: none was found.
+VolumeKeys keys_of(const Volume& volume, const device::Seen* seen);
 Status status_of(const Volume& volume, const device::Seen* seen, const std::vector<host::Mount>& mounts);
 
 }  // namespace corbd::volume

@@ -34,6 +34,15 @@ struct ChangingClient : Scene {
     if (!staged.capability.read_only) return write_all();
     for (std::size_t block = 0; block < kBlocks; ++block) world.kernel.application_reads(device(), block);
   }
+  /// The cluster answers nothing any more once the next record is written, and the application writes.
+  void falls_silent_at_the_save() {
+    world.calls.before_call = [this](const std::string& call) {
+      if (call != "save record") return;
+      world.calls.before_call = nullptr;
+      world.cluster.dead = true;
+      write_all();
+    };
+  }
   /// Its requests are answered, and neither kernel nor cluster saw a failure.
   void is_unnoticed() {
     use_all();
@@ -121,12 +130,7 @@ TEST_CASE("a volume with a request that the cluster does not answer stays with i
 TEST_CASE("a move that could not be made once the new user was taken is made later, without a call") {
   ChangingClient scene;
   scene.stage();
-  scene.world.calls.before_call = [&](const std::string& call) {
-    if (call != "save record") return;
-    scene.world.calls.before_call = nullptr;
-    scene.world.cluster.dead = true;
-    scene.write_all();
-  };
+  scene.falls_silent_at_the_save();
   static_cast<void>(scene.world.agent.want(kId, scene.again()));
   CHECK(scene.world.disk.records.front().user == kNewUser.user);
   CHECK(scene.client() == scene.before);
@@ -205,12 +209,7 @@ TEST_CASE("a volume that cannot move tells which user it is to have and why, unt
 TEST_CASE("a volume that stays with its earlier client, since a request waits, says so in an Event") {
   ChangingClient scene;
   scene.stage();
-  scene.world.calls.before_call = [&](const std::string& call) {
-    if (call != "save record") return;
-    scene.world.calls.before_call = nullptr;
-    scene.world.cluster.dead = true;
-    scene.write_all();
-  };
+  scene.falls_silent_at_the_save();
   static_cast<void>(scene.world.agent.want(kId, scene.again()));
   const auto keys = scene.world.agent.shell().status(kId)->keys;
   CHECK(keys.present == volume::shown("node", scene.staged.credential.key));
@@ -222,15 +221,34 @@ TEST_CASE("a volume that stays with its earlier client, since a request waits, s
   CHECK_THAT(told->second.message, ContainsSubstring("Keep the earlier user and key"));
 }
 
-TEST_CASE("a volume may need the user of before until its files have the new one") {
+TEST_CASE("a volume needs the user in its files too until they have the one that the cluster took") {
   ChangingClient scene;
   scene.stage();
+  scene.world.stage_secret = {"Secret ceph/node", kNewUser, ""};
+  scene.world.cluster.users.erase("node");
+  scene.world.agent.kill();
+  scene.world.agent.start(true);
   scene.world.disk.state = Disk::State::full;
-  static_cast<void>(scene.world.agent.want(kId, scene.again()));
+  CHECK(scene.want(plan::Healed{}) == errc::state_write);
   REQUIRE(scene.world.disk.records.front().user == "node");
-  const auto keys = scene.world.agent.shell().status(kId)->keys;
-  const bool counted = keys.present->user == "node" || std::ranges::count(keys.others, "node") == 1;
-  CHECK(counted);
+  const auto keys = [&] { return scene.world.agent.shell().status(kId)->keys; };
+  CHECK(keys().present->user == kNewUser.user);
+  CHECK(keys().others == std::vector<std::string>{"node"});
+  scene.world.disk.state = Disk::State::good;
+  REQUIRE(scene.want(plan::Healed{}) == errc::ok);
+  CHECK(keys().others.empty());
+}
+
+TEST_CASE("a stage that brings the present pair again takes the refused one back") {
+  ChangingClient scene;
+  scene.stage();
+  scene.world.cluster.without_caps.insert(kNewUser.user);
+  REQUIRE(scene.want(scene.again()) == errc::ok);
+  const auto keys = [&] { return scene.world.agent.shell().status(kId)->keys; };
+  REQUIRE(keys().next);
+  REQUIRE(scene.want(scene.staged) == errc::ok);
+  CHECK_FALSE(keys().next);
+  CHECK(keys().others.empty());
 }
 
 TEST_CASE("a volume leaves a client that goes on to serve another volume, and follows no client") {
