@@ -9,14 +9,17 @@ from checks import Failed, check, long, say, wait_for
 from machine import CORBD, processes, read, run
 
 
-SYS_FSCONFIG = 431  # FSCONFIG_CMD_CREATE reads the superblock
+# A mount reads the superblock itself before the kernel does in FSCONFIG_CMD_CREATE.
+SYS_READ, SYS_PREAD64, SYS_FSCONFIG = 0, 17, 431
 
 
 def in_mount():
-    """pid of a helper inside the call that mounts."""
+    """pid of a helper that waits for the device in a mount."""
     for pid in processes(CORBD):
         for task in os.listdir("/proc/%d/task" % pid) if os.path.isdir("/proc/%d/task" % pid) else ():
-            if read("/proc/%d/task/%s/syscall" % (pid, task)).split(" ")[0] == str(SYS_FSCONFIG):
+            waits = read("/proc/%d/task/%s/stat" % (pid, task)).rsplit(") ", 1)[-1].startswith("D")
+            call = read("/proc/%d/task/%s/syscall" % (pid, task)).split(" ")[0]
+            if waits and call in [str(one) for one in (SYS_READ, SYS_PREAD64, SYS_FSCONFIG)]:
                 return pid
     return None
 
