@@ -75,6 +75,14 @@ def logged(pod):
     return "".join(read(os.path.join(folder, name)) for name in sorted(os.listdir(folder)))
 
 
+def of_an_end(event):
+    """Whether a pod's end explains it. A container that ends takes the probe along that just runs in it, or runc does not find it any more: a probe that says
+    no names itself. And kubelet may ask for a container's state that it has just removed."""
+    if event["reason"] == "FailedSync":
+        return event["message"].startswith("error determining status:") and event["message"].rstrip('"').endswith("not found")
+    return event["reason"] == "Unhealthy" and "corbd" not in event["message"]
+
+
 def expect_no_warnings(server, what):
     """Kubernetes keeps an event for each probe that fails, and for whatever else kubelet cannot do with a pod."""
     events = server.get("/api/v1/namespaces/ceph-csi/events")["items"]
@@ -82,9 +90,8 @@ def expect_no_warnings(server, what):
     check(seen, "there is no event at all about corbd's pods")
     # The lab's kubelet has no name server of a cluster, and says so of each pod.
     warnings = [one for one in seen if one["type"] == "Warning" and one["reason"] != "MissingClusterDNS"]
-    # A container that ends takes the probe along that just runs in it, or runc does not find it any more. A probe that says no names itself.
     there = {one["metadata"]["name"] for one in server.get(PODS)["items"] if not is_deleted(one)}
-    warnings = [one for one in warnings if one["involvedObject"]["name"] in there or one["reason"] != "Unhealthy" or "corbd" in one["message"]]
+    warnings = [one for one in warnings if one["involvedObject"]["name"] in there or not of_an_end(one)]
     found = ["%s: %s: %s" % (one["involvedObject"]["name"], one["reason"], one["message"]) for one in warnings]
     check(not found, "%s left warnings: %s" % (what, found))
 

@@ -438,7 +438,13 @@ void FakeOpened::close_later(World& world, const Handle& handle, int life) {
   });
 }
 
+bool FakeOpened::closes_without_lock() const {
+  const FakeImage* of = world_.cluster.by_id(key_.image_id);
+  return closing_ && (of == nullptr || of->lock_owner != client_);
+}
+
 task<result<>> FakeOpened::close(Until until) {
+  closing_ = true;
   const Handle handle{key_.image_id, client_, serial_, gone_, lock_kept_};
   auto done = co_await ask("close image", until, [&world = world_, handle]() -> result<> {
     close_now(world, handle);

@@ -75,6 +75,8 @@ class FakeOpened final : public image::Image {
   bool client_given_up() const override { return world_.agent.node.cut.contains(client_); }
   const World& node() const { return world_; }
   bool is_closed() const { return *gone_; }  ///< in the cluster
+  /// Whether nothing is left of it but its close.
+  bool closes_without_lock() const;
   void cut_off(const std::string& why);
   /// Tells its owner, if the size has changed.
   void resized();
@@ -113,7 +115,7 @@ class FakeOpened final : public image::Image {
   };
   const std::shared_ptr<Seen> seen_ = std::make_shared<Seen>();
   bool told_ = false;
-  bool closed_ = false;  ///< as its owner was told
+  bool closing_ = false, closed_ = false;  ///< as its owner asked, and was told
   bool lock_kept_ = false;
   const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  ///< in the cluster
 };
