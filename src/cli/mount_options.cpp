@@ -49,13 +49,17 @@ void add_mounts(CLI::App& app, mounting::Options& into) {
   mount->add_option("--attribute", spec.attributes, "Another volume attribute, name=value; may be repeated")
       ->allow_extra_args(false);
   mount->add_flag("--all", into.all, "Mount what --mounts-dir lists, and what was mounted before a reboot");
+  mount
+      ->add_flag("--refresh-keys", into.refresh,
+                 "Mount nothing: read the keyrings again, and move mounted volumes to their users and keys of now")
+      ->excludes("--user", "--keyring");
   mount->add_option("--mounts-dir", into.mounts_dir, "Folder of files, one mount each: docs/standalone.md")
       ->capture_default_str();
-  mount->add_option("--parallel", into.parallel, "With --all, how many mounts at the same time")
+  mount->add_option("--parallel", into.parallel, "With --all or --refresh-keys, how many mounts at the same time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   mount->add_flag("--write-unit", into.write_unit, "Print a systemd unit for this mount, and mount nothing");
-  add_waiting(mount, into, "Seconds to wait; with --all, for all of them [300]");
+  add_waiting(mount, into, "Seconds to wait; with --all or --refresh-keys, for all of them [300]");
 
   auto* unmount = add_mounting(app, into, What::unmount, "unmount",
                                "Unmount what corbd mount has mounted there. Files are never removed");

@@ -87,6 +87,18 @@ class Manager::Impl {
     co_return done;
   }
 
+  task<result<bool>> refresh(Mount wanted, Until until) {
+    auto known = co_await lock_claim(wanted.target, until);
+    if (!known && known.error().code == errc::not_found) co_return false;
+    if (!known) co_return known.error();
+    wanted.volume.plugin = known->claim.volume.plugin;
+    if (wanted.volume.name.empty()) wanted.volume.name = wanted.volume.external_id;
+    const std::string named = wanted.target;
+    MountRun operation(base_, {Goal::What::refresh, std::move(wanted)}, named, until);
+    if (auto done = co_await operation.run(); !done) co_return done.error();
+    co_return operation.staged();
+  }
+
   task<result<std::uint64_t>> expand(std::string target, Until until) {
     const auto known = co_await lock_claim(target, until);
     if (!known) co_return known.error();
@@ -316,6 +328,7 @@ task<result<>> Manager::set_down(std::string target, Until until) {
 task<result<>> Manager::end_unmounted(std::string target, Until until) {
   return impl_->take_down(std::move(target), Goal::What::unmount, true, until);
 }
+task<result<bool>> Manager::refresh(Mount wanted, Until until) { return impl_->refresh(std::move(wanted), until); }
 task<result<std::uint64_t>> Manager::expand(std::string target, Until until) {
   return impl_->expand(std::move(target), until);
 }

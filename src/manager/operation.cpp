@@ -69,7 +69,7 @@ task<result<>> MountRun::reload() {
   auto loaded = co_await base_.ports.claims.load();
   if (!loaded) co_return loaded.error();
   claim_.reset();
-  if (wish_.what == Goal::What::mount)
+  if (wish_.what == Goal::What::mount || wish_.what == Goal::What::refresh)
     for (const auto& claim : loaded->claims)
       if (auto checked = check_identity(claim, wish_.mount); !checked) co_return checked;
   for (const auto& claim : loaded->claims)

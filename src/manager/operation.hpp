@@ -1,4 +1,4 @@
-// A mount, unmount or expansion: asks the policy for a step, carries it out through the ports, and repeats.
+// A mount, unmount, refresh or expansion: asks the policy for a step, carries it out through the ports, and repeats.
 #pragma once
 
 #include <optional>
@@ -19,6 +19,8 @@ class MountRun {
   /// Undoes the steps of a failed mount in this call. An earlier claim stays.
   task<result<>> undo(Until until);
   const std::optional<Claim>& claim() const { return claim_; }
+  /// Whether the plugin staged the volume in this operation.
+  bool staged() const { return seen_.staged; }
   /// Returns the plugin's answer to an expansion.
   std::uint64_t capacity() const { return capacity_; }
 

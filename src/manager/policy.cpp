@@ -153,6 +153,7 @@ Action next_of_mount(const std::optional<Claim>& claim, const Goal& wish, const 
 Action next_step(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen) {
   if (wish.what == Goal::What::mount) return next_of_mount(claim, wish, seen);
   if (wish.what == Goal::What::expand) return next_of_expand(claim, wish, seen);
+  if (wish.what == Goal::What::refresh) return next_of_refresh(claim, wish, seen);
   if (!claim) return {Do::done};
   return next_of_unmount(*claim, wish, seen);
 }

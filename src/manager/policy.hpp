@@ -1,5 +1,5 @@
-// Decides the next step of a mount, an unmount or an expansion. Pure: every step follows from the claim, the wish, and
-// what was seen, so a crash needs no code of its own.
+// Decides the next step of a mount, an unmount, a refresh or an expansion. Pure: every step follows from the claim, the
+// wish, and what was seen, so a crash needs no code of its own.
 #pragma once
 
 #include <optional>
@@ -16,10 +16,11 @@ struct Goal {
     mount,
     unmount,
     expand,    ///< grows the device and its filesystem to the size of the image
+    refresh,   ///< repeats the stage of what is mounted, with the secrets of now; mounts nothing
     set_down,  ///< unmounts, but keeps the claim for another mount; an unmount that had begun is completed
   };
   What what = What::mount;
-  Mount mount;  ///< only of a mount
+  Mount mount;  ///< only of a mount or a refresh
 };
 
 /// Known facts. An absent fact is looked up before it is needed (I2).

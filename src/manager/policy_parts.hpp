@@ -21,6 +21,7 @@ bool comparable(AccessType attachment, const PathState& staging);
 Action foreign(const std::string& path, const PathState& target);
 Action in_use(const std::string& target, const std::vector<std::string>& users);
 
+Action next_of_refresh(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen);
 Action next_of_expand(const std::optional<Claim>& claim, const Goal& wish, const MountFacts& seen);
 /// Decides a set_down, too. Requires a claim.
 Action next_of_unmount(const Claim& claim, const Goal& wish, const MountFacts& seen);

@@ -1,20 +1,11 @@
 #include <iostream>
 
-#include "corbd/core/async_lock.hpp"
 #include "corbd/core/gate.hpp"
 #include "corbd/mounting/spec.hpp"
 #include "work.hpp"
 
 namespace corbd::mounting {
-namespace {
 
-struct Task {
-  std::string what;  ///< for errors: the file, or the target
-  result<MountSpec> spec;
-  bool unmount = false;  ///< an unmount had begun before
-};
-
-/// Lists files first. A claim that no file names was mounted by hand.
 task<result<std::vector<Task>>> all_tasks(Mounter& mounter, const Options& ask, Until until) {
   std::vector<Task> tasks;
   std::vector<std::string> named;
@@ -39,13 +30,19 @@ task<result<std::vector<Task>>> all_tasks(Mounter& mounter, const Options& ask, 
   co_return tasks;
 }
 
+task<result<Slots::Guard>> take_turn(Slots& slots, Until until) {
+  auto slot = co_await slots.take(until);
+  if (slot || slot.error().code == errc::cancelled) co_return slot;
+  co_return Error{errc::timed_out, "it did not begin within --timeout, which earlier mounts used up"};
+}
+
+namespace {
+
 task<> one_of_all(Mounter& mounter, Task one, Slots& slots, Results& results, Until until) {
-  const auto slot = co_await slots.take(until);
+  const auto slot = co_await take_turn(slots, until);
   auto done = result<std::string>(one.spec ? Error() : one.spec.error());
   if (one.spec && !slot)
-    done = slot.error().code == errc::cancelled
-               ? slot.error()
-               : Error{errc::timed_out, "it did not begin within --timeout, which earlier mounts used up"};
+    done = slot.error();
   else if (one.spec && one.unmount)
     done = co_await unmount_one(mounter, one.spec->dir, until);
   else if (one.spec)

@@ -44,11 +44,15 @@ task<result<std::string>> one_of(Mounter& mounter, const Options& ask, Until unt
   }
 }
 
+task<result<Results>> all_of(Mounter& mounter, const Options& ask, Until until) {
+  if (ask.refresh) return refresh_all(mounter, ask, until);
+  return ask.what == Options::What::mount ? mount_all(mounter, ask, until) : unmount_all(mounter, ask, until);
+}
+
 /// `until`: limit for all of them.
 int act(Mounter& mounter, const Options& ask, Until until) {
-  if (ask.all) {
-    const auto done = mounter.run(ask.what == Options::What::mount ? mount_all(mounter, ask, until)
-                                                                   : unmount_all(mounter, ask, until));
+  if (ask.all || ask.refresh) {
+    const auto done = mounter.run(all_of(mounter, ask, until));
     if (!done) return failed(done.error().text);
     return done->failed == 0 ? kDone : kFailed;
   }
@@ -69,6 +73,10 @@ std::string absolute(const std::string& dir) {
 std::string find_mistake(const Options& ask) {
   const bool mounts = ask.what == Options::What::mount;
   if (ask.what == Options::What::list || ask.what == Options::What::host_volume) return "";
+  if (ask.refresh && (ask.all || ask.write_unit || !ask.spec.image.empty()))
+    return "--refresh-keys takes neither an image, nor a folder, nor --all, nor --write-unit: it is for all that is "
+           "mounted";
+  if (ask.refresh) return "";
   if (ask.all && (!ask.spec.image.empty() || !ask.spec.dir.empty() || ask.write_unit))
     return mounts ? "--all takes neither an image, nor a folder, nor --write-unit"
                   : "--all takes no folder: it unmounts all";

@@ -71,9 +71,8 @@ Error with_secret(Error refused, const StageSecret& secret, bool tried) {
                                                       : "; " + name + " cannot be asked for it: " + secret.why;
   else if (secret.name.empty() && secret.why.empty())
     text +=
-        ". No API server knows its Secret: stage it again with a user and key that work, by its orchestrator or by "
-        "`corbd "
-        "csi stage`";
+        ". No API server knows its Secret: stage it again with a user and key that work, by its orchestrator, by "
+        "`corbd mount --refresh-keys` on a host, or by `corbd csi stage`";
   else if (!secret.credential)
     text += "; " + name + " cannot be asked for others: " + secret.why;
   else if (tried)

@@ -27,6 +27,7 @@ FOLLOWED = [(MIGRATING, "The cache of rbd-nbd"), (MIGRATING, "Before"), (MIGRATI
             (RELEASES, "Roll the Debian package back"), (RELEASES, "Uninstall from a cluster"), (RELEASES, "Uninstall from a host")]
 
 UNIT_COMMANDS = "tests/unit/ops/command_test.cpp"
+HOST = "tests/lab/stories_host.py"
 SEEN, MOVED, UNIT = "tests/lab/stories_seen.py", "tests/lab/stories_migrate.py", "tests/unit/ops/fencing_test.cpp"
 NO_HELM = "Helm is no package of Debian. tests/deploy renders the chart with these values, and an API server takes it (tests/deploy/server)"
 NO_OPERATOR = "there is no ceph-csi-operator and no Rook here, and the document says so"
@@ -68,6 +69,7 @@ ELSEWHERE = {
         "corbd drain": "the story runs it as the page on migrations has it",
         "kubectl corbd": "the story runs it as the page on migrations has it"},
     (RUNBOOK, None): {
+        "corbd mount --refresh-keys": ("deploy/systemd/corbd-keys.service", "corbd mount --refresh-keys"),
         "corbd status": (SEEN, '"status"'), "corbd volumes": (SEEN, '"volumes"'), "corbd volume ID": (SEEN, '"volume", volume.id'),
         "corbd events": ("tests/unit/cli/agent_test.cpp", '"events"'), "corbd top --sort latency": ("tests/unit/cli/top_test.cpp", "sort_top"),
         "corbd heal ID": (SEEN, '"heal", volume.id'), "corbd heal ID --without-proof": ("tests/lab/stories_owner.py", '"heal", volume.id, "--without-proof"'),
@@ -153,9 +155,9 @@ ELSEWHERE = {
         "ceph auth import -i FILE": IN_PASSING, "ceph tell mon": CEPHS_OWN},
     (KEYS, "With Rook"): {"kubectl": NO_OPERATOR},
     (KEYS, "On a host without Kubernetes"): {
-        "corbd csi stage": ("tests/lab/calls.py", "stage"), "corbd keys": (UNIT_COMMANDS, "corbd keys ends with 0"), "corbd volume ID": (SEEN, '"volume", volume.id'),
-        "corbd unmount DIR": ("tests/lab/stories_standalone.py", '"unmount"'), "corbd mount --all": ("tests/lab/stories_released.py", 'follow(README, "Put it on a host"'),
-        "corbd mounts -o json": ("tests/process/json_output", '"mounts", "-o", "json"')},
+        "corbd mount --refresh-keys": ("deploy/systemd/corbd-keys.service", "corbd mount --refresh-keys"), "corbd keys": (HOST, '"corbd", "keys", "client."'),
+        "ceph auth get client": CEPHS_OWN, "ceph auth rm client": (HOST, '"ceph", "auth", "rm"'),
+        "corbd mount --write-unit": (HOST, '"mount", "--write-unit"'), "corbd unmount": ("tests/lab/stories_standalone.py", '"unmount"')},
     (KEYS, None): {
         "corbd keys": (UNIT_COMMANDS, "corbd keys ends with 0"), "corbd version": ("tests/unit/cli/version_test.cpp", "corbd version"),
         "corbd doctor": ("tests/lab/stories_container.py", '"doctor"'), "ceph versions": CEPHS_OWN, "ceph auth get-key": IN_PASSING, "ceph auth get-or-create": IN_PASSING,

@@ -7,6 +7,7 @@ from checks import check, long, now_us, say, wait_for
 from machine import MIB, agents, mounted, parent_of, processes, put, read, run
 from node import Node
 from stories_handover import blocklisted, expect_silence, told_by_nbd
+from stories_keys import new_user
 from writer import WRITER, Writer
 
 # What a database's unit needs, by docs/standalone.md. Each boot writes another file; its journal is off the host, which may lose its power.
@@ -32,7 +33,7 @@ class Host:
         """The cluster's files, the old package, and a mount for each folder. Nothing is started."""
         lab = self.lab
         put("/etc/ceph/ceph.conf", "[global]\nfsid = %s\nmon_host = %s\n" % (fsid, lab.mon))
-        put("/etc/ceph/ceph.client.%s.keyring" % lab.user, "[client.%s]\n\tkey = %s\n" % (lab.user, lab.key))
+        self.put_key(lab.user, lab.key)
         run(["mkdir", "-p", "/var/log/journal"])
         run(["systemctl", "restart", "systemd-journald"])
         self.install("old.deb")
@@ -122,6 +123,21 @@ class Host:
 
     def states(self):
         return {row["dir"]: row["state"] for row in json.loads(run(["corbd", "mounts", "-o", "json"]))["mounts"]}
+
+    def put_key(self, user, key):
+        put("/etc/ceph/ceph.client.%s.keyring" % user, "[client.%s]\n\tkey = %s\n" % (user, key))
+
+    def put_user(self, user, folders):
+        """Each mount's file names it from then on."""
+        for folder in folders:
+            run(["sed", "-i", "s/^user = .*/user = %s/" % user, "/etc/corbd/mounts.d/%s.conf" % os.path.basename(folder)])
+
+    def users(self):
+        """How many devices of the agent each Ceph user has."""
+        return {key["user"]: len(key["used_by"]) for key in json.loads(run(["corbd", "keys", "-o", "json"], ok=False))["keys"]}
+
+    def needs(self, user):
+        return subprocess.run(["corbd", "keys", "client." + user], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60).returncode != 0
 
     def begin_mount(self, image, folder):
         """`corbd mount` of an image that another host has; returns once it is claimed, and while nothing is staged."""
@@ -226,6 +242,56 @@ def story_host_upgrade(lab):
 
 
 story_host_upgrade.limit = 400
+
+
+# [failure:220]
+@long
+def story_host_rotated(lab):
+    """on a host without Kubernetes a keyring comes, and the mounts' files name its user: the databases go on under it, the old user is removed, and a killed agent comes back with the new one"""
+    images = [lab.image(name, size=256 * MIB) for name in "ab"]
+    host, folders = booted(lab, *images)
+    users = [new_user(lab, "host.%d" % number)[0] for number in range(2)]
+
+    def put_key(user):
+        host.ask("put_key", user, lab.admin("ceph", "auth", "get-key", "client." + user).strip())
+    put_key(users[0])
+    host.ask("put_user", users[0], folders)
+    host.ask("enable", "corbd", "corbd-mounts", "corbd-keys.path")
+    host.ask("wait_active", "corbd", "corbd-mounts", "corbd-keys.path")
+    databases = {"db%d" % number: folder for number, folder in enumerate(folders)}
+    for name, folder in databases.items():
+        host.ask("database", name, folder, "corbd-mounts.service")
+    boot = host.ask("boot_id")
+
+    def all_write():
+        for name, folder in databases.items():
+            host.ask("wait_writes", name, folder, 60)
+    all_write()
+    check(host.ask("users") == {users[0]: 2}, "before: %s" % host.ask("users"))
+    cut_off, told = blocklisted(lab), host.ask("told_by_nbd")
+    changed = now_us()
+    put_key(users[1])
+    host.ask("put_user", users[1], folders)
+    wait_for("both devices to have the new user", lambda: host.ask("users") == {users[1]: 2}, 90)
+    say("both devices have the new user %.1f s after it was written" % ((now_us() - changed) / 1e6))
+    check(not host.ask("needs", users[0]), "the first user is still needed")
+    lab.admin("ceph", "auth", "rm", "client." + users[0])
+    all_write()
+    check(blocklisted(lab) <= cut_off, "the change blocklisted %s" % (blocklisted(lab) - cut_off))
+    expect_silence(told, host.ask("told_by_nbd"))
+    stalls = [host.ask("longest_stall", name, folder) for name, folder in databases.items()]
+    say("longest stall with the change: %s s" % ", ".join("%.2f" % (stall / 1e6) for stall in stalls))
+    kills = [host.ask("kill", expect_served_by(host, host.ask("main_process")))]
+    all_write()
+    check(host.ask("users") == {users[1]: 2}, "after the kill: %s" % host.ask("users"))
+    for name, folder in databases.items():
+        host.ask("end_writes", name)
+        say("%s: %d writes, none lost, no error" % (folder, host.ask("verify", name, folder, boot, kills)["acked"]))
+    host.ask("stop", folders)
+    host.end()
+
+
+story_host_rotated.limit = 400
 
 
 def begin(lab, images):

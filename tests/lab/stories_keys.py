@@ -10,6 +10,7 @@ from stories_krbd import KRBD, expect_unmapped, needs_krbd, watchers
 from stories_luks import encrypted
 from stories_luks import stage as stage_encrypted
 from stories_seen import ask
+from stories_peer import RbdNbd
 from writer import Writer, writes_through_a_kill
 
 
@@ -182,3 +183,43 @@ def story_tickets_end(lab):
     begin = time.monotonic()
     agent.stop()
     say("the agent ended in %.1f s, with images that never close" % (time.monotonic() - begin))
+
+
+# [failure:270]
+@long
+def story_rotated_compared(lab):
+    """a Ceph user is removed and the OSD starts again: a corbd volume that moved to another user goes on, and an rbd-nbd device waits until the user is put back"""
+    lab.second_cluster(TICKETS)
+    agent = lab.agent().start()
+    users = [new_user(lab, lab.user + ".%d" % number) for number in range(2)]
+    volume = agent.volume(lab.image("corbd", size=256 * MIB), block=True)
+    volume.user, volume.key_file = users[0]
+    volume.stage()
+    peer = RbdNbd(lab, lab.image("rbd-nbd", size=256 * MIB))
+    peer.map("--id", users[0][0], "--keyfile", users[0][1])
+    ours, theirs = (Writer(lab, path, size=16 * MIB).start() for path in (volume.staged_path, peer.device))
+
+    volume.user, volume.key_file = users[1]
+    volume.stage(patience=30)
+    agent.wait_event("client.changed", 30, volume=volume.id, user=users[1][0])
+    ours.wait_more(20)
+    say("longest stall of corbd's change of user: %.2f s" % (ours.stalls()["longest_stall_us"] / 1e6))
+    removed = lab.admin("ceph", "auth", "export", "client." + users[0][0])
+    lab.admin("ceph", "auth", "rm", "client." + users[0][0])
+    time.sleep(ENDED_AFTER)
+    lab.admin("osd", "restart")
+    ours.wait_more(100, timeout=90)
+    before = theirs.acked()
+    time.sleep(60)
+    check(theirs.acked() == before, "rbd-nbd got answers under a user that is gone")
+    ours.wait_more(100)
+
+    lab.admin("ceph", "auth", "import", "-i", lab.write("removed", removed))
+    theirs.wait_more(20, timeout=180)
+    for writer in (ours, theirs):
+        writer.stop()
+    say("longest stall, with the OSD's restart: corbd %.1f s, rbd-nbd %.1f s" % tuple(one.expect_nothing_lost()["longest_stall_us"] / 1e6 for one in (ours, theirs)))
+    peer.unmap()
+    volume.unstage(patience=30)
+    volume.expect_gone()
+    agent.stop()

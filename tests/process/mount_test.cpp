@@ -361,5 +361,5 @@ TEST_CASE("the systemd units use only options that the program has") {
       }
     }
   }
-  CHECK(found == 8);
+  CHECK(found == 11);
 }

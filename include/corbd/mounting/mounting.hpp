@@ -17,6 +17,7 @@ struct Options {
   MountSpec spec;
   std::string operation;    ///< for a host volume: fingerprint, create or delete
   bool all = false;         ///< every claim; for a mount, every file of mounts_dir, too
+  bool refresh = false;     ///< mounts nothing: only gives the plugin the present keys of what is mounted
   bool write_unit = false;  ///< prints a unit, and mounts nothing
   bool wait = false;        ///< waits for a plugin that does not answer yet
   std::string endpoint = "unix:///run/corbd/csi.sock", runtime_dir = "/run/corbd";

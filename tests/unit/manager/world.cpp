@@ -35,8 +35,9 @@ class Process::FakePlugin final : public manager::Plugin {
   task<result<bool>> stages(Until) override {
     co_return call<bool>("stages", [this] { return result<bool>(world_.stages); });
   }
-  task<result<>> stage(Mount, std::string staging, Until) override {
-    co_return call<void>("stage", [this, staging]() -> result<> {
+  task<result<>> stage(Mount mount, std::string staging, Until) override {
+    co_return call<void>("stage", [this, mount, staging]() -> result<> {
+      world_.staged_with = mount;
       if (!world_.folders.contains(staging)) world_.broken.push_back("staged without a folder");
       const std::string place = staging + world_.inside;
       if (!world_.mounts.contains(place)) world_.mounts[place] = "dev" + std::to_string(++world_.devices);

@@ -38,6 +38,7 @@ class World {
   std::map<std::string, Claim> claims;
   std::map<std::string, std::vector<std::string>> users;
   std::vector<std::string> calls;   ///< of the plugin
+  Mount staged_with;                ///< by the last stage
   std::vector<std::string> broken;  ///< rules that were broken
   std::function<std::optional<Error>(const std::string& call)> plugin_says;
   std::string inside;  ///< where below the staging path the plugin has its mount; ceph-csi: a folder of the volume's

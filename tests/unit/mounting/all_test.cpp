@@ -109,6 +109,17 @@ TEST_CASE("all mounts and unmounts leave the claim alone whose target's parent b
   CHECK_FALSE(host.was_called("unpublish"));
 }
 
+TEST_CASE("a refresh of all leaves out what is not mounted, and asks the plugin nothing about it") {
+  Host host;
+  host.claim(host.base + "/srv/db", host.base + "/srv/db");
+  mounting::Mounter mounter(host.ask);
+  const auto refreshed = mounter.run(mounting::refresh_all(mounter, host.ask, mounter.within(30)));
+  REQUIRE(refreshed);
+  CHECK(refreshed->failed == 0);
+  CHECK_FALSE(host.was_called("stage"));
+  CHECK_FALSE(host.was_called("publish"));
+}
+
 TEST_CASE("a host volume below a folder that became a link gets no second claim, and is not said to be unmounted") {
   const std::string option = GENERATE("noatime", "suid");  // suid is refused, unless the volume is mounted
   Host host;
