@@ -26,6 +26,12 @@ bool is_served_as(const Volume& volume, const Credential& credential) {
          (!volume.server.serves() || open == nullptr || open->opened_as == credential);
 }
 
+std::uint64_t requests_of(const Volume& volume) {
+  std::uint64_t all = 0;
+  for (const auto& one : figures_of(volume).by) all += one.requests;
+  return all;
+}
+
 }  // namespace
 
 void SecretWatch::start() {
@@ -82,7 +88,32 @@ void SecretWatch::note(const std::string& volume_id, Credential credential) {
   tried.credential = std::move(credential);
 }
 
-/// Goes on with the next volume once one is served by its present user: the I/O of each stalls for a moment.
+bool SecretWatch::is_idle(const std::string& volume_id) const {
+  const Volume* volume = volumes_.find(volume_id);
+  const auto before = requests_.find(volume_id);
+  if (volume == nullptr || before == requests_.end()) return false;
+  const bool waits = volume->server.link() != nullptr && volume->server.link()->in_flight() > 0;
+  return !waits && before->second == requests_of(*volume);
+}
+
+void SecretWatch::count_requests() {
+  requests_.clear();
+  for (const auto& [id, volume] : volumes_) requests_[id] = requests_of(*volume);
+}
+
+task<> SecretWatch::move(std::string volume_id, Credential credential, std::shared_ptr<CancelScope> leaving) {
+  const auto served = co_await want_(volume_id, Authorized{credential}, {clock_.now() + kWaitsFor, leaving.get()});
+  if (!served) log::warning("credential.not_used", {{"volume", volume_id}, {"error", served.error().text}});
+  note(volume_id, std::move(credential));
+}
+
+task<> SecretWatch::move_idle(std::string volume_id, Credential credential, std::shared_ptr<CancelScope> leaving) {
+  const auto slot = co_await idle_.take({time_point::max(), leaving.get()});
+  if (slot) co_await move(volume_id, std::move(credential), std::move(leaving));
+  moving_.erase(volume_id);
+}
+
+/// Moves busy volumes one after another, because the I/O of each stalls for a moment, and idle ones beside them.
 task<> SecretWatch::look() {
   const auto leaving = leaving_;
   std::erase_if(tried_, [this](const auto& one) { return served_by_key(volumes_, one.first) == nullptr; });
@@ -90,12 +121,15 @@ task<> SecretWatch::look() {
   for (const auto& [id, volume] : volumes_) ids.push_back(id);
   for (const auto& id : ids) {
     if (leaving->cancelled()) break;
+    if (moving_.contains(id)) continue;
     auto credential = co_await wanted(id);
     if (!credential || leaving->cancelled()) continue;
-    const auto served = co_await want_(id, Authorized{*credential}, {clock_.now() + kWaitsFor, leaving.get()});
-    if (!served) log::warning("credential.not_used", {{"volume", id}, {"error", served.error().text}});
-    note(id, std::move(*credential));
+    if (!is_idle(id))
+      co_await move(id, std::move(*credential), leaving);
+    else if (moving_.insert(id); !gate_.spawn(move_idle(id, std::move(*credential), leaving)))
+      moving_.erase(id);
   }
+  count_requests();
   look_in(config_.secrets_every);
 }
 

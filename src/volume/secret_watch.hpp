@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
+#include "corbd/core/async_lock.hpp"
 #include "corbd/core/gate.hpp"
 #include "volume_map.hpp"
 
@@ -16,8 +18,15 @@ namespace corbd::volume {
 class SecretWatch {
  public:
   using Want = std::function<task<result<>>(std::string volume_id, Wish wish, Until until)>;
-  SecretWatch(Clock& clock, const Ports& ports, const Config& config, VolumeMap& volumes, Gate& gate, Want want)
-      : clock_(clock), ports_(ports), config_(config), volumes_(volumes), gate_(gate), want_(std::move(want)) {}
+  SecretWatch(executor control, Clock& clock, const Ports& ports, const Config& config, VolumeMap& volumes, Gate& gate,
+              Want want)
+      : control_(std::move(control)),
+        clock_(clock),
+        ports_(ports),
+        config_(config),
+        volumes_(volumes),
+        gate_(gate),
+        want_(std::move(want)) {}
   ~SecretWatch() { clock_.cancel(timer_); }
   /// Looks from time to time, until the gate closes.
   void start();
@@ -38,6 +47,13 @@ class SecretWatch {
   task<std::optional<Credential>> wanted(std::string volume_id);
   bool is_due(const std::string& volume_id, const Credential& credential) const;
   void note(const std::string& volume_id, Credential credential);
+  /// Ready when the volume is served by its present user, or cannot be.
+  task<> move(std::string volume_id, Credential credential, std::shared_ptr<CancelScope> leaving);
+  task<> move_idle(std::string volume_id, Credential credential, std::shared_ptr<CancelScope> leaving);
+  /// Whether it had no request since the last look.
+  bool is_idle(const std::string& volume_id) const;
+  void count_requests();
+  executor control_;
   Clock& clock_;
   const Ports& ports_;
   const Config& config_;
@@ -45,7 +61,10 @@ class SecretWatch {
   Gate& gate_;
   const Want want_;
   Clock::TimerId timer_ = 0;
-  std::map<std::string, Tried> tried_;  ///< by volume ID
+  std::map<std::string, Tried> tried_;             ///< by volume ID
+  std::map<std::string, std::uint64_t> requests_;  ///< by volume ID, at the last look
+  std::set<std::string> moving_;                   ///< idle ones that move, or wait for their turn
+  Slots idle_{control_, clock_, "moves of idle volumes", 4};
   std::shared_ptr<CancelScope> leaving_ = std::make_shared<CancelScope>();
 };
 

@@ -88,10 +88,9 @@ class Shell::Impl {
   Stalls stalls_{control_, clock_, ports_, volumes_, gate_};
   KernelWatch kernel_watch_{clock_, ports_, volumes_, health_, gate_};
   SecretWatch secret_watch_{
-      clock_,  ports_,
-      config_, volumes_,
-      gate_,   [this](std::string id, Wish wish, Until until) {
-                              return want(std::move(id), std::move(wish), until); }};
+      control_, clock_, ports_, config_, volumes_, gate_, [this](std::string id, Wish wish, Until until) {
+        return want(std::move(id), std::move(wish), until);
+      }};
   Shutdown shutdown_{control_, clock_, ports_, volumes_, gate_, closes_, steps_, usage_, kernel_watch_, secret_watch_};
   Preopener preopener_{control_, clock_, ports_, volumes_, config_.policy};
   OtherClients other_clients_{ports_, volumes_, health_};

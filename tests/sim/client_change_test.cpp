@@ -270,6 +270,38 @@ TEST_CASE("a volume leaves a client that goes on to serve another volume, and fo
   scene.is_unnoticed();
 }
 
+TEST_CASE("idle volumes move to the user of their Secret beside each other, and busy ones one after another") {
+  ChangingClient scene;
+  constexpr int kMore = 3;
+  const auto id = [](int number) { return "image-more-" + std::to_string(number); };
+  for (int number = 0; number < kMore; ++number) {
+    scene.world.cluster.images[id(number)].id = "more-" + std::to_string(number);
+    auto wish = staged_wish(id(number));
+    wish.path = "/staging/more-" + std::to_string(number);
+    REQUIRE(scene.want(wish, id(number)) == errc::ok);
+  }
+  scene.stage();
+  const bool busy = GENERATE(true, false);
+  const auto write_all = [&] {
+    for (auto& device : scene.world.kernel.devices)
+      if (!device.backend.empty()) scene.world.kernel.application_writes(device, 0);
+  };
+  scene.loop.advance(15min);
+  if (busy) write_all();
+  int under_way = 0, most = 0;
+  scene.world.calls.before_call = [&](const std::string& call) {
+    if (call == "keep lock") most = std::max(most, ++under_way);
+    if (call == "end lock watch") --under_way;
+  };
+  scene.world.stage_secret = {"Secret ceph/node", kNewUser, ""};
+  scene.loop.advance(10min);
+  CHECK((most == 1) == busy);
+  for (int number = 0; number < kMore; ++number)
+    CHECK(scene.world.agent.shell().status(id(number))->client == scene.client());
+  CHECK(scene.client() != scene.before);
+  scene.is_unnoticed();
+}
+
 TEST_CASE("a Secret that the cluster does not take is tried again with growing pauses, and a corrected one at once") {
   ChangingClient scene;
   scene.stage();

@@ -65,6 +65,7 @@ void FakeLink::take(std::uint32_t device, const KernelRequest& request) {
   if (std::ranges::find(owed_, request.id, &Reply::request) != owed_.end()) return;
   if (world_.agent.leaving) world_.broke("a session took a request after the agent was told to leave");
   if (ops_.empty()) busy_since_ = world_.loop().clock.now();
+  ++figures_.of(request.write ? device::RequestKind::write : device::RequestKind::read).requests;
   SessionOp& op = ops_.emplace_back();
   op.done = &FakeLink::completed;
   op.link = this;

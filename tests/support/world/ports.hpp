@@ -139,6 +139,7 @@ class FakeLink final : public device::Link {
 
   bool fails_flushes() const override;
   void accept_loss() override;
+  device::Figures figures() const override { return figures_; }
 
   void take(std::uint32_t device, const KernelRequest& request);
   void stop(State state, int error);
@@ -184,6 +185,7 @@ class FakeLink final : public device::Link {
   bool draining_ = false, kept_ = false;
   std::list<SessionOp> ops_;
   std::vector<Reply> owed_;  ///< answered, and not sent
+  device::Figures figures_;  ///< only the number of requests
   time_point busy_since_{};
   std::optional<time_point> shut_early_;
   Event ended_, idle_;

@@ -24,7 +24,7 @@ TEST_CASE("a refresh repeats the stage of what is mounted with the secrets of no
   Process process(world);
   REQUIRE(process.mount(with_key("old")));
   const auto mounts = world.mounts;
-  CHECK(refresh(process, with_key("new")) == true);
+  CHECK(refresh(process, with_key("new")).value() == true);
   CHECK(world.staged_with.secrets.at("userKey").reveal() == "new");
   CHECK(world.count("publish") == 1);
   CHECK(world.mounts == mounts);
@@ -35,7 +35,7 @@ TEST_CASE("a refresh reaches a mount whose device does not answer, since it may 
   Process process(world);
   REQUIRE(process.mount(with_key("old")));
   world.special["/srv/a"] = {PathState::At::unknown, world.mounts.at("/srv/a"), "it does not answer", 0};
-  CHECK(refresh(process, with_key("new")) == true);
+  CHECK(refresh(process, with_key("new")).value() == true);
   world.special["/srv/a"] = {PathState::At::unknown, "", "the table of mounts cannot be read", 0};
   CHECK(refresh(process, with_key("newer")).error().code == errc::unavailable);
   CHECK(world.staged_with.secrets.at("userKey").reveal() == "new");
@@ -48,7 +48,7 @@ TEST_CASE("a refresh stages nothing for another's mount, also by a claim of an o
   if (GENERATE(true, false)) world.claims.at("/srv/a").boot_id = world.claims.at("/srv/a").shown = "";
   world.mounts["/srv/a"] = "dev-of-another";
   const auto claim = world.claims.at("/srv/a").shown;
-  CHECK(refresh(process, with_key("new")) == false);
+  CHECK(refresh(process, with_key("new")).value() == false);
   CHECK(world.staged_with.secrets.at("userKey").reveal() == "old");
   CHECK(world.claims.at("/srv/a").shown == claim);
 }
@@ -56,13 +56,13 @@ TEST_CASE("a refresh stages nothing for another's mount, also by a claim of an o
 TEST_CASE("a refresh mounts nothing that is not mounted") {
   World world;
   Process process(world);
-  CHECK(refresh(process, with_key("new")) == false);
+  CHECK(refresh(process, with_key("new")).value() == false);
   REQUIRE(process.mount(with_key("old")));
   SECTION("after a set_down") { REQUIRE(process.set_down("/srv/a")); }
   SECTION("after a reboot") { world.reboot(); }
   SECTION("with a dead device") { world.kill_device("/srv/a"); }
   const auto stages = world.count("stage");
-  CHECK(refresh(process, with_key("new")) == false);
+  CHECK(refresh(process, with_key("new")).value() == false);
   CHECK(world.count("stage") == stages);
   CHECK(world.count("publish") == 1);
 }
