@@ -64,8 +64,9 @@ class Manager {
   /// Unmounts only if nothing is mounted there, judged under the locks: failed_precondition otherwise.
   task<result<>> end_unmounted(std::string target, Until until);
 
-  /// Repeats the stage of the volume that is mounted at the target, with these secrets. False: it is not mounted, and nothing was
-  /// done. already_exists: the claim there is of another volume or usage. An error of the plugin changes nothing here.
+  /// Repeats the stage of the volume that is mounted at the target, with these secrets. False: it is not mounted, and
+  /// nothing was done. already_exists: the claim there is of another volume or usage. An error of the plugin changes
+  /// nothing here.
   task<result<bool>> refresh(Mount wanted, Until until);
 
   /// Grows the volume that is mounted there, and its filesystem, to the size of its image. Returns that size in bytes;
