@@ -32,8 +32,8 @@ class RbdNbd:
         self.device = "/dev/nbd%d" % index
         wait_for("the device's size", lambda: devices()[index]["size"] > 0, 30)
 
-    def attach(self):
-        self.start("attach", "--device", self.device)
+    def attach(self, *more):
+        self.start("attach", "--device", self.device, *more)
 
     def unmap(self):
         """As a user ends it: everything is written and the lock released."""

@@ -57,7 +57,7 @@ struct Ticketless : Rotated {
 
 }  // namespace
 
-TEST_CASE("requests of a client whose tickets have ended wait without an error, and go on once its user is back",
+TEST_CASE("requests of a client whose tickets have ended wait without an error, and go on once it has new ones",
           "[failure:270]") {
   Ticketless scene;
   CHECK(scene.world.kernel.errors == 0);
@@ -66,6 +66,15 @@ TEST_CASE("requests of a client whose tickets have ended wait without an error, 
   scene.loop.advance(10s);
   CHECK(scene.waiting() == 0);
   CHECK(scene.world.kernel.errors == 0);
+}
+
+// Not mended: that the cluster lets the user in does not mean that this client got tickets again. Ceph 16.2 gave it
+// none in five minutes (the story user_put_back).
+TEST_CASE("a volume whose client's tickets have ended goes on once its user is put back", "[!shouldfail]") {
+  Ticketless scene;
+  scene.world.cluster.users["node"] = staged_wish(kId).credential.key;
+  scene.loop.advance(10min);
+  CHECK(scene.waiting() == 0);
 }
 
 TEST_CASE("the next agent serves a volume whose client's tickets have ended, under the user that the Secret has",
