@@ -24,6 +24,7 @@ from writer import Writer
 
 NODE, IMAGE = "node-7", "registry.lab/corbd:1.2.3"
 PODS = "/api/v1/namespaces/default/pods"
+ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 
 
 class Cluster:
@@ -265,6 +266,13 @@ def needs_cluster(lab):
     needs_runc()
 
 
+def forget(server):
+    """What a story that failed has left: the next one's node would run it."""
+    for path in ("/apis/apps/v1/namespaces/default/deployments", "/apis/apps/v1/namespaces/ceph-csi/daemonsets",
+                 "/api/v1/namespaces/default/pods?gracePeriodSeconds=0", "/api/v1/namespaces/ceph-csi/pods?gracePeriodSeconds=0", ATTACHMENTS):
+        server.delete(path)
+
+
 def on_a_cluster(lab, account, live, kind=Cluster):
     needs_cluster(lab)
     cluster = kind(lab, account)
@@ -277,6 +285,7 @@ def on_a_cluster(lab, account, live, kind=Cluster):
         events(cluster.server)
         for path in sorted(glob.glob("/var/log/pods/*/*/*.log")):
             say("log: %s: %s" % (path, " | ".join(read(path).splitlines()[-3:])[:600]))
+        forget(cluster.server)
         raise
     finally:
         cluster.end()
@@ -285,7 +294,11 @@ def on_a_cluster(lab, account, live, kind=Cluster):
 def end(cluster, operator, apps, label):
     for app in apps:
         app.end()
-    wait_for("the end of the attachments", lambda: not cluster.server.get("/apis/storage.k8s.io/v1/volumeattachments")["items"], 240, 0.5)
+    volumes = {"docs-" + app.name for app in apps}
+
+    def attached():
+        return [one for one in cluster.server.get(ATTACHMENTS)["items"] if one["spec"]["source"].get("persistentVolumeName") in volumes]
+    wait_for("the end of the attachments", lambda: not attached(), 240, 0.5)
     # Nobody collects what a DaemonSet leaves.
     operator.type("kubectl -n ceph-csi delete daemonset,pod -l app=" + label)
 
