@@ -116,6 +116,9 @@ def story_aes_to_aes256k(lab):
     if not lab.key.startswith("Ag"):
         raise Skip("this cluster's keys are of another type: tests/lab/debian forky scripts/lab/stories --kernel 6.12 aes_to_aes256k")
     agent = lab.agent().start()
+    # A cluster that was made before has both by itself.
+    lab.admin("ceph", "mon", "set", "auth_allowed_ciphers", "aes,aes256k")
+    lab.admin("ceph", "config", "set", "mon", "mon_auth_allow_insecure_key", "true")
     users = {kind: new_user(lab, "rotated." + kind, "--key_type", kind) for kind in ("aes", "aes256k")}
     volumes = [agent.volume(lab.image("ext4", size=256 * MIB)), agent.volume(lab.image("block", size=256 * MIB), block=True)]
 
